@@ -1,0 +1,62 @@
+# Everything sets itself up: `make demo` and `make test` need Python 3.11+, git and make, nothing else.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+DEMO   := .venv-demo
+# One BLAS thread: the arrays are small, and two processes test side by side.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
+.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage paper docs clean
+
+help:
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+$(DEMO)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DEMO)
+	$(DEMO)/bin/pip install --quiet -c constraints.txt -e '.[plots]'
+	touch $@
+
+install: $(VENV)/.ready  ## virtual environment .venv with everything for development
+
+demo: $(DEMO)/.ready  ## learn a kernel from past tasks and show what was found
+	$(DEMO)/bin/python -m metakel.demo
+
+check: $(VENV)/.ready  ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check  ## everything that decides whether work lands
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-latest:  ## the tests against the newest versions of everything
+	$(PYTHON) -m venv .venv-latest
+	.venv-latest/bin/pip install --quiet --upgrade pip
+	.venv-latest/bin/pip install --quiet 'torch==2.13.0' -e '.[dev]'
+	.venv-latest/bin/python -m pytest -n 2 --dist loadfile
+
+$(VENV)/.bench: $(VENV)/.ready
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev,bench]'
+	touch $@
+
+bench: bench-solver bench-ask bench-coverage  ## every table of docs/benchmarks.md
+
+bench-solver: $(VENV)/.bench  ## the group lasso against celer, skglm and adelie
+	$(BIN)/python -m benchmarks.solver --update-docs
+
+bench-ask: $(VENV)/.bench  ## the time of one ask against other optimizers
+	$(BIN)/python -m benchmarks.ask --update-docs
+
+bench-coverage: $(VENV)/.bench  ## coverage and width of every confidence method
+	$(BIN)/python -m benchmarks.coverage --update-docs
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) $(DEMO) .venv-latest demo out site

@@ -1,0 +1,1 @@
+"""Ratios against other software, one file per question."""

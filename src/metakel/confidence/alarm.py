@@ -1,0 +1,129 @@
+"""When the data contradict what was assumed, and what may still be believed then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from metakel.confidence.mixture import scales_below, scales_between
+from metakel.confidence.settings import Settings
+from metakel.errors import InputError, MetaKelError
+from metakel.kernels.sum import KernelSum
+from metakel.tasks import Array
+from metakel.theory import norm_certificate
+
+# How often a norm bound is doubled before nothing is believed any more.
+DOUBLINGS = 20
+
+
+class Alarm(MetaKelError, RuntimeError):
+    """No function that the assumptions allow fits the data (``on_alarm="raise"``)."""
+
+
+@dataclass(frozen=True)
+class AlarmEvent:
+    """The confidence set became empty; under the assumptions this has probability at most delta.
+
+    Parameters
+    ----------
+    time : int
+        How many observations had been told.
+    reason : str
+        What was contradicted, and what is believed from then on.
+    """
+
+    time: int
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Hypothesis:
+    """f lies in the space of a kernel, with at most this norm there.
+
+    Parameters
+    ----------
+    kernel : KernelSum
+    norm_bound : float
+        In the norm of ``kernel``; inf where none is assumed.
+    norm_scales : (S,) array
+        Scales of the mixture for this kernel.
+    """
+
+    kernel: KernelSum
+    norm_bound: float
+    norm_scales: Array
+
+    def __str__(self) -> str:
+        norm = f"norm at most {self.norm_bound:.4g}" if np.isfinite(self.norm_bound) else "any norm"
+        return f"{len(self.kernel.active)} of {self.kernel.base.p} base kernels, {norm}"
+
+
+def certified_norm(settings: Settings, kernel: KernelSum, norm_bound: float) -> float:
+    """Bound of ||f|| in the norm of ``kernel``: B / sqrt(min weight) if B is about the truth."""
+    if settings.norm_of == "kernel" or not len(kernel.active):
+        return norm_bound
+    return norm_certificate(norm_bound=norm_bound, smallest_weight=kernel.min_weight)
+
+
+def everything(kernel: KernelSum) -> KernelSum:
+    """Weight 1 on every base kernel, which keeps the norm bound B: no true weight exceeds 1."""
+    return KernelSum.uniform(kernel.base, weight=1.0)
+
+
+def second_kernel(
+    settings: Settings, kernel: KernelSum, full: KernelSum | None
+) -> KernelSum | None:
+    """The other half of the mixture and first fallback; None where there is nothing to add."""
+    if settings.method != "dmm" or full is kernel:
+        return None
+    if full is None:
+        return None if len(kernel.active) == kernel.base.p else everything(kernel)
+    if not len(full.active):
+        raise InputError("full has no active base kernel; expected one that contains the kernel")
+    return full
+
+
+def hypotheses(settings: Settings, kernel: KernelSum, full: KernelSum | None) -> list[Hypothesis]:
+    """What is believed first, and what is fallen back to, each containing what came before it.
+
+    The given kernel with its norm bound, then all base kernels with theirs, then all base kernels
+    with any norm; kernels without features, which fit everything then, get a doubled norm bound
+    instead, again and again. All use the same radius R_t of the mixture, which assumes nothing
+    about f, so that falling back costs no probability.
+    """
+    bound = settings.norm_at(0)
+    first = certified_norm(settings, kernel, bound)
+    ladder = [Hypothesis(kernel, first, _scales(settings, first))]
+    widest = kernel
+    if full is not None:
+        ratio = _norm_ratio(settings, kernel, full)
+        ladder.append(Hypothesis(full, first * ratio, ladder[0].norm_scales * ratio))
+        widest = full
+    last = ladder[-1]
+    if np.isfinite(bound) and widest.finite:
+        ladder.append(Hypothesis(widest, np.inf, last.norm_scales))
+    elif not widest.finite:
+        larger = last.norm_bound * np.exp2(np.arange(1, DOUBLINGS + 1, dtype=np.float64))
+        ladder += [Hypothesis(widest, float(b), last.norm_scales) for b in larger]
+    return ladder
+
+
+def _norm_ratio(settings: Settings, kernel: KernelSum, full: KernelSum) -> float:
+    """How much larger the norm bound is in the norm of ``full``."""
+    if not len(kernel.active):
+        return certified_norm(settings, full, 1.0)
+    if settings.norm_of == "kernel":
+        # For f in the space of the kernel itself; nothing is known of the norm outside of it.
+        return float(np.sqrt(kernel.eta.max() / full.min_weight))
+    return float(np.sqrt(kernel.min_weight / full.min_weight))
+
+
+def _scales(settings: Settings, norm_bound: float) -> Array:
+    if settings.norm_scales is not None:
+        return np.array(settings.norm_scales, dtype=np.float64)
+    if settings.norm_bound is None:
+        return scales_between(*settings.norm_range)
+    if callable(settings.norm_bound):
+        return scales_between(norm_bound / 2**7, norm_bound * 2**7)
+    return scales_below(norm_bound)

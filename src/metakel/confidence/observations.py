@@ -1,0 +1,115 @@
+"""The observations as the confidence sets see them: whitened, and no more rows than needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from metakel.confidence.spectrum import EPS, Spectrum, feature_spectrum, gram_spectrum
+from metakel.confidence.told import Batch
+from metakel.kernels.sum import KernelSum
+from metakel.tasks import Array
+
+Eigen = tuple[Array, Array, float]
+# Up to this size the singular values cost less than a millisecond.
+FEW = 48
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureObservations:
+    """Rows [F y] of a feature kernel, folded into at most 2(d + 1) of them.
+
+    The sets depend on the data through ||y - F theta||^2 as a function of theta only, which an
+    orthogonal reduction of [F y] to d + 1 rows leaves as it is. So time and memory stop growing
+    with t.
+    """
+
+    kernel: KernelSum
+    rows: Array  # (at most 2(d + 1), d + 1)
+
+    @classmethod
+    def none(cls, kernel: KernelSum) -> FeatureObservations:
+        return cls(kernel, np.zeros((0, kernel.dim + 1)))
+
+    def append(self, batch: Batch) -> FeatureObservations:
+        """With the observations of one more batch."""
+        new = np.column_stack([self.kernel.features(batch.X), batch.y])
+        new /= batch.noise_std[:, None]
+        rows, width = self.rows, self.rows.shape[1]
+        # Always folded at the same fill, so that how the data was cut into calls does not matter.
+        while len(new):
+            room = 2 * width - len(rows)
+            rows, new = np.concatenate([rows, new[:room]]), new[room:]
+            if len(rows) == 2 * width:
+                rows = np.asarray(np.linalg.qr(rows, mode="r"))
+        return FeatureObservations(self.kernel, rows)
+
+    def spectrum(self) -> Spectrum:
+        return feature_spectrum(self.kernel, self.rows[:, :-1], self.rows[:, -1])
+
+    def eigen(self, largest_scale: float) -> Eigen:
+        """Eigenvalues, squared targets and rest: the part of `spectrum` the evidence needs.
+
+        Squaring F is several times faster, and is done where rounding cannot reach eigenvalues that
+        matter next to 1 / largest_scale^2.
+        """
+        F, y = self.rows[:, :-1], self.rows[:, -1]
+        largest = float(np.einsum("td,td->", F, F))
+        if min(F.shape) <= FEW or EPS * largest * largest_scale**2 > 1e-3:
+            spectrum = self.spectrum()
+            return spectrum.values, spectrum.targets**2, spectrum.rest
+        if F.shape[0] <= F.shape[1]:
+            values, vectors = np.linalg.eigh(F @ F.T)
+            return np.maximum(values, 0), (vectors.T @ y) ** 2, 0.0
+        values, vectors = np.linalg.eigh(F.T @ F)
+        # Smaller eigenvalues than this do not count, and their targets stay in the rest.
+        kept = values > 1e-6 / largest_scale**2
+        left = F @ (vectors[:, kept] / np.sqrt(values[kept]))
+        targets = left.T @ y
+        leftover = y - left @ targets
+        return values[kept], targets**2, float(leftover @ leftover)
+
+
+@dataclass(frozen=True, eq=False)
+class GramObservations:
+    """Points and the whitened kernel matrix of a kernel without features."""
+
+    kernel: KernelSum
+    X: Array  # (t, d0)
+    y: Array  # (t,)
+    scale: Array  # (t,)
+    K: Array  # (t, t)
+
+    @classmethod
+    def none(cls, kernel: KernelSum) -> GramObservations:
+        return cls(kernel, np.zeros((0, 0)), np.zeros(0), np.zeros(0), np.zeros((0, 0)))
+
+    def append(self, batch: Batch) -> GramObservations:
+        """With the observations of one more batch."""
+        scale = 1 / batch.noise_std
+        K = self.kernel(batch.X) * scale[:, None] * scale
+        X = batch.X
+        if len(self.X):
+            cross = self.kernel(self.X, batch.X) * self.scale[:, None] * scale
+            K = np.block([[self.K, cross], [cross.T, K]])
+            X = np.concatenate([self.X, batch.X])
+        y = np.concatenate([self.y, batch.y * scale])
+        return GramObservations(self.kernel, X, y, np.concatenate([self.scale, scale]), K)
+
+    def spectrum(self) -> Spectrum:
+        X = self.X if len(self.X) else np.zeros((0, self.kernel.d0 or 1))
+        return gram_spectrum(self.kernel, X, self.scale, self.K, self.y)
+
+    def eigen(self, largest_scale: float) -> Eigen:
+        """Eigenvalues, squared targets and rest: the part of `spectrum` the evidence needs."""
+        values, vectors = np.linalg.eigh(self.K)
+        return np.maximum(values, 0), (vectors.T @ self.y) ** 2, 0.0
+
+
+Observations = FeatureObservations | GramObservations
+
+
+def no_observations(kernel: KernelSum) -> Observations:
+    """Where a sequence starts."""
+    return FeatureObservations.none(kernel) if kernel.finite else GramObservations.none(kernel)

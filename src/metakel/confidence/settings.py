@@ -1,0 +1,113 @@
+"""What a confidence sequence assumes and promises, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Literal
+
+from metakel.confidence.mixture import NORM_RANGE
+from metakel.errors import InputError
+from metakel.kernels.sum import KernelSum
+
+Method = Literal["dmm", "amm", "ay", "paper", "paper-corrected", "oracle"]
+METHODS = ("dmm", "amm", "ay", "paper", "paper-corrected", "oracle")
+NormBound = float | Callable[[int], float] | None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of `ConfidenceSequence` other than kernels and points; see there."""
+
+    noise_std: float
+    norm_bound: NormBound
+    delta: float
+    delta_learning: float
+    method: Method
+    norm_of: Literal["truth", "kernel"]
+    on_alarm: Literal["widen", "raise", "ignore"]
+    norm_scales: Sequence[float] | None
+    norm_range: tuple[float, float] = NORM_RANGE
+    rho: float | None = None
+    beta_min: float | None = None
+    recovery_error: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_choice("method", self.method, METHODS)
+        _check_choice("norm_of", self.norm_of, ("truth", "kernel"))
+        _check_choice("on_alarm", self.on_alarm, ("widen", "raise", "ignore"))
+        _check_positive("noise_std", self.noise_std)
+        for name in ("rho", "beta_min"):
+            if getattr(self, name) is not None:
+                _check_positive(name, getattr(self, name))
+        if not 0 <= self.delta_learning < self.delta < 1:
+            raise InputError(
+                f"delta is {self.delta}, of which {self.delta_learning} was spent on learning the "
+                "kernel; expected 0 <= delta_learning < delta < 1"
+            )
+        low, high = self.norm_range
+        if not 0 < low < high < inf:
+            raise InputError(f"norm_range is {self.norm_range}; expected 0 < low < high")
+        for scale in self.norm_scales or ():
+            _check_positive("norm_scales", scale)
+        if self.norm_scales is not None and not len(self.norm_scales):
+            raise InputError("norm_scales is empty; expected at least one positive number")
+        self._check_norm_bound()
+        self._check_paper()
+
+    def _check_norm_bound(self) -> None:
+        if self.method != "dmm" and (self.norm_bound is None or callable(self.norm_bound)):
+            raise InputError(
+                f'method {self.method!r} needs a number as norm_bound; only "dmm" works without '
+                "one, or with one that grows over time"
+            )
+        if self.norm_bound is not None:
+            self.norm_at(0)
+
+    def _check_paper(self) -> None:
+        if self.method == "paper" and (self.beta_min is None or self.recovery_error is None):
+            raise InputError(
+                'method "paper" is Theorem 5.1 as printed: it needs beta_min (c_1) and '
+                'recovery_error (epsilon). Neither can be observed; "dmm" needs neither'
+            )
+        if self.recovery_error is not None and not 0 <= self.recovery_error < inf:
+            raise InputError(f"recovery_error is {self.recovery_error}; expected a number >= 0")
+
+    def check_kernel(self, kernel: KernelSum) -> None:
+        """Raise if the method needs features that the kernel has not got."""
+        if kernel.finite:
+            return
+        if self.norm_bound is None:
+            raise InputError(
+                "norm_bound is None, but the kernel has base kernels without features, whose "
+                "functions are not determined by any number of values; give a norm_bound"
+            )
+        if self.method in ("paper", "oracle"):
+            raise InputError(
+                f"method {self.method!r} uses the number of features of the kernel, which has "
+                'base kernels without any; use "dmm", "amm", "ay" or "paper-corrected"'
+            )
+
+    @property
+    def delta_deciding(self) -> float:
+        """What is left of delta for the intervals themselves."""
+        return self.delta - self.delta_learning
+
+    def norm_at(self, t: int) -> float:
+        """The norm bound after t observations, inf where there is none."""
+        if self.norm_bound is None:
+            return inf
+        bound = self.norm_bound(t) if callable(self.norm_bound) else self.norm_bound
+        _check_positive("norm_bound", bound)
+        return float(bound)
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not (isinstance(value, int | float) and isfinite(value) and value > 0):
+        raise InputError(f"{name} is {value!r}; expected a positive number")
+
+
+def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InputError(f"{name} is {value!r}; expected one of {', '.join(known)}")

@@ -1,0 +1,19 @@
+"""What can go wrong, each with the builtin it refines."""
+
+from __future__ import annotations
+
+
+class MetaKelError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class ShapeError(MetaKelError, ValueError):
+    """An array does not have the shape that the place it was given to needs."""
+
+
+class InputError(MetaKelError, ValueError):
+    """A value cannot be used: not finite, out of range, empty, or an unknown name."""
+
+
+class NotConverged(UserWarning):
+    """A solver stopped before its tolerance; the message carries the gap it reached."""

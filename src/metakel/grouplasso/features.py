@@ -1,0 +1,310 @@
+"""Tasks given by features: the sums of `evaluate` from Gram matrices of the working set."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel.grouplasso import blocks, spd
+from metakel.grouplasso.evaluate import Residual, alone
+from metakel.grouplasso.problem import Problem
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+ROUNDING = 16 * np.finfo(float).eps
+# From this many tasks on, a sweep of block descent costs less than the factorisations it saves.
+SWEEP_FROM = 100
+# From this product of curvature and weight on (small lambda), w = T^-1 b cancels in an explicit
+# inverse and is solved for.
+STIFF = 1e4
+SMALL = 64  # up to this many groups a round costs next to nothing
+
+
+class FeatureEvaluator:
+    """Evaluator for tasks given by features."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.p = problem.p
+        self.energy = problem.energy
+        self.rough = problem.p > SMALL
+        self.scale = 2 / problem.total
+        self.work: Index = np.empty(0, np.intp)
+        self.curvature = np.empty(0)
+        self._dims = np.diff(problem.starts)
+        self._unit = bool((self._dims == 1).all())
+        self._Phi = [np.empty((b.y.shape[0], 0, b.n)) for b in problem.batches]
+        self._order = np.concatenate([b.tasks for b in problem.batches])
+        self._gram: Array | None = np.empty((problem.m, 0, 0))
+        self._h = np.empty((problem.m, 0))
+        self._starts: Index = np.zeros(1, np.intp)
+        self._z = self._h
+        self._select(np.empty(0, np.intp))
+        self.at(self.active, np.empty(0))
+
+    # -- the working set ---------------------------------------------------------------------
+
+    def extend(self, groups: Index) -> None:
+        old = int(self._starts[-1])
+        self.work = np.concatenate([self.work, groups])
+        self._starts = np.concatenate([[0], np.cumsum(self._dims[self.work])])
+        columns = self._columns_of(groups)
+        # All columns in their own order are read in place.
+        whole = np.array_equal(columns, np.arange(self.problem.starts[-1]))
+        new_parts = []
+        for b, batch in enumerate(self.problem.batches):
+            assert batch.Phi is not None
+            part = batch.Phi if whole else np.take(batch.Phi, columns, axis=1)
+            new_parts.append(part)
+            self._Phi[b] = part if old == 0 else np.concatenate([self._Phi[b], part], axis=1)
+        if self._gram is not None:
+            # The n x n side reads the features themselves, once the columns outnumber the rows.
+            self._gram = None if self._on_rows() else self._bordered(self._gram, new_parts, old)
+        h = [
+            self.scale * _apply(part, batch.y)
+            for part, batch in zip(new_parts, self.problem.batches, strict=True)
+        ]
+        self._h = np.concatenate([self._h, np.concatenate(h)], axis=1)
+        squares = sum(np.einsum("sdn,sdn->d", part, part) for part in new_parts)
+        widths = self._dims[groups]
+        traces = np.add.reduceat(squares, np.concatenate([[0], np.cumsum(widths)[:-1]]))
+        self.curvature = np.concatenate([self.curvature, self.scale / self.problem.m * traces])
+        self._refresh(new_parts)
+
+    def _refresh(self, new_parts: list[Array]) -> None:
+        """The point stays; its quantities get the columns that are new, with weight zero."""
+        on_rows = self._residual_rows is not None
+        self._select(self.active)
+        if on_rows != (self._gram is None) and self.active.size:
+            self.at(self.active, self._weights)
+            return
+        old = self._z.shape[1]
+        if self._residual_rows is not None:
+            parts = zip(new_parts, self._residual_rows, strict=True)
+            new = self.scale * np.concatenate([_apply(part, r) for part, r in parts])
+        else:
+            new = self._h[:, old:]
+            if self.active.size:
+                new = new - np.matmul(self._beta[:, None, :], self._cross[:, :, old:])[:, 0, :]
+        self._z = np.concatenate([self._z, new], axis=1)
+
+    def _on_rows(self) -> bool:
+        return int(self._starts[-1]) > 1.5 * self.problem.total / self.problem.m + 16
+
+    def _bordered(self, gram: Array, parts: list[Array], old: int) -> Array:
+        width = int(self._starts[-1])
+        out = np.empty((self.problem.m, width, width))
+        out[:, :old, :old] = gram
+        stop = 0
+        for part, Phi in zip(parts, self._Phi, strict=True):
+            rows = slice(stop, stop := stop + len(Phi))
+            np.matmul(part, Phi.transpose(0, 2, 1), out=out[rows, old:, :])
+        out[:, old:, :] *= self.scale
+        out[:, :old, old:] = out[:, old:, :old].transpose(0, 2, 1)
+        return out
+
+    def _columns_of(self, groups: Index) -> Index:
+        if self._unit:
+            return groups
+        ranges = [np.arange(self.problem.starts[j], self.problem.starts[j + 1]) for j in groups]
+        return np.concatenate(ranges) if ranges else np.empty(0, np.intp)
+
+    def start(self, lam: Array) -> Array:
+        if self._gram is not None and self.problem.m >= SWEEP_FROM:
+            return blocks.sweep(self._gram, self._h, self._starts, lam)
+        squares = np.einsum("sd,sd->d", self._h, self._h)
+        return alone(np.add.reduceat(squares, self._starts[:-1]), lam, self.curvature)
+
+    # -- one point ---------------------------------------------------------------------------
+
+    def at(self, active: Index, x: Array) -> tuple[float, Array]:
+        if not np.array_equal(active, self.active):
+            self._select(active)
+        self._weights = x
+        self._residual_rows: list[Array] | None = None
+        self._x = x if self._unit else np.repeat(x, self._active_dims)
+        self._root = np.sqrt(self._x)
+        if not active.size:
+            self._beta, self._z, value = np.empty((self.problem.m, 0)), self._h, self.energy
+        else:
+            value = self._at_columns(x) if self._gram is not None else self._at_rows()
+        scores = np.einsum("sd,sd->d", self._z, self._z)
+        if not self._unit and self.work.size:
+            scores = np.add.reduceat(scores, self._starts[:-1])
+        return value, scores
+
+    def _select(self, active: Index) -> None:
+        self.active = active
+        self._active_dims = np.diff(self._starts)[active]
+        self._cols = self._places(active)
+        self._active_starts = np.concatenate([[0], np.cumsum(self._active_dims)])[:-1]
+        if self._gram is not None:
+            # np.take, unlike indexing, always returns C order, which the diagonal strides rely on.
+            self._cross = np.take(self._gram, self._cols, axis=1)  # (m, dA, dW)
+            self._square = np.take(self._cross, self._cols, axis=2)
+            self._h_active = self._h[:, self._cols]
+        else:
+            self._Phi_active = [np.take(Phi, self._cols, axis=1) for Phi in self._Phi]
+
+    def _places(self, groups: Index) -> Index:
+        """Columns, within the working set, of groups given by their place in it."""
+        if self._unit:
+            return groups
+        ranges = [np.arange(self._starts[j], self._starts[j + 1]) for j in groups]
+        return np.concatenate(ranges) if ranges else np.empty(0, np.intp)
+
+    def _at_columns(self, x: Array) -> float:
+        T = self._square * (self._root[:, None] * self._root)
+        k = self._cols.size
+        T.reshape(len(T), -1)[:, :: k + 1] += 1.0
+        b = self._h_active * self._root
+        if float(np.dot(self.curvature[self.active], x)) > STIFF:
+            factor = spd.Factor(T)
+            w = factor.solve(b)
+            self._inverse = factor.invert()
+        else:
+            self._inverse = spd.inverse(T)
+            w = np.matmul(self._inverse, b[:, :, None])[..., 0]
+        self._beta = self._root * w
+        self._z = self._h - np.matmul(self._beta[:, None, :], self._cross)[:, 0, :]
+        # h - G beta cancels where the residual is small; on active columns z = beta / x does not.
+        self._zeta = w / self._x
+        self._z[:, self._cols] = self._zeta * self._root
+        return self.energy - 0.5 * float(np.vdot(b, w))
+
+    def _at_rows(self) -> float:
+        self._factors, self._residual_rows, value, parts = [], [], 0.0, []
+        for Phi, active, batch in zip(
+            self._Phi, self._Phi_active, self.problem.batches, strict=True
+        ):
+            F = active * self._root[:, None]
+            A = np.matmul(F.transpose(0, 2, 1), F)
+            A *= self.scale
+            A.reshape(len(A), -1)[:, :: batch.n + 1] += 1.0
+            factor = spd.Factor(A)
+            r = factor.solve(batch.y)
+            self._factors.append(factor)
+            self._residual_rows.append(r)
+            parts.append(self.scale * _apply(Phi, r))
+            value += float(np.vdot(batch.y, r)) / self.problem.total
+        self._z = np.concatenate(parts)
+        self._beta = self._x * self._z[:, self._cols]
+        return value
+
+    def hessian(self, groups: Index) -> Array:
+        if self._gram is None:
+            return self._hessian_on_rows(groups)
+        if groups.size > self.active.size:
+            H = self._hessian_with_idle(groups)
+        else:
+            zeta = self._zeta
+            H = np.einsum("sab,sb->ab", self._inverse * -zeta[:, :, None], zeta)
+            # I - T^-1 loses the digits that x_j G_jj lacks; the same rounding, added back to the
+            # diagonal, keeps H positive definite.
+            H.reshape(-1)[:: len(H) + 1] += (1 + ROUNDING) * np.einsum("sd,sd->d", zeta, zeta)
+            H = self._summed(self._summed(H, groups, axis=0), groups, axis=1)
+        return 0.5 * (H + H.T)
+
+    def _hessian_with_idle(self, groups: Index) -> Array:
+        """z z' times Q = G (I + X G)^-1, which needs no weight to be positive.
+
+        Rows of active columns are X^-1/2 T^-1 X^1/2 G, which does not cancel. Between idle columns
+        only the difference G - G X^1/2 T^-1 X^1/2 G is left, which rounding may turn negative.
+        """
+        assert self._gram is not None
+        cols = self._places(groups)
+        Q = np.take(np.take(self._gram, cols, axis=1), cols, axis=2)
+        z = self._z[:, cols]
+        lost = ROUNDING * np.einsum("sd,sdd->d", z * z, Q)
+        if self.active.size:
+            C = np.take(self._cross, cols, axis=2) * self._root[:, None]
+            Y = np.matmul(self._inverse, C)
+            Q -= np.matmul(C.transpose(0, 2, 1), Y)
+            Y /= self._root[:, None]
+            own = np.searchsorted(cols, self._cols)
+            Q[:, own, :] = Y
+            Q[:, :, own] = Y.transpose(0, 2, 1)
+        H: Array = np.einsum("sab,sb->ab", Q * z[:, :, None], z)
+        H = self._summed(self._summed(H, groups, axis=0), groups, axis=1)
+        np.fill_diagonal(H, np.maximum(H.diagonal(), self._summed(lost, groups, axis=0)))
+        return H
+
+    def _hessian_on_rows(self, groups: Index) -> Array:
+        cols = self._places(groups)
+        H = np.zeros((groups.size, groups.size))
+        stop = 0
+        for b, Phi in enumerate(self._Phi):
+            rows = slice(stop, stop := stop + len(Phi))
+            U = np.take(Phi, cols, axis=1) * self._z[rows][:, cols, None]
+            U = np.ascontiguousarray(self._summed(U, groups, axis=1))
+            if self.active.size:
+                self._factors[b].whiten(U)
+            flat = U.transpose(1, 0, 2).reshape(U.shape[1], -1)
+            H += self.scale * (flat @ flat.T)
+        return H
+
+    def _summed(self, values: Array, groups: Index, *, axis: int) -> Array:
+        """Sums over the columns of each group along one axis."""
+        if self._unit:
+            return values
+        widths = np.diff(self._starts)[groups]
+        out: Array = np.add.reduceat(values, np.cumsum(widths) - widths, axis=axis)
+        return out
+
+    # -- the answer --------------------------------------------------------------------------
+
+    def beta(self) -> Array:
+        full = np.zeros((self.problem.m, int(self.problem.starts[-1])))
+        if self.active.size:
+            columns = self._columns_of(self.work[self.active])
+            full[self._order[:, None], columns] = self._beta
+        return full
+
+    def residuals(self) -> list[Array]:
+        return self._residuals
+
+    def _raw_residuals(self) -> list[Array]:
+        out, stop = [], 0
+        for Phi, batch in zip(self._Phi, self.problem.batches, strict=True):
+            rows = slice(stop, stop := stop + len(Phi))
+            if self.active.size:
+                fit = np.matmul(self._beta[rows, None, :], Phi[:, self._cols, :])[:, 0, :]
+                out.append(batch.y - fit)
+            else:
+                out.append(batch.y)
+        return out
+
+    def residual(self) -> Residual:
+        N, here = self.problem.total, self.work[self.active]
+        scores, norms, square, inner = np.zeros(self.p), np.zeros(self.p), 0.0, 0.0
+        columns, raw = self._columns_of(here), []
+        self._residuals = self._raw_residuals()
+        for r, batch in zip(self._residuals, self.problem.batches, strict=True):
+            assert batch.Phi is not None
+            z = self.scale * _apply(batch.Phi, r)
+            scores += np.add.reduceat(np.einsum("sd,sd->d", z, z), self.problem.starts[:-1])
+            square += float(np.vdot(r, r)) / N
+            inner += float(np.vdot(batch.y, r)) / N
+            raw.append(z[:, columns])
+        self._raw = np.concatenate(raw)
+        if here.size:
+            norms[here] = np.sqrt(self._grouped(self._beta))
+        return Residual(scores, norms, square, inner)
+
+    def misfit(self, lam: Array) -> Array:
+        if not self.active.size:
+            return np.empty(0)
+        unit = lam[self.work[self.active]] / np.sqrt(self._grouped(self._beta))
+        away = self._raw - self._beta * np.repeat(unit, self._active_dims)
+        return np.sqrt(self._grouped(away))
+
+    def _grouped(self, values: Array) -> Array:
+        """Sums of squares over tasks and over the columns of each active group."""
+        sums: Array = np.add.reduceat(np.einsum("sd,sd->d", values, values), self._active_starts)
+        return sums
+
+
+def _apply(Phi: Array, r: Array) -> Array:
+    """(m, d) products of (m, d, n) features with (m, n) vectors."""
+    products: Array = np.matmul(Phi, r[:, :, None])
+    return products[..., 0]

@@ -1,0 +1,166 @@
+r"""The p-dimensional problem in x = eta / lam, by projected Newton steps.
+
+Setting the gradient of g to zero asks for ||z^(j)|| = lam_j on active groups. Where a group's
+design is orthogonal, 1/||z^(j)|| is linear in x_j, so we solve that form: the *long* step takes
+q_j = v_j (1 - sqrt(v_j) / lam_j) in place of the gradient (lam_j^2 - v_j) / 2, with v_j =
+||z^(j)||^2 and the same Hessian. It is exact in one step for orthogonal features and keeps its
+length where x is far too small. The gradient itself is the fallback, so every step descends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel.grouplasso.evaluate import Evaluator
+
+Array = NDArray[np.float64]
+# Below this (relative to the same weight) the curvature is lost to rounding, and so is any effect.
+NEGLIGIBLE = 1e-12
+# Rounding of the objective relative to the energy: at best, and where it is ill-conditioned.
+ROUNDING, DROWNED = 1e-15, 1e-11
+PATIENCE = 5  # steps that gain nothing before rounding is taken for the reason
+
+
+@dataclass
+class Iterate:
+    """A point x over the working set with what was computed there."""
+
+    x: Array
+    data: float  # y'r / N
+    scores: Array  # squared norms of z over the working set
+    iterations: int = 0
+
+    def objective(self, lam: Array) -> float:
+        return self.data + 0.5 * float(np.dot(lam * lam, self.x))
+
+    def gap(self, lam: Array) -> float:
+        """Duality gap of the problem restricted to the working set."""
+        square = max(self.data - 0.5 * float(np.dot(self.x, self.scores)), 0.0)
+        norms = np.sqrt(self.scores)
+        primal = square + float(np.dot(lam * self.x, norms))
+        return primal - dual_value(self.data, square, norms, lam)
+
+
+def dual_value(inner: float, square: float, norms: Array, lam: Array) -> float:
+    """Best dual objective along the ray of the residual.
+
+    theta = a 2r/N is feasible for |a| <= min_j lam_j / ||z^(j)||; along it the dual is
+    2 a y'r/N - a^2 ||r||^2/N.
+    """
+    tightest = float((norms / lam).max(initial=0.0))
+    if abs(inner) * tightest > square:
+        a = float(np.copysign(1 / tightest, inner))
+    elif square > 0.0:
+        a = inner / square
+    else:
+        return 0.0
+    return 2 * a * inner - a * a * square
+
+
+def minimise(
+    evaluator: Evaluator, lam: Array, now: Iterate, *, tol: float, max_iterations: int
+) -> Iterate:
+    """Minimise g over the working set to an absolute gap ``tol``, from where the evaluator is."""
+    taken, idle = 0, 0
+    objective, gap = now.objective(lam), now.gap(lam)  # the best so far
+    while taken < max_iterations and idle < PATIENCE and now.gap(lam) > tol:
+        step = _step(evaluator, now, lam)
+        if step is None:
+            break
+        now, taken = step, taken + 1
+        gained = objective - now.objective(lam) > ROUNDING * evaluator.energy
+        idle = 0 if gained or now.gap(lam) <= 0.5 * gap else idle + 1
+        objective, gap = min(objective, now.objective(lam)), min(gap, now.gap(lam))
+    now.iterations = taken
+    return now
+
+
+def evaluate(evaluator: Evaluator, x: Array) -> Iterate:
+    """The point x, without the weight of groups that have nothing to explain (z = beta = 0)."""
+    active = np.flatnonzero(x)
+    data, scores = evaluator.at(active, x[active])
+    blank = active[scores[active] == 0.0]
+    if blank.size:
+        x = x.copy()
+        x[blank] = 0.0
+        return evaluate(evaluator, x)
+    return Iterate(x, data, scores)
+
+
+def _step(evaluator: Evaluator, now: Iterate, lam: Array) -> Iterate | None:
+    """One accepted step from ``now``, or None where rounding leaves nothing to gain."""
+    # Idle groups whose score exceeds lambda take part: they want to enter.
+    places = np.flatnonzero((now.x > 0) | (now.scores > lam * lam))
+    if not places.size:
+        return None
+    x, v, strength = now.x[places], now.scores[places], lam[places]
+    gradient = 0.5 * (strength * strength - v)
+    H = evaluator.hessian(places)
+    if not (H.diagonal() > 0).all():
+        return None
+    here, gap = now.objective(lam), now.gap(lam)
+    for q in (v * (1 - np.sqrt(v) / strength), gradient):
+        target = bounded_newton(H, q, x)
+        slope = float(np.dot(gradient, target - x))
+        if slope >= 0.0:
+            continue
+        share = 1.0
+        # The long step gets one try; the Newton step descends for a short enough share of it.
+        for _ in range(1 if q is not gradient else 30):
+            moved = now.x.copy()
+            moved[places] = target if share == 1.0 else x + share * (target - x)
+            moved[moved * evaluator.curvature < NEGLIGIBLE] = 0.0
+            trial = evaluate(evaluator, moved)
+            rise = (trial.objective(lam) - here) / evaluator.energy
+            if rise <= 1e-4 * share * slope / evaluator.energy + ROUNDING:
+                return trial
+            # Near the end the objective drowns in its rounding, and the gap does not yet.
+            if rise <= DROWNED and trial.gap(lam) <= 0.5 * gap:
+                return trial
+            share *= 0.5
+    # Leave the evaluator where the caller believes it to be.
+    active = np.flatnonzero(now.x)
+    evaluator.at(active, now.x[active])
+    return None
+
+
+def bounded_newton(H: Array, q: Array, x: Array) -> Array:
+    """x + t for the t that minimises t'Ht/2 + q't subject to x + t >= 0.
+
+    Guesses the set of zeros, solves for the rest, corrects the guess by the signs found, and hands
+    over to non-negative least squares should the guesses ever cycle.
+    """
+    # Duplicated groups leave H singular; the ridge picks one of the equally good answers.
+    H = H.copy()
+    H.reshape(-1)[:: x.size + 1] *= 1 + 1e-11
+    target = x + np.linalg.solve(H, -q)
+    free = target > 0
+    if free.all():
+        return target
+    for _ in range(25):
+        t = -x
+        if free.any():
+            rest = H[np.ix_(free, ~free)] @ x[~free]
+            t[free] = np.linalg.solve(H[np.ix_(free, free)], rest - q[free])
+        negative = free & (x + t <= 0)
+        pull = H @ t + q
+        released = ~free & (pull < 0)
+        if not negative.any() and not released.any():
+            return np.where(free, x + t, 0.0)
+        free = (free & ~negative) | released
+    return _by_nnls(H, q, x)
+
+
+def _by_nnls(H: Array, q: Array, x: Array) -> Array:
+    from scipy.optimize import nnls
+
+    scale = 1 / np.sqrt(H.diagonal())
+    values, vectors = np.linalg.eigh(H * np.outer(scale, scale))
+    # Rounding may leave H slightly indefinite; nearly flat directions get a little curvature.
+    roots = np.sqrt(np.maximum(values, 1e-10 * values[-1]))
+    b = vectors.T @ (scale * (H @ x - q)) / roots
+    found: Array = nnls(roots[:, None] * vectors.T, b, maxiter=30 * x.size + 100)[0]
+    return scale * found

@@ -1,0 +1,339 @@
+r"""The Meta-KeL problem in arrays (Eqs. 7, 8, A.2 and A.3): what is minimised, apart from how.
+
+Notation, with shapes
+---------------------
+m tasks, task s with n_s observations, N in all; p groups, group j of d_j columns, d in all.
+
+=========  ==============  ===========================================================
+Phi        (m, d, n)       features of a batch of tasks, one row per feature
+K          (p, m, n, n)    or one Gram matrix per group and task
+y          (m, n)          observations
+beta       (m, d)          coefficients; group j is a set of columns
+z          (m, d)          2/N Phi (y - Phi' beta): minus the gradient of the loss
+lam        (p,)            one lambda per group
+=========  ==============  ===========================================================
+
+.. math:: P(\beta) = \frac1N \|y - \Phi\beta\|^2 + \sum_j \lambda_j \|\beta^{(j)}\|_2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metakel.errors import InputError, ShapeError
+
+Array = NDArray[np.float64]
+Loss = Literal["points", "tasks"]
+# Tasks of nearly the same size share one array; padding a task costs at most this share of rows.
+PADDING = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Tasks of (nearly) one size, padded by zero rows, which change neither loss nor gradient.
+
+    Exactly one of ``Phi`` (m, d, n) and ``K`` (p, m, n, n) is given.
+    """
+
+    tasks: NDArray[np.intp]
+    y: Array
+    Phi: Array | None = None
+    K: Array | None = None
+
+    @property
+    def n(self) -> int:
+        return int(self.y.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Past tasks as arrays, grouped by base kernel; made by one of the ``from_`` methods."""
+
+    batches: tuple[Batch, ...]
+    dims: tuple[int | None, ...]
+    sizes: NDArray[np.intp]
+    task_weights: Array
+    starts: NDArray[np.intp] = field(repr=False)
+
+    @classmethod
+    def from_arrays(
+        cls, Phi: ArrayLike, y: ArrayLike, groups: Sequence[slice] | None = None
+    ) -> Problem:
+        """Tasks of equal size.
+
+        Parameters
+        ----------
+        Phi : (m, n, d) array
+            Fastest when it is a transposed view of (m, d, n) memory; any layout is read in place.
+        y : (m, n) array
+        groups : p slices that cut the d columns in order, or None for one column per group
+        """
+        features, values = np.asarray(Phi, np.float64), np.asarray(y, np.float64)
+        if features.ndim != 3 or values.shape != features.shape[:2]:
+            raise ShapeError(
+                f"Phi has shape {features.shape} and y {values.shape}; "
+                "expected (m, n, d) and (m, n)"
+            )
+        m, n, d = features.shape
+        if features.size == 0:
+            raise InputError(f"Phi has shape {features.shape}; expected at least one of each")
+        _check(values, "y")  # Phi is large and is checked by what it first computes
+        batch = Batch(np.arange(m), values, Phi=features.transpose(0, 2, 1))
+        return cls._build((batch,), _dims(groups, d), np.full(m, n), np.ones(m))
+
+    @classmethod
+    def from_tasks(
+        cls,
+        Phi: Sequence[ArrayLike],
+        y: Sequence[ArrayLike],
+        groups: Sequence[slice] | None = None,
+        *,
+        loss: Loss = "points",
+    ) -> Problem:
+        """One (n_s, d) array and one (n_s,) vector per task; sizes may differ.
+
+        ``loss="points"`` weighs every observation alike (1/N with N the number of observations of
+        all tasks), ``loss="tasks"`` every task alike (the mean over tasks of each one's mean).
+        """
+        features = [np.asarray(F, np.float64) for F in Phi]
+        values = [np.asarray(v, np.float64) for v in y]
+        sizes, weights = _sizes_and_weights(features, values, loss, row_axis=0)
+        d = features[0].shape[1]
+        batches = []
+        for tasks in _batches(sizes):
+            width = int(sizes[tasks].max())
+            stacked = np.zeros((tasks.size, d, width))
+            padded = np.zeros((tasks.size, width))
+            for i, s in enumerate(tasks):
+                if features[s].ndim != 2 or features[s].shape[1] != d:
+                    raise ShapeError(
+                        f"task {s}: Phi has shape {features[s].shape}; expected (n_s, {d})"
+                    )
+                root = np.sqrt(weights[s])
+                stacked[i, :, : sizes[s]] = root * features[s].T
+                padded[i, : sizes[s]] = root * values[s]
+            _check(stacked, "Phi")
+            _check(padded, "y")
+            batches.append(Batch(tasks, padded, Phi=stacked))
+        return cls._build(tuple(batches), _dims(groups, d), sizes, weights)
+
+    @classmethod
+    def from_grams(
+        cls,
+        K: Sequence[ArrayLike] | Array,
+        y: Sequence[ArrayLike] | Array,
+        *,
+        loss: Loss = "points",
+    ) -> Problem:
+        """One (p, n_s, n_s) stack of Gram matrices and one (n_s,) vector per task."""
+        grams = [np.asarray(k, np.float64) for k in K]
+        values = [np.asarray(v, np.float64) for v in y]
+        sizes, weights = _sizes_and_weights(grams, values, loss, row_axis=1)
+        p = grams[0].shape[0]
+        batches = []
+        for tasks in _batches(sizes):
+            width = int(sizes[tasks].max())
+            stacked = np.zeros((p, tasks.size, width, width))
+            padded = np.zeros((tasks.size, width))
+            for i, s in enumerate(tasks):
+                n = sizes[s]
+                if grams[s].shape != (p, n, n):
+                    raise ShapeError(
+                        f"task {s}: K has shape {grams[s].shape}; expected ({p}, {n}, {n})"
+                    )
+                np.multiply(grams[s], weights[s], out=stacked[:, i, :n, :n])
+                padded[i, :n] = np.sqrt(weights[s]) * values[s]
+            _check(stacked, "K")
+            _check_symmetry(stacked)
+            _check(padded, "y")
+            batches.append(Batch(tasks, padded, K=stacked))
+        return cls._build(tuple(batches), (None,) * p, sizes, weights)
+
+    @classmethod
+    def _build(
+        cls,
+        batches: tuple[Batch, ...],
+        dims: tuple[int | None, ...],
+        sizes: NDArray[np.intp],
+        weights: Array,
+    ) -> Problem:
+        starts = np.concatenate([[0], np.cumsum([k or 0 for k in dims])])
+        return cls(batches, dims, sizes, weights, starts)
+
+    @property
+    def m(self) -> int:
+        """How many tasks there are."""
+        return self.sizes.size
+
+    @property
+    def p(self) -> int:
+        """How many groups there are."""
+        return len(self.dims)
+
+    @property
+    def d(self) -> int | None:
+        """How many columns there are; None in kernel mode."""
+        return None if self.kernel_mode else int(self.starts[-1])
+
+    @property
+    def kernel_mode(self) -> bool:
+        """Whether only Gram matrices are known."""
+        return self.batches[0].K is not None
+
+    @property
+    def total(self) -> int:
+        """N, the number of observations of all tasks together."""
+        return int(self.sizes.sum())
+
+    @property
+    def energy(self) -> float:
+        """The mean square of y, to which gaps are relative (in the weights of the loss)."""
+        return float(sum(np.vdot(b.y, b.y) for b in self.batches)) / self.total
+
+    def columns(self, j: int) -> slice:
+        """The columns of group j."""
+        return slice(int(self.starts[j]), int(self.starts[j + 1]))
+
+    def spectra(self) -> list[Array]:
+        """Eigenvalues of every task's Gram matrix, group by group, as the noise event needs them.
+
+        Returns p arrays (m, r_j); with ``loss="tasks"`` the score of task s carries its weight
+        twice, so its eigenvalues do too.
+        """
+        rows: list[list[Array]] = [[] for _ in range(self.p)]
+        order = np.concatenate([b.tasks for b in self.batches])
+        for batch in self.batches:
+            # The batch holds one factor of the weight already.
+            weight = self.task_weights[batch.tasks][:, None]
+            for j in range(self.p):
+                rows[j].append(weight * self._eigenvalues(batch, j))
+        width = [max(part.shape[1] for part in parts) for parts in rows]
+        out = []
+        for parts, r in zip(rows, width, strict=True):
+            full = np.zeros((self.m, r))
+            stop = 0
+            for part in parts:
+                full[order[stop : stop + len(part)], : part.shape[1]] = part
+                stop += len(part)
+            out.append(full)
+        return out
+
+    def _eigenvalues(self, batch: Batch, j: int) -> Array:
+        if batch.K is not None:
+            gram = batch.K[j]
+        else:
+            assert batch.Phi is not None
+            F = batch.Phi[:, self.columns(j), :]
+            turned = F.transpose(0, 2, 1)
+            gram = F @ turned if F.shape[1] <= F.shape[2] else turned @ F
+        if gram.shape[-1] == 1:
+            values: Array = gram[..., 0]
+        else:
+            values = np.linalg.eigvalsh(gram).astype(np.float64, copy=False)
+        return np.maximum(values, 0.0)
+
+    def energies(self, v: Sequence[ArrayLike]) -> Array:
+        """(p,) sum over tasks of the squared norm of group j's score on the vectors ``v``.
+
+        ``v`` holds one (n_s,) vector per task, in the units of the raw observations.
+        """
+        total = np.zeros(self.p)
+        for batch in self.batches:
+            padded = np.zeros_like(batch.y)
+            for i, s in enumerate(batch.tasks):
+                padded[i, : self.sizes[s]] = np.sqrt(self.task_weights[s]) * np.asarray(v[s])
+            total += group_energies(self, batch, padded)
+        return total
+
+
+def group_energies(problem: Problem, batch: Batch, r: Array) -> Array:
+    """(p,) squared norms, over the tasks of one batch, of every group's correlation with r."""
+    if batch.K is not None:
+        Kr = np.matmul(batch.K, r[:, :, None])[..., 0]  # (p, m, n)
+        forms: Array = np.einsum("psn,sn->p", Kr, r)
+        return np.maximum(forms, 0.0)
+    assert batch.Phi is not None
+    z = np.matmul(batch.Phi, r[:, :, None])[..., 0]  # (m, d)
+    energies: Array = np.add.reduceat(np.einsum("sd,sd->d", z, z), problem.starts[:-1])
+    return energies
+
+
+def lambda_max(problem: Problem, weights: ArrayLike | None = None) -> float:
+    """Smallest lambda at which every coefficient is zero: max_j (2/N) ||(Phi'y)^(j)|| / w_j."""
+    scores = np.zeros(problem.p)
+    for batch in problem.batches:
+        scores += group_energies(problem, batch, batch.y)
+    if not np.isfinite(scores).all():
+        j = int(np.flatnonzero(~np.isfinite(scores))[0])
+        raise InputError(f"the features of group {j} hold nan or infinite numbers")
+    norms = 2 / problem.total * np.sqrt(scores)
+    return float(np.max(norms if weights is None else norms / np.asarray(weights)))
+
+
+def _dims(groups: Sequence[slice] | None, d: int) -> tuple[int, ...]:
+    if groups is None:
+        return (1,) * d
+    if not all(isinstance(g, slice) and g.step in (None, 1) for g in groups):
+        raise InputError(f"groups must be slices of step 1; found {list(groups)[:5]} ...")
+    edges = [(g.start, g.stop) for g in groups]
+    adjoin = all(a[1] == b[0] for a, b in pairwise(edges))
+    if not edges or edges[0][0] != 0 or edges[-1][1] != d or not adjoin:
+        raise ShapeError(f"groups must cut the {d} columns of Phi in order; found {edges[:5]} ...")
+    dims = tuple(stop - start for start, stop in edges)
+    if min(dims) < 1:
+        raise ShapeError("every group needs at least one column")
+    return dims
+
+
+def _sizes_and_weights(
+    arrays: list[Array], values: list[Array], loss: Loss, *, row_axis: int
+) -> tuple[NDArray[np.intp], Array]:
+    if not arrays or len(arrays) != len(values):
+        raise ShapeError(f"found {len(arrays)} tasks of features and {len(values)} of values")
+    if loss not in ("points", "tasks"):
+        raise InputError(f"loss is {loss!r}; expected 'points' or 'tasks'")
+    for s, (array, v) in enumerate(zip(arrays, values, strict=True)):
+        if array.ndim != row_axis + 2 or v.shape != (array.shape[row_axis],):
+            raise ShapeError(
+                f"task {s}: an array of shape {array.shape} does not go with y of shape {v.shape}"
+            )
+        if not array.size:
+            raise InputError(f"task {s}: shape {array.shape}; expected at least one of each")
+    sizes = np.array([v.size for v in values])
+    if loss == "points":
+        return sizes, np.ones(sizes.size)
+    return sizes, sizes.sum() / (sizes.size * sizes)
+
+
+def _batches(sizes: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """Indices of tasks to be stacked together: sizes within a batch differ by `PADDING` at most."""
+    order = np.argsort(-sizes, kind="stable")
+    batches, first = [], 0
+    for i in range(1, order.size + 1):
+        if i == order.size or sizes[order[i]] < (1 - PADDING) * sizes[order[first]]:
+            batches.append(np.sort(order[first:i]))
+            first = i
+    return batches
+
+
+def _check_symmetry(K: Array) -> None:
+    # Sums of rows and columns: two passes without a temporary.
+    diagonal = np.einsum("...nn->...n", K)
+    size = np.abs(diagonal).max(axis=(1, 2)) * K.shape[-1]  # (p,)
+    uneven = np.abs(K.sum(axis=-1) - K.sum(axis=-2)).max(axis=(1, 2)) > 1e-8 * size
+    if uneven.any() or (diagonal < 0).any():
+        j = int(np.flatnonzero(uneven | (diagonal < 0).any(axis=(1, 2)))[0])
+        raise InputError(f"K of group {j} is not symmetric with a diagonal >= 0: no Gram matrix")
+
+
+def _check(values: Array, what: str) -> None:
+    # One pass without a temporary: a sum is finite only if every term is (or overflows, as rarely).
+    if not np.isfinite(values.sum()) and not np.isfinite(values).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        raise InputError(f"{what} holds {values[where]} at {where}; expected finite numbers")

@@ -1,0 +1,231 @@
+"""What a kernel is, and the dictionary of base kernels that a kernel is learned from (Eq. 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from metakel.errors import InputError, ShapeError
+from metakel.kernels.family import Family, FeatureFamily, Functions, row_slices
+from metakel.tasks import Array, as_points
+
+# Rescaling may leave a domain by rounding, which is put right; more is a mistake.
+DOMAIN_SLACK = 1e-9
+
+
+class Kernel(Protocol):
+    """A positive semi-definite function of two points."""
+
+    def __call__(self, X: ArrayLike, Z: ArrayLike | None = None) -> Array:
+        """(n, k) Gram matrix of ``X`` against ``Z`` (against itself when ``Z`` is None)."""
+        ...
+
+    def diag(self, X: ArrayLike) -> Array:
+        """(n,) values k(x, x)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dictionary:
+    """Base kernels k_1, ..., k_p (Eq. 5), made by `legendre`, `fourier`, ... and joined by ``+``.
+
+    Parameters
+    ----------
+    families : tuple of Family
+        Blocks of kernels evaluated together, in the order of the kernels.
+    d0 : int or None
+        How many inputs a point has; found from the families that fix it, None if none does.
+    """
+
+    families: tuple[Family, ...]
+    d0: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "families", tuple(self.families))
+        d0 = self.d0
+        for family in self.families:
+            d0 = family.d0 if d0 is None else d0
+            if family.d0 not in (None, d0):
+                raise ShapeError(
+                    f"base kernel {family.names[0]} takes {family.d0} inputs but others take {d0}; "
+                    "all base kernels of a dictionary share their inputs"
+                )
+        object.__setattr__(self, "d0", d0)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What the p kernels are called in reports."""
+        return tuple(name for family in self.families for name in family.names)
+
+    @cached_property
+    def p(self) -> int:
+        """How many base kernels there are."""
+        return len(self.names)
+
+    @cached_property
+    def dims(self) -> tuple[int | None, ...]:
+        """Feature dimension d_j of each kernel, None where there are Gram matrices only."""
+        return tuple(dim for family in self.families for dim in family.dims)
+
+    @cached_property
+    def sup(self) -> Array:
+        """(p,) supremum of k_j(x, x) over the domain, nan where unknown."""
+        return np.concatenate([np.empty(0), *(family.sup for family in self.families)])
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether every kernel has a feature map."""
+        return None not in self.dims
+
+    @cached_property
+    def smooth(self) -> bool:
+        """Whether every kernel has derivatives everywhere."""
+        return all(family.smooth for family in self.families)
+
+    @cached_property
+    def dim(self) -> int:
+        """d, the number of features of all kernels together (feature kernels only)."""
+        return sum(family.dim for family in self._feature_families)
+
+    @cached_property
+    def groups(self) -> tuple[slice, ...]:
+        """Columns of `features` that belong to each kernel (feature kernels only)."""
+        _ = self._feature_families
+        return row_slices(self.dims)
+
+    @cached_property
+    def _feature_families(self) -> tuple[FeatureFamily, ...]:
+        for family in self.families:
+            if not isinstance(family, FeatureFamily):
+                raise InputError(
+                    f"base kernel {family.names[0]} has no feature map, only Gram matrices; "
+                    "use grams instead of features"
+                )
+        return tuple(family for family in self.families if isinstance(family, FeatureFamily))
+
+    def points(self, X: ArrayLike) -> Array:
+        """Points as a checked ``(n, d0)`` array; a vector is n points of one input each."""
+        points = as_points(X, "kernel")
+        if self.d0 is not None and points.shape[1] != self.d0:
+            raise ShapeError(
+                f"kernel: X has shape {np.shape(X)}, which is {points.shape[1]} inputs per point; "
+                f"expected (n, {self.d0})"
+            )
+        for low, high in self._domains:
+            found_low, found_high = points.min(initial=low), points.max(initial=high)
+            if found_low < low - DOMAIN_SLACK or found_high > high + DOMAIN_SLACK:
+                raise InputError(
+                    f"kernel: X ranges over [{points.min():.6g}, {points.max():.6g}]; the base "
+                    f"kernels live on [{low:g}, {high:g}] (rescale the inputs first)"
+                )
+            if found_low < low or found_high > high:
+                np.clip(points, low, high, out=points)
+        return points
+
+    @cached_property
+    def _domains(self) -> frozenset[tuple[float, float]]:
+        return frozenset(f.domain for f in self.families if f.domain is not None)
+
+    def features(self, X: ArrayLike) -> Array:
+        """(n, d) features of all kernels; each column is contiguous in memory."""
+        points = self.points(X)
+        out = np.empty((self.dim, len(points)))
+        start = 0
+        for family in self._feature_families:
+            stop = start + family.dim
+            family.write_features(points, out[start:stop])
+            start = stop
+        return out.T
+
+    def jacobian(self, X: ArrayLike) -> Array:
+        """(n, d, d0) derivatives of the features in the inputs."""
+        points = self.points(X)
+        out = np.empty((self.dim, points.shape[1], len(points)))
+        start = 0
+        for family in self._feature_families:
+            stop = start + family.dim
+            family.write_jacobian(points, out[start:stop])
+            start = stop
+        return out.transpose(2, 0, 1)
+
+    def grams(self, X: ArrayLike, Z: ArrayLike | None = None) -> Array:
+        """(p, n, k) Gram matrices of every kernel."""
+        left = self.points(X)
+        right = left if Z is None else self.points(Z)
+        blocks = [family.grams(left, right) for family in self.families]
+        if len(blocks) == 1:
+            return blocks[0]
+        return np.concatenate([np.empty((0, len(left), len(right))), *blocks])
+
+    def diags(self, X: ArrayLike) -> Array:
+        """(p, n) values k_j(x, x)."""
+        points = self.points(X)
+        blocks = [family.diags(points) for family in self.families]
+        return np.concatenate([np.empty((0, len(points))), *blocks])
+
+    def select(self, indices: Sequence[int] | Array) -> Dictionary:
+        """The dictionary of these base kernels only, in this order."""
+        owner = [(b, i) for b, family in enumerate(self.families) for i in range(family.p)]
+        chosen = [owner[j] for j in checked_indices(indices, self.p)]
+        runs = [(b, [i for _, i in run]) for b, run in groupby(chosen, key=lambda pair: pair[0])]
+        return Dictionary(tuple(self.families[b].select(run) for b, run in runs), self.d0)
+
+    def __add__(self, other: Dictionary) -> Dictionary:
+        if not isinstance(other, Dictionary):
+            return NotImplemented
+        return Dictionary(self.families + other.families)
+
+    def __len__(self) -> int:
+        return self.p
+
+    def __repr__(self) -> str:
+        shown = self.names if self.p <= 6 else (*self.names[:3], "...", self.names[-1])
+        return f"Dictionary(p={self.p}, d0={self.d0 or 'any'}: {', '.join(shown)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form; the user's own functions are kept by name only."""
+        kept: dict[str, Callable[..., Any]] = {}
+        for family in self.families:
+            for name, function in family.functions.items():
+                if kept.setdefault(name, function) is not function:
+                    raise InputError(f"two of your kernels are both called {name!r}; rename one")
+        return {"d0": self.d0, "families": [family.to_dict() for family in self.families]}
+
+    @staticmethod
+    def from_dict(
+        data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> Dictionary:
+        """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
+        known: Functions = functions or {}
+        return Dictionary(
+            tuple(Family.from_dict(entry, known) for entry in data["families"]), data["d0"]
+        )
+
+
+def check_count(name: str, number: int) -> None:
+    """Refuse what is not an integer of at least 1."""
+    if number != int(number) or number < 1:
+        raise InputError(f"{name} is {number}; expected an integer >= 1")
+
+
+def checked_indices(indices: Any, p: int) -> list[int]:
+    """Indices of base kernels as distinct integers in 0..p-1."""
+    found = np.asarray(indices)
+    if found.size == 0:
+        return []
+    if found.ndim != 1 or not np.issubdtype(found.dtype, np.integer):
+        raise InputError(f"indices of base kernels must be a list of integers; found {indices!r}")
+    if found.min() < 0 or found.max() >= p:
+        raise InputError(
+            f"there are {p} base kernels, 0 to {p - 1}; found indices from {found.min()} "
+            f"to {found.max()}"
+        )
+    if len(np.unique(found)) < len(found):
+        raise InputError(f"a base kernel is chosen twice in {found.tolist()}")
+    return [int(i) for i in found]

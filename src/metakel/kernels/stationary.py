@@ -1,0 +1,277 @@
+"""Squared exponential and Matern kernels, exact, and so without finite features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from metakel.errors import InputError, ShapeError
+from metakel.kernels.base import Dictionary
+from metakel.kernels.family import Functions, GramFamily
+from metakel.tasks import Array
+
+Lengthscale = float | tuple[float, ...]
+Columns = tuple[int, ...] | None
+
+MATERN = {0.5: "matern12", 1.5: "matern32", 2.5: "matern52"}
+
+
+def squared_exponential(
+    lengthscales: float | Sequence[float | Sequence[float]],
+    *,
+    columns: Literal["each"] | Sequence[int] | Sequence[Sequence[int]] | None = None,
+    d0: int | None = None,
+) -> Dictionary:
+    r"""Kernels :math:`k(x, z) = \exp(-r^2 / 2)`, :math:`r = \|(x - z) / \ell\|`.
+
+    Parameters
+    ----------
+    lengthscales : float, or sequence with one entry per kernel
+        An entry is a number, or a vector with one lengthscale per input looked at.
+    columns : optional
+        Which inputs a kernel looks at: all of them (None), a tuple such as ``(0, 2)``, a list of
+        such tuples for one kernel per tuple and lengthscale, or "each" for one kernel per input
+        and lengthscale (needs ``d0``).
+    d0 : int, optional
+        How many inputs a point has; by default any number that the columns allow.
+    """
+    return _dictionary("se", lengthscales, columns, d0)
+
+
+def matern(
+    nu: float,
+    lengthscales: float | Sequence[float | Sequence[float]],
+    *,
+    columns: Literal["each"] | Sequence[int] | Sequence[Sequence[int]] | None = None,
+    d0: int | None = None,
+) -> Dictionary:
+    r"""Matern kernels of smoothness nu, :math:`r = \|(x - z) / \ell\|`.
+
+    .. math:: e^{-r}, \quad (1 + \sqrt3 r) e^{-\sqrt3 r}, \quad
+              (1 + \sqrt5 r + \tfrac53 r^2) e^{-\sqrt5 r}
+
+    for nu = 1/2, 3/2 and 5/2.
+
+    Parameters
+    ----------
+    nu : 0.5, 1.5 or 2.5
+    lengthscales, columns, d0
+        As for `squared_exponential`.
+    """
+    if nu not in MATERN:
+        raise InputError(f"nu is {nu}; exact Matern kernels exist for 0.5, 1.5 and 2.5")
+    return _dictionary(MATERN[nu], lengthscales, columns, d0)
+
+
+def _dictionary(shape: str, lengthscales: Any, columns: Any, d0: int | None) -> Dictionary:
+    entries = [lengthscales] if isinstance(lengthscales, Real) else list(lengthscales)
+    scales = [_as_lengthscale(entry) for entry in entries]
+    if not scales:
+        raise InputError("lengthscales are empty; expected at least one")
+    pairs = [(scale, subset) for subset in _as_subsets(columns, d0) for scale in scales]
+    return Dictionary(
+        (Stationary(shape, tuple(s for s, _ in pairs), tuple(c for _, c in pairs), d0),)
+    )
+
+
+def _as_lengthscale(entry: Any) -> Lengthscale:
+    values = np.asarray(entry, dtype=np.float64)
+    if values.ndim > 1 or not values.size or not (np.isfinite(values) & (values > 0)).all():
+        raise InputError(f"a lengthscale is {entry!r}; expected a positive number or a vector")
+    return float(values) if values.ndim == 0 else tuple(values.tolist())
+
+
+def _as_subsets(columns: Any, d0: int | None) -> list[Columns]:
+    if columns is None:
+        return [None]
+    if isinstance(columns, str):
+        if columns != "each":
+            raise InputError(f"columns are {columns!r}; expected 'each', a tuple or tuples")
+        if d0 is None:
+            raise InputError("columns='each' needs d0, the number of inputs of a point")
+        return [(i,) for i in range(d0)]
+    one_subset = len(columns) == 0 or np.ndim(columns[0]) == 0
+    nested = [columns] if one_subset else columns
+    subsets = [tuple(int(i) for i in subset) for subset in nested]
+    for subset in subsets:
+        distinct = len(set(subset)) == len(subset) > 0
+        if not distinct or min(subset) < 0 or (d0 is not None and max(subset) >= d0):
+            bound = "" if d0 is None else f" below d0 = {d0}"
+            raise InputError(f"columns are {subset}; expected distinct indices >= 0{bound}")
+    return [*subsets]
+
+
+@dataclass(frozen=True, eq=False)
+class Stationary(GramFamily):
+    """Base kernels that depend on the distance over a lengthscale.
+
+    Parameters
+    ----------
+    shape : "se", "matern12", "matern32" or "matern52"
+    lengthscales : tuple of p entries
+        A number, or a tuple with one number per input looked at.
+    columns : tuple of p entries
+        The inputs each kernel looks at; None is all of them.
+    inputs : int or None
+        How many inputs a point has, where it is known.
+    """
+
+    shape: str
+    lengthscales: tuple[Lengthscale, ...]
+    columns: tuple[Columns, ...]
+    inputs: int | None = None
+
+    kind: ClassVar[str] = "stationary"
+
+    def __post_init__(self) -> None:
+        for scale, columns in zip(self.lengthscales, self.columns, strict=True):
+            looked_at = self.d0 if columns is None else len(columns)
+            if isinstance(scale, tuple) and len(scale) != looked_at:
+                raise ShapeError(
+                    f"a lengthscale vector has {len(scale)} entries for {looked_at} inputs"
+                )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """For example ``se(x0; l=0.1)``."""
+        return tuple(
+            f"{self.shape}({_inputs_text(columns)}l={_lengthscale_text(scale)})"
+            for scale, columns in zip(self.lengthscales, self.columns, strict=True)
+        )
+
+    @property
+    def p(self) -> int:
+        """How many base kernels there are."""
+        return len(self.lengthscales)
+
+    @property
+    def d0(self) -> int | None:
+        """As given, or the length of a lengthscale vector over all inputs."""
+        if self.inputs is not None:
+            return self.inputs
+        for scale, columns in zip(self.lengthscales, self.columns, strict=True):
+            if columns is None and isinstance(scale, tuple):
+                return len(scale)
+        return None
+
+    @property
+    def sup(self) -> Array:
+        """k_j(x, x) = 1 everywhere."""
+        return np.ones(self.p)
+
+    @property
+    def smooth(self) -> bool:
+        """Matern 1/2 has no derivative where x = z (zero is given there)."""
+        return self.shape != "matern12"
+
+    def diags(self, X: Array) -> Array:
+        """(p, n) ones."""
+        return np.ones((self.p, len(X)))
+
+    def each_gram(self, X: Array, Z: Array) -> Iterator[Array]:
+        """One (n, k) Gram matrix after the other."""
+        for _, _, distance in self._each_distance(X, Z):
+            yield _profile(self.shape, distance)
+
+    def each_gradient(self, X: Array, Z: Array) -> Iterator[Array]:
+        """One (n, k, d0) derivative of k_j(x, z) in x after the other."""
+        for scale, columns, distance in self._each_distance(X, Z):
+            gradient = np.zeros((len(X), len(Z), X.shape[1]))
+            slope = _slope(self.shape, distance)
+            scales = np.broadcast_to(scale, len(columns))
+            for i, lengthscale in zip(columns, scales, strict=True):
+                gradient[:, :, i] = np.subtract.outer(Z[:, i], X[:, i]).T * slope / lengthscale**2
+            yield gradient
+
+    def _each_distance(
+        self, X: Array, Z: Array
+    ) -> Iterator[tuple[Lengthscale, tuple[int, ...], Array]]:
+        """Lengthscale, inputs and (n, k) distance r of each kernel.
+
+        Neighbours that look at the same inputs share the distance before it is divided.
+        """
+        shared: tuple[tuple[int, ...], Array] | None = None
+        for scale, chosen in zip(self.lengthscales, self.columns, strict=True):
+            columns = tuple(range(X.shape[1])) if chosen is None else chosen
+            if max(columns) >= X.shape[1]:
+                raise ShapeError(
+                    f"kernel {self.names[0]} looks at input x{max(columns)}, but X has "
+                    f"{X.shape[1]} inputs"
+                )
+            if isinstance(scale, tuple):
+                yield scale, columns, _distance(X[:, columns] / scale, Z[:, columns] / scale)
+                continue
+            if shared is None or shared[0] != columns:
+                shared = (columns, _distance(X[:, columns], Z[:, columns]))
+            yield scale, columns, shared[1] / scale
+
+    def select(self, indices: Sequence[int]) -> Self:
+        """The family of these base kernels only."""
+        scales = tuple(self.lengthscales[j] for j in indices)
+        return type(self)(self.shape, scales, tuple(self.columns[j] for j in indices), self.d0)
+
+    def parameters(self) -> dict[str, Any]:
+        """Shape, lengthscales, columns and number of inputs."""
+        return {
+            "shape": self.shape,
+            "lengthscales": list(self.lengthscales),
+            "columns": list(self.columns),
+            "inputs": self.inputs,
+        }
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Stationary:
+        """Inverse of `parameters`."""
+        scales = (tuple(s) if isinstance(s, list) else s for s in parameters["lengthscales"])
+        columns = (c if c is None else tuple(c) for c in parameters["columns"])
+        return cls(parameters["shape"], tuple(scales), tuple(columns), parameters["inputs"])
+
+
+def _distance(X: Array, Z: Array) -> Array:
+    """(n, k) Euclidean distances, from differences so that close points keep their digits."""
+    squares = np.zeros((len(X), len(Z)))
+    for x, z in zip(X.T, Z.T, strict=True):
+        difference = np.subtract.outer(x, z)
+        if X.shape[1] == 1:
+            return np.asarray(np.abs(difference, out=difference))
+        difference *= difference
+        squares += difference
+    return np.asarray(np.sqrt(squares, out=squares))
+
+
+def _profile(shape: str, r: Array) -> Array:
+    """k as a function of the distance over the lengthscale."""
+    if shape == "se":
+        return np.asarray(np.exp(-0.5 * r * r))
+    if shape == "matern12":
+        return np.asarray(np.exp(-r))
+    if shape == "matern32":
+        s = np.sqrt(3) * r
+        return np.asarray((1 + s) * np.exp(-s))
+    s = np.sqrt(5) * r
+    return np.asarray((1 + s + s * s / 3) * np.exp(-s))
+
+
+def _slope(shape: str, r: Array) -> Array:
+    """-k'(r) / r, so that the derivative in x is -(x - z) / lengthscale**2 times it."""
+    if shape == "se":
+        return np.asarray(np.exp(-0.5 * r * r))
+    if shape == "matern12":
+        return np.asarray(np.divide(np.exp(-r), r, out=np.zeros_like(r), where=r > 0))
+    if shape == "matern32":
+        return np.asarray(3 * np.exp(-np.sqrt(3) * r))
+    s = np.sqrt(5) * r
+    return np.asarray(5 / 3 * (1 + s) * np.exp(-s))
+
+
+def _inputs_text(columns: Columns) -> str:
+    return "" if columns is None else ",".join(f"x{i}" for i in columns) + "; "
+
+
+def _lengthscale_text(scale: Lengthscale) -> str:
+    return ",".join(f"{s:.3g}" for s in (scale if isinstance(scale, tuple) else (scale,)))

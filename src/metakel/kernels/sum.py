@@ -1,0 +1,260 @@
+"""Weighted sums of base kernels: the true kernel, the learned one and k_full (Eqs. 5, 9, 10)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metakel.errors import InputError, ShapeError
+from metakel.kernels.base import Dictionary, checked_indices
+from metakel.kernels.family import GramFamily, row_slices
+from metakel.tasks import Array
+
+FORMAT = "metakel.KernelSum"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KernelSum:
+    r"""The kernel :math:`k = \sum_j \eta_j k_j` (Eqs. 5 and 9).
+
+    Only the active kernels, those with eta_j > 0, are ever evaluated. Without any the kernel is
+    zero, and legal.
+
+    Parameters
+    ----------
+    base : Dictionary
+        The base kernels k_j.
+    eta : (p,) array
+        Their weights, none of them negative.
+    """
+
+    base: Dictionary
+    eta: Array
+
+    def __post_init__(self) -> None:
+        eta = np.array(self.eta, dtype=np.float64)
+        if eta.shape != (self.base.p,):
+            raise ShapeError(
+                f"eta has shape {eta.shape}; expected one weight for each of the "
+                f"{self.base.p} base kernels"
+            )
+        bad = np.flatnonzero(~(np.isfinite(eta) & (eta >= 0)))
+        if len(bad):
+            raise InputError(
+                f"eta[{bad[0]}] is {eta[bad[0]]}; expected finite weights that are not negative"
+            )
+        eta.setflags(write=False)
+        object.__setattr__(self, "eta", eta)
+
+    @classmethod
+    def uniform(
+        cls,
+        base: Dictionary,
+        active: Sequence[int] | NDArray[np.intp] | None = None,
+        weight: float | None = None,
+    ) -> KernelSum:
+        """The same weight on every kernel: k_full with 1/p (Eq. 10).
+
+        Parameters
+        ----------
+        base : Dictionary
+        active : indices, optional
+            The kernels that get the weight; all of them by default.
+        weight : float, optional
+            By default 1/p on all kernels (Eq. 10), and 1 on each kernel of ``active``.
+        """
+        eta = np.zeros(base.p)
+        if active is None:
+            eta[:] = 1 / max(base.p, 1) if weight is None else weight
+        else:
+            eta[checked_indices(active, base.p)] = 1.0 if weight is None else weight
+        return cls(base, eta)
+
+    @cached_property
+    def active(self) -> NDArray[np.intp]:
+        """Indices of the kernels with a positive weight."""
+        return np.flatnonzero(self.eta)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the active kernels."""
+        return tuple(self.base.names[j] for j in self.active)
+
+    @property
+    def d0(self) -> int | None:
+        """How many inputs a point has, None if any number will do."""
+        return self.base.d0
+
+    @cached_property
+    def dims(self) -> tuple[int | None, ...]:
+        """Feature dimensions of the active kernels."""
+        return tuple(self.base.dims[j] for j in self.active)
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether every active kernel has a feature map."""
+        return None not in self.dims
+
+    @cached_property
+    def dim(self) -> int:
+        """Number of features of the active kernels together (feature kernels only)."""
+        return self._finite_part.dim
+
+    @cached_property
+    def groups(self) -> tuple[slice, ...]:
+        """Columns of `features` that belong to each active kernel (feature kernels only)."""
+        return self._finite_part.groups
+
+    @property
+    def min_weight(self) -> float:
+        """The smallest positive weight, 0 for the empty sum."""
+        return float(self.eta[self.active].min()) if len(self.active) else 0.0
+
+    @cached_property
+    def smooth(self) -> bool:
+        """Whether every active kernel has derivatives everywhere."""
+        return self._mapped.smooth and self._unmapped.smooth
+
+    @cached_property
+    def _mapped(self) -> Dictionary:
+        """The active kernels with a feature map."""
+        return self.base.select([j for j in self.active if self.base.dims[j] is not None])
+
+    @cached_property
+    def _root_weights(self) -> Array:
+        """(dim, 1) square roots of the weights, one per feature of `_mapped`."""
+        pairs = [(self.eta[j], self.base.dims[j]) for j in self.active]
+        roots = [np.full(dim, np.sqrt(weight)) for weight, dim in pairs if dim is not None]
+        return np.concatenate([np.empty(0), *roots])[:, None]
+
+    @cached_property
+    def _unmapped(self) -> Dictionary:
+        """The active kernels without a feature map."""
+        return self.base.select([j for j in self.active if self.base.dims[j] is None])
+
+    @cached_property
+    def _unmapped_weights(self) -> tuple[tuple[GramFamily, Array], ...]:
+        """Each family of `_unmapped` with the weights of its kernels."""
+        weights = np.array([self.eta[j] for j in self.active if self.base.dims[j] is None])
+        families = [f for f in self._unmapped.families if isinstance(f, GramFamily)]
+        rows = row_slices([family.p for family in families])
+        return tuple((f, weights[block]) for f, block in zip(families, rows, strict=True))
+
+    @property
+    def _finite_part(self) -> Dictionary:
+        if not self.finite:
+            raise InputError(
+                f"active kernel {self._unmapped.names[0]} has no feature map, only Gram matrices; "
+                "call the kernel instead of asking for features"
+            )
+        return self._mapped
+
+    def features(self, X: ArrayLike) -> Array:
+        """(n, dim) features sqrt(eta_j) phi_j(x) of the active kernels, contiguous by column."""
+        rows = self._finite_part.features(X).T
+        rows *= self._root_weights
+        return rows.T
+
+    def jacobian(self, X: ArrayLike) -> Array:
+        """(n, dim, d0) derivatives of the features in the inputs."""
+        slopes = self._finite_part.jacobian(X)
+        slopes *= self._root_weights
+        return slopes
+
+    def __call__(self, X: ArrayLike, Z: ArrayLike | None = None) -> Array:
+        """(n, k) Gram matrix of ``X`` against ``Z`` (against itself when ``Z`` is None)."""
+        left = self._weighted_rows(X)
+        right = left if Z is None else self._weighted_rows(Z)
+        K = left.T @ right
+        if self._unmapped_weights:
+            points = self._unmapped.points(X)
+            others = points if Z is None else self._unmapped.points(Z)
+            for family, weights in self._unmapped_weights:
+                for weight, part in zip(weights, family.each_gram(points, others), strict=True):
+                    K += weight * part
+        return K
+
+    def diag(self, X: ArrayLike) -> Array:
+        """(n,) values k(x, x)."""
+        rows = self._weighted_rows(X)
+        values = np.asarray(np.einsum("dn,dn->n", rows, rows))
+        for family, weights in self._unmapped_weights:
+            values += weights @ family.diags(self._unmapped.points(X))
+        return values
+
+    def gradient(self, x: ArrayLike, Z: ArrayLike) -> Array:
+        """(k, d0) derivatives of k(x, z_i) in the point x, for every row z_i of ``Z``."""
+        point = np.reshape(np.asarray(x, dtype=np.float64), (1, -1))
+        slopes = self._mapped.jacobian(point)[0] * self._root_weights  # (d, d0)
+        gradient: Array = self._weighted_rows(Z).T @ slopes
+        if self._unmapped_weights:
+            points, others = self._unmapped.points(point), self._unmapped.points(Z)
+            for family, weights in self._unmapped_weights:
+                parts = family.each_gradient(points, others)
+                for weight, part in zip(weights, parts, strict=True):
+                    gradient += weight * part[0]
+        return gradient
+
+    def _weighted_rows(self, X: ArrayLike) -> Array:
+        rows = self._mapped.features(X).T
+        rows *= self._root_weights
+        return rows
+
+    def scaled(self, c: float) -> KernelSum:
+        """The kernel c k; the norm of a function in its space is divided by sqrt(c)."""
+        if not (np.isfinite(c) and c > 0):
+            raise InputError(f"a kernel was scaled with {c}; expected a positive number")
+        return KernelSum(self.base, c * self.eta)
+
+    def to_json(self) -> str:
+        """Exact text form: every number is read back bit by bit."""
+        content = {
+            "format": FORMAT,
+            "version": 1,
+            "eta": self.eta.tolist(),
+            "base": self.base.to_dict(),
+        }
+        return json.dumps(content, allow_nan=False)
+
+    @classmethod
+    def from_json(
+        cls, text: str, functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> KernelSum:
+        """Inverse of `to_json`; ``functions`` maps the names of the user's own kernels to them."""
+        try:
+            content = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InputError(f"stored kernel is not JSON: {error}") from None
+        found = content.get("format") if isinstance(content, dict) else None
+        if found != FORMAT or content.get("version") != 1:
+            raise InputError(f"stored kernel has format {found!r}; expected {FORMAT!r}, version 1")
+        try:
+            base, eta = Dictionary.from_dict(content["base"], functions), content["eta"]
+        except (KeyError, TypeError) as error:
+            raise InputError(f"stored kernel is damaged: {error!r}") from None
+        return cls(base, np.array(eta, dtype=np.float64))
+
+    def save(self, path: str | Path) -> None:
+        """Write `to_json` to a file."""
+        Path(path).write_text(self.to_json(), encoding="utf-8")
+
+    @classmethod
+    def load(
+        cls, path: str | Path, functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> KernelSum:
+        """Read what `save` wrote."""
+        return cls.from_json(Path(path).read_text(encoding="utf-8"), functions)
+
+    def __repr__(self) -> str:
+        strongest = self.active[np.argsort(-self.eta[self.active], kind="stable")][:6]
+        terms = [f"{self.eta[j]:.3g} {self.base.names[j]}" for j in strongest]
+        rest = len(self.active) - len(terms)
+        shown = " + ".join(terms) + (f" + {rest} more" if rest else "") or "0"
+        return f"KernelSum({len(self.active)} of {self.base.p} active: {shown})"

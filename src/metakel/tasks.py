@@ -1,0 +1,218 @@
+"""The offline data (Eq. 4): past tasks, each a set of points and the values seen there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metakel.errors import InputError, ShapeError
+
+Array = NDArray[np.float64]
+
+
+def as_points(X: ArrayLike, where: str) -> Array:
+    """Points as a finite ``(n, d0)`` array; a vector is n points of one input each."""
+    points = _as_floats(X, f"{where}: X")
+    if points.ndim == 1:
+        points = points[:, None]
+    if points.ndim != 2 or points.shape[1] == 0:
+        raise ShapeError(f"{where}: X has shape {points.shape}; expected (n, d0) with d0 >= 1")
+    _check_finite(points, f"{where}: X")
+    return points
+
+
+def as_values(y: ArrayLike, n: int, where: str) -> Array:
+    """Observed values as a finite ``(n,)`` array."""
+    values = _as_floats(y, f"{where}: y")
+    if values.shape != (n,):
+        raise ShapeError(
+            f"{where}: X has {n} rows but y has shape {values.shape}; "
+            "a task pairs X of shape (n, d0) with y of shape (n,)"
+        )
+    _check_finite(values, f"{where}: y")
+    return values
+
+
+def _as_floats(values: ArrayLike, what: str) -> Array:
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} cannot be read as an array of numbers: {error}") from None
+
+
+def _check_finite(values: Array, what: str) -> None:
+    if not np.isfinite(values).all():
+        first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        raise InputError(
+            f"{what} holds {values[first]} at index {first if len(first) > 1 else first[0]}; "
+            "expected finite numbers (drop or impute the row first)"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One past task: where it was observed and what was seen there.
+
+    Parameters
+    ----------
+    X : (n, d0) array
+        A vector is read as n points of one input.
+    y : (n,) array
+    name : str
+        How messages and reports call it.
+    """
+
+    X: Array
+    y: Array
+    name: str = "task"
+
+    def __post_init__(self) -> None:
+        X = as_points(self.X, self.name)
+        if X.shape[0] == 0:
+            raise InputError(f"{self.name} is empty; expected at least one observation")
+        y = as_values(self.y, X.shape[0], self.name)
+        X.setflags(write=False)
+        y.setflags(write=False)
+        object.__setattr__(self, "X", X)
+        object.__setattr__(self, "y", y)
+
+    @property
+    def n(self) -> int:
+        """How many observations the task holds."""
+        return len(self.X)
+
+    @property
+    def d0(self) -> int:
+        """How many inputs a point has."""
+        return int(self.X.shape[1])
+
+    def __repr__(self) -> str:
+        return f"Task({self.name!r}, n={self.n}, d0={self.d0})"
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Past tasks over the same inputs; their sizes may differ.
+
+    Make one with `from_pairs` or `from_arrays`.
+    """
+
+    tasks: tuple[Task, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tasks", tuple(self.tasks))
+        if not self.tasks:
+            raise InputError("a history needs at least one task; found none")
+        for task in self.tasks[1:]:
+            if task.d0 != self.d0:
+                raise ShapeError(
+                    f"{task.name} has {task.d0} inputs but {self.tasks[0].name} has {self.d0}; "
+                    "all tasks of a history share their inputs"
+                )
+
+    @classmethod
+    def from_pairs(cls, pairs: Iterable[tuple[ArrayLike, ArrayLike]]) -> History:
+        """One ``(X, y)`` pair per task."""
+        tasks = []
+        for s, pair in enumerate(pairs):
+            try:
+                X, y = pair
+            except (TypeError, ValueError):
+                raise InputError(f"task {s}: expected a pair (X, y)") from None
+            tasks.append(Task(X, y, name=f"task {s}"))  # type: ignore[arg-type]
+        return cls(tuple(tasks))
+
+    @classmethod
+    def from_arrays(cls, X: ArrayLike, y: ArrayLike, task: Sequence[Any] | ArrayLike) -> History:
+        """Rows of all tasks in one table, with a label per row saying whose it is.
+
+        Tasks come in the order in which their labels first appear.
+        """
+        points = as_points(X, "history")
+        values = as_values(y, points.shape[0], "history")
+        labels = list(np.asarray(task, dtype=object))
+        if len(labels) != len(points):
+            raise ShapeError(f"history: X has {len(points)} rows but task has {len(labels)} labels")
+        rows: dict[Any, list[int]] = {}
+        for i, label in enumerate(labels):
+            if label is None or label != label:
+                raise InputError(f"history: row {i} has no task label (found {label})")
+            rows.setdefault(label, []).append(i)
+        return cls(tuple(Task(points[i], values[i], name=str(label)) for label, i in rows.items()))
+
+    def split(self, rng: np.random.Generator, *, fraction: float = 0.5) -> tuple[History, History]:
+        """Two histories of whole tasks: a random share ``fraction``, and the rest.
+
+        Each part keeps at least one task, so one task alone cannot be split.
+        """
+        if not 0 < fraction < 1:
+            raise InputError(f"fraction is {fraction}; expected a number between 0 and 1")
+        if self.m < 2:
+            raise InputError("a history of one task cannot be split by task")
+        size = min(max(round(fraction * self.m), 1), self.m - 1)
+        chosen = set(rng.permutation(self.m)[:size].tolist())
+        first = tuple(task for s, task in enumerate(self.tasks) if s in chosen)
+        second = tuple(task for s, task in enumerate(self.tasks) if s not in chosen)
+        return History(first), History(second)
+
+    @property
+    def m(self) -> int:
+        """How many tasks there are."""
+        return len(self.tasks)
+
+    @property
+    def d0(self) -> int:
+        """How many inputs a point has."""
+        return self.tasks[0].d0
+
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """(m,) observations of each task."""
+        return np.array([task.n for task in self.tasks])
+
+    @property
+    def total(self) -> int:
+        """How many observations there are in all tasks together."""
+        return int(self.sizes.sum())
+
+    def __len__(self) -> int:
+        return self.m
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self.tasks)
+
+    def __getitem__(self, s: int) -> Task:
+        return self.tasks[s]
+
+    def __repr__(self) -> str:
+        return f"History(m={self.m}, n={_span(self.sizes, 'd')}, d0={self.d0})"
+
+    def __str__(self) -> str:
+        X = np.concatenate([task.X for task in self.tasks])
+        means = np.array([task.y.mean() for task in self.tasks])
+        spreads = np.array([task.y.std() for task in self.tasks])
+        head = (
+            f"history of {self.m} task{'s' if self.m > 1 else ''}, {self.total} observations "
+            f"({_span(self.sizes, 'd')} each), {self.d0} input{'s' if self.d0 > 1 else ''}"
+        )
+        lines = [
+            head,
+            *(f"  x{i}: {_span(column, '.4g')}" for i, column in enumerate(X.T)),
+            f"  task means {_span(means, '.4g')}, task standard deviations {_span(spreads, '.4g')}",
+        ]
+        constant = [t.name for t in self.tasks if np.ptp(t.y) == 0]
+        if constant:
+            lines.append(
+                f"  constant values in: {', '.join(constant[:5])}"
+                + (f" and {len(constant) - 5} more" if len(constant) > 5 else "")
+            )
+        return "\n".join(lines)
+
+
+def _span(values: NDArray[Any], form: str) -> str:
+    low, high = values.min(), values.max()
+    return f"{low:{form}}" if low == high else f"{low:{form}} to {high:{form}}"

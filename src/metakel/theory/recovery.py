@@ -1,0 +1,208 @@
+r"""Section 4 and Appendix B as functions of numbers: lambda, recovery error, norm, sparsity.
+
+A name ending in ``_paper`` is the printed form, kept so that the paper can be reproduced; its
+neighbour without the ending is what holds. `docs/reading-the-paper.md` explains each difference.
+
+Notation: m tasks of n points, N = mn, p base kernels of dimension at most d_max, sparsity a bound
+on how many of them are in the true kernel, kappa the constant of Assumption 4.2, beta_min the c_1
+of Assumption 3.1. Coefficients are those of the plain features, so the "error" is the largest
+:math:`\|\hat\beta^{(j)} - \beta^{*(j)}\|_2` over the kernels j of the true one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, log, sqrt
+
+
+def lambda_min_paper(
+    *,
+    noise_std: float,
+    m: int,
+    n: float,
+    p: int,
+    d_max: int,
+    delta: float,
+    two_log: bool = False,
+) -> float:
+    r"""Smallest lambda that Theorem 4.3 and Lemma B.1 allow, as printed (k_j <= 1).
+
+    .. math:: \frac{4\sigma}{\sqrt{mn}} \sqrt{1 + \frac{2}{m}
+              \left(\log\tfrac{2p}{\delta} + \sqrt{m d_{\max} \log\tfrac{2p}{\delta}}\right)}
+
+    ``two_log=True`` doubles the first logarithm, which is what the printed proof arrives at. The
+    statement is nevertheless true for sub-Gaussian noise and points fixed in advance, because
+    `lambda_min` is smaller and valid.
+    """
+    log_term = log(2 * p / delta)
+    noise = 1 + 2 / m * ((1 + two_log) * log_term + sqrt(m * d_max * log_term))
+    return 4 * noise_std / sqrt(m * n) * sqrt(noise)
+
+
+def lambda_min(*, noise_std: float, m: int, n: float, p: int, delta: float) -> float:
+    r"""A lambda for which Lemma B.1 holds, without d_max (k_j <= 1, points fixed in advance).
+
+    .. math:: \frac{4\sigma}{\sqrt{mn}} \sqrt{1 + 2\sqrt{x/m} + 2x/m}, \qquad x = \log(p/\delta)
+
+    Hsu, Kakade and Zhang (2012) with :math:`\operatorname{tr}\Psi_j \le 1` and
+    :math:`\|\Psi_j\|_2 \le 1/m`. Sharper values that read the data are in
+    `metakel.regularisation`; the one valid for adaptive policies is only there.
+    """
+    x = log(p / delta)
+    return 4 * noise_std / sqrt(m * n) * sqrt(1 + 2 * sqrt(x / m) + 2 * x / m)
+
+
+def recovery_error_paper(
+    *,
+    noise_std: float,
+    m: int,
+    n: float,
+    p: int,
+    d_max: int,
+    delta: float,
+    sparsity: int,
+    kappa: float,
+) -> float:
+    r"""epsilon(n, m) of Theorem 4.3 and Lemma B.3 as printed.
+
+    It is `recovery_error` at the *smallest* lambda, printed as if it held for every larger lambda
+    too; `tests/statements` has the counterexample.
+    """
+    lam = lambda_min_paper(noise_std=noise_std, m=m, n=n, p=p, d_max=d_max, delta=delta)
+    return recovery_error(lam=lam, sparsity=sparsity, kappa=kappa)
+
+
+def recovery_error(*, lam: float, sparsity: int, kappa: float) -> float:
+    r"""What the proof of Lemma B.3 shows: :math:`8 \lambda s / \kappa^2`, with the lambda used."""
+    return 8 * lam * sparsity / kappa**2
+
+
+def recovery_error_sharp(*, lam: float, sparsity: int, kappa: float) -> float:
+    r"""Lemma B.3 sharpened: :math:`\tfrac32 \lambda \sqrt s / \kappa^2` bounds the error.
+
+    Half of the penalty on the left of Lemma B.2 is spent on the active groups, which leaves
+    :math:`\tfrac1N \|\Phi\Delta\|^2 \le \tfrac32 \lambda \sqrt s \|\Delta_J\|`. With one lambda
+    per group, ``lam * sqrt(sparsity)`` is the root of their sum of squares over J.
+    """
+    return 1.5 * lam * sqrt(sparsity) / kappa**2
+
+
+def prediction_error(*, lam: float, sparsity: int, kappa: float) -> float:
+    r"""Lemma B.2 with Assumption 4.2: :math:`\tfrac1N\|\Phi(\hat\beta - \beta^*)\|^2` at most this.
+
+    :math:`(\tfrac32 \lambda \sqrt s / \kappa)^2`; the paper has a 2 for the 3/2.
+    """
+    return (1.5 * lam * sqrt(sparsity) / kappa) ** 2
+
+
+def prediction_error_slow(*, lam: float, norm_bound: float, m: int) -> float:
+    r"""Lemma B.2 alone, no condition on the points: :math:`\tfrac32 \lambda \sqrt m B`.
+
+    On the event A, :math:`\tfrac1N\|\Phi(\hat\beta - \beta^*)\|^2 \le \tfrac32 \sum_j \lambda_j
+    \|\beta^{*(j)}\|`, and :math:`\|\eta^*\|_1 \le 1` makes that sum at most
+    :math:`\max_j \lambda_j \sqrt m B` by Cauchy-Schwarz.
+    """
+    return 1.5 * lam * sqrt(m) * norm_bound
+
+
+def screening_energy(*, lam: float, total: int, norm_bound: float, m: int) -> float:
+    r"""Energy above which the group lasso must keep a kernel on the event A; no kappa, no c_1.
+
+    The energy of kernel j is :math:`D_j^2 = \sum_s \|P_{-j,s}^\perp \Phi_s^{(j)} b_s^{(j)}\|^2`,
+    what no combination of the other kernels explains. Dropping j costs at least that much, and
+    Lemma B.2 allows N times `prediction_error_slow`. Replaces Assumption 3.1 (beta-min).
+    """
+    return total * prediction_error_slow(lam=lam, norm_bound=norm_bound, m=m)
+
+
+def kappa_upper_bound(*, m: int) -> float:
+    r"""No data have a larger kappa (Assumption 4.2): :math:`\kappa^2 \le 1/m` for k_j <= 1.
+
+    The vector with one task and one group alone attains it. Hence the recovery error does not
+    fall with the number of tasks as 1/sqrt(mn) suggests: kappa falls with it.
+    """
+    return 1 / sqrt(m)
+
+
+def kappa_from_coherence(*, smallest: float, coherence: float, sparsity: int) -> float:
+    r"""A kappa that satisfies Assumption 4.2: :math:`\kappa^2 \ge a + \mu - 16 s \mu`.
+
+    ``smallest`` (a) is the least eigenvalue of any group block of :math:`\Psi`, ``coherence``
+    (mu) the largest spectral norm of any block off the diagonal. 0 when nothing is certified.
+    """
+    return sqrt(max(0.0, smallest + coherence - 16 * sparsity * coherence))
+
+
+def sparsity_bound_paper(*, m: int, n: float, sparsity: int, kappa: float) -> float:
+    r"""Proposition 4.4 as printed, :math:`64 s / (mn\kappa^2)`: false, see `sparsity_bound`.
+
+    It takes the spectral norm of the mn x md design for at most 1.
+    """
+    return 64 * sparsity / (m * n * kappa**2)
+
+
+def sparsity_bound(*, sparsity: int, kappa: float, phi_max: float) -> float:
+    r"""Proposition 4.4 as its proof gives it: :math:`64 s \phi_{\max} / \kappa^2`.
+
+    phi_max is the largest eigenvalue of :math:`\Psi`. It is at least kappa squared, so the bound
+    is never below 64 s: correct, and of no use as a guarantee of sparsity.
+    """
+    return 64 * sparsity * phi_max / kappa**2
+
+
+def norm_bound_paper(*, norm_bound: float, recovery_error: float, beta_min: float) -> float:
+    r"""B-hat of Lemma B.4, Eq. C.2 and Theorem 5.1 as printed: :math:`B(1 + \epsilon/(2c_1))`.
+
+    The first two terms of the series of `norm_bound_series`, all of whose terms are positive:
+    too small. Theorem 4.3 prints 1 + epsilon without the 2 c_1.
+    """
+    return norm_bound * (1 + recovery_error / (2 * beta_min))
+
+
+def norm_bound_series(*, norm_bound: float, recovery_error: float, beta_min: float) -> float:
+    r"""What the proof of Lemma B.4 shows (Theorem 4.3, Eq. C.2): :math:`B / \sqrt{1-\epsilon/c_1}`.
+
+    Infinite once epsilon reaches c_1, where nothing is shown.
+    """
+    share = recovery_error / beta_min
+    return norm_bound / sqrt(1 - share) if share < 1 else inf
+
+
+def norm_certificate(*, norm_bound: float, smallest_weight: float) -> float:
+    r"""Lemma B.4 without epsilon, kappa and c_1: :math:`B / \sqrt{\min_j w_j}`.
+
+    Holds for every kernel :math:`\sum_j w_j k_j` whose active set contains the true one:
+    :math:`\|f\|^2 \le \sum_j \|\theta_j\|^2 / w_j \le B^2 \max_j \eta^*_j / w_j`.
+    """
+    return norm_bound / sqrt(smallest_weight)
+
+
+def function_norm(*, coefficient_norms: Sequence[float], weights: Sequence[float]) -> float:
+    r"""Norm of :math:`f = \sum_j \varphi_j^T \theta_j` in the space of :math:`\sum_j w_j k_j`.
+
+    :math:`\|f\|^2 = \sum_j \|\theta_j\|^2 / w_j` for linearly independent features: Eq. 6 has
+    :math:`\theta_j = \sqrt{\eta^*_j}\beta^{(j)}`, Eq. A.1 the orthonormal ones. Infinite when f
+    uses a kernel of weight 0. (Appendix A.1 prints the square for the norm.)
+    """
+    pairs = [(c, w) for c, w in zip(coefficient_norms, weights, strict=True) if c != 0]
+    return sqrt(sum(c**2 / w if w > 0 else inf for c, w in pairs))
+
+
+def rescaled_norm_paper(*, norm: float, factor: float) -> float:
+    r"""Section 4 as printed: the norm of f in the space of c k is the norm in that of k over c."""
+    return norm / factor
+
+
+def rescaled_norm(*, norm: float, factor: float) -> float:
+    r"""The norm of f in the space of c k, as needed for Eq. 9: :math:`\|f\|_k / \sqrt c`."""
+    return norm / sqrt(factor)
+
+
+def full_kernel_norm_paper(*, norm_bound: float, p: int) -> float:
+    r"""Section 5 as printed: the norm of f in the space of k_full (Eq. 10) is p times the true."""
+    return p * norm_bound
+
+
+def full_kernel_norm(*, norm_bound: float, p: int) -> float:
+    r"""The norm of f in the space of k_full (Eq. 10) is at most :math:`\sqrt p B`."""
+    return sqrt(p) * norm_bound

@@ -1,0 +1,100 @@
+"""One confidence set: consistency of its ways to answer, gradients, limits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from metakel.confidence import ConfidenceSequence
+from metakel.kernels import KernelSum, fourier, legendre, squared_exponential
+
+RNG = np.random.default_rng(0)
+KERNELS = {
+    "features": KernelSum.uniform(legendre(6, scaling="sup"), weight=1.0),
+    "gram": KernelSum.uniform(squared_exponential([0.5, 1.5], d0=1), weight=1.0),
+    "both": KernelSum.uniform(
+        legendre(3, scaling="sup") + squared_exponential([0.5], d0=1), weight=1.0
+    ),
+}
+Z = np.linspace(-0.99, 0.99, 40)[:, None]
+
+
+def told(name, t, **settings):
+    options = {"noise_std": 0.2, "norm_bound": 2.0, **settings}
+    sequence = ConfidenceSequence(KERNELS[name], **options)
+    rng = np.random.default_rng(t)
+    X = rng.uniform(-1, 1, (t, 1))
+    sequence.tell(X, np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=t))
+    return sequence
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("t", [0, 1, 5, 40])
+def test_all_ways_to_ask_agree(name, t):
+    current = told(name, t).current
+    coarse, fine = current.interval(Z, refine=False), current.interval(Z)
+    assert_allclose(current.lower(Z), coarse[0])
+    assert_allclose(current.upper(Z), coarse[1])
+    assert_allclose(current.upper_and_gradient(Z)[0], coarse[1])
+    width = coarse[1] - coarse[0]
+    assert (fine[0] >= coarse[0] - 1e-12).all()
+    assert (fine[1] <= coarse[1] + 1e-12).all()
+    assert (fine[1] - fine[0] >= 0.99 * width).all()
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("t", [0, 3, 40])
+@pytest.mark.parametrize("method", ["dmm", "amm"])
+def test_gradient_is_the_derivative_of_the_upper_bound(name, t, method):
+    current = told(name, t, method=method).current
+    h = 1e-6
+    numeric = (current.upper(Z + h) - current.upper(Z - h)) / (2 * h)
+    _, gradient = current.upper_and_gradient(Z)
+    # Where the best alpha changes between the two sides the bound has a kink.
+    smooth = np.abs(gradient[:, 0] - numeric) <= 1e-4 * (1 + np.abs(numeric))
+    assert smooth.mean() >= 0.9
+
+
+def test_gradient_in_two_inputs():
+    kernel = KernelSum.uniform(fourier(5, 2, lengthscales=0.7, rng=RNG), weight=1.0)
+    sequence = ConfidenceSequence(kernel, noise_std=0.1, norm_bound=1.0)
+    X = RNG.uniform(-1, 1, (12, 2))
+    sequence.tell(X, kernel.features(X) @ np.full(kernel.dim, 0.2))
+    z, h = RNG.uniform(-1, 1, (6, 2)), 1e-6
+    _, gradient = sequence.current.upper_and_gradient(z)
+    for i in range(2):
+        step = h * np.eye(2)[i]
+        numeric = sequence.current.upper(z + step) - sequence.current.upper(z - step)
+        assert_allclose(gradient[:, i], numeric / (2 * h), atol=1e-4)
+
+
+def test_blocks_do_not_show():
+    current = told("features", 20).current
+    many = np.linspace(-1, 1, 1500)[:, None]
+    one_by_one = np.array([current.upper(z[None])[0] for z in many[::100]])
+    assert_allclose(current.upper(many)[::100], one_by_one, rtol=1e-12)
+
+
+def test_before_any_observation_the_bound_is_that_of_the_norm():
+    for name, kernel in KERNELS.items():
+        lower, upper = told(name, 0).interval(Z)
+        assert_allclose(upper, 2.0 * np.sqrt(kernel.diag(Z)))
+        assert_allclose(lower, -upper)
+
+
+def test_feature_and_gram_form_give_the_same_set():
+    """from_gram hides the features of the same kernel."""
+    from metakel.kernels import from_gram
+
+    features = KERNELS["features"]
+    hidden = KernelSum.uniform(from_gram(lambda X, Z: features(X, Z), name="k", d0=1), weight=1.0)
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, (15, 1))
+    y = features.features(X) @ np.full(6, 0.4) + 0.2 * rng.normal(size=15)
+    answers = []
+    for kernel in (features, hidden):
+        sequence = ConfidenceSequence(kernel, noise_std=0.2, norm_bound=2.0, full=kernel)
+        sequence.tell(X, y)
+        answers.append(np.array(sequence.interval(Z)))
+    assert_allclose(answers[0], answers[1], atol=1e-5)

@@ -1,0 +1,104 @@
+"""Exact block descent: the secular equation and one sweep of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from reference import cut, draw
+from scipy.optimize import brentq, minimize
+
+from metakel.grouplasso import lambda_max, solve
+from metakel.grouplasso.blocks import secular_root, sweep
+
+
+def left_hand_side(x, squares, gamma):
+    return float((squares / (1 + gamma * x) ** 2).sum())
+
+
+@settings(deadline=None, max_examples=100, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    shape=st.tuples(st.integers(1, 6), st.integers(1, 4)),
+    share=st.floats(1e-3, 1.5),
+    spread=st.floats(0, 4),
+)
+def test_the_root_solves_the_secular_equation(seed, shape, share, spread):
+    rng = np.random.default_rng(seed)
+    squares = rng.standard_normal(shape) ** 2
+    gamma = 10 ** rng.uniform(-spread, spread, shape)
+    lam = share * np.sqrt(squares.sum())
+    x = secular_root(squares, gamma, lam)
+    if share >= 1:
+        assert x == 0
+    else:
+        assert_allclose(left_hand_side(x, squares, gamma), lam**2, rtol=1e-5)
+        top = 1.0
+        while left_hand_side(top, squares, gamma) > lam**2:
+            top *= 10
+        root = brentq(lambda t: left_hand_side(t, squares, gamma) - lam**2, 0, top, xtol=1e-300)
+        assert x <= root * (1 + 1e-9)  # it climbs from the left
+
+
+def test_directions_without_curvature():
+    squares, gamma = np.array([[4.0, 0.0]]), np.array([[1.0, 0.0]])
+    assert_allclose(secular_root(squares, gamma, 1.0), 1.0, rtol=1e-5)
+    # Nothing can be shrunk: no root, and no endless loop.
+    assert secular_root(np.ones((1, 1)), np.zeros((1, 1)), 0.5) == 0.0
+
+
+def arrays_of(data):
+    grams = np.stack([2 / data.N * F.T @ F for F in data.Phi])
+    h = data.z(data.y)
+    starts = np.array([0, *[g.stop for g in data.groups]])
+    return grams, h, starts
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+@pytest.mark.parametrize("n", [2, 12])
+def test_one_group_is_solved_by_one_sweep(dim, n):
+    data = draw(0, (n,) * 6, (dim,))
+    lam = 0.2 * lambda_max(data.problem())
+    x = sweep(*arrays_of(data), np.array([lam]))
+    assert_allclose(lam * x, solve(data.problem(), lam, tol=1e-13).eta, rtol=1e-4)
+
+
+def test_orthogonal_features_are_solved_by_one_sweep():
+    rng = np.random.default_rng(0)
+    dims = (2, 1, 3)
+    data = draw(0, (20,) * 4, dims)
+    Phi = [np.linalg.qr(rng.standard_normal((20, 6)))[0] for _ in range(4)]
+    data = type(data)(Phi, data.y, cut(dims))
+    lam = np.array([0.5, 0.2, 0.9]) * lambda_max(data.problem())
+    x = sweep(*arrays_of(data), lam)
+    assert_allclose(lam * x, solve(data.problem(), lam, tol=1e-13).eta, rtol=1e-4, atol=1e-9)
+
+
+def test_a_sweep_minimises_block_after_block_strongest_first():
+    data = draw(5, (9, 14, 6), (1, 2, 3, 1))
+    lam = 0.15 * lambda_max(data.problem())
+    x = sweep(*arrays_of(data), np.full(4, lam))
+    beta = np.zeros((3, data.d))
+    for j in np.argsort(-data.norms(data.z(data.y))):
+        g = data.groups[j]
+
+        def value(b, g=g):
+            trial = beta.copy()
+            trial[:, g] = b.reshape(3, -1)
+            return data.primal(trial, lam)
+
+        guess = np.random.default_rng(0).standard_normal(3 * (g.stop - g.start))
+        found = minimize(value, guess, method="BFGS", options={"gtol": 1e-9}).x
+        at_zero = data.norms(data.z(data.residual(beta)))[j]
+        beta[:, g] = found.reshape(3, -1) if at_zero > lam else 0.0
+        z = data.z(data.residual(beta))[:, g]
+        expected = np.linalg.norm(beta[:, g]) / np.linalg.norm(z) if beta[:, g].any() else 0.0
+        assert_allclose(x[j], expected, rtol=1e-3)
+
+
+def test_weak_groups_stay_at_zero():
+    data = draw(6, (9, 14), (1, 2, 3))
+    x = sweep(*arrays_of(data), np.full(3, 1.01 * lambda_max(data.problem())))
+    assert not x.any()

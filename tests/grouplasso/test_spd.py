@@ -1,0 +1,74 @@
+"""Stacks of positive definite matrices, in each of the three regimes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from metakel.errors import InputError
+from metakel.grouplasso import spd
+
+# tiny and many are swept, small go through NumPy, large through LAPACK one by one
+SHAPES = [(64, 1), (64, 7), (63, 7), (100, 8), (5, 23), (3, 24), (2, 60), (1, 1)]
+
+
+def stack(m, k, seed=0):
+    F = np.random.default_rng(seed).standard_normal((m, k, k + 3))
+    return np.eye(k) + F @ F.transpose(0, 2, 1)
+
+
+@pytest.mark.parametrize(("m", "k"), SHAPES)
+def test_the_inverse_is_an_inverse(m, k):
+    A = stack(m, k)
+    B = spd.inverse(A.copy())
+    assert_allclose(B @ A, np.broadcast_to(np.eye(k), A.shape), atol=1e-9)
+    assert_allclose(B, B.transpose(0, 2, 1), atol=1e-13)
+    assert B.flags.c_contiguous
+
+
+def test_the_sweep_equals_lapack_over_twelve_decades():
+    rng = np.random.default_rng(1)
+    F = rng.standard_normal((80, 5, 9)) * np.geomspace(1e-3, 1e3, 5)[:, None]
+    A = np.eye(5) + F @ F.transpose(0, 2, 1)
+    assert_allclose(spd.inverse(A.copy()), np.linalg.inv(A), rtol=1e-7, atol=1e-12)
+
+
+def test_no_matrix_at_all():
+    assert spd.inverse(np.empty((4, 0, 0))).shape == (4, 0, 0)
+
+
+@pytest.mark.parametrize(("m", "k"), SHAPES)
+def test_a_factor_solves_whitens_and_inverts(m, k):
+    A = stack(m, k)
+    rng = np.random.default_rng(2)
+    factor = spd.Factor(A.copy())
+    b = rng.standard_normal((m, k))
+    assert_allclose(np.einsum("sab,sb->sa", A, factor.solve(b)), b, atol=1e-10)
+    B = rng.standard_normal((m, 4, k))
+    white = B.copy()
+    factor.whiten(white)
+    # Whitening turns the inner product of A^-1 into the plain one.
+    expected = B @ np.linalg.solve(A, B.transpose(0, 2, 1))
+    assert_allclose(white @ white.transpose(0, 2, 1), expected, atol=1e-9)
+    assert_allclose(factor.invert() @ A, np.broadcast_to(np.eye(k), A.shape), atol=1e-9)
+
+
+def test_singular_up_to_rounding_is_factorised():
+    u = np.random.default_rng(3).standard_normal((40, 2))
+    A = 1e22 * (u @ u.T) + np.eye(40)  # the identity is lost
+    A = 0.5 * (A + A.T)
+    assert np.linalg.eigvalsh(A)[0] < 0
+    stacked = np.stack([np.eye(40), A])
+    factor = spd.Factor(stacked.copy())
+    b = stacked @ np.ones(40)
+    found = np.einsum("sab,sb->sa", stacked, factor.solve(b))
+    size = np.abs(b).max(axis=1, keepdims=True)
+    assert_allclose(found / size, b / size, atol=1e-6)
+
+
+def test_indefinite_beyond_rounding_is_refused():
+    A = np.eye(3)
+    A[0, 1] = A[1, 0] = 1.1
+    with pytest.raises(InputError, match="negative eigenvalues"):
+        spd.Factor(A[None].copy())
