@@ -72,6 +72,7 @@ def test_statement_function_and_test_agree(statement, functions, tests):
 
 
 STATEMENTS = {
+    *("Eq. 1", "Eq. 2", "Eq. 11", "Eq. A.2", "Eq. A.3"),
     *("Eq. 7", "Eq. 8", "Eq. 9", "Eq. 10", "Eq. A.1", "Eq. B.6", "Eq. B.7", "Eq. C.2"),
     *("Assumption 3.1", "Assumption 4.2", "Proposition 4.1", "Proposition 4.4", "Theorem 4.3"),
     *("Theorem 5.1", "Corollary 5.2", "Lemma B.1", "Lemma B.2", "Lemma B.3", "Lemma B.4"),

@@ -28,8 +28,9 @@ FORMAT = "metakel.ConfidenceSequence"
 class ConfidenceSequence:
     """Intervals that hold for all points and all times at once, with probability 1 - delta.
 
-    The noise is sigma-sub-Gaussian given the past, and the points may be chosen in any way that
-    depends on the past only. f lies in the space of ``kernel`` with a bounded norm.
+    Values are f(x) plus noise that is sigma-sub-Gaussian given the past (Eq. 1), and the points may
+    be chosen in any way that depends on the past only. f lies in the space of ``kernel`` with a
+    bounded norm.
 
     Parameters
     ----------
