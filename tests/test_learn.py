@@ -212,5 +212,5 @@ def test_bad_data_are_refused():
     _, history = example(0, m=3)
     with pytest.raises(mk.ShapeError, match="take 2 inputs but the tasks have 1"):
         mk.learn_kernel(history, mk.legendre_2d(3, scaling="l2"), noise_std=0.1)
-    with pytest.raises(mk.InputError, match="History.from_pairs"):
+    with pytest.raises(mk.InputError, match=r"History\.from_pairs"):
         mk.learn_kernel([(0, 1)], L2)
