@@ -10,6 +10,7 @@ length where x is far too small. The gradient itself is the fallback, so every s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,19 +30,23 @@ class Iterate:
     """A point x over the working set with what was computed there."""
 
     x: Array
+    lam: Array
     data: float  # y'r / N
     scores: Array  # squared norms of z over the working set
     iterations: int = 0
 
-    def objective(self, lam: Array) -> float:
-        return self.data + 0.5 * float(np.dot(lam * lam, self.x))
+    @cached_property
+    def objective(self) -> float:
+        """g(x)."""
+        return self.data + 0.5 * float(np.dot(self.lam * self.lam, self.x))
 
-    def gap(self, lam: Array) -> float:
+    @cached_property
+    def gap(self) -> float:
         """Duality gap of the problem restricted to the working set."""
         square = max(self.data - 0.5 * float(np.dot(self.x, self.scores)), 0.0)
         norms = np.sqrt(self.scores)
-        primal = square + float(np.dot(lam * self.x, norms))
-        return primal - dual_value(self.data, square, norms, lam)
+        primal = square + float(np.dot(self.lam * self.x, norms))
+        return primal - dual_value(self.data, square, norms, self.lam)
 
 
 def dual_value(inner: float, square: float, norms: Array, lam: Array) -> float:
@@ -60,25 +65,23 @@ def dual_value(inner: float, square: float, norms: Array, lam: Array) -> float:
     return 2 * a * inner - a * a * square
 
 
-def minimise(
-    evaluator: Evaluator, lam: Array, now: Iterate, *, tol: float, max_iterations: int
-) -> Iterate:
+def minimise(evaluator: Evaluator, now: Iterate, *, tol: float, max_iterations: int) -> Iterate:
     """Minimise g over the working set to an absolute gap ``tol``, from where the evaluator is."""
     taken, idle = 0, 0
-    objective, gap = now.objective(lam), now.gap(lam)  # the best so far
-    while taken < max_iterations and idle < PATIENCE and now.gap(lam) > tol:
-        step = _step(evaluator, now, lam)
+    objective, gap = now.objective, now.gap  # the best so far
+    while taken < max_iterations and idle < PATIENCE and now.gap > tol:
+        step = _step(evaluator, now)
         if step is None:
             break
         now, taken = step, taken + 1
-        gained = objective - now.objective(lam) > ROUNDING * evaluator.energy
-        idle = 0 if gained or now.gap(lam) <= 0.5 * gap else idle + 1
-        objective, gap = min(objective, now.objective(lam)), min(gap, now.gap(lam))
+        gained = objective - now.objective > ROUNDING * evaluator.energy
+        idle = 0 if gained or now.gap <= 0.5 * gap else idle + 1
+        objective, gap = min(objective, now.objective), min(gap, now.gap)
     now.iterations = taken
     return now
 
 
-def evaluate(evaluator: Evaluator, x: Array) -> Iterate:
+def evaluate(evaluator: Evaluator, lam: Array, x: Array) -> Iterate:
     """The point x, without the weight of groups that have nothing to explain (z = beta = 0)."""
     active = np.flatnonzero(x)
     data, scores = evaluator.at(active, x[active])
@@ -86,22 +89,22 @@ def evaluate(evaluator: Evaluator, x: Array) -> Iterate:
     if blank.size:
         x = x.copy()
         x[blank] = 0.0
-        return evaluate(evaluator, x)
-    return Iterate(x, data, scores)
+        return evaluate(evaluator, lam, x)
+    return Iterate(x, lam, data, scores)
 
 
-def _step(evaluator: Evaluator, now: Iterate, lam: Array) -> Iterate | None:
+def _step(evaluator: Evaluator, now: Iterate) -> Iterate | None:
     """One accepted step from ``now``, or None where rounding leaves nothing to gain."""
     # Idle groups whose score exceeds lambda take part: they want to enter.
-    places = np.flatnonzero((now.x > 0) | (now.scores > lam * lam))
+    places = np.flatnonzero((now.x > 0) | (now.scores > now.lam * now.lam))
     if not places.size:
         return None
-    x, v, strength = now.x[places], now.scores[places], lam[places]
+    x, v, strength = now.x[places], now.scores[places], now.lam[places]
     gradient = 0.5 * (strength * strength - v)
     H = evaluator.hessian(places)
     if not (H.diagonal() > 0).all():
         return None
-    here, gap = now.objective(lam), now.gap(lam)
+    here, gap = now.objective, now.gap
     for q in (v * (1 - np.sqrt(v) / strength), gradient):
         target = bounded_newton(H, q, x)
         slope = float(np.dot(gradient, target - x))
@@ -113,12 +116,12 @@ def _step(evaluator: Evaluator, now: Iterate, lam: Array) -> Iterate | None:
             moved = now.x.copy()
             moved[places] = target if share == 1.0 else x + share * (target - x)
             moved[moved * evaluator.curvature < NEGLIGIBLE] = 0.0
-            trial = evaluate(evaluator, moved)
-            rise = (trial.objective(lam) - here) / evaluator.energy
+            trial = evaluate(evaluator, now.lam, moved)
+            rise = (trial.objective - here) / evaluator.energy
             if rise <= 1e-4 * share * slope / evaluator.energy + ROUNDING:
                 return trial
             # Near the end the objective drowns in its rounding, and the gap does not yet.
-            if rise <= DROWNED and trial.gap(lam) <= 0.5 * gap:
+            if rise <= DROWNED and trial.gap <= 0.5 * gap:
                 return trial
             share *= 0.5
     # Leave the evaluator where the caller believes it to be.

@@ -44,12 +44,10 @@ def optimise(
         evaluator.extend(outside)
         state = x[evaluator.work]
     fresh = x is None
-    now = evaluate(evaluator, state)
+    now = evaluate(evaluator, lam[evaluator.work], state)
     if not fresh:
         # A good start is polished before anything is read from the raw data.
-        now = minimise(
-            evaluator, lam[evaluator.work], now, tol=0.3 * target, max_iterations=max_iterations
-        )
+        now = minimise(evaluator, now, tol=0.3 * target, max_iterations=max_iterations)
     state = now.x
     end = _certify(evaluator, lam, now.iterations)
     if not np.isfinite(end.residual.scores).all():
@@ -67,15 +65,16 @@ def optimise(
             evaluator.extend(new)
             state = np.concatenate([state, np.zeros(new.size)])
         if fresh:
-            now = evaluate(evaluator, evaluator.start(lam[evaluator.work]))
+            now = evaluate(evaluator, lam[evaluator.work], evaluator.start(lam[evaluator.work]))
         else:
-            now = Iterate(state, end.residual.inner, end.residual.scores[evaluator.work])
+            now = Iterate(
+                state, lam[evaluator.work], end.residual.inner, end.residual.scores[evaluator.work]
+            )
         # Far from the end the working set will change anyway, so a rough answer does.
         rough = candidates.size > 0 and evaluator.rough
         before, fresh, first = end, False, False
         found = minimise(
             evaluator,
-            lam[evaluator.work],
             now,
             tol=max(0.3 * target, 0.03 * end.gap if rough else 0.0),
             max_iterations=max_iterations - end.iterations,
