@@ -1,6 +1,10 @@
 """metakel: learn which functions are plausible from past tasks, then decide with confidence."""
 
+from metakel import datasets, regret
+from metakel.confidence import Alarm, ConfidenceSequence
+from metakel.domains import box, grid, points
 from metakel.errors import InputError, MetaKelError, NotConverged, ShapeError
+from metakel.gp import Posterior, posterior
 from metakel.kernels import (
     Dictionary,
     KernelSum,
@@ -14,11 +18,17 @@ from metakel.kernels import (
     tensor,
 )
 from metakel.learn import Learned, learn_kernel
+from metakel.prior import Prior, learn_prior
+from metakel.space import Space
 from metakel.tasks import History, Task
+from metakel.ucb import GPUCB
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "GPUCB",
+    "Alarm",
+    "ConfidenceSequence",
     "Dictionary",
     "History",
     "InputError",
@@ -26,15 +36,25 @@ __all__ = [
     "Learned",
     "MetaKelError",
     "NotConverged",
+    "Posterior",
+    "Prior",
     "ShapeError",
+    "Space",
     "Task",
+    "box",
+    "datasets",
     "fourier",
     "from_features",
     "from_gram",
+    "grid",
     "learn_kernel",
+    "learn_prior",
     "legendre",
     "legendre_2d",
     "matern",
+    "points",
+    "posterior",
+    "regret",
     "squared_exponential",
     "tensor",
 ]

@@ -17,3 +17,7 @@ class InputError(MetaKelError, ValueError):
 
 class NotConverged(UserWarning):
     """A solver stopped before its tolerance; the message carries the gap it reached."""
+
+
+class ShardError(InputError):
+    """A part of a history on disk cannot be read; the message says which and why."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from metakel import readers
 from metakel.errors import InputError, ShapeError
+from metakel.readers import Intake, Report, Wanted
+from metakel.space import Space
 
 Array = NDArray[np.float64]
 
@@ -98,10 +103,15 @@ class Task:
 class History:
     """Past tasks over the same inputs; their sizes may differ.
 
-    Make one with `from_pairs` or `from_arrays`.
+    Make one with `from_pairs` or `from_arrays`, or from a table of named parameters with
+    `from_frame`, `from_csv`, `from_parquet` or `from_optuna`. Those turn parameters into numbers
+    in [-1, 1] by their ``space``, flip the sign of an output that is minimised, and keep a
+    ``report`` of the rows that could not be used.
     """
 
     tasks: tuple[Task, ...]
+    space: Space | None = None
+    report: Report | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tasks", tuple(self.tasks))
@@ -144,6 +154,75 @@ class History:
             rows.setdefault(label, []).append(i)
         return cls(tuple(Task(points[i], values[i], name=str(label)) for label, i in rows.items()))
 
+    @classmethod
+    def from_frame(cls, frame: Any, *, task: str, output: str, **options: Any) -> History:
+        """Rows of a pandas or Polars frame, an Arrow table or a dict of columns.
+
+        Parameters
+        ----------
+        frame : table
+        task, output : str
+            Columns that name the past task and hold what was measured.
+        inputs : sequence of str, optional
+            Columns of the parameters; by default all others that vary within a task.
+        minimize : bool
+            Whether smaller outputs are better.
+        log : sequence of str, optional
+            Parameters on a log scale; by default the data decide, and the report says so.
+        space : Space, optional
+            The parameters, if they are not to be found out from the table.
+        defaults : mapping, optional
+            What tasks that do not record a parameter used for it.
+        """
+        wanted = Wanted(task, output, **options)
+        return cls._from_intake(
+            readers.assemble(readers.frame_columns(frame), wanted, source="a table")
+        )
+
+    @classmethod
+    def from_csv(cls, path: str | Path, *, task: str, output: str, **options: Any) -> History:
+        """Rows of a CSV file with a header, plain or gzipped; options as for `from_frame`."""
+        columns = readers.csv_columns(path)
+        wanted = Wanted(task, output, **options)
+        return cls._from_intake(readers.assemble(columns, wanted, source=Path(path).name))
+
+    @classmethod
+    def from_parquet(cls, path: str | Path, *, task: str, output: str, **options: Any) -> History:
+        """Rows of a Parquet file (needs pyarrow); options as for `from_frame`."""
+        columns = readers.parquet_columns(path)
+        wanted = Wanted(task, output, **options)
+        return cls._from_intake(readers.assemble(columns, wanted, source=Path(path).name))
+
+    @classmethod
+    def from_optuna(cls, source: Any, **options: Any) -> History:
+        """Completed trials of Optuna studies, each a task: a storage, a study or several.
+
+        The space and the direction are those of the studies; options as for `from_frame`.
+        """
+        found = readers.read_studies(source)
+        settings = {"space": found.space, "minimize": found.minimize, **options}
+        wanted = Wanted(readers.TASK, readers.OUTPUT, **settings)
+        return cls._from_intake(
+            readers.assemble(found.columns, wanted, source="Optuna", failed=found.failed)
+        )
+
+    @staticmethod
+    def scan(path: Any, *, task: str = "task", output: str = "y", **options: Any) -> Any:
+        """More tasks than fit in memory: Parquet files, read piece by piece.
+
+        What comes back is a `metakel.distributed.Scan`, which `learn_kernel` takes like a history.
+        Options (``inputs``, ``memory``, ``workers``, ``client``, ``journal``, ...) are those of
+        `metakel.distributed.scan`. Outputs are maximised and inputs are used as they are.
+        """
+        # The scan stands above this layer: it knows kernels and the solver.
+        distributed = import_module("metakel.distributed")
+        return distributed.scan(path, task=task, output=output, **options)
+
+    @classmethod
+    def _from_intake(cls, intake: Intake) -> History:
+        plain = cls.from_arrays(intake.X, intake.y, intake.labels)
+        return cls(plain.tasks, intake.space, intake.report)
+
     def split(self, rng: np.random.Generator, *, fraction: float = 0.5) -> tuple[History, History]:
         """Two histories of whole tasks: a random share ``fraction``, and the rest.
 
@@ -157,7 +236,7 @@ class History:
         chosen = set(rng.permutation(self.m)[:size].tolist())
         first = tuple(task for s, task in enumerate(self.tasks) if s in chosen)
         second = tuple(task for s, task in enumerate(self.tasks) if s not in chosen)
-        return History(first), History(second)
+        return replace(self, tasks=first), replace(self, tasks=second)
 
     @property
     def m(self) -> int:
@@ -193,6 +272,7 @@ class History:
 
     def __str__(self) -> str:
         X = np.concatenate([task.X for task in self.tasks])
+        ranges = "\n".join(f"  x{i}: {_span(column, '.4g')}" for i, column in enumerate(X.T))
         means = np.array([task.y.mean() for task in self.tasks])
         spreads = np.array([task.y.std() for task in self.tasks])
         head = (
@@ -201,7 +281,7 @@ class History:
         )
         lines = [
             head,
-            *(f"  x{i}: {_span(column, '.4g')}" for i, column in enumerate(X.T)),
+            ranges if self.space is None else str(self.space),
             f"  task means {_span(means, '.4g')}, task standard deviations {_span(spreads, '.4g')}",
         ]
         constant = [t.name for t in self.tasks if np.ptp(t.y) == 0]
@@ -210,6 +290,8 @@ class History:
                 f"  constant values in: {', '.join(constant[:5])}"
                 + (f" and {len(constant) - 5} more" if len(constant) > 5 else "")
             )
+        if self.report is not None:
+            lines.append(str(self.report))
         return "\n".join(lines)
 
 

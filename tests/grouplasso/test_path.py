@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from reference import draw
 
 from metakel.errors import InputError, NotConverged, ShapeError
-from metakel.grouplasso import Problem, lambda_max, path, solve
+from metakel.grouplasso import Problem, lambda_max, path, solve, together
 
 DIMS = (1, 3, 2, 1) * 6
 
@@ -75,6 +75,138 @@ def test_duplicated_columns_along_a_path():
     twice = Problem.from_tasks([np.hstack([F, F]) for F in data.Phi], data.y)
     for one, two in zip(path(data.problem(), count=6), path(twice, count=6), strict=True):
         assert_allclose(two.objective, one.objective, rtol=1e-7)
+
+
+def few_columns(seed=0, sizes=(30,) * 8, dims=(1,) * 9, active=3):
+    return draw(seed, sizes, dims, active=active)
+
+
+def solved_together(problem, solutions, monkeypatch):
+    """Whether the same path, with the common way barred, takes other steps to the same end."""
+    with monkeypatch.context() as patch:
+        patch.setattr(together, "suits", lambda *_: False)
+        in_turn = path(problem, [s.lam[0] for s in solutions], tol=1e-10)
+    assert_allclose(
+        [s.objective for s in solutions], [s.objective for s in in_turn], rtol=1e-8, atol=1e-12
+    )
+    return [s.iterations for s in solutions] != [s.iterations for s in in_turn]
+
+
+RAGGED = (40, 12, 25, 38, 13, 24, 39, 12)
+
+
+@pytest.mark.parametrize(
+    ("data", "common"),
+    [
+        (few_columns(), True),
+        (few_columns(1, sizes=RAGGED), True),
+        (few_columns(2, dims=(1, 3, 2, 1, 1), active=2), True),
+        (few_columns(3, sizes=RAGGED, dims=(2, 1, 4, 1), active=2), True),
+        (few_columns(4, dims=(5,) * 4, active=1), True),
+        (few_columns(5, dims=(1,) * 40, active=2), True),
+        (few_columns(6, dims=(1,) * 66, active=2), False),
+        (few_columns(7, sizes=(6, 7, 6), dims=(1,) * 12), True),
+    ],
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_lambdas_solved_together_are_those_solved_alone(data, common, weighted, monkeypatch):
+    problem = data.problem()
+    shape = np.linspace(1, 2.5, problem.p) if weighted else np.ones(problem.p)
+    solutions = path(problem, count=30, ratio=1e-2, weights=shape, tol=1e-10)
+    for solution in solutions:
+        alone = solve(problem, solution.lam, tol=1e-12)
+        assert solution.gap <= 1e-10
+        assert_allclose(solution.objective, alone.objective, rtol=1e-9)
+        assert_allclose(solution.objective, data.primal(solution.beta, solution.lam), rtol=1e-12)
+        assert_allclose(solution.kkt, data.kkt(solution.beta, solution.lam), atol=1e-9)
+        assert_allclose(solution.eta, data.norms(solution.beta), rtol=1e-12)
+        residuals = data.residual(solution.beta)
+        assert_allclose(np.concatenate(solution.residuals), np.concatenate(residuals), atol=1e-12)
+    assert not solutions[0].eta.any()
+    if not weighted:
+        assert solved_together(problem, solutions, monkeypatch) == common
+
+
+@pytest.mark.parametrize("dims", [(1,) * 9, (1, 3, 2, 1, 1)])
+def test_weights_found_together_are_those_found_alone(dims):
+    # An error e in the weights costs e^2 in the gap, so 1e-6 asks for a gap of 1e-12 and less.
+    problem = few_columns(1, sizes=RAGGED, dims=dims).problem()
+    for solution in path(problem, count=30, ratio=1e-2, tol=1e-13):
+        alone = solve(problem, solution.lam, tol=1e-13)
+        assert_allclose(solution.eta, alone.eta, atol=1e-6)
+        assert_allclose(solution.beta, alone.beta, atol=1e-6)
+
+
+def test_lambdas_solved_together_come_in_any_order_and_repeat():
+    data = few_columns()
+    problem = data.problem()
+    top = lambda_max(problem)
+    lams = top * np.random.default_rng(0).permutation(np.geomspace(3, 1e-3, 20).repeat(2))
+    solutions = path(problem, lams, tol=1e-10)
+    for lam, solution in zip(lams, solutions, strict=True):
+        assert_allclose(solution.lam, lam, rtol=1e-15)
+        assert solution.eta.any() == (lam < top)
+        assert data.kkt(solution.beta, lam) <= 1e-4
+
+
+def test_nothing_is_selected_above_lambda_max():
+    problem = few_columns().problem()
+    for solution in path(problem, lambda_max(problem) * np.geomspace(50, 1.0001, 12), tol=0.0):
+        assert not solution.eta.any()
+        assert solution.gap == solution.kkt == 0.0
+        assert solution.unique
+
+
+def test_equal_loss_per_task_along_a_path():
+    problem = few_columns(1, sizes=RAGGED).problem(loss="tasks")
+    for solution in path(problem, count=20, tol=1e-10):
+        assert_allclose(
+            solution.objective, solve(problem, solution.lam, tol=1e-12).objective, rtol=1e-9
+        )
+
+
+def test_lambdas_that_no_common_answer_certifies_are_solved_in_turn(monkeypatch):
+    problem = few_columns().problem()
+    honest = path(problem, count=20, tol=1e-10)
+    estimate = together.estimate
+
+    def spoilt(*args, **kwargs):
+        found = estimate(*args, **kwargs)
+        found.beta[5:9] *= 1.01
+        return found
+
+    monkeypatch.setattr(together, "estimate", spoilt)
+    for one, two in zip(honest, path(problem, count=20, tol=1e-10), strict=True):
+        assert two.gap <= 1e-10
+        assert_allclose(two.eta, one.eta, atol=1e-6)
+
+
+def test_what_cannot_be_certified_is_never_silent():
+    data = few_columns()
+    twice = Problem.from_tasks([np.hstack([F, F]) for F in data.Phi], data.y)
+    with pytest.warns(NotConverged) as caught:
+        solutions = path(twice, count=10, tol=0.0)
+    assert len(caught) == sum(not s.converged for s in solutions) > 0
+    assert all(warning.filename == __file__ for warning in caught)
+
+
+def test_duplicates_along_a_path_are_told():
+    data = few_columns()
+    twice = Problem.from_tasks([np.hstack([F, F]) for F in data.Phi], data.y)
+    once = path(data.problem(), count=20, tol=1e-10)
+    for one, two in zip(once, path(twice, count=20, tol=1e-10), strict=True):
+        assert two.converged
+        assert_allclose(two.objective, one.objective, rtol=1e-8)
+        # The common Newton spreads a weight over both copies, which leaves it a flat direction.
+        pairs = (two.eta.reshape(2, -1) > 0).all(axis=0)
+        assert two.unique == (not pairs.any())
+
+
+def test_nan_features_along_a_path_are_told():
+    Phi, y = np.ones((2, 5, 3)), np.arange(10.0).reshape(2, 5)
+    Phi[1, 2, 1] = np.nan
+    with pytest.raises(InputError, match="group 1"):
+        path(Problem.from_arrays(Phi, y), np.geomspace(1, 0.1, 10))
 
 
 def test_progress_is_told_every_lambda(data):

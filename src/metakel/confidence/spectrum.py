@@ -52,7 +52,8 @@ class Spectrum:
     def project(self, Z: ArrayLike, Phi: Array | None = None) -> tuple[Array, Array]:
         """Coordinates (r, n) of phi(z) in V, and the squared norm (n,) of the part outside of V.
 
-        ``Phi``, the (n, d) features of ``Z``, may be given where they are known (feature form).
+        ``Phi``, the (n, d) features of ``Z``, may be given where they are known (feature form); in
+        single precision for a first look.
         """
         if self.X is not None and self.scale is not None:
             diag = self.kernel.diag(Z)
@@ -61,11 +62,12 @@ class Spectrum:
             coordinates = self.basis.T @ (self.scale[:, None] * self.kernel(self.X, Z))
             return coordinates, self._outside(diag, coordinates)
         rows = (self.kernel.features(Z) if Phi is None else Phi).T  # (d, n)
-        coordinates = self.basis.T @ rows
-        if self.basis.shape[1] == self.basis.shape[0]:
+        basis = self.basis.astype(rows.dtype, copy=False)
+        coordinates = basis.T @ rows
+        if basis.shape[1] == basis.shape[0]:
             return coordinates, np.zeros(rows.shape[1])
         # Norm of the difference, not difference of the norms: nothing cancels.
-        outside = rows - self.basis @ coordinates
+        outside = rows - basis @ coordinates
         return coordinates, np.asarray(np.einsum("dn,dn->n", outside, outside))
 
     def project_with_slopes(self, Z: Array) -> tuple[Array, Array, Array, Array]:

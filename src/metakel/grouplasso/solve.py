@@ -1,4 +1,4 @@
-"""solve(problem, lam) -> Solution, and the same along a path of lambdas."""
+"""solve(problem, lam) -> Solution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metakel.errors import InputError, NotConverged, ShapeError
 from metakel.grouplasso.evaluate import Evaluator, Residual
 from metakel.grouplasso.features import FeatureEvaluator
 from metakel.grouplasso.grams import GramEvaluator
-from metakel.grouplasso.problem import Problem, lambda_max
+from metakel.grouplasso.problem import Problem
 from metakel.grouplasso.working_set import Progress, optimise
 
 Array = NDArray[np.float64]
@@ -37,8 +37,6 @@ class Solution:
         Newton steps.
     converged : bool
     lam : (p,) array
-    unique : bool
-        False where the active groups leave a flat direction (duplicates): other weights fit alike.
     padded : residuals as the batches of ``problem`` hold them; see `residuals`
     """
 
@@ -50,7 +48,6 @@ class Solution:
     iterations: int
     converged: bool
     lam: Array
-    unique: bool
     problem: Problem = field(repr=False)
     padded: tuple[Array, ...] = field(repr=False)
 
@@ -63,6 +60,20 @@ class Solution:
                 weight = self.problem.task_weights[s]
                 out[s] = row[: self.problem.sizes[s]] / np.sqrt(weight)
         return tuple(out)
+
+    @cached_property
+    def unique(self) -> bool:
+        """False where active groups leave a flat direction (duplicates): others fit alike."""
+        evaluator, active = evaluator_of(self.problem), self.active
+        if not active.size:
+            return True
+        evaluator.extend(active)
+        evaluator.at(np.arange(active.size), self.eta[active] / self.lam[active])
+        H = evaluator.hessian(evaluator.active)
+        if not (H.diagonal() > 0).all():
+            return False
+        scale = 1 / np.sqrt(H.diagonal())
+        return bool(np.linalg.eigvalsh(H * np.outer(scale, scale))[0] > 1e-9)
 
     @property
     def active(self) -> NDArray[np.intp]:
@@ -108,64 +119,6 @@ def solve(
     )
 
 
-def path(
-    problem: Problem,
-    lams: ArrayLike | None = None,
-    *,
-    count: int = 100,
-    ratio: float = 1e-3,
-    weights: ArrayLike | None = None,
-    tol: float = 1e-8,
-    max_iterations: int = 1000,
-    progress: Progress | None = None,
-) -> list[Solution]:
-    """Solutions from lambda_max down, each started from the one before.
-
-    ``lams`` are used as given (best in decreasing order); without them, ``count`` values from
-    lambda_max to ``ratio`` times it, evenly on the log scale. ``weights`` (p,) multiply each of
-    them, for one lambda per group.
-    """
-    shape = np.ones(problem.p) if weights is None else as_strengths(weights, problem.p)
-    if lams is None:
-        top = lambda_max(problem, shape)
-        if top == 0.0:
-            raise InputError("lambda_max is 0: y does not correlate with any feature; no path")
-        if not (0 < ratio < 1 and count >= 1):
-            raise InputError(f"found ratio {ratio}, count {count}; expected 0 < ratio < 1 <= count")
-        values = np.geomspace(top, ratio * top, count)
-    else:
-        values = np.atleast_1d(np.asarray(lams, np.float64))
-        if values.ndim > 1 or not values.size:
-            raise ShapeError(f"lams has shape {values.shape}; expected a sequence of numbers")
-    evaluator = evaluator_of(problem)
-    x: Array | None = None
-    out = []
-    for i, value in enumerate(values):
-        strengths = as_strengths(value * shape, problem.p)
-        solution = solve_with(
-            problem, evaluator, strengths, x, tol=tol, max_iterations=max_iterations
-        )
-        out.append(solution)
-        x = _ahead(out, values, i)
-        if progress is not None:
-            progress(i, solution.gap)
-    return out
-
-
-def _ahead(found: list[Solution], values: Array, i: int) -> Array:
-    """Where to start at values[i + 1]: x grows nearly linearly in 1/lambda.
-
-    Exactly so for orthogonal features, as long as no group enters or leaves.
-    """
-    here = found[i].eta / found[i].lam
-    if i == 0 or i + 1 == len(values) or values[i] == values[i - 1]:
-        return here
-    before = found[i - 1].eta / found[i - 1].lam
-    ahead, step = 1 / values[i + 1] - 1 / values[i], 1 / values[i] - 1 / values[i - 1]
-    guess = here + ahead / step * (here - before)
-    return np.where((before > 0) & (guess > 0), guess, here)
-
-
 def evaluator_of(problem: Problem) -> Evaluator:
     """The evaluator for the form in which the problem's tasks are given."""
     return GramEvaluator(problem) if problem.kernel_mode else FeatureEvaluator(problem)
@@ -180,6 +133,11 @@ def as_strengths(lam: ArrayLike, p: int) -> Array:
         worst = values.reshape(-1)[~(np.isfinite(values.reshape(-1)) & (values.reshape(-1) > 0))][0]
         raise InputError(f"lam holds {worst}; expected positive finite numbers")
     return np.broadcast_to(values, (p,)).copy()
+
+
+def check_tolerance(tol: float) -> None:
+    if not tol >= 0:
+        raise InputError(f"tol is {tol}; expected a number >= 0")
 
 
 def _as_weights(start: ArrayLike, p: int) -> Array:
@@ -202,8 +160,7 @@ def solve_with(
     progress: Progress | None = None,
 ) -> Solution:
     """`solve` with an evaluator that keeps its working set from one lambda to the next."""
-    if not tol >= 0:
-        raise InputError(f"tol is {tol}; expected a number >= 0")
+    check_tolerance(tol)
     end = optimise(evaluator, lam, x, tol=tol, max_iterations=max_iterations, progress=progress)
     gap = end.gap / evaluator.energy if evaluator.energy else 0.0
     converged = gap <= tol
@@ -225,7 +182,6 @@ def solve_with(
         lam=lam,
         problem=problem,
         padded=tuple(evaluator.residuals()),
-        unique=_unique(evaluator, end.residual),
     )
 
 
@@ -235,13 +191,3 @@ def _violation(evaluator: Evaluator, residual: Residual, lam: Array) -> float:
     beyond = np.sqrt(residual.scores[~active]) / lam[~active] - 1
     off = evaluator.misfit(lam) / lam[evaluator.work[evaluator.active]]
     return float(np.concatenate([beyond, off]).max(initial=0.0))
-
-
-def _unique(evaluator: Evaluator, residual: Residual) -> bool:
-    if not residual.norms.any():
-        return True
-    H = evaluator.hessian(evaluator.active)
-    if not (H.diagonal() > 0).all():
-        return False
-    scale = 1 / np.sqrt(H.diagonal())
-    return bool(np.linalg.eigvalsh(H * np.outer(scale, scale))[0] > 1e-9)

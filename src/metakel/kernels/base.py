@@ -154,6 +154,18 @@ class Dictionary:
             start = stop
         return out.transpose(2, 0, 1)
 
+    def features_and_jacobian(self, X: ArrayLike) -> tuple[Array, Array]:
+        """`features` (n, d) and `jacobian` (n, d, d0) at once."""
+        points = self.points(X)
+        features = np.empty((self.dim, len(points)))
+        jacobian = np.empty((self.dim, points.shape[1], len(points)))
+        start = 0
+        for family in self._feature_families:
+            stop = start + family.dim
+            family.write_both(points, features[start:stop], jacobian[start:stop])
+            start = stop
+        return features.T, jacobian.transpose(2, 0, 1)
+
     def grams(self, X: ArrayLike, Z: ArrayLike | None = None) -> Array:
         """(p, n, k) Gram matrices of every kernel."""
         left = self.points(X)

@@ -117,6 +117,11 @@ class FeatureFamily(Family):
     def write_jacobian(self, X: Array, out: Array) -> None:
         """Write the derivatives of the features into ``out`` of shape (d, d0, n)."""
 
+    def write_both(self, X: Array, features: Array, jacobian: Array) -> None:
+        """`write_features` and `write_jacobian`, which may share work."""
+        self.write_features(X, features)
+        self.write_jacobian(X, jacobian)
+
     @cached_property
     def dim(self) -> int:
         """How many features the kernels have together."""

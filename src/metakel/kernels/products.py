@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -151,9 +152,20 @@ class Products(FeatureFamily):
 
     def write_jacobian(self, X: Array, out: Array) -> None:
         """Write the (p, d0, n) derivatives by the product rule."""
-        out[:] = 0.0
+        self._write(X, None, out)
+
+    def write_both(self, X: Array, features: Array, jacobian: Array) -> None:
+        """Write features and derivatives from one table of values."""
+        self._write(X, features, jacobian)
+
+    def _write(self, X: Array, features: Array | None, jacobian: Array) -> None:
+        jacobian[:] = 0.0
+        if not len(self._used):
+            if features is not None:
+                features[:] = 1.0
+            return
         kernels = np.arange(self.p)
-        for block in self._blocks(len(X)) if len(self._used) else ():
+        for block in self._blocks(len(X)):
             x = np.ascontiguousarray(X[block, self._used].T)
             values = self._values(x)
             if self.basis == "legendre":
@@ -161,12 +173,13 @@ class Products(FeatureFamily):
             else:
                 slopes = cosine_derivatives(x, self._top)
             slopes = slopes.reshape(values.shape)
+            factors = [values[rows] for rows, _ in self._factors]
+            if features is not None:
+                np.multiply(math.prod(factors), self._scales[:, None], out=features[:, block])
             for q, (rows, inputs) in enumerate(self._factors):
-                term = slopes[rows] * self._scales[:, None]
-                for other, (other_rows, _) in enumerate(self._factors):
-                    if other != q:
-                        term *= values[other_rows]
-                out[kernels, inputs, block] += term
+                others = (factor for other, factor in enumerate(factors) if other != q)
+                term = math.prod(others, start=slopes[rows] * self._scales[:, None])
+                jacobian[kernels, inputs, block] += term
 
     def select(self, indices: Sequence[int]) -> Self:
         """The family of these base kernels only."""

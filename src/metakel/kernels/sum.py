@@ -168,6 +168,13 @@ class KernelSum:
         slopes *= self._root_weights
         return slopes
 
+    def features_and_jacobian(self, X: ArrayLike) -> tuple[Array, Array]:
+        """`features` (n, dim) and `jacobian` (n, dim, d0) at once, for a climb with few points."""
+        features, jacobian = self._finite_part.features_and_jacobian(X)
+        features.T[:] *= self._root_weights
+        jacobian *= self._root_weights
+        return features, jacobian
+
     def __call__(self, X: ArrayLike, Z: ArrayLike | None = None) -> Array:
         """(n, k) Gram matrix of ``X`` against ``Z`` (against itself when ``Z`` is None)."""
         left = self._weighted_rows(X)

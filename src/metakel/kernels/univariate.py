@@ -13,7 +13,7 @@ import numpy as np
 
 from metakel.tasks import Array
 
-FEW_POINTS = 64
+FEW_POINTS = 256
 
 
 def legendre_values(x: Array, top: int) -> Array:

@@ -1,0 +1,29 @@
+"""Sections of docs/benchmarks.md that programs write, each between markers of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def update_section(file: Path, name: str, title: str, section: str) -> None:
+    """Put the section between the markers ``name`` of the file, adding them where absent."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    text = file.read_text(encoding="utf-8") if file.exists() else "# Benchmarks\n"
+    if begin not in text:
+        text += f"\n## {title}\n\n{begin}\n{end}\n"
+    head, _, rest = text.partition(begin)
+    _, _, tail = rest.partition(end)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{head}{begin}\n{section}\n{end}{tail}", encoding="utf-8")
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with aligned columns, which reads as text and as Markdown."""
+    cells = [list(head), *(list(row) for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
+    cells.insert(1, ["-" * width for width in widths])
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |"
+        for line in cells
+    )

@@ -1,0 +1,64 @@
+"""Our own entries of `benchmarks.transfer`, through the public interface only."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from benchmarks.transfer_rivals import History, Look, Method, Search
+from metakel import learn_prior
+from metakel.prior import Prior
+from metakel.prior.shape import ColdShape
+from metakel.space import Float, Space
+from metakel.tasks import History as Recorded
+
+
+def learned(history: History, rng: np.random.Generator, *, acquisition: str = "ei", **options):
+    """Learn a prior, then ask and tell over the rows of the new task."""
+    d = history[0][0].shape[1]
+    space = Space(tuple(Float(f"x{i}", -1.0, 1.0) for i in range(d)))
+    prior = learn_prior(Recorded.from_pairs(history), space, **options)
+    return partial(search_with, prior, acquisition)
+
+
+def search_with(
+    prior: Prior,
+    acquisition: str,
+    X: np.ndarray,
+    look: Look,
+    horizon: int,
+    rng: np.random.Generator,
+) -> list[int]:
+    """Rows in the order in which the optimizer asks for them."""
+    optimizer = prior.optimizer(X, acquisition=acquisition)
+    rows = []
+    for _ in range(min(horizon, len(X))):
+        rows.append(optimizer.ask())
+        optimizer.tell(rows[-1], look(rows[-1]))
+    return rows
+
+
+def hand_set(acquisition: str) -> Method:
+    """A hand-set Matern kernel with level and scale from the history: our cold start."""
+
+    def method(history: History, rng: np.random.Generator) -> Search:
+        class Cold(Prior):
+            @property
+            def beliefs(self):
+                return (ColdShape.typical(self.space.d0),), (1.0,)
+
+        prior = learned(history, rng).args[0]
+        cold = Cold(**{name: getattr(prior, name) for name in prior.__dataclass_fields__})
+        return partial(search_with, cold, acquisition)
+
+    return method
+
+
+OURS: dict[str, Method] = {
+    "metakel": learned,
+    "metakel, UCB": partial(learned, acquisition="ucb"),
+    "metakel, no guard": partial(learned, guard=0.0),
+    "metakel, zero mean (paper)": partial(learned, mean=False, guard=0.0),
+    "hand-set Matern": hand_set("ei"),
+}

@@ -1,0 +1,137 @@
+"""Draw the pictures of prior.md: ``python docs/guide/pictures_prior.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+import metakel as mk
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+FOLDER = Path(__file__).resolve().parents[1] / "img" / "guide"
+STEPS = 20
+
+
+def few_rows(history: mk.History, rows: int, rng: np.random.Generator) -> mk.History:
+    """A history as people have it: a few rows of every task."""
+    tasks = []
+    for task in history:
+        chosen = rng.choice(task.n, rows, replace=False)
+        tasks.append(mk.Task(task.X[chosen], task.y[chosen], task.name))
+    return mk.History(tuple(tasks), history.space, history.report)
+
+
+def mirrored(history: mk.History) -> mk.History:
+    """The same history with its inputs turned around: it misleads."""
+    tasks = tuple(mk.Task(-task.X[:, ::-1], task.y, task.name) for task in history)
+    return mk.History(tasks, history.space, history.report)
+
+
+def regrets(prior: mk.Prior, tasks: list[mk.Task]) -> tuple[np.ndarray, np.ndarray]:
+    """(tasks, steps) regret, and trust in the history, while searching the rows of new tasks."""
+    curves, trusts = [], []
+    for task in tasks:
+        optimizer = prior.optimizer(prior.space.decode(task.X))
+        best, trust = [], []
+        for _ in range(STEPS):
+            row = optimizer.ask()
+            optimizer.tell(row, float(task.y[row]))
+            best.append(optimizer.best[1])
+            trust.append(optimizer.trust)
+        curves.append((task.y.max() - np.array(best)) / (task.y.max() - np.median(task.y)))
+        trusts.append(trust)
+    return np.array(curves), np.array(trusts)
+
+
+def draw_effects(prior: mk.Prior) -> None:
+    axes = prior.explain().plot()
+    axes[0].figure.savefig(FOLDER / "prior-effects.png", dpi=110)
+
+
+def draw_trust(prior: mk.Prior) -> None:
+    held = prior.heldout
+    fig, ax = plt.subplots(figsize=(5, 3), layout="constrained")
+    order = np.argsort(held.gains)
+    ax.bar(range(len(order)), held.gains[order], color="C0", label="prior learned from the others")
+    cold = np.maximum(held.cold[order], -3)
+    ax.plot(range(len(order)), cold, "o", color="C1", ms=4, label="cold start (cut at -3)")
+    ax.axhline(0, color="0.5", lw=0.8)
+    ax.set(xlabel="held-out task", ylabel="nats per value over white noise")
+    ax.legend(frameon=False, loc="upper left", fontsize=8)
+    fig.savefig(FOLDER / "prior-trust.png", dpi=110)
+
+
+def draw_search(splits: list[tuple[dict[str, mk.Prior], list[mk.Task]]]) -> None:
+    fig, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    steps = np.arange(1, STEPS + 1)
+    for color, name in zip(("C0", "C3", "C1"), splits[0][0], strict=True):
+        found = [regrets(priors[name], tasks) for priors, tasks in splits]
+        curves, trust = (np.concatenate(part) for part in zip(*found, strict=True))
+        left.plot(steps, (curves <= 0.05).mean(axis=0), color=color, label=name)
+        left.plot(steps, (curves <= 0.01).mean(axis=0), color=color, ls=":")
+        if name != "cold start":
+            right.plot(steps, trust.mean(axis=0), color=color, label=name)
+    left.set(xlabel="evaluations", ylabel=f"share of {len(curves)} searches", ylim=(-0.03, 1.03))
+    left.set_title("regret below 0.05 (dotted: 0.01)", fontsize=10)
+    right.set(xlabel="evaluations", ylim=(-0.03, 1.03))
+    right.set_title("weight of the learned belief", fontsize=10)
+    left.legend(frameon=False)
+    right.legend(frameon=False)
+    fig.savefig(FOLDER / "prior-search.png", dpi=110)
+
+
+def draw_band(prior: mk.Prior, task: mk.Task) -> None:
+    rng = np.random.default_rng(1)
+    band = prior.confidence(delta=0.3)
+    lambdas = np.geomspace(2e-3, 500, 120)
+    configurations = [{"alpha": 0.5, "lambda": float(value)} for value in lambdas]
+    fig, ax = plt.subplots(figsize=(5.5, 3.2), layout="constrained")
+    near = np.abs(task.X[:, 0]) < 0.15
+    for count, shade in ((0, 0.15), (6, 0.35)):
+        if count:
+            rows = rng.choice(np.flatnonzero(near), count, replace=False)
+            tried = prior.space.decode(task.X[rows])
+            band.tell(tried, task.y[rows])
+            ax.plot([row["lambda"] for row in tried], task.y[rows], "ko", ms=4, label="measured")
+        lower, upper = band.interval(configurations)
+        ax.fill_between(lambdas, lower, upper, color="C0", alpha=shade, lw=0)
+    ax.plot(lambdas, prior.mean(configurations), "C0--", label="typical task")
+    seen = prior.space.decode(task.X[near])
+    ax.plot([row["lambda"] for row in seen], task.y[near], ".", color="C3", ms=3, label="the task")
+    ax.set(xscale="log", xlabel="lambda (alpha = 0.5)", ylabel="AUC", ylim=(-1, 2.2))
+    ax.legend(frameon=False)
+    fig.savefig(FOLDER / "prior-band.png", dpi=110)
+
+
+def split(seed: int) -> tuple[dict[str, mk.Prior], list[mk.Task]]:
+    """Priors from 50 rows of 25 tasks, and the 12 tasks they have not seen."""
+    rng = np.random.default_rng(seed)
+    whole = mk.datasets.glmnet()
+    order = rng.permutation(whole.m)
+    past = mk.History(tuple(whole[s] for s in order[12:]), whole.space, whole.report)
+    history = few_rows(past, 50, rng)
+    shuffled = tuple(mk.Task(t.X, rng.permutation(t.y), t.name) for t in history)
+    priors = {
+        "related history": mk.learn_prior(history),
+        "mirrored history": mk.learn_prior(mirrored(history)),
+        "cold start": mk.learn_prior(mk.History(shuffled, history.space, history.report)),
+    }
+    return priors, [whole[s] for s in order[:12]]
+
+
+def main() -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    splits = [split(seed) for seed in range(3)]
+    priors, unseen = splits[0]
+    draw_effects(priors["related history"])
+    draw_trust(priors["related history"])
+    draw_search(splits)
+    draw_band(priors["related history"], unseen[0])
+
+
+if __name__ == "__main__":
+    main()

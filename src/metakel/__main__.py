@@ -1,0 +1,5 @@
+"""``python -m metakel`` is the ``metakel`` command."""
+
+from metakel.cli import main
+
+main()

@@ -1,0 +1,100 @@
+"""``metakel suggest`` and ``metakel tell``: tuning by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from metakel.commands.learning import Json, PriorPath
+from metakel.commands.screen import emit, grid, note, one_line, say, short
+from metakel.commands.values import assignments, observed_runs
+from metakel.errors import InputError
+from metakel.prior import Prior
+from metakel.space import Space
+from metakel.tuner import Tuner
+from metakel.tuner.record import OpenJournal
+
+Observed = Annotated[
+    Path | None, typer.Option(help="CSV of runs of this very task, to start from.")
+]
+Fix = Annotated[list[str] | None, typer.Option("--fix", help="name=value to hold fixed.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+JournalPath = Annotated[Path | None, typer.Option(help="Journal to go on with, or to begin.")]
+
+
+def suggest(
+    prior: PriorPath,
+    journal: JournalPath = None,
+    observed: Observed = None,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
+    fix: Fix = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Give the next configurations to try; with --journal they are noted as pending."""
+    known = Prior.load(prior)
+    fixed = assignments(known.space, fix or ())
+    tuner = Tuner(known, journal, seed=seed, fixed=fixed, detached=True)
+    if observed is not None:
+        rows, values = observed_runs(known, observed)
+        tuner.observe(rows, values)
+        note(f"{len(rows)} runs of {observed.name} taken in")
+    first = len(tuner.trials.all)
+    chosen = tuner.ask_batch(count)
+    means, sds = tuner.watch.predict(chosen)
+    if json:
+        emit(
+            [
+                {"number": first + i, "configuration": x, "mean": float(m), "sd": float(s)}
+                for i, (x, m, s) in enumerate(zip(chosen, means, sds, strict=True))
+            ]
+        )
+        return
+    header = ["number", *known.space.names, f"{known.facts.output} expected"]
+    grid(
+        header,
+        [
+            [str(first + i), *(short(x[name]) for name in known.space.names), f"{m:.4g} ± {s:.2g}"]
+            for i, (x, m, s) in enumerate(zip(chosen, means, sds, strict=True))
+        ],
+    )
+    if tuner.alarm is not None:
+        note(f"ALARM after {tuner.alarm.told} values: {tuner.alarm.reason}")
+    if journal is not None:
+        note(f"then: metakel tell {journal} VALUE --number {first}")
+
+
+def tell(
+    journal: Annotated[Path, typer.Argument(help="The journal of `metakel suggest` or `tune`.")],
+    value: Annotated[str, typer.Argument(help="What was measured; nothing with --failed.")] = "",
+    number: Annotated[int | None, typer.Option(help="Which suggestion.")] = None,
+    assigned: Annotated[
+        list[str] | None, typer.Option("--set", help="name=value of another configuration.")
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="There is no value.")] = False,
+    reason: Annotated[str, typer.Option(help="Why it failed.")] = "",
+    json: Json = False,
+) -> None:
+    """Note the value of a configuration in a journal; safe on disk when this returns."""
+    if bool(value) == failed:
+        raise typer.BadParameter("give a value, or --failed")
+    record = OpenJournal(journal)
+    if assigned:
+        configuration = assignments(Space.from_dict(record.header["space"]), assigned)
+    else:
+        configuration = record.pending(number).configuration
+    record.tell(configuration, None if failed else _number(value), number, reason)
+    count = len(record.trials.told)
+    if json:
+        emit({"configuration": configuration, "told": count, "failed": failed})
+    else:
+        say(f"noted {one_line(configuration)}: {'failed' if failed else value}; {count} told")
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"the value is {text!r}; expected a number") from None

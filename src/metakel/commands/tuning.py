@@ -1,0 +1,157 @@
+"""``metakel tune``: run a command with one configuration after the other."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from metakel.commands.asking import Fix, Observed, Seed
+from metakel.commands.evaluate import Outcome, Program
+from metakel.commands.exits import INTERRUPTED, NOTHING_SUCCEEDED
+from metakel.commands.learning import Json, PriorPath
+from metakel.commands.placeholders import check_command
+from metakel.commands.screen import emit, note, one_line, say
+from metakel.commands.values import assignments, observed_runs
+from metakel.errors import InputError
+from metakel.prior import Prior
+from metakel.space import Fixed
+from metakel.tuner import Tuner
+
+
+def tune(
+    prior: PriorPath,
+    command: Annotated[
+        list[str], typer.Argument(help="After --: the program and its words, {name} for values.")
+    ],
+    budget: Annotated[int, typer.Option(min=1, help="At most how many evaluations.")] = 30,
+    journal: Annotated[Path, typer.Option(help="Where everything is noted; resumed if there.")] = (
+        Path("metakel-run.jsonl")
+    ),
+    timeout: Annotated[float | None, typer.Option(help="Seconds for one evaluation.")] = None,
+    retries: Annotated[int, typer.Option(min=0, help="Tries after a failed one.")] = 0,
+    value_file: Annotated[
+        str, typer.Option(help="File with the value, e.g. out/{number}.txt; else the last line.")
+    ] = "",
+    stop_at: Annotated[
+        float | None, typer.Option(help="Stop when nothing can be better by more than this.")
+    ] = None,
+    give_up: Annotated[int, typer.Option(min=1, help="Failures in a row that end the run.")] = 5,
+    observed: Observed = None,
+    fix: Fix = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Tune a command: its value is the number at the end of its last line of output.
+
+    The command gets no shell; parameters are also in METAKEL_CONFIGURATION. Stopped or killed, it
+    goes on when started again; several may share a journal.
+    """
+    known = Prior.load(prior)
+    varying = [p.name for p in known.space.parameters if not isinstance(p, Fixed)]
+    unused = [name for name in check_command(command, known.space.names) if name in varying]
+    if unused:
+        note(f"not in the command, only in METAKEL_CONFIGURATION: {', '.join(unused)}")
+    resumed = journal.exists()
+    tuner = Tuner(
+        known, journal, budget=budget, stop_at=stop_at, seed=seed,
+        fixed=assignments(known.space, fix or ()),
+    )  # fmt: skip
+    if observed is not None:
+        rows, values = observed_runs(known, observed)
+        note(f"{tuner.observe(rows, values)} runs of {observed.name} taken in")
+    if resumed:
+        note(f"going on with {journal}: {len(tuner.trials.told)} values so far")
+    program = Program(command, timeout, value_file)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        failures = _loop(tuner, program, retries, give_up, json=json)
+    except KeyboardInterrupt:
+        note(f"stopped; the same command goes on with {journal}")
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    _conclude(tuner, journal, failures, give_up, json=json)
+
+
+def _loop(tuner: Tuner, program: Program, retries: int, give_up: int, *, json: bool) -> int:
+    """Evaluate until done; gives the number of failures at the end, in a row."""
+    failures = 0
+    rung = tuner.alarm is not None
+    for configuration in tuner:
+        waiting = tuner.trials.waiting(configuration)
+        number = -1 if waiting is None else waiting.number
+        try:
+            outcome = _evaluate(program, number, configuration, retries)
+        except InputError:  # it cannot be run at all, so nothing was evaluated
+            tuner.drop(configuration)
+            raise
+        failed = outcome.value is None
+        tuner.tell(configuration, outcome.value, failed=failed, reason=outcome.reason)
+        failures = failures + 1 if failed else 0
+        _show(tuner, number, configuration, outcome, json=json)
+        if tuner.alarm is not None and not rung:
+            rung = True
+            note(f"ALARM after {tuner.alarm.told} values: {tuner.alarm.reason}")
+            note("the history is left out from here on")
+        if failures >= give_up:
+            break
+    return failures
+
+
+def _evaluate(
+    program: Program, number: int, configuration: dict[str, Any], retries: int
+) -> Outcome:
+    outcome = program.run(number, configuration)
+    for _ in range(retries):
+        if outcome.value is not None:
+            break
+        note(f"{number}: {outcome.reason}; once more")
+        outcome = program.run(number, configuration)
+    return outcome
+
+
+def _show(
+    tuner: Tuner, number: int, configuration: dict[str, Any], outcome: Outcome, *, json: bool
+) -> None:
+    event = "failed" if outcome.value is None else "told"
+    if json:
+        emit({"event": event, "number": number, "configuration": configuration, **asdict(outcome)})
+    elif outcome.value is None:
+        say(f"{number:4d}  failed: {outcome.reason}  {one_line(configuration)}")
+    else:
+        best = tuner.best.value
+        mark = "*" if outcome.value == best else " "
+        values = f"{outcome.value:<10.6g}{mark} best {best:<10.6g}"
+        say(f"{number:4d}  {values}  {one_line(configuration)}")
+
+
+def _conclude(tuner: Tuner, journal: Path, failures: int, give_up: int, *, json: bool) -> None:
+    trials = tuner.trials
+    why = tuner.done or f"{failures} evaluations in a row failed"
+    certificate = tuner.certificate
+    if json:
+        emit(
+            {
+                "event": "finished",
+                "reason": why,
+                "told": len(trials.told),
+                "failed": len(trials.failed),
+                "best": asdict(tuner.best) if trials.told else None,
+                "certificate": asdict(certificate),
+                "alarm": None if trials.alarm is None else asdict(trials.alarm),
+                "trust": tuner.trust,
+            }
+        )
+    else:
+        say(f"done: {why}")
+        if trials.told:
+            say(f"best {tuner.best.value:.6g}  {one_line(tuner.best.configuration)}")
+        note(f"journal: {journal}")
+    if not trials.told or failures >= give_up:
+        last = trials.failed[-1].reason if trials.failed else "nothing was evaluated"
+        note(f"metakel: {failures} evaluations in a row failed, the last with: {last}")
+        raise typer.Exit(NOTHING_SUCCEEDED)

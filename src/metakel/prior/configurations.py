@@ -1,0 +1,63 @@
+"""Configurations as users hold them: dicts, frames, arrays; and a space for unnamed arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from metakel.errors import ShapeError
+from metakel.readers import frame_columns
+from metakel.space import Fixed, Float, Parameter, Space
+from metakel.tasks import Array, History, Task
+
+
+def encode_configurations(configurations: Any, space: Space, *, outside: bool = False) -> Array:
+    """(n, d0) numeric points of a dict, a sequence of dicts, a frame, or an array of numbers.
+
+    An array has one column per parameter, in the order of the space. Other columns of a frame
+    are ignored.
+    """
+    if isinstance(configurations, np.ndarray):
+        values = np.atleast_2d(configurations)
+        if values.shape[1] != len(space.names):
+            raise ShapeError(
+                f"configurations have shape {configurations.shape}; expected (n, "
+                f"{len(space.names)}) with columns {', '.join(space.names)}"
+            )
+        columns = {
+            name: values[:, i].tolist()
+            for i, name in enumerate(space.names)
+            if not isinstance(space[name], Fixed)
+        }
+        return space.encode(columns, outside=outside)
+    if isinstance(configurations, Mapping) and not any(
+        isinstance(value, (list, tuple, np.ndarray)) for value in configurations.values()
+    ):
+        return space.encode([configurations], outside=outside)
+    if isinstance(configurations, Sequence):
+        return space.encode(list(configurations), outside=outside)
+    table = frame_columns(configurations)
+    known = {name: values for name, values in table.items() if name in space.names}
+    return space.encode(known, outside=outside)
+
+
+def with_space(history: History, space: Space | None) -> tuple[History, Space]:
+    """The history in the numeric domain of a space: its own, the one given, or x0, x1, ..."""
+    if history.space is not None:
+        return history, history.space
+    pooled = np.concatenate([task.X for task in history])
+    if space is None:
+        parameters: list[Parameter] = []
+        for i, column in enumerate(pooled.T):
+            low, high = float(column.min()), float(column.max())
+            name = f"x{i}"
+            parameters.append(Float(name, low, high) if low < high else Fixed(name, low))
+        space = Space(tuple(parameters))
+    if len(space.names) != history.d0:
+        raise ShapeError(
+            f"the history has {history.d0} inputs but the space {len(space.names)} parameters"
+        )
+    tasks = tuple(Task(encode_configurations(task.X, space), task.y, task.name) for task in history)
+    return History(tasks, space, history.report), space

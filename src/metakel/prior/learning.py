@@ -1,0 +1,117 @@
+"""learn_prior: a history in, a prior for the next task out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from metakel.errors import InputError
+from metakel.prior.calibration import Calibration, calibrate
+from metakel.prior.configurations import with_space
+from metakel.prior.fit import Compared, check, compare, learn_shape
+from metakel.prior.heldout import DEFAULT_FLOOR, HeldOut
+from metakel.prior.prior import GUARD, Facts, Prior
+from metakel.prior.selection import DEFAULT_SHARE
+from metakel.prior.shape import LearnedShape
+from metakel.prior.standard import StandardTasks, standardise
+from metakel.prior.task_model import TaskModel, task_model
+from metakel.space import Space
+from metakel.tasks import History
+
+SMALLEST_CALIBRATION = 4
+
+
+def learn_prior(
+    history: History,
+    space: Space | None = None,
+    *,
+    lam: str | float = "cv",
+    mean: bool = True,
+    guard: float = GUARD,
+) -> Prior:
+    """Learn what past tasks have in common, where they differ, and how far to trust that.
+
+    Parameters
+    ----------
+    history : History
+        Best with named parameters (`History.from_frame`, `from_csv`, ...); unnamed inputs become
+        x0, x1, ... over their recorded ranges.
+    space : Space, optional
+        Names and ranges for a history of plain arrays.
+    lam : "cv", "square-root" or float
+        The lambda of Eq. 8 that selects principal functions: the share of lambda_max that
+        predicts held-out tasks best, the pivotal rule, or a number.
+    mean : bool
+        Whether to learn a common shape; without it the prior is the paper's, around zero.
+    guard : float
+        Start weight of a cold start beside the learned belief; 0 leaves it out.
+    """
+    if not isinstance(history, History):
+        raise InputError(f"history is a {type(history).__name__}; expected a History")
+    if not 0 <= guard < 1:
+        raise InputError(f"guard is {guard}; expected a weight in [0, 1)")
+    history, space = with_space(history, space)
+    tasks = standardise(history)
+    facts = _facts(history, tasks, lam, mean)
+    if tasks.m == 0:
+        return Prior(space, _flat_model(history), None, _unchecked(), None, facts, guard)
+    compared = compare(tasks)
+    held = check(tasks, compared, mean=mean)
+    shape = learn_shape(
+        tasks,
+        compared,
+        range(tasks.m),
+        lam=lam,
+        share=held.share,
+        floor=held.floor,
+        mean=mean,
+    )
+    model = task_model(tasks.means, tasks.spreads)
+    calibration = _calibration(history, tasks, compared, mean)
+    return Prior(space, model, shape, held, calibration, facts, guard)
+
+
+def _calibration(
+    history: History, tasks: StandardTasks, compared: Compared, mean: bool
+) -> Calibration | None:
+    """Even tasks teach, with choices fixed in advance; odd tasks, untouched so far, measure."""
+    if tasks.m < SMALLEST_CALIBRATION:
+        return None
+    teachers = range(0, tasks.m, 2)
+    shape: LearnedShape = learn_shape(
+        tasks,
+        compared,
+        teachers,
+        lam="cv",
+        share=DEFAULT_SHARE,
+        floor=DEFAULT_FLOOR,
+        mean=mean,
+    )
+    model = task_model(tasks.means[::2], tasks.spreads[::2])
+    varying = [task for task in history if task.name not in tasks.constant]
+    return calibrate(shape, model, History(tuple(varying[1::2])))
+
+
+def _facts(history: History, tasks: StandardTasks, lam: str | float, mean: bool) -> Facts:
+    report = history.report
+    return Facts(
+        tasks=tuple(task.name for task in history),
+        runs=history.total,
+        output="y" if report is None else report.output,
+        minimize=False if report is None else report.minimize,
+        constant=tasks.constant,
+        fenced=tasks.fenced,
+        lam=str(lam),
+        mean=mean,
+        notes=() if report is None else report.notes,
+    )
+
+
+def _flat_model(history: History) -> TaskModel:
+    """Where no task varies, the spread between tasks is all there is to go by."""
+    levels = np.array([task.y.mean() for task in history])
+    scale = float(levels.std()) or max(abs(float(levels.mean())), 1.0)
+    return task_model(levels, np.full(len(levels), scale))
+
+
+def _unchecked() -> HeldOut:
+    return HeldOut(np.empty(0, dtype=np.intp), np.empty(0), np.empty(0))

@@ -1,0 +1,135 @@
+r"""What the prior knows of the shape of a task: its mean m and its kernel (Eqs. 5, 6).
+
+    k(x, z) = sum_j eta_j phi_j(x) phi_j(z) + floor k0(x, z)
+
+phi_j = psi'u_j are principal functions of past tasks, each a base kernel of its own; k0 is the
+Matern kernel that they share, which keeps every continuous function possible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from metakel.prior.basis import Basis
+from metakel.prior.shared import SharedMatern
+from metakel.tasks import Array
+
+
+class Shape(Protocol):
+    """Mean and kernel of the standardised function of a task."""
+
+    @property
+    def noise(self) -> float:
+        """Variance of what no function explains, in units of the squared scale."""
+        ...
+
+    def prepare(self, Z: Array) -> Prepared:
+        """Everything about points that is needed more than once."""
+        ...
+
+    def gram(self, left: Prepared, right: Prepared) -> Array:
+        """(n, k) values k(x, z)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Points with all that is needed of them more than once.
+
+    ``scaled`` (n, d0) in units of the lengthscales, their squared ``norms`` (n,), principal
+    functions ``phi`` (n, J) times root eta, ``mean`` (n,) and ``diag`` (n,).
+    """
+
+    scaled: Array
+    norms: Array
+    phi: Array
+    mean: Array
+    diag: Array
+
+    def __getitem__(self, i: int) -> Prepared:
+        one = slice(i, i + 1)
+        return Prepared(
+            self.scaled[one], self.norms[one], self.phi[one], self.mean[one], self.diag[one]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedShape:
+    """Mean and kernel learned from past tasks.
+
+    Parameters
+    ----------
+    basis : Basis
+    mu : (r,) array
+        Coefficients of the mean m(x) = psi(x)'mu.
+    directions : (r, J) array
+        Orthonormal coefficients u_j of the principal functions.
+    eta : (J,) array
+        Their weights.
+    floor : float
+        Weight of the shared kernel.
+    """
+
+    basis: Basis
+    mu: Array
+    directions: Array
+    eta: Array
+    floor: float
+
+    @property
+    def noise(self) -> float:
+        """Variance of what no function explains, in units of the squared scale."""
+        return self.basis.shared.noise
+
+    def mean(self, X: Array) -> Array:
+        """(n,) values m(x)."""
+        return np.asarray(self.basis.features(X) @ self.mu)
+
+    def prepare(self, Z: Array) -> Prepared:
+        """Everything about points that is needed more than once."""
+        psi = self.basis.features(Z)
+        phi = (psi @ self.directions) * np.sqrt(self.eta)
+        diag = np.einsum("nj,nj->n", phi, phi) + self.floor * self.basis.shared.signal
+        return Prepared(*self.basis.shared.scale(Z), phi, psi @ self.mu, diag)
+
+    def gram(self, left: Prepared, right: Prepared) -> Array:
+        """(n, k) values k(x, z)."""
+        shared = self.basis.shared
+        K = shared.of_scaled(left.scaled, left.norms, right.scaled, right.norms)
+        K *= self.floor
+        K += left.phi @ right.phi.T
+        return K
+
+    def without_mean(self) -> LearnedShape:
+        """The same kernel around zero."""
+        return replace(self, mu=np.zeros_like(self.mu))
+
+
+@dataclass(frozen=True, eq=False)
+class ColdShape:
+    """Zero mean and a hand-set Matern kernel: what there is without a history."""
+
+    shared: SharedMatern
+
+    @classmethod
+    def typical(cls, d0: int) -> ColdShape:
+        """Lengthscale half of sqrt(d0), variance 1."""
+        return cls(SharedMatern.typical(d0))
+
+    @property
+    def noise(self) -> float:
+        """Variance of the noise, in units of the squared scale."""
+        return self.shared.noise
+
+    def prepare(self, Z: Array) -> Prepared:
+        """Nothing but the points: the mean is 0."""
+        n = len(Z)
+        signal = np.full(n, self.shared.signal)
+        return Prepared(*self.shared.scale(Z), np.empty((n, 0)), np.zeros(n), signal)
+
+    def gram(self, left: Prepared, right: Prepared) -> Array:
+        """(n, k) values k(x, z)."""
+        return self.shared.of_scaled(left.scaled, left.norms, right.scaled, right.norms)

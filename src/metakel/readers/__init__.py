@@ -1,0 +1,19 @@
+"""Readers: foreign tables and studies in, named columns and numeric rows out."""
+
+from metakel.readers.assemble import Intake, Report, Wanted, assemble
+from metakel.readers.files import csv_columns, parquet_columns
+from metakel.readers.frames import frame_columns
+from metakel.readers.studies import OUTPUT, TASK, read_studies
+
+__all__ = [
+    "OUTPUT",
+    "TASK",
+    "Intake",
+    "Report",
+    "Wanted",
+    "assemble",
+    "csv_columns",
+    "frame_columns",
+    "parquet_columns",
+    "read_studies",
+]

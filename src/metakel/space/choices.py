@@ -1,0 +1,136 @@
+"""Parameters that are one of several values, with an order or without, or of only one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from metakel.errors import InputError
+from metakel.space.parameter import Array, Parameter
+
+
+@dataclass(frozen=True)
+class Ordinal(Parameter):
+    """One of several values with an order; neighbours are alike."""
+
+    name: str
+    values: tuple[Any, ...]
+
+    kind: ClassVar[str] = "ordinal"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", _check_values(self.name, self.values))
+
+    @property
+    def width(self) -> int:
+        """One column."""
+        return 1
+
+    def encode(self, values: Sequence[Any], *, outside: bool = False) -> Array:
+        """Ranks, evenly spaced in [-1, 1]."""
+        ranks = np.array([_index(self, value) for value in values], dtype=np.float64)
+        return (2 * ranks / (len(self.values) - 1) - 1)[:, None]
+
+    def decode(self, columns: Array) -> list[Any]:
+        """The nearest rank."""
+        last = len(self.values) - 1
+        ranks = np.clip(np.rint((np.asarray(columns)[:, 0] + 1) / 2 * last), 0, last)
+        return [self.values[int(i)] for i in ranks]
+
+    def sample(self, uniform: Array) -> Array:
+        """Every value alike."""
+        count = len(self.values)
+        return (2 * np.floor(uniform * count) / (count - 1) - 1)[:, None]
+
+    def describe(self) -> str:
+        """The values in order."""
+        return "ordinal " + " < ".join(map(str, self.values))
+
+
+@dataclass(frozen=True)
+class Categorical(Parameter):
+    """One of several values without an order: one column of 0 and 1 for each."""
+
+    name: str
+    values: tuple[Any, ...]
+
+    kind: ClassVar[str] = "categorical"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", _check_values(self.name, self.values))
+
+    @property
+    def width(self) -> int:
+        """One column per value."""
+        return len(self.values)
+
+    def encode(self, values: Sequence[Any], *, outside: bool = False) -> Array:
+        """1 in the column of the value, 0 elsewhere."""
+        return np.eye(self.width)[[_index(self, value) for value in values]]
+
+    def decode(self, columns: Array) -> list[Any]:
+        """The value with the largest column."""
+        return [self.values[int(i)] for i in np.argmax(columns, axis=1)]
+
+    def sample(self, uniform: Array) -> Array:
+        """Every value alike."""
+        return np.eye(self.width)[np.floor(uniform * self.width).astype(np.intp)]
+
+    def describe(self) -> str:
+        """The values."""
+        return "one of " + ", ".join(map(str, self.values))
+
+
+@dataclass(frozen=True)
+class Fixed(Parameter):
+    """A parameter with one value: carried along, without a numeric column."""
+
+    name: str
+    value: Any
+
+    kind: ClassVar[str] = "fixed"
+
+    @property
+    def width(self) -> int:
+        """No column."""
+        return 0
+
+    def encode(self, values: Sequence[Any], *, outside: bool = False) -> Array:
+        """Checks that the value is the only one."""
+        for value in values:
+            if value != self.value and not outside:
+                raise self._refuse(value, f"{self.describe()} (outside=True ignores it)")
+        return np.empty((len(values), 0))
+
+    def decode(self, columns: Array) -> list[Any]:
+        """Always the same."""
+        return [self.value] * len(columns)
+
+    def sample(self, uniform: Array) -> Array:
+        """Nothing to draw."""
+        return np.empty((len(uniform), 0))
+
+    def describe(self) -> str:
+        """The value."""
+        return f"fixed at {self.value}"
+
+
+def _check_values(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    found = tuple(values)
+    if len(found) < 2 or len(set(found)) < len(found):
+        raise InputError(
+            f"parameter {name!r} has values {found}; expected two or more, all distinct"
+        )
+    return found
+
+
+def _index(parameter: Ordinal | Categorical, value: Any) -> int:
+    try:
+        return parameter.values.index(value)
+    except ValueError:
+        raise InputError(
+            f"parameter {parameter.name!r} is {value!r}; expected {parameter.describe()}"
+        ) from None

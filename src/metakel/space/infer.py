@@ -1,0 +1,73 @@
+"""A space read off a table; every guess comes with a note, so that none is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from metakel.errors import InputError
+from metakel.space.choices import Categorical, Fixed
+from metakel.space.numbers import Float, Integer
+from metakel.space.parameter import Parameter
+from metakel.space.space import Space
+
+# Two decades or more, and evener on the log scale than on the plain one.
+LOG_RATIO = 100.0
+MOST_CATEGORIES = 50
+
+
+def infer_space(
+    columns: Mapping[str, Sequence[Any]], *, log: Collection[str] | None = None
+) -> tuple[Space, tuple[str, ...]]:
+    """Space of a table's input columns, and notes on what was guessed.
+
+    Parameters
+    ----------
+    columns : mapping from name to values, without missing ones
+    log : names, optional
+        Which numbers live on a log scale; by default the data decide.
+    """
+    for name in log or ():
+        if name not in columns:
+            raise InputError(f"log scale asked for {name!r}; the inputs are {', '.join(columns)}")
+    parameters, notes = [], []
+    for name, values in columns.items():
+        parameter, note = _infer(name, values, None if log is None else name in log)
+        parameters.append(parameter)
+        notes += [note] if note else []
+    return Space(tuple(parameters)), tuple(notes)
+
+
+def _infer(name: str, values: Sequence[Any], log: bool | None) -> tuple[Parameter, str]:
+    distinct = list(dict.fromkeys(values))
+    if len(distinct) == 1:
+        return Fixed(name, distinct[0]), f"{name} never varies and is kept fixed at {distinct[0]}"
+    if not all(isinstance(v, Real) and not isinstance(v, bool) for v in distinct):
+        if len(distinct) > MOST_CATEGORIES:
+            raise InputError(
+                f"column {name!r} holds text with {len(distinct)} distinct values "
+                f"(e.g. {distinct[0]!r}); expected an input, so name the inputs you mean"
+            )
+        ordered = sorted(distinct, key=lambda v: (str(type(v)), v))
+        return Categorical(name, tuple(ordered)), ""
+    numbers = np.array([float(v) for v in values])
+    low, high = float(numbers.min()), float(numbers.max())
+    on_log = _looks_log(numbers) if log is None else log
+    guessed = f"{name} is taken on a log scale, as its values span {low:.3g} to {high:.3g}"
+    note = guessed if on_log and log is None else ""
+    if all(isinstance(v, (int, np.integer)) for v in distinct):
+        return Integer(name, int(low), int(high), on_log), note
+    return Float(name, low, high, on_log), note
+
+
+def _looks_log(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
+    low, high = numbers.min(), numbers.max()
+    if low <= 0 or high / low < LOG_RATIO:
+        return False
+    median = float(np.median(numbers))
+    plain = (median - low) / (high - low)
+    on_log = np.log(median / low) / np.log(high / low)
+    return bool(abs(on_log - 0.5) < abs(plain - 0.5))

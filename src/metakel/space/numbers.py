@@ -1,0 +1,142 @@
+"""Parameters that are numbers, on a plain or a log scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, isfinite, log
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from metakel.errors import InputError
+from metakel.space.parameter import Array, Parameter
+
+# Rounding of a table's numbers may leave a range by this share of it.
+RANGE_SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Float(Parameter):
+    """A number in [low, high], on a log scale if ``log``, on the grid low + k step if ``step``."""
+
+    name: str
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+
+    kind: ClassVar[str] = "float"
+
+    def __post_init__(self) -> None:
+        _check_range(self.name, self.low, self.high, self.log, self.step)
+
+    @property
+    def width(self) -> int:
+        """One column."""
+        return 1
+
+    def encode(self, values: Sequence[Any], *, outside: bool = False) -> Array:
+        """Linear, or linear in the log, with low at -1 and high at 1."""
+        numbers = self._numbers(values)
+        slack = RANGE_SLACK * (self.high - self.low)
+        beyond = (numbers < self.low - slack) | (numbers > self.high + slack)
+        if self.log:
+            beyond |= numbers <= 0
+        if beyond.any() and (not outside or (self.log and (numbers <= 0).any())):
+            value = numbers[beyond][0]
+            raise self._refuse(
+                float(value),
+                f"{self.describe()}" + ("" if outside else " (outside=True allows values beyond)"),
+            )
+        low, high = self._ends
+        scaled = (np.log(numbers) if self.log else numbers) - low
+        return (2 * scaled / (high - low) - 1)[:, None]
+
+    def decode(self, columns: Array) -> list[Any]:
+        """Ends of the range are met exactly."""
+        return [self._value(float(u)) for u in np.asarray(columns)[:, 0]]
+
+    def _value(self, u: float) -> float:
+        if u in (-1.0, 1.0):
+            return float(self.low if u < 0 else self.high)
+        low, high = self._ends
+        number = low + (u + 1) / 2 * (high - low)
+        number = exp(number) if self.log else number
+        if self.step is not None:
+            number = self.low + round((number - self.low) / self.step) * self.step
+        return float(min(max(number, self.low), self.high) if -1 <= u <= 1 else number)
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return (log(self.low), log(self.high)) if self.log else (self.low, self.high)
+
+    def _numbers(self, values: Sequence[Any]) -> Array:
+        """The values as floats; one by one, to name the culprit, only if something is wrong."""
+        found = np.asarray(values)
+        if found.ndim == 1 and found.dtype.kind in "iuf" and self._fine(found.astype(np.float64)):
+            return found.astype(np.float64)
+        return np.array([self._number(value) for value in values], dtype=np.float64)
+
+    def _fine(self, numbers: Array) -> bool:
+        return bool(np.isfinite(numbers).all())
+
+    def _number(self, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value):
+            raise self._refuse(value, f"a finite number ({self.describe()})")
+        return float(value)
+
+    def sample(self, uniform: Array) -> Array:
+        """Uniform on the numeric domain, rounded to the grid."""
+        columns = np.asarray(2 * uniform - 1)[:, None]
+        return columns if self.step is None else self.encode(self.decode(columns))
+
+    def describe(self) -> str:
+        """Type, range and scale."""
+        step = "" if self.step is None else f", step {self.step:g}"
+        return f"{self.kind} in [{self.low:g}, {self.high:g}]{', log scale' * self.log}{step}"
+
+
+@dataclass(frozen=True)
+class Integer(Float):
+    """A whole number in [low, high], on a log scale if ``log``."""
+
+    name: str
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = 1
+
+    kind: ClassVar[str] = "integer"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if any(v is None or v != int(v) for v in (self.low, self.high, self.step)):
+            raise InputError(f"parameter {self.name!r}: an integer has whole low, high and step")
+
+    def decode(self, columns: Array) -> list[Any]:
+        """Whole numbers of type int."""
+        return [round(self._value(float(u))) for u in np.asarray(columns)[:, 0]]
+
+    def _fine(self, numbers: Array) -> bool:
+        return super()._fine(numbers) and bool((numbers == np.rint(numbers)).all())
+
+    def _number(self, value: Any) -> float:
+        number = super()._number(value)
+        if number != round(number):
+            raise self._refuse(value, f"a whole number ({self.describe()})")
+        return number
+
+    def describe(self) -> str:
+        """Type, range and scale."""
+        return super().describe().removesuffix(", step 1")
+
+
+def _check_range(name: str, low: float, high: float, on_log: bool, step: float | None) -> None:
+    if not (isfinite(low) and isfinite(high) and low < high):
+        raise InputError(f"parameter {name!r} ranges over [{low}, {high}]; expected low < high")
+    if on_log and low <= 0:
+        raise InputError(f"parameter {name!r} starts at {low}; a log scale needs low > 0")
+    if step is not None and not 0 < step <= high - low:
+        raise InputError(f"parameter {name!r} has step {step}; expected 0 < step <= high - low")

@@ -1,0 +1,50 @@
+"""What a named parameter is: its way to the numeric domain [-1, 1] and back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+class Parameter(ABC):
+    """One named parameter: ``width`` numeric columns."""
+
+    kind: ClassVar[str]
+    name: str
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many numeric columns it takes."""
+
+    @abstractmethod
+    def encode(self, values: Sequence[Any], *, outside: bool = False) -> Array:
+        """(n, width) columns; values outside of the range are refused unless ``outside``."""
+
+    @abstractmethod
+    def decode(self, columns: Array) -> list[Any]:
+        """Plain Python values; the inverse of `encode`, rounded to what is possible."""
+
+    @abstractmethod
+    def sample(self, uniform: Array) -> Array:
+        """(n, width) columns from uniform numbers (n,) in [0, 1)."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Its range in words."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        return {"type": self.kind, **asdict(self)}  # type: ignore[call-overload]
+
+    def _refuse(self, value: Any, expected: str) -> InputError:
+        return InputError(f"parameter {self.name!r} is {value!r}; expected {expected}")

@@ -1,0 +1,192 @@
+"""The space of named parameters, and its way to the numeric domain and back."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel.errors import InputError
+from metakel.space.choices import Categorical, Fixed, Ordinal
+from metakel.space.numbers import Float, Integer
+from metakel.space.parameter import Array, Parameter
+
+Row = Mapping[str, Any]
+KINDS: dict[str, type[Parameter]] = {
+    cls.kind: cls for cls in (Float, Integer, Ordinal, Categorical, Fixed)
+}
+
+
+@dataclass(frozen=True)
+class Space:
+    """Named parameters in a fixed order.
+
+    Parameters
+    ----------
+    parameters : tuple of Float, Integer, Ordinal, Categorical or Fixed
+    """
+
+    parameters: tuple[Parameter, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", tuple(self.parameters))
+        twice = {name for name in self.names if self.names.count(name) > 1}
+        if twice:
+            raise InputError(f"parameters named twice: {', '.join(sorted(twice))}")
+        if self.d0 == 0:
+            raise InputError("a space needs at least one parameter that varies")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of the parameters, fixed ones included."""
+        return tuple(parameter.name for parameter in self.parameters)
+
+    @cached_property
+    def d0(self) -> int:
+        """How many numeric columns there are."""
+        return sum(parameter.width for parameter in self.parameters)
+
+    @cached_property
+    def columns(self) -> dict[str, slice]:
+        """Numeric columns of each parameter."""
+        ends = np.cumsum([parameter.width for parameter in self.parameters]).tolist()
+        return {
+            p.name: slice(end - p.width, end) for p, end in zip(self.parameters, ends, strict=True)
+        }
+
+    def __getitem__(self, name: str) -> Parameter:
+        for parameter in self.parameters:
+            if parameter.name == name:
+                return parameter
+        raise InputError(f"no parameter {name!r}; the space has {', '.join(self.names)}")
+
+    def encode(
+        self, rows: Sequence[Row] | Mapping[str, Sequence[Any]], *, outside: bool = False
+    ) -> Array:
+        """(n, d0) numeric points of configurations, given as dicts or as columns by name.
+
+        Fixed parameters may be left out. Values outside of a range are refused unless
+        ``outside``.
+        """
+        table = rows if isinstance(rows, Mapping) else _as_columns(rows, self.names)
+        for name in table:
+            if name not in self.names:
+                raise InputError(f"unknown parameter {name!r}; expected {', '.join(self.names)}")
+        n = max((len(values) for values in table.values()), default=0)
+        parts = []
+        for parameter in self.parameters:
+            if parameter.name not in table:
+                if isinstance(parameter, Fixed):
+                    continue
+                raise InputError(f"parameter {parameter.name!r} is missing")
+            parts.append(parameter.encode(table[parameter.name], outside=outside))
+        return np.concatenate([np.empty((n, 0)), *parts], axis=1)
+
+    def decode(self, X: Array) -> list[dict[str, Any]]:
+        """Configurations as dicts of plain Python values."""
+        points = np.asarray(X, dtype=np.float64)
+        lists = [p.decode(points[:, self.columns[p.name]]) for p in self.parameters]
+        return [dict(zip(self.names, values, strict=True)) for values in zip(*lists, strict=True)]
+
+    def nearest(self, X: Array) -> Array:
+        """(n, d0) numeric points that stand for a configuration, near to these."""
+        return self.encode(self.decode(np.clip(X, -1, 1)))
+
+    def sample(
+        self, rng: np.random.Generator, n: int, *, fixed: Row | None = None, outside: bool = False
+    ) -> Array:
+        """(n, d0) random configurations; ``fixed`` holds some parameters at a value."""
+        uniform = rng.random((n, len(self.parameters)))
+        X = np.concatenate(
+            [p.sample(u) for p, u in zip(self.parameters, uniform.T, strict=True)], axis=1
+        )
+        for name, value in (fixed or {}).items():
+            X[:, self.columns[self[name].name]] = self[name].encode([value], outside=outside)
+        return X
+
+    def varying(self, fixed: Row | None = None) -> NDArray[np.intp]:
+        """Numeric columns that are not held fixed."""
+        held = [self.columns[self[name].name] for name in fixed or {}]
+        mask = np.ones(self.d0, dtype=bool)
+        for columns in held:
+            mask[columns] = False
+        return np.flatnonzero(mask)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        return {"parameters": [parameter.to_dict() for parameter in self.parameters]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Space:
+        """Inverse of `to_dict`."""
+        return cls(tuple(_parameter(dict(entry)) for entry in data["parameters"]))
+
+    @classmethod
+    def from_toml(cls, source: str | Path) -> Space:
+        """From a file, or from text: one table per parameter.
+
+        ``[lambda]`` / ``type = "float"`` / ``low = 1e-3`` / ``high = 1e3`` / ``log = true``.
+        """
+        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
+        if "\n" not in text and text.endswith(".toml"):
+            text = Path(text).read_text(encoding="utf-8")
+        try:
+            tables = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"the space is not TOML: {error}") from None
+        return cls(tuple(_parameter({"name": name, **table}) for name, table in tables.items()))
+
+    @classmethod
+    def from_optuna(cls, distributions: Mapping[str, Any]) -> Space:
+        """From Optuna distributions by name, as in ``trial.distributions``."""
+        return cls(tuple(_from_distribution(name, d) for name, d in distributions.items()))
+
+    def __str__(self) -> str:
+        width = max(map(len, self.names))
+        return "\n".join(f"  {p.name:{width}}  {p.describe()}" for p in self.parameters)
+
+
+def _as_columns(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Any]]:
+    known = dict.fromkeys(name for row in rows for name in row)
+    columns: dict[str, list[Any]] = {name: [] for name in (known if rows else names)}
+    for i, row in enumerate(rows):
+        for name, values in columns.items():
+            if name not in row:
+                raise InputError(f"configuration {i} lacks the parameter {name!r}: {dict(row)}")
+            values.append(row[name])
+    return columns
+
+
+def _parameter(entry: dict[str, Any]) -> Parameter:
+    kind = entry.pop("type", None)
+    if kind not in KINDS:
+        known = ", ".join(KINDS)
+        raise InputError(f"parameter {entry.get('name')!r} has type {kind!r}; known are {known}")
+    if "values" in entry:
+        entry["values"] = tuple(entry["values"])
+    try:
+        return KINDS[kind](**entry)
+    except TypeError as error:
+        raise InputError(f"parameter {entry.get('name')!r} of type {kind}: {error}") from None
+
+
+def _from_distribution(name: str, distribution: Any) -> Parameter:
+    kind = type(distribution).__name__
+    if distribution.single():
+        only = distribution.choices[0] if kind == "CategoricalDistribution" else distribution.low
+        return Fixed(name, only)
+    if kind == "FloatDistribution":
+        d = distribution
+        return Float(name, d.low, d.high, d.log, d.step)
+    if kind == "IntDistribution":
+        d = distribution
+        return Integer(name, d.low, d.high, d.log, d.step)
+    if kind == "CategoricalDistribution":
+        return Categorical(name, tuple(distribution.choices))
+    raise InputError(f"parameter {name!r} has the unknown distribution {kind}")

@@ -1,0 +1,82 @@
+"""A journal without its prior: enough to note what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from metakel.errors import InputError
+from metakel.space import Space
+from metakel.tuner.journal import Event, Journal, JournalError
+from metakel.tuner.settings import check_header
+from metakel.tuner.trials import Configuration, Trial, Trials, plain
+
+
+class OpenJournal:
+    """What a journal says, and a way to add results."""
+
+    def __init__(self, path: str | Path) -> None:
+        if not Path(path).exists():
+            raise JournalError(f"there is no journal {path}")
+        self._journal = Journal(path)
+        events = self._journal.read()
+        self.header: Mapping[str, Any] = check_header(events, str(path))
+        self.trials = Trials().after(events)
+
+    @property
+    def space(self) -> Space:
+        """The parameters."""
+        return Space.from_dict(self.header["space"])
+
+    def pending(self, number: int | None = None) -> Trial:
+        """The pending trial of a number, or the only one."""
+        waiting = self.trials.pending
+        numbers = ", ".join(str(trial.number) for trial in waiting) or "none"
+        if number is None:
+            if len(waiting) != 1:
+                raise InputError(f"which of the pending trials? Say its number: {numbers}")
+            return waiting[0]
+        found = next((trial for trial in waiting if trial.number == number), None)
+        if found is None:
+            raise InputError(f"trial {number} is not pending; pending are: {numbers}")
+        return found
+
+    def tell(
+        self,
+        configuration: Mapping[str, Any],
+        value: float | None,
+        number: int | None = None,
+        reason: str = "",
+    ) -> None:
+        """Add a result; None for a failed evaluation."""
+        row = plain(configuration)
+        self.space.encode([row], outside=bool(self.header["outside"]))
+        with self._journal.exclusive():
+            self._sync()
+            waiting = self.trials.waiting(row) if number is None else self.pending(number)
+            event = result(waiting, row, value, reason)
+            self._journal.append([stamped(event)])
+            self._sync()
+
+    def _sync(self) -> None:
+        self.trials = self.trials.after(self._journal.read())
+
+
+def result(
+    waiting: Trial | None, configuration: Configuration, value: float | None, reason: str
+) -> Event:
+    """The event of a result; a value that is not finite has failed."""
+    number = None if waiting is None else waiting.number
+    event: Event = {"number": number, "configuration": configuration}
+    if value is None or not isfinite(value):
+        why = reason or ("" if value is None else f"the value is {value}")
+        return {"event": "failed", **event, "reason": why}
+    return {"event": "told", **event, "value": float(value)}
+
+
+def stamped(event: Event) -> Event:
+    """With the time of day, for people who read the journal."""
+    return {**event, "at": datetime.now(UTC).isoformat(timespec="seconds")}

@@ -1,0 +1,201 @@
+r"""What GP-UCB maximises (Eq. 11), with its gradient, while some results are still awaited.
+
+For every regulariser alpha of the confidence set the upper bound is centre plus half-width, and
+the smallest of them counts. A pending point, whose value is unknown, shrinks the half-widths around
+it and leaves the centres where they are:
+
+.. math:: u(x) = \min_\alpha \mu_\alpha(x) +
+          R_\alpha \sqrt{\phi(x)'(F'F + P'P + \alpha)^{-1}\phi(x)}
+
+with whitened features F (t, d) of the observations and P (q, d) of the pending points. Points are
+columns below: coordinates (r, n) in the eigenbasis of a spectrum, curves (A, n) over the alphas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from metakel.confidence.set import ConfidenceSet
+from metakel.confidence.spectrum import Spectrum
+from metakel.tasks import Array
+
+# Stands for alpha = 0, relative to the largest eigenvalue: where the norm of f is not bounded, what
+# was never observed gets a bound so large that it is looked at first, and no infinite one.
+VANISHING = 1e-12
+BLOCK = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Acquisition:
+    """The upper bound u.
+
+    Parameters
+    ----------
+    set : ConfidenceSet
+        Centres and radii.
+    spread : Spectrum
+        What the half-widths come from: observations and pending points, in this order.
+    """
+
+    set: ConfidenceSet
+    spread: Spectrum
+
+    def upper(self, Z: Array, Phi: Array | None = None) -> Array:
+        """(n,) values at ``Z`` (n, d0).
+
+        Their features ``Phi`` (n, d) may be given where they are known, and in single precision for
+        a first look, which takes half the time.
+        """
+        upper = np.empty(len(Z))
+        useful = slice(None)
+        # Blocks whose tables of coordinates and curves stay in the cache.
+        for block in (slice(start, start + BLOCK) for start in range(0, len(Z), BLOCK)):
+            rows = None if Phi is None else Phi[block]
+            inside, outside = self.spread.project(Z[block], rows)
+            centre = inside if self._shared else self.set.spectrum.project(Z[block], rows)[0]
+            curves = self._half_widths(inside, outside, useful)
+            curves += self._centres[useful].astype(centre.dtype, copy=False) @ centre
+            curves.min(axis=0, out=upper[block])
+            if np.isfinite(self.set.norm_bound):
+                ball = self.set.norm_bound * _size(inside, outside)
+                np.minimum(upper[block], ball, out=upper[block])
+            if not block.start and len(Z) > BLOCK:
+                # Elsewhere the same alphas are best, or nearly so, and any alpha is valid.
+                best = curves.argmin(axis=0)
+                useful = slice(max(best.min() - 1, 0), best.max() + 2)
+        return upper
+
+    def upper_and_gradient(self, Z: Array) -> tuple[Array, Array]:
+        """`upper` (n,) and its derivative (n, d0) at ``Z`` (n, d0), for smooth kernels.
+
+        Alpha is refined between the values of the set, which makes the bound smaller by some 1e-4
+        of its half-width, and smooth. The derivative is that at the best alpha (envelope theorem).
+        """
+        spread = self.spread
+        Phi = jacobian = None
+        if spread.X is None:
+            Phi, jacobian = spread.kernel.features_and_jacobian(Z)
+        inside, outside = spread.project(Z, Phi)
+        centre = inside if self._shared else self.set.spectrum.project(Z, Phi)[0]
+        alphas, radii = self._refined(self._half_widths(inside, outside) + self._centres @ centre)
+        pull = self.set.spectrum.mean_coefficients(alphas).T  # (r, n)
+        push = inside / (spread.values[:, None] + alphas)
+        beyond = 1 / alphas
+        variance = np.einsum("rn,rn->n", push, inside) + beyond * outside
+        half_width = np.sqrt(radii * variance)
+        upper = np.einsum("rn,rn->n", pull, centre) + half_width
+        # d sqrt(R v) = R / sqrt(R v) * dv / 2, and v is quadratic in the features.
+        rate = radii / np.maximum(half_width, 1e-300)
+        push, beyond = push * rate, beyond * rate
+        if np.isfinite(self.set.norm_bound):
+            size = _size(inside, outside)
+            ball = self.set.norm_bound * size
+            capped = ball < upper
+            if capped.any():
+                upper = np.minimum(upper, ball)
+                rate = self.set.norm_bound / np.maximum(size, 1e-300)
+                pull = np.where(capped, 0.0, pull)
+                push = np.where(capped, rate * inside, push)
+                beyond = np.where(capped, rate, beyond)
+        if Phi is None or jacobian is None:
+            return upper, self._slope_from_kernel(Z, inside, pull, push, beyond)
+        ascent = spread.basis @ (push + pull if self._shared else push)
+        if not self._shared:
+            ascent += self.set.spectrum.basis @ pull
+        if self._has_outside:
+            ascent += beyond * (Phi.T - spread.basis @ inside)
+        slope = ascent.T[:, None] @ jacobian  # (n, 1, d0)
+        return upper, slope[:, 0]
+
+    def _refined(self, curves: Array) -> tuple[Array, Array]:
+        """Best alphas (n,) of the curves (A, n) and the squared radii there.
+
+        The vertex of the parabola through the best alpha and its neighbours on a log scale.
+        """
+        best = curves.argmin(axis=0)
+        if self.set.squared_radius is None or len(curves) < 3:
+            return self._alphas[best], self._radii[best]
+        middle, columns = np.clip(best, 1, len(curves) - 2), np.arange(len(best))
+        left, centre, right = (self._log_alphas[middle + shift] for shift in (-1, 0, 1))
+        low, mid, high = (curves[middle + shift, columns] for shift in (-1, 0, 1))
+        down, up = (mid - low) / (centre - left), (high - mid) / (right - centre)
+        bend = np.maximum(up - down, 1e-300)
+        vertex = (left + centre) / 2 - down / bend * (right - left) / 2
+        alphas = np.exp(np.clip(vertex, left, right))
+        radii = self.set.squared_radius + alphas * self.set.norm_bound**2
+        return alphas, np.maximum(radii - self.set.spectrum.misfit(alphas), 0.0)
+
+    def _slope_from_kernel(
+        self, Z: Array, inside: Array, pull: Array, push: Array, beyond: Array
+    ) -> Array:
+        """(n, d0) derivatives where only k(x, z) is known, in the notation of the caller."""
+        spread, kernel = self.spread, self.spread.kernel
+        assert spread.X is not None
+        assert spread.scale is not None
+        # What is outside of the observed directions is k(x, x) minus what is inside.
+        weights = spread.basis @ (push - beyond * inside)  # (t + q, n)
+        weights[: len(self.set.spectrum.basis)] += self.set.spectrum.basis @ pull
+        weights *= spread.scale[:, None]
+        slopes = np.zeros(Z.shape)
+        for i, z in enumerate(Z):
+            # k(x, x) moves twice as fast as k(x, z) at z = x, and half of its slope is needed.
+            slopes[i] = beyond[i] * kernel.gradient(z, z[None])[0]
+            if len(spread.X):
+                slopes[i] += weights[:, i] @ kernel.gradient(z, spread.X)
+        return slopes
+
+    @property
+    def _shared(self) -> bool:
+        return self.spread is self.set.spectrum
+
+    @property
+    def _has_outside(self) -> bool:
+        """Whether there are features in directions that were never observed."""
+        return self.spread.X is not None or self.spread.basis.shape[0] > self.spread.basis.shape[1]
+
+    @cached_property
+    def _alphas(self) -> Array:
+        alphas = self.set.alphas
+        largest = float(self.spread.values.max(initial=0)) or 1.0
+        return np.where(alphas > 0, alphas, VANISHING * largest)
+
+    @cached_property
+    def _log_alphas(self) -> Array:
+        return np.log(self._alphas)
+
+    @cached_property
+    def _radii(self) -> Array:
+        """(A,) squared radii; without a norm bound never 0, so that the unknown attracts."""
+        radii = self.set.squared_radii
+        return np.where(self.set.alphas > 0, radii, np.maximum(radii, 1.0))
+
+    @cached_property
+    def _centres(self) -> Array:
+        """(A, r) ridge solutions in the eigenbasis of the set."""
+        return self.set.spectrum.mean_coefficients(self._alphas)
+
+    @cached_property
+    def _scaled_inverse(self) -> Array:
+        """(A, r) eigenvalues of (F'F + P'P + alpha)^{-1}, times the squared radii."""
+        return np.asarray(self._radii[:, None] * self.spread.inverse(self._alphas))
+
+    def _half_widths(
+        self,
+        inside: Array,
+        outside: Array,
+        useful: slice = slice(None),
+    ) -> Array:
+        """(A, n) for every alpha, or for the useful ones."""
+        variance = self._scaled_inverse[useful].astype(inside.dtype, copy=False) @ (inside * inside)
+        if self._has_outside:
+            weight = (self._radii / self._alphas)[useful].astype(inside.dtype, copy=False)
+            variance += np.multiply.outer(weight, outside)
+        return np.asarray(np.sqrt(variance, out=variance))
+
+
+def _size(inside: Array, outside: Array) -> Array:
+    """(n,) square roots of k(x, x)."""
+    return np.asarray(np.sqrt(np.einsum("rn,rn->n", inside, inside) + outside))

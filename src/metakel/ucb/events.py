@@ -1,0 +1,67 @@
+"""What happened to an optimizer, and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from metakel.tasks import Array
+
+Kind = Literal["asked", "told", "forgotten"]
+
+
+@dataclass(frozen=True, eq=False)
+class Event:
+    """One call that changed the optimizer.
+
+    Parameters
+    ----------
+    kind : "asked", "told" or "forgotten"
+    X : (n, d0) array
+        The points of the call.
+    y : (n,) array or None
+        What was observed there, for "told".
+    noise_std : (n,) array or None
+        The noise of these observations, for "told".
+    """
+
+    kind: Kind
+    X: Array
+    y: Array | None = None
+    noise_std: Array | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        kept = {"X": self.X, "y": self.y, "noise_std": self.noise_std}
+        arrays = {name: array.tolist() for name, array in kept.items() if array is not None}
+        return {"kind": self.kind, **arrays}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Event:
+        """Inverse of `to_dict`."""
+        arrays = {name: np.array(data[name]) for name in ("X", "y", "noise_std") if name in data}
+        return Event(data["kind"], **arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The best point that was told.
+
+    Parameters
+    ----------
+    x : (d0,) array
+        Where: the told point that is certain to be at least as good as any other is certain to be,
+        that is with the largest lower bound (the smallest upper bound when minimising).
+    value : float
+        The posterior mean there, an estimate of the function without the noise.
+    lower, upper : float
+        Confidence bounds of the function there.
+    """
+
+    x: Array
+    value: float
+    lower: float
+    upper: float

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from metakel.paper.figure import Claim, load_figure
+from metakel.paper.gallery import overall, verdict, write_gallery
+from metakel.paper.runner import run
+
+CLAIM = Claim("small", "x", 0, 1)
+GOOD, BAD = {"x": 0.5}, {"x": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("literal", "resolved", "expected"),
+    [
+        (GOOD, GOOD, "holds"),
+        (BAD, GOOD, "holds in resolved only"),
+        (GOOD, BAD, "holds in literal only"),
+        (BAD, BAD, "does not hold"),
+    ],
+)
+def test_verdict_on_a_claim(literal, resolved, expected):
+    assert verdict(CLAIM, {"resolved": resolved, "literal": literal}) == expected
+
+
+@pytest.mark.parametrize(
+    ("literal", "resolved", "expected"),
+    [
+        (GOOD, GOOD, "holds"),
+        (BAD, GOOD, "holds in the resolved reading only"),
+        (GOOD, BAD, "holds in part: 0 of 1 claims in the resolved reading"),
+    ],
+)
+def test_verdict_on_a_figure(literal, resolved, expected):
+    figure = replace(load_figure("fig8"), claims=(CLAIM,))
+    assert overall(figure, {"resolved": resolved, "literal": literal}) == expected
+
+
+def test_what_the_paper_does_not_say_does_not_count():
+    own = replace(load_figure("fig8"), claims=(replace(CLAIM, said=False),))
+    assert overall(own, {"resolved": BAD, "literal": BAD}) == "illustration"
+
+
+def test_gallery_shows_what_was_saved_and_only_that(tmp_path):
+    figure = load_figure("fig8")
+    for reading in ("resolved", "literal"):
+        settings = figure.configured(reading, runs=5)
+        run("fig8", settings, seed=0, out=tmp_path / "out", jobs=1)
+    page = write_gallery(tmp_path / "out", tmp_path / "docs")
+    text = page.read_text()
+    assert "## fig8" in text
+    assert "## fig3" not in text
+    assert "`metakel paper fig8 --reading literal`" in text
+    assert "signed reading*" not in text
+    for reading in ("resolved", "literal"):
+        picture = tmp_path / "docs" / "img" / "paper" / f"fig8-{reading}.png"
+        assert 2_000 < picture.stat().st_size < 100_000
+    again = write_gallery(tmp_path / "out", tmp_path / "again")
+    assert again.read_text() == text

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from metakel.kernels import legendre
+from metakel.paper.synthetic import (
+    coefficients,
+    sample_history,
+    sample_tasks,
+    signal,
+    true_kernel,
+)
+
+BASE = legendre(20, scaling="l2")
+
+
+@pytest.fixture
+def kernel():
+    return true_kernel(BASE, sparsity=5, rng=np.random.default_rng(3))
+
+
+def test_true_kernel_is_sparse_and_normalised(kernel):
+    assert len(kernel.active) == 5
+    assert kernel.eta.sum() == pytest.approx(1)
+
+
+def test_smallest_weight_is_kept():
+    rng = np.random.default_rng(0)
+    weights = [true_kernel(BASE, sparsity=5, rng=rng, smallest=0.05).min_weight for _ in range(20)]
+    assert min(weights) >= 0.05
+
+
+@pytest.mark.parametrize("signs", ["positive", "both"])
+def test_tasks_have_the_norm_and_sign_asked_for(kernel, signs):
+    rng = np.random.default_rng(1)
+    betas = [coefficients(kernel, norm=10, rng=rng, signs=signs) for _ in range(30)]
+    assert_allclose([np.linalg.norm(beta) for beta in betas], 10)
+    assert any((beta < 0).any() for beta in betas) == (signs == "both")
+    assert {np.count_nonzero(beta) for beta in betas} == {1, 2, 3, 4, 5}
+
+
+def test_observations_are_the_function_plus_noise(kernel):
+    rng = np.random.default_rng(2)
+    history, beta = sample_tasks(kernel, m=20, n=30, norm=10, noise_std=0.5, rng=rng)
+    noise = [t.y - kernel.features(t.X) @ b for t, b in zip(history, beta, strict=True)]
+    assert np.std(noise) == pytest.approx(0.5, rel=0.15)  # 600 draws: 5 standard errors
+
+
+def test_fewer_tasks_are_the_first_of_more(kernel):
+    few, many = (
+        sample_history(kernel, m=m, n=7, norm=10, noise_std=0.1, rng=np.random.default_rng(5))
+        for m in (2, 6)
+    )
+    for a, b in zip(few, list(many)[:2], strict=True):
+        assert_array_equal(a.y, b.y)
+
+
+def test_signal_is_what_the_features_carry(kernel):
+    rng = np.random.default_rng(4)
+    _, beta = sample_tasks(kernel, m=10, n=5, norm=10, noise_std=0.1, rng=rng)
+    strength = signal(kernel, beta)
+    assert_array_equal(np.flatnonzero(strength), kernel.active)
+    weights = np.sqrt(kernel.eta[kernel.active]) * np.linalg.norm(beta, axis=0)
+    assert_allclose(strength[kernel.active], weights)

@@ -1,0 +1,65 @@
+"""Features of the shared kernel, and mean and second moments of tasks in them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from metakel.prior.basis import Basis, choose_basis, spread_rows
+from metakel.prior.moments import coefficients, moments
+from metakel.prior.shared import SharedMatern
+
+RNG = np.random.default_rng(0)
+SHARED = SharedMatern(np.array([0.7, 0.9]), 1.3, 0.05)
+
+
+def test_features_reproduce_the_kernel_and_never_exceed_it():
+    X, Z = RNG.uniform(-1, 1, (400, 2)), RNG.uniform(-1, 1, (50, 2))
+    basis = choose_basis(SHARED, X, count=60)
+    psi = basis.features(Z)
+    assert basis.r == 60
+    left_out = SHARED.signal - np.einsum("nr,nr->n", psi, psi)
+    assert left_out.min() > -1e-9
+    assert left_out.max() < 0.05 * SHARED.signal
+    at = basis.features(basis.landmarks)
+    assert_allclose(at @ at.T, SHARED(basis.landmarks, basis.landmarks), atol=1e-4)
+    again = Basis.from_dict(basis.to_dict())
+    assert (again.features(Z) == psi).all()
+
+
+def test_equal_points_are_not_chosen_twice():
+    X = np.repeat(RNG.uniform(-1, 1, (5, 2)), 20, axis=0)
+    assert choose_basis(SHARED, X).r == 5
+
+
+@pytest.mark.parametrize("n", [20, 90])  # fewer points than features, and more
+def test_coefficients_are_the_bayesian_posterior(n):
+    basis = choose_basis(SHARED, RNG.uniform(-1, 1, (200, 2)), count=40)
+    F, z = basis.features(RNG.uniform(-1, 1, (n, 2))), RNG.standard_normal(n)
+    found = coefficients([F], [z], 0.05)
+    precision = np.eye(40) + F.T @ F / 0.05
+    assert_allclose(found.w[0], np.linalg.solve(precision, F.T @ z / 0.05), atol=1e-8)
+    (A,) = found.resolved
+    assert_allclose(np.eye(40) - A.T @ A, np.linalg.inv(precision), atol=1e-8)
+
+
+def test_moments_are_averages_over_the_tasks_asked_for():
+    F = [RNG.standard_normal((6, 4)) for _ in range(3)]
+    z = [RNG.standard_normal(6) for _ in range(3)]
+    found = coefficients(F, z, 0.1)
+    known = moments(found, [0, 2])
+    covariances = [np.linalg.inv(np.eye(4) + F[s].T @ F[s] / 0.1) for s in (0, 2)]
+    assert_allclose(known.mu, found.w[[0, 2]].mean(axis=0))
+    outer = [np.outer(found.w[s] - known.mu, found.w[s] - known.mu) for s in (0, 2)]
+    assert_allclose(known.S, np.mean(covariances, axis=0) + np.mean(outer, axis=0), atol=1e-10)
+    raw = moments(found, [0, 2], mean=False)
+    assert not raw.mu.any()
+    assert_allclose(raw.S - known.S, np.outer(known.mu, known.mu), atol=1e-10)
+
+
+def test_spread_rows_keeps_order_and_takes_all_parts():
+    rows = spread_rows(np.arange(1000), 50)
+    assert (np.diff(rows) > 0).all()
+    assert np.diff(rows).max() < 60
+    assert spread_rows(np.arange(5), 50).tolist() == [0, 1, 2, 3, 4]

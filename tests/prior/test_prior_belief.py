@@ -1,0 +1,128 @@
+"""Beliefs updated value by value against the textbook formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from histories import draw_task, simulate
+from numpy.testing import assert_allclose
+
+from metakel import learn_prior
+from metakel.gp import posterior
+from metakel.prior.acquisition import expected_improvement, mixture, predict, shortlist
+from metakel.prior.belief import Belief
+from metakel.prior.shape import ColdShape
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def prior():
+    return learn_prior(simulate(np.random.default_rng(3)))
+
+
+@pytest.fixture(scope="module")
+def told():
+    f = draw_task(np.random.default_rng(4))
+    X = np.random.default_rng(5).uniform(-1, 1, (12, 2))
+    return X, f(X)
+
+
+def shapes(prior):
+    return [prior.shape, ColdShape.typical(2)]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_means_and_variances_are_those_of_the_posterior(prior, told, which):
+    X, y = told
+    Z = RNG.uniform(-1, 1, (30, 2))
+    shape, model = shapes(prior)[which], prior.model
+    belief = Belief(shape, model, np.concatenate([Z, X]))
+    for i, (x, value) in enumerate(zip(X, y, strict=True)):
+        belief.tell(x, value, candidate=30 + i if i % 2 else None)
+
+    class Kernel:
+        def __call__(self, A, B=None):
+            right = shape.prepare(A if B is None else B)
+            return shape.gram(shape.prepare(A), right) + model.level_variance
+
+        def diag(self, A):
+            return np.diag(self(A))
+
+    scale = 1.7
+    rest = (y - model.level) / scale - shape.prepare(X).mean
+    reference = posterior(Kernel(), X, rest, noise_var=shape.noise)
+    mean = model.level + scale * (shape.prepare(Z).mean + reference.mean(Z))
+    for terms in (belief.terms, belief.at(Z)):
+        assert_allclose((terms.base + scale * terms.tilt)[:30], mean, atol=1e-7)
+        assert_allclose(np.sqrt(terms.variance[:30]), reference.std(Z), atol=1e-6)
+
+
+def test_likelihoods_are_those_of_the_normal_density(prior, told):
+    from scipy.stats import multivariate_normal
+
+    X, y = told
+    belief = Belief(prior.shape, prior.model, X)
+    for i in range(len(X)):
+        belief.tell(X[i], y[i], i)
+    prepared = prior.shape.prepare(X)
+    K = prior.shape.gram(prepared, prepared) + prior.model.level_variance
+    K += prior.shape.noise * np.eye(len(X))
+    direct = [
+        multivariate_normal(prior.model.level + s * prepared.mean, s**2 * K).logpdf(y)
+        for s in prior.model.scales
+    ]
+    ours = belief.log_likelihoods
+    assert_allclose(ours - ours[0], np.array(direct) - direct[0], atol=1e-6)
+    assert_allclose(ours - len(X) / 2 * np.log(2 * np.pi), direct, atol=1e-6)
+
+
+def test_more_values_than_the_first_capacity_fit_in(prior):
+    X = RNG.uniform(-1, 1, (70, 2))
+    belief = Belief(prior.shape, prior.model, X)
+    for i in range(70):
+        belief.tell(X[i], float(X[i, 0]), i)
+    assert belief.t == 70
+    assert_allclose(belief.at(X).variance, belief.terms.variance, atol=1e-9)
+
+
+def test_expected_improvement_and_prediction_are_those_of_simulation(prior, told):
+    X, y = told
+    Z = RNG.uniform(-1, 1, (6, 2))
+    beliefs = [Belief(shape, prior.model, Z) for shape in shapes(prior)]
+    for belief in beliefs:
+        for x, value in zip(X[:4], y[:4], strict=True):
+            belief.tell(x, value)
+    mix = mixture([b.log_likelihoods for b in beliefs], (0.5, 0.5), prior.model)
+    terms = [belief.terms for belief in beliefs]
+    rng, count = np.random.default_rng(0), 400_000
+    drawn = rng.choice(mix.weights.size, count, p=mix.weights.ravel())
+    member, scale = np.divmod(drawn, mix.weights.shape[1])
+    s = prior.model.scales[scale]
+    g = rng.standard_normal(count)
+    best = float(y[:4].max())
+    gain, (mean, sd) = expected_improvement(terms, mix, best), predict(terms, mix)
+    for z in range(6):
+        base, tilt, var = (
+            np.array([getattr(t, name)[z] for t in terms])[member]
+            for name in ("base", "tilt", "variance")
+        )
+        centre = base + s * tilt
+        values = centre + s * np.sqrt(var) * g
+        assert_allclose(mean[z], values.mean(), atol=0.02)
+        assert_allclose(sd[z], values.std(), rtol=0.02)
+        wide = centre + 1.5 * s * np.sqrt(var) * g  # INFLATION
+        assert_allclose(gain[z], np.maximum(wide - best, 0).mean(), atol=0.01, rtol=0.03)
+
+
+def test_the_shortlist_holds_the_best(prior, told):
+    X, y = told
+    Z = RNG.uniform(-1, 1, (600, 2))
+    beliefs = [Belief(shape, prior.model, Z) for shape in shapes(prior)]
+    for x, value in zip(X, y, strict=True):
+        for belief in beliefs:
+            belief.tell(x, value)
+        mix = mixture([b.log_likelihoods for b in beliefs], (0.95, 0.05), prior.model)
+        terms = [belief.terms for belief in beliefs]
+        full = expected_improvement(terms, mix, float(y.max()))
+        assert int(np.argmax(full)) in shortlist(terms, mix, float(y.max()), 128)

@@ -1,0 +1,125 @@
+"""Spaces: configurations in and out, fixed parameters, TOML, Optuna, inference."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from metakel.errors import InputError
+from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Space, infer_space
+
+SPACE = Space(
+    (
+        Float("rate", 1e-4, 1.0, log=True),
+        Integer("depth", 1, 9),
+        Categorical("kind", ("a", "b", "c")),
+        Ordinal("size", ("small", "large")),
+        Fixed("version", 2),
+    )
+)
+
+
+def test_configurations_come_back_as_given():
+    rows = SPACE.decode(SPACE.sample(np.random.default_rng(0), 50))
+    X = SPACE.encode(rows)
+    assert X.shape == (50, SPACE.d0) == (50, 6)
+    for row, back in zip(rows, SPACE.decode(X), strict=True):
+        assert back["rate"] == pytest.approx(row["rate"], rel=1e-12)
+        assert {**back, "rate": 0} == {**row, "rate": 0}
+
+
+def test_columns_and_rows_mean_the_same():
+    rows = SPACE.decode(SPACE.sample(np.random.default_rng(1), 5))
+    columns = {name: [row[name] for row in rows] for name in SPACE.names}
+    np.testing.assert_array_equal(SPACE.encode(rows), SPACE.encode(columns))
+
+
+def test_fixed_parameters_may_be_left_out_and_are_held_when_sampling():
+    row = {"rate": 0.1, "depth": 3, "kind": "b", "size": "large"}
+    assert SPACE.decode(SPACE.encode([row]))[0] == {**row, "rate": pytest.approx(0.1), "version": 2}
+    drawn = SPACE.decode(SPACE.sample(np.random.default_rng(0), 20, fixed={"kind": "c"}))
+    assert {row["kind"] for row in drawn} == {"c"}
+    assert len({row["depth"] for row in drawn}) > 3
+    assert SPACE.varying({"kind": "c"}).tolist() == [0, 1, 5]
+
+
+def test_unknown_and_missing_parameters_are_named():
+    row = {"rate": 0.1, "depth": 3, "kind": "b", "size": "large"}
+    with pytest.raises(InputError, match="unknown parameter 'dpeth'"):
+        SPACE.encode([{**row, "dpeth": 3}])
+    with pytest.raises(InputError, match="'size' is missing"):
+        SPACE.encode([{k: v for k, v in row.items() if k != "size"}])
+
+
+def test_json_and_toml_give_the_same_space():
+    assert Space.from_dict(json.loads(json.dumps(SPACE.to_dict()))) == SPACE
+    text = """
+        [rate]
+        type = "float"
+        low = 1e-4
+        high = 1.0
+        log = true
+        [depth]
+        type = "integer"
+        low = 1
+        high = 9
+        [kind]
+        type = "categorical"
+        values = ["a", "b", "c"]
+        [size]
+        type = "ordinal"
+        values = ["small", "large"]
+        [version]
+        type = "fixed"
+        value = 2
+    """
+    assert Space.from_toml(text) == SPACE
+    with pytest.raises(InputError, match="'rate' has type 'flaot'"):
+        Space.from_toml('[rate]\ntype = "flaot"\n')
+
+
+def test_optuna_distributions_are_read():
+    optuna = pytest.importorskip("optuna")
+    d = optuna.distributions
+    space = Space.from_optuna(
+        {
+            "rate": d.FloatDistribution(1e-4, 1.0, log=True),
+            "depth": d.IntDistribution(1, 9),
+            "kind": d.CategoricalDistribution(("a", "b", "c")),
+            "step": d.FloatDistribution(0.0, 1.0, step=0.25),
+            "only": d.IntDistribution(4, 4),
+        }
+    )
+    assert space.parameters[:3] == SPACE.parameters[:3]
+    assert space["step"] == Float("step", 0.0, 1.0, step=0.25)
+    assert space["only"] == Fixed("only", 4)
+
+
+def test_scales_are_inferred_with_a_note_or_as_told():
+    rng = np.random.default_rng(0)
+    columns = {
+        "wide": (10 ** rng.uniform(-4, 0, 200)).tolist(),
+        "plain": rng.uniform(1e-4, 1, 200).tolist(),
+        "count": rng.integers(1, 5, 200).tolist(),
+        "kind": rng.choice(["x", "y"], 200).tolist(),
+        "same": [7] * 200,
+    }
+    space, notes = infer_space(columns)
+    assert space["wide"].log
+    assert not space["plain"].log
+    assert isinstance(space["count"], Integer)
+    assert space["kind"] == Categorical("kind", ("x", "y"))
+    assert space["same"] == Fixed("same", 7)
+    assert ["wide" in note for note in notes] == [True, False]
+    assert "same" in notes[1]
+    told, told_notes = infer_space(columns, log=["plain"])
+    assert told["plain"].log
+    assert not told["wide"].log
+    assert len(told_notes) == 1
+
+
+def test_free_text_is_not_taken_for_a_choice():
+    with pytest.raises(InputError, match="'comment' holds text"):
+        infer_space({"comment": [f"run {i}" for i in range(100)], "x": list(range(100))})

@@ -1,0 +1,182 @@
+"""The journal: nothing told is lost, whatever happens to the writer or the disk."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tuning_history import measure, small_prior
+
+from metakel import InputError
+from metakel.tuner import Journal, JournalError, Tuner
+
+PRIOR = small_prior()
+HERE = Path(__file__).parent
+EVENT = {"event": "told", "configuration": {"a": 0.1 + 0.2}, "value": 1e-320}
+
+
+def append(journal: Journal, *events) -> None:
+    with journal.exclusive():
+        journal.append(events)
+
+
+def test_events_come_back_bit_by_bit_and_once(tmp_path):
+    journal = Journal(tmp_path / "j")
+    append(journal, EVENT, {"event": "x"})
+    assert journal.read() == [EVENT, {"event": "x"}]
+    assert journal.read() == []
+    append(Journal(tmp_path / "j"), {"event": "y"})
+    assert journal.read() == [{"event": "y"}]
+    assert len(Journal(tmp_path / "j").read()) == 3
+
+
+def test_a_journal_in_memory_is_the_same_without_a_file():
+    journal = Journal()
+    append(journal, EVENT)
+    assert journal.read() == [EVENT]
+    assert journal.read() == []
+
+
+@pytest.mark.parametrize("cut", [1, 7, 30])
+def test_a_torn_last_line_is_not_seen_and_is_gone_after_the_next_write(tmp_path, cut):
+    path = tmp_path / "j"
+    append(Journal(path), EVENT, EVENT)
+    path.write_bytes(path.read_bytes()[:-cut])
+    journal = Journal(path)
+    assert journal.read() == [EVENT]
+    append(journal, {"event": "next"})
+    assert Journal(path).read() == [EVENT, {"event": "next"}]
+
+
+def test_a_writer_that_has_not_read_removes_nobody_elses_events(tmp_path):
+    lazy = Journal(tmp_path / "j")
+    append(Journal(tmp_path / "j"), EVENT, EVENT)
+    append(lazy, {"event": "late"})
+    assert lazy.read() == [EVENT, EVENT, {"event": "late"}]
+
+
+def test_damage_in_the_middle_is_named_with_its_line(tmp_path):
+    path = tmp_path / "j"
+    append(Journal(path), EVENT, EVENT, EVENT)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + lines[1][:20] + b"\n" + lines[2])
+    with pytest.raises(InputError, match="line 2: found"):
+        Journal(path).read()
+
+
+def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("dear diary\n")
+    with pytest.raises(InputError, match="line 1"):
+        Tuner(PRIOR, path)
+    path.write_text('{"event": "told"}\n')
+    with pytest.raises(InputError, match="begins with"):
+        Tuner(PRIOR, path)
+    assert path.read_text() == '{"event": "told"}\n'
+
+
+@pytest.mark.parametrize("after", [0, 10])
+def test_a_full_disk_loses_nothing_that_was_confirmed(tmp_path, monkeypatch, after):
+    tuner = Tuner(PRIOR, tmp_path / "j")
+    x = tuner.ask()
+    before = (tmp_path / "j").read_bytes()
+    write = os.write
+
+    def full(descriptor: int, text: bytes) -> int:
+        if after and len(text) > after:
+            return write(descriptor, text[:after])  # what still fits, torn
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    # A second write fails even where the first one wrote a part.
+    calls = iter([full, lambda d, t: full(d, b"")])
+    monkeypatch.setattr(os, "write", lambda d, t: next(calls)(d, t))
+    with pytest.raises(JournalError, match="No space left"):
+        tuner.tell(x, 0.5)
+    monkeypatch.undo()
+    assert (tmp_path / "j").read_bytes() == before
+    assert tuner.pending == (x,)
+    tuner.tell(x, 0.5)  # there is room again
+    assert Tuner(PRIOR, tmp_path / "j").best.value == 0.5
+
+
+def test_a_disk_that_really_is_full(tmp_path):
+    code = """
+import resource, signal, sys
+from metakel.tuner import JournalError, Tuner
+from tuning_history import small_prior
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+tuner = Tuner(small_prior(), sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (6000, resource.RLIM_INFINITY))
+told = 0
+try:
+    for x in tuner:
+        tuner.tell(x, 0.5)
+        told += 1
+except JournalError as error:
+    print(told, "cannot be written" in str(error))
+"""
+    path = tmp_path / "j"
+    run = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, cwd=HERE, check=False
+    )
+    told, said = run.stdout.split()
+    assert said == "True", run.stderr
+    assert int(told) > 2
+    assert path.stat().st_size <= 6000
+    assert len(Tuner(PRIOR, path).trials.told) == int(told)
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path):
+    with pytest.raises(JournalError, match="cannot be opened: No such file"):
+        Tuner(PRIOR, tmp_path / "absent" / "j")
+    with pytest.raises(JournalError, match="cannot be opened: Is a directory"):
+        Tuner(PRIOR, tmp_path)
+    with pytest.raises(JournalError, match="/proc/j cannot be opened"):  # read-only, even for root
+        Tuner(PRIOR, "/proc/j")
+
+
+def test_threads_that_share_a_tuner_get_different_configurations(tmp_path):
+    tuner = Tuner(PRIOR, tmp_path / "j", budget=12)
+
+    def work(_: int) -> int:
+        count = 0
+        for x in tuner:
+            tuner.tell(x, measure(x))
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(3) as pool:
+        assert sum(pool.map(work, range(3))) == 12
+    asked = [json.dumps(t.configuration, sort_keys=True) for t in tuner.trials.all]
+    assert len(set(asked)) == 12
+
+
+def test_processes_that_tell_at_once_lose_nothing(tmp_path):
+    code = """
+import sys
+from metakel.tuner import Tuner
+from tuning_history import measure, small_prior
+tuner = Tuner(small_prior(), sys.argv[1], budget=30)
+count = 0
+for x in tuner:
+    tuner.tell(x, measure(x))
+    count += 1
+print(count)
+"""
+    path = tmp_path / "j"
+    workers = [
+        subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE, cwd=HERE)
+        for _ in range(2)
+    ]
+    counts = [int(worker.communicate(timeout=60)[0]) for worker in workers]
+    assert sum(counts) == 30
+    trials = Tuner(PRIOR, path, budget=30).trials
+    assert len(trials.told) == 30
+    assert not trials.pending
+    assert all(trial.value == measure(trial.configuration) for trial in trials.told)

@@ -1,0 +1,199 @@
+"""A tuner asks sensibly, forgets nothing and goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+from tuning_history import measure, small_prior
+
+from metakel import InputError
+from metakel.tuner import Tuner
+from metakel.tuner.trials import key
+from metakel.tuner.tuner import Finished
+
+PRIOR = small_prior()
+
+
+def run(tuner: Tuner) -> list[tuple[dict, float]]:
+    for x in tuner:
+        tuner.tell(x, measure(x))
+    return [(trial.configuration, trial.value) for trial in tuner.trials.told]
+
+
+def test_it_finds_the_top_of_a_task_like_the_past_ones():
+    tuner = Tuner(PRIOR, budget=12)
+    run(tuner)
+    assert tuner.best.value > 0.89
+    assert tuner.best.configuration["kind"] == "adam"
+    assert tuner.done == "the budget of 12 evaluations is spent"
+    with pytest.raises(Finished, match="budget of 12"):
+        tuner.ask()
+
+
+def test_minimising_the_negative_is_the_same_run():
+    down = Tuner(small_prior(minimize=True), budget=8)
+    for x in down:
+        down.tell(x, -measure(x))
+    up = Tuner(PRIOR, budget=8)
+    assert [t.configuration for t in down.trials.told] == [x for x, _ in run(up)]
+    assert down.best.value == -up.best.value
+    assert down.certificate.regret == pytest.approx(up.certificate.regret)
+    assert down.certificate.upper == pytest.approx(-up.certificate.lower)
+
+
+@pytest.mark.parametrize("stop", [1, 4, 7])
+def test_a_new_tuner_on_the_journal_goes_on_as_if_nothing_had_happened(tmp_path, stop):
+    whole = run(Tuner(PRIOR, budget=8, seed=3))
+    run(Tuner(PRIOR, tmp_path / "j", budget=stop, seed=3))
+    assert run(Tuner(PRIOR, tmp_path / "j", budget=8, seed=3)) == whole
+
+
+def test_configurations_are_plain_values_of_the_space(tmp_path):
+    tuner = Tuner(PRIOR, tmp_path / "j")
+    for x in tuner.ask_batch(4):
+        assert json.loads(json.dumps(x)) == x
+        PRIOR.space.encode([x])
+        assert isinstance(x["depth"], int)
+    assert len(tuner.pending) == 4
+
+
+def test_a_batch_spreads_and_pending_points_are_not_asked_again():
+    tuner = Tuner(PRIOR)
+    X = PRIOR.space.encode(tuner.ask_batch(5))
+    gaps = np.linalg.norm(X[:, None] - X[None], axis=2)[np.triu_indices(5, 1)]
+    assert gaps.min() > 0.05
+
+
+def test_results_come_in_any_order():
+    tuner = Tuner(PRIOR)
+    first, second = tuner.ask_batch(2)
+    tuner.tell(second, 0.5)
+    assert tuner.pending == (first,)
+    tuner.tell(first, 0.6)
+    assert [t.value for t in tuner.trials.told] == [0.5, 0.6]
+    assert tuner.trials.spent == 2
+
+
+def test_a_failed_region_is_left():
+    tuner = Tuner(PRIOR, budget=15)
+    for x in tuner:
+        broken = abs(np.log10(x["rate"]) + 2) < 0.5
+        tuner.tell(x, None if broken else measure(x), failed=bool(broken), reason="diverged")
+    assert tuner.trials.told  # others were tried
+    assert {t.reason for t in tuner.trials.failed} == {"diverged"}
+    assert tuner.trials.spent == 15
+
+
+def test_values_that_are_not_finite_count_as_failed():
+    tuner = Tuner(PRIOR)
+    tuner.tell(tuner.ask(), float("nan"))
+    tuner.tell(tuner.ask(), -inf)
+    assert len(tuner.trials.failed) == 2
+    assert tuner.trials.failed[0].reason == "the value is nan"
+
+
+def test_a_warm_start_is_taken_in_once(tmp_path):
+    known = [{"rate": 0.01, "depth": 6, "kind": "adam"}, {"rate": 0.1, "depth": 2, "kind": "sgd"}]
+    values = [measure(x) for x in known]
+    tuner = Tuner(PRIOR, tmp_path / "j", budget=3)
+    assert tuner.observe(known, values) == 2
+    assert tuner.trials.spent == 0  # brought along, not paid for
+    again = Tuner(PRIOR, tmp_path / "j", budget=3)
+    assert again.observe(known, values) == 0
+    assert again.best.configuration == known[0]
+    assert again.ask() not in known
+
+
+def test_queued_configurations_come_first_and_dropped_ones_cost_nothing():
+    tuner = Tuner(PRIOR, budget=2)
+    wish = {"rate": 0.5, "depth": 3, "kind": "sgd"}
+    tuner.enqueue([wish])
+    assert tuner.ask() == wish
+    tuner.drop(wish)
+    assert tuner.trials.spent == 0
+    assert tuner.ask() != wish
+    with pytest.raises(InputError, match="is not pending"):
+        tuner.drop(wish)
+
+
+def test_fixed_parameters_stay():
+    tuner = Tuner(PRIOR, fixed={"kind": "sgd"})
+    assert {x["kind"] for x in tuner.ask_batch(3)} == {"sgd"}
+
+
+def test_candidates_are_the_only_configurations_and_run_out():
+    rows = [{"rate": r, "depth": d, "kind": "adam"} for r in (0.001, 0.01) for d in (4, 6)]
+    tuner = Tuner(PRIOR, candidates=rows)
+    told = run(tuner)
+    assert sorted(key(x) for x, _ in told) == sorted(key(row) for row in rows)
+    assert tuner.done == "all 4 candidates were asked"
+    with pytest.raises(InputError, match="not among the 4 candidates"):
+        tuner.tell({**rows[0], "depth": 9}, 0.1)
+
+
+def test_a_task_that_contradicts_the_history_rings_once_and_the_rest_is_a_cold_start(tmp_path):
+    tuner = Tuner(PRIOR, tmp_path / "j", budget=25)
+    for x in tuner:
+        # Upside down and far away: the past optimum is the worst place now.
+        tuner.tell(x, 5.0 - 3 * measure(x))
+    assert tuner.alarm is not None
+    assert tuner.trust == 0
+    kinds = [json.loads(line)["event"] for line in (tmp_path / "j").read_text().splitlines()]
+    assert kinds.count("alarm") == 1
+    cold = Tuner(replace(PRIOR, shape=None, calibration=None), budget=25)
+    for x in cold:
+        cold.tell(x, 5.0 - 3 * measure(x))
+    assert tuner.best.value > cold.best.value - 0.2
+
+
+def test_a_task_like_the_past_ones_rings_no_alarm_and_the_band_covers_it():
+    tuner = Tuner(PRIOR, budget=12)
+    run(tuner)
+    assert tuner.alarm is None
+    certificate = tuner.certificate
+    assert certificate.lower <= measure(certificate.configuration) <= certificate.upper
+    assert 0.9 - measure(certificate.configuration) <= certificate.regret
+
+
+def test_the_certificate_stops_the_run():
+    reached = Tuner(PRIOR, budget=12)
+    run(reached)
+    tuner = Tuner(PRIOR, budget=40, stop_at=1.05 * reached.certificate.regret)
+    run(tuner)
+    assert "better by more than" in tuner.done
+    assert tuner.trials.spent <= 12
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 1}, "seed = 0"),
+        ({"delta": 0.4}, "delta = 0.2"),
+        ({"fixed": {"depth": 4}}, "fixed"),
+    ],
+)
+def test_a_journal_refuses_other_settings(tmp_path, change, message):
+    Tuner(PRIOR, tmp_path / "j")
+    with pytest.raises(InputError, match=message):
+        Tuner(PRIOR, tmp_path / "j", **change)
+    with pytest.raises(InputError, match="another prior"):
+        Tuner(replace(PRIOR, guard=0.1), tmp_path / "j")
+
+
+def test_bad_input_changes_nothing(tmp_path):
+    tuner = Tuner(PRIOR, tmp_path / "j")
+    before = (tmp_path / "j").read_bytes()
+    for bad in ({"rate": 7.0}, {"rate": 0.1, "depth": 2, "kind": "no"}, {"rate": "x"}, 3):
+        with pytest.raises(InputError):
+            tuner.tell(bad, 0.1)
+    with pytest.raises(InputError, match="failed=True"):
+        tuner.tell({"rate": 0.1, "depth": 2, "kind": "sgd"})
+    with pytest.raises(InputError, match="at least one"):
+        Tuner(PRIOR, budget=0)
+    with pytest.raises(InputError, match="stop_at"):
+        Tuner(PRIOR, stop_at=0.0)
+    assert (tmp_path / "j").read_bytes() == before
