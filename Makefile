@@ -7,7 +7,7 @@ DEMO   := .venv-demo
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-transfer paper docs clean
+.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-transfer bench-scale torture paper docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -20,12 +20,12 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 
 $(DEMO)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEMO)
-	$(DEMO)/bin/pip install --quiet -c constraints.txt -e '.[plots]'
+	$(DEMO)/bin/pip install --quiet -c constraints.txt -e '.[plots,cli]'
 	touch $@
 
 install: $(VENV)/.ready  ## virtual environment .venv with everything for development
 
-demo: $(DEMO)/.ready  ## learn a kernel from past tasks and show what was found
+demo: $(DEMO)/.ready  ## learn from past tasks, tune one never seen, show what it was worth
 	$(DEMO)/bin/python -m metakel.demo
 
 check: $(VENV)/.ready  ## format, lint, types, layers
@@ -47,7 +47,7 @@ $(VENV)/.bench: $(VENV)/.ready
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev,bench]'
 	touch $@
 
-bench: bench-solver bench-ask bench-coverage bench-transfer  ## every table of docs/benchmarks.md
+bench: bench-solver bench-ask bench-coverage bench-transfer bench-scale  ## every table of docs/benchmarks.md
 
 bench-solver: $(VENV)/.bench  ## the group lasso against celer, skglm and adelie
 	$(BIN)/python -m benchmarks.solver --update-docs
@@ -57,6 +57,10 @@ bench-ask: $(VENV)/.bench  ## the time of one ask against other optimizers
 
 bench-coverage: $(VENV)/.bench  ## coverage and width of every confidence method
 	$(BIN)/python -m benchmarks.coverage --update-docs
+
+torture: $(VENV)/.ready  ## kill -9 a tuning process 100 times and look for losses (docs/reliability.md)
+	cd tests/tuner && ../../$(BIN)/python torture.py --kills 100
+	cd tests/tuner && ../../$(BIN)/python torture.py --kills 100 --command
 
 paper: $(VENV)/.ready  ## every figure of the paper at full size, and docs/paper.md from them
 	$(BIN)/metakel paper all --jobs 2 --out out/paper
@@ -71,6 +75,9 @@ docs: $(VENV)/.docs  ## the documentation site, in site/
 
 bench-transfer: $(VENV)/.bench  ## decisions on real histories against other methods
 	$(BIN)/python -m benchmarks.transfer --update-docs
+
+bench-scale: $(VENV)/.bench  ## 10^5 tasks on disk, an update, two workers (docs/scale.md)
+	$(BIN)/python -m benchmarks.scale --update-docs
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(DEMO) .venv-latest demo out site

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.ask_askers import NOISE, RIVALS, Ours, optimizer
+from benchmarks.ask_askers import NOISE, RIVALS, Ask, Ours, Undo, optimizer
 from benchmarks.docs import markdown, update_section
 from benchmarks.solver_table import machine
 from metakel.kernels import KernelSum, tensor
@@ -35,6 +35,7 @@ from metakel.ucb import GPUCB
 DOCS = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")}
 TIMES = (10, 50, 200)
+FIRST_SEED = 1000  # the search was tuned on other seeds
 BURST_SECONDS = 0.05  # short asks are repeated within a turn
 FROZEN = "BoTorch, frozen, UCB (10 restarts, 512 raw)"
 ASK, TELL_AND_ASK = "metakel ask, 100 features", "metakel tell + ask, 100 features"
@@ -79,13 +80,14 @@ def trajectory(kernel: KernelSum, steps: int, seed: int) -> Trajectory:
     return Trajectory(asker.X, asker.y)
 
 
-def cpu_seconds(ask: Any) -> float:
+def cpu_seconds(ask: Ask, undo: Undo) -> float:
     """Of one ask; the median of several where they are short."""
     seconds: list[float] = []
     while not seconds or sum(seconds) < BURST_SECONDS:
         start = time.process_time()
         ask()
         seconds.append(time.process_time() - start)
+        undo()
     return float(np.median(seconds))
 
 
@@ -114,7 +116,10 @@ def many_observations(kernel: KernelSum, count: int) -> tuple[float, float]:
     start = time.process_time()
     asker.tell(X, y)
     telling = time.process_time() - start
-    return telling, cpu_seconds(lambda: (asker.tell(X[0], y[0]), asker.forget(asker.ask())))
+    asking = cpu_seconds(
+        lambda: (asker.tell(X[0], y[0]), asker.ask()), lambda: asker.forget(asker.pending)
+    )
+    return telling, asking
 
 
 def measure(rounds: int) -> str:
@@ -136,14 +141,14 @@ def measure(rounds: int) -> str:
             askers[name] = asker
     seconds: dict[tuple[str, int], list[float]] = {}
     gaps: list[float] = []
-    for seed in range(rounds):
+    for seed in range(FIRST_SEED, FIRST_SEED + rounds):
         path = trajectory(large, max(TIMES), seed)
         for t in TIMES:
             for name, asker in askers.items():
-                ask = asker.prepare(path.X[:t], path.y[:t], seed)
-                seconds.setdefault((name, t), []).append(cpu_seconds(ask))
+                burst = cpu_seconds(*asker.prepare(path.X[:t], path.y[:t], seed))
+                seconds.setdefault((name, t), []).append(burst)
             gaps += [shortfall(k, path, t, seed, rng) for k in (large, learned)]
-        print(f"round {seed + 1} of {rounds}", file=sys.stderr, flush=True)
+        print(f"round {seed - FIRST_SEED + 1} of {rounds}", file=sys.stderr, flush=True)
     medians = {key: float(np.median(values)) for key, values in seconds.items()}
     return report(askers, medians, gaps, many_observations(large, 10_000), missing, rounds)
 
@@ -186,11 +191,11 @@ def report(
     note = f" Not installed: {', '.join(missing)}." if missing else ""
     return "\n".join(
         [
-            f"Medians of {rounds} runs of a noisy Branin function on a box; everybody has the",
-            "same observations. A model that must be fitted again for every point is fitted on the",
-            "clock, except BoTorch frozen, whose hyper-parameters are given. The upper bound at",
-            f"the point asked for is compared with the best of 100,000 in {len(gaps)} states, as a",
-            f"share of its range.{note}",
+            f"Medians of {rounds} runs of a noisy Branin function on a box; everybody has the same",
+            "observations. A model that must be fitted again for every point is fitted on the",
+            "clock (not for BoTorch frozen, whose hyper-parameters are given). The upper bound at",
+            f"the point asked for is compared with the best of 100,000 in {len(gaps)} states,",
+            f"relative to its range; negative where it is above them.{note}",
             "",
             markdown(head, rows),
             "",

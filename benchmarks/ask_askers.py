@@ -2,13 +2,15 @@
 
 Points live in [-1, 1]^2 and values are to be maximised. What an asker needs to be in the state of
 having been told t observations is done in `prepare`, off the clock; what it must do for every new
-point, such as fitting its model again, is done in the function that `prepare` returns. It may be
-called several times; every call is answered from the same state.
+point, such as fitting its model again, is done in the first function that `prepare` returns. The
+second one, off the clock again, goes back to the state before.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +21,13 @@ from metakel.kernels import KernelSum
 from metakel.ucb import GPUCB
 
 Ask = Callable[[], Any]
+Undo = Callable[[], Any]
 NOISE, NORM_BOUND = 0.05, 8.0
 SQUARE = [(-1.0, 1.0), (-1.0, 1.0)]
+
+
+def nothing() -> None:
+    """Nothing has to be undone."""
 
 
 def optimizer(kernel: KernelSum, seed: int) -> GPUCB:
@@ -42,7 +49,7 @@ class Ours:
     kernel: KernelSum
     with_tell: bool = False
 
-    def prepare(self, X: np.ndarray, y: np.ndarray, seed: int) -> Ask:
+    def prepare(self, X: np.ndarray, y: np.ndarray, seed: int) -> tuple[Ask, Undo]:
         asker = optimizer(self.kernel, seed)
         for x, value in zip(X, y, strict=True):
             asker.tell(x, value)
@@ -50,12 +57,12 @@ class Ours:
         def tell_and_ask() -> None:
             # One observation more than t; the same one again changes next to nothing.
             asker.tell(X[-1], y[-1])
-            asker.forget(asker.ask())
+            asker.ask()
 
-        def ask() -> None:
-            asker.forget(asker.ask())
+        def forget() -> None:
+            asker.forget(asker.pending)
 
-        return tell_and_ask if self.with_tell else ask
+        return (tell_and_ask if self.with_tell else asker.ask), forget
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class BoTorch:
 
     refit: bool
 
-    def prepare(self, X: np.ndarray, y: np.ndarray, seed: int) -> Ask:
+    def prepare(self, X: np.ndarray, y: np.ndarray, seed: int) -> tuple[Ask, Undo]:
         import torch
         from botorch.acquisition import UpperConfidenceBound
         from botorch.fit import fit_gpytorch_mll
@@ -102,14 +109,14 @@ class BoTorch:
             return optimize_acqf(acquisition, bounds, q=1, num_restarts=10, raw_samples=512)
 
         ask()
-        return ask
+        return ask, nothing
 
 
 @dataclass(frozen=True)
 class Optuna:
     """GPSampler, logEI."""
 
-    def prepare(self, X: np.ndarray, y: np.ndarray, seed: int) -> Ask:
+    def prepare(self, X: np.ndarray, y: np.ndarray, seed: int) -> tuple[Ask, Undo]:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -126,14 +133,20 @@ class Optuna:
                 for x, value in zip(X, y, strict=True)
             ]
         )
-        return lambda: study.ask(space)
+
+        def fail() -> None:
+            for trial in study.get_trials(deepcopy=False):
+                if not trial.state.is_finished():
+                    study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+
+        return lambda: study.ask(space), fail
 
 
 @dataclass(frozen=True)
 class BayesOpt:
     """bayes_opt, UCB."""
 
-    def prepare(self, X: np.ndarray, y: np.ndarray, seed: int) -> Ask:
+    def prepare(self, X: np.ndarray, y: np.ndarray, seed: int) -> tuple[Ask, Undo]:
         from bayes_opt import BayesianOptimization
         from bayes_opt.acquisition import UpperConfidenceBound
 
@@ -146,15 +159,16 @@ class BayesOpt:
             verbose=0,
         )
         for x, value in zip(X, y, strict=True):
-            asker.register(params={"x0": x[0], "x1": x[1]}, target=value)
-        return asker.suggest
+            with redirect_stdout(io.StringIO()):  # it prints every point that it has seen before
+                asker.register(params={"x0": x[0], "x1": x[1]}, target=value)
+        return asker.suggest, nothing
 
 
 @dataclass(frozen=True)
 class ScikitOptimize:
     """skopt, LCB; its model is fitted when it is told."""
 
-    def prepare(self, X: np.ndarray, y: np.ndarray, seed: int) -> Ask:
+    def prepare(self, X: np.ndarray, y: np.ndarray, seed: int) -> tuple[Ask, Undo]:
         from skopt import Optimizer
 
         asker = Optimizer(
@@ -167,7 +181,7 @@ class ScikitOptimize:
             asker.tell(X[-1].tolist(), float(-y[-1]))
             return asker.ask()
 
-        return tell_and_ask
+        return tell_and_ask, nothing
 
 
 RIVALS: dict[str, tuple[str, Any]] = {

@@ -44,7 +44,8 @@ EXTRAS = ("memory", "first", "scaling")
 BURST_SECONDS = 0.05  # short fits are repeated within a turn
 FIGURE = Path("docs/img/solver-scaling.png")
 LEGEND = """\
-Times are medians; ours include the construction of the problem and its Gram matrices, the rivals'
+Times are medians of CPU time, which a busy machine disturbs least; ours include the construction of
+the problem and its Gram matrices, the rivals'
 exclude building their design. Gaps are duality gaps relative to the mean square of y, recomputed
 for every solver from its coefficients and the raw data; a rival marked flattered stopped at a
 looser gap than 1e-10. The `path` rows are 100 values of lambda down to lambda_max / 1000, with the

@@ -21,6 +21,7 @@ from metakel.learn import Learned, learn_kernel
 from metakel.prior import Prior, learn_prior
 from metakel.space import Space
 from metakel.tasks import History, Task
+from metakel.tuner import Tuner
 from metakel.ucb import GPUCB
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ __all__ = [
     "ShapeError",
     "Space",
     "Task",
+    "Tuner",
     "box",
     "datasets",
     "fourier",

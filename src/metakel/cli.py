@@ -29,23 +29,20 @@ def main() -> None:
         root = _commands()
     except ModuleNotFoundError as error:
         sys.exit(f"metakel: {NEEDS} ({error})")
-    from metakel.commands.exits import CANNOT_WRITE, INTERRUPTED
+    from metakel.commands.exits import CANNOT_WRITE, INTERRUPTED, CannotWrite
     from metakel.errors import MetaKelError
     from metakel.tuner import JournalError
 
     try:
         root()
-    except (JournalError, PermissionError, IsADirectoryError) as error:
+    except (JournalError, CannotWrite) as error:
         sys.stderr.write(f"metakel: {error}\n")
         sys.exit(CANNOT_WRITE)
-    except (MetaKelError, FileNotFoundError, ImportError, UnicodeDecodeError) as error:
-        sys.exit(f"metakel: {error}")
     except BrokenPipeError:  # whoever read our output has seen enough
         sys.stderr.close()
         sys.exit(0)
-    except OSError as error:
-        sys.stderr.write(f"metakel: {error}\n")
-        sys.exit(CANNOT_WRITE)
+    except (MetaKelError, OSError, ImportError, UnicodeDecodeError) as error:
+        sys.exit(f"metakel: {error}")
     except KeyboardInterrupt:
         sys.stderr.write("metakel: interrupted\n")
         sys.exit(INTERRUPTED)

@@ -1,87 +1,204 @@
-"""`make demo`: draw past tasks from a hidden kernel, learn it back, show what was found."""
+"""`make demo`: learn from past tasks, tune a task never seen, and show what the past was worth."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
-from metakel.kernels import KernelSum, legendre
-from metakel.learn import Learned, learn_kernel
-from metakel.paper.synthetic import sample_history, true_kernel
-from metakel.tasks import History
+from metakel.datasets import glmnet
+from metakel.domains import points
+from metakel.kernels import KernelSum, squared_exponential
+from metakel.prior import Prior, TableOptimizer, learn_prior
+from metakel.report import check_history, follow, write_report
+from metakel.report.check import random_regret
+from metakel.tasks import Array, Task
+from metakel.tuner import Tuner
+from metakel.tuner.trials import key
+from metakel.ucb import GPUCB
+
+EVALUATIONS = 30
+SHOWN = (1, 2, 3, 5, 10, 20, 30)
+WAYS = ("metakel", "cold GP-UCB", "random")
+# What a person sets by hand who knows nothing of the past: half of the range, and little noise.
+LENGTHSCALE, NOISE, WIDTH = 0.5, 0.05, 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Distance to the best AUC of a task after 1, 2, ... evaluations, by way of searching."""
+
+    task: Task
+    regret: dict[str, Array]
+
+    @property
+    def gain(self) -> float:
+        """How much nearer to the best than a cold start, on average over the run."""
+        return float(np.mean(self.regret["cold GP-UCB"] - self.regret["metakel"]))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the demonstration and save its picture."""
+    """Run the demonstration; save its picture, its journal and the report."""
     parser = argparse.ArgumentParser(prog="python -m metakel.demo", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="which hidden kernel to draw")
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="where to put the picture")
+    parser.add_argument("--seed", type=int, default=0, help="which third of the tasks is unseen")
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="where results go")
     chosen = parser.parse_args(arguments)
-    rng = np.random.default_rng(chosen.seed)
-    base = legendre(20, scaling="l2")
-    truth = true_kernel(base, sparsity=5, rng=rng, smallest=0.05)
-    history = sample_history(truth, m=50, n=50, norm=10, noise_std=0.01, rng=rng)
-
-    print("Past tasks, as the paper's Section 6 draws them:\n")
-    print(history)
+    chosen.out.mkdir(parents=True, exist_ok=True)
     start = perf_counter()
-    learned = learn_kernel(history, base)
-    seconds = perf_counter() - start
+    history = glmnet()
+    known, unseen = history.split(np.random.default_rng(chosen.seed), fraction=2 / 3)
+    prior = learn_prior(known)
     print(
-        f"\nLearned in {1000 * seconds:.0f} ms, knowing neither the kernel nor the noise level:\n"
+        f"{history.m} data sets, each with 1000 elastic nets (alpha, lambda) and their AUC.\n"
+        f"Learned from {known.m} of them in {perf_counter() - start:.1f} s; the other {unseen.m} "
+        f"are new.\n\n{prior}\n"
     )
-    print(learned.report())
+    compared = sorted((compare(prior, task) for task in unseen), key=lambda c: c.gain)
+    typical = compared[len(compared) // 2]  # neither the best case nor the worst
+    tuner = tune(prior, typical.task, chosen.out / "run.jsonl")
+    show(compared, typical, tuner)
+    check = check_history(known, np.random.default_rng(chosen.seed))
+    page = write_report(
+        prior,
+        chosen.out / "report.html",
+        check=check,
+        run=follow(prior, tuner.trials, tuner.settings),
+        title=f"Elastic net on {typical.task.name}",
+    )
+    picture = draw(prior, typical.task, tuner, compared, chosen.out / "demo.png")
+    print(f"\nPicture: {picture}\nReport:  {page} (open it in a browser)")
+    print(f"Journal: {chosen.out / 'run.jsonl'}\n{perf_counter() - start:.0f} s in all")
 
-    hidden = tuple(base.names[j] for j in truth.active)
-    verdict = "recovered exactly" if hidden == learned.names else "NOT recovered exactly"
-    print(f"\nThe hidden kernel was made of {', '.join(hidden)}: {verdict}.")
-    print(f"The noise was 0.01, estimated as {learned.noise_std:.4f}.")
+
+def tune(prior: Prior, task: Task, journal: Path) -> Tuner:
+    """The tuner as anybody uses it, with its journal; a table stands for the evaluations."""
+    journal.unlink(missing_ok=True)
+    rows = prior.space.decode(task.X)
+    values = {key(row): float(value) for row, value in zip(rows, task.y, strict=True)}
+    tuner = Tuner(prior, journal, budget=EVALUATIONS, candidates=rows)
+    for configuration in tuner:
+        tuner.tell(configuration, values[key(configuration)])
+    return tuner
+
+
+def compare(prior: Prior, task: Task) -> Comparison:
+    """The same task with the history, with a cold GP-UCB, and at random."""
+    ours = prior.optimizer(prior.space.decode(task.X))
+    assert isinstance(ours, TableOptimizer)
+    found = []
+    for _ in range(EVALUATIONS):
+        row = ours.ask()
+        ours.tell(row, float(task.y[row]))
+        found.append(float(task.y[row]))
+    by_way = {"metakel": found, "cold GP-UCB": cold_values(prior, task)}
+    regret = {
+        way: task.y.max() - np.maximum.accumulate(np.array(values))
+        for way, values in by_way.items()
+    }
+    return Comparison(task, {**regret, "random": random_regret(task.y, EVALUATIONS)})
+
+
+def cold_values(prior: Prior, task: Task) -> list[float]:
+    """GP-UCB with a squared exponential; it is even told the usual level and scale of the AUC."""
+    kernel = KernelSum.uniform(squared_exponential([LENGTHSCALE], d0=task.d0))
+    optimizer = GPUCB(
+        kernel,
+        points(task.X, repeat=False),
+        rng=np.random.default_rng(0),
+        noise_std=NOISE,
+        nu=WIDTH,
+    )
+    values = []
+    for _ in range(EVALUATIONS):
+        x = optimizer.ask()
+        value = float(task.y[int(np.argmin(np.abs(task.X - x).sum(axis=1)))])
+        optimizer.tell(x, (value - prior.model.level) / prior.model.scale)
+        values.append(value)
+    return values
+
+
+def show(compared: Sequence[Comparison], typical: Comparison, tuner: Tuner) -> None:
+    """Two tables and what to make of them."""
+    name, best = typical.task.name, float(typical.task.y.max())
     print(
-        f"Certificate: no kernel does better by more than {learned.solution.gap:.0e} of the "
-        "observations' mean square (duality gap, recomputed from the raw data)."
+        f"Best AUC found on {name}, the new data set with the median gain (possible: {best:.4f})\n"
     )
-    picture = draw(truth, learned, history, chosen.out)
-    print(f"\nPicture: {picture}")
+    _table({way: best - typical.regret[way] for way in WAYS})
+    means = {way: np.mean([c.regret[way] for c in compared], axis=0) for way in WAYS}
+    print(f"\nDistance to the best AUC, mean over all {len(compared)} new data sets\n")
+    _table(means)
+    print("\nEvaluations until the others are as near\n")
+    for way in WAYS[1:]:
+        needed = (_reached(means[way], float(means["metakel"][t - 1])) for t in SHOWN)
+        print(f"  {way:14}" + "".join(f"{count:>9}" for count in needed))
+    certificate = tuner.certificate
+    print(
+        f"\nHow sure: the AUC of the surest configuration on {name} lies in "
+        f"[{certificate.lower:.3f}, {certificate.upper:.3f}],\nand none of the 1000 is better by "
+        f"more than {certificate.regret:.3f}, with probability {1 - tuner.settings.delta:g} at all "
+        f"times together,\nfor a task exchangeable with the past ones. "
+        f"Alarm: {'none' if tuner.alarm is None else tuner.alarm.reason}."
+    )
 
 
-def draw(truth: KernelSum, learned: Learned, history: History, folder: Path) -> Path:
-    """True and learned weights, and a few tasks with the functions fitted to them."""
+def _reached(curve: Array, level: float) -> str:
+    """The first evaluation at which a falling curve is at most at a level."""
+    below = np.flatnonzero(curve <= level)
+    return str(int(below[0]) + 1) if below.size else f">{EVALUATIONS}"
+
+
+def _table(rows: dict[str, Any]) -> None:
+    print("  evaluations   " + "".join(f"{t:>9}" for t in SHOWN))
+    for way, values in rows.items():
+        print(f"  {way:14}" + "".join(f"{values[t - 1]:9.4f}" for t in SHOWN))
+
+
+def draw(
+    prior: Prior, task: Task, tuner: Tuner, compared: Sequence[Comparison], path: Path
+) -> Path:
+    """Where it looked on one new task, and how fast it was on all."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    degrees = np.arange(1, truth.base.p + 1)
-    squares = learned.refitted() ** 2
-    left.bar(degrees - 0.2, truth.eta, 0.4, label="hidden kernel", color="0.6")
-    left.bar(degrees + 0.2, squares / squares.sum(), 0.4, label="learned (refitted second moments)")
-    left.set(
-        xlabel="degree of the Legendre polynomial",
-        ylabel="share of the kernel",
-        title=f"{learned.active.size} of {truth.base.p} base kernels selected",
-        xticks=degrees[::2],
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+    rows = prior.space.decode(task.X)
+    cloud = left.scatter(
+        [row["lambda"] for row in rows],
+        [row["alpha"] for row in rows],
+        c=task.y,
+        s=12,
+        cmap="viridis",
+        alpha=0.8,
     )
-    left.legend()
-
-    Z = np.linspace(-1, 1, 400)
-    Phi = truth.base.features(Z)
-    assert learned.solution.beta is not None
-    for s, color in zip(range(3), ("C0", "C1", "C2"), strict=True):
-        task = history[s]
-        right.plot(task.X[:, 0], task.y, "o", ms=3, color=color)
-        right.plot(Z, Phi @ learned.solution.beta[s], color=color, lw=1, label=task.name)
-    right.set(xlabel="x", ylabel="f(x)", title="Three past tasks: observations and learned fit")
+    figure.colorbar(cloud, ax=left, label="AUC")
+    for t, trial in enumerate(tuner.trials.told[:10], start=1):
+        place = (trial.configuration["lambda"], trial.configuration["alpha"])
+        left.plot(*place, "o", ms=13, mfc="white", mec="crimson", mew=1.5)
+        left.annotate(str(t), place, ha="center", va="center", fontsize=8, color="crimson")
+    left.set(
+        xscale="log", xlabel="lambda", ylabel="alpha",
+        title=f"A new data set, {task.name}: the first 10 choices",
+    )  # fmt: skip
+    steps = np.arange(1, EVALUATIONS + 1)
+    for way, color, line in zip(WAYS, ("C0", "C1", "0.5"), ("-", "-", "--"), strict=True):
+        mean = np.mean([c.regret[way] for c in compared], axis=0)
+        right.plot(steps, np.maximum(mean, 1e-4), line, color=color, lw=2.2, label=way)
+    right.set(
+        yscale="log", xlabel="evaluations", ylabel="distance to the best AUC",
+        title=f"Mean over {len(compared)} new data sets",
+    )  # fmt: skip
+    right.grid(alpha=0.3)
     right.legend()
-    folder.mkdir(parents=True, exist_ok=True)
-    picture = folder / "learned-kernel.png"
-    figure.savefig(picture, dpi=120)
+    figure.savefig(path, dpi=110)
     plt.close(figure)
-    return picture
+    return path
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,14 +13,51 @@ from metakel.errors import InputError, ShapeError
 from metakel.grouplasso import Problem, Solution, lambda_max, solve, solve_square_root
 from metakel.grouplasso.working_set import Progress
 from metakel.kernels import Dictionary, KernelSum
-from metakel.refit import noise_left, refitted_weights
+from metakel.refit import Fittable, noise_left, refitted_weights
 from metakel.regularisation import choose_lambda, pivotal_lambda
+from metakel.regularisation.spectrum import NoiseProblem
 from metakel.screening import Screening, chi_square_screening
 from metakel.tasks import Array, History
 
 Weights = Literal["uniform", "eta"]
 Scale = Literal["sum", "c1", "raw"]
 Loss = Literal["points", "tasks"]
+
+
+class Elsewhere(Fittable, NoiseProblem, Protocol):
+    """The problem of tasks that are elsewhere; ``start`` are weights x = eta / lambda, if known."""
+
+    start: Array | None
+
+
+class Scanned(Protocol):
+    """A history whose tasks are elsewhere: `metakel.distributed.Scan`."""
+
+    @property
+    def m(self) -> int: ...
+    @property
+    def d0(self) -> int: ...
+    @property
+    def total(self) -> int: ...
+    def as_problem(self, base: Dictionary, loss: Loss = "points") -> Elsewhere: ...
+    def joined(
+        self, new: Self | History, base: Dictionary, loss: Loss
+    ) -> tuple[Self, Elsewhere]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class How:
+    """The arguments of `learn_kernel`, to learn again in the same way."""
+
+    noise_std: float | None
+    lam: str | ArrayLike
+    delta: float
+    weights: Weights
+    scale: Scale
+    beta_min: float | None
+    refit: bool
+    loss: Loss
+    tol: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +87,9 @@ class Learned:
     delta: float
     rule: str
     weights: Weights
-    history: History = field(repr=False)
-    problem: Problem = field(repr=False)
+    history: History | Scanned = field(repr=False)
+    problem: Problem | Elsewhere = field(repr=False)
+    how: How = field(repr=False)
 
     @property
     def active(self) -> NDArray[np.intp]:
@@ -61,6 +100,39 @@ class Learned:
     def names(self) -> tuple[str, ...]:
         """Names of the selected base kernels."""
         return tuple(self.kernel.base.names[j] for j in self.active)
+
+    def update(
+        self,
+        new: History | Scanned | Iterable[tuple[ArrayLike, ArrayLike]],
+        *,
+        rng: np.random.Generator | None = None,
+        progress: Progress | None = None,
+    ) -> Learned:
+        """Learn from more tasks in the same way, starting from here.
+
+        The answer is that of learning from all tasks together, to the same certified gap; lambda
+        is chosen for all of them. ``new`` is a history or pairs (X, y).
+        """
+        base, loss = self.kernel.base, self.how.loss
+        if isinstance(new, Iterable) and not isinstance(new, History):
+            new = History.from_pairs(new)
+        history: History | Scanned
+        problem: Problem | Elsewhere
+        if not isinstance(self.history, History):
+            history, problem = self.history.joined(new, base, loss)
+        elif isinstance(new, History):
+            history = replace(self.history, tasks=(*self.history.tasks, *new.tasks))
+            problem = as_problem(history, base, loss)
+        else:
+            raise InputError(
+                "a scan cannot be added to a history in memory; scan both, or read the new tasks"
+            )
+        # The ridge of every task, (2/N) x (or (2/m) x), depends on no other task.
+        growth = problem.total / self.problem.total
+        if loss == "tasks":
+            growth = problem.m / self.problem.m
+        start = growth * self.solution.eta / self.solution.lam
+        return _learn(history, problem, base, self.how, start, rng, progress)
 
     def refitted(self) -> Array:
         """(p,) weights without the shrinkage of the lasso: `refit.refitted_weights`."""
@@ -73,6 +145,8 @@ class Learned:
         in every task as there are features.
         """
         base = self.kernel.base
+        if not isinstance(self.history, History):
+            raise InputError("screening fits every task and needs them in memory")
         if not base.finite:
             raise InputError("screening compares least-squares fits and needs feature kernels")
         short = [task.name for task in self.history if task.n < base.dim]
@@ -135,7 +209,7 @@ class Learned:
 
 
 def learn_kernel(
-    history: History,
+    history: History | Scanned,
     base: Dictionary,
     *,
     noise_std: float | None = None,
@@ -155,6 +229,7 @@ def learn_kernel(
     Parameters
     ----------
     history : History
+        Or a scan of tasks on disk (`History.scan`), which are never held together.
     base : Dictionary
         Base kernels k_1 ... k_p (Eq. 5).
     noise_std : float, optional
@@ -180,6 +255,22 @@ def learn_kernel(
     """
     _check_arguments(history, base, noise_std, weights, scale, beta_min)
     problem = as_problem(history, base, loss)
+    start = None if isinstance(problem, Problem) else problem.start
+    how = How(noise_std, lam, delta, weights, scale, beta_min, refit, loss, tol)
+    return _learn(history, problem, base, how, start, rng, progress)
+
+
+def _learn(
+    history: History | Scanned,
+    problem: Problem | Elsewhere,
+    base: Dictionary,
+    how: How,
+    start: Array | None,
+    rng: np.random.Generator | None,
+    progress: Progress | None,
+) -> Learned:
+    """Choose lambda, solve from weights x = ``start`` = eta / lambda, make the kernel."""
+    noise_std, lam, delta = how.noise_std, how.lam, how.delta
     if noise_std is None and isinstance(lam, str):
         if lam not in ("self-normalised", "square-root"):
             raise InputError(
@@ -187,34 +278,42 @@ def learn_kernel(
             )
         rule = "square-root"
         pivotal = pivotal_lambda(problem, delta=delta, rng=rng)
-        solution, _ = solve_square_root(problem, pivotal, tol=tol, progress=progress)
+        solution, _ = solve_square_root(
+            problem, pivotal, tol=how.tol, start=start, progress=progress
+        )
         noise = noise_left(problem, solution)
     else:
         rule = lam if isinstance(lam, str) else "hand"
         chosen = choose_lambda(
             lam, problem, noise_std=noise_std, delta=delta, sup=base.sup, rng=rng
         )
-        solution = solve(problem, chosen, tol=tol, progress=progress)
+        eta = None if start is None else start * chosen
+        solution = solve(problem, chosen, tol=how.tol, start=eta, progress=progress)
         noise = noise_left(problem, solution) if noise_std is None else noise_std
     raw = solution.eta
-    if refit and solution.active.size:
+    if how.refit and solution.active.size:
         raw = refitted_weights(problem, solution.active, noise)
     return Learned(
-        kernel=_kernel(base, solution, raw, weights, scale, beta_min),
+        kernel=_kernel(base, solution, raw, how.weights, how.scale, how.beta_min),
         solution=solution,
         lam=solution.lam,
         noise_std=float(noise),
         noise_known=noise_std is not None,
         delta=delta if rule != "hand" else 1.0,
         rule=rule,
-        weights=weights,
+        weights=how.weights,
         history=history,
         problem=problem,
+        how=how,
     )
 
 
-def as_problem(history: History, base: Dictionary, loss: Loss = "points") -> Problem:
+def as_problem(
+    history: History | Scanned, base: Dictionary, loss: Loss = "points"
+) -> Problem | Elsewhere:
     """Eq. 8 for a history: features where every base kernel has them, Gram matrices otherwise."""
+    if not isinstance(history, History):
+        return history.as_problem(base, loss)
     values = [task.y for task in history]
     if not base.finite:
         return Problem.from_grams([base.grams(task.X) for task in history], values, loss=loss)
@@ -246,14 +345,14 @@ def _kernel(
 
 
 def _check_arguments(
-    history: History,
+    history: History | Scanned,
     base: Dictionary,
     noise_std: float | None,
     weights: str,
     scale: str,
     beta_min: float | None,
 ) -> None:
-    if not isinstance(history, History):
+    if not isinstance(history, History) and not hasattr(history, "as_problem"):
         raise InputError(f"history is a {type(history).__name__}; make one by History.from_pairs")
     if not isinstance(base, Dictionary) or base.p == 0:
         raise InputError("base must be a dictionary of at least one base kernel, e.g. legendre(20)")

@@ -7,7 +7,6 @@ Okabe and Ito, which all readers can tell apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -116,7 +115,7 @@ def trace(
     batches = sequence.told.batches
     if times is None:
         times = np.unique(np.linspace(0, len(batches), 61).round()).astype(int).tolist()
-    replayed = _from_the_start(sequence)
+    replayed = sequence.fresh()
     steps, quantiles, gaps = [], [], []
     for call in range(len(batches) + 1):
         if call:
@@ -266,14 +265,6 @@ def _level(source: ConfidenceSequence | GPUCB) -> float:
     sequence = source.sequence if isinstance(source, GPUCB) else source
     assert sequence is not None
     return 1 - sequence.delta
-
-
-def _from_the_start(sequence: ConfidenceSequence) -> ConfidenceSequence:
-    """The same sequence before it was told anything; it goes on after an alarm."""
-    settings = asdict(sequence.settings)
-    if settings["on_alarm"] == "raise":
-        settings["on_alarm"] = "widen"
-    return ConfidenceSequence(sequence.kernel, full=sequence.full or sequence.kernel, **settings)
 
 
 def _gap(sequence: ConfidenceSequence, upper: Array) -> float:

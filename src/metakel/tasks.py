@@ -163,16 +163,12 @@ class History:
         frame : table
         task, output : str
             Columns that name the past task and hold what was measured.
-        inputs : sequence of str, optional
-            Columns of the parameters; by default all others that vary within a task.
-        minimize : bool
-            Whether smaller outputs are better.
-        log : sequence of str, optional
-            Parameters on a log scale; by default the data decide, and the report says so.
-        space : Space, optional
-            The parameters, if they are not to be found out from the table.
-        defaults : mapping, optional
-            What tasks that do not record a parameter used for it.
+        **options
+            ``inputs``: columns of the parameters, by default all others that vary within a task.
+            ``minimize``: whether smaller outputs are better. ``log``: parameters on a log scale; by
+            default the data decide, and the report says so. ``space``: the parameters, if they are
+            not to be found out from the table. ``defaults``: what tasks that do not record a
+            parameter used for it.
         """
         wanted = Wanted(task, output, **options)
         return cls._from_intake(

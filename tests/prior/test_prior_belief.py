@@ -111,7 +111,8 @@ def test_expected_improvement_and_prediction_are_those_of_simulation(prior, told
         values = centre + s * np.sqrt(var) * g
         assert_allclose(mean[z], values.mean(), atol=0.02)
         assert_allclose(sd[z], values.std(), rtol=0.02)
-        wide = centre + 1.5 * s * np.sqrt(var) * g  # INFLATION
+        noise = np.array([t.noise for t in terms])[member]
+        wide = centre + s * np.sqrt(1.5**2 * var + noise) * g  # INFLATION; what will be seen
         assert_allclose(gain[z], np.maximum(wide - best, 0).mean(), atol=0.01, rtol=0.03)
 
 

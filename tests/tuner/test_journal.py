@@ -61,6 +61,18 @@ def test_a_writer_that_has_not_read_removes_nobody_elses_events(tmp_path):
     assert lazy.read() == [EVENT, EVENT, {"event": "late"}]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="flock")
+def test_a_turn_within_a_turn_does_not_let_others_in(tmp_path):
+    import fcntl
+
+    journal = Journal(tmp_path / "j")
+    with journal.exclusive(), (tmp_path / "j").open("rb") as other:
+        with journal.exclusive():
+            pass
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def test_damage_in_the_middle_is_named_with_its_line(tmp_path):
     path = tmp_path / "j"
     append(Journal(path), EVENT, EVENT, EVENT)
@@ -180,3 +192,5 @@ print(count)
     assert len(trials.told) == 30
     assert not trials.pending
     assert all(trial.value == measure(trial.configuration) for trial in trials.told)
+    asked = {json.dumps(trial.configuration, sort_keys=True) for trial in trials.all}
+    assert len(asked) == 30  # nobody asked for what the other was at

@@ -26,6 +26,7 @@ def test_thirty_kills_lose_nothing():
     count = json.loads(run.stdout)
     assert count["kills"] >= 30
     assert count["confirmed"] > 30, "the kills came before anything was told"
+    assert count["repeated"] > 0, "no kill came in the middle of an evaluation"
     assert (count["lost"], count["unreadable"], count["different"]) == (0, 0, [])
     assert run.returncode == 0
 

@@ -196,4 +196,6 @@ def test_bad_input_changes_nothing(tmp_path):
         Tuner(PRIOR, budget=0)
     with pytest.raises(InputError, match="stop_at"):
         Tuner(PRIOR, stop_at=0.0)
+    with pytest.raises(InputError, match="stop_at needs a certificate"):
+        Tuner(PRIOR, stop_at=0.1, delta=0.01)
     assert (tmp_path / "j").read_bytes() == before

@@ -38,6 +38,7 @@ class Count:
     lost: int = 0
     unreadable: int = 0
     torn: int = 0
+    repeated: int = 0
     different: list[int] = field(default_factory=list)
 
 
@@ -45,6 +46,7 @@ def tune_until_killed(path: Path, seed: int, confirm: int) -> None:
     tuner = Tuner(small_prior(), path, budget=BUDGET, seed=seed)
     for x in tuner:
         value = measure(x)
+        time.sleep(0.03)  # an evaluation takes time, so that some kills come in the middle of it
         tuner.tell(x, value)
         os.write(confirm, f"{json.dumps([x, value])}\n".encode())
 
@@ -129,6 +131,7 @@ def torture(kills: int, seed: int, *, command: bool) -> Count:
                     tuner = Tuner(small_prior(), each, budget=BUDGET, seed=count.runs)
                     for x in tuner:
                         tuner.tell(x, measure(x))
+            count.repeated += len([e for e in Journal(path).read() if e["event"] == "adopted"])
             if told(path) != told(whole):
                 count.different.append(count.runs)
     return count

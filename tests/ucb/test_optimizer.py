@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from games import BOUND, NOISE, line_problem, optimizer, play, square_problem
@@ -51,6 +53,13 @@ def test_fixed_nu_is_the_posterior_mean_plus_nu_deviations():
         chosen = LINE.index(game.ask()[None])[0]
         assert upper[chosen] >= upper.max() - 1e-8 * np.ptp(upper)
         assert_allclose(game.posterior.mean(LINE.X), post.mean(LINE.X), atol=1e-9)
+
+
+def test_a_schedule_is_checked_when_it_is_used():
+    game = optimizer(line_problem(), LINE, norm_bound=None, nu=lambda t: 2.0 - t)
+    game.tell(LINE.X[3], 1.0)
+    with pytest.raises(InputError, match=r"nu is 0\.0 at step 2"):
+        game.ask()
 
 
 def test_a_fixed_nu_alone_promises_nothing():
@@ -226,6 +235,9 @@ def test_bad_input_is_refused_and_changes_nothing(x, y, noise, error):
         ({"rng": 0}, InputError, "Generator"),
         ({"stop_at": -1.0}, InputError, "stop_at"),
         ({"noise_std": 0.0}, InputError, "noise_std"),
+        ({"noise_std": 0.0, "nu": 1.0, "norm_bound": None}, InputError, "noise_std"),
+        ({"nu": -1.0}, InputError, "nu is -1.0 at step 1"),
+        ({"nu": 1.0, "noise_var": 0.0}, InputError, "noise_var is 0.0"),
         ({"domain": box([(-1, 1)])}, ShapeError, "2 inputs but the domain has 1"),
         ({"domain": box([(-1, 1), (0, 9)])}, InputError, "rescale"),
     ],
@@ -319,3 +331,26 @@ def test_it_works_for_kernels_without_features():
         game.tell(x, np.sin(4 * x) + 0.01 * game.rng.standard_normal(1))
     assert abs(game.best.x[0] - np.pi / 8) < 0.02
     assert 1 - np.sin(4 * game.best.x[0]) <= game.certificate < 0.2
+
+
+def test_ten_thousand_observations_are_taken_in_and_asked_after_within_seconds():
+    problem = square_problem()
+    game = optimizer(problem, SQUARE)
+    rng = np.random.default_rng(0)
+    X = SQUARE.sample(rng, 10_000)
+    start = time.process_time()
+    game.tell(X, problem.noisy(X, rng))
+    game.tell(X[0], problem.noisy(X[0], rng))
+    asked = game.ask()
+    assert time.process_time() - start < 5
+    assert SQUARE.contains(asked[None]).all()
+    assert problem.f(X).max() - problem.f(game.best.x)[0] <= game.certificate < 1
+
+
+def test_an_empty_kernel_is_contradicted_and_replaced():
+    problem = line_problem()
+    empty = KernelSum(problem.kernel.base, np.zeros(8))
+    game = GPUCB(empty, LINE, rng=np.random.default_rng(0), noise_std=NOISE, norm_bound=BOUND)
+    play(game, problem, 15)
+    assert game.sequence.alarm is not None
+    assert game.sequence.current.kernel.dim == 8

@@ -80,6 +80,8 @@ def tell(
     """Note the value of a configuration in a journal; safe on disk when this returns."""
     if bool(value) == failed:
         raise typer.BadParameter("give a value, or --failed")
+    if assigned and number is not None:
+        raise typer.BadParameter("--number is a suggestion, --set another configuration: not both")
     record = OpenJournal(journal)
     if assigned:
         configuration = assignments(Space.from_dict(record.header["space"]), assigned)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from metakel.commands.exits import writing
 from metakel.commands.screen import emit, note, say
 from metakel.errors import InputError
 from metakel.prior import Prior, learn_prior
@@ -53,7 +54,8 @@ def learn(
         space=space,
     )  # fmt: skip
     prior = learn_prior(past)
-    prior.save(out)
+    with writing(out):
+        prior.save(out)
     if json:
         emit({"prior": str(out), **described(prior)})
         return
@@ -77,14 +79,21 @@ def show(prior: PriorPath, json: Json = False) -> None:
 
 
 def read_history(
-    source: str, task: str, output: str, *, minimize: bool, inputs: list[str] | None = None,
-    log: list[str] | None = None, defaults: list[str] | None = None, space: Path | None = None,
-) -> History:  # fmt: skip
+    source: str,
+    task: str,
+    output: str,
+    *,
+    minimize: bool,
+    inputs: list[str] | None = None,
+    log: list[str] | None = None,
+    defaults: list[str] | None = None,
+    space: Path | Space | None = None,
+) -> History:
     """The history in a file or an Optuna storage."""
     options: dict[str, Any] = {"inputs": inputs, "log": log}
     options["defaults"] = dict(_default(text) for text in defaults or ())
     if space is not None:
-        options["space"] = Space.from_toml(space)
+        options["space"] = space if isinstance(space, Space) else Space.from_toml(space)
     if "://" in source:
         return History.from_optuna(source, **{k: v for k, v in options.items() if v})
     read = History.from_parquet if source.endswith((".parquet", ".pq")) else History.from_csv

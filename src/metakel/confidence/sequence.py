@@ -302,6 +302,16 @@ class ConfidenceSequence:
 
     # How it is kept
 
+    def fresh(self) -> Self:
+        """The same sequence before it was told anything, to be told it again step by step.
+
+        It goes on after an alarm, and intersects over time nowhere in particular (no ``points``).
+        """
+        settings = asdict(self.settings)
+        if settings["on_alarm"] == "raise":
+            settings["on_alarm"] = "widen"
+        return type(self)(self.kernel, full=self.full or self.kernel, **settings)
+
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form of what it was told and found; `from_dict` needs the kernel again."""
         if callable(self.settings.norm_bound):

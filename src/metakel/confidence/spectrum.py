@@ -66,6 +66,10 @@ class Spectrum:
         coordinates = basis.T @ rows
         if basis.shape[1] == basis.shape[0]:
             return coordinates, np.zeros(rows.shape[1])
+        if rows.dtype == np.float32:
+            lengths = np.einsum("dn,dn->n", rows, rows)
+            lengths -= np.einsum("rn,rn->n", coordinates, coordinates)
+            return coordinates, np.maximum(lengths, 0)
         # Norm of the difference, not difference of the norms: nothing cancels.
         outside = rows - basis @ coordinates
         return coordinates, np.asarray(np.einsum("dn,dn->n", outside, outside))

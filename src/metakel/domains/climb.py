@@ -12,7 +12,7 @@ from metakel.tasks import Array
 PROBE = 1e-4
 NEWTON_STEPS = 5
 # Gains below this share of the range of the values are not worth a step.
-GAIN = 3e-5
+GAIN = 1e-4
 COMPASS_STEPS = 32
 
 
@@ -75,30 +75,32 @@ def _quadratic_model(
 
 def _newton_step(U: Array, slope: Array, curvature: Array, radii: Array) -> Array:
     """(k, d0) steps uphill: Newton's where the function is concave, longer than radii nowhere."""
-    d0 = U.shape[1]
     # Inputs at a bound that want to leave the cube stay where they are.
     blocked = ((U <= 0) & (slope < 0)) | ((U >= 1) & (slope > 0))
-    slope = np.where(blocked, 0.0, slope)
-    free = ~(blocked[:, :, None] | blocked[:, None, :])
-    model = np.where(free, curvature, 0.0)
-    model[:, np.arange(d0), np.arange(d0)] -= blocked
-    values, vectors = np.linalg.eigh(model)
+    if blocked.any():
+        slope = np.where(blocked, 0.0, slope)
+        free = ~(blocked[:, :, None] | blocked[:, None, :])
+        curvature = np.where(free, curvature, 0.0) - blocked[:, :, None] * np.eye(U.shape[1])
+    values, vectors = np.linalg.eigh(curvature)
     # Up along directions of positive curvature, too; flat ones are left to the radius.
-    size = np.maximum(np.abs(values), 1e-12 + 1e-6 * np.abs(values).max(axis=1, keepdims=True))
-    along = np.einsum("kij,ki->kj", vectors, slope) / size
-    step = np.einsum("kij,kj->ki", vectors, along)
-    length = np.sqrt(np.einsum("ki,ki->k", step, step))
-    return np.asarray(step * np.minimum(1.0, radii / np.maximum(length, 1e-300))[:, None])
+    size = np.abs(values)
+    size = np.maximum(size, 1e-12 + 1e-6 * size.max(axis=1, keepdims=True))
+    along = (slope[:, None] @ vectors)[:, 0] / size
+    step = (vectors @ along[:, :, None])[:, :, 0]
+    length = np.sqrt((step * step).sum(axis=1))
+    shrink = np.minimum(1.0, radii / np.maximum(length, 1e-300))
+    return np.asarray(step * shrink[:, None])
 
 
 def compass_climb(
-    function: Callable[[Array], Array], U: Array, value: Array, radius: float
+    function: Callable[[Array], Array], U: Array, radius: float
 ) -> tuple[Array, Array]:
     """Search without gradients: the best of 2 d0 neighbours, or half the distance.
 
-    Parameters and results are those of `newton_climb`, with the values (k,) of the starts.
+    Parameters and results are those of `newton_climb`.
     """
     k, d0 = U.shape
+    value = function(U)
     directions = np.concatenate([np.eye(d0), -np.eye(d0)])
     reach = np.full(k, radius)
     rows = np.arange(k)

@@ -11,14 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel.domains.climb import compass_climb, newton_climb
 from metakel.domains.domain import Domain, Function, WithGradient, checked_bounds, tied
-from metakel.domains.start import Candidates, cloud, neighbours, peaks, start_points
+from metakel.domains.start import Candidates, clouds, neighbours, peaks, start_points
 from metakel.errors import ShapeError
 from metakel.tasks import Array, as_points
 
 # Points closer than this share of the width of the box are the same.
 SAME = 1e-6
-CANDIDATES = 512  # for each input, up to 8 of them
-FAR, NEAR = 32, 6  # how many climb from all over the box, and from around its best candidate
+CANDIDATES = 768  # for each input, up to 4 of them
+FAR, NEAR = 16, 8  # how many climb from candidates, and from a closer look around some of them
+CLOUDS = 8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,7 +85,7 @@ class Box(Domain):
 
     def candidates(self, rng: np.random.Generator) -> Candidates:
         """Quasi-random points, shifted by the generator; some lie on faces, edges and corners."""
-        U = start_points(CANDIDATES * min(self.d0, 8), self.d0, rng)
+        U = start_points(CANDIDATES * min(self.d0, 4), self.d0, rng)
         return Candidates(self._from_unit(U), neighbours(U))
 
     def maximisers(
@@ -98,17 +99,12 @@ class Box(Domain):
         """The best points found: all candidates are looked at, then the best few climb."""
         values = function(candidates.X)
         spacing = float(len(values)) ** (-1 / self.d0)
-        U, reached = self._starts(function, candidates, values, spacing)
+        U = self._starts(function, candidates, values, spacing)
         if gradient is None:
-            found, heights = compass_climb(
-                lambda V: function(self._from_unit(V)), U, reached, spacing
-            )
+            found, heights = compass_climb(lambda V: function(self._from_unit(V)), U, spacing)
         else:
             found, heights = newton_climb(
-                lambda V: self._unit_gradient(gradient, V),
-                U,
-                spacing,
-                scale=float(np.ptp(values)),
+                lambda V: self._unit_gradient(gradient, V), U, spacing, scale=float(np.ptp(values))
             )
         X = self._from_unit(found)
         if exclude is not None and len(exclude):
@@ -122,19 +118,18 @@ class Box(Domain):
 
     def _starts(
         self, function: Function, candidates: Candidates, values: Array, spacing: float
-    ) -> tuple[Array, Array]:
-        """(k, d0) points of the unit cube to climb from, and their values (k,).
+    ) -> Array:
+        """(k, d0) points of the unit cube to climb from.
 
-        Peaks of the candidates all over the box, and of a closer look around the very best: next
-        to an observed maximum the upper bound has a peak on every side of it.
+        Peaks of the candidates all over the box, and of a closer look around the first of them: an
+        observed maximum leaves a peak of the upper bound on every side of it.
         """
         assert candidates.neighbours is not None
-        far = peaks(values, candidates.neighbours, FAR)
-        unit = (candidates.X[far] - self._low) / self._width
-        close, next_to = cloud(unit[0], 2 * spacing)
-        heights = function(self._from_unit(close))
-        near = peaks(heights, next_to, NEAR)
-        return np.concatenate([unit, close[near]]), np.concatenate([values[far], heights[near]])
+        far = candidates.X[peaks(values, candidates.neighbours, FAR)]
+        unit = (far - self._low) / self._width
+        close, next_to = clouds(unit[:CLOUDS], 2 * spacing)
+        near = peaks(function(self._from_unit(close)), next_to, NEAR)
+        return np.concatenate([unit, close[near]])
 
     def _unit_gradient(self, gradient: WithGradient, U: Array) -> tuple[Array, Array]:
         values, slopes = gradient(self._from_unit(U))

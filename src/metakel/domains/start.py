@@ -16,7 +16,9 @@ from metakel.tasks import Array
 
 # A part of the points is pushed onto the boundary, where upper bounds are often largest.
 STRETCH = 1.1
-CLOUD = 64
+CLOUD = 16
+# How much higher than a peak of the points the function may be, in units of its prominence.
+RISE = 2.0
 BLOCK = 256
 
 
@@ -39,22 +41,29 @@ def start_points(count: int, d0: int, rng: np.random.Generator) -> Array:
     """(count, d0) quasi-random points, moved around the cube by a random shift.
 
     Multiples of the square roots of the primes modulo 1 (Richtmyer). They fill the cube about as
-    evenly as Sobol points, and importing scipy.stats for those takes a second. Every other point
-    is drawn towards the boundary, evenly by angle.
+    evenly as Sobol points, and importing scipy.stats for those takes a second. Two of three are
+    drawn towards the boundary, evenly by angle.
     """
     cube = (rng.random(d0) + np.arange(count)[:, None] * np.sqrt(_primes(d0))) % 1.0
     cube = np.clip(0.5 + STRETCH * (cube - 0.5), 0.0, 1.0)
-    cube[::2] = _position(cube[::2])
+    by_angle = np.arange(count) % 3 > 0
+    cube[by_angle] = _position(cube[by_angle])
     corners = 2**d0
     if corners <= count // 16:
-        cube[1 : 2 * corners : 2] = (np.arange(corners)[:, None] >> np.arange(d0)) & 1
+        cube[:corners] = (np.arange(corners)[:, None] >> np.arange(d0)) & 1
     return cube
 
 
-def cloud(u: Array, reach: float) -> tuple[Array, NDArray[np.intp]]:
-    """(CLOUD, d0) points around ``u`` (d0,) in a fixed pattern, and their neighbours."""
-    pattern, neighbours = _pattern(len(u))
-    return _position(np.clip(_angle(u) + reach * pattern, 0.0, 1.0)), neighbours
+def clouds(U: Array, reach: float) -> tuple[Array, NDArray[np.intp]]:
+    """CLOUD points around each of ``U`` (k, d0) in a fixed pattern, and their neighbours in it.
+
+    (k CLOUD, d0) and (k CLOUD, 2 d0 + 2) arrays.
+    """
+    k, d0 = U.shape
+    pattern, next_to = _pattern(d0)
+    angles = np.clip(_angle(U)[:, None] + reach * pattern, 0.0, 1.0)
+    shift = CLOUD * np.arange(k)[:, None, None]
+    return _position(angles).reshape(-1, d0), (shift + next_to).reshape(k * CLOUD, -1)
 
 
 def neighbours(U: Array) -> NDArray[np.intp]:
@@ -70,7 +79,7 @@ def peaks(values: Array, neighbours: NDArray[np.intp], limit: int) -> NDArray[np
     """
     around = values[neighbours]
     top = np.flatnonzero(values >= around.max(axis=1))
-    promise = 2 * values[top] - around[top].mean(axis=1)
+    promise = values[top] + RISE * (values[top] - around[top].mean(axis=1))
     order = np.argsort(-promise, kind="stable")[:limit]
     chosen = top[order[promise[order] >= values.max()]]
     best = np.flatnonzero(values == values.max())[:1]

@@ -21,12 +21,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel.errors import InputError, ShapeError
+from metakel.grouplasso.evaluate import Evaluator
 
 Array = NDArray[np.float64]
 Loss = Literal["points", "tasks"]
@@ -252,6 +253,33 @@ class Problem:
         return total
 
 
+class Remote(Protocol):
+    """A problem whose tasks are elsewhere: only sums over them are known here."""
+
+    @property
+    def m(self) -> int: ...
+    @property
+    def p(self) -> int: ...
+    @property
+    def total(self) -> int: ...
+    @property
+    def sizes(self) -> NDArray[np.intp]: ...
+    @property
+    def task_weights(self) -> Array: ...
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """Refused: coefficients and residuals stay where the tasks are."""
+        ...
+
+    def evaluator(self) -> Evaluator:
+        """Who answers the solver."""
+        ...
+
+    def group_scores(self) -> Array:
+        """(p,) squared norms of every group's correlation with the observations."""
+        ...
+
+
 def group_energies(problem: Problem, batch: Batch, r: Array) -> Array:
     """(p,) squared norms, over the tasks of one batch, of every group's correlation with r."""
     if batch.K is not None:
@@ -264,11 +292,14 @@ def group_energies(problem: Problem, batch: Batch, r: Array) -> Array:
     return energies
 
 
-def lambda_max(problem: Problem, weights: ArrayLike | None = None) -> float:
+def lambda_max(problem: Problem | Remote, weights: ArrayLike | None = None) -> float:
     """Smallest lambda at which every coefficient is zero: max_j (2/N) ||(Phi'y)^(j)|| / w_j."""
-    scores = np.zeros(problem.p)
-    for batch in problem.batches:
-        scores += group_energies(problem, batch, batch.y)
+    if isinstance(problem, Problem):
+        scores = np.zeros(problem.p)
+        for batch in problem.batches:
+            scores += group_energies(problem, batch, batch.y)
+    else:
+        scores = problem.group_scores()
     if not np.isfinite(scores).all():
         j = int(np.flatnonzero(~np.isfinite(scores))[0])
         raise InputError(f"the features of group {j} hold nan or infinite numbers")

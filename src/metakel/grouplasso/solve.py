@@ -13,7 +13,7 @@ from metakel.errors import InputError, NotConverged, ShapeError
 from metakel.grouplasso.evaluate import Evaluator, Residual
 from metakel.grouplasso.features import FeatureEvaluator
 from metakel.grouplasso.grams import GramEvaluator
-from metakel.grouplasso.problem import Problem
+from metakel.grouplasso.problem import Problem, Remote
 from metakel.grouplasso.working_set import Progress, optimise
 
 Array = NDArray[np.float64]
@@ -48,7 +48,7 @@ class Solution:
     iterations: int
     converged: bool
     lam: Array
-    problem: Problem = field(repr=False)
+    problem: Problem | Remote = field(repr=False)
     padded: tuple[Array, ...] = field(repr=False)
 
     @cached_property
@@ -89,7 +89,7 @@ class Solution:
 
 
 def solve(
-    problem: Problem,
+    problem: Problem | Remote,
     lam: ArrayLike,
     *,
     tol: float = 1e-10,
@@ -119,8 +119,10 @@ def solve(
     )
 
 
-def evaluator_of(problem: Problem) -> Evaluator:
+def evaluator_of(problem: Problem | Remote) -> Evaluator:
     """The evaluator for the form in which the problem's tasks are given."""
+    if not isinstance(problem, Problem):
+        return problem.evaluator()
     return GramEvaluator(problem) if problem.kernel_mode else FeatureEvaluator(problem)
 
 
@@ -150,7 +152,7 @@ def _as_weights(start: ArrayLike, p: int) -> Array:
 
 
 def solve_with(
-    problem: Problem,
+    problem: Problem | Remote,
     evaluator: Evaluator,
     lam: Array,
     x: Array | None,

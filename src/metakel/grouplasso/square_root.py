@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel.errors import InputError
-from metakel.grouplasso.problem import Problem
+from metakel.grouplasso.problem import Problem, Remote
 from metakel.grouplasso.solve import Solution, as_strengths, evaluator_of, solve_with
 from metakel.grouplasso.working_set import Progress
 
@@ -24,10 +24,11 @@ EXACT_FIT = 1e-7
 
 
 def solve_square_root(
-    problem: Problem,
+    problem: Problem | Remote,
     lam: ArrayLike,
     *,
     tol: float = 1e-10,
+    start: ArrayLike | None = None,
     max_iterations: int = 1000,
     progress: Progress | None = None,
 ) -> tuple[Solution, float]:
@@ -36,6 +37,7 @@ def solve_square_root(
     ``lam`` is lambda', which does not depend on the noise (`regularisation.pivotal_lambda`). The
     solution is that of Eq. 8 at ``solution.lam`` = 2 lambda' sigma. As the lasso shrinks, sigma
     exceeds the noise where the signal is strong; `refit.noise_left` takes that off again.
+    ``start`` are weights x = eta / lambda (p,) to begin with.
     """
     from scipy.optimize import brentq
 
@@ -44,7 +46,7 @@ def solve_square_root(
     energy = sqrt(evaluator.energy)
     if energy == 0.0:
         raise InputError("all observations are 0; they tell nothing about the noise level")
-    x: Array | None = None
+    x = None if start is None else np.asarray(start, np.float64)
     solution: Solution | None = None
     calls = 0
 
@@ -81,7 +83,9 @@ def solve_square_root(
     return solution, exp(root + left_over)
 
 
-def residual_level(problem: Problem, solution: Solution) -> float:
+def residual_level(problem: Problem | Remote, solution: Solution) -> float:
     """Root mean square of the residuals, in the weights of the loss."""
+    if not isinstance(problem, Problem):
+        return sqrt(max(solution.objective - float(np.dot(solution.lam, solution.eta)), 0.0))
     squares = [float(r @ r) for r in solution.residuals]
     return sqrt(float(np.dot(problem.task_weights, squares)) / problem.total)

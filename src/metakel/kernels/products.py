@@ -128,6 +128,10 @@ class Products(FeatureFamily):
         rows = orders * len(self._used) + np.where(orders > 0, place[ranked], 0)
         return tuple((rows[:, q].copy(), ranked[:, q].copy()) for q in range(count))
 
+    @cached_property
+    def _kernels(self) -> NDArray[np.intp]:
+        return np.arange(self.p)
+
     def _blocks(self, n: int) -> Iterator[slice]:
         size = max(256, BLOCK_ENTRIES // (self.p + (self._top + 1) * len(self._used)))
         return (slice(start, min(start + size, n)) for start in range(0, n, size))
@@ -159,12 +163,13 @@ class Products(FeatureFamily):
         self._write(X, features, jacobian)
 
     def _write(self, X: Array, features: Array | None, jacobian: Array) -> None:
-        jacobian[:] = 0.0
         if not len(self._used):
+            jacobian[:] = 0.0
             if features is not None:
                 features[:] = 1.0
             return
-        kernels = np.arange(self.p)
+        if len(self._factors) < self.d0:
+            jacobian[:] = 0.0
         for block in self._blocks(len(X)):
             x = np.ascontiguousarray(X[block, self._used].T)
             values = self._values(x)
@@ -178,8 +183,10 @@ class Products(FeatureFamily):
                 np.multiply(math.prod(factors), self._scales[:, None], out=features[:, block])
             for q, (rows, inputs) in enumerate(self._factors):
                 others = (factor for other, factor in enumerate(factors) if other != q)
-                term = math.prod(others, start=slopes[rows] * self._scales[:, None])
-                jacobian[kernels, inputs, block] += term
+                # Every factor of a kernel has an input of its own.
+                jacobian[self._kernels, inputs, block] = math.prod(
+                    others, start=slopes[rows] * self._scales[:, None]
+                )
 
     def select(self, indices: Sequence[int]) -> Self:
         """The family of these base kernels only."""

@@ -58,12 +58,24 @@ def _legendre_from_cosines(top: int) -> Array:
 
 def legendre_derivatives(values: Array) -> Array:
     r"""Derivatives from the table of values: P'_{k+1} = P'_{k-1} + (2k + 1) P_k."""
+    if values[0].size <= FEW_POINTS:
+        table = _slopes_from_values(len(values) - 1) @ values.reshape(len(values), -1)
+        return np.asarray(table.reshape(values.shape))
     slopes = np.zeros_like(values)
     orders = np.arange(len(values)).reshape(-1, *[1] * (values.ndim - 1))
     steps = (2 * orders + 1)[:-1] * values[:-1]
     for parity in (0, 1):
         np.cumsum(steps[parity::2], axis=0, out=slopes[parity + 1 :: 2])
     return slopes
+
+
+@lru_cache(maxsize=64)
+def _slopes_from_values(top: int) -> Array:
+    """The recurrence of `legendre_derivatives` as a matrix: P'_k sums every other P_j below it."""
+    k, j = np.ogrid[: top + 1, : top + 1]
+    matrix = np.where((j < k) & ((k - j) % 2 == 1), 2.0 * j + 1, 0.0)
+    matrix.setflags(write=False)
+    return matrix
 
 
 def cosine_values(x: Array, top: int) -> Array:

@@ -44,7 +44,7 @@ def mixture(
 
 
 def expected_improvement(terms: Sequence[Terms], mix: Mixture, best: float) -> Array:
-    """(N,) expected improvement over ``best``."""
+    """(N,) expected improvement over ``best`` of the value to be seen, noise included."""
     kept = np.where(mix.weights > NEGLIGIBLE * mix.weights.max(), mix.weights, 0.0)
     return _improvement(terms, kept, np.tile(mix.model.scales, (len(terms), 1)), best)
 
@@ -66,18 +66,17 @@ def _improvement(terms: Sequence[Terms], weights: Array, scales: Array, best: fl
 
     total = np.zeros_like(terms[0].base)
     for term, shares, grid in zip(terms, weights, scales, strict=True):
-        sd = INFLATION * np.sqrt(term.variance)
-        ratio, tilt = (term.base - best) / sd, term.tilt / sd
-        for weight, scale in zip(shares[shares > 0], grid[shares > 0], strict=True):
-            z = ratio / scale
-            z += tilt
-            gain = np.exp(-0.5 * z * z)
-            gain /= ROOT_TWO_PI
-            z *= ndtr(z)
-            gain += z
-            gain *= sd
-            gain *= weight * scale
-            total += gain
+        sd = np.sqrt(INFLATION**2 * term.variance + term.noise)
+        kept = shares > 0
+        if not kept.any():
+            continue
+        z = ((term.base - best) / sd) / grid[kept][:, None]
+        z += term.tilt / sd  # (scales, N)
+        gain = np.exp(-0.5 * z * z)
+        gain /= ROOT_TWO_PI
+        z *= ndtr(z)
+        gain += z
+        total += sd * ((shares[kept] * grid[kept]) @ gain)
     return total
 
 

@@ -25,14 +25,18 @@ FIRST_CAPACITY = 64
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """What a belief says of points: at scale s, mean base + s tilt and variance s^2 variance."""
+    """What a belief says of points: at scale s, mean base + s tilt and variance s^2 variance.
+
+    ``noise`` times s^2 is the variance of a value beyond that of the function.
+    """
 
     base: Array
     tilt: Array
     variance: Array
+    noise: float
 
     def __getitem__(self, rows: NDArray[np.intp]) -> Terms:
-        return Terms(self.base[rows], self.tilt[rows], self.variance[rows])
+        return Terms(self.base[rows], self.tilt[rows], self.variance[rows], self.noise)
 
 
 class Belief:
@@ -58,7 +62,7 @@ class Belief:
     @property
     def terms(self) -> Terms:
         """At the candidates."""
-        return Terms(self._base, self._tilt, self._variance)
+        return Terms(self._base, self._tilt, self._variance, self.shape.noise)
 
     @property
     def log_likelihoods(self) -> Array:
@@ -105,6 +109,7 @@ class Belief:
             self.model.level + self._wy[: self.t] @ V,
             points.mean - self._wm[: self.t] @ V,
             np.maximum(variance, SMALLEST_VARIANCE),
+            self.shape.noise,
         )
 
     def _whiten(self, points: Prepared) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel.errors import InputError, ShapeError
-from metakel.regularisation.spectrum import Eigenvalues, NoiseProblem, chernoff_energy, nonzero
+from metakel.regularisation.spectrum import NoiseProblem, chernoff_energy, nonzero, spectrum_of
 from metakel.tasks import Array
 from metakel.theory import lambda_min_paper
 
@@ -40,14 +40,14 @@ def self_normalised(
         How many points each task may reach at most. Only needed when the policy also decided
         when to stop, because then the sizes themselves were chosen by the data.
     """
-    v = Eigenvalues(problem)
+    v = spectrum_of(problem)
     log_term = 2 * log(problem.p / delta)
     planned = problem.sizes if planned_sizes is None else planned_sizes
     sizes = np.broadcast_to(np.asarray(planned, float), (problem.m,))
-    energy = problem.task_weights**2 * sizes
-    rho = _planned_rho(energy, sizes, problem.dims, log_term) * _as_sup(sup, problem.p)
-    log_det = v.sums(np.log1p(v.flat / np.repeat(rho, v.counts)))
-    return 4 * noise_std / problem.total * np.sqrt((v.top + rho) * (log_det + log_term))
+    planned_energy = problem.task_weights**2 * sizes
+    rho = _planned_rho(planned_energy, sizes, problem.dims, log_term) * _as_sup(sup, problem.p)
+    energy = (v.top + rho) * (v.log_det(rho) + log_term)
+    return 4 * noise_std / problem.total * np.sqrt(energy)
 
 
 def hkz(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
@@ -56,7 +56,7 @@ def hkz(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
     .. math:: \lambda_j = \frac{4\sigma}{\sqrt N} \sqrt{ \operatorname{tr} \Psi_j
               + 2 \|\Psi_j\|_F \sqrt x + 2 \|\Psi_j\|_2 x }, \qquad x = \log(p/\delta)
     """
-    v = Eigenvalues(problem)
+    v = spectrum_of(problem)
     x = log(problem.p / delta)
     energy = v.trace + 2 * v.frobenius * sqrt(x) + 2 * v.top * x
     return nonzero(4 * noise_std / problem.total * np.sqrt(energy))
@@ -71,7 +71,7 @@ def chernoff(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
     It is the inequality from which "hkz" follows by bounding the logarithm, hence never larger
     (Lemma B.1).
     """
-    energy = chernoff_energy(Eigenvalues(problem), log(problem.p / delta))
+    energy = chernoff_energy(spectrum_of(problem), log(problem.p / delta))
     return nonzero(4 * noise_std / problem.total * np.sqrt(energy))
 
 
@@ -89,7 +89,7 @@ def dimension_free(
     """
     top = _as_sup(sup, problem.p)
     energy = problem.task_weights**2 * problem.sizes  # (m,) trace of each task when k_j = 1
-    trace = Eigenvalues(problem).trace
+    trace = spectrum_of(problem).trace
     for j in np.flatnonzero(trace > top * energy.sum() * (1 + 1e-9)):
         raise InputError(
             f"lambda rule 'dimension-free': kernel {j} has mean k(x, x) = "

@@ -9,11 +9,11 @@ import numpy as np
 
 from metakel.errors import InputError
 from metakel.regularisation.spectrum import (
-    Eigenvalues,
     NoiseProblem,
     check_delta,
     chernoff_energy,
     nonzero,
+    spectrum_of,
 )
 from metakel.tasks import Array
 
@@ -35,7 +35,7 @@ def monte_carlo(
     limit. It fails when the points were chosen while looking at the values.
     """
     check_delta(delta)
-    scale = np.sqrt(Eigenvalues(problem).trace)
+    scale = np.sqrt(spectrum_of(problem).trace)
     quantile = _simulated_quantile(problem, scale, delta, rng, draws, lambda g: 1.0)
     return nonzero(4 * noise_std / problem.total * quantile * scale)
 
@@ -54,7 +54,7 @@ def pivotal_lambda(
     Laurent and Massart (2000) on :math:`\|\varepsilon\|`, at delta / (p + 1) each.
     """
     check_delta(delta)
-    v = Eigenvalues(problem)
+    v = spectrum_of(problem)
     weights = problem.task_weights
     if rng is not None:
 

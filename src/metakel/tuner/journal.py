@@ -33,19 +33,24 @@ class Journal:
         self._line = 0
         self._memory: list[Event] = []
         self._descriptor: int | None = None
-        self._process, self._threads = os.getpid(), RLock()
+        self._process, self._threads, self._depth = os.getpid(), RLock(), 0
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Nobody else writes meanwhile. Opens the file, and creates it where there is none."""
         if self._process != os.getpid():  # a fork shares the lock of its parent
             self._process, self._threads, self._descriptor = os.getpid(), RLock(), None
+            self._depth = 0
         with self._threads:
-            if self.path is None:
+            if self.path is None or self._depth:  # a turn within a turn does not end it
                 yield
                 return
             with locked(self._open()):
-                yield
+                self._depth += 1
+                try:
+                    yield
+                finally:
+                    self._depth -= 1
 
     def read(self) -> list[Event]:
         """Events that came since the last call."""

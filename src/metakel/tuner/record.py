@@ -10,7 +10,7 @@ from typing import Any
 
 from metakel.errors import InputError
 from metakel.space import Space
-from metakel.tuner.journal import Event, Journal, JournalError
+from metakel.tuner.journal import Event, Journal
 from metakel.tuner.settings import check_header
 from metakel.tuner.trials import Configuration, Trial, Trials, plain
 
@@ -20,7 +20,7 @@ class OpenJournal:
 
     def __init__(self, path: str | Path) -> None:
         if not Path(path).exists():
-            raise JournalError(f"there is no journal {path}")
+            raise InputError(f"there is no journal {path}")
         self._journal = Journal(path)
         events = self._journal.read()
         self.header: Mapping[str, Any] = check_header(events, str(path))

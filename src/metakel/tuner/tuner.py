@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,12 @@ from typing import Any
 from metakel.errors import InputError
 from metakel.prior import Prior
 from metakel.tuner.certify import Certificate, Watch
-from metakel.tuner.journal import Event, Journal
+from metakel.tuner.journal import Journal
 from metakel.tuner.owner import is_dead, this_process
 from metakel.tuner.propose import propose
-from metakel.tuner.record import result, stamped
-from metakel.tuner.settings import Settings, check_header, refuse_differences
+from metakel.tuner.record import result
+from metakel.tuner.session import Session
+from metakel.tuner.settings import Settings
 from metakel.tuner.trials import AlarmRaised, Configuration, Trial, Trials, key, plain
 
 
@@ -76,22 +76,18 @@ class Tuner:
         rows = None if candidates is None else tuple(plain(row) for row in candidates)
         self.prior, self.budget, self.stop_at = prior, budget, stop_at
         self.settings = Settings(seed, delta, plain(fixed or {}), outside, rows)
-        self.journal = Journal(journal)
+        self._kept = Session(prior, self.settings, Journal(journal))
+        if stop_at is not None and self._kept.watch.no_band:
+            raise InputError(f"stop_at needs a certificate; there is none: {self.watch.no_band}")
         self._owner = None if detached else this_process
         self._rows = None if rows is None else self.settings.rows.keys()
-        self._watch = Watch(prior, self.settings)
-        self._trials = Trials()
-        self._begun = False
-        with self._turn():
-            pass
 
     # What it knows
 
     @property
     def trials(self) -> Trials:
         """Everything the journal says, by whichever process."""
-        self._sync()
-        return self._trials
+        return self._kept.latest()
 
     @property
     def pending(self) -> tuple[Configuration, ...]:
@@ -116,25 +112,24 @@ class Tuner:
     @property
     def trust(self) -> float:
         """Posterior weight of the history against a cold start; 0 after an alarm."""
-        return self._watch.trust if self.trials.alarm is None else 0.0
+        return self._kept.watch.trust if self.trials.alarm is None else 0.0
 
     @property
     def certificate(self) -> Certificate:
         """How much better than the best certain configuration anything can be."""
-        self._sync()
-        return self._watch.certificate
+        return self.watch.certificate
 
     @property
     def watch(self) -> Watch:
         """The band behind the certificate."""
-        self._sync()
-        return self._watch
+        self._kept.latest()
+        return self._kept.watch
 
     @property
     def done(self) -> str:
         """Why nothing more is asked; empty while there is something to do."""
         trials = self.trials
-        if self.stop_at is not None and self._watch.certificate.regret <= self.stop_at:
+        if self.stop_at is not None and self._kept.watch.certificate.regret <= self.stop_at:
             return f"no configuration can be better by more than {self.stop_at:g}"
         if self.budget is not None and trials.spent >= self.budget and not self._orphans:
             return f"the budget of {self.budget} evaluations is spent"
@@ -153,12 +148,12 @@ class Tuner:
 
     def ask(self) -> Configuration:
         """The configuration to try next; pending from now on."""
-        with self._turn():
+        with self._kept.turn():
             return self._ask()
 
     def ask_batch(self, n: int) -> list[Configuration]:
         """The next ``n`` configurations, to be evaluated side by side."""
-        with self._turn():
+        with self._kept.turn():
             return [self._ask() for _ in range(n)]
 
     def __iter__(self) -> Iterator[Configuration]:
@@ -185,38 +180,38 @@ class Tuner:
         if value is None and not failed:
             raise InputError("tell: no value; say failed=True if there is none")
         checked = self._checked(configuration)
-        with self._turn():
-            waiting = self._trials.waiting(checked)
-            self._append([result(waiting, checked, None if failed else value, reason)])
+        with self._kept.turn():
+            waiting = self._kept.trials.waiting(checked)
+            self._kept.append([result(waiting, checked, None if failed else value, reason)])
 
     def observe(self, configurations: Sequence[Mapping[str, Any]], values: Sequence[float]) -> int:
         """Warm start: values of this very task from elsewhere. Gives how many were new."""
         if len(configurations) != len(values):
             raise InputError(f"{len(configurations)} configurations but {len(values)} values")
         rows = [self._checked(configuration) for configuration in configurations]
-        with self._turn():
-            known = {(key(t.configuration), t.value) for t in self._trials.told}
+        with self._kept.turn():
+            known = {(key(t.configuration), t.value) for t in self._kept.trials.told}
             new = [
                 result(None, row, value, "")
                 for row, value in zip(rows, values, strict=True)
                 if (key(row), float(value)) not in known
             ]
-            self._append(new)
+            self._kept.append(new)
         return len(new)
 
     def enqueue(self, configurations: Sequence[Mapping[str, Any]]) -> None:
         """Ask for these first."""
         rows = [self._checked(configuration) for configuration in configurations]
-        with self._turn():
-            self._append([{"event": "queued", "configuration": row} for row in rows])
+        with self._kept.turn():
+            self._kept.append([{"event": "queued", "configuration": row} for row in rows])
 
     def drop(self, configuration: Mapping[str, Any]) -> None:
         """This pending evaluation will not be done; it does not count towards the budget."""
-        with self._turn():
-            waiting = self._trials.waiting(plain(configuration))
+        with self._kept.turn():
+            waiting = self._kept.trials.waiting(plain(configuration))
             if waiting is None:
                 raise InputError(f"{dict(configuration)} is not pending")
-            self._append([{"event": "dropped", "number": waiting.number}])
+            self._kept.append([{"event": "dropped", "number": waiting.number}])
 
     # How it is kept
 
@@ -224,13 +219,13 @@ class Tuner:
         by = None if self._owner is None else self._owner()
         if self._orphans and by is not None:
             trial = self._orphans[0]
-            self._append([{"event": "adopted", "number": trial.number, "by": by}])
+            self._kept.append([{"event": "adopted", "number": trial.number, "by": by}])
             return dict(trial.configuration)
         if self.done:
             raise Finished(self.done)
-        queued = self._trials.queued[:1]
-        chosen = queued[0] if queued else propose(self.prior, self._trials, self.settings)
-        self._append(
+        queued = self._kept.trials.queued[:1]
+        chosen = queued[0] if queued else propose(self.prior, self._kept.trials, self.settings)
+        self._kept.append(
             [{"event": "asked", "configuration": chosen, "by": by, "queued": bool(queued)}]
         )
         return dict(chosen)
@@ -240,39 +235,7 @@ class Tuner:
         """Pending evaluations whose process is gone."""
         if self._owner is None:
             return []
-        return [trial for trial in self._trials.pending if is_dead(trial.owner)]
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Alone with the journal, and up to date."""
-        with self.journal.exclusive():
-            self._sync()
-            if not self._begun:
-                self._append([self.settings.header(self.prior)])
-            self._ring()
-            yield
-
-    def _append(self, events: Sequence[Event]) -> None:
-        self.journal.append([stamped(event) for event in events])
-        self._sync()
-        self._ring()
-
-    def _ring(self) -> None:
-        """Note an alarm, once, whichever process sees it first."""
-        seen = self._watch.alarm
-        if seen is not None and self._trials.alarm is None:
-            self._append([{"event": "alarm", "told": seen.told, "reason": seen.reason}])
-
-    def _sync(self) -> None:
-        events = self.journal.read()
-        if events and not self._begun:
-            where = str(self.journal.path or "the journal")
-            found = check_header(events, where)
-            refuse_differences(self.settings.header(self.prior), found, where)
-            self._begun = True
-        self._trials = self._trials.after(events)
-        for trial in self._trials.told[self._watch.t :]:
-            self._watch.tell(trial)
+        return [trial for trial in self._kept.trials.pending if is_dead(trial.owner)]
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
         row = plain(configuration)

@@ -26,8 +26,8 @@ Schedule = float | Callable[[int], float]
 def at_step(name: str, schedule: Schedule, t: int) -> float:
     """The value of a schedule at step ``t``, checked."""
     value: Any = schedule(t) if callable(schedule) else schedule
-    if not (isinstance(value, int | float | np.number) and 0 <= value < inf):
-        raise InputError(f"{name} is {value!r} at step {t}; expected a number >= 0")
+    if not (isinstance(value, int | float | np.number) and 0 < value < inf):
+        raise InputError(f"{name} is {value!r} at step {t}; expected a positive number")
     return float(value)
 
 
@@ -51,6 +51,11 @@ class FixedNu:
     nu: Schedule
     noise_var: Schedule
     noise_std: float
+
+    def __post_init__(self) -> None:
+        for name in ("noise_std", "nu", "noise_var"):
+            if not callable(getattr(self, name)):
+                at_step(name, getattr(self, name), 1)
 
     def told(self, batch: Batch) -> FixedNu:
         """With the observations of one more batch."""

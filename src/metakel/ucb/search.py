@@ -56,6 +56,8 @@ class Search:
         def upper(Z: Array) -> Array:
             if Z is not self.candidates.X:
                 return acquisition.upper(Z)
+            if ceiling is not None and spread is present.spectrum and np.isfinite(ceiling).all():
+                return ceiling  # nothing is pending, and the present set is one of all times
             values = acquisition.upper(Z, self._features_for(present.kernel))
             return values if ceiling is None else np.minimum(values, ceiling)
 

@@ -1,0 +1,155 @@
+"""One measurement in a process of its own, so that its peak memory is its own.
+
+``python -m benchmarks.scale_runs learn FOLDER [NEW]`` prints JSON; so does ``rounds M``.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import metakel as mk
+from benchmarks.scale_data import NOISE, base_kernels, dense_history, write
+from metakel.distributed import Progress, ShardedProblem, spread
+from metakel.distributed.on_dask import OnDask
+from metakel.learn import Learned
+
+TOL = 1e-8
+MEMORY = "1 GB"
+
+
+class Stages:
+    """Processor seconds by stage of a learning in this process, from its progress."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._last = time.process_time()
+
+    def __call__(self, step: Progress) -> None:
+        later = step.stage.startswith("round ") and step.stage != "round 1"
+        now = time.process_time()
+        self.seconds["later rounds" if later else step.stage] += now - self._last
+        self._last = now
+
+
+def timed(action: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    """The result, with wall and processor seconds."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = action()
+    spent = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+    return result, spent
+
+
+def learn(folder: str, new: str | None) -> dict[str, Any]:
+    """Scan, learn, and with ``new`` tasks update and learn all of them from scratch."""
+    base = base_kernels()
+    with tempfile.TemporaryDirectory() as small:  # the first call imports what reading needs
+        write(Path(small), 10)
+        mk.learn_kernel(mk.History.scan(small), base, noise_std=NOISE)
+
+    def from_scratch(paths: list[str]) -> Learned:
+        scan = mk.History.scan(paths, memory=MEMORY, progress=stages)
+        return mk.learn_kernel(scan, base, noise_std=NOISE, tol=TOL)
+
+    stages = Stages()
+    learned, spent = timed(lambda: from_scratch([folder]))
+    problem = learned.problem
+    assert isinstance(problem, ShardedProblem)
+    out = {
+        "m": learned.history.m,
+        "rows": learned.history.total,
+        **spent,
+        "rounds": problem.rounds,
+        "passes": problem.executor.calls,
+        "floats": problem.executor.floats,
+        "shards": len(problem.shards),
+        "work": int(problem.work.size),
+        "gap": learned.solution.gap,
+        "active": learned.active.tolist(),
+        "stages": dict(stages.seconds),
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+    if new is not None:
+        stages.seconds.clear()
+        updated, out["update"] = timed(lambda: learned.update(mk.History.scan(new)))
+        out["update"] |= {"gap": updated.solution.gap, "stages": dict(stages.seconds)}
+        scratch, out["scratch"] = timed(lambda: from_scratch([folder, new]))
+        off = np.abs(updated.solution.eta - scratch.solution.eta).max()
+        out["update"]["off"] = float(off / scratch.solution.eta.max())
+    return out
+
+
+def rounds(m: int) -> dict[str, Any]:
+    """Seconds of a round in one process and on two workers, and what two processes can do here."""
+    out: dict[str, Any] = {}
+    for name, workers in (("one process", None), ("two workers", 2)):
+        scan = spread(dense_history(m), shards=4, workers=workers, memory="4 GB")
+        out[name] = time_of_a_round(scan.as_problem(base_kernels()))
+        scan.close()
+    scan = spread(dense_history(8), shards=4, workers=2)
+    out["latency"] = time_of_a_round(scan.as_problem(base_kernels()))["wall"]
+    scan.close()
+    out["capacity"] = capacity()
+    return out
+
+
+def time_of_a_round(problem: ShardedProblem, *, repeats: int = 7) -> dict[str, float]:
+    """Clock and processor (of the busiest process), all groups active, statistics made before."""
+    evaluator = problem.evaluator()
+    active = np.arange(problem.p)
+    evaluator.extend(active)
+    x = evaluator.curvature**-1
+    evaluator.at(active, x)
+    wall, before = [], processor_seconds(problem)
+    for i in range(repeats):
+        begin = time.perf_counter()
+        evaluator.at(active, (1.1 + 0.1 * i) * x)
+        wall.append(time.perf_counter() - begin)
+    after = processor_seconds(problem)
+    busiest = max(after[name] - before[name] for name in before)
+    return {"wall": float(np.median(wall)), "cpu": busiest / repeats}
+
+
+def processor_seconds(problem: ShardedProblem) -> dict[str, float]:
+    """Of every process that holds shards."""
+    if isinstance(problem.executor, OnDask):
+        found: dict[str, float] = problem.executor.client.run(time.process_time)
+        return found
+    return {"here": time.process_time()}
+
+
+def burn(count: int) -> float:
+    """Seconds for work like that of a round, without sharing anything."""
+    A = np.eye(40) + np.full((500, 40, 40), 0.01)
+    begin = time.perf_counter()
+    for _ in range(count):
+        np.linalg.inv(A)
+    return time.perf_counter() - begin
+
+
+def capacity() -> float:
+    """How much faster two independent processes are than one after the other, just now."""
+    with get_context("spawn").Pool(2) as pool:
+        pool.map(burn, [1, 1])
+        alone = [pool.apply(burn, (40,)) for _ in range(3)]
+        together = [max(pool.map(burn, [40, 40], chunksize=1)) for _ in range(3)]
+    return 2 * float(np.median(alone) / np.median(together))
+
+
+if __name__ == "__main__":
+    task, *arguments = sys.argv[1:]
+    if task == "learn":
+        result: dict[str, Any] = learn(arguments[0], arguments[1] if arguments[1:] else None)
+    else:
+        result = rounds(int(arguments[0]))
+    print(json.dumps(result))

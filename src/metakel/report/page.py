@@ -1,0 +1,96 @@
+"""The page itself: no file, font or script from elsewhere, so that it works offline."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from metakel.prior import Prior
+from metakel.report.check import Check
+from metakel.report.learned import learned_section
+from metakel.report.parts import cards, paragraph, section
+from metakel.report.ran import ran_section
+from metakel.report.story import RunStory
+from metakel.report.trusted import trusted_section
+
+# Even if something slipped through, a browser would fetch nothing.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+def write_report(
+    prior: Prior,
+    path: str | Path,
+    *,
+    check: Check | None = None,
+    run: RunStory | None = None,
+    title: str = "",
+) -> Path:
+    """Write one self-contained HTML page.
+
+    Parameters
+    ----------
+    prior : Prior
+    path : path
+    check : Check, optional
+        Of `check_history`: adds calibration and tuning of tasks that were left out.
+    run : RunStory, optional
+        Of `follow`: adds how one run went.
+    title : str
+        By default what is tuned.
+    """
+    heading = title or f"Tuning {prior.facts.output}"
+    body = "".join(
+        [
+            f"<h1>{escape(heading)}</h1>",
+            _summary(prior),
+            ran_section(prior, run) if run is not None else "",
+            learned_section(prior),
+            trusted_section(prior, check),
+            _notes(prior),
+            "<footer>Made by metakel. This page needs no network.</footer>",
+        ]
+    )
+    target = Path(path)
+    target.write_text(_page(heading, body), encoding="utf-8")
+    return target
+
+
+def _summary(prior: Prior) -> str:
+    facts, held = prior.facts, prior.heldout
+    verb = "minimise" if facts.minimize else "maximise"
+    better = f"{int((held.gains > held.cold).sum())} of {len(held.gains)}"
+    entries = [
+        (str(len(facts.tasks)), "past tasks", ""),
+        (str(facts.runs), f"runs, {verb} {facts.output}", ""),
+        ("used", "the history", "good") if prior.used else ("not used", "the history", "bad"),
+    ]
+    if held.checked:
+        entries.append((better, "left-out tasks predicted better than cold", ""))
+    return cards(entries)
+
+
+def _notes(prior: Prior) -> str:
+    facts = prior.facts
+    lines = list(facts.notes)
+    if facts.constant:
+        lines.append(f"constant values, not learned from: {', '.join(facts.constant)}")
+    if facts.fenced:
+        lines.append(f"{facts.fenced} very bad values were drawn in")
+    if not lines:
+        return ""
+    return section("What was noticed in the data", *(paragraph(line, "soft") for line in lines))
+
+
+def _page(title: str, body: str) -> str:
+    here = files("metakel.report")
+    style = (here / "page.css").read_text(encoding="utf-8")
+    script = (here / "page.js").read_text(encoding="utf-8")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="icon" href="data:,"><title>{escape(title)}</title>'
+        f'<style>{style}</style></head><body>{body}<div id="tip" role="tooltip"></div>'
+        f"<script>{script}</script></body></html>\n"
+    )

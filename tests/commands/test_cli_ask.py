@@ -1,0 +1,76 @@
+"""``metakel suggest`` and ``tell``: tuning by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from strangers_table import OUTPUT
+
+
+def test_suggestions_are_noted_and_told(metakel, prior):
+    first = json.loads(metakel("suggest", prior, "-n", 2, "--journal", "j", "--json").out)
+    assert [s["number"] for s in first] == [0, 1]
+    assert metakel("tell", "j", "-3.5", "--number", 1).code == 0
+    told = metakel("tell", "j", "88.5")  # the only one left
+    assert "2 told" in told.out
+    events = [json.loads(line) for line in Path("j").read_text().splitlines()]
+    values = {e["number"]: e["value"] for e in events if e["event"] == "told"}
+    assert values == {1: -3.5, 0: 88.5}
+    third = json.loads(metakel("suggest", prior, "--journal", "j", "--json").out)
+    assert third[0]["number"] == 2
+    assert third[0]["configuration"] not in [s["configuration"] for s in first]
+
+
+def test_text_has_a_row_per_suggestion_with_an_expectation(metakel, prior):
+    lines = metakel("suggest", prior, "-n", 3).out.splitlines()
+    assert lines[0].split("  ")[0] == "number"
+    assert f"{OUTPUT} expected" in lines[0]
+    assert len(lines) == 4
+    assert all("±" in line for line in lines[1:])
+
+
+def test_observed_runs_move_the_suggestion(metakel, prior, tmp_path):
+    rows = ["learning rate,n=layers,opt imizer,acc %,note"]
+    rows += [f"{rate},4,adam,{value},x" for rate, value in ((0.01, 20), (0.02, 21), (0.3, 95))]
+    rows += ["0.5,4,adam,,failed"]
+    (tmp_path / "seen.csv").write_text("\n".join(rows))
+    plain = json.loads(metakel("suggest", prior, "--json").out)
+    result = metakel("suggest", prior, "--observed", "seen.csv", "--json")
+    assert "3 runs of seen.csv taken in" in result.err
+    assert json.loads(result.out)[0]["configuration"] != plain[0]["configuration"]
+    (tmp_path / "seen.csv").write_text("learning rate,acc %\n0.1,3\n")
+    assert "no column 'n=layers'" in metakel("suggest", prior, "--observed", "seen.csv").err
+
+
+def test_parameters_can_be_held(metakel, prior):
+    result = metakel("suggest", prior, "--fix", "n=layers=5", "--fix", "opt imizer=sgd", "--json")
+    x = json.loads(result.out)[0]["configuration"]
+    assert (x["n=layers"], x["opt imizer"]) == (5, "sgd")
+    assert "expected name=value" in metakel("suggest", prior, "--fix", "layers=5").err
+    assert "expected one of" in metakel("suggest", prior, "--fix", "opt imizer=no").err
+
+
+def test_another_configuration_can_be_told(metakel, prior):
+    metakel("suggest", prior, "--journal", "j")
+    words = ("--set", "learning rate=0.1", "--set", "n=layers=3", "--set", "opt imizer=sgd")
+    assert metakel("tell", "j", "50", *words).code == 0
+    assert "parameter 'n=layers' is missing" in metakel("tell", "j", "50", *words[:2]).err
+    half = (*words[:2], "--set", "n=layers=2.5", *words[4:])
+    assert "expected a whole number" in metakel("tell", "j", "1", *half).err
+
+
+def test_mistakes_are_said_and_change_nothing(metakel, prior):
+    metakel("suggest", prior, "-n", 2, "--journal", "j")
+    before = Path("j").read_text()
+    assert "Say its number: 0, 1" in metakel("tell", "j", "1").err
+    assert "trial 7 is not pending" in metakel("tell", "j", "1", "--number", 7).err
+    assert "expected a number" in metakel("tell", "j", "good", "--number", 0).err
+    assert metakel("tell", "j").code == 2
+    assert metakel("tell", "j", "1", "--failed").code == 2
+    assert metakel("tell", "j", "1", "--number", 0, "--set", "n=layers=3").code == 2
+    assert metakel("tell", "absent", "1").code == 1
+    assert "expected ('started', 'metakel.journal', 1)" in metakel("tell", prior, "1").err
+    assert Path("j").read_text() == before
+    assert metakel("tell", "j", "--failed", "--number", 0, "--reason", "oom").code == 0
+    assert "trial 0 is not pending" in metakel("tell", "j", "1", "--number", 0).err

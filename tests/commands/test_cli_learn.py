@@ -1,0 +1,106 @@
+"""``metakel learn`` and ``show`` on a stranger's table."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from strangers_table import HEADER, OUTPUT, TASK, awkward_table
+
+COLUMNS = ("--task", TASK, "--output", OUTPUT)
+
+
+def test_a_strangers_table_is_learned_from_and_every_guess_is_said(metakel, history):
+    result = metakel("learn", history, *COLUMNS, "-o", "p.json")
+    assert result.code == 0
+    assert "read 1" in result.out
+    assert "with a missing input" in result.out
+    assert "without a finite output" in result.out
+    assert "learning rate is taken on a log scale" in result.out
+    assert "machine never varies and is kept fixed at 7" in result.out
+    assert "büild has one value in every task" in result.out
+    assert "the history is used" in result.out
+    assert "\x1b" not in result.out  # plain text in a pipe
+    shown = metakel("show", "p.json")
+    assert shown.code == 0
+    assert "n=layers" in shown.out
+    assert "integer in [1, 8]" in shown.out
+
+
+def test_json_is_one_document(metakel, history):
+    data = json.loads(metakel("learn", history, *COLUMNS, "--json").out)
+    assert data["output"] == OUTPUT
+    assert len(data["tasks"]) == 12
+    kinds = {p["name"]: p["type"] for p in data["parameters"]}
+    assert kinds["n=layers"] == "integer"
+    assert kinds["opt imizer"] == "categorical"
+    assert json.loads(metakel("show", "prior.json", "--json").out)["runs"] == data["runs"]
+
+
+def test_without_columns_it_says_which_there_are(metakel, history):
+    result = metakel("learn", history)
+    assert result.code == 2
+    assert "say --task COLUMN" in result.err
+    assert "opt imizer" in result.err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has 0 lines"),
+        (HEADER, "has 1 lines"),
+        (f"{HEADER}\n1,2\n", "line 2: 2 cells; the header has 7"),
+        (awkward_table().replace("Data Set (v2)", "other", 1), "no column 'Data Set (v2)'"),
+        (f"{HEADER}\na,1,2,x,7,v,good\nb,1,2,x,7,v,bad\n", "expected numbers"),
+    ],
+)
+def test_bad_files_are_named(metakel, tmp_path, text, message):
+    (tmp_path / "bad.csv").write_text(text, encoding="utf-8")
+    result = metakel("learn", "bad.csv", *COLUMNS)
+    assert result.code == 1
+    assert result.err.startswith("metakel: ")
+    assert message in result.err
+    assert "Traceback" not in result.err
+
+
+def test_no_file_a_folder_or_a_picture(metakel, tmp_path):
+    assert "there is no file" in metakel("learn", "absent.csv", *COLUMNS).err
+    assert metakel("learn", tmp_path, *COLUMNS).code == 1
+    (tmp_path / "p.csv").write_bytes(bytes(range(256)))
+    picture = metakel("learn", "p.csv", *COLUMNS)
+    assert picture.code == 1
+    assert "Traceback" not in picture.err
+    assert "is not a saved prior" in metakel("show", _written(tmp_path / "x.json", "{")).err
+    assert "expected ('metakel.Prior', 1)" in metakel("show", _written(tmp_path / "y", "{}")).err
+
+
+def _written(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_one_task_only_is_used_with_a_warning(metakel, tmp_path):
+    lines = awkward_table().splitlines()
+    (tmp_path / "one.csv").write_text("\n".join([HEADER, *lines[1:17]]), encoding="utf-8")
+    inputs = ("--input", "learning rate", "--input", "n=layers")
+    result = metakel("learn", "one.csv", *COLUMNS, *inputs)
+    assert result.code == 0
+    assert "one task cannot be checked against others" in result.out
+    assert metakel("suggest", "prior.json").code == 0
+
+
+def test_a_result_that_cannot_be_written(metakel, history):
+    result = metakel("learn", history, *COLUMNS, "-o", "/proc/prior.json")
+    assert result.code == 4
+    assert "Traceback" not in result.err
+    assert metakel("learn", history, *COLUMNS, "-o", "/dev/full").code == 4
+
+
+def test_help_is_short_and_names_the_exit_codes(metakel):
+    result = metakel("--help")
+    assert result.code == 0
+    for name in ("learn", "show", "suggest", "tell", "tune", "report", "demo", "paper"):
+        assert f"  {name} " in result.out
+    assert "130 interrupted" in " ".join(result.out.split())
+    assert "--install-completion" in result.out
+    assert metakel("lern").code == 2

@@ -1,0 +1,135 @@
+"""``metakel tune``: commands that work, fail, hang, print nonsense, and values that attack."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from strangers_table import KINDS
+
+PLACES = ("{learning rate}", "{n=layers}", "{opt imizer}")
+SCORE = "import sys; r, n, o = sys.argv[1:]; print('training\\nacc:', 90 - (int(n) - 4) ** 2)"
+
+
+def python(code: str, *words: str) -> tuple[str, ...]:
+    return ("--", sys.executable, "-c", code, *words)
+
+
+def events(path: str = "metakel-run.jsonl") -> list[dict]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def test_a_run_its_resumption_and_its_result(metakel, prior):
+    first = metakel("tune", prior, "--budget", 2, *python(SCORE, *PLACES))
+    assert first.code == 0, first.err
+    again = metakel("tune", prior, "--budget", 4, "--json", *python(SCORE, *PLACES))
+    assert "2 values so far" in again.err
+    lines = [json.loads(line) for line in again.out.splitlines()]
+    assert [line["event"] for line in lines] == ["told", "told", "finished"]
+    assert [line.get("number") for line in lines] == [2, 3, None]
+    assert lines[-1]["best"]["value"] == max(e["value"] for e in events() if "value" in e)
+    done = metakel("tune", prior, "--budget", 4, *python(SCORE, *PLACES))
+    assert "done: the budget of 4 evaluations is spent" in done.out
+
+
+def test_a_value_goes_to_the_program_as_it_is_and_to_no_shell(metakel, prior, tmp_path):
+    evil = KINDS[2]  # holds a command, a semicolon and a placeholder
+    fixed = ("--budget", 2, "--fix", f"opt imizer={evil}")
+    (tmp_path / "expected").write_text(f"--o={evil}")
+    code = "import sys; print(float(sys.argv[1] == open('expected').read()))"
+    assert metakel("tune", prior, *fixed, *python(code, "--o={opt imizer}")).code == 0
+    assert [e["value"] for e in events() if e["event"] == "told"] == [1.0, 1.0]
+    assert not (tmp_path / "owned").exists()
+
+
+def test_the_configuration_is_in_the_environment_too(metakel, prior):
+    code = (
+        "import json, os; c = json.loads(os.environ['METAKEL_CONFIGURATION']); "
+        "print(c['n=layers'] + 100 * int(os.environ['METAKEL_NUMBER']))"
+    )
+    result = metakel("tune", prior, "--budget", 2, *python(code))
+    assert "only in METAKEL_CONFIGURATION: learning rate, n=layers, opt imizer" in result.err
+    told = [e for e in events() if e["event"] == "told"]
+    assert [e["value"] - e["configuration"]["n=layers"] for e in told] == [0, 100]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import sys; sys.exit('out of memory')", "exit code 1: out of memory"),
+        ("print('no idea')", "found 'no idea'; expected a number"),
+        ("", "found nothing; expected a number"),
+        ("print(float('nan'))", "found 'nan'; expected a number"),
+        ("import os; os.kill(os.getpid(), 9)", "signal 9"),
+        ("print('1e999')", "the value is inf"),
+    ],
+)
+def test_a_command_that_fails_is_given_up(metakel, prior, code, reason):
+    result = metakel("tune", prior, "--budget", 9, "--give-up", 2, *python(code))
+    assert result.code == 3
+    assert "2 evaluations in a row failed" in result.err
+    failed = [e for e in events() if e["event"] == "failed"]
+    assert len(failed) == 2
+    assert reason in failed[0]["reason"]
+
+
+def test_a_command_that_hangs_is_ended_with_its_children(metakel, prior, tmp_path):
+    code = (
+        "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', "
+        "\"import time; time.sleep(4); open('alive', 'w')\"]); time.sleep(60)"
+    )
+    start = time.monotonic()
+    result = metakel("tune", prior, "--budget", 1, "--timeout", "1", "--give-up", 1, *python(code))
+    assert result.code == 3
+    assert time.monotonic() - start < 30
+    assert events()[-1]["reason"] == "no result within 1 s"
+    time.sleep(4.5)
+    assert not (tmp_path / "alive").exists()
+
+
+def test_a_value_in_a_file_and_a_second_try(metakel, prior):
+    code = (
+        "import pathlib, sys; p = pathlib.Path('tried' + sys.argv[1]); first = not p.exists(); "
+        "p.touch(); pathlib.Path(sys.argv[2]).write_text('loss = 0.25\\n'); sys.exit(first)"
+    )
+    options = ("--budget", 2, "--retries", 1, "--value-file", "out-{number}.txt")
+    result = metakel("tune", prior, *options, *python(code, "{number}", "out-{number}.txt"))
+    assert result.code == 0, result.err
+    assert [e["value"] for e in events() if e["event"] == "told"] == [0.25, 0.25]
+    assert "once more" in result.err
+
+
+def test_mistakes_in_the_command_cost_nothing(metakel, prior):
+    assert (
+        "{rate} in the command is not a parameter"
+        in metakel("tune", prior, "--", "echo", "{rate}").err
+    )
+    assert "must not depend on a parameter" in metakel("tune", prior, "--", "{opt imizer}").err
+    assert metakel("tune", prior).code == 2
+    assert not Path("metakel-run.jsonl").exists()
+    absent = metakel("tune", prior, "--", "no-such-program-here", "{n=layers}")
+    assert absent.code == 1
+    assert "there is no program 'no-such-program-here'" in absent.err
+    assert events()[-1]["event"] == "dropped"
+    assert metakel("tune", prior, "--journal", "/proc/j", "--", "echo", "1").code == 4
+
+
+def test_a_stopped_run_goes_on(metakel, prior, tmp_path):
+    """In a process of its own: Ctrl-C, then the same command again."""
+    slow = "import time; time.sleep(0.5); print(1.5)"
+    command = [sys.executable, "-m", "metakel", "tune", str(prior), "--budget", "3", "--json"]
+    command += python(slow)
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
+    assert b"told" in child.stdout.readline()
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert b"the same command goes on" in err
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    numbers = [json.loads(line).get("number") for line in run.stdout.splitlines()]
+    assert numbers[-3:] == [1, 2, None]  # the interrupted one is done again, under its number

@@ -1,0 +1,176 @@
+"""The report: honest, escaped, offline, and a page that a real browser shows without complaint."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from math import log10
+
+import numpy as np
+import pytest
+from chromium import browser, chromium
+
+from metakel import History, Prior, datasets, learn_prior
+from metakel.report import Check, RunStory, check_history, follow, write_report
+from metakel.report.check import random_regret
+from metakel.report.story import follow_journal
+from metakel.space import Categorical
+from metakel.tuner import Tuner
+
+EVIL = "<script>document.title = 'owned'</script>\"'&"
+SIZES = [(390, False), (390, True), (1200, False), (1200, True)]
+
+
+@cache
+def some_history() -> History:
+    """Names that attack, an integer and a category."""
+    rng = np.random.default_rng(0)
+    rows: dict[str, list] = {name: [] for name in ("task", "rate", "depth", EVIL, "score")}
+    for s in range(20):
+        shift = 0.3 * rng.standard_normal()
+        for _ in range(16):
+            rate, depth = float(10 ** rng.uniform(-4, 0)), int(rng.integers(2, 11))
+            kind = str(rng.choice(["<b>adam", "sgd"]))
+            value = 0.9 - 0.1 * (log10(rate) + 2 - shift) ** 2 - 0.02 * (depth - 6) ** 2
+            for name, cell in zip(rows, (f"{EVIL}{s}", rate, depth, kind, value), strict=True):
+                rows[name].append(cell)
+    return History.from_frame(rows, task="task", output="score")
+
+
+@cache
+def some_report() -> tuple[Prior, Check, RunStory]:
+    prior = learn_prior(some_history())
+    tuner = Tuner(prior, budget=10)
+    for i, x in enumerate(tuner):
+        value = -0.1 * (log10(x["rate"]) + 2) ** 2 - 0.02 * (x["depth"] - 6) ** 2
+        tuner.tell(x, 0.9 + value, failed=i == 3, reason="oom")
+    check = check_history(some_history(), np.random.default_rng(0))
+    return prior, check, follow(prior, tuner.trials, tuner.settings)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    prior, check, story = some_report()
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    return write_report(prior, path, check=check, run=story, title=f"Tuning {EVIL}")
+
+
+def test_no_name_becomes_markup_and_nothing_is_fetched(page):
+    text = page.read_text(encoding="utf-8")
+    assert "<script>document" not in text
+    assert "<b>adam" not in text
+    assert not re.search(r"(src|href)=[\"'](?!data:)", text)
+    assert not re.search(r"https?://(?!www\.w3\.org)", text)
+    assert "default-src 'none'" in text
+
+
+def test_every_part_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    for title in ("The run", "What was learned", "How far it can be trusted", "Certificate"):
+        assert title in text
+    assert "9 values, 1 failed, 0 pending" in text
+    assert "Calibration and sharpness" in text
+
+
+def test_parts_that_are_not_known_are_left_out_and_said(tmp_path):
+    prior, _, story = some_report()
+    bare = write_report(prior, tmp_path / "a.html").read_text()
+    assert "The run" not in bare
+    assert "metakel report --history adds" in bare
+    useless = replace(prior, shape=None, calibration=None)
+    flat = write_report(useless, tmp_path / "b.html").read_text()
+    assert "there is no shape" in flat
+    cold = follow(useless, Tuner(useless).trials, Tuner(useless).settings)
+    assert "nothing to show yet" in write_report(prior, tmp_path / "c.html", run=cold).read_text()
+
+
+def test_an_alarm_cannot_be_overlooked(tmp_path):
+    prior, _, story = some_report()
+    tuner = Tuner(prior, budget=12)
+    for x in tuner:
+        tuner.tell(x, 30 + 5 * (log10(x["rate"]) + 2) ** 2)
+    alarmed = follow(prior, tuner.trials, tuner.settings)
+    text = write_report(prior, tmp_path / "r.html", run=alarmed).read_text()
+    assert '<div class="card bad"><b>ALARM</b>' in text
+    assert f"Alarm after {tuner.alarm.told} values" in text
+    assert alarmed.trust[-1] == 0
+
+
+def test_a_journal_tells_the_same_story_as_its_tuner(tmp_path):
+    prior, _, _ = some_report()
+    tuner = Tuner(prior, tmp_path / "j", budget=4)
+    for x in tuner:
+        tuner.tell(x, log10(x["rate"]))
+    ours, theirs = (
+        follow(prior, tuner.trials, tuner.settings),
+        follow_journal(prior, tmp_path / "j"),
+    )
+    np.testing.assert_array_equal(ours.regret, theirs.regret)
+    np.testing.assert_array_equal(ours.best, theirs.best)
+    assert ours.regret[-1] == tuner.certificate.regret
+
+
+def test_random_search_is_computed_exactly():
+    y = np.array([3.0, 1.0, 2.0, 2.0, 5.0])
+    rng = np.random.default_rng(0)
+    drawn = np.array([rng.permutation(y) for _ in range(40_000)])
+    simulated = 5.0 - np.maximum.accumulate(drawn, axis=1).mean(axis=0)
+    np.testing.assert_allclose(random_regret(y, 5), simulated, atol=0.02)
+    assert random_regret(y, 7)[-1] == pytest.approx(0, abs=1e-12)
+
+
+def test_held_out_tasks_of_one_kind_are_predicted_honestly_and_tuned_fast():
+    _, check, _ = some_report()
+    curves = check.curves
+    assert curves["learned"][4] < curves["cold"][4] < curves["random"][0]
+    learned, _ = check.covered
+    assert learned[-1] > 0.85  # 95 % promised
+    assert check.sharpness[0] < check.sharpness[1]
+
+
+@pytest.mark.skipif(browser() is None, reason="no chromium with chromedriver on this machine")
+def test_a_real_browser_shows_it(page, tmp_path):
+    with chromium(tmp_path / "profile") as tab:
+        for width, dark in SIZES:
+            tab.show(page, width=width, dark=dark)
+            assert tab.run("return document.documentElement.dataset.ready") == "yes"
+            assert tab.run("return document.title") == f"Tuning {EVIL}"
+            wide = tab.run("return [document.documentElement.scrollWidth, innerWidth]")
+            assert wide[0] <= wide[1] == width, "the page scrolls sideways"
+            boxes = tab.run(
+                "return [...document.querySelectorAll('svg')].map(s => "
+                "[s.getBoundingClientRect().width, s.getBoundingClientRect().height, "
+                "s.querySelectorAll('polyline, circle, rect').length])"
+            )
+            assert len(boxes) >= 9
+            assert all(w > 250 and h > 140 and marks > 0 for w, h, marks in boxes)
+            paper = tab.run("return getComputedStyle(document.body).backgroundColor")
+            assert (paper == "rgb(255, 255, 255)") != dark
+            columns = tab.run(
+                "return getComputedStyle(document.querySelector('.figures'))"
+                ".gridTemplateColumns.split(' ').length"
+            )
+            assert columns == (1 if width == 390 else 2)
+        tab.devtools("Emulation.setFocusEmulationEnabled", enabled=True)
+        tab.run("document.querySelector('[data-tip]').focus()")
+        assert tab.run("return getComputedStyle(document.getElementById('tip')).display") == "block"
+        assert [entry["message"] for entry in tab.log("browser")] == []
+        assert _fetched(tab.log("performance"), page) == set()
+
+
+def _fetched(entries, page) -> set[str]:
+    """What was asked of the network on behalf of the page, itself left out."""
+    events = [json.loads(entry["message"])["message"] for entry in entries]
+    sent = [e["params"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    mine = page.resolve().as_uri()
+    assert any(e["documentURL"] == mine for e in sent)
+    return {e["request"]["url"] for e in sent if e["documentURL"] == mine} - {mine, "data:,"}
+
+
+def test_the_bundled_history_makes_a_page_of_moderate_size(tmp_path):
+    some = replace(datasets.glmnet(), tasks=datasets.glmnet().tasks[:6])
+    page = write_report(learn_prior(some), tmp_path / "r.html")
+    assert page.stat().st_size < 300_000
+    assert not any(isinstance(p, Categorical) for p in some.space.parameters)
