@@ -41,7 +41,7 @@ from benchmarks.solver_table import (
 from benchmarks.solver_worker import ROOT, TimedOut, Worker, adelie_python
 
 EXTRAS = ("memory", "first", "scaling")
-BURST_SECONDS = 0.05  # short fits are repeated within a turn
+BURST_SECONDS = 0.5  # short fits are repeated within a turn, until the processor is awake
 FIGURE = Path("docs/img/solver-scaling.png")
 LEGEND = """\
 Times are medians of CPU time, which a busy machine disturbs least; ours include the construction of
