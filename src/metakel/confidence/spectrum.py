@@ -70,9 +70,17 @@ class Spectrum:
             lengths = np.einsum("dn,dn->n", rows, rows)
             lengths -= np.einsum("rn,rn->n", coordinates, coordinates)
             return coordinates, np.maximum(lengths, 0)
-        # Norm of the difference, not difference of the norms: nothing cancels.
-        outside = rows - basis @ coordinates
-        return coordinates, np.asarray(np.einsum("dn,dn->n", outside, outside))
+        _, left = self.split(rows, coordinates)
+        return coordinates, np.asarray(np.einsum("dn,dn->n", left, left))
+
+    def split(self, rows: Array, coordinates: Array | None = None) -> tuple[Array, Array]:
+        """Coordinates (r, n) of features (d, n) in V, and what is left of them outside of V (d, n).
+
+        Its norm is that of the difference, not the difference of the norms: nothing cancels.
+        """
+        if coordinates is None:
+            coordinates = self.basis.T @ rows
+        return coordinates, rows - self.basis @ coordinates
 
     def project_with_slopes(self, Z: Array) -> tuple[Array, Array, Array, Array]:
         """`project` and its derivatives in the inputs, (r, n, d0) and (n, d0)."""

@@ -12,7 +12,7 @@ from metakel.tasks import Array
 PROBE = 1e-4
 NEWTON_STEPS = 5
 # Gains below this share of the range of the values are not worth a step.
-GAIN = 1e-4
+GAIN = 4e-4
 COMPASS_STEPS = 32
 
 

@@ -14,7 +14,9 @@ from metakel.grouplasso.newton import Iterate, dual_value, evaluate, minimise
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, float], None]
-FIRST = 16  # groups to begin with
+FIRST = 10  # groups to begin with
+# Where lambda is this far below lambda_max hardly any group stays out, so more enter at once.
+TINY = 1e-4
 ROUNDS = 200
 
 
@@ -60,6 +62,8 @@ def optimise(
         ratio = np.sqrt(end.residual.scores) / lam
         candidates = _outside(evaluator, ratio > 1)
         room = max(FIRST if first else FIRST // 2, int(np.count_nonzero(state)))
+        if first and float(ratio.max()) * TINY > 1:
+            room *= 4
         new = np.sort(candidates[np.argsort(-ratio[candidates], kind="stable")][:room])
         if new.size:
             evaluator.extend(new)

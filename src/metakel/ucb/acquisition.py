@@ -79,10 +79,14 @@ class Acquisition:
         of its half-width, and smooth. The derivative is that at the best alpha (envelope theorem).
         """
         spread = self.spread
-        Phi = jacobian = None
+        Phi = jacobian = left = None
         if spread.X is None:
             Phi, jacobian = spread.kernel.features_and_jacobian(Z)
-        inside, outside = spread.project(Z, Phi)
+        if Phi is not None and self._has_outside:
+            inside, left = spread.split(Phi.T)
+            outside = np.einsum("dn,dn->n", left, left)
+        else:
+            inside, outside = spread.project(Z, Phi)
         centre = inside if self._shared else self.set.spectrum.project(Z, Phi)[0]
         alphas, radii = self._refined(self._half_widths(inside, outside) + self._centres @ centre)
         pull = self.set.spectrum.mean_coefficients(alphas).T  # (r, n)
@@ -109,8 +113,8 @@ class Acquisition:
         ascent = spread.basis @ (push + pull if self._shared else push)
         if not self._shared:
             ascent += self.set.spectrum.basis @ pull
-        if self._has_outside:
-            ascent += beyond * (Phi.T - spread.basis @ inside)
+        if left is not None:
+            ascent += beyond * left
         slope = ascent.T[:, None] @ jacobian  # (n, 1, d0)
         return upper, slope[:, 0]
 

@@ -54,12 +54,11 @@ class Search:
         acquisition = Acquisition(present, spread)
 
         def upper(Z: Array) -> Array:
-            if Z is not self.candidates.X:
-                return acquisition.upper(Z)
-            if ceiling is not None and spread is present.spectrum and np.isfinite(ceiling).all():
-                return ceiling  # nothing is pending, and the present set is one of all times
-            values = acquisition.upper(Z, self._features_for(present.kernel))
-            return values if ceiling is None else np.minimum(values, ceiling)
+            known = ceiling if Z is self.candidates.X else None
+            if known is not None and spread is present.spectrum and np.isfinite(known).all():
+                return known  # nothing is pending, and the present set is one of all times
+            values = acquisition.upper(Z, self._look(present.kernel, Z))
+            return values if known is None else np.minimum(values, known)
 
         x, _ = self.domain.maximise(
             upper,
@@ -77,13 +76,20 @@ class Search:
         if not np.isfinite(present.norm_bound) and np.isinf(present.upper(self.candidates.X)).any():
             return np.inf
         acquisition = Acquisition(present, present.spectrum)
-        features = self._features_for(present.kernel)
-        _, values = self.domain.maximisers(
-            lambda Z: acquisition.upper(Z, features if Z is self.candidates.X else None),
-            self.candidates,
-            gradient=_gradient(acquisition),
-        )
+
+        def upper(Z: Array) -> Array:
+            return acquisition.upper(Z, self._look(present.kernel, Z))
+
+        _, values = self.domain.maximisers(upper, self.candidates, gradient=_gradient(acquisition))
         return float(values.max())
+
+    def _look(self, kernel: KernelSum, Z: Array) -> Array | None:
+        """(n, d) features for a first look: in single precision where a smooth climb follows it."""
+        if Z is self.candidates.X:
+            return self._features_for(kernel)
+        if self.candidates.neighbours is None or not (kernel.finite and kernel.smooth):
+            return None
+        return kernel.features(Z).astype(np.float32)
 
     def _features_for(self, kernel: KernelSum) -> Array | None:
         """(n, d) features of the candidates, computed once per kernel; None where it has none.
