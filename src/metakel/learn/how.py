@@ -1,0 +1,53 @@
+"""In what way a kernel is learned, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metakel.errors import InputError
+from metakel.kernels import Dictionary, KernelSum
+from metakel.tasks import Array
+
+Weights = Literal["uniform", "eta"]
+Scale = Literal["sum", "c1", "raw"]
+Loss = Literal["points", "tasks"]
+
+
+@dataclass(frozen=True, eq=False)
+class How:
+    """The arguments of `learn_kernel`, to learn again in the same way."""
+
+    noise_std: float | None
+    lam: str | ArrayLike
+    delta: float
+    weights: Weights
+    scale: Scale
+    beta_min: float | None
+    refit: bool
+    loss: Loss
+    tol: float
+
+    def __post_init__(self) -> None:
+        noise_std, beta_min = self.noise_std, self.beta_min
+        if noise_std is not None and not (np.isfinite(noise_std) and noise_std > 0):
+            raise InputError(f"noise_std is {noise_std}; expected a positive number, or None")
+        if self.weights not in get_args(Weights):
+            raise InputError(f"weights is {self.weights!r}; expected 'uniform' or 'eta'")
+        if self.scale not in get_args(Scale):
+            raise InputError(f"scale is {self.scale!r}; expected 'sum', 'c1' or 'raw'")
+        if beta_min is not None and not beta_min > 0:
+            raise InputError(f"beta_min is {beta_min}; expected a positive number")
+
+    def kernel(self, base: Dictionary, active: NDArray[np.intp], eta: Array) -> KernelSum:
+        """The sum of the selected base kernels, weighed as asked (Eq. 9)."""
+        if self.weights == "uniform" or not active.size:
+            return KernelSum.uniform(base, active=active)
+        if self.scale == "sum":
+            return KernelSum(base, eta / eta.sum())
+        if self.scale == "c1":
+            return KernelSum(base, eta / (self.beta_min or eta[eta > 0].min()))
+        return KernelSum(base, eta)

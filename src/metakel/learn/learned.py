@@ -1,0 +1,169 @@
+"""A learned kernel with what is known about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metakel.errors import InputError
+from metakel.grouplasso import Problem, Solution, lambda_max
+from metakel.grouplasso.working_set import Progress
+from metakel.kernels import KernelSum
+from metakel.learn.how import How, Weights
+from metakel.learn.problems import Elsewhere, Scanned, as_problem
+from metakel.refit import refitted_weights
+from metakel.screening import Screening, chi_square_screening
+from metakel.tasks import Array, History
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A learned kernel, how it was found and how far to trust it.
+
+    Attributes
+    ----------
+    kernel : KernelSum
+        Ready for `GPUCB`, `posterior` and `ConfidenceSequence`.
+    solution : Solution
+        Of Eq. 8, with its duality gap.
+    lam : (p,) array
+        The lambda that was used, one per base kernel.
+    noise_std : float
+        As given, or as estimated where ``noise_known`` is False.
+    delta : float
+        Probability with which the noise event behind ``lam`` may fail; 1 where the caller chose
+        lam by hand, which nothing vouches for.
+    """
+
+    kernel: KernelSum
+    solution: Solution
+    lam: Array
+    noise_std: float
+    noise_known: bool
+    delta: float
+    rule: str
+    weights: Weights
+    history: History | Scanned = field(repr=False)
+    problem: Problem | Elsewhere = field(repr=False)
+    how: How = field(repr=False)
+
+    @property
+    def active(self) -> NDArray[np.intp]:
+        """Indices of the selected base kernels."""
+        return self.solution.active
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the selected base kernels."""
+        return tuple(self.kernel.base.names[j] for j in self.active)
+
+    def update(
+        self,
+        new: History | Scanned | Iterable[tuple[ArrayLike, ArrayLike]],
+        *,
+        rng: np.random.Generator | None = None,
+        progress: Progress | None = None,
+    ) -> Learned:
+        """Learn from more tasks in the same way, starting from here.
+
+        The answer is that of learning from all tasks together, to the same certified gap; lambda
+        is chosen for all of them. ``new`` is a history or pairs (X, y).
+        """
+        from metakel.learn.learning import learn_again
+
+        base, loss = self.kernel.base, self.how.loss
+        if isinstance(new, Iterable) and not isinstance(new, History):
+            new = History.from_pairs(new)
+        history: History | Scanned
+        problem: Problem | Elsewhere
+        if not isinstance(self.history, History):
+            history, problem = self.history.joined(new, base, loss)
+        elif isinstance(new, History):
+            history = replace(self.history, tasks=(*self.history.tasks, *new.tasks))
+            problem = as_problem(history, base, loss)
+        else:
+            raise InputError(
+                "a scan cannot be added to a history in memory; scan both, or read the new tasks"
+            )
+        # The ridge of every task, (2/N) x (or (2/m) x), depends on no other task.
+        growth = problem.total / self.problem.total
+        if loss == "tasks":
+            growth = problem.m / self.problem.m
+        start = growth * self.solution.eta / self.solution.lam
+        return learn_again(history, problem, base, self.how, start, rng, progress)
+
+    def refitted(self) -> Array:
+        """(p,) weights without the shrinkage of the lasso: `refit.refitted_weights`."""
+        return refitted_weights(self.problem, self.active, self.noise_std)
+
+    def screening(self, *, delta: float = 0.1, beta: float = 0.1) -> Screening:
+        """Which base kernels a chi-square test keeps, and the smallest signal it would keep.
+
+        Exact for Gaussian noise and points fixed in advance; needs features, and as many points
+        in every task as there are features.
+        """
+        base = self.kernel.base
+        if not isinstance(self.history, History):
+            raise InputError("screening fits every task and needs them in memory")
+        if not base.finite:
+            raise InputError("screening compares least-squares fits and needs feature kernels")
+        short = [task.name for task in self.history if task.n < base.dim]
+        if short:
+            raise InputError(
+                f"screening needs at least {base.dim} points (one per feature) in every task; "
+                f"{len(short)} of {self.history.m} have fewer, e.g. {short[0]}"
+            )
+        return chi_square_screening(
+            [base.features(task.X) for task in self.history],
+            [task.y for task in self.history],
+            base.groups,
+            noise_std=self.noise_std,
+            delta=delta,
+            beta=beta,
+        )
+
+    def report(self) -> str:
+        """What was selected, how strongly, and what could have been missed."""
+        eta, names = self.solution.eta, self.kernel.base.names
+        lines = [str(self)]
+        if self.active.size:
+            share = eta / eta.sum()
+            width = max(len(names[j]) for j in self.active)
+            lines.append(f"  {'kernel':{width}}  strength  share")
+            lines += [
+                f"  {names[j]:{width}}  {eta[j]:8.4g}  {share[j]:5.1%}"
+                for j in sorted(self.active, key=lambda j: -eta[j])
+            ]
+        try:
+            test = self.screening()
+        except InputError as error:
+            return "\n".join([*lines, f"  no statement on what was missed: {error}"])
+        missed = [names[j] for j in np.setdiff1d(test.kept, self.active)]
+        lines.append(
+            f"  every base kernel with unexplained energy above {test.detectable.max():.3g} "
+            f"(sum of squares over {self.history.total} observations) would have been kept with "
+            "probability 0.9 (chi-square test: Gaussian noise, points fixed in advance)"
+        )
+        if missed:
+            lines.append(f"  the same test also finds: {', '.join(missed)}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        count, p = self.active.size, self.kernel.base.p
+        noise = f"noise {self.noise_std:.3g} ({'given' if self.noise_known else 'estimated'})"
+        head = f"{count} of {p} base kernels learned from {self.history.m} tasks"
+        if not count:
+            share = lambda_max(self.problem, self.lam)
+            head += (
+                ": none stands out of the noise (the strongest reaches "
+                f"{share:.0%} of what its lambda asks for)"
+            )
+        else:
+            shown = ", ".join(self.names[:8]) + (", ..." if count > 8 else "")
+            head += f": {shown}"
+        gap = f"certified gap {self.solution.gap:.1e}"
+        state = "" if self.solution.converged else " (NOT converged)"
+        return f"{head}\n  lambda by {self.rule}, {noise}, {gap}{state}, weights {self.weights}"

@@ -1,0 +1,117 @@
+"""From a history to a learned kernel (Proposition 4.1)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from metakel.errors import InputError
+from metakel.grouplasso import Problem, solve, solve_square_root
+from metakel.grouplasso.working_set import Progress
+from metakel.kernels import Dictionary
+from metakel.learn.how import How, Loss, Scale, Weights
+from metakel.learn.learned import Learned
+from metakel.learn.problems import Elsewhere, Scanned, as_problem, check_match
+from metakel.refit import noise_left, refitted_weights
+from metakel.regularisation import choose_lambda, pivotal_lambda
+from metakel.tasks import Array, History
+
+
+def learn_kernel(
+    history: History | Scanned,
+    base: Dictionary,
+    *,
+    noise_std: float | None = None,
+    lam: str | ArrayLike = "self-normalised",
+    delta: float = 0.1,
+    weights: Weights = "uniform",
+    scale: Scale = "sum",
+    beta_min: float | None = None,
+    refit: bool = False,
+    loss: Loss = "points",
+    tol: float = 1e-10,
+    rng: np.random.Generator | None = None,
+    progress: Progress | None = None,
+) -> Learned:
+    r"""Meta-KeL: the sparse sum of base kernels that explains all tasks (Proposition 4.1).
+
+    Parameters
+    ----------
+    history : History
+        Or a scan of tasks on disk (`History.scan`), which are never held together.
+    base : Dictionary
+        Base kernels k_1 ... k_p (Eq. 5).
+    noise_std : float, optional
+        Noise level of the observations. None estimates it with the group square-root lasso.
+    lam : str, float or (p,) array
+        A rule of `metakel.regularisation` or the value itself. Without ``noise_std`` the default
+        rule becomes its pivotal form, "square-root".
+    delta : float
+        Probability with which the noise event that ``lam`` guards against may fail.
+    weights : "uniform" or "eta"
+        Weight 1 on every selected kernel, which gives the sharpest certified confidence sets
+        (``docs/reading-the-paper.md``), or the paper's eta of Proposition 4.1.
+    scale : "sum", "c1" or "raw"
+        With "eta": divided by their sum, by ``beta_min`` (Eq. 9; the smallest selected eta where
+        it is not given), or as they are.
+    refit : bool
+        With "eta": weights from a least-squares refit, free of the lasso's shrinkage.
+    loss : "points" or "tasks"
+        For tasks of unequal size: every observation counts alike (default), or every task does.
+    rng : Generator, optional
+        For the rules that simulate.
+    progress : callable(round, gap), optional
+    """
+    how = How(noise_std, lam, delta, weights, scale, beta_min, refit, loss, tol)
+    check_match(history, base)
+    problem = as_problem(history, base, loss)
+    start = None if isinstance(problem, Problem) else problem.start
+    return learn_again(history, problem, base, how, start, rng, progress)
+
+
+def learn_again(
+    history: History | Scanned,
+    problem: Problem | Elsewhere,
+    base: Dictionary,
+    how: How,
+    start: Array | None,
+    rng: np.random.Generator | None,
+    progress: Progress | None,
+) -> Learned:
+    """Choose lambda, solve from weights x = ``start`` = eta / lambda, make the kernel."""
+    noise_std, lam, delta = how.noise_std, how.lam, how.delta
+    if noise_std is None and isinstance(lam, str):
+        if lam not in ("self-normalised", "square-root"):
+            raise InputError(
+                f"lambda rule {lam!r} needs noise_std; without it only 'square-root' is pivotal"
+            )
+        rule = "square-root"
+        pivotal = pivotal_lambda(problem, delta=delta, rng=rng)
+        solution, _ = solve_square_root(
+            problem, pivotal, tol=how.tol, start=start, progress=progress
+        )
+        noise = noise_left(problem, solution)
+    else:
+        rule = lam if isinstance(lam, str) else "hand"
+        chosen = choose_lambda(
+            lam, problem, noise_std=noise_std, delta=delta, sup=base.sup, rng=rng
+        )
+        eta = None if start is None else start * chosen
+        solution = solve(problem, chosen, tol=how.tol, start=eta, progress=progress)
+        noise = noise_left(problem, solution) if noise_std is None else noise_std
+    raw = solution.eta
+    if how.refit and solution.active.size:
+        raw = refitted_weights(problem, solution.active, noise)
+    return Learned(
+        kernel=how.kernel(base, solution.active, raw),
+        solution=solution,
+        lam=solution.lam,
+        noise_std=float(noise),
+        noise_known=noise_std is not None,
+        delta=delta if rule != "hand" else 1.0,
+        rule=rule,
+        weights=how.weights,
+        history=history,
+        problem=problem,
+        how=how,
+    )

@@ -1,0 +1,65 @@
+"""The group lasso (Eq. 8) of a history, which is in memory or elsewhere."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+import numpy as np
+
+from metakel.errors import InputError, ShapeError
+from metakel.grouplasso import Problem
+from metakel.kernels import Dictionary
+from metakel.learn.how import Loss
+from metakel.refit import Fittable
+from metakel.regularisation.spectrum import NoiseProblem
+from metakel.tasks import Array, History
+
+
+class Elsewhere(Fittable, NoiseProblem, Protocol):
+    """The problem of tasks that are elsewhere; ``start`` are weights x = eta / lambda, if known."""
+
+    start: Array | None
+
+
+class Scanned(Protocol):
+    """A history whose tasks are elsewhere: `metakel.distributed.Scan`."""
+
+    @property
+    def m(self) -> int: ...
+    @property
+    def d0(self) -> int: ...
+    @property
+    def total(self) -> int: ...
+    def as_problem(self, base: Dictionary, loss: Loss = "points") -> Elsewhere: ...
+    def joined(
+        self, new: Self | History, base: Dictionary, loss: Loss
+    ) -> tuple[Self, Elsewhere]: ...
+
+
+def as_problem(
+    history: History | Scanned, base: Dictionary, loss: Loss = "points"
+) -> Problem | Elsewhere:
+    """Eq. 8 for a history: features where every base kernel has them, Gram matrices otherwise."""
+    if not isinstance(history, History):
+        return history.as_problem(base, loss)
+    values = [task.y for task in history]
+    if not base.finite:
+        return Problem.from_grams([base.grams(task.X) for task in history], values, loss=loss)
+    features = base.features(np.concatenate([task.X for task in history]))  # (N, d)
+    if (history.sizes == history.sizes[0]).all():
+        m, n = history.m, int(history.sizes[0])
+        stacked = features.T.reshape(base.dim, m, n).transpose(1, 2, 0)  # a view
+        return Problem.from_arrays(stacked, np.array(values), base.groups)
+    ends = np.cumsum(history.sizes)
+    parts = [features[stop - n : stop] for stop, n in zip(ends, history.sizes, strict=True)]
+    return Problem.from_tasks(parts, values, base.groups, loss=loss)
+
+
+def check_match(history: History | Scanned, base: Dictionary) -> None:
+    """Raise where these base kernels cannot explain this history."""
+    if not isinstance(history, History) and not hasattr(history, "as_problem"):
+        raise InputError(f"history is a {type(history).__name__}; make one by History.from_pairs")
+    if not isinstance(base, Dictionary) or base.p == 0:
+        raise InputError("base must be a dictionary of at least one base kernel, e.g. legendre(20)")
+    if base.d0 not in (None, history.d0):
+        raise ShapeError(f"the base kernels take {base.d0} inputs but the tasks have {history.d0}")
