@@ -1,0 +1,1 @@
+"""metakel inside other libraries: adapters that pass the tests of their hosts."""

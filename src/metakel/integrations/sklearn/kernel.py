@@ -1,0 +1,101 @@
+"""A sum of base kernels as a kernel of scikit-learn's Gaussian processes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
+
+from metakel.kernels import KernelSum
+from metakel.kernels.fourier import Fourier
+from metakel.kernels.stationary import Stationary
+from metakel.tasks import Array
+
+Bounds = tuple[float, float] | Literal["fixed"]
+
+
+class LearnedKernel(Kernel):  # type: ignore[misc]  # scikit-learn has no types
+    r"""The kernel :math:`s \sum_j \eta_j k_j` (Eqs. 5 and 9) for `GaussianProcessRegressor`.
+
+    It adds, multiplies and exponentiates like any other. Points must lie where the base kernels
+    live, for Legendre polynomials in [-1, 1]: put a `MinMaxScaler` in front.
+
+    Parameters
+    ----------
+    kernel : KernelSum
+        Usually ``learn_kernel(...).kernel``.
+    scale : float
+        The factor s. Weights of 1 say *which* functions are plausible and nothing of their size,
+        so this is a hyperparameter; there is no need for a `ConstantKernel` in front.
+    scale_bounds : pair of float, or "fixed"
+        Where the factor may be tuned; "fixed" leaves the kernel as it is.
+    """
+
+    def __init__(
+        self, kernel: KernelSum, scale: float = 1.0, scale_bounds: Bounds = (1e-5, 1e5)
+    ) -> None:
+        self.kernel = kernel
+        self.scale = scale
+        self.scale_bounds = scale_bounds
+
+    @property
+    def hyperparameter_scale(self) -> Hyperparameter:
+        """The only hyperparameter; theta is its logarithm."""
+        return Hyperparameter("scale", "numeric", self.scale_bounds)
+
+    def __call__(
+        self, X: ArrayLike, Y: ArrayLike | None = None, eval_gradient: bool = False
+    ) -> Any:
+        """(n, k) Gram matrix of ``X`` against ``Y`` (against itself when ``Y`` is None).
+
+        With ``eval_gradient`` also its derivatives in theta, (n, n, 1), or (n, n, 0) where the
+        scale is fixed.
+        """
+        points = np.atleast_2d(X)
+        others = None if Y is None else np.atleast_2d(Y)
+        K = self.scale * self.kernel(points, others)
+        if not eval_gradient:
+            return K
+        if Y is not None:
+            raise ValueError("Gradient can only be evaluated when Y is None.")
+        free = 0 if self.hyperparameter_scale.fixed else 1
+        return K, np.repeat(K[:, :, None], free, axis=2)  # d(s K) / d log s = s K
+
+    def diag(self, X: ArrayLike) -> Array:
+        """(n,) values k(x, x)."""
+        return np.asarray(self.scale * self.kernel.diag(np.atleast_2d(X)))
+
+    def is_stationary(self) -> bool:
+        """Whether every active base kernel depends on x - z alone."""
+        active = self.kernel.base.select(self.kernel.active.tolist())
+        return all(isinstance(family, Fourier | Stationary) for family in active.families)
+
+    def __sklearn_clone__(self) -> Self:
+        # A KernelSum never changes, and a Gaussian process clones its kernel at every step.
+        return type(self)(self.kernel, self.scale, self.scale_bounds)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            type(self) is type(other)
+            and isinstance(other, LearnedKernel)
+            and bool(self.scale == other.scale)
+            and bool(np.all(self.scale_bounds == other.scale_bounds))
+            and _equal(self.kernel, other.kernel)
+        )
+
+    def __repr__(self) -> str:
+        return f"LearnedKernel({self.kernel!r}, scale={self.scale:.3g})"
+
+
+def _equal(one: KernelSum, other: KernelSum) -> bool:
+    """Whether two sums hold the same base kernels with the same weights."""
+    if one is other:
+        return True
+    left, right = one.base.families, other.base.families
+    return (
+        np.array_equal(one.eta, other.eta)
+        and [f.to_dict() for f in left] == [f.to_dict() for f in right]
+        and [f.functions for f in left] == [f.functions for f in right]
+    )
