@@ -104,9 +104,9 @@ class History:
     """Past tasks over the same inputs; their sizes may differ.
 
     Make one with `from_pairs` or `from_arrays`, or from a table of named parameters with
-    `from_frame`, `from_csv`, `from_parquet` or `from_optuna`. Those turn parameters into numbers
-    in [-1, 1] by their ``space``, flip the sign of an output that is minimised, and keep a
-    ``report`` of the rows that could not be used.
+    `from_frame`, `from_csv`, `from_parquet`, `from_optuna`, `from_mlflow` or `from_ax`. Those turn
+    parameters into numbers in [-1, 1] by their ``space``, flip the sign of an output that is
+    minimised, and keep a ``report`` of the rows that could not be used.
     """
 
     tasks: tuple[Task, ...]
@@ -200,6 +200,66 @@ class History:
         wanted = Wanted(readers.TASK, readers.OUTPUT, **settings)
         return cls._from_intake(
             readers.assemble(found.columns, wanted, source="Optuna", failed=found.failed)
+        )
+
+    @classmethod
+    def from_mlflow(
+        cls,
+        experiments: Any,
+        *,
+        output: str,
+        task: str | None = None,
+        tracking_uri: str | None = None,
+        filter_string: str = "",
+        **options: Any,
+    ) -> History:
+        """Finished runs of MLflow experiments, each a task.
+
+        Parameters
+        ----------
+        experiments : str or sequence of str
+            Names of the experiments.
+        output : str
+            The metric; of several values logged in a run, the last.
+        task : str, optional
+            A tag or parameter whose values are the tasks, instead of the experiments.
+        tracking_uri : str, optional
+            Where the runs are; by default where MLflow itself looks.
+        filter_string : str
+            Which runs to read, in MLflow's own words: ``"tags.kind = 'trial'"``.
+        **options
+            As for `from_frame`; MLflow knows no direction, so say ``minimize=True`` for a loss.
+        """
+        found = readers.read_runs(
+            experiments,
+            output=output,
+            task=task,
+            tracking_uri=tracking_uri,
+            filter_string=filter_string,
+        )
+        wanted = Wanted(found.task, output, **options)
+        return cls._from_intake(
+            readers.assemble(
+                found.columns, wanted, source="MLflow", failed=found.failed, notes=found.notes
+            )
+        )
+
+    @classmethod
+    def from_ax(
+        cls, source: Any, *, output: str | None = None, minimize: bool | None = None, **options: Any
+    ) -> History:
+        """Completed trials of Ax experiments, each a task: one or several clients or experiments.
+
+        Space, metric and direction are those of the experiments. ``output`` and ``minimize`` name
+        another metric; other options as for `from_frame`.
+        """
+        found = readers.read_experiments(source, output=output, minimize=minimize)
+        settings = {"space": found.space, "minimize": found.minimize, **options}
+        wanted = Wanted(found.task, found.output, **settings)
+        return cls._from_intake(
+            readers.assemble(
+                found.columns, wanted, source="Ax", failed=found.failed, notes=found.notes
+            )
         )
 
     @staticmethod

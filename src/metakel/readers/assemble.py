@@ -71,10 +71,16 @@ class Wanted:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
-def assemble(columns: Columns, wanted: Wanted, *, source: str, failed: int = 0) -> Intake:
-    """Rows that can be used, as numbers, with a report on the others."""
+def assemble(
+    columns: Columns, wanted: Wanted, *, source: str, failed: int = 0, notes: Sequence[str] = ()
+) -> Intake:
+    """Rows that can be used, as numbers, with a report on the others.
+
+    ``failed`` rows the reader left out itself; its ``notes`` come first in the report.
+    """
     _check_columns(columns, wanted)
-    names, notes = _inputs(columns, wanted)
+    names, found = _inputs(columns, wanted)
+    notes = (*notes, *found)
     total = len(columns[wanted.output])
     table = {name: _filled(columns[name], wanted.defaults.get(name)) for name in names}
     _refuse_missing_parameters(table, columns[wanted.task])
@@ -101,7 +107,7 @@ def assemble(columns: Columns, wanted: Wanted, *, source: str, failed: int = 0) 
     space = wanted.space
     if space is None:
         space, guesses = infer_space(usable, log=wanted.log)
-        notes += guesses
+        notes = (*notes, *guesses)
     sign = -1.0 if wanted.minimize else 1.0
     return Intake(
         X=space.encode(usable),
@@ -115,7 +121,7 @@ def assemble(columns: Columns, wanted: Wanted, *, source: str, failed: int = 0) 
             wanted.minimize,
             total + failed,
             len(rows),
-            notes=notes,
+            notes=tuple(notes),
             **counts,
         ),
     )

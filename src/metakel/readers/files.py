@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def csv_columns(path: str | Path, *, delimiter: str = ",") -> Columns:
                 f"{file.name}, line {number}: {len(row)} cells; the header has {len(header)}"
             )
     cells = list(zip(*body, strict=True)) or [()] * len(header)
-    return {name: _typed(values) for name, values in zip(header, cells, strict=True)}
+    return {name: typed(values) for name, values in zip(header, cells, strict=True)}
 
 
 def parquet_columns(path: str | Path) -> Columns:
@@ -49,7 +49,8 @@ def parquet_columns(path: str | Path) -> Columns:
     return frame_columns(parquet.read_table(path))
 
 
-def _typed(cells: tuple[str, ...]) -> list[Any]:
+def typed(cells: Sequence[str]) -> list[Any]:
+    """Text as whole numbers, else numbers, else text; empty cells and NA are None."""
     present = [cell for cell in cells if cell.strip().lower() not in MISSING]
     for kind in (int, float):
         try:

@@ -8,7 +8,8 @@ from typing import Any
 
 from metakel.errors import InputError
 from metakel.readers.frames import Columns
-from metakel.space import Categorical, Fixed, Float, Integer, Parameter, Space
+from metakel.readers.joint import distinct, joint_space
+from metakel.space import Fixed, Parameter, Space
 
 TASK, OUTPUT = "study", "value"
 
@@ -33,12 +34,13 @@ def read_studies(source: Any) -> Studies:
     space = _joint_space(studies)
     columns: Columns = {name: [] for name in (TASK, *space.names, OUTPUT)}
     failed = 0
-    for study in studies:
+    labels = distinct([study.study_name for study in studies])
+    for label, study in zip(labels, studies, strict=True):
         for trial in study.get_trials(deepcopy=False):
             if trial.state.name != "COMPLETE" or trial.value is None:
                 failed += 1
                 continue
-            columns[TASK].append(study.study_name)
+            columns[TASK].append(label)
             columns[OUTPUT].append(float(trial.value))
             for name in space.names:
                 columns[name].append(trial.params.get(name))
@@ -76,15 +78,8 @@ def _direction(studies: Sequence[Any]) -> bool:
 
 def _joint_space(studies: Sequence[Any]) -> Space:
     """The parameters of all studies, with ranges wide enough for each."""
-    known: dict[str, Parameter] = {}
-    for study in studies:
-        for trial in study.get_trials(deepcopy=False):
-            for parameter in _trial_space(trial):
-                name = parameter.name
-                known[name] = _widen(known[name], parameter) if name in known else parameter
-    if not known:
-        raise InputError("the studies have no trials with parameters")
-    return Space(tuple(known.values()))
+    trials = (trial for study in studies for trial in study.get_trials(deepcopy=False))
+    return joint_space(parameter for trial in trials for parameter in _trial_space(trial))
 
 
 def _trial_space(trial: Any) -> tuple[Parameter, ...]:
@@ -93,19 +88,3 @@ def _trial_space(trial: Any) -> tuple[Parameter, ...]:
         Fixed(name, trial.params[name]) for name in trial.distributions if name not in varying
     )
     return (Space.from_optuna(varying).parameters if varying else ()) + fixed
-
-
-def _widen(a: Parameter, b: Parameter) -> Parameter:
-    if a == b:
-        return a
-    if isinstance(a, Categorical) and isinstance(b, Categorical):
-        return Categorical(a.name, tuple(dict.fromkeys((*a.values, *b.values))))
-    if isinstance(a, Float) and isinstance(b, Float) and type(a) is type(b) and a.log == b.log:
-        low, high = min(a.low, b.low), max(a.high, b.high)
-        whole = isinstance(a, Integer)
-        step = a.step if a.step == b.step and a.low == b.low else (1 if whole else None)
-        return type(a)(a.name, low, high, a.log, step)
-    raise InputError(
-        f"parameter {a.name!r} is {a.describe()} in one study and {b.describe()} in another; "
-        "expected one type and scale"
-    )

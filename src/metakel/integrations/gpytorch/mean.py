@@ -1,0 +1,52 @@
+"""The learned mean as a GPyTorch mean."""
+
+from __future__ import annotations
+
+import gpytorch  # type: ignore[import-untyped]
+from torch import Tensor
+
+from metakel.integrations.gpytorch.exact import Exact
+from metakel.integrations.gpytorch.features import Landmarks
+from metakel.integrations.gpytorch.repeats import once
+from metakel.prior import Prior
+from metakel.prior.calibration import Calibration
+
+
+class LearnedMean(Exact, gpytorch.means.Mean):  # type: ignore[misc]
+    """What a typical task has at a point: level + scale m(x).
+
+    It goes with ``LearnedKernel(prior.kernel)``: both take numeric points
+    (``prior.space.encode(...)``) and speak of the output in its own units, with the sign that is
+    maximised, so outputs that are minimised are negated before they are told. Without a common
+    shape, or where held-out tasks say that it does not help (`Prior.used`), it is the level alone.
+
+    Parameters
+    ----------
+    learned : Prior, or the calibration of one
+        ``prior.calibration`` has the mean (and the kernel) that ``prior.norm_bound`` is about.
+    """
+
+    level: Tensor
+    pull: Tensor
+
+    def __init__(self, learned: Prior | Calibration) -> None:
+        super().__init__()
+        shape = learned.shape
+        if isinstance(learned, Prior) and not learned.used:
+            shape = None
+        self.keep("level", learned.model.level)
+        self.landmarks = None if shape is None else Landmarks(shape.basis)
+        if shape is not None:
+            self.keep("pull", learned.model.scale * (shape.basis.inverse.T @ shape.mu))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., n) values, differentiable in x."""
+        values: Tensor = self.level.expand(x.shape[:-1])
+        if self.landmarks is not None:
+            values = values + once(self._common_shape, x)[..., 0]
+        return values.to(x)
+
+    def _common_shape(self, x: Tensor) -> Tensor:
+        assert self.landmarks is not None
+        shape: Tensor = self.landmarks(x) @ self.pull[:, None]
+        return shape
