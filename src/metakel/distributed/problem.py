@@ -18,7 +18,7 @@ from metakel.distributed.journal import Journal
 from metakel.distributed.shard import Recipe
 from metakel.distributed.sums import Certificate, Round, Summary, total
 from metakel.errors import InputError, ShardError
-from metakel.grouplasso.problem import Batch
+from metakel.grouplasso.batch import Batch
 from metakel.kernels import Dictionary
 from metakel.refit import LeastSquares
 from metakel.tasks import Array
@@ -39,8 +39,6 @@ class Progress:
         Shards.
     seconds : float
         Since the pass began.
-    left : float
-        Seconds that the rest of the pass will take if it goes on like this.
     """
 
     stage: str
@@ -50,6 +48,7 @@ class Progress:
 
     @property
     def left(self) -> float:
+        """Seconds that the rest of the pass will take if it goes on like this."""
         return self.seconds * (self.of - self.done) / self.done
 
 

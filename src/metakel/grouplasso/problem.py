@@ -20,36 +20,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel.errors import InputError, ShapeError
-from metakel.grouplasso.evaluate import Evaluator
+from metakel.grouplasso.batch import (
+    Batch,
+    Loss,
+    check_finite,
+    check_symmetry,
+    group_sizes,
+    similar_sizes,
+    sizes_and_weights,
+)
+from metakel.grouplasso.remote import Remote
 
 Array = NDArray[np.float64]
-Loss = Literal["points", "tasks"]
-# Tasks of nearly the same size share one array; padding a task costs at most this share of rows.
-PADDING = 0.25
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Tasks of (nearly) one size, padded by zero rows, which change neither loss nor gradient.
-
-    Exactly one of ``Phi`` (m, d, n) and ``K`` (p, m, n, n) is given.
-    """
-
-    tasks: NDArray[np.intp]
-    y: Array
-    Phi: Array | None = None
-    K: Array | None = None
-
-    @property
-    def n(self) -> int:
-        return int(self.y.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +71,9 @@ class Problem:
         m, n, d = features.shape
         if features.size == 0:
             raise InputError(f"Phi has shape {features.shape}; expected at least one of each")
-        _check(values, "y")  # Phi is large and is checked by what it first computes
+        check_finite(values, "y")  # Phi is large and is checked by what it first computes
         batch = Batch(np.arange(m), values, Phi=features.transpose(0, 2, 1))
-        return cls._build((batch,), _dims(groups, d), np.full(m, n), np.ones(m))
+        return cls._build((batch,), group_sizes(groups, d), np.full(m, n), np.ones(m))
 
     @classmethod
     def from_tasks(
@@ -104,10 +91,10 @@ class Problem:
         """
         features = [np.asarray(F, np.float64) for F in Phi]
         values = [np.asarray(v, np.float64) for v in y]
-        sizes, weights = _sizes_and_weights(features, values, loss, row_axis=0)
+        sizes, weights = sizes_and_weights(features, values, loss, row_axis=0)
         d = features[0].shape[1]
         batches = []
-        for tasks in _batches(sizes):
+        for tasks in similar_sizes(sizes):
             width = int(sizes[tasks].max())
             stacked = np.zeros((tasks.size, d, width))
             padded = np.zeros((tasks.size, width))
@@ -119,10 +106,10 @@ class Problem:
                 root = np.sqrt(weights[s])
                 stacked[i, :, : sizes[s]] = root * features[s].T
                 padded[i, : sizes[s]] = root * values[s]
-            _check(stacked, "Phi")
-            _check(padded, "y")
+            check_finite(stacked, "Phi")
+            check_finite(padded, "y")
             batches.append(Batch(tasks, padded, Phi=stacked))
-        return cls._build(tuple(batches), _dims(groups, d), sizes, weights)
+        return cls._build(tuple(batches), group_sizes(groups, d), sizes, weights)
 
     @classmethod
     def from_grams(
@@ -135,10 +122,10 @@ class Problem:
         """One (p, n_s, n_s) stack of Gram matrices and one (n_s,) vector per task."""
         grams = [np.asarray(k, np.float64) for k in K]
         values = [np.asarray(v, np.float64) for v in y]
-        sizes, weights = _sizes_and_weights(grams, values, loss, row_axis=1)
+        sizes, weights = sizes_and_weights(grams, values, loss, row_axis=1)
         p = grams[0].shape[0]
         batches = []
-        for tasks in _batches(sizes):
+        for tasks in similar_sizes(sizes):
             width = int(sizes[tasks].max())
             stacked = np.zeros((p, tasks.size, width, width))
             padded = np.zeros((tasks.size, width))
@@ -150,9 +137,9 @@ class Problem:
                     )
                 np.multiply(grams[s], weights[s], out=stacked[:, i, :n, :n])
                 padded[i, :n] = np.sqrt(weights[s]) * values[s]
-            _check(stacked, "K")
-            _check_symmetry(stacked)
-            _check(padded, "y")
+            check_finite(stacked, "K")
+            check_symmetry(stacked)
+            check_finite(padded, "y")
             batches.append(Batch(tasks, padded, K=stacked))
         return cls._build(tuple(batches), (None,) * p, sizes, weights)
 
@@ -253,33 +240,6 @@ class Problem:
         return total
 
 
-class Remote(Protocol):
-    """A problem whose tasks are elsewhere: only sums over them are known here."""
-
-    @property
-    def m(self) -> int: ...
-    @property
-    def p(self) -> int: ...
-    @property
-    def total(self) -> int: ...
-    @property
-    def sizes(self) -> NDArray[np.intp]: ...
-    @property
-    def task_weights(self) -> Array: ...
-    @property
-    def batches(self) -> tuple[Batch, ...]:
-        """Refused: coefficients and residuals stay where the tasks are."""
-        ...
-
-    def evaluator(self) -> Evaluator:
-        """Who answers the solver."""
-        ...
-
-    def group_scores(self) -> Array:
-        """(p,) squared norms of every group's correlation with the observations."""
-        ...
-
-
 def group_energies(problem: Problem, batch: Batch, r: Array) -> Array:
     """(p,) squared norms, over the tasks of one batch, of every group's correlation with r."""
     if batch.K is not None:
@@ -305,66 +265,3 @@ def lambda_max(problem: Problem | Remote, weights: ArrayLike | None = None) -> f
         raise InputError(f"the features of group {j} hold nan or infinite numbers")
     norms = 2 / problem.total * np.sqrt(scores)
     return float(np.max(norms if weights is None else norms / np.asarray(weights)))
-
-
-def _dims(groups: Sequence[slice] | None, d: int) -> tuple[int, ...]:
-    if groups is None:
-        return (1,) * d
-    if not all(isinstance(g, slice) and g.step in (None, 1) for g in groups):
-        raise InputError(f"groups must be slices of step 1; found {list(groups)[:5]} ...")
-    edges = [(g.start, g.stop) for g in groups]
-    adjoin = all(a[1] == b[0] for a, b in pairwise(edges))
-    if not edges or edges[0][0] != 0 or edges[-1][1] != d or not adjoin:
-        raise ShapeError(f"groups must cut the {d} columns of Phi in order; found {edges[:5]} ...")
-    dims = tuple(stop - start for start, stop in edges)
-    if min(dims) < 1:
-        raise ShapeError("every group needs at least one column")
-    return dims
-
-
-def _sizes_and_weights(
-    arrays: list[Array], values: list[Array], loss: Loss, *, row_axis: int
-) -> tuple[NDArray[np.intp], Array]:
-    if not arrays or len(arrays) != len(values):
-        raise ShapeError(f"found {len(arrays)} tasks of features and {len(values)} of values")
-    if loss not in ("points", "tasks"):
-        raise InputError(f"loss is {loss!r}; expected 'points' or 'tasks'")
-    for s, (array, v) in enumerate(zip(arrays, values, strict=True)):
-        if array.ndim != row_axis + 2 or v.shape != (array.shape[row_axis],):
-            raise ShapeError(
-                f"task {s}: an array of shape {array.shape} does not go with y of shape {v.shape}"
-            )
-        if not array.size:
-            raise InputError(f"task {s}: shape {array.shape}; expected at least one of each")
-    sizes = np.array([v.size for v in values])
-    if loss == "points":
-        return sizes, np.ones(sizes.size)
-    return sizes, sizes.sum() / (sizes.size * sizes)
-
-
-def _batches(sizes: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """Indices of tasks to be stacked together: sizes within a batch differ by `PADDING` at most."""
-    order = np.argsort(-sizes, kind="stable")
-    batches, first = [], 0
-    for i in range(1, order.size + 1):
-        if i == order.size or sizes[order[i]] < (1 - PADDING) * sizes[order[first]]:
-            batches.append(np.sort(order[first:i]))
-            first = i
-    return batches
-
-
-def _check_symmetry(K: Array) -> None:
-    # Sums of rows and columns: two passes without a temporary.
-    diagonal = np.einsum("...nn->...n", K)
-    size = np.abs(diagonal).max(axis=(1, 2)) * K.shape[-1]  # (p,)
-    uneven = np.abs(K.sum(axis=-1) - K.sum(axis=-2)).max(axis=(1, 2)) > 1e-8 * size
-    if uneven.any() or (diagonal < 0).any():
-        j = int(np.flatnonzero(uneven | (diagonal < 0).any(axis=(1, 2)))[0])
-        raise InputError(f"K of group {j} is not symmetric with a diagonal >= 0: no Gram matrix")
-
-
-def _check(values: Array, what: str) -> None:
-    # One pass without a temporary: a sum is finite only if every term is (or overflows, as rarely).
-    if not np.isfinite(values.sum()) and not np.isfinite(values).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        raise InputError(f"{what} holds {values[where]} at {where}; expected finite numbers")

@@ -13,7 +13,8 @@ from metakel.errors import InputError, NotConverged, ShapeError
 from metakel.grouplasso.evaluate import Evaluator, Residual
 from metakel.grouplasso.features import FeatureEvaluator
 from metakel.grouplasso.grams import GramEvaluator
-from metakel.grouplasso.problem import Problem, Remote
+from metakel.grouplasso.problem import Problem
+from metakel.grouplasso.remote import Remote
 from metakel.grouplasso.working_set import Progress, optimise
 
 Array = NDArray[np.float64]

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel.errors import InputError
-from metakel.grouplasso.problem import Problem, Remote
+from metakel.grouplasso.problem import Problem
+from metakel.grouplasso.remote import Remote
 from metakel.grouplasso.solve import Solution, as_strengths, evaluator_of, solve_with
 from metakel.grouplasso.working_set import Progress
 

@@ -10,22 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel.errors import InputError
+from metakel.grouplasso.remote import Counted
 from metakel.tasks import Array
 
 
-class NoiseProblem(Protocol):
+class NoiseProblem(Counted, Protocol):
     """What the rules read of a group lasso problem; `metakel.grouplasso.Problem` has it all."""
 
-    @property
-    def m(self) -> int: ...
-    @property
-    def p(self) -> int: ...
-    @property
-    def total(self) -> int: ...
-    @property
-    def sizes(self) -> NDArray[np.integer[Any]]: ...
-    @property
-    def task_weights(self) -> Array: ...
     @property
     def dims(self) -> Sequence[int | None]: ...
     def spectra(self) -> Sequence[Array]: ...
