@@ -4,7 +4,9 @@ import numpy as np
 from quick_figures import drawn, failing, results
 
 from metakel.kernels import fourier
-from metakel.paper.fig7 import kkt_violation, stacked
+from metakel.paper.fig7 import duality_gap, stacked
+from metakel.paper.figure import load_figure
+from metakel.paper.gallery import overall
 from metakel.tasks import History
 
 
@@ -19,13 +21,22 @@ def test_the_matrix_is_block_diagonal():
     assert len(entries) == 3 * 6 * 8
 
 
-def test_violation_sees_a_wrong_solution():
+def test_gap_sees_a_wrong_solution():
     rng = np.random.default_rng(0)
     base = fourier(3, 1, lengthscales=0.4, rng=rng)
     history = History.from_pairs([(rng.uniform(-1, 1, (5, 1)), rng.standard_normal(5))] * 2)
     Phi, y = stacked(history, base)
-    assert kkt_violation(Phi, y, np.zeros((2, base.dim)), base, lam=1e-3) > 0.1
-    assert kkt_violation(Phi, y, np.zeros((2, base.dim)), base, lam=1e3) == 0
+    nothing = np.zeros((2, base.dim))
+    assert duality_gap(Phi, y, nothing, base, lam=1e-3) > 0.1
+    assert abs(duality_gap(Phi, y, nothing, base, lam=1e3)) < 1e-15  # lambda above lambda_max
+    assert duality_gap(Phi, y, nothing + 0.1, base, lam=1e3) > 0.1
+
+
+def test_it_is_an_illustration_and_judged_as_one():
+    figure = load_figure("fig7")
+    for gap in (0.0, 1.0):
+        numbers = {"largest gap": gap, "share of the true kernel": 0.7}
+        assert overall(figure, {"resolved": numbers}) == "illustration"
 
 
 def test_picture():

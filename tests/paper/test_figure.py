@@ -49,7 +49,15 @@ def test_claims_are_closed_intervals():
     assert not claim.holds({"x": float("nan")})
 
 
+def test_a_sure_claim_is_about_the_whole_interval():
+    numbers = {"x": 0.9, "x low": 0.8, "x high": 1.1}
+    assert Claim("below", "x", 0, 1).holds(numbers)
+    assert not Claim("surely below", "x", 0, 1, sure=True).holds(numbers)
+    assert Claim("surely below", "x", 0, 1, sure=True).holds({**numbers, "x high": 0.99})
+
+
 def test_bounds_in_words():
+    assert Claim("only reported", "x").bound == "–"
     assert Claim("", "x", 1, 2).bound == "1 to 2"
     assert Claim("", "x", 1).bound == "at least 1"
     assert Claim("", "x", high=2).bound == "at most 2"

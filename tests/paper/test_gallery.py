@@ -30,12 +30,23 @@ def test_verdict_on_a_claim(literal, resolved, expected):
     [
         (GOOD, GOOD, "holds"),
         (BAD, GOOD, "holds in the resolved reading only"),
-        (GOOD, BAD, "holds in part: 0 of 1 claims in the resolved reading"),
+        (GOOD, BAD, "holds in the literal reading only"),
+        (BAD, BAD, "does not hold"),
     ],
 )
 def test_verdict_on_a_figure(literal, resolved, expected):
     figure = replace(load_figure("fig8"), claims=(CLAIM,))
     assert overall(figure, {"resolved": resolved, "literal": literal}) == expected
+
+
+def test_a_number_without_a_bound_is_not_judged():
+    assert verdict(Claim("reported", "x"), {"resolved": BAD, "literal": GOOD}) == "–"
+
+
+def test_verdict_counts_the_claims_that_hold():
+    figure = replace(load_figure("fig8"), claims=(CLAIM, replace(CLAIM, high=3)))
+    judged = overall(figure, {"resolved": BAD, "literal": BAD})
+    assert judged == "holds in part: 1 of 2 claims in the resolved reading"
 
 
 def test_what_the_paper_does_not_say_does_not_count():

@@ -184,7 +184,7 @@ def draw(table: Table, settings: Anytime, canvas: Canvas) -> None:
     right.set_yticks(range(len(shown)), [labels[name] for name in shown], fontsize=7)
     right.axvline(1 - settings.delta, color="#222222", linestyle="--", linewidth=1)
     right.set(xlabel="runs covered at all x and t (dashed: promised)", xlim=(0, 1.05))
-    right.set_title("anytime coverage", fontsize=9)
+    right.set_title("anytime coverage (whiskers: 2 s.e.)", fontsize=9)
     tidy(left)
     tidy(right)
 

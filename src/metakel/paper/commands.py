@@ -15,6 +15,7 @@ from metakel.errors import InputError
 from metakel.paper import FIGURES
 from metakel.paper.figure import Figure, Measured, load_figure
 from metakel.paper.gallery import verdict, write_gallery
+from metakel.paper.intervals import shown
 from metakel.paper.runner import draw, run
 
 app = typer.Typer(no_args_is_help=True, help="The figures of the paper, each by one command.")
@@ -23,7 +24,13 @@ console = Console()
 Quick = Annotated[bool, typer.Option("--quick", help="Small size: seconds instead of minutes.")]
 Runs = Annotated[int | None, typer.Option(help="Number of runs instead of the paper's.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
-Jobs = Annotated[int, typer.Option(help="Processes; -1 for one per core.")]
+Jobs = Annotated[
+    str,
+    typer.Option(
+        help="Processes, -1 for one per core; or dask://host:port, the address of a Dask "
+        "scheduler whose workers have this version of metakel."
+    ),
+]
 Out = Annotated[Path, typer.Option(help="Where results are kept (and resumed from).")]
 Readings = Annotated[
     list[str] | None,
@@ -59,7 +66,7 @@ def _command(*names: str, every: bool = False) -> Callable[..., None]:
         quick: Quick = False,
         runs: Runs = None,
         seed: Seed = 0,
-        jobs: Jobs = -1,
+        jobs: Jobs = "-1",
         out: Out = OUT,
         reading: Readings = None,
         fresh: Fresh = False,
@@ -92,8 +99,8 @@ def _report(name: str, figure: Figure, reading: str, measured: Measured, picture
     grid = Grid("", "expected", "measured", "", box=None, title=f"{name}, {reading} reading")
     for claim in figure.claims:
         holds = verdict(claim, {reading: measured})
-        colour = "green" if holds == "holds" else "red"
-        number = f"{measured[claim.key]:.3g}"
+        colour = {"holds": "green", "–": "dim"}.get(holds, "red")
+        number = shown(measured, claim.key)
         grid.add_row(claim.text, claim.bound, number, f"[{colour}]{holds}[/{colour}]")
     console.print(grid)
     console.print(f"[dim]{picture}[/dim]\n")

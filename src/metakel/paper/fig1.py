@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure as Canvas
 
-from metakel.paper.drawing import COLOURS, band, tidy
+from metakel.paper.drawing import COLOURS, band, tidy, weights_label
 from metakel.paper.figure import Claim, Figure, Rows, Table
 from metakel.paper.instance import domain, instance, objective, paper_noise_var, theory_nu
 from metakel.paper.play import OnGrid
@@ -70,7 +70,7 @@ def measure(table: Table) -> dict[str, float]:
 def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
     """Past tasks, weights, new task."""
     one = table[(table["run"] == 0) & (table["draw"] == 0)]
-    past, learned, new = canvas.subplots(1, 3)
+    past, learned, new = canvas.subplots(1, 3, gridspec_kw={"wspace": 0.12})
     for s, marker in zip(range(1, TASKS + 1), "o^s", strict=True):
         task = one[one["part"] == f"task {s}"]
         past.plot(task["x"], task["value"], marker, markersize=3, label=f"task {s}")
@@ -81,7 +81,9 @@ def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
         eta["x"] - 0.2, eta["value"], width=0.4, color=COLOURS["learned"], label="$\\hat{k}$"
     )
     learned.bar(eta["x"] + 0.2, eta["other"], width=0.4, color=COLOURS["true"], label="$k^*$")
-    learned.set(title="learned kernel", xlabel="base kernel j", ylabel="weight η_j (sum 1)")
+    learned.set(
+        title="learned kernel", xlabel="base kernel j", ylabel=weights_label(settings.reading.scale)
+    )
     learned.legend(fontsize=7)
     f, spread = one[one["part"] == "f"], one[one["part"] == "band"]
     x, mean, width = (spread[c].to_numpy() for c in ("x", "value", "other"))
@@ -90,7 +92,8 @@ def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
     seen = one[one["part"] == "observed"]
     new.scatter(seen["x"], seen["value"], s=16, color=COLOURS["full"], zorder=3, label="observed")
     new.set(title=f"a new task after {settings.horizon - 1} steps", xlabel="x", ylabel="f(x)")
-    new.set_ylim(f["value"].min() - 15, f["value"].max() + 15)
+    margin = 0.3 * (f["value"].max() - f["value"].min())
+    new.set_ylim(f["value"].min() - margin, f["value"].max() + margin)
     new.legend(fontsize=7)
     for ax in (past, learned, new):
         ax.title.set_fontsize(9)

@@ -75,20 +75,22 @@ def draw(table: Table, settings: LambdaChoice, canvas: Canvas) -> None:
     oracle = table[table["lam"] == 0]["mu"]
     swept = table[table["lam"] > 0].groupby("lam")
     lam, mean = np.array(list(swept.groups)), swept["mu"].mean().to_numpy()
-    std = swept["mu"].std().fillna(0.0).to_numpy()
+    error = 2 * swept["mu"].sem().fillna(0.0).to_numpy()
     colour = COLOURS["learned"]
     left.plot(lam, mean, "o-", color=colour, markersize=3, label=LABELS["learned"])
-    left.fill_between(
-        lam, np.maximum(mean - std, 1), mean + std, color=colour, alpha=0.15, linewidth=0
-    )
+    left.fill_between(lam, mean - error, mean + error, color=colour, alpha=0.15, linewidth=0)
     left.axhline(oracle.mean(), color=COLOURS["true"], linestyle="--", label=LABELS["true"])
-    left.set_ylabel(f"inference regret at T = {settings.horizon}\n(units of f; mean ± 1 std)")
+    left.set_ylabel(f"inference regret at T = {settings.horizon}\n(units of f; mean ± 2 s.e.)")
     left.set_yscale("log")
-    right.plot(
-        lam, swept["size"].mean(), "o-", color=colour, markersize=3, label="selected, $|\\hat{J}|$"
-    )
+    left.yaxis.set_major_formatter("{x:g}")
+    left.yaxis.set_minor_formatter("")
+    decades = np.log10(mean[mean > 0])
+    left.set_ylim(10 ** np.floor(decades.min()), 10 ** np.ceil(decades.max()) * 1.3)
+    size, spread = swept["size"].mean().to_numpy(), swept["size"].std().fillna(0.0).to_numpy()
+    right.plot(lam, size, "o-", color=colour, markersize=3, label="selected, $|\\hat{J}|$")
+    right.fill_between(lam, size - spread, size + spread, color=colour, alpha=0.15, linewidth=0)
     right.axhline(settings.sparsity, color=COLOURS["true"], linestyle="--", label="true, $|J^*|$")
-    right.set(ylabel="base kernels", ylim=(0, settings.p + 1))
+    right.set(ylabel="base kernels, mean ± 1 std", ylim=(0, settings.p + 1))
     threshold = lambda_min_paper(
         noise_std=settings.noise_std,
         m=settings.m,

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import FancyBboxPatch
 
-from metakel.paper.drawing import COLOURS, tidy
+from metakel.paper.drawing import COLOURS, tidy, weights_label
 from metakel.paper.figure import Claim, Figure, Rows, Table
 from metakel.paper.instance import instance, norm_in
 from metakel.paper.settings import Settings
@@ -68,12 +68,13 @@ def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
     }
     inner = [j for j in eta["true"].index if eta["true"][j] > 0 and eta["learned"][j] > 0]
     middle = [j for j in eta["learned"].index if eta["learned"][j] > 0 and j not in inner]
-    outer = [j for j in eta["full"].index if j not in inner and j not in middle]
+    missed = [j for j in eta["true"].index if eta["true"][j] > 0 and j not in inner]
+    outer = [j for j in eta["full"].index if j not in (*inner, *middle, *missed)]
     left, right = canvas.subplots(1, 2, width_ratios=(1.1, 1))
     boxes = (
         ("full", "$H(k_{full})$", 0.0),
         ("learned", "$H(\\hat{k})$", 0.9),
-        ("true", "$H(k^*)$", 1.8),
+        ("true", "$H(k^*)$" + (", as far as found" if missed else ""), 1.8),
     )
     for (name, label, edge), members in zip(boxes, (outer, middle, inner), strict=True):
         box = FancyBboxPatch(
@@ -87,17 +88,24 @@ def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
         )
         left.add_patch(box)
         left.text(edge + 0.15, 5.55 - edge * 0.8 - 0.38, label, fontsize=9, color=COLOURS[name])
-        text = ", ".join(f"P{j}" for j in members) or "(none more)"
+        text = _listed(members) or "(none more)"
         where = 4, edge * 0.8 + (0.3 if name != "true" else 1.2)
-        left.text(*where, text, fontsize=7, ha="center", va="center")
+        left.text(*where, text, fontsize=7 if len(members) < 14 else 6, ha="center", va="center")
+    if missed:
+        text = f"in $k^*$, but missed by $\\hat{{k}}$: {_listed(missed)}"
+        left.text(7.8, 5.17, text, fontsize=8, ha="right", color="#b00000")
     left.set(xlim=(-0.2, 8.2), ylim=(-0.2, 5.8))
     left.axis("off")
     for shift, name in zip((-0.27, 0.0, 0.27), eta, strict=True):
         right.bar(eta[name].index + shift, eta[name], width=0.27, color=COLOURS[name], label=name)
     right.set_xticks([1, 5, 10, 15, 20])
-    right.set(xlabel="base kernel j", ylabel="weight η_j (sum 1)")
+    right.set(xlabel="base kernel j", ylabel=weights_label(settings.reading.scale))
     right.legend(fontsize=7, labels=["$k^*$", "$\\hat{k}$", "$k_{full}$"])
     tidy(right)
+
+
+def _listed(members: list[int]) -> str:
+    return ", ".join(f"P{j}" for j in members)
 
 
 FIGURE = Figure(

@@ -105,7 +105,7 @@ def draw(table: Table, settings: Calibration, canvas: Canvas) -> None:
         )
     left.set(xlabel="level of the interval", ylabel="fraction of test points covered")
     left.set(xlim=(0, 1), ylim=(0, 1.04))
-    left.legend(fontsize=7, loc="lower right")
+    left.legend(fontsize=7, loc="best")
     once = table.drop_duplicates(["run", "kernel"]).groupby("kernel")["variance"]
     means, spread = once.mean()[shown], 2 * (once.std() / np.sqrt(once.count()))[shown]
     right.bar(
@@ -115,8 +115,11 @@ def draw(table: Table, settings: Calibration, canvas: Canvas) -> None:
     right.set(ylabel="mean posterior variance (units of f²)")
     if min(means) > 0:
         right.set_yscale("log")
+        right.yaxis.set_major_formatter("{x:g}")
+        right.yaxis.set_minor_formatter("{x:g}")
+        right.tick_params(which="both", labelsize=8)
     left.set_title("calibration (bands: 2 s.e.)", fontsize=9)
-    right.set_title("sharpness", fontsize=9)
+    right.set_title("sharpness (bars: 2 s.e.)", fontsize=9)
     tidy(left)
     tidy(right)
 

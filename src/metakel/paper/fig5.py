@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from metakel.kernels import KernelSum
-from metakel.paper.drawing import COLOURS, LABELS, mark_values, tidy
+from metakel.paper.drawing import COLOURS, LABELS, legend_below, mark_values, tidy
 from metakel.paper.figure import Claim, Figure, Rows, Table
 from metakel.paper.instance import domain, instance, objective
 from metakel.paper.regret_runs import play_paper
@@ -105,7 +105,10 @@ def draw(table: Table, settings: Consistency, canvas: Canvas) -> None:
         label = "λ of Theorem 4.3" if lam == THEOREM else f"λ = {lam}"
         left.plot(m, median, "o-", color=colour, markersize=3, label=f"$\\hat{{k}}$, {label}")
         left.fill_between(m, low, high, color=colour, alpha=0.12, linewidth=0)
-        right.plot(m, grouped["found"].mean(), "o-", color=colour, markersize=3, label=label)
+        rate = grouped["found"].mean().to_numpy()
+        error = 2 * np.sqrt(rate * (1 - rate) / grouped["found"].count().to_numpy())
+        right.plot(m, rate, "o-", color=colour, markersize=3, label=label)
+        right.fill_between(m, rate - error, rate + error, color=colour, alpha=0.12, linewidth=0)
     for name, style in (("true", "--"), ("full", "-")):
         level = table[table["kernel"] == name]["mu"].median()
         left.axhline(level, color=COLOURS[name], linestyle=style, label=LABELS[name])
@@ -115,8 +118,8 @@ def draw(table: Table, settings: Consistency, canvas: Canvas) -> None:
         tidy(ax)
     left.set_ylabel(f"inference regret at T = {settings.horizon}\n(units of f; median, quartiles)")
     left.set_ylim(bottom=0)
-    left.legend(fontsize=7)
-    right.set(ylabel="runs with all of $J^*$ found", ylim=(0, 1.05))
+    legend_below(canvas, left, 3)
+    right.set(ylabel="runs with all of $J^*$ found\n(± 2 s.e.)", ylim=(0, 1.05))
 
 
 FIGURE = Figure(
@@ -141,6 +144,7 @@ FIGURE = Figure(
             "with 2 tasks J* is often not found: rate", "found with the fewest tasks", 0, 0.9, False
         ),
     ),
+    size=(8, 3.7),
     comment="The effect is whether the few tasks have shown every kernel of J*: with m = 2, a "
     "good part of the runs miss one, and their regret is large (the mean is a multiple of the "
     "median). The convergence is from m = 10 on complete for orthonormal features. It is not a "

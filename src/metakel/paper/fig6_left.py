@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from metakel.kernels import KernelSum, squared_exponential
-from metakel.paper.drawing import curves
+from metakel.paper.drawing import curves, legend_below
 from metakel.paper.figure import Claim, Figure, Rows, Table
 from metakel.paper.instance import domain, instance, objective
 from metakel.paper.regret_runs import curve_rows, final_ratios, play_paper
@@ -62,7 +62,7 @@ def draw(table: Table, settings: TwoInputs, canvas: Canvas) -> None:
         ax.set_ylim(bottom=max(1.0, 0.5 * table[regret].median() ** 0.5))
         ax.set_title(title, fontsize=9)
     axes[0].set_ylabel("regret (units of f), mean ± 2 s.e.")
-    axes[0].legend(fontsize=7, loc="upper left")
+    legend_below(canvas, axes[0], 4)
 
 
 FIGURE = Figure(
@@ -85,6 +85,7 @@ FIGURE = Figure(
         ),
     ),
     readings=("resolved", "literal", "signed"),
+    size=(8, 3.6),
     comment="The 21 products P_j(x₁)P_{20−j}(x₂) all have total degree 20, not at most 20. "
     "Without orthonormal scaling λ = 0.03 selects no kernel at all, and GP-UCB with the zero "
     "kernel plays at random; and with positive coefficients the maximum is always at (1, 1), "

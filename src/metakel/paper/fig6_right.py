@@ -2,101 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from metakel.kernels import KernelSum, fourier, squared_exponential
-from metakel.learn import learn_kernel
-from metakel.paper import glmnet
-from metakel.paper.drawing import curves
+from metakel.paper.drawing import curves, legend_below
 from metakel.paper.evidence import refitted
 from metakel.paper.figure import Claim, Figure, Rows, Table
+from metakel.paper.intervals import ratio
 from metakel.paper.play import Model, OnGrid, Played, play
-from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
-from metakel.tasks import Array, History, Task
+from metakel.paper.tuning_split import TESTS, Learner, Tuning, learner, smooth_kernel
+from metakel.tasks import Array
 from metakel.theory import noise_var_paper
 
-
-@dataclass(frozen=True)
-class Tuning(Settings):
-    """Figure 6, right. Draws are test tasks, runs are seeds: each splits the tasks anew.
-
-    Attributes
-    ----------
-    p : int
-        Random Fourier features (pairs of cosine and sine).
-    n : int
-        Evaluations of each past task that the learner sees.
-    configurations : int
-        Most evaluations of a test task to choose from.
-    lengthscale : float
-        Of the random features and of the squared exponential.
-    nu, noise_var : float
-        Exploration and regulariser, the same for all kernels.
-    table : str
-        Path of the published table; empty for the bundled one.
-    """
-
-    configurations: int = 1000
-    lengthscale: float = 0.3
-    nu: float = 2.0
-    noise_var: float = 0.01
-    table: str = ""
-
-
-SETTINGS = Tuning(runs=10, draws=13, p=500, m=24)
+SETTINGS = Tuning(runs=10, draws=TESTS, p=500, m=24)
 QUICK = replace(SETTINGS, runs=1, draws=4, horizon=40)
 
-TESTS = SETTINGS.draws
-
-
-@dataclass(frozen=True)
-class Learner:
-    """What one split gives: kernels, test tasks, and the units of the values."""
-
-    learned: KernelSum
-    full: KernelSum
-    tests: tuple[Task, ...]
-    centre: float
-    spread: float
-
-
-@lru_cache(maxsize=2)
-def tuning_tasks(path: str) -> glmnet.Tuning:
-    """The published table, or the bundled one."""
-    return glmnet.read_published(path) if path else glmnet.bundled()
-
-
-@lru_cache(maxsize=2)
-def learner(settings: Tuning, seed: int, run: int) -> Learner:
-    """Split the tasks and learn; shared by the test tasks of one seed."""
-    streams = Streams(seed, 0, run)
-    tasks = tuning_tasks(settings.table)
-    if settings.table:
-        train, tests = tasks.named(glmnet.TRAIN_IDS), tasks.named(glmnet.TEST_IDS)
-    else:
-        train, tests = tasks.split(streams.rng("split"), test=TESTS)
-    rng = streams.rng("history")
-    seen = [rng.choice(t.n, min(settings.n, t.n), replace=False) for t in train]
-    values = np.concatenate([t.y[i] for t, i in zip(train, seen, strict=True)])
-    centre, spread = (values.mean(), values.std()) if settings.reading.centred else (0.0, 1.0)
-    history = History.from_pairs(
-        [(t.X[i], (t.y[i] - centre) / spread) for t, i in zip(train, seen, strict=True)]
-    )
-    base = fourier(settings.p, 2, lengthscales=settings.lengthscale, rng=streams.rng("features"))
-    learned = learn_kernel(
-        history,
-        base,
-        lam=settings.lam,
-        noise_std=settings.noise_std,
-        weights="eta",
-        scale=settings.reading.scale,
-    )
-    return Learner(learned.kernel, KernelSum.uniform(base), tests, float(centre), float(spread))
+GOOD = 0.01  # of AUC below the best configuration
 
 
 def run_once(settings: Tuning, streams: Streams) -> Rows:
@@ -106,13 +30,12 @@ def run_once(settings: Tuning, streams: Streams) -> Rows:
     rng = streams.rng("objective")
     chosen = rng.choice(task.n, min(settings.configurations, task.n), replace=False)
     Z, f = task.X[chosen], (task.y[chosen] - made.centre) / made.spread
-    smooth = KernelSum(squared_exponential(settings.lengthscale, d0=2), np.ones(1))
     noise_var = _regulariser(settings)
     models: dict[str, Model] = {
         "learned": OnGrid(made.learned, Z),
         "full": OnGrid(made.full, Z),
-        "se": OnGrid(smooth, Z),
-        "se-fit": refitted(Z, lengthscale=settings.lengthscale, noise_var=settings.noise_var),
+        "se": OnGrid(smooth_kernel(made.smooth), Z),
+        "se-fit": refitted(Z, lengthscale=made.smooth, noise_var=settings.noise_var),
     }
     played = {
         name: play(
@@ -126,7 +49,7 @@ def run_once(settings: Tuning, streams: Streams) -> Rows:
         )
         for name, model in models.items()
     }
-    return _rows(settings, played, f, made, streams)
+    return _rows(settings, played, f, made, streams, task.name)
 
 
 def _regulariser(settings: Tuning) -> Array:
@@ -137,7 +60,12 @@ def _regulariser(settings: Tuning) -> Array:
 
 
 def _rows(
-    settings: Tuning, played: dict[str, Played], f: Array, made: Learner, streams: Streams
+    settings: Tuning,
+    played: dict[str, Played],
+    f: Array,
+    made: Learner,
+    streams: Streams,
+    name: str,
 ) -> Rows:
     regrets = {name: game.regrets() for name, game in played.items()}
     visited = streams.rng("points").permutation(len(f))[: settings.horizon]
@@ -147,13 +75,17 @@ def _rows(
     }
     return [
         {
-            "kernel": name,
+            "task": name,
+            "kernel": kernel,
             "t": t + 1,
             "simple": float(made.spread * curves["simple"][t]),
             "reg": float(made.spread * curves["reg"][t]),
             "size": made.learned.active.size,
+            "lam": made.lam,
+            "lengthscale": made.lengthscale,
+            "se lengthscale": made.smooth,
         }
-        for name, curves in regrets.items()
+        for kernel, curves in regrets.items()
         for t in range(len(visited))
     ]
 
@@ -161,34 +93,39 @@ def _rows(
 def measure(table: Table) -> dict[str, float]:
     """Regrets of k-hat relative to the others, and how long each takes to a good configuration."""
     end = table["t"].max()
-    final = table[table["t"] == end].groupby("kernel")[["simple", "reg"]].mean()
-    tenth = table[table["t"] == 10].groupby("kernel")["simple"].mean()
-    measured = {"kernels selected": float(table["size"].mean())}
+    wide = table[table["t"] == end].set_index(["draw", "run", "task", "kernel"])
+    reg, simple = wide["reg"].unstack(), wide["simple"].unstack()
+    # The same data set is a test task in several splits.
+    task = reg.index.get_level_values("task")
+    measured = {
+        "kernels selected": float(table["size"].mean()),
+        "median lam": float(table["lam"].median()),
+        "median lengthscale": float(table["lengthscale"].median()),
+        "median se lengthscale": float(table["se lengthscale"].median()),
+    }
     for other in ("full", "se", "se-fit", "random"):
-        measured[f"reg learned/{other}"] = float(final["reg"]["learned"] / final["reg"][other])
-        measured[f"simple at 10 learned/{other}"] = float(tenth["learned"] / tenth[other])
-        measured[f"final simple learned - {other}"] = float(
-            final["simple"]["learned"] - final["simple"][other]
-        )
-    simple = table.groupby(["kernel", "t"])["simple"].mean()
+        measured |= ratio(f"reg learned/{other}", reg["learned"], reg[other], task)
+        gain = simple["learned"] - simple[other]
+        measured |= ratio(f"final simple learned - {other}", gain, np.ones(len(gain)), task)
+    curve = table.groupby(["kernel", "t"])["simple"].mean()
     for name in ("learned", "full", "se", "se-fit", "random"):
-        good = simple[name] <= 0.01
-        measured[f"steps to 0.01 {name}"] = float(good.idxmax()) if good.any() else float(end)
-        measured[f"final simple {name}"] = float(final["simple"][name])
+        good = curve[name] <= GOOD
+        measured[f"steps to good {name}"] = float(good.idxmax()) if good.any() else float(end)
+        measured[f"final simple {name}"] = float(simple[name].mean())
     return measured
 
 
 def draw(table: Table, settings: Tuning, canvas: Canvas) -> None:
     """Simple and cumulative regret with standard errors over tasks and seeds."""
     left, right = canvas.subplots(1, 2)
-    curves(left, table, "simple", spread="sem")
-    curves(right, table, "reg", spread="sem")
+    curves(left, table, "simple", spread="sem", clusters="task")
+    curves(right, table, "reg", spread="sem", clusters="task")
     left.set(yscale="log", xlabel="step t", ylabel="simple regret (AUC), mean ± 2 s.e.")
     left.set_ylim(max(table["simple"].mean() / 300, 1e-4), 0.5)
     right.set(xlabel="step t", ylabel="cumulative regret (AUC), mean ± 2 s.e.")
     top = table[(table["kernel"] != "random") & (table["t"] == table["t"].max())]
     right.set_ylim(0, 1.25 * top.groupby("kernel")["reg"].mean().max())
-    left.legend(fontsize=7)
+    legend_below(canvas, left, 3)
 
 
 FIGURE = Figure(
@@ -214,13 +151,13 @@ FIGURE = Figure(
         Claim("less than k_full: k̂ / k_full", "reg learned/full", 0, 0.95),
         Claim(
             "finds a good configuration rapidly: steps to a mean simple regret of 0.01",
-            "steps to 0.01 learned",
+            "steps to good learned",
             0,
             10,
         ),
         Claim(
             "the squared exponential takes about 50 iterations: its steps to the same",
-            "steps to 0.01 se",
+            "steps to good se",
             30,
             70,
         ),
@@ -230,16 +167,31 @@ FIGURE = Figure(
             high=0.0005,
             said=False,
         ),
+        Claim(
+            "the same against SE refitted: difference of the simple regrets",
+            "final simple learned - se-fit",
+            said=False,
+        ),
+        Claim("λ of k̂, median over the splits (literal: fixed)", "median lam", said=False),
+        Claim("lengthscale of k̂, the same", "median lengthscale", said=False),
+        Claim("lengthscale of SE, the same", "median se lengthscale", said=False),
+        Claim("base kernels selected, of 500: mean", "kernels selected", said=False),
     ),
-    size=(9, 3.6),
+    size=(9, 4.0),
     comment="Data: a re-computation on public data sets, not the table of Kuehn et al. 2018 "
     "that the paper used (37 tasks, of which 24 are past and 13 new, split by seed; the paper "
     "lists 20 and 13 of 38). λ, n, lengthscale, ν and the centring of AUC are not stated in the "
-    "paper; here λ = 0.03 and n = 50 as in its other experiments, and values centred and scaled "
-    "by the past tasks, for all kernels alike. The literal reading takes AUC as it is with the "
-    "regulariser 1 + 2/t. These settings were not fixed blindly: before, 3 choices of "
-    "lengthscale times 4 of λ were tried with 40 steps on 6 test tasks of one split of the same "
-    "table, and λ = 0.03 with lengthscale 0.3 was kept. There k̂ had less cumulative regret "
-    "than k_full in 9 of 12 (in the other three λ = 0.3 selected nothing), and a larger simple "
-    "regret at the end in all 12. So read the margins as optimistic.",
+    "paper. Here n = 50 as in its other experiments, ν = 2 and the regulariser 0.01 for all "
+    "kernels, values centred and scaled by the past tasks. λ in {0.1, 0.03, 0.01, 0.003} and the "
+    "lengthscale in {0.03, 0.1, 0.3, 1} are chosen anew in every split, on its past tasks alone: "
+    "those whose k̂ gives past tasks that were left out (three folds) the largest likelihood. The "
+    "squared exponential and k_full get their lengthscale in the same way. An earlier version of "
+    "this figure fixed λ = 0.03 and lengthscale 0.3 after a look at test tasks; it showed half of "
+    "the regret of SE, and less than that of SE refitted. Chosen without that look, k̂ still has "
+    "less cumulative regret than SE and k_full, by a smaller margin, and ends nearer to the "
+    "optimum than all others; but a squared exponential that is refitted before every step has "
+    "less cumulative regret (and stays farther from the optimum: it exploits early). That SE "
+    "takes about 50 iterations does not come out: on this table every kernel is within 0.01 of "
+    "the best AUC after about ten steps. The literal reading takes AUC as it is with the "
+    "regulariser 1 + 2/t, and keeps λ = 0.03 and lengthscale 0.3.",
 )

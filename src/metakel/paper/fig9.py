@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import sqrt
 
 import numpy as np
 from matplotlib.figure import Figure as Canvas
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure as Canvas
 from metakel.paper.drawing import COLOURS, band, tidy
 from metakel.paper.figure import Claim, Figure, Rows, Table
 from metakel.paper.instance import domain, instance, objective, paper_noise_var, theory_nu
+from metakel.paper.intervals import ratio
 from metakel.paper.play import OnGrid
 from metakel.paper.regret_runs import play_paper
 from metakel.paper.settings import Settings
@@ -27,6 +29,7 @@ SETTINGS = Trace(runs=20, horizon=56, grid=201)
 QUICK = replace(SETTINGS, runs=4)
 
 SHOWN = 1
+ROOT_RATE = sqrt(SETTINGS.times[0] / SETTINGS.times[1])
 
 
 def run_once(settings: Trace, streams: Streams) -> Rows:
@@ -61,22 +64,37 @@ def run_once(settings: Trace, streams: Streams) -> Rows:
 
 
 def measure(table: Table) -> dict[str, float]:
-    """How the band shrinks, and how close to the optimum the later points are."""
-    early, late = (table[table["t"] == t] for t in (table["t"].min(), table["t"].max()))
-    best = early["gap"].to_numpy() == 0
-    later = late["seen"].to_numpy() - early["seen"].to_numpy()
-    height = float(table["gap"].max())
-    covered = (table["f"] - table["mean"]).abs() <= table["width"]
+    """How the estimate and the band change, and how close to the optimum the later points are."""
+    runs = [_changes(one) for _, one in table.groupby(["draw", "run"])]
+    part = {key: np.array([run[key] for run in runs]) for key in runs[0]}
     return {
-        "width late/early": float(late["width"].mean() / early["width"].mean()),
-        "width late/early at the optimum": float(
-            late["width"].to_numpy()[best].mean() / early["width"].to_numpy()[best].mean()
-        ),
-        "regret of later points / range": float(later @ late["gap"] / later.sum() / height),
-        "regret of early points / range": float(
-            early["seen"] @ early["gap"] / early["seen"].sum() / height
-        ),
-        "covered": float(covered.mean()),
+        **ratio("error late/early", part["error late"], part["error early"]),
+        **ratio("width late/early", part["width late"], part["width early"]),
+        **ratio("width late/early at the optimum", part["best late"], part["best early"]),
+        **ratio("regret of later points / range", part["later"], part["range"]),
+        **ratio("regret of early points / range", part["first"], part["range"]),
+        "covered": float(part["covered"].mean()),
+    }
+
+
+def _changes(one: Table) -> dict[str, float]:
+    """The same for one run."""
+    early, late = (one[one["t"] == t] for t in (one["t"].min(), one["t"].max()))
+    gap, width = late["gap"].to_numpy(), [each["width"].to_numpy() for each in (early, late)]
+    first = early["seen"].to_numpy()
+    later = late["seen"].to_numpy() - first
+    error = (one["f"] - one["mean"]).abs()
+    return {
+        "error early": float(np.sqrt(np.square(early["f"] - early["mean"]).mean())),
+        "error late": float(np.sqrt(np.square(late["f"] - late["mean"]).mean())),
+        "width early": float(width[0].mean()),
+        "width late": float(width[1].mean()),
+        "best early": float(width[0][gap.argmin()]),
+        "best late": float(width[1][gap.argmin()]),
+        "first": float(first @ gap / first.sum()),
+        "later": float(later @ gap / later.sum()),
+        "range": float(gap.max()),
+        "covered": float((error <= one["width"]).mean()),
     }
 
 
@@ -98,10 +116,12 @@ def draw(table: Table, settings: Trace, canvas: Canvas) -> None:
         )
         ax.plot(x, now["f"], color=COLOURS["true"], linestyle="--", linewidth=1.2, label="f")
         seen = now[now["seen"] > 0]
-        sizes = 14 + 6 * seen["seen"].to_numpy()
-        ax.scatter(seen["x"], seen["f"], s=sizes, color=COLOURS["full"], zorder=3, label="observed")
+        sizes = 12 + 3 * seen["seen"].to_numpy()
+        label = "observed (area: how often)"
+        ax.scatter(seen["x"], seen["f"], s=sizes, color=COLOURS["full"], zorder=3, label=label)
         ax.set_title(f"after {t} observations", fontsize=9)
-        ax.set(xlabel="x", ylim=(one["f"].min() - 15, one["f"].max() + 15))
+        margin = 0.3 * np.ptp(one["f"])
+        ax.set(xlabel="x", ylim=(one["f"].min() - margin, one["f"].max() + margin))
         tidy(ax)
     axes[0].set_ylabel("f(x)")
     axes[0].legend(fontsize=7)
@@ -118,20 +138,44 @@ FIGURE = Figure(
     measure=measure,
     draw=draw,
     claims=(
-        Claim("the band shrinks: mean width at t = 55 / t = 5", "width late/early", 0, 0.6),
-        Claim("the same at the optimum", "width late/early at the optimum", 0, 0.5, False),
+        Claim(
+            "the estimate improves, surely: error of the mean, t = 55 / t = 5",
+            "error late/early",
+            0,
+            1,
+            sure=True,
+        ),
+        Claim(
+            "the band shrinks, surely: mean width over x, t = 55 / t = 5",
+            "width late/early",
+            0,
+            1,
+            sure=True,
+        ),
         Claim(
             "only points close to the minimum: mean regret after t = 5 / range of f",
             "regret of later points / range",
             0,
             0.05,
         ),
+        Claim(
+            "rapidly, at the minimum: width at t = 55 / t = 5, against √(5/55)",
+            "width late/early at the optimum",
+            0,
+            ROOT_RATE,
+            False,
+        ),
+        Claim("rapidly, on average over x: the same", "width late/early", 0, ROOT_RATE, False),
         Claim("f lies in the band: fraction of points and times", "covered", 0.99, said=False),
     ),
-    comment="The band is that of Theorem 5.1 with ε = 0 and the regulariser 1 + 2/t, ten "
-    "thousand times the noise variance: it shrinks slowly for noise this small (figure "
-    "`anytime` has sharper ones), and the points settle at the optimum long before it is "
-    'narrow. "Rapidly" is not a number: 0.6 was our guess before the first run; the line at the '
-    "optimum was added after it. The picture shows the second run, whose function is less "
+    comment='The text says that the confidence sets "rapidly shrink", without a number. That they '
+    'shrink is tested as it stands. For "rapidly" the yardstick is 1/√t, at which an interval '
+    "narrows with plain averaging of t values: from t = 5 to 55 that is √(5/55) = 0.30. At the "
+    "minimum, where the later points are, the band is faster; on average over the domain it is "
+    "much slower (and here and there it stays as it was), because nothing is sampled there any "
+    "more, which is what the learner wants. Both lines are ours; before, one asked for 0.6 on "
+    "average over the domain, a guess with no reason behind it, and failed. The band is that of "
+    "Theorem 5.1 with ε = 0 and the regulariser 1 + 2/t, ten thousand times the noise variance; "
+    "figure `anytime` has sharper ones. The picture shows the second run, whose function is less "
     "symmetric than the first.",
 )

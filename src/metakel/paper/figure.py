@@ -31,6 +31,8 @@ class Claim:
     low, high : float
     said : bool
         Whether the paper says it; otherwise it is our own observation.
+    sure : bool
+        Whether the confidence interval of the number ("low" and "high") must lie in it, too.
     """
 
     text: str
@@ -38,18 +40,28 @@ class Claim:
     low: float = -inf
     high: float = inf
     said: bool = True
+    sure: bool = False
 
     def holds(self, measured: Measured, slack: float = 0.0) -> bool:
         """Whether the number lies in the interval, widened on both sides by ``slack``."""
-        return bool(self.low - slack <= measured[self.key] <= self.high + slack)
+        ends = ("", " low", " high") if self.sure else ("",)
+        numbers = [measured[self.key + end] for end in ends]
+        return bool(self.low - slack <= min(numbers) and max(numbers) <= self.high + slack)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it can fail; otherwise the number is only reported."""
+        return isfinite(self.low) or isfinite(self.high)
 
     @property
     def bound(self) -> str:
         """The interval in words."""
+        if not self.bounded:
+            return "–"
         if self.low == self.high:
             return f"{self.low:g}"
         if isfinite(self.low) and isfinite(self.high):
-            return f"{self.low:g} to {self.high:g}"
+            return f"{self.low:.4g} to {self.high:.4g}"
         return f"at least {self.low:g}" if isfinite(self.low) else f"at most {self.high:g}"
 
 

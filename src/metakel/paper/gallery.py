@@ -9,6 +9,7 @@ from pathlib import Path
 
 from metakel.paper import FIGURES
 from metakel.paper.figure import Claim, Figure, Measured, load_figure
+from metakel.paper.intervals import shown
 from metakel.paper.runner import draw
 from metakel.paper.settings import Settings
 from metakel.paper.store import Store
@@ -54,6 +55,8 @@ def write_gallery(
 
 def verdict(claim: Claim, measured: Mapping[str, Measured]) -> str:
     """Whether a claim holds, and in which readings."""
+    if not claim.bounded:
+        return "–"
     readings = {name: claim.holds(numbers) for name, numbers in measured.items()}
     if all(readings.values()):
         return "holds"
@@ -75,6 +78,8 @@ def overall(figure: Figure, measured: Mapping[str, Measured]) -> str:
     if not failed.get("resolved", 0):
         return "holds in the resolved reading only" if failed.get("literal") else "holds"
     kept = len(said) - failed["resolved"]
+    if not kept:
+        return "does not hold" if failed.get("literal", 1) else "holds in the literal reading only"
     return f"holds in part: {kept} of {len(said)} claims in the resolved reading"
 
 
@@ -122,7 +127,7 @@ def _section(name: str, figure: Figure, outcomes: Mapping[str, Outcome]) -> str:
     ]
     label = "About" if figure.caption.startswith(OWN) else "The paper"
     caption = figure.caption.removeprefix(OWN).strip()
-    lines += [f"{label}: {caption}", ""]
+    lines += [f"{label}: {_plain(caption)}", ""]
     for reading, outcome in outcomes.items():
         lines += [f"![{figure.title}, {reading} reading]({outcome.picture})", ""]
         command = f"metakel paper {name} --reading {reading}"
@@ -130,7 +135,7 @@ def _section(name: str, figure: Figure, outcomes: Mapping[str, Outcome]) -> str:
     lines += [
         *_claims(figure, outcomes),
         "",
-        f"Verdict: **{overall(figure, _numbers(outcomes))}**. {figure.comment}",
+        f"Verdict: **{overall(figure, _numbers(outcomes))}**. {_plain(figure.comment)}",
         "",
     ]
     return "\n".join(lines)
@@ -140,9 +145,14 @@ def _claims(figure: Figure, outcomes: Mapping[str, Outcome]) -> list[str]:
     head = "| | expected | " + " | ".join(outcomes) + " | |"
     lines = [head, "|---" * (len(outcomes) + 3) + "|"]
     for claim in figure.claims:
-        values = " | ".join(f"{outcome.measured[claim.key]:.3g}" for outcome in outcomes.values())
+        values = " | ".join(shown(outcome.measured, claim.key) for outcome in outcomes.values())
         kind = "claim" if claim.said else "observed"
-        text = claim.text.replace("|", "\\|")
+        text = _plain(claim.text).replace("|", "\\|")
         state = verdict(claim, _numbers(outcomes))
         lines.append(f"| *{kind}*: {text} | {claim.bound} | {values} | {state} |")
     return lines
+
+
+def _plain(text: str) -> str:
+    """Markdown that shows the star of k* as it is."""
+    return text.replace("*", "\\*")

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from metakel.paper.drawing import mark_values, tidy
+from metakel.paper.drawing import legend_below, mark_values, tidy
 from metakel.paper.figure import Claim, Figure, Rows, Table
 from metakel.paper.instance import instance
+from metakel.paper.intervals import rate
 from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
 from metakel.theory import lambda_min_paper
@@ -26,13 +27,14 @@ class Recovery(Settings):
 
 
 # Weights of at least 0.05: smaller ones contradict Assumption 3.1 and are missed by any method.
-SETTINGS = Recovery(runs=100, fresh=True, smallest=0.05)
+SETTINGS = Recovery(runs=300, fresh=True, smallest=0.05)
 QUICK = replace(SETTINGS, runs=8, tasks=(2, 10, 50), points=(10, 50), noises=(0.01, 0.1, 0.5))
 
+# Name, colour, and a width that shows one curve behind another.
 RULES = {
-    "0.03": ("λ = 0.03", "#d55e00"),
-    "theorem": ("λ of Theorem 4.3", "#0072b2"),
-    "self-normalised": ("one λ per kernel", "#009e73"),
+    "0.03": ("λ = 0.03", "#d55e00", 4.5),
+    "theorem": ("λ of Theorem 4.3", "#0072b2", 2.7),
+    "self-normalised": ("one λ per kernel", "#009e73", 1.0),
 }
 
 
@@ -82,15 +84,17 @@ def _found(settings: Recovery, streams: Streams) -> Rows:
 
 
 def measure(table: Table) -> dict[str, float]:
-    """The numbers of Property F."""
+    """The numbers of Property F, at the worst of the noises it names."""
     means = table.groupby(["sweep", "value", "rule"])[["found", "exact", "size"]].mean()
-    measured = {}
+    noisy = table[(table["sweep"] == "noise_std") & table["value"].isin([0.01, 0.1, 0.5])]
+    measured: dict[str, float] = {}
     for rule in RULES:
-        noise = means.xs((rule), level="rule").loc["noise_std"]
-        asked = noise[noise.index.isin([0.01, 0.1, 0.5])]
-        measured[f"found {rule}"] = float(asked["found"].min())
-        measured[f"exact {rule}"] = float(asked["exact"].min())
-        measured[f"found {rule}, σ = 0.01"] = float(asked.loc[0.01, "found"])
+        asked = noisy[noisy["rule"] == rule]
+        for what in ("found", "exact"):
+            worst = asked.groupby("value")[what].mean().idxmin()
+            each = asked[asked["value"] == worst][what]
+            measured |= rate(f"{what} {rule}", each)
+        measured[f"found {rule}, σ = 0.01"] = float(means.loc[("noise_std", 0.01, rule), "found"])
         measured[f"size at n = 10 {rule}"] = float(means.loc[("n", 10.0, rule), "size"])
     return measured
 
@@ -101,23 +105,28 @@ def draw(table: Table, settings: Recovery, canvas: Canvas) -> None:
     labels = {"m": "past tasks m", "n": "observations per task n", "noise_std": "noise σ"}
     for column, (sweep, label) in enumerate(labels.items()):
         swept = table[table["sweep"] == sweep]
-        for rule, (name, colour) in RULES.items():
+        for rule, (name, colour, width) in RULES.items():
             grouped = swept[swept["rule"] == rule].groupby("value")
             x, rate = np.array(list(grouped.groups)), grouped["found"].mean().to_numpy()
             error = 2 * np.sqrt(rate * (1 - rate) / grouped["found"].count().to_numpy())
-            axes[0, column].plot(x, rate, "o-", color=colour, markersize=3, label=name)
+            style = {"color": colour, "linewidth": width, "markersize": width + 2}
+            axes[0, column].plot(x, rate, "o-", label=name, **style)
             axes[0, column].fill_between(
                 x, rate - error, rate + error, color=colour, alpha=0.15, lw=0
             )
-            axes[1, column].plot(x, grouped["size"].mean(), "o-", color=colour, markersize=3)
+            size, spread = grouped["size"].mean().to_numpy(), grouped["size"].std().to_numpy()
+            axes[1, column].plot(x, size, "o-", **style)
+            axes[1, column].fill_between(
+                x, size - spread, size + spread, color=colour, alpha=0.15, lw=0
+            )
         axes[1, column].axhline(settings.sparsity, color="#222222", linestyle="--", linewidth=1)
         mark_values(axes[1, column], sorted(set(swept["value"])))
         axes[1, column].set_xlabel(label)
         tidy(axes[0, column])
         tidy(axes[1, column])
-    axes[0, 0].set(ylabel="runs with all\nkernels found", ylim=(-0.05, 1.08))
-    axes[1, 0].set(ylabel="kernels\nselected", ylim=(0, settings.p + 1))
-    axes[0, 0].legend(fontsize=7)
+    axes[0, 0].set(ylabel="runs with all\nkernels found, ± 2 s.e.", ylim=(-0.05, 1.08))
+    axes[1, 0].set(ylabel="kernels selected,\nmean ± 1 std", ylim=(0, settings.p + 1))
+    legend_below(canvas, axes[0, 0], 3)
 
 
 FIGURE = Figure(
@@ -153,9 +162,12 @@ FIGURE = Figure(
             said=False,
         ),
     ),
-    size=(9, 4.4),
-    comment="Counted against the kernels that the tasks have shown: with one or two tasks these "
-    "are fewer than J*. With |P_j| ≤ 1 (literal), λ = 0.03 is far above what the data allow and "
-    "loses the support, and the functions themselves are smaller by √(2j + 1), so that the "
-    "noise hides them earlier; one λ per kernel still finds them all at the noise of the paper.",
+    size=(9, 4.8),
+    comment="At σ = 0.5 the fixed λ = 0.03 lies below what the theorem asks for, and a kernel "
+    "too many is selected now and then: finding exactly J* is at the edge of its bound (with 100 "
+    "runs it was 0.92; the number of runs was then raised to 300). Counted against the kernels "
+    "that the tasks have shown: with one or two tasks these are fewer than J*. With |P_j| ≤ 1 "
+    "(literal), λ = 0.03 is far above what the data allow and loses the support, and the "
+    "functions themselves are smaller by √(2j + 1), so that the noise hides them earlier; one λ "
+    "per kernel still finds them all at the noise of the paper.",
 )

@@ -9,6 +9,7 @@ import numpy as np
 from metakel.kernels import KernelSum
 from metakel.paper.figure import Rows, Table
 from metakel.paper.instance import paper_noise_var, theory_nu
+from metakel.paper.intervals import ratio
 from metakel.paper.play import OnGrid, Played, play
 from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
@@ -51,19 +52,31 @@ def curve_rows(played: Mapping[str, Played]) -> Rows:
     return rows
 
 
-def final_ratios(table: Table, over: str, under: str) -> dict[str, float]:
-    """Ratio of mean regrets at the last step, pooled, and its largest value over the draws."""
+def final(table: Table) -> Table:
+    """Regrets at the last step: a row per instance (draw, run), columns (regret, kernel)."""
     last = table[table["t"] == table["t"].max()]
-    ratios = {}
+    return last.set_index(["draw", "run", "kernel"])[list(REGRETS)].unstack()
+
+
+def final_ratios(table: Table, over: str, under: str) -> dict[str, float]:
+    """Ratio of mean regrets at the last step, pooled, and its largest value over the draws.
+
+    Intervals: of the pooled ratio for other k* (for other runs, if there is only one k*); of the
+    largest one for other runs with the same k*.
+    """
+    wide = final(table)
+    ratios: dict[str, float] = {}
+    draws = wide.index.get_level_values("draw")
     for regret in ("mu", "arg", "reg"):
-        means = last.groupby(["draw", "kernel"])[regret].mean().unstack()
-        ratios[f"{regret} {over}/{under}"] = float(means[over].mean() / means[under].mean())
-        ratios[f"worst {regret} {over}/{under}"] = float((means[over] / means[under]).max())
+        key, pair = f"{regret} {over}/{under}", (wide[regret, over], wide[regret, under])
+        ratios |= ratio(key, *pair, draws if draws.nunique() > 1 else None)
+        means = wide[regret].groupby(level="draw").mean()
+        worst = draws == (means[over] / means[under]).idxmax()
+        ratios |= ratio(f"worst {key}", *(values[worst] for values in pair))
     return ratios
 
 
 def wins(table: Table, regret: str, one: str, other: str) -> float:
     """Fraction of instances in which ``one`` ends with less regret than ``other``."""
-    last = table[table["t"] == table["t"].max()]
-    wide = last.set_index(["draw", "run", "kernel"])[regret].unstack()
+    wide = final(table)[regret]
     return float(np.mean(wide[one] < wide[other]))

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib.figure
-from joblib import Parallel, delayed, parallel_config
-from threadpoolctl import threadpool_limits
+from joblib import Parallel, delayed
 from tqdm import tqdm
 
 from metakel.paper.figure import Figure, Rows, Table, load_figure
 from metakel.paper.settings import Settings
 from metakel.paper.store import Key, Store
 from metakel.paper.streams import Streams
+from metakel.paper.workers import Jobs, one_thread, workers
 
 DPI = 110
 
@@ -25,7 +25,7 @@ def run(
     *,
     seed: int,
     out: str | Path,
-    jobs: int | None = None,
+    jobs: Jobs = None,
     fresh: bool = False,
     progress: bool = False,
 ) -> Store:
@@ -33,33 +33,33 @@ def run(
 
     Parameters
     ----------
-    jobs : int, optional
-        Processes; -1 for one per core. None leaves it to the `joblib.parallel_config` of the
-        caller, whose backend (loky by default; Dask, Ray) is used in any case.
+    jobs : int or str, optional
+        Processes; -1 for one per core; "dask://host:port" for the workers of a Dask scheduler.
+        None leaves it to the `joblib.parallel_config` of the caller, whose backend (loky by
+        default; Dask, Ray) a number of processes keeps.
     fresh : bool
         Whether to discard what the folder holds.
     progress : bool
         Whether to show a bar with the time left.
     """
     store = Store(Path(out) / name / settings.reading.name)
-    store.open(name, settings, seed, fresh=fresh)
-    # Run by run: neighbours share a split of the tasks (GLMNET), which a process then keeps.
-    keys = [(draw, run) for run in range(settings.runs) for draw in range(settings.draws)]
-    done = store.done()
-    missing = [key for key in keys if key not in done]
-    started = time.perf_counter()
-    results = _results(name, settings, seed, missing, jobs)
-    label = f"{name} ({settings.reading.name})"
-    with tqdm(
-        total=len(keys),
-        initial=len(keys) - len(missing),
-        desc=label,
-        unit="run",
-        disable=not progress,
-    ) as bar:
-        for key, rows in results:
-            store.save(key, rows)
-            bar.update()
+    with workers(jobs):  # before anything is discarded
+        store.open(name, settings, seed, fresh=fresh)
+        # Run by run: neighbours share a split of the tasks (GLMNET), which a process then keeps.
+        keys = [(draw, run) for run in range(settings.runs) for draw in range(settings.draws)]
+        done = store.done()
+        missing = [key for key in keys if key not in done]
+        started = time.perf_counter()
+        with tqdm(
+            total=len(keys),
+            initial=len(keys) - len(missing),
+            desc=f"{name} ({settings.reading.name})",
+            unit="run",
+            disable=not progress,
+        ) as bar:
+            for key, rows in _results(name, settings, seed, missing):
+                store.save(key, rows)
+                bar.update()
     store.finish(time.perf_counter() - started)
     return store
 
@@ -74,19 +74,17 @@ def draw(figure: Figure, table: Table, settings: Settings, path: str | Path) -> 
 
 
 def _results(
-    name: str, settings: Settings, seed: int, keys: list[Key], jobs: int | None
+    name: str, settings: Settings, seed: int, keys: list[Key]
 ) -> Iterator[tuple[Key, Rows]]:
     if not keys:
         return
     tasks = (delayed(_one)(name, settings, seed, key) for key in keys)
-    with parallel_config(n_jobs=jobs) if jobs is not None else parallel_config():
-        # The results come back here to be saved, so that workers need no common disk.
-        yield from Parallel(return_as="generator_unordered")(tasks)
+    # The results come back here to be saved, so that workers need no common disk.
+    yield from Parallel(return_as="generator_unordered")(tasks)
 
 
 def _one(name: str, settings: Settings, seed: int, key: Key) -> tuple[Key, Rows]:
     draw, run = key
-    # More threads would sum in another order: the last digits would depend on the machine.
-    with threadpool_limits(limits=1):
+    with one_thread:
         rows = load_figure(name).run_once(settings, Streams(seed, draw, run, settings.fresh))
     return key, rows

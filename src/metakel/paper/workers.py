@@ -1,0 +1,146 @@
+"""Who works: processes of this machine, or a Dask cluster, both through joblib."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeAlias
+
+from joblib import parallel_config
+from threadpoolctl import threadpool_limits
+
+from metakel.errors import InputError
+
+Jobs: TypeAlias = int | str | None
+Versions: TypeAlias = dict[str, str | None]
+
+SCHEME = "dask://"
+EXAMPLE = f"{SCHEME}host:8786"
+PATIENCE = "10s"  # to reach the scheduler
+PACKAGES = ("metakel", "numpy", "scipy")
+
+
+@contextmanager
+def workers(jobs: Jobs) -> Iterator[None]:
+    """Inside, `joblib.Parallel` has ``jobs`` processes, or the Dask workers of an address.
+
+    Parameters
+    ----------
+    jobs : int, str, or None
+        Number of processes, -1 for one per core; ``dask://host:port`` of a scheduler (or, say,
+        ``dask://tls://host:port``); None keeps the `joblib.parallel_config` of the caller.
+    """
+    chosen = read_jobs(jobs)
+    if chosen is None:
+        yield
+    elif isinstance(chosen, int):
+        with parallel_config(n_jobs=chosen):
+            yield
+    else:
+        with _connected(chosen) as client, parallel_config(backend="dask", client=client):
+            yield
+
+
+def read_jobs(jobs: Jobs) -> Jobs:
+    """A number of processes, or the address of a scheduler as Dask writes it; None stays None."""
+    if jobs is None:
+        return None
+    text = str(jobs)
+    if text.startswith(SCHEME):
+        address = text.removeprefix(SCHEME)
+        if address:
+            return address if "://" in address else f"tcp://{address}"
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if count == 0:
+        raise InputError(
+            f"jobs is {text!r}; expected a number of processes (-1 for one per core) or {EXAMPLE}"
+        )
+    return count
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """A client of the scheduler there, whose workers compute with the versions of this process."""
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError as error:
+        raise ImportError(f"{SCHEME}{address} needs Dask: pip install metakel[dask]") from error
+    try:
+        client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"no Dask scheduler answers at {address} ({error}); expected {EXAMPLE} with the "
+            "address that `dask scheduler` prints"
+        ) from error
+    with client:
+        _check_workers(client, address)
+        yield client
+
+
+def _check_workers(client: Any, address: str) -> None:
+    """Other versions, other last digits: refuse them, like results of other versions on disk."""
+    if not client.ncores():
+        raise InputError(
+            f"the scheduler at {address} has no workers; start some with `dask worker {address}`"
+        )
+    look = _looker()
+    here = look(PACKAGES)
+    for worker, found in client.run(look, PACKAGES).items():
+        if found != here:
+            raise InputError(
+                f"the Dask worker {worker} has {_listed(found)}; expected {_listed(here)} as here"
+            )
+
+
+def _looker() -> Callable[[tuple[str, ...]], Versions]:
+    """A function that tells versions; a nested one goes to workers that have no metakel, too."""
+
+    def look(packages: tuple[str, ...]) -> Versions:
+        from importlib.metadata import PackageNotFoundError, version
+
+        found: Versions = {}
+        for name in packages:
+            try:
+                found[name] = version(name)
+            except PackageNotFoundError:
+                found[name] = None
+        return found
+
+    return look
+
+
+def _listed(found: Versions) -> str:
+    return ", ".join(f"{name} {number or 'missing'}" for name, number in found.items())
+
+
+class OneThread:
+    """One BLAS thread while anybody is inside, also if several threads enter and leave.
+
+    More would sum in another order: the last digits would depend on the machine. The limit is one
+    of the process, so that the first to leave must not lift it for the others.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limit = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limit.enter_context(threadpool_limits(limits=1))
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.close()
+
+
+one_thread = OneThread()
