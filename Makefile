@@ -7,7 +7,7 @@ DEMO   := .venv-demo
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-transfer bench-scale torture paper docs clean
+.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-transfer bench-scale bench-optuna torture paper docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -47,7 +47,7 @@ $(VENV)/.bench: $(VENV)/.ready
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev,bench]'
 	touch $@
 
-bench: bench-solver bench-ask bench-coverage bench-transfer bench-scale  ## every table of docs/benchmarks.md
+bench: bench-solver bench-ask bench-coverage bench-transfer bench-scale bench-optuna  ## every table of docs/benchmarks.md
 
 bench-solver: $(VENV)/.bench  ## the group lasso against celer, skglm and adelie
 	$(BIN)/python -m benchmarks.solver --update-docs
@@ -66,11 +66,7 @@ paper: $(VENV)/.ready  ## every figure of the paper at full size, and docs/paper
 	$(BIN)/metakel paper all --jobs 2 --out out/paper
 	$(BIN)/metakel paper gallery --out out/paper --docs docs
 
-$(VENV)/.docs: $(VENV)/.ready
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev,docs]'
-	touch $@
-
-docs: $(VENV)/.docs  ## the documentation site, in site/
+docs: $(VENV)/.ready  ## the documentation site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench-transfer: $(VENV)/.bench  ## decisions on real histories against other methods
@@ -78,6 +74,9 @@ bench-transfer: $(VENV)/.bench  ## decisions on real histories against other met
 
 bench-scale: $(VENV)/.bench  ## 10^5 tasks on disk, an update, two workers (docs/scale.md)
 	$(BIN)/python -m benchmarks.scale --update-docs
+
+bench-optuna: $(VENV)/.bench  ## the time of one Optuna trial against TPE and GPSampler
+	$(BIN)/python -m benchmarks.optuna_sampler --update-docs
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(DEMO) .venv-latest demo out site

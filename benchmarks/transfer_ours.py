@@ -14,7 +14,7 @@ from metakel.space import Float, Space
 from metakel.tasks import History as Recorded
 
 
-def learned(history: History, rng: np.random.Generator, *, acquisition: str = "ei", **options):
+def learned(history: History, rng: np.random.Generator, *, acquisition: str = "ucb", **options):
     """Learn a prior, then ask and tell over the rows of the new task."""
     d = history[0][0].shape[1]
     space = Space(tuple(Float(f"x{i}", -1.0, 1.0) for i in range(d)))
@@ -57,8 +57,8 @@ def hand_set(acquisition: str) -> Method:
 
 OURS: dict[str, Method] = {
     "metakel": learned,
-    "metakel, UCB": partial(learned, acquisition="ucb"),
+    "metakel, EI": partial(learned, acquisition="ei"),
     "metakel, no guard": partial(learned, guard=0.0),
     "metakel, zero mean (paper)": partial(learned, mean=False, guard=0.0),
-    "hand-set Matern": hand_set("ei"),
+    "hand-set Matern": hand_set("ucb"),
 }

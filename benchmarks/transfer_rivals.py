@@ -31,41 +31,32 @@ def random_search(history: History, rng: np.random.Generator) -> Search:
 
 
 def portfolio(history: History, rng: np.random.Generator) -> Search:
-    """Greedy set cover: the past rows that together leave the smallest average regret.
+    """Greedy set cover: the rows that together leave the smallest average regret in past tasks.
 
-    Values of other tasks at a row are those of the nearest recorded row.
+    Values of past tasks at the rows of the new one are those that a GP of each task predicts;
+    once every past task has its best row, cover starts again with the rows that are left.
     """
-    pool = np.concatenate([X for X, _ in history])
-    scores = np.array([_nearest_values(X, y, pool) for X, y in history])  # (m, rows)
-    low, high = np.median(scores, axis=1), scores.max(axis=1)
-    scores = (scores - high[:, None]) / np.maximum(high - low, 1e-12)[:, None]
-    order, best = [], np.full(len(history), -np.inf)
-    for _ in range(60):
-        value = np.maximum(scores, best[:, None]).mean(axis=0)
-        order.append(int(np.argmax(value)))
-        best = np.maximum(best, scores[:, order[-1]])
-        scores[:, order[-1]] = -np.inf
+    groups = [(X, (y - y.mean()) / y.std()) for X, y in history if y.std() > 0]
+    thetas = [fit_matern([group], steps=15) for group in groups]
 
     def search(X, look, horizon, rng):
-        return _nearest_rows(pool[order], X, horizon)
+        pairs = zip(thetas, groups, strict=True)
+        scores = np.array([gp(theta, *group, X)[0] for theta, group in pairs])  # (m, rows)
+        low, high = np.median(scores, axis=1, keepdims=True), scores.max(axis=1, keepdims=True)
+        scores = (scores - high) / np.maximum(high - low, 1e-12)
+        rows: list[int] = []
+        best = np.full((len(groups), 1), -np.inf)
+        while len(rows) < horizon:
+            left = np.setdiff1d(np.arange(len(X)), rows)
+            value = np.maximum(scores[:, left], best).mean(axis=0)
+            if rows and value.max() <= best.mean():
+                best = np.full((len(groups), 1), -np.inf)
+                continue
+            rows.append(int(left[np.argmax(value)]))
+            best = np.maximum(best, scores[:, rows[-1:]])
+        return rows
 
     return search
-
-
-def _nearest_values(X, y, at):
-    squares = ((at[:, None] - X[None]) ** 2).sum(axis=2)
-    return y[squares.argmin(axis=1)]
-
-
-def _nearest_rows(wanted, X, horizon):
-    rows: list[int] = []
-    for w in wanted:
-        squares = ((X - w) ** 2).sum(axis=1)
-        squares[rows] = np.inf
-        rows.append(int(squares.argmin()))
-        if len(rows) == horizon:
-            break
-    return rows
 
 
 # ---------------------------------------------------------------- Gaussian processes

@@ -93,6 +93,24 @@ def test_tasks_with_structure_are_told_from_noise(tasks, compared):
     assert not check(noise, compare(noise), mean=True).helps
 
 
+def test_the_noisiness_of_past_tasks_is_counted():
+    rng = np.random.default_rng(4)
+
+    def noisiness(noisy):
+        """Of tasks of which some have ten times the noise of the others."""
+        tasks = [
+            Task(t.X, t.y + t.y.std() * (0.3 if s < noisy else 0.003) * rng.standard_normal(25))
+            for s, t in enumerate(simulate(np.random.default_rng(0), m=20))
+        ]
+        mixed = standardise(History(tuple(tasks)))
+        return check(mixed, compare(mixed), mean=True).noisiness
+
+    few, all_alike = noisiness(6), noisiness(20)
+    assert_allclose([sum(few), sum(all_alike)], 1)
+    assert min(few + all_alike) > 0
+    assert few[0] < 0.6 < all_alike[0]
+
+
 def test_one_odd_task_does_not_veto_the_history(tasks):
     rng = np.random.default_rng(3)
     wild = Task(tasks.X[0], np.where(np.arange(25) % 2, 1.0, -1.0) + rng.normal(0, 0.01, 25))

@@ -9,8 +9,15 @@ from numpy.testing import assert_allclose
 
 from metakel import learn_prior
 from metakel.gp import posterior
-from metakel.prior.acquisition import expected_improvement, mixture, predict, shortlist
+from metakel.prior.acquisition import (
+    expected_improvement,
+    mixture,
+    predict,
+    shortlist,
+    upper_bound,
+)
 from metakel.prior.belief import Belief
+from metakel.prior.decider import Decider
 from metakel.prior.shape import ColdShape
 
 RNG = np.random.default_rng(0)
@@ -116,6 +123,50 @@ def test_expected_improvement_and_prediction_are_those_of_simulation(prior, told
         assert_allclose(gain[z], np.maximum(wide - best, 0).mean(), atol=0.01, rtol=0.03)
 
 
+def test_the_upper_bound_is_averaged_over_beliefs_and_scales(prior, told):
+    X, y = told
+    beliefs = [Belief(shape, prior.model, X) for shape in shapes(prior)]
+    for belief in beliefs:
+        belief.tell(X[0], y[0], 0)
+    mix = mixture([b.log_likelihoods for b in beliefs], (0.5, 0.5), prior.model)
+    direct = sum(
+        weight * (b.terms.base + s * (b.terms.tilt + 3 * np.sqrt(b.terms.variance)))
+        for b, weights in zip(beliefs, mix.weights, strict=True)
+        for s, weight in zip(prior.model.scales, weights, strict=True)
+    )
+    assert_allclose(upper_bound([b.terms for b in beliefs], mix, 3.0), direct, atol=1e-9)
+
+
+def test_beliefs_that_share_their_kernel_decide_like_separate_ones(prior, told):
+    X, y = told
+    Z = RNG.uniform(-1, 1, (40, 2))
+    decider = Decider(prior, np.concatenate([Z, X]), "ucb")
+    separate, start = prior.beliefs
+    beliefs = [Belief(shape, prior.model, Z) for shape in separate]
+    for i, (x, value) in enumerate(zip(X, y, strict=True)):
+        decider.tell(x, value, 40 + i if i % 2 else None)
+        for belief in beliefs:
+            belief.tell(x, value)
+    mix = mixture([b.log_likelihoods for b in beliefs], start, prior.model)
+    assert_allclose(decider.mix.weights, mix.weights, atol=1e-6)
+    expected = upper_bound([b.terms for b in beliefs], mix)
+    assert_allclose(decider.scores(np.zeros(52, dtype=bool))[:40], expected, atol=1e-6)
+    assert_allclose(decider.scores_at(Z), expected, atol=1e-6)
+    assert decider.trust == pytest.approx(1 - mix.members[-1], abs=1e-6)
+
+
+def test_a_task_without_noise_is_noticed(prior):
+    Z = RNG.uniform(-1, 1, (40, 2))
+    quiet, noisy = Decider(prior, Z, "ucb"), Decider(prior, Z, "ucb")
+    rng, f = np.random.default_rng(6), draw_task(np.random.default_rng(7))
+    y = f(Z)
+    for i in range(40):
+        quiet.tell(Z[i], y[i], i)
+        noisy.tell(Z[i], y[i] + 0.3 * y.std() * rng.standard_normal(), i)
+    shares = [d.mix.members[:3] / d.mix.members[:3].sum() for d in (quiet, noisy)]  # by noise
+    assert shares[0][0] < 0.5 < shares[1][0]
+
+
 def test_the_shortlist_holds_the_best(prior, told):
     X, y = told
     Z = RNG.uniform(-1, 1, (600, 2))
@@ -127,3 +178,14 @@ def test_the_shortlist_holds_the_best(prior, told):
         terms = [belief.terms for belief in beliefs]
         full = expected_improvement(terms, mix, float(y.max()))
         assert int(np.argmax(full)) in shortlist(terms, mix, float(y.max()), 128)
+
+
+@pytest.mark.parametrize("acquisition", ["ucb", "ei"])
+def test_points_score_alike_as_candidates_and_elsewhere(prior, told, acquisition):
+    X, y = told
+    Z = RNG.uniform(-1, 1, (40, 2))
+    decider = Decider(prior, Z, acquisition)
+    for x, value in zip(X, y, strict=True):  # at every step, as beliefs lose their weight
+        decider.tell(x, value, None)
+        here, there = decider.scores(np.zeros(40, dtype=bool)), decider.scores_at(Z)
+        assert_allclose(here, there, atol=1e-6 * np.ptp(here))

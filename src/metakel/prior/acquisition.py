@@ -1,4 +1,4 @@
-"""Which candidate to try next: expected improvement averaged over beliefs and scales."""
+"""Which candidate to try next: a score averaged over beliefs and scales."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from metakel.tasks import Array
 
 # Fitted beliefs are too sure of themselves; a factor between 1 and 2 serves all tables alike.
 INFLATION = 1.5
-UCB_WIDTH = 2.0
+UCB_WIDTH = 1.5
 # Below this improvement, in units of the scale, expected improvement is numerically flat.
 FLAT = 1e-8
 NEGLIGIBLE = 1e-2
@@ -32,6 +32,11 @@ class Mixture:
     def members(self) -> Array:
         """(beliefs,) posterior weight of each belief."""
         return np.asarray(self.weights.sum(axis=1))
+
+    def weighty(self) -> tuple[Mixture, NDArray[np.bool_]]:
+        """Without the beliefs that no score takes into account, and which are left."""
+        left = self.weights.max(axis=1) > NEGLIGIBLE * self.weights.max()
+        return Mixture(self.weights[left], self.model), left
 
 
 def mixture(
@@ -81,10 +86,11 @@ def _improvement(terms: Sequence[Terms], weights: Array, scales: Array, best: fl
 
 
 def upper_bound(terms: Sequence[Terms], mix: Mixture, width: float = UCB_WIDTH) -> Array:
-    """(N,) mean plus ``width`` standard deviations of the likeliest belief at its mean scale."""
-    i = int(np.argmax(mix.members))
-    scale = float(mix.weights[i] @ mix.model.scales / mix.weights[i].sum())
-    return np.asarray(terms[i].base + scale * (terms[i].tilt + width * np.sqrt(terms[i].variance)))
+    """(N,) mean plus ``width`` standard deviations, averaged over beliefs and scales."""
+    total = np.zeros_like(terms[0].base)
+    for term, share, scale in zip(terms, mix.members, mix.weights @ mix.model.scales, strict=True):
+        total += share * term.base + scale * (term.tilt + width * np.sqrt(term.variance))
+    return total
 
 
 def predict(terms: Sequence[Terms], mix: Mixture) -> tuple[Array, Array]:

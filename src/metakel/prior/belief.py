@@ -9,6 +9,7 @@ the values told, wy = L^{-1}(y - level), wm = L^{-1} m and V = L^{-1} k(X, Z),
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from math import log, sqrt
 
@@ -39,12 +40,23 @@ class Terms:
         return Terms(self.base[rows], self.tilt[rows], self.variance[rows], self.noise)
 
 
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """A point, and ``row`` (N,) its covariance with the candidates, level included."""
+
+    point: Prepared
+    row: Array
+
+
 class Belief:
     """GP belief over candidates ``Z`` (N, d0); `tell` costs O(t N)."""
 
-    def __init__(self, shape: Shape, model: TaskModel, Z: Array) -> None:
+    def __init__(
+        self, shape: Shape, model: TaskModel, Z: Array, candidates: Prepared | None = None
+    ) -> None:
         self.shape, self.model = shape, model
-        self._candidates = shape.prepare(Z)
+        self._Z = Z
+        self._candidates = shape.prepare(Z) if candidates is None else candidates
         self._base = np.full(len(Z), model.level)
         self._tilt = self._candidates.mean.copy()
         self._variance = self._candidates.diag + model.level_variance
@@ -52,12 +64,8 @@ class Belief:
         self._L = np.zeros((FIRST_CAPACITY, FIRST_CAPACITY))
         self._wy, self._wm = np.empty(FIRST_CAPACITY), np.empty(FIRST_CAPACITY)
         self._told: list[Prepared] = []
+        self.t = 0  # how many values were told
         self._log_pivots = 0.0
-
-    @property
-    def t(self) -> int:
-        """How many values were told."""
-        return len(self._told)
 
     @property
     def terms(self) -> Terms:
@@ -72,21 +80,47 @@ class Belief:
         squares = wy @ wy / scales**2 - 2 * (wy @ wm) / scales + wm @ wm
         return np.asarray(-squares / 2 - self.t * np.log(scales) - self._log_pivots)
 
+    @property
+    def likely_scale(self) -> float:
+        """The scale at which the values told are likeliest, where the mean is 0."""
+        wy = self._wy[: self.t]
+        return sqrt(float(wy @ wy) / max(self.t, 1))
+
+    def with_shape(self, shape: Shape) -> Belief:
+        """A belief told nothing yet, whose shape differs in the noise only."""
+        return Belief(shape, self.model, self._Z, self._candidates)
+
+    def fork(self) -> Belief:
+        """A copy to be told what if, without a trace here; of use until this one is told again.
+
+        Both write their next rows into the same arrays, and read only the rows they were told.
+        """
+        fork = copy(self)
+        fork._told = list(self._told)
+        return fork
+
     def tell(self, x: Array, y: float, candidate: int | None = None) -> None:
         """Take in one value at point x (d0,); ``candidate`` is its row where it is one."""
-        t = self.t
+        self.take(self.look(x, candidate), y, candidate)
+
+    def look(self, x: Array, candidate: int | None = None) -> Looked:
+        """A point and its covariance with the candidates; the same whatever the noise."""
+        known = None if candidate is None else self._candidates[candidate]
+        point = self.shape.prepare(x[None]) if known is None else known
+        row = self.shape.gram(point, self._candidates)[0]
+        row += self.model.level_variance
+        return Looked(point, row)
+
+    def take(self, looked: Looked, y: float, candidate: int | None = None) -> None:
+        """Take in one value at a point that was looked at."""
+        t, point = self.t, looked.point
         if t == len(self._wy):
             self._grow()
         if candidate is None:
-            point = self.shape.prepare(x[None])
-            below = self._whiten(point)[:, 0]
+            below = self._whiten(self.covariance(point))[:, 0]
         else:
-            point = self._candidates[candidate]
             below = self._V[:t, candidate].copy()
-        row = self.shape.gram(point, self._candidates)[0]
-        row += self.model.level_variance
-        if t:
-            row -= below @ self._V[:t]
+        row = looked.row - below @ self._V[:t]
         total = float(point.diag[0]) + self.model.level_variance + self.shape.noise
         pivot = sqrt(max(total - float(below @ below), SMALLEST_VARIANCE))
         row /= pivot
@@ -99,11 +133,24 @@ class Belief:
         self._tilt = self._tilt - wm * row
         self._variance = np.maximum(self._variance - row * row, SMALLEST_VARIANCE)
         self._told.append(point)
+        self.t += 1
 
     def at(self, Z: Array) -> Terms:
         """At any points (k, d0)."""
-        points = self.shape.prepare(Z)
-        V = self._whiten(points)
+        return self.at_prepared(self.shape.prepare(Z))
+
+    def covariance(self, points: Prepared) -> Array:
+        """(t, k) of the values told and the function at the points; without noise."""
+        if self.t == 0:
+            return np.empty((0, len(points.mean)))
+        return self.shape.gram(self._joined(), points) + self.model.level_variance
+
+    def at_prepared(self, points: Prepared, K: Array | None = None) -> Terms:
+        """At points that were prepared by a shape that differs in the noise at most.
+
+        ``K`` is their `covariance`, which does not differ then.
+        """
+        V = self._whiten(self.covariance(points) if K is None else K)
         variance = points.diag + self.model.level_variance - np.einsum("tk,tk->k", V, V)
         return Terms(
             self.model.level + self._wy[: self.t] @ V,
@@ -112,17 +159,22 @@ class Belief:
             self.shape.noise,
         )
 
-    def _whiten(self, points: Prepared) -> Array:
-        """(t, k) matrix L^{-1} k(X, Z)."""
+    def _whiten(self, K: Array) -> Array:
+        """(t, k) matrix L^{-1} K."""
         from scipy.linalg import solve_triangular
 
-        t = self.t
-        if t == 0:
-            return np.empty((0, len(points.mean)))
-        parts = ("scaled", "norms", "phi", "mean", "diag")
-        told = Prepared(*(np.concatenate([getattr(p, name) for p in self._told]) for name in parts))
-        K = self.shape.gram(told, points) + self.model.level_variance
-        return np.asarray(solve_triangular(self._L[:t, :t], K, lower=True))
+        if self.t == 0:
+            return K
+        L = self._L[: self.t, : self.t]
+        return np.asarray(solve_triangular(L, K, lower=True, check_finite=False))
+
+    def _joined(self) -> Prepared:
+        """All points told; what was joined before is kept."""
+        if len(self._told) > 1:
+            parts = ("scaled", "norms", "phi", "mean", "diag")
+            columns = ([getattr(point, name) for point in self._told] for name in parts)
+            self._told = [Prepared(*map(np.concatenate, columns))]
+        return self._told[0]
 
     def _grow(self) -> None:
         t = self.t

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,12 +19,15 @@ from metakel.prior.acquisition import (
     upper_bound,
 )
 from metakel.prior.belief import Belief, Terms
+from metakel.prior.shape import LearnedShape, Shape
+from metakel.prior.task_model import TaskModel
 from metakel.tasks import Array
 
 if TYPE_CHECKING:
     from metakel.prior.prior import Prior
 
 SHORTLIST = 128
+SMALLEST_CHANCE = 1e-300
 
 
 class Decider:
@@ -30,36 +35,70 @@ class Decider:
 
     def __init__(self, prior: Prior, Z: Array, acquisition: str) -> None:
         shapes, self._start = prior.beliefs
-        self._beliefs = [Belief(shape, prior.model, Z) for shape in shapes]
+        self._families = _families(shapes, prior.model, Z)
         self._model, self._acquisition = prior.model, acquisition
         self._Z = Z
         self._shaped = bool(self._beliefs[0].terms.tilt.any())
+        self._learned = np.array([isinstance(shape, LearnedShape) for shape in shapes])
         self.values: list[float] = []
+        self._counted: list[float] = []
+        self._mix: Mixture | None = None  # until the next value
+
+    @property
+    def _beliefs(self) -> list[Belief]:
+        return [belief for family in self._families for belief in family]
+
+    @property
+    def trust(self) -> float:
+        """Posterior weight of what was learned, however noisy the task, against the cold start."""
+        return float(self.mix.members[self._learned].sum())
+
+    @property
+    def best(self) -> float:
+        """The value to improve on: the best that counts, or of all told where none does."""
+        return max(self._counted or self.values)
 
     @property
     def mix(self) -> Mixture:
         """Posterior weights of beliefs and scales."""
-        likelihoods = [belief.log_likelihoods for belief in self._beliefs]
-        return mixture(likelihoods, self._start, self._model)
+        if self._mix is None:
+            likelihoods = [belief.log_likelihoods for belief in self._beliefs]
+            self._mix = mixture(likelihoods, self._start, self._model)
+        return self._mix
 
-    def tell(self, x: Array, y: float, candidate: int | None) -> None:
-        """Take in one value."""
-        for belief in self._beliefs:
-            belief.tell(x, y, candidate)
+    def tell(self, x: Array, y: float, candidate: int | None, *, counts: bool = True) -> None:
+        """Take in one value; one that does not count as an achievement informs all the same."""
+        for family in self._families:
+            looked = family[0].look(x, candidate)
+            for belief in family:
+                belief.take(looked, y, candidate)
         self.values.append(y)
+        self._mix = None
+        if counts:
+            self._counted.append(y)
+
+    def fork(self) -> Decider:
+        """A copy to be told what if; of use until this one is told again."""
+        fork = copy(self)
+        fork._families = [[belief.fork() for belief in family] for family in self._families]
+        fork.values, fork._counted = list(self.values), list(self._counted)
+        return fork
 
     def best_candidate(self, closed: NDArray[np.bool_]) -> int:
         """The open candidate with the largest score."""
         return int(np.argmax(np.where(closed, -np.inf, self.scores(closed))))
 
-    def scores(self, closed: NDArray[np.bool_]) -> Array:
-        """(N,) of the candidates; -inf where another is certainly better."""
+    def scores(self, closed: NDArray[np.bool_], chance: Array | None = None) -> Array:
+        """(N,) of the candidates; -inf where another is certainly better.
+
+        ``chance`` (N,) that each would count.
+        """
         terms = [belief.terms for belief in self._beliefs]
         if not self.values:
             return self._first(terms[0].tilt, self._Z)
-        if self._acquisition != "ei" or len(closed) <= 2 * SHORTLIST:
-            return self._score(terms)
-        mix, best = self.mix, max(self.values)
+        if chance is not None or self._acquisition != "ei" or len(closed) <= 2 * SHORTLIST:
+            return self._score(terms, self.mix, chance)
+        mix, best = self.mix, self.best
         chosen = shortlist(terms, mix, best, SHORTLIST)
         gains = expected_improvement([term[chosen] for term in terms], mix, best)
         if gains[~closed[chosen]].max(initial=0.0) <= FLAT * self._model.scale:
@@ -68,10 +107,14 @@ class Decider:
         scores[chosen] = gains
         return scores
 
-    def scores_at(self, Z: Array) -> Array:
+    def scores_at(self, Z: Array, chance: Array | None = None) -> Array:
         """(k,) of other points."""
-        terms = [belief.at(Z) for belief in self._beliefs]
-        return self._score(terms) if self.values else self._first(terms[0].tilt, Z)
+        if not self.values:
+            return self._first(self._terms_at(Z)[0].tilt, Z)
+        if self._acquisition != "ei" and chance is None:
+            return self._score(self._terms_at(Z), self.mix, chance)  # all have a say in a bound
+        mix, weighty = self.mix.weighty()
+        return self._score(self._terms_at(Z, weighty), mix, chance)
 
     def _first(self, tilt: Array, Z: Array) -> Array:
         """Before any value: the top of the common shape; without one, the centre of the space."""
@@ -79,12 +122,42 @@ class Decider:
 
     def predict(self, Z: Array) -> tuple[Array, Array]:
         """Mean and standard deviation at any points."""
-        return predict([belief.at(Z) for belief in self._beliefs], self.mix)
+        return predict(self._terms_at(Z), self.mix)
 
-    def _score(self, terms: list[Terms]) -> Array:
-        mix = self.mix
-        if self._acquisition == "ei":
-            gain = expected_improvement(terms, mix, max(self.values))
+    def _terms_at(self, Z: Array, weighty: NDArray[np.bool_] | None = None) -> list[Terms]:
+        """Of all beliefs, or of the weighty ones."""
+        wanted = iter([True] * len(self._beliefs) if weighty is None else weighty.tolist())
+        terms = []
+        for family in self._families:
+            chosen = [belief for belief in family if next(wanted)]
+            if chosen:
+                points = chosen[0].shape.prepare(Z)
+                K = chosen[0].covariance(points)
+                terms += [belief.at_prepared(points, K) for belief in chosen]
+        return terms
+
+    def _score(self, terms: list[Terms], mix: Mixture, chance: Array | None) -> Array:
+        if chance is not None and not self._counted:
+            return chance  # first find anything that counts
+        # A chance can weigh an improvement, which is 0 at worst, but not an upper bound.
+        if self._acquisition == "ei" or chance is not None:
+            gain = expected_improvement(terms, mix, self.best)
+            gain = gain if chance is None else gain * chance
             if gain.max() > FLAT * self._model.scale:
                 return gain
-        return upper_bound(terms, mix)
+        bound = upper_bound(terms, mix)
+        if chance is None:
+            return bound
+        return bound + self._model.scale * np.log(np.maximum(chance, SMALLEST_CHANCE))
+
+
+def _families(shapes: Sequence[Shape], model: TaskModel, Z: Array) -> list[list[Belief]]:
+    """Beliefs in the order of their shapes; those that differ in the noise only share the rest."""
+    families: list[list[Belief]] = []
+    for shape in shapes:
+        kin = families[-1][0] if families else None
+        if kin and isinstance(shape, LearnedShape) and isinstance(kin.shape, LearnedShape):
+            families[-1].append(kin.with_shape(shape))
+        else:
+            families.append([Belief(shape, model, Z)])
+    return families

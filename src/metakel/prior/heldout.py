@@ -28,6 +28,9 @@ from metakel.prior.shared import LEVEL_VARIANCE
 from metakel.prior.standard import StandardTasks
 from metakel.tasks import Array
 
+# How noisy a task is differs from task to task: shares of the noise that all tasks share.
+NOISINESS = (1.0, 0.1, 0.01)
+EQUALLY = tuple(1 / len(NOISINESS) for _ in NOISINESS)
 FLOORS = (0.05, 0.1, 0.2, 0.4)
 DEFAULT_FLOOR = 0.1
 # A history that explains held-out tasks by less than this, in nats per value, is not used.
@@ -50,6 +53,8 @@ class HeldOut:
         The same for the cold start.
     share, floor : float
         The choices that predict best.
+    noisiness : 3 floats
+        How many tasks have 1, 1/10 and 1/100 of the usual noise, as shares.
     """
 
     tasks: NDArray[np.intp]
@@ -57,6 +62,7 @@ class HeldOut:
     cold: Array
     share: float = DEFAULT_SHARE
     floor: float = DEFAULT_FLOOR
+    noisiness: tuple[float, ...] = EQUALLY
 
     @property
     def checked(self) -> bool:
@@ -85,7 +91,7 @@ def hold_out(
     """Score every (share, floor) on tasks that did not teach it."""
     if tasks.m < 2:
         return HeldOut(np.empty(0, dtype=np.intp), np.empty(0), np.empty(0))
-    scores, held = [], []
+    scores, held, lessons = [], [], []
     for first in (0, 1):
         teachers = range(first, tasks.m, 2)
         known = moments(found, teachers, mean=mean)
@@ -96,34 +102,58 @@ def hold_out(
         paths = select_along_path(problem, SHARES)
         for s in list(range(1 - first, tasks.m, 2))[:TASKS]:
             held.append(s)
-            scores.append(_scores(tasks[s], F[s], basis, known, functions, paths))
+            lessons.append(_Lesson(basis, known, functions, paths))
+            scores.append(lessons[-1].scores(tasks[s], F[s]))
     order = np.argsort(held)
     table = np.array(scores)[order]  # (h, shares, floors)
     robust = np.maximum(table, WORST_GAIN).mean(axis=0)
     i, j = np.unravel_index(int(np.argmax(robust)), robust.shape)
     cold = np.array([_cold_score(*tasks[held[k]]) for k in order])
     chosen = np.array(held, dtype=np.intp)[order]
-    return HeldOut(chosen, table[:, i, j], cold, SHARES[i], FLOORS[j])
+    heard = [
+        lesson.noisiness(tasks[s], F[s], int(i), FLOORS[j])
+        for s, lesson in zip(held, lessons, strict=True)
+    ]
+    # One more task of each noisiness in equal parts, so that none is ruled out.
+    counts = np.sum(heard, axis=0) + np.array(EQUALLY)
+    noisiness = tuple((counts / counts.sum()).tolist())
+    return HeldOut(chosen, table[:, i, j], cold, SHARES[i], FLOORS[j], noisiness)
 
 
-def _scores(
-    task: tuple[Array, Array],
-    F: Array,
-    basis: Basis,
-    known: Moments,
-    functions: Principal,
-    paths: Sequence[NDArray[np.intp]],
-) -> Array:
-    """(shares, floors) log likelihoods per value over white noise."""
-    rows = spread_rows(np.arange(len(F)), ROWS)
-    X, z, psi = task[0][rows], task[1][rows], F[rows]
-    Phi = (psi @ functions.directions) * np.sqrt(functions.eta)
-    K0 = basis.shared(X, X)
-    rest = z - psi @ known.mu
-    learned = np.array([Phi[:, active] @ Phi[:, active].T for active in paths])
-    C = learned[:, None] + np.array(FLOORS)[:, None, None] * K0 + LEVEL_VARIANCE
-    C[..., np.arange(len(z)), np.arange(len(z))] += basis.shared.noise
-    return _log_density(C, rest) - white_noise(z)
+@dataclass(frozen=True, eq=False)
+class _Lesson:
+    """What some tasks teach about another."""
+
+    basis: Basis
+    known: Moments
+    functions: Principal
+    paths: Sequence[NDArray[np.intp]]
+
+    def scores(self, task: tuple[Array, Array], F: Array) -> Array:
+        """(shares, floors) log likelihoods per value over white noise."""
+        rows = spread_rows(np.arange(len(F)), ROWS)
+        X, z, psi = task[0][rows], task[1][rows], F[rows]
+        learned = np.array([self._gram(psi, active) for active in self.paths])
+        floors = np.array(FLOORS)[:, None, None] * self.basis.shared(X, X)
+        C = learned[:, None] + floors + LEVEL_VARIANCE
+        C[..., np.arange(len(z)), np.arange(len(z))] += self.basis.shared.noise
+        return _log_density(C, z - psi @ self.known.mu) - white_noise(z)
+
+    def noisiness(self, task: tuple[Array, Array], F: Array, path: int, floor: float) -> Array:
+        """(3,) posterior probabilities of the shares of noise, equal before."""
+        rows = spread_rows(np.arange(len(F)), ROWS)
+        X, z, psi = task[0][rows], task[1][rows], F[rows]
+        K = self._gram(psi, self.paths[path]) + floor * self.basis.shared(X, X) + LEVEL_VARIANCE
+        C = np.tile(K, (len(NOISINESS), 1, 1))
+        noise = self.basis.shared.noise * np.array(NOISINESS)
+        C[:, np.arange(len(z)), np.arange(len(z))] += noise[:, None]
+        logs = len(z) * _log_density(C, z - psi @ self.known.mu)
+        shares = np.exp(logs - logs.max())
+        return np.asarray(shares / shares.sum())
+
+    def _gram(self, psi: Array, active: NDArray[np.intp]) -> Array:
+        Phi = psi @ self.functions.directions[:, active]
+        return np.asarray((Phi * self.functions.eta[active]) @ Phi.T)
 
 
 def _cold_score(X: Array, z: Array) -> float:

@@ -1,8 +1,9 @@
 r"""Mean and second moments of past tasks in the features of the shared kernel.
 
-Task s has standardised values z_s = F_s w_s + noise with F_s = psi(X_s) (n_s, r). One step of
-expectation-maximisation from w_s ~ N(0, I) gives the common shape and where tasks differ; more
-steps overfit.
+Task s has standardised values z_s = F_s w_s + noise with F_s = psi(X_s) (n_s, r), and
+coefficients w_s = mu + d_s with mu and all d_s a priori N(0, I). The posterior mean of mu given
+all tasks together is the common shape; one step of expectation-maximisation for the second moment
+of d_s says where tasks differ. More steps overfit.
 """
 
 from __future__ import annotations
@@ -60,11 +61,20 @@ def coefficients(F: Sequence[Array], z: Sequence[Array], noise: float) -> Coeffi
 
 
 def moments(found: Coefficients, tasks: Sequence[int], *, mean: bool = True) -> Moments:
-    """Mean over these tasks of w_s, and of C_s + (w_s - mu)(w_s - mu)'; mu is 0 without mean."""
+    """Common shape of these tasks, and the mean over them of E[d_s d_s']; mu is 0 without mean.
+
+    The average of the w_s would draw mu to 0 wherever single tasks have few points, however many
+    tasks there are; solving for it pools what they resolve, A_s'A_s each.
+    """
     w = found.w[list(tasks)]
-    mu = w.mean(axis=0) if mean else np.zeros(w.shape[1])
-    off = w - mu
     A = np.concatenate([found.resolved[s] for s in tasks])
-    S = (off.T @ off - A.T @ A) / len(w)
+    resolved = A.T @ A
+    mu, off = np.zeros(w.shape[1]), w
+    if mean:
+        precision = resolved.copy()
+        precision.flat[:: len(mu) + 1] += 1.0
+        mu = np.linalg.solve(precision, w.sum(axis=0))
+        off = w - np.array([found.resolved[s].T @ (found.resolved[s] @ mu) for s in tasks])
+    S = (off.T @ off - resolved) / len(w)
     S.flat[:: len(S) + 1] += 1.0
     return Moments(mu, S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from metakel.errors import InputError
 from metakel.prior.configurations import encode_configurations
 from metakel.prior.decider import Decider
+from metakel.prior.feasibility import Feasibility, feasible
+from metakel.prior.ground import Ground
 from metakel.tasks import Array
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 POOL = 1000
 POLISHED, STEPS = 3, (0.1, 0.03, 0.01)
 DRAWS = 48
+SAME = 1e-9
 
 
 class PriorOptimizer:
@@ -31,6 +35,7 @@ class PriorOptimizer:
         self._sign = -1.0 if prior.facts.minimize else 1.0
         self._decider = Decider(prior, Z, acquisition)
         self._told: list[Any] = []
+        self._achieved: list[tuple[Any, float]] = []  # feasible ones, with their values
         self.failed = 0
 
     @property
@@ -41,7 +46,7 @@ class PriorOptimizer:
     @property
     def trust(self) -> float:
         """Posterior weight of the learned belief against the cold start, given the values told."""
-        return float(self._decider.mix.members[0]) if self.prior.used else 0.0
+        return self._decider.trust
 
     def predict(self, configurations: Any) -> tuple[Array, Array]:
         """(n,) mean and standard deviation for configurations."""
@@ -49,18 +54,22 @@ class PriorOptimizer:
         mean, sd = self._decider.predict(Z)
         return self._sign * mean, sd
 
-    def _take(self, choice: Any, x: Array, value: float | None, candidate: int | None) -> None:
+    def _take(
+        self, choice: Any, x: Array, value: float | None, candidate: int | None, *, counts: bool
+    ) -> None:
         if value is None or not isfinite(value):
             self.failed += 1
             return
-        self._decider.tell(x, self._sign * float(value), candidate)
+        self._decider.tell(x, self._sign * float(value), candidate, counts=counts)
         self._told.append(choice)
+        if counts:
+            self._achieved.append((choice, float(value)))
 
     def _best(self) -> tuple[Any, float]:
-        if not self._told:
-            raise InputError("nothing was told yet, so there is no best")
-        i = int(np.argmax(self._decider.values))
-        return self._told[i], self._sign * self._decider.values[i]
+        if not self._achieved:
+            told = f"all {self.t} told are infeasible" if self.t else "nothing was told yet"
+            raise InputError(f"{told}, so there is no best")
+        return max(self._achieved, key=lambda pair: self._sign * pair[1])
 
 
 class TableOptimizer(PriorOptimizer):
@@ -91,11 +100,11 @@ class TableOptimizer(PriorOptimizer):
         if not 0 <= row < len(self._open):
             raise InputError(f"row {row} does not exist; there are {len(self._open)} candidates")
         self._open[row] = False
-        self._take(int(row), self._Z[row], value, int(row))
+        self._take(int(row), self._Z[row], value, int(row), counts=True)
 
 
 class SpaceOptimizer(PriorOptimizer):
-    """Choose named parameters from the whole space."""
+    """Choose named parameters from a space: that of the prior, or one placed in it."""
 
     def __init__(
         self,
@@ -103,63 +112,97 @@ class SpaceOptimizer(PriorOptimizer):
         rng: np.random.Generator,
         acquisition: str,
         *,
-        fixed: Mapping[str, Any],
-        outside: bool = False,
+        ground: Ground,
     ) -> None:
-        space = prior.space
-        pool = space.sample(rng, POOL, fixed=fixed, outside=outside)
-        free = space.varying(fixed)
+        pool = ground.sample(rng, POOL)
         if prior.shape is not None:  # configurations of the past are worth a look as well
-            past = np.clip(prior.shape.basis.landmarks, -1, 1)
-            held = np.tile(pool[0], (len(past), 1))
-            held[:, free] = past[:, free]
-            pool = np.concatenate([pool, held])
-        super().__init__(prior, pool, acquisition, outside=outside)
-        self._rng, self._free = rng, free
-        self._asked: list[Array] = []
+            past = ground.past(prior.shape.basis.landmarks, pool[0])
+            pool = np.concatenate([pool, past])
+        super().__init__(prior, ground.place(pool), acquisition, outside=ground.outside)
+        self._rng, self._ground, self._pool = rng, ground, pool
+        self._asked = np.empty((0, self._Z.shape[1]))
+        self._closed: NDArray[np.bool_] = np.zeros(len(pool), dtype=bool)
+        self._feasibility = Feasibility(self._Z)
 
     @property
     def best(self) -> tuple[dict[str, Any], float]:
-        """Configuration and value of the best told so far."""
+        """Configuration and value of the best told so far; of the feasible ones."""
         configuration, value = self._best()
         return dict(configuration), value
 
     def ask(self) -> dict[str, Any]:
         """The configuration to try next."""
-        seen = self._seen(self._Z)
-        scores = np.where(seen, -np.inf, self._decider.scores(seen))
+        # Where everything was tried, what is best to try again.
+        closed = self._closed if not self._closed.all() else np.zeros_like(self._closed)
+        scores = self._decider.scores(closed, self._feasibility.chance)
+        scores = np.where(closed, -np.inf, scores)
         top = np.argsort(-scores, kind="stable")[:POLISHED]
-        x, score = self._Z[top[0]], float(scores[top[0]])
-        starts = self._Z[top]
-        for step in STEPS if len(self._free) else ():
+        x, z, score = self._pool[top[0]], self._Z[top[0]], float(scores[top[0]])
+        starts, free = self._pool[top], self._ground.free
+        for step in STEPS if len(free) else ():
             drawn = np.repeat(starts, DRAWS, axis=0)
-            shape = (len(drawn), len(self._free))
-            drawn[:, self._free] += step * self._rng.standard_normal(shape)
-            near = self.prior.space.nearest(drawn)
-            near[:, ~np.isin(np.arange(near.shape[1]), self._free)] = self._held
-            gains = np.where(self._seen(near), -np.inf, self._decider.scores_at(near))
+            drawn[:, free] += step * self._rng.standard_normal((len(drawn), len(free)))
+            near = self._ground.nearest(drawn, self._pool[0])
+            placed = self._ground.place(near)
+            chance = self._feasibility.chance_at(placed)
+            gains = self._decider.scores_at(placed, chance)
+            gains = np.where(_meet(placed, self._asked), -np.inf, gains)
             order = np.argsort(-gains, kind="stable")[:POLISHED]
             if gains[order[0]] > score:
-                x, score = near[order[0]], float(gains[order[0]])
+                x, z, score = near[order[0]], placed[order[0]], float(gains[order[0]])
             starts = near[order]
-        self._asked.append(x)
-        return self.prior.space.decode(x[None])[0]
+        self._close(z)
+        return self._ground.look.decode(x[None])[0]
 
-    def tell(self, configuration: Mapping[str, Any], value: float | None) -> None:
-        """The value of a configuration; None or nan for a failed run."""
-        x = self.prior.space.encode([configuration], outside=self.outside)[0]
-        self._asked.append(x)
-        self._take(dict(configuration), x, value, None)
+    def tell(
+        self,
+        configuration: Mapping[str, Any],
+        value: float | None,
+        constraints: Mapping[str, float] | None = None,
+    ) -> None:
+        """The value of a configuration; None or nan for a failed run.
 
-    @property
-    def _held(self) -> Array:
-        held = np.ones(self._Z.shape[1], dtype=bool)
-        held[self._free] = False
-        return np.asarray(self._Z[0, held])
+        A run is feasible where none of its ``constraints``, numbers by name, is above 0. An
+        infeasible one is never the best, and tells where its like is not worth trying.
+        """
+        x, limits = self._encoded(configuration), constraints or {}
+        counts = feasible(limits)
+        self._close(x)
+        self._take(dict(configuration), x, value, None, counts=counts)
+        self._feasibility.tell(x, limits)
 
-    def _seen(self, Z: Array) -> NDArray[np.bool_]:
-        """Which points were asked or told already."""
-        seen = np.zeros(len(Z), dtype=bool)
-        for x in self._asked:
-            seen |= (np.abs(Z - x) < 1e-9).all(axis=1)
-        return seen
+    def suppose(self, configuration: Mapping[str, Any]) -> None:
+        """A run without a value, because it goes on or was given up.
+
+        It counts as its prediction, one standard deviation for the worse, so that the next
+        configurations keep away from it, and is never the best.
+        """
+        x = self._encoded(configuration)
+        mean, sd = self._decider.predict(x[None])
+        self._close(x)
+        self._decider.tell(x, float(mean[0] - sd[0]), None, counts=False)
+
+    def fork(self, rng: np.random.Generator) -> SpaceOptimizer:
+        """A copy with draws of its own, to be told what if; of use until this one is told again."""
+        fork = copy(self)
+        fork._rng, fork._closed = rng, self._closed.copy()
+        fork._decider, fork._feasibility = self._decider.fork(), self._feasibility.fork()
+        fork._told, fork._achieved = list(self._told), list(self._achieved)
+        return fork
+
+    def _encoded(self, configuration: Mapping[str, Any]) -> Array:
+        row = {**self._ground.unseen, **configuration}
+        return np.asarray(self.prior.space.encode([row], outside=self.outside)[0])
+
+    def _close(self, x: Array) -> None:
+        """Do not ask for this point again."""
+        self._asked = np.concatenate([self._asked, x[None]])
+        self._closed |= _meet(self._Z, x[None])
+
+
+def _meet(Z: Array, points: Array) -> NDArray[np.bool_]:
+    """Which rows of Z are among the points."""
+    same = np.ones((len(Z), len(points)), dtype=bool)
+    for column, theirs in zip(Z.T, points.T, strict=True):
+        same &= np.abs(column[:, None] - theirs) < SAME
+    return np.asarray(same.any(axis=1))

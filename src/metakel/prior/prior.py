@@ -14,7 +14,8 @@ from metakel.prior.band import ConfidenceBand
 from metakel.prior.calibration import Calibration, prior_kernel
 from metakel.prior.configurations import encode_configurations
 from metakel.prior.explain import Explanation, explain
-from metakel.prior.heldout import HeldOut
+from metakel.prior.ground import Ground
+from metakel.prior.heldout import NOISINESS, HeldOut
 from metakel.prior.optimizer import SpaceOptimizer, TableOptimizer
 from metakel.prior.shape import ColdShape, LearnedShape, Shape
 from metakel.prior.summary import summary
@@ -75,14 +76,15 @@ class Prior:
 
     @property
     def beliefs(self) -> tuple[tuple[Shape, ...], tuple[float, ...]]:
-        """The learned belief and its guard, with their start weights."""
+        """The learned belief by noisiness of the task, and its guard, with their start weights."""
         cold: Shape = ColdShape.typical(self.space.d0)
         if self.shape is None or not self.heldout.helps:
             return (cold,), (1.0,)
-        learned: Shape = self.shape
+        learned = tuple(self.shape.with_noisiness(share) for share in NOISINESS)
+        weights = tuple((1 - self.guard) * weight for weight in self.heldout.noisiness)
         if self.guard == 0:
-            return (learned,), (1.0,)
-        return (learned, cold), (1 - self.guard, self.guard)
+            return learned, weights
+        return (*learned, cold), (*weights, self.guard)
 
     @property
     def outliers(self) -> tuple[str, ...]:
@@ -115,9 +117,10 @@ class Prior:
         candidates: Any = None,
         *,
         rng: np.random.Generator | None = None,
-        acquisition: Literal["ei", "ucb"] = "ei",
+        acquisition: Literal["ucb", "ei"] = "ucb",
         fixed: dict[str, Any] | None = None,
         outside: bool = False,
+        within: Space | None = None,
     ) -> SpaceOptimizer | TableOptimizer:
         """Ask and tell on the next task.
 
@@ -128,26 +131,30 @@ class Prior:
             dicts of named parameters from the whole space.
         rng : Generator
             Needed without candidates.
-        acquisition : "ei" or "ucb"
-            Expected improvement averaged over beliefs and scales, or mean plus 2 standard
-            deviations of the likelier belief.
+        acquisition : "ucb" or "ei"
+            Mean plus 1.5 standard deviations, or expected improvement of the value to be seen;
+            both averaged over beliefs and scales.
         fixed : dict, optional
             Parameters to hold at a value (without candidates).
         outside : bool
             Whether values beyond the recorded ranges are allowed.
+        within : Space, optional
+            Ranges of this task, where they are not those of the prior (without candidates).
+            Parameters of the prior that it lacks are held by ``fixed``.
         """
         if acquisition not in ("ei", "ucb"):
             raise InputError(f"acquisition is {acquisition!r}; expected 'ei' or 'ucb'")
         if candidates is not None:
-            if fixed:
+            if fixed or within is not None:
                 raise InputError(
-                    "fixed parameters and candidates: leave the other rows out instead"
+                    "fixed parameters or ranges, and candidates: leave the other rows out instead"
                 )
             Z = encode_configurations(candidates, self.space, outside=outside)
             return TableOptimizer(self, Z, acquisition, outside=outside)
         if rng is None:
             raise InputError("an optimizer on the whole space draws its pool: pass rng=")
-        return SpaceOptimizer(self, rng, acquisition, fixed=fixed or {}, outside=outside)
+        ground = Ground(within or self.space, self.space, fixed or {}, outside)
+        return SpaceOptimizer(self, rng, acquisition, ground=ground)
 
     def norm_bound(self, delta: float = 0.1) -> float:
         """B: a task exchangeable with these needs at most this norm, with probability 1 - delta.

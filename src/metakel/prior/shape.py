@@ -71,6 +71,8 @@ class LearnedShape:
         Their weights.
     floor : float
         Weight of the shared kernel.
+    noisiness : float
+        Share of the usual noise that the values of this task have.
     """
 
     basis: Basis
@@ -78,11 +80,12 @@ class LearnedShape:
     directions: Array
     eta: Array
     floor: float
+    noisiness: float = 1.0
 
     @property
     def noise(self) -> float:
         """Variance of what no function explains, in units of the squared scale."""
-        return self.basis.shared.noise
+        return self.noisiness * self.basis.shared.noise
 
     def mean(self, X: Array) -> Array:
         """(n,) values m(x)."""
@@ -102,6 +105,10 @@ class LearnedShape:
         K *= self.floor
         K += left.phi @ right.phi.T
         return K
+
+    def with_noisiness(self, noisiness: float) -> LearnedShape:
+        """The same mean and kernel for a task with this share of the usual noise."""
+        return replace(self, noisiness=noisiness)
 
     def without_mean(self) -> LearnedShape:
         """The same kernel around zero."""

@@ -13,7 +13,7 @@ import numpy as np
 from metakel.errors import InputError
 from metakel.prior.basis import Basis
 from metakel.prior.calibration import Calibration
-from metakel.prior.heldout import HeldOut
+from metakel.prior.heldout import EQUALLY, HeldOut
 from metakel.prior.prior import Facts, Prior
 from metakel.prior.shape import LearnedShape
 from metakel.prior.task_model import TaskModel
@@ -62,6 +62,7 @@ def to_dict(prior: Prior) -> dict[str, Any]:
             "cold": held.cold.tolist(),
             "share": held.share,
             "floor": held.floor,
+            "noisiness": list(held.noisiness),
         },
         "calibration": None
         if calibration is None
@@ -99,6 +100,7 @@ def from_dict(data: Mapping[str, Any]) -> Prior:
             np.array(held["cold"], dtype=np.float64),
             held["share"],
             held["floor"],
+            tuple(held.get("noisiness", EQUALLY)),  # not in the first files of this version
         ),
         calibration=calibration,
         facts=Facts(**facts),

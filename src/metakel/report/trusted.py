@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from metakel.prior import Prior
+from metakel.prior.heldout import NEEDED_GAIN
 from metakel.report.chart import Chart
 from metakel.report.check import EVALUATIONS, LEVELS, SEEN, Check
 from metakel.report.parts import figure, figures, paragraph, section
@@ -43,8 +44,9 @@ def _verdict(prior: Prior) -> str:
         )
         return paragraph(text, "good")
     text = (
-        f"The history is not used: it predicts only {better} of {count} left-out tasks better than "
-        "a cold start. Decisions are those of a cold start."
+        "The history is not used: learned from the others, it explains the typical left-out task "
+        f"by {held.gain:.2f} nats per value, and {NEEDED_GAIN} are needed. Decisions are those of "
+        "a cold start."
     )
     return paragraph(text, "bad")
 

@@ -87,10 +87,13 @@ class Float(Parameter):
             raise self._refuse(value, f"a finite number ({self.describe()})")
         return float(value)
 
+    def nearest(self, columns: Array) -> Array:
+        """Rounded to the grid, where there is one."""
+        return columns if self.step is None else super().nearest(columns)
+
     def sample(self, uniform: Array) -> Array:
         """Uniform on the numeric domain, rounded to the grid."""
-        columns = np.asarray(2 * uniform - 1)[:, None]
-        return columns if self.step is None else self.encode(self.decode(columns))
+        return self.nearest(np.asarray(2 * uniform - 1)[:, None])
 
     def describe(self) -> str:
         """Type, range and scale."""

@@ -34,6 +34,10 @@ class Parameter(ABC):
     def decode(self, columns: Array) -> list[Any]:
         """Plain Python values; the inverse of `encode`, rounded to what is possible."""
 
+    def nearest(self, columns: Array) -> Array:
+        """(n, width) columns in [-1, 1] that stand for a value, near to these."""
+        return self.encode(self.decode(columns))
+
     @abstractmethod
     def sample(self, uniform: Array) -> Array:
         """(n, width) columns from uniform numbers (n,) in [0, 1)."""

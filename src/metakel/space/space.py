@@ -96,7 +96,9 @@ class Space:
 
     def nearest(self, X: Array) -> Array:
         """(n, d0) numeric points that stand for a configuration, near to these."""
-        return self.encode(self.decode(np.clip(X, -1, 1)))
+        points = np.clip(X, -1, 1)
+        parts = [p.nearest(points[:, self.columns[p.name]]) for p in self.parameters]
+        return np.concatenate(parts, axis=1)
 
     def sample(
         self, rng: np.random.Generator, n: int, *, fixed: Row | None = None, outside: bool = False

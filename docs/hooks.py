@@ -1,0 +1,87 @@
+r"""Formulas without a script from the net: LaTeX becomes SVG while the site is built.
+
+MkDocs calls `on_page_content`; Griffe, which reads the docstrings, uses `Formulas`.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from functools import cache
+from html import escape, unescape
+from itertools import pairwise
+from typing import Any
+
+import griffe
+
+with warnings.catch_warnings():  # it finds its font in an old way
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import ziafont
+    import ziamath
+
+ziafont.config.precision = 2
+SIZE, TEXT = 17.0, 16.0  # of a formula and of the text around it, whatever the unit
+
+ROLE = re.compile(r":math:`([^`]+)`")
+# The formula goes on for as long as lines are indented further than the directive.
+DIRECTIVE = re.compile(r"^( *)\.\. math::[ \n]*(.*(?:\n\1 +\S.*)*)", re.M)
+TABLE = re.compile(r"^(=+ +=[= ]*)\n((?:.*\n)?)=[= ]*\n((?:[^=].*\n)*)=[= ]*$", re.M)
+INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>([.,;:)]*)', re.S)
+# Brackets have one size, and norms one kind of bars.
+SPELLED = ((r"\\[Bb]ig(?![a-z])", ""), (r"\\[lr]Vert", r"\\|"), (r"\\[lr]vert", "|"))
+DISPLAY = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.S)
+
+
+class Formulas(griffe.Extension):
+    """Docstrings say ``.. math::`` and ``:math:``; Markdown says ``$$`` and ``$``."""
+
+    def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
+        """Called once for every module, class, function and attribute."""
+        if obj.docstring is not None:
+            obj.docstring.value = to_markdown(obj.docstring.value)
+
+
+def to_markdown(docstring: str) -> str:
+    """The docstring with its formulas between dollars and its tables between bars."""
+    displayed = DIRECTIVE.sub(_displayed, TABLE.sub(_tabulated, docstring))
+    return ROLE.sub(lambda found: f"${found[1]}$", displayed)
+
+
+def _tabulated(found: re.Match[str]) -> str:
+    starts = [run.start() for run in re.finditer("=+", found[1])]
+    cuts = [slice(a, b) for a, b in pairwise([*starts, None])]
+    head, *body = [
+        f"| {' | '.join(line[cut].strip() for cut in cuts)} |"
+        for line in found[2].splitlines() + found[3].splitlines()
+    ]
+    return "\n".join([head, "|" + "---|" * len(cuts), *body, ""])
+
+
+def _displayed(found: re.Match[str]) -> str:
+    formula = " ".join(line.strip() for line in found[2].splitlines())
+    return f"{found[1]}$$\n{found[1]}{formula}\n{found[1]}$$"
+
+
+def on_page_content(html: str, **kwargs: Any) -> str:
+    """Called by MkDocs with the body of every page."""
+    html = DISPLAY.sub(lambda f: f'<div class="formula">{picture(f[1], inline=False)}</div>', html)
+    return INLINE.sub(
+        lambda f: f'<span class="formula">{picture(f[1], inline=True)}{f[2]}</span>', html
+    )
+
+
+@cache
+def picture(latex: str, *, inline: bool) -> str:
+    """An SVG in the colour and on the baseline of the text, as large as the text asks for."""
+    formula = spelled = unescape(latex).strip()
+    for ours, theirs in SPELLED:
+        spelled = re.sub(ours, theirs, spelled)
+    drawn = ziamath.Latex(spelled, size=SIZE, color="currentColor", inline=inline)
+    size = re.search(r'width="([\d.]+)" height="([\d.]+)"', drawn.svg())
+    assert size is not None
+    width, height = (float(number) / TEXT for number in size.groups())
+    style = (
+        f"width:{width:.3f}em;height:{height:.3f}em;vertical-align:{drawn.getyofst() / TEXT:.3f}em"
+    )
+    attributes = f'role="img" aria-label="{escape(formula)}" style="{style}"'
+    return drawn.svg().replace(size[0], attributes, 1)

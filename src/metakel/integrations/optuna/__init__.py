@@ -1,0 +1,10 @@
+"""An Optuna sampler that starts from what finished studies have in common."""
+
+try:
+    import optuna as _host  # noqa: F401
+except ImportError:
+    raise ImportError("the Optuna sampler needs Optuna 5: pip install metakel[optuna]") from None
+
+from metakel.integrations.optuna.sampler import MetaKelSampler
+
+__all__ = ["MetaKelSampler"]

@@ -1,0 +1,66 @@
+"""Which parameters of a study the prior knows, and values of the one as values of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+
+from metakel.errors import InputError
+from metakel.space import Categorical, Fixed, Float, Parameter, Space
+
+# Values of a study's parameter that the prior's parameter must be able to place.
+PROBES = 33
+PLAIN = (type(None), bool, int, float, str)
+
+
+def matching(distributions: Mapping[str, BaseDistribution], space: Space) -> dict[str, Parameter]:
+    """Parameters of a study, with their ranges there, that a prior on ``space`` can judge."""
+    found = {}
+    for name, distribution in distributions.items():
+        if name in space.names and _plain(distribution) and not distribution.single():
+            parameter = _match(name, distribution, space[name])
+            if parameter is not None:
+                found[name] = parameter
+    return found
+
+
+def nearest_value(name: str, value: Any, distribution: BaseDistribution, space: Space) -> Any:
+    """The value of a distribution nearest to one that the prior proposes.
+
+    InputError where there is none, for example because one is a number and the other a choice.
+    """
+    parameter = matching({name: distribution}, space).get(name)
+    if parameter is None:
+        raise InputError(f"parameter {name!r} is not what the prior knows by this name")
+    known = space[name]
+    if isinstance(parameter, Categorical) and isinstance(known, Float):
+        apart = np.abs(known.encode(parameter.values, outside=True) - known.encode([value]))
+        return parameter.values[int(np.argmin(apart))]
+    if isinstance(parameter, Float):  # a whole number may be near to one that is not whole
+        scale = Float(name, parameter.low, parameter.high, parameter.log)
+        return parameter.decode(np.clip(scale.encode([value], outside=True), -1, 1))[0]
+    return parameter.decode(parameter.encode([value]))[0]
+
+
+def _plain(distribution: BaseDistribution) -> bool:
+    """Whether the values can be compared and written down; choices may be any object."""
+    if not isinstance(distribution, CategoricalDistribution):
+        return True
+    return all(isinstance(choice, PLAIN) for choice in distribution.choices)
+
+
+@lru_cache(maxsize=512)
+def _match(name: str, distribution: BaseDistribution, known: Parameter) -> Parameter | None:
+    if isinstance(known, Fixed):  # never varied, so nothing was learned about it
+        return None
+    try:
+        parameter = Space.from_optuna({name: distribution})[name]
+        probes = parameter.decode(parameter.sample(np.linspace(0, 1, PROBES, endpoint=False)))
+        known.encode(probes, outside=True)
+    except InputError:
+        return None
+    return parameter

@@ -1,0 +1,194 @@
+"""MetaKelSampler: translates between Optuna's record and `Prior.optimizer`, and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, TPESampler
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from metakel.errors import InputError
+from metakel.integrations.optuna.following import varying
+from metakel.integrations.optuna.learning import prior_from_studies
+from metakel.integrations.optuna.matching import matching, nearest_value
+from metakel.integrations.optuna.memory import Memory
+from metakel.integrations.optuna.record import (
+    alike,
+    outcomes,
+    read_choice,
+    running,
+    write_choice,
+)
+from metakel.prior import Prior
+from metakel.space import Space
+
+# How often a choice is made again because another worker made the same one meanwhile.
+ATTEMPTS = 5
+
+
+class MetaKelSampler(BaseSampler):
+    """Optuna sampler that starts from what finished studies have in common.
+
+    It has no random start-up: the first trial already tries what did best in the past. How far
+    the past is trusted is decided by the values of the new study (`trust`).
+
+    Parameters
+    ----------
+    source_studies : sequence of studies, or a storage
+        Finished studies of the same kind, with the same direction. Learned from are the
+        parameters that all their completed trials have. Where there is nothing to learn from, or
+        the new study has none of these parameters, ``independent_sampler`` does everything.
+    prior : Prior, optional
+        Learned before, by `metakel.learn_prior` or ``Prior.load``; instead of source_studies.
+    seed : int, optional
+    independent_sampler : BaseSampler, optional
+        For parameters that the prior does not know, that only some trials have, or whose range
+        changes; TPESampler by default.
+    """
+
+    def __init__(
+        self,
+        source_studies: Any = None,
+        *,
+        prior: Prior | None = None,
+        seed: int | None = None,
+        independent_sampler: BaseSampler | None = None,
+    ) -> None:
+        if source_studies is not None and prior is not None:
+            raise InputError("source_studies and prior are two ways to say the same; give one")
+        if prior is not None and not isinstance(prior, Prior):
+            raise InputError(f"prior is a {type(prior).__name__}; expected a metakel.Prior")
+        self.prior = prior if source_studies is None else prior_from_studies(source_studies)
+        self._seed = _fresh_seed() if seed is None else seed
+        self._independent = independent_sampler or TPESampler(seed=seed)
+        self._memory = Memory()
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Parameters of all completed trials that the prior knows; none before the first."""
+        self._raise_error_if_multi_objective(study)
+        if self.prior is None:
+            return self._independent.infer_relative_search_space(study, trial)
+        common = self._memory.common(study)
+        known = matching(common, self.prior.space)
+        if common and not known:
+            return self._independent.infer_relative_search_space(study, trial)
+        return {name: common[name] for name in known}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """The next configuration, noted in the trial for other workers to see.
+
+        Before the first completed trial nobody knows the parameters of the study. The whole
+        configuration is noted then, and `sample_independent` hands it out.
+        """
+        self._raise_error_if_multi_objective(study)
+        known = {} if self.prior is None else matching(search_space, self.prior.space)
+        if self.prior is None or (search_space and not known):
+            return self._independent.sample_relative(study, trial, search_space)
+        _check_direction(study, self.prior)
+        with self._memory.lock:
+            trials = study.get_trials(deepcopy=False)
+            if known:
+                return self._choose(self.prior, study, trial, trials, Space(tuple(known.values())))
+            if not any(t.state == TrialState.COMPLETE for t in trials):
+                self._choose(self.prior, study, trial, trials, varying(self.prior))
+            return {}
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """What was noted for the trial, or else what the independent sampler says."""
+        self._raise_error_if_multi_objective(study)
+        noted = read_choice(trial.system_attrs) if self.prior is not None else {}
+        if self.prior is not None and param_name in noted:
+            try:
+                return nearest_value(
+                    param_name, noted[param_name], param_distribution, self.prior.space
+                )
+            except InputError:  # another parameter of the same name
+                pass
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def trust(self, study: Study) -> float:
+        """The weight of the past against a cold start, given the values of this study so far.
+
+        0 where nothing was learned, or where held-out source studies say that it does not help.
+        """
+        if self.prior is None:
+            return 0.0
+        _check_direction(study, self.prior)
+        trials = study.get_trials(deepcopy=False)
+        common = matching(self._memory.common(study), self.prior.space)
+        within = Space(tuple(common.values())) if common else varying(self.prior)
+        with self._memory.lock:
+            record = outcomes(trials)
+            following = self._memory.follow(self.prior, study, record, within, self._seed)
+            return following.optimizer.trust
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Nothing of its own."""
+        self._independent.before_trial(study, trial)
+
+    def after_trial(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,
+    ) -> None:
+        """Nothing of its own."""
+        self._independent.after_trial(study, trial, state, values)
+
+    def reseed_rng(self) -> None:
+        """Other random numbers from here on; Optuna asks for it where trials run in parallel."""
+        with self._memory.lock:
+            self._seed = _fresh_seed()
+            self._independent.reseed_rng()
+
+    def _choose(
+        self,
+        prior: Prior,
+        study: Study,
+        trial: FrozenTrial,
+        trials: list[FrozenTrial],
+        within: Space,
+    ) -> dict[str, Any]:
+        """Choose, note, and look whether another worker noted the same meanwhile."""
+        choice: dict[str, Any] = {}
+        for attempt in range(ATTEMPTS):
+            record = outcomes(trials)
+            following = self._memory.follow(prior, study, record, within, self._seed)
+            choice = following.ask(trial.number, attempt, running(trials, trial.number))
+            write_choice(study, trial, choice)
+            before, trials = trials, study.get_trials(deepcopy=False)
+            now = alike(choice, trials, trial.number)
+            if now == 0 or now == alike(choice, before, trial.number):
+                break
+        return choice
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(prior={self.prior!r}, seed={self._seed})"
+
+
+def _check_direction(study: Study, prior: Prior) -> None:
+    if (study.direction == StudyDirection.MINIMIZE) != prior.facts.minimize:
+        words = ("minimised", "maximises") if prior.facts.minimize else ("maximised", "minimises")
+        raise InputError(
+            f"the past was {words[0]} but study {study.study_name!r} {words[1]}; values must mean "
+            "the same in both, so create the study with the direction of the past"
+        )
+
+
+def _fresh_seed() -> int:
+    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])

@@ -1,0 +1,111 @@
+"""The documentation site: complete, and consistent with what was measured."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PUBLIC = (
+    "",
+    ".confidence",
+    ".distributed",
+    ".domains",
+    ".grouplasso",
+    ".integrations.gpytorch",
+    ".integrations.optuna",
+    ".integrations.sklearn",
+    ".kernels",
+    ".prior",
+    ".readers",
+    ".report",
+    ".space",
+    ".tuner",
+    ".ucb",
+)
+WHOLE_MODULES = {"datasets", "regret"}  # their functions are on the page, or they themselves
+CONSTANTS = {"OUTPUT", "TASK"}
+
+
+def documented() -> set[str]:
+    pages = (DOCS / "api").glob("*.md")
+    return {name for page in pages for name in re.findall(r"^::: (\S+)", page.read_text(), re.M)}
+
+
+@pytest.mark.parametrize("package", PUBLIC, ids=lambda p: p or "metakel")
+def test_every_public_name_is_in_the_api_reference(package):
+    module = importlib.import_module(f"metakel{package}")
+    last_words = {name.rpartition(".")[2] for name in documented()}
+    assert set(module.__all__) - WHOLE_MODULES - CONSTANTS <= last_words
+
+
+def test_every_documented_name_exists():
+    for name in documented():
+        parent, _, last = name.rpartition(".")
+        assert (
+            importlib.util.find_spec(name) if _is_module(name) else hasattr(_module(parent), last)
+        )
+
+
+def _module(name):
+    return importlib.import_module(name)
+
+
+def _is_module(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
+    listed = set(re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M))
+    assert listed == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+
+
+def test_what_bad_histories_cost_is_quoted_from_the_benchmarks():
+    measured = (DOCS / "benchmarks.md").read_text()
+    guide = (DOCS / "guide" / "safe-use.md").read_text()
+    for kind in ("shuffled", "mirrored"):
+        costs = [
+            re.search(rf"\| {kind} history over cold GP-UCB, {table} +\| ([\d.]+)", measured)[1]
+            for table in ("glmnet", "xgboost")
+        ]
+        assert re.search(rf"^\| {kind}[^|]*\| {costs[0]} \| {costs[1]} \|$", guide, re.M), costs
+
+
+def test_formulas_and_tables_of_docstrings_become_markdown():
+    pytest.importorskip("griffe")
+    pytest.importorskip("ziamath")
+    place = importlib.util.spec_from_file_location("site_hooks", DOCS / "hooks.py")
+    hooks = importlib.util.module_from_spec(place)
+    place.loader.exec_module(hooks)
+    text = "Is :math:`a_1`.\n\n.. math:: b +\n          c\n\nEnd."
+    assert hooks.to_markdown(text) == "Is $a_1$.\n\n$$\nb + c\n$$\n\nEnd."
+    table = "==  ===\na   b\n==  ===\n1   2 3\n==  ==="
+    assert hooks.to_markdown(table).splitlines() == ["| a | b |", "|---|---|", "| 1 | 2 3 |"]
+    drawn = hooks.on_page_content(r'<p>x <span class="arithmatex">\(\hat a &lt; 1\)</span></p>')
+    assert drawn.startswith('<p>x <span class="formula"><svg')
+    assert 'aria-label="\\hat a &lt; 1"' in drawn
+
+
+def test_it_builds_without_a_warning(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    pages = len(list(DOCS.rglob("*.md")))
+    assert len(list((tmp_path / "site").rglob("*.html"))) >= pages

@@ -1,0 +1,249 @@
+"""MetaKelSampler decides well: transfer, unrelated pasts, constraints, failures, other ranges."""
+
+from __future__ import annotations
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution, IntDistribution
+from optuna.samplers import PartialFixedSampler, RandomSampler, TPESampler
+from optuna_helpers import Refusing, learned, lr_loss, lr_past, past_studies
+
+from metakel.integrations.optuna import MetaKelSampler
+
+UNIT = FloatDistribution(-1.0, 1.0)
+SEEDS = range(8)
+
+
+@pytest.fixture(scope="module")
+def prior():
+    return MetaKelSampler(lr_past()).prior
+
+
+@pytest.fixture(scope="module")
+def two():
+    """On x and y in [-1, 1], with the bottom of a bowl near -0.4, -0.4."""
+    return learned(("x", UNIT), ("y", UNIT))
+
+
+def decided(prior, seed=0):
+    return MetaKelSampler(prior=prior, seed=seed, independent_sampler=Refusing())
+
+
+def regret(sampler, trials, shift):
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(lambda t: lr_loss(t, shift), n_trials=trials)
+    return study.best_value
+
+
+def test_with_a_related_past_six_trials_beat_six_of_the_others_by_far(prior):
+    shifts = np.random.default_rng(9).normal(0, 0.3, len(SEEDS))
+
+    def mean(make):
+        return np.mean([regret(make(s), 6, shift) for s, shift in zip(SEEDS, shifts, strict=True)])
+
+    ours = mean(lambda seed: decided(prior, seed))
+    assert ours < 0.2 * mean(lambda seed: TPESampler(seed=seed))
+    assert ours < 0.2 * mean(lambda seed: RandomSampler(seed=seed))
+
+
+def wavy(trial):
+    lr = trial.suggest_float("lr", 1e-5, 1e-1, log=True)
+    depth = trial.suggest_int("depth", 1, 10)
+    kind = trial.suggest_categorical("kind", ["adam", "sgd"])
+    return np.sin(4 * np.log10(lr)) + np.cos(2 * depth) + 0.4 * (kind == "adam")
+
+
+@pytest.mark.parametrize("unrelated", [lambda t: -lr_loss(t), wavy], ids=["upside down", "wavy"])
+def test_an_unrelated_past_is_given_up(prior, unrelated):
+    study = optuna.create_study(sampler=decided(prior))
+    study.optimize(unrelated, n_trials=15)
+    assert study.sampler.trust(study) < 0.01
+
+
+def test_a_misleading_past_costs_little(prior):
+    """The bottom of the past is the top here."""
+
+    def mean(make):
+        studies = [optuna.create_study(sampler=make(seed)) for seed in range(4)]
+        for study in studies:
+            study.optimize(lambda t: -lr_loss(t), n_trials=15)
+        return np.mean([study.best_value for study in studies])
+
+    assert mean(lambda seed: decided(prior, seed)) < mean(lambda seed: RandomSampler(seed=seed))
+
+
+def test_a_past_of_noise_is_not_used():
+    rng = np.random.default_rng(0)
+    studies = past_studies({"x": UNIT, "y": UNIT}, m=6)
+    noise = []
+    for study in studies:
+        other = optuna.create_study()
+        other.add_trials(
+            optuna.create_trial(params=t.params, distributions=t.distributions, value=rng.normal())
+            for t in study.trials
+        )
+        noise.append(other)
+    sampler = MetaKelSampler(noise, seed=0)
+    assert not sampler.prior.used
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(lambda t: t.suggest_float("x", -1, 1) ** 2, n_trials=4)
+    assert sampler.trust(study) == 0
+
+
+def limited(trial):
+    """The loss falls with x and y; allowed is only x + y >= -0.5."""
+    x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", -1, 1)
+    trial.set_constraint("sum", -0.5 - x - y)
+    return (x + 0.4) ** 2 + (y + 0.4) ** 2
+
+
+def test_constraints_lead_to_the_border_and_no_further(two):
+    study = optuna.create_study(sampler=decided(two))
+    study.optimize(limited, n_trials=15)
+    beyond = np.array([t.constraints["sum"] for t in study.trials])
+    assert beyond[0] > 0  # the favourite of the past is not allowed
+    assert beyond[5:].max() < 0.1
+    optimum = 2 * 0.15**2  # at x = y = -0.25
+    assert optimum <= min(t.value for t in study.trials if t.constraints["sum"] <= 0)
+    assert study.best_value < optimum + 0.01  # Optuna counts feasible trials only
+
+    free = optuna.create_study(sampler=decided(two))
+    free.optimize(limited_without_saying, n_trials=15)
+    sums = np.array([t.params["x"] + t.params["y"] for t in free.trials])
+    assert np.median(-0.5 - sums[5:]) > 0.2  # control: the optimum without the limit is far beyond
+
+
+def limited_without_saying(trial):
+    x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", -1, 1)
+    return (x + 0.4) ** 2 + (y + 0.4) ** 2
+
+
+def test_where_nothing_was_feasible_yet_feasible_points_are_looked_for(two):
+    def narrow(trial):
+        x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", -1, 1)
+        trial.set_constraint("far", 1.2 - x - y)  # a corner far from where the past was good
+        trial.set_constraint("never", float("-inf"))
+        return (x + 0.4) ** 2 + (y + 0.4) ** 2
+
+    study = optuna.create_study(sampler=decided(two))
+    study.optimize(narrow, n_trials=12)
+    assert any(t.constraints["far"] <= 0 for t in study.trials)
+
+
+@pytest.mark.parametrize("how", ["fail", "prune", "nan", "inf"])
+def test_trials_without_a_value_are_left_behind(two, how):
+    """Nothing comes back from around the favourite of the past."""
+
+    def objective(trial):
+        x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", -1, 1)
+        if np.hypot(x + 0.4, y + 0.4) < 0.25:
+            if how == "fail":
+                raise RuntimeError("out of memory")
+            if how == "prune":
+                raise optuna.TrialPruned
+            return float(how)
+        return (x + 0.4) ** 2 + (y + 0.4) ** 2
+
+    study = optuna.create_study(sampler=decided(two))
+    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+    study.optimize(objective, n_trials=15, catch=(RuntimeError,))
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    points = np.array([[t.params["x"], t.params["y"]] for t in study.trials])
+    inside = np.hypot(*(points + 0.4).T) < 0.25
+    assert inside[0]
+    assert not inside.all()
+    assert len(np.unique(points, axis=0)) == len(points)
+    finite = [t.value for t in study.trials if t.state.name == "COMPLETE" and np.isfinite(t.value)]
+    assert min(finite) < 0.25
+
+
+def test_a_narrower_range_is_kept_and_a_wider_one_used(two):
+    def narrow(trial):
+        x, y = trial.suggest_float("x", 0.2, 0.7), trial.suggest_float("y", -1, 1)
+        return (x + 0.4) ** 2 + (y + 0.4) ** 2
+
+    study = optuna.create_study(sampler=decided(two))
+    study.optimize(narrow, n_trials=8)
+    assert study.trials[0].params["x"] == 0.2  # the nearest to what the past prefers
+    assert study.best_value < 0.36 + 0.02
+
+    def wide(trial):
+        x, y = trial.suggest_float("x", -4, 1), trial.suggest_float("y", -1, 1)
+        return abs(x + 2.5) + (y + 0.4) ** 2
+
+    study = optuna.create_study(sampler=decided(two))
+    study.optimize(wide, n_trials=15)
+    assert study.best_params["x"] < -1.5
+
+
+def test_an_integer_may_have_been_a_float_and_a_choice_a_number(two):
+    def other_kinds(trial):
+        x = trial.suggest_int("x", -1, 1)
+        y = trial.suggest_categorical("y", [-1.0, -0.5, 0.0, 0.5])
+        return (x + 0.4) ** 2 + (y + 0.4) ** 2
+
+    study = optuna.create_study(sampler=decided(two))
+    study.optimize(other_kinds, n_trials=4)
+    assert study.best_params == {"x": 0, "y": -0.5}
+
+
+def test_the_unknown_goes_to_the_independent_sampler_and_the_known_does_not(two):
+    asked = []
+
+    class Noting(RandomSampler):
+        def sample_independent(self, study, trial, param_name, param_distribution):
+            asked.append(param_name)
+            return super().sample_independent(study, trial, param_name, param_distribution)
+
+    sampler = MetaKelSampler(prior=two, seed=0, independent_sampler=Noting(seed=0))
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(
+        lambda t: sum(t.suggest_float(n, -1, 1) ** 2 for n in ("new", "x", "y")), n_trials=5
+    )
+    assert asked == ["new"] * 5
+
+
+def test_a_parameter_that_the_study_lacks_is_no_obstacle(two):
+    study = optuna.create_study(sampler=decided(two))
+    study.optimize(lambda t: (t.suggest_float("x", -1, 1) + 0.4) ** 2, n_trials=5)
+    assert study.best_value < 1e-3
+
+
+def test_a_parameter_fixed_by_the_host_is_taken_as_it_is(two):
+    def tilted(trial):
+        x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", -1, 1)
+        return (x + 0.4 - (y + 0.4) / 2) ** 2
+
+    with pytest.warns(optuna.exceptions.ExperimentalWarning):
+        sampler = PartialFixedSampler({"y": 0.8}, decided(two))
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(tilted, n_trials=10)
+    assert {t.params["y"] for t in study.trials} == {0.8}
+    assert study.best_value < 1e-2
+
+
+def test_enqueued_trials_and_hyperband_go_along(two):
+    def steps(trial):
+        value = trial.suggest_float("x", -1, 1) ** 2 + trial.suggest_float("y", -1, 1) ** 2
+        for step in range(4):
+            trial.report(value, step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return value
+
+    pruner = optuna.pruners.HyperbandPruner(max_resource=4)
+    study = optuna.create_study(sampler=decided(two), pruner=pruner)
+    study.enqueue_trial({"x": 0.9, "y": 0.9})
+    study.enqueue_trial({"x": 0.5})
+    study.optimize(steps, n_trials=10)
+    assert study.trials[0].params == {"x": 0.9, "y": 0.9}
+    assert study.trials[1].params["x"] == 0.5
+
+
+def test_a_finite_space_is_exhausted_before_anything_is_repeated():
+    space = {"i": IntDistribution(0, 3), "j": IntDistribution(0, 2)}
+    study = optuna.create_study(sampler=decided(learned(*space.items())))
+    study.optimize(lambda t: t.suggest_int("i", 0, 3) + t.suggest_int("j", 0, 2), n_trials=14)
+    tried = [tuple(t.params.values()) for t in study.trials]
+    assert len(set(tried[:12])) == 12

@@ -1,0 +1,241 @@
+"""MetaKelSampler: the first trial on, by seed, from record to record, in either direction."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+from numpy.testing import assert_allclose
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.samplers import TPESampler
+from optuna_helpers import Refusing, learned, lr_loss, lr_past, past_studies
+
+from metakel import InputError, Prior, learn_prior
+from metakel.integrations.optuna import MetaKelSampler
+from metakel.tasks import History
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def prior():
+    return MetaKelSampler(lr_past()).prior
+
+
+def run(sampler, trials=8, objective=lr_loss, **options):
+    study = optuna.create_study(sampler=sampler, **options)
+    study.optimize(objective, n_trials=trials)
+    return study
+
+
+def params(study):
+    return [trial.params for trial in study.trials]
+
+
+def test_the_prior_decides_every_parameter_from_the_first_trial_on(prior):
+    assert prior.used
+    study = run(MetaKelSampler(prior=prior, seed=0, independent_sampler=Refusing()))
+    past = [trial.value for source in lr_past() for trial in source.trials]
+    assert study.trials[0].value < np.quantile(past, 0.1)
+    assert study.best_value < np.quantile(past, 0.01)
+
+
+def test_the_pasts_of_the_host_suite_are_used_too():
+    spaces = [FloatDistribution(-1, 1), IntDistribution(1, 100, log=True)]
+    assert all(learned(("x", one), ("y", two)).used for one in spaces for two in spaces)
+
+
+def test_studies_and_their_prior_are_the_same_thing(prior, tmp_path):
+    direct = run(MetaKelSampler(lr_past(), seed=3))
+    by_hand = learn_prior(History.from_optuna(list(lr_past())))
+    by_hand.save(tmp_path / "prior.json")
+    saved = Prior.load(tmp_path / "prior.json")
+    for other in (prior, by_hand, saved):
+        assert params(run(MetaKelSampler(prior=other, seed=3))) == params(direct)
+
+
+def test_equal_seeds_give_equal_trials_and_other_seeds_others(prior):
+    one, same, other = (run(MetaKelSampler(prior=prior, seed=seed)) for seed in (5, 5, 6))
+    assert params(one) == params(same) != params(other)
+
+
+def test_another_process_gives_the_same_trials(prior):
+    code = (
+        "import json; from optuna_helpers import *; from metakel.integrations.optuna import *;"
+        "study = optuna.create_study(sampler=MetaKelSampler(lr_past(), seed=7));"
+        "study.optimize(lr_loss, n_trials=5); print(json.dumps([t.params for t in study.trials]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == params(run(MetaKelSampler(prior=prior, seed=7), 5))
+
+
+def test_what_is_kept_between_trials_changes_nothing(prior):
+    keeping = run(MetaKelSampler(prior=prior, seed=1), 12, failing_now_and_then)
+    study = optuna.create_study()
+    for _ in range(12):
+        fresh = MetaKelSampler(prior=prior, seed=1, independent_sampler=Refusing())
+        study.sampler = pickle.loads(pickle.dumps(fresh))
+        study.optimize(failing_now_and_then, n_trials=1)
+    assert params(study) == params(keeping)
+
+
+def failing_now_and_then(trial):
+    value = lr_loss(trial)
+    if trial.number % 4 == 2:
+        raise optuna.TrialPruned
+    return value
+
+
+def test_one_sampler_serves_studies_in_turn(prior):
+    sampler = MetaKelSampler(prior=prior, seed=1)
+    two = [optuna.create_study(study_name="same name", sampler=sampler) for _ in range(2)]
+    for _ in range(5):
+        for study, shift in zip(two, (0.0, 0.5), strict=True):
+            study.optimize(lambda t, s=shift: lr_loss(t, s), n_trials=1)
+    alone = run(MetaKelSampler(prior=prior, seed=1), 5, lambda t: lr_loss(t, 0.5))
+    assert params(two[1]) == params(alone)
+
+
+def test_reseeding_changes_what_comes(prior):
+    sampler = MetaKelSampler(prior=prior, seed=5)
+    sampler.reseed_rng()
+    assert params(run(sampler)) != params(run(MetaKelSampler(prior=prior, seed=5)))
+
+
+def test_minimising_a_loss_and_maximising_its_negative_are_the_same(prior):
+    mirrored = MetaKelSampler(lr_past(sign=-1.0), seed=2)
+    up = run(mirrored, objective=lambda t: -lr_loss(t), direction="maximize")
+    assert params(up) == params(run(MetaKelSampler(prior=prior, seed=2)))
+
+
+def test_it_does_not_matter_in_which_order_an_objective_asks(prior):
+    def backwards(trial):
+        trial.suggest_categorical("kind", ["adam", "sgd"])
+        trial.suggest_int("depth", 1, 10)
+        return lr_loss(trial)
+
+    sampler = MetaKelSampler(prior=prior, seed=2)
+    assert params(run(sampler, objective=backwards)) == params(run(sampler))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "journal"])
+def test_every_storage_gives_the_trials_of_the_one_in_memory(prior, tmp_path, kind):
+    file = tmp_path / "study"
+    backend = optuna.storages.journal.JournalFileBackend
+    storage = (
+        f"sqlite:///{file}"
+        if kind == "sqlite"
+        else optuna.storages.JournalStorage(backend(str(file)))
+    )
+    stored = run(MetaKelSampler(prior=prior, seed=4), 5, storage=storage)
+    assert params(stored) == params(run(MetaKelSampler(prior=prior, seed=4), 5))
+
+
+def test_a_past_in_a_storage_is_read_from_there(tmp_path):
+    url = f"sqlite:///{tmp_path}/past.db"
+    for source in past_studies({"x": FloatDistribution(0, 1)}, m=3, n=5):
+        optuna.copy_study(
+            from_study_name=source.study_name, from_storage=source._storage, to_storage=url
+        )
+    sampler = MetaKelSampler(url, seed=0)
+    assert len(sampler.prior.facts.tasks) == 3
+    assert "3 tasks" in repr(sampler)
+
+
+def test_studies_of_one_name_in_different_storages_stay_apart():
+    studies = past_studies({"x": FloatDistribution(0, 1)}, m=2)
+    for study in studies:
+        study.study_name = "tuning"
+    assert MetaKelSampler(studies).prior.facts.tasks == ("tuning (1)", "tuning (2)")
+
+
+def test_without_a_past_or_one_of_these_parameters_it_is_the_independent_sampler():
+    plain = run(TPESampler(seed=0), 12)
+    elsewhere = MetaKelSampler(past_studies({"x": FloatDistribution(0, 1)}), seed=0)
+    assert params(run(elsewhere, 12)) == params(plain)
+    unfinished = optuna.create_study()
+    unfinished.ask()
+    for nothing in (None, [], [unfinished]):
+        sampler = MetaKelSampler(nothing, seed=0)
+        assert params(run(sampler, 12)) == params(plain)
+        assert sampler.trust(plain) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (lambda prior: {"source_studies": [], "prior": prior}, "give one"),
+        (lambda prior: {"prior": "prior.json"}, "prior is a str"),
+        (lambda prior: {"source_studies": ["study"]}, "expected Optuna studies"),
+        (
+            lambda prior: {"source_studies": [lr_past()[0], lr_past(sign=-1.0)[0]]},
+            "some studies minimise and others maximise",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(prior, arguments, says):
+    with pytest.raises(InputError, match=says):
+        MetaKelSampler(**arguments(prior))
+
+
+def test_a_study_of_the_other_direction_is_refused(prior):
+    with pytest.raises(InputError, match=r"the past was minimised but study .* maximises"):
+        run(MetaKelSampler(prior=prior), 1, direction="maximize")
+
+
+def test_nothing_is_printed_and_what_was_left_out_is_logged(capsys, caplog):
+    def conditional(trial):
+        x = trial.suggest_float("x", 0, 1)
+        return x + trial.suggest_float("y", 0, 1) if x > 0.5 else x
+
+    sources = [run(optuna.samplers.RandomSampler(seed=s), 8, conditional) for s in range(3)]
+    with caplog.at_level(logging.INFO, logger="metakel"):
+        sampler = MetaKelSampler(sources, seed=0)
+    assert sampler.prior.space.names == ("x",)
+    assert "not learned from: y" in caplog.text
+    run(sampler, 4, conditional)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_sources_that_share_no_parameter_are_refused():
+    one = past_studies({"x": FloatDistribution(0, 1)}, m=1)
+    two = past_studies({"y": FloatDistribution(0, 1)}, m=1)
+    with pytest.raises(InputError, match="no parameter is in every completed trial"):
+        MetaKelSampler([*one, *two])
+
+
+def test_values_are_of_the_types_that_optuna_hands_out(prior):
+    trial = optuna.create_study(sampler=MetaKelSampler(prior=prior, seed=0)).ask()
+    lr_loss(trial)
+    assert {name: type(v) for name, v in trial.params.items()} == {
+        "lr": float,
+        "depth": int,
+        "kind": str,
+    }
+
+
+def test_trust_begins_high_and_is_kept_by_a_related_study(prior):
+    sampler = MetaKelSampler(prior=prior, seed=0)
+    assert_allclose(sampler.trust(optuna.create_study()), 1 - prior.guard)
+    assert sampler.trust(run(sampler, 10)) > 0.9
+
+
+def test_choices_longer_than_an_attribute_are_read_back():
+    long = [f"{letter * 1500}" for letter in "abc"]
+    space = {name: CategoricalDistribution(long) for name in ("p", "q", "r")}
+    sampler = MetaKelSampler(past_studies(space), seed=0, independent_sampler=Refusing())
+    study = optuna.create_study(sampler=sampler)
+    first, second = (study.ask() for _ in range(2))
+    for trial in (first, second):
+        for name in space:
+            trial.suggest_categorical(name, long)
+    assert first.params != second.params
