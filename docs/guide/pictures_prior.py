@@ -61,7 +61,7 @@ def draw_trust(prior: mk.Prior) -> None:
     ax.plot(range(len(order)), cold, "o", color="C1", ms=4, label="cold start (cut at -3)")
     ax.axhline(0, color="0.5", lw=0.8)
     ax.set(xlabel="held-out task", ylabel="nats per value over white noise")
-    ax.legend(frameon=False, loc="upper left", fontsize=8)
+    ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=8)
     fig.savefig(FOLDER / "prior-trust.png", dpi=110)
 
 
