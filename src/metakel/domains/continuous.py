@@ -17,7 +17,7 @@ from metakel.tasks import Array, as_points
 
 # Points closer than this share of the width of the box are the same.
 SAME = 1e-6
-CANDIDATES = 640  # for each input, up to 4 of them
+CANDIDATES = 768  # for each input, up to 4 of them
 FAR, NEAR = 16, 8  # how many climb from candidates, and from a closer look around some of them
 CLOUDS = 8
 
