@@ -52,8 +52,7 @@ class Spectrum:
     def project(self, Z: ArrayLike, Phi: Array | None = None) -> tuple[Array, Array]:
         """Coordinates (r, n) of phi(z) in V, and the squared norm (n,) of the part outside of V.
 
-        ``Phi``, the (n, d) features of ``Z``, may be given where they are known (feature form); in
-        single precision for a first look.
+        ``Phi``, the (n, d) features of ``Z``, may be given where they are known (feature form).
         """
         if self.X is not None and self.scale is not None:
             diag = self.kernel.diag(Z)
@@ -62,14 +61,9 @@ class Spectrum:
             coordinates = self.basis.T @ (self.scale[:, None] * self.kernel(self.X, Z))
             return coordinates, self._outside(diag, coordinates)
         rows = (self.kernel.features(Z) if Phi is None else Phi).T  # (d, n)
-        basis = self.basis.astype(rows.dtype, copy=False)
-        coordinates = basis.T @ rows
-        if basis.shape[1] == basis.shape[0]:
+        coordinates = self.basis.T @ rows
+        if self.basis.shape[1] == self.basis.shape[0]:
             return coordinates, np.zeros(rows.shape[1])
-        if rows.dtype == np.float32:
-            lengths = np.einsum("dn,dn->n", rows, rows)
-            lengths -= np.einsum("rn,rn->n", coordinates, coordinates)
-            return coordinates, np.maximum(lengths, 0)
         _, left = self.split(rows, coordinates)
         return coordinates, np.asarray(np.einsum("dn,dn->n", left, left))
 
