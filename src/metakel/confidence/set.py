@@ -204,9 +204,9 @@ class ConfidenceSet:
         return np.asarray(sign * centre + np.sqrt(variance * np.maximum(radii, 0)))
 
 
-def blocks(n: int) -> Iterator[slice]:
-    """Slices of at most BLOCK points, whose features and bounds stay in the cache together."""
-    return (slice(start, start + BLOCK) for start in range(0, n, BLOCK))
+def blocks(n: int, size: int = BLOCK) -> Iterator[slice]:
+    """Slices of at most ``size`` points, whose features and bounds stay in the cache together."""
+    return (slice(start, start + size) for start in range(0, n, size))
 
 
 def _parabola_minimum(x: list[Array], g: list[Array]) -> Array:

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from metakel.confidence.set import ConfidenceSet
+from metakel.confidence.set import ConfidenceSet, blocks
 from metakel.confidence.spectrum import Spectrum
 from metakel.tasks import Array
 
@@ -52,12 +52,12 @@ class Acquisition:
         """(n,) values at ``Z`` (n, d0).
 
         Their features ``Phi`` (n, d) may be given where they are known. Single precision asks for a
-        first look: an upper bound of these values, close to them, in a third of the time.
+        first look: an upper bound of these values, close to them, in less time.
         """
         if Phi is not None and Phi.dtype == np.float32:
             return self._first_look(Phi)
         upper = np.empty(len(Z))
-        for block in (slice(start, start + BLOCK) for start in range(0, len(Z), BLOCK)):
+        for block in blocks(len(Z), BLOCK):
             rows = None if Phi is None else Phi[block]
             inside, outside = self.spread.project(Z[block], rows)
             centre = inside if self._shared else self.set.spectrum.project(Z[block], rows)[0]
@@ -94,8 +94,7 @@ class Acquisition:
         best = curves(Phi[:: max(len(Phi) // SAMPLE, 1)].T, slice(None)).argmin(axis=0)
         useful = slice(max(best.min() - 1, 0), best.max() + 2, STEP if len(self._alphas) > 8 else 1)
         upper = np.empty(len(Phi))
-        for start in range(0, len(Phi), 2 * BLOCK):
-            block = slice(start, start + 2 * BLOCK)
+        for block in blocks(len(Phi), 2 * BLOCK):
             curves(Phi[block].T, useful).min(axis=0, out=upper[block])
         return upper
 
