@@ -1,4 +1,4 @@
-"""Exact block descent: the secular equation and one sweep of it."""
+"""Block descent: the secular equation and sweeps of it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from scipy.optimize import brentq, minimize
 from metakel.grouplasso import lambda_max, solve
 from metakel.grouplasso.blocks import secular_root, sweep
 
+EXACT = {"sweeps": 1, "climbs": 30}
 
-def left_hand_side(x, squares, gamma):
-    return float((squares / (1 + gamma * x) ** 2).sum())
+
+def left_hand_side(x, c, gamma):
+    return float((c**2 / (1 + gamma * x) ** 2).sum())
 
 
 @settings(deadline=None, max_examples=100, derandomize=True)
@@ -27,24 +29,28 @@ def left_hand_side(x, squares, gamma):
 )
 def test_the_root_solves_the_secular_equation(seed, shape, share, spread):
     rng = np.random.default_rng(seed)
-    squares = rng.standard_normal(shape) ** 2
+    c = rng.standard_normal(shape)
     gamma = 10 ** rng.uniform(-spread, spread, shape)
-    lam = share * np.sqrt(squares.sum())
-    x = secular_root(squares, gamma, lam)
+    lam = share * np.linalg.norm(c)
+    x = secular_root(c, gamma, lam)
     if share >= 1:
         assert x == 0
+        assert secular_root(c, gamma, lam, x=1.0) == 0
     else:
-        assert_allclose(left_hand_side(x, squares, gamma), lam**2, rtol=1e-5)
+        assert_allclose(left_hand_side(x, c, gamma), lam**2, rtol=1e-5)
         top = 1.0
-        while left_hand_side(top, squares, gamma) > lam**2:
+        while left_hand_side(top, c, gamma) > lam**2:
             top *= 10
-        root = brentq(lambda t: left_hand_side(t, squares, gamma) - lam**2, 0, top, xtol=1e-300)
+        root = brentq(lambda t: left_hand_side(t, c, gamma) - lam**2, 0, top, xtol=1e-300)
         assert x <= root * (1 + 1e-9)  # it climbs from the left
+        for start in (0.1 * root, 3 * root):
+            again = secular_root(c, gamma, lam, x=start)
+            assert_allclose(left_hand_side(again, c, gamma), lam**2, rtol=1e-5)
 
 
 def test_directions_without_curvature():
-    squares, gamma = np.array([[4.0, 0.0]]), np.array([[1.0, 0.0]])
-    assert_allclose(secular_root(squares, gamma, 1.0), 1.0, rtol=1e-5)
+    c, gamma = np.array([[2.0, 0.0]]), np.array([[1.0, 0.0]])
+    assert_allclose(secular_root(c, gamma, 1.0), 1.0, rtol=1e-5)
     # Nothing can be shrunk: no root, and no endless loop.
     assert secular_root(np.ones((1, 1)), np.zeros((1, 1)), 0.5) == 0.0
 
@@ -61,7 +67,7 @@ def arrays_of(data):
 def test_one_group_is_solved_by_one_sweep(dim, n):
     data = draw(0, (n,) * 6, (dim,))
     lam = 0.2 * lambda_max(data.problem())
-    x = sweep(*arrays_of(data), np.array([lam]))
+    x = sweep(*arrays_of(data), np.array([lam]), **EXACT)
     assert_allclose(lam * x, solve(data.problem(), lam, tol=1e-13).eta, rtol=1e-4)
 
 
@@ -72,14 +78,14 @@ def test_orthogonal_features_are_solved_by_one_sweep():
     Phi = [np.linalg.qr(rng.standard_normal((20, 6)))[0] for _ in range(4)]
     data = type(data)(Phi, data.y, cut(dims))
     lam = np.array([0.5, 0.2, 0.9]) * lambda_max(data.problem())
-    x = sweep(*arrays_of(data), lam)
+    x = sweep(*arrays_of(data), lam, **EXACT)
     assert_allclose(lam * x, solve(data.problem(), lam, tol=1e-13).eta, rtol=1e-4, atol=1e-9)
 
 
 def test_a_sweep_minimises_block_after_block_strongest_first():
     data = draw(5, (9, 14, 6), (1, 2, 3, 1))
     lam = 0.15 * lambda_max(data.problem())
-    x = sweep(*arrays_of(data), np.full(4, lam))
+    x = sweep(*arrays_of(data), np.full(4, lam), **EXACT)
     beta = np.zeros((3, data.d))
     for j in np.argsort(-data.norms(data.z(data.y))):
         g = data.groups[j]
@@ -102,3 +108,15 @@ def test_weak_groups_stay_at_zero():
     data = draw(6, (9, 14), (1, 2, 3))
     x = sweep(*arrays_of(data), np.full(3, 1.01 * lambda_max(data.problem())))
     assert not x.any()
+
+
+@pytest.mark.parametrize("dims", [(1,) * 6, (1, 2, 3, 1)])
+def test_many_sweeps_reach_the_minimum_and_two_come_nearer_than_one(dims):
+    data = draw(7, (14,) * 8, dims)
+    lam = np.full(len(dims), 0.3 * lambda_max(data.problem()))
+    eta = solve(data.problem(), lam, tol=1e-13).eta
+    found = [sweep(*arrays_of(data), lam, sweeps=k) for k in (1, 2, 400)]
+    far = [np.linalg.norm(lam * x - eta) for x in found]
+    assert far[1] < far[0]
+    # Steps at a time towards moving roots arrive as exact roots do.
+    assert_allclose(lam * found[2], eta, rtol=1e-5, atol=1e-6 * eta.max())

@@ -35,7 +35,10 @@ class Residual:
 
 
 class Evaluator(Protocol):
-    """Sums over tasks. ``active`` names groups by their place in ``work``, the working set."""
+    """Sums over tasks. ``active`` names groups by their place in ``work``, the working set.
+
+    A new one stands at x = 0 with an empty working set.
+    """
 
     p: int
     energy: float  # ||y||^2 / N

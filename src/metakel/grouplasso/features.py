@@ -12,8 +12,6 @@ from metakel.grouplasso.problem import Problem
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 ROUNDING = 16 * np.finfo(float).eps
-# From this many tasks on, a sweep of block descent costs less than the factorisations it saves.
-SWEEP_FROM = 100
 # From this product of curvature and weight on (small lambda), w = T^-1 b cancels in an explicit
 # inverse and is solved for.
 STIFF = 1e4
@@ -39,8 +37,9 @@ class FeatureEvaluator:
         self._h = np.empty((problem.m, 0))
         self._starts: Index = np.zeros(1, np.intp)
         self._z = self._h
-        self._select(np.empty(0, np.intp))
-        self.at(self.active, np.empty(0))
+        self._at_zero: Array | None = None
+        self.active = self.work
+        self.at(self.work, np.empty(0))
 
     # -- the working set ---------------------------------------------------------------------
 
@@ -60,16 +59,30 @@ class FeatureEvaluator:
         if self._gram is not None:
             # The n x n side reads the features themselves, once the columns outnumber the rows.
             self._gram = None if self._on_rows() else self._bordered(self._gram, new_parts, old)
-        h = [
-            self.scale * _apply(part, batch.y)
-            for part, batch in zip(new_parts, self.problem.batches, strict=True)
-        ]
-        self._h = np.concatenate([self._h, np.concatenate(h)], axis=1)
-        squares = sum(np.einsum("sdn,sdn->d", part, part) for part in new_parts)
-        widths = self._dims[groups]
-        traces = np.add.reduceat(squares, np.concatenate([[0], np.cumsum(widths)[:-1]]))
-        self.curvature = np.concatenate([self.curvature, self.scale / self.problem.m * traces])
+        h = self._correlations(columns, new_parts)
+        self._h = np.concatenate([self._h, h], axis=1)
+        traces = self._squares(new_parts, old) / self.problem.m
+        if not self._unit:
+            widths = self._dims[groups]
+            traces = np.add.reduceat(traces, np.cumsum(widths) - widths)
+        self.curvature = np.concatenate([self.curvature, traces])
         self._refresh(new_parts)
+
+    def _correlations(self, columns: Index, parts: list[Array]) -> Array:
+        """(m, .) scaled correlations of new columns with y."""
+        if self._at_zero is not None:  # the first certificate has computed them all
+            return np.take(self._at_zero, columns, axis=1)
+        batches = self.problem.batches
+        applied = [_apply(part, batch.y) for part, batch in zip(parts, batches, strict=True)]
+        return self.scale * np.concatenate(applied)
+
+    def _squares(self, parts: list[Array], old: int) -> Array:
+        """Sums over the tasks of the scaled squared norms of new columns."""
+        if self._gram is not None:
+            squares: Array = np.einsum("sdd->d", self._gram[:, old:, old:])
+        else:
+            squares = self.scale * sum(np.einsum("sdn,sdn->d", part, part) for part in parts)
+        return squares
 
     def _refresh(self, new_parts: list[Array]) -> None:
         """The point stays; its quantities get the columns that are new, with weight zero."""
@@ -110,7 +123,7 @@ class FeatureEvaluator:
         return np.concatenate(ranges) if ranges else np.empty(0, np.intp)
 
     def start(self, lam: Array) -> Array:
-        if self._gram is not None and self.problem.m >= SWEEP_FROM:
+        if self._gram is not None:
             return blocks.sweep(self._gram, self._h, self._starts, lam)
         squares = np.einsum("sd,sd->d", self._h, self._h)
         return alone(np.add.reduceat(squares, self._starts[:-1]), lam, self.curvature)
@@ -118,15 +131,15 @@ class FeatureEvaluator:
     # -- one point ---------------------------------------------------------------------------
 
     def at(self, active: Index, x: Array) -> tuple[float, Array]:
-        if not np.array_equal(active, self.active):
+        if active.size != self.active.size or (active != self.active).any():
             self._select(active)
         self._weights = x
         self._residual_rows: list[Array] | None = None
-        self._x = x if self._unit else np.repeat(x, self._active_dims)
-        self._root = np.sqrt(self._x)
         if not active.size:
             self._beta, self._z, value = np.empty((self.problem.m, 0)), self._h, self.energy
         else:
+            self._x = x if self._unit else np.repeat(x, self._active_dims)
+            self._root = np.sqrt(self._x)
             value = self._at_columns(x) if self._gram is not None else self._at_rows()
         scores = np.einsum("sd,sd->d", self._z, self._z)
         if not self._unit and self.work.size:
@@ -135,9 +148,8 @@ class FeatureEvaluator:
 
     def _select(self, active: Index) -> None:
         self.active = active
-        self._active_dims = np.diff(self._starts)[active]
+        self._active_dims = self._dims[self.work[active]]
         self._cols = self._places(active)
-        self._active_starts = np.concatenate([[0], np.cumsum(self._active_dims)])[:-1]
         if self._gram is not None:
             # np.take, unlike indexing, always returns C order, which the diagonal strides rely on.
             self._cross = np.take(self._gram, self._cols, axis=1)  # (m, dA, dW)
@@ -268,8 +280,8 @@ class FeatureEvaluator:
         for Phi, batch in zip(self._Phi, self.problem.batches, strict=True):
             rows = slice(stop, stop := stop + len(Phi))
             if self.active.size:
-                fit = np.matmul(self._beta[rows, None, :], Phi[:, self._cols, :])[:, 0, :]
-                out.append(batch.y - fit)
+                Phi = Phi if self._cols.size == Phi.shape[1] else np.take(Phi, self._cols, axis=1)
+                out.append(batch.y - np.matmul(self._beta[rows, None, :], Phi)[:, 0, :])
             else:
                 out.append(batch.y)
         return out
@@ -285,8 +297,11 @@ class FeatureEvaluator:
             scores += np.add.reduceat(np.einsum("sd,sd->d", z, z), self.problem.starts[:-1])
             square += float(np.vdot(r, r)) / N
             inner += float(np.vdot(batch.y, r)) / N
-            raw.append(z[:, columns])
-        self._raw = np.concatenate(raw)
+            raw.append(z)
+        everything = raw[0] if len(raw) == 1 else np.concatenate(raw)
+        if not here.size:
+            self._at_zero = everything
+        self._raw = np.take(everything, columns, axis=1)
         if here.size:
             norms[here] = np.sqrt(self._grouped(self._beta))
         return Residual(scores, norms, square, inner)
@@ -300,7 +315,9 @@ class FeatureEvaluator:
 
     def _grouped(self, values: Array) -> Array:
         """Sums of squares over tasks and over the columns of each active group."""
-        sums: Array = np.add.reduceat(np.einsum("sd,sd->d", values, values), self._active_starts)
+        sums: Array = np.einsum("sd,sd->d", values, values)
+        if not self._unit:
+            sums = np.add.reduceat(sums, np.cumsum(self._active_dims) - self._active_dims)
         return sums
 
 

@@ -31,6 +31,7 @@ class GramEvaluator:
         self.work: Index = np.empty(0, np.intp)
         self.curvature = np.empty(0)
         self._scores_at_zero = np.empty(0)
+        self.at(self.work, np.empty(0))
 
     def extend(self, groups: Index) -> None:
         self.work = np.concatenate([self.work, groups])

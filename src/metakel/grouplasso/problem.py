@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -174,12 +175,12 @@ class Problem:
         """Whether only Gram matrices are known."""
         return self.batches[0].K is not None
 
-    @property
+    @cached_property
     def total(self) -> int:
         """N, the number of observations of all tasks together."""
         return int(self.sizes.sum())
 
-    @property
+    @cached_property
     def energy(self) -> float:
         """The mean square of y, to which gaps are relative (in the weights of the loss)."""
         return float(sum(np.vdot(b.y, b.y) for b in self.batches)) / self.total

@@ -46,12 +46,13 @@ def optimise(
         evaluator.extend(outside)
         state = x[evaluator.work]
     fresh = x is None
-    now = evaluate(evaluator, lam[evaluator.work], state)
+    taken = 0
     if not fresh:
         # A good start is polished before anything is read from the raw data.
+        now = evaluate(evaluator, lam[evaluator.work], state)
         now = minimise(evaluator, now, tol=0.3 * target, max_iterations=max_iterations)
-    state = now.x
-    end = _certify(evaluator, lam, now.iterations)
+        state, taken = now.x, now.iterations
+    end = _certify(evaluator, lam, taken)
     if not np.isfinite(end.residual.scores).all():
         j = int(np.flatnonzero(~np.isfinite(end.residual.scores))[0])
         raise InputError(f"the features of group {j} hold nan or infinite numbers")
