@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from metakel.grouplasso import blocks, spd
 from metakel.grouplasso.evaluate import Residual, alone
 from metakel.grouplasso.problem import Problem
+from metakel.grouplasso.systems import systems_of
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -38,7 +39,7 @@ class FeatureEvaluator:
         self._starts: Index = np.zeros(1, np.intp)
         self._z = self._h
         self._at_zero: Array | None = None
-        self.active = self.work
+        self._select(self.work)
         self.at(self.work, np.empty(0))
 
     # -- the working set ---------------------------------------------------------------------
@@ -86,11 +87,12 @@ class FeatureEvaluator:
 
     def _refresh(self, new_parts: list[Array]) -> None:
         """The point stays; its quantities get the columns that are new, with weight zero."""
-        on_rows = self._residual_rows is not None
-        self._select(self.active)
-        if on_rows != (self._gram is None) and self.active.size:
+        if self._gram is None and self._residual_rows is None and self.active.size:
+            self._select(self.active)
             self.at(self.active, self._weights)
             return
+        if self._gram is not None:
+            self._cross = np.take(self._gram, self._cols, axis=1)
         old = self._z.shape[1]
         if self._residual_rows is not None:
             parts = zip(new_parts, self._residual_rows, strict=True)
@@ -153,7 +155,7 @@ class FeatureEvaluator:
         if self._gram is not None:
             # np.take, unlike indexing, always returns C order, which the diagonal strides rely on.
             self._cross = np.take(self._gram, self._cols, axis=1)  # (m, dA, dW)
-            self._square = np.take(self._cross, self._cols, axis=2)
+            self._systems = systems_of(np.take(self._cross, self._cols, axis=2))
             self._h_active = self._h[:, self._cols]
         else:
             self._Phi_active = [np.take(Phi, self._cols, axis=1) for Phi in self._Phi]
@@ -166,17 +168,9 @@ class FeatureEvaluator:
         return np.concatenate(ranges) if ranges else np.empty(0, np.intp)
 
     def _at_columns(self, x: Array) -> float:
-        T = self._square * (self._root[:, None] * self._root)
-        k = self._cols.size
-        T.reshape(len(T), -1)[:, :: k + 1] += 1.0
         b = self._h_active * self._root
-        if float(np.dot(self.curvature[self.active], x)) > STIFF:
-            factor = spd.Factor(T)
-            w = factor.solve(b)
-            self._inverse = factor.invert()
-        else:
-            self._inverse = spd.inverse(T)
-            w = np.matmul(self._inverse, b[:, :, None])[..., 0]
+        stiff = float(np.dot(self.curvature[self.active], x)) > STIFF
+        w = self._systems.solve(self._root, b, stiff=stiff)
         self._beta = self._root * w
         self._z = self._h - np.matmul(self._beta[:, None, :], self._cross)[:, 0, :]
         # h - G beta cancels where the residual is small; on active columns z = beta / x does not.
@@ -210,7 +204,7 @@ class FeatureEvaluator:
             H = self._hessian_with_idle(groups)
         else:
             zeta = self._zeta
-            H = np.einsum("sab,sb->ab", self._inverse * -zeta[:, :, None], zeta)
+            H = -self._systems.form(zeta)
             # I - T^-1 loses the digits that x_j G_jj lacks; the same rounding, added back to the
             # diagonal, keeps H positive definite.
             H.reshape(-1)[:: len(H) + 1] += (1 + ROUNDING) * np.einsum("sd,sd->d", zeta, zeta)
@@ -230,7 +224,7 @@ class FeatureEvaluator:
         lost = ROUNDING * np.einsum("sd,sdd->d", z * z, Q)
         if self.active.size:
             C = np.take(self._cross, cols, axis=2) * self._root[:, None]
-            Y = np.matmul(self._inverse, C)
+            Y = self._systems.apply(C)
             Q -= np.matmul(C.transpose(0, 2, 1), Y)
             Y /= self._root[:, None]
             own = np.searchsorted(cols, self._cols)
@@ -294,7 +288,8 @@ class FeatureEvaluator:
         for r, batch in zip(self._residuals, self.problem.batches, strict=True):
             assert batch.Phi is not None
             z = self.scale * _apply(batch.Phi, r)
-            scores += np.add.reduceat(np.einsum("sd,sd->d", z, z), self.problem.starts[:-1])
+            squares = np.einsum("sd,sd->d", z, z)
+            scores += squares if self._unit else np.add.reduceat(squares, self.problem.starts[:-1])
             square += float(np.vdot(r, r)) / N
             inner += float(np.vdot(batch.y, r)) / N
             raw.append(z)

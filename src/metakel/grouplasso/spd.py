@@ -1,8 +1,7 @@
-"""Stacks of small symmetric positive definite matrices, by LAPACK alone.
+"""Stacks of small symmetric positive definite matrices.
 
-Three regimes, by measured crossing points: many tiny matrices are swept together, pivot by pivot;
-small ones go through NumPy's stacked LAPACK; from ``LOOP_FROM`` rows on, SciPy's in-place LAPACK
-calls in a Python loop are faster.
+Three ways, each the fastest somewhere: all matrices swept together, pivot by pivot; NumPy's stacked
+LAPACK; and, from ``LOOP_FROM`` rows on, SciPy's in-place LAPACK calls in a Python loop.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from metakel.errors import InputError
 Array = NDArray[np.float64]
 LOOP_FROM = 24
 INDEFINITE = 1e-8  # relative to its diagonal, this is no rounding error any more
-SWEEP_BELOW, SWEEP_STACK = 8, 64
 
 
 class Factor:
@@ -72,22 +70,19 @@ class Factor:
 
 def inverse(A: Array) -> Array:
     """A^-1 for a stack (m, k, k); A may be overwritten."""
-    m, k = A.shape[:2]
+    k = A.shape[1]
     if k == 0:
         return A
-    if k < SWEEP_BELOW and m >= SWEEP_STACK:
-        return _swept(A)
     if k < LOOP_FROM:
         return np.linalg.inv(A).astype(np.float64, copy=False)
     return Factor(A).invert()
 
 
-def _swept(A: Array) -> Array:
-    """Gauss-Jordan on all matrices at once, one pivot after another.
+def sweep(B: Array) -> None:
+    """Invert B (k, k, m), m matrices with the stack last, in place: one pivot after another.
 
     Needs no pivoting: the matrices are positive definite.
     """
-    B = np.ascontiguousarray(A.transpose(1, 2, 0))  # the stack runs fastest
     update = np.empty_like(B)
     for i in range(len(B)):
         pivot = 1 / B[i, i]
@@ -98,4 +93,3 @@ def _swept(A: Array) -> Array:
         np.multiply(column[:, None], row, out=update)
         B -= update
         B[i] = row
-    return np.ascontiguousarray(B.transpose(2, 0, 1))

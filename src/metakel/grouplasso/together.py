@@ -21,6 +21,7 @@ FIRST, MOST = 6, 12  # columns worked on: at first, and at most
 NODES = 14
 STEPS = 8
 ROUGH = 1e-3  # relative gap at the nodes, from which the others take one step or two
+CARRY = 0.8
 STACK = 5000  # systems at a time, which bounds the memory
 
 
@@ -156,7 +157,8 @@ def settle(
         bad = np.flatnonzero(point.gaps(np.take(lam, left, axis=1)) > target)
         if step == STEPS or not bad.size:
             break
-        if bad.size < left.size:
+        # To carry a few finished ones along costs less than copies of all others.
+        if bad.size < CARRY * left.size:
             left, point = left[bad], point.at(bad)
         H, strength = columns.hessian(point), np.take(lam, left, axis=1)
         moved = newton_step(H, point.x, point.scores, strength)
