@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from metakel.confidence import ConfidenceSequence
-from metakel.kernels import KernelSum, fourier, legendre, squared_exponential
+from metakel.kernels import KernelSum, legendre, squared_exponential
 
 RNG = np.random.default_rng(0)
 KERNELS = {
@@ -36,37 +36,10 @@ def test_all_ways_to_ask_agree(name, t):
     coarse, fine = current.interval(Z, refine=False), current.interval(Z)
     assert_allclose(current.lower(Z), coarse[0])
     assert_allclose(current.upper(Z), coarse[1])
-    assert_allclose(current.upper_and_gradient(Z)[0], coarse[1])
     width = coarse[1] - coarse[0]
     assert (fine[0] >= coarse[0] - 1e-12).all()
     assert (fine[1] <= coarse[1] + 1e-12).all()
     assert (fine[1] - fine[0] >= 0.99 * width).all()
-
-
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("t", [0, 3, 40])
-@pytest.mark.parametrize("method", ["dmm", "amm"])
-def test_gradient_is_the_derivative_of_the_upper_bound(name, t, method):
-    current = told(name, t, method=method).current
-    h = 1e-6
-    numeric = (current.upper(Z + h) - current.upper(Z - h)) / (2 * h)
-    _, gradient = current.upper_and_gradient(Z)
-    # Where the best alpha changes between the two sides the bound has a kink.
-    smooth = np.abs(gradient[:, 0] - numeric) <= 1e-4 * (1 + np.abs(numeric))
-    assert smooth.mean() >= 0.9
-
-
-def test_gradient_in_two_inputs():
-    kernel = KernelSum.uniform(fourier(5, 2, lengthscales=0.7, rng=RNG), weight=1.0)
-    sequence = ConfidenceSequence(kernel, noise_std=0.1, norm_bound=1.0)
-    X = RNG.uniform(-1, 1, (12, 2))
-    sequence.tell(X, kernel.features(X) @ np.full(kernel.dim, 0.2))
-    z, h = RNG.uniform(-1, 1, (6, 2)), 1e-6
-    _, gradient = sequence.current.upper_and_gradient(z)
-    for i in range(2):
-        step = h * np.eye(2)[i]
-        numeric = sequence.current.upper(z + step) - sequence.current.upper(z - step)
-        assert_allclose(gradient[:, i], numeric / (2 * h), atol=1e-4)
 
 
 def test_blocks_do_not_show():

@@ -53,16 +53,3 @@ def test_nothing_observed_leaves_the_prior(kernel):
     u, outside = no_observations(kernel).spectrum().project(Z)
     assert u.shape == (0, len(Z))
     assert_allclose(outside, kernel.diag(Z))
-
-
-@pytest.mark.parametrize("kernel", [FEATURES, GRAM])
-@pytest.mark.parametrize("t", [0, 4, 30])
-def test_slopes_are_derivatives(kernel, t):
-    spectrum, _ = observe(kernel, t) if t else (no_observations(kernel).spectrum(), None)
-    inner, h = Z[1:-1], 1e-6
-    _, _, slopes, outside_slopes = spectrum.project_with_slopes(inner)
-    (up, out_up), (down, out_down) = spectrum.project(inner + h), spectrum.project(inner - h)
-    # In kernel form the coordinates carry rounding over the root of their eigenvalue.
-    weight = np.sqrt(spectrum.values)[:, None]
-    assert_allclose(weight * slopes[..., 0], weight * (up - down) / (2 * h), atol=1e-5)
-    assert_allclose(outside_slopes[:, 0], (out_up - out_down) / (2 * h), atol=1e-6)

@@ -99,39 +99,6 @@ class ConfidenceSet:
         squares = np.einsum("rn,rn->n", coordinates, coordinates)
         return np.asarray(self.norm_bound * np.sqrt(squares + outside))
 
-    def upper_and_gradient(self, Z: Array) -> tuple[Array, Array]:
-        """`upper` (n,) and its derivative (n, d0) in the points ``Z`` (n, d0), for smooth kernels.
-
-        The gradient is that of the interval at the best alpha (envelope theorem); it is 0 where
-        the bound is infinite.
-        """
-        coordinates, outside, slopes, outside_slope = self.spectrum.project_with_slopes(Z)
-        mean, spread = self._curves(coordinates, outside)
-        best = np.argmin(mean + spread, axis=0)
-        take = np.arange(len(best))
-        value = (mean + spread)[best, take]
-        pull = self._coefficients.T[:, best]  # (r, n)
-        push = coordinates * self._inverse.T[:, best]
-        variance_slope = 2 * np.einsum("rn,rnk->nk", push, slopes)
-        variance_slope += outside_slope * self._outside_weight[best, None]
-        # d sqrt(v R) = R dv / (2 sqrt(v R)) at every point.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rate = np.where(
-                spread[best, take] > 0, self.squared_radii[best] / (2 * spread[best, take]), 0.0
-            )
-        gradient = np.einsum("rn,rnk->nk", pull, slopes) + rate[:, None] * variance_slope
-        if np.isfinite(self.norm_bound):
-            size = np.sqrt((coordinates**2).sum(axis=0) + outside)
-            size_slope = 2 * np.einsum("rn,rnk->nk", coordinates, slopes) + outside_slope
-            capped = self.norm_bound * size < value
-            safe = np.where(size > 0, size, 1.0)[:, None]
-            gradient = np.where(
-                capped[:, None], self.norm_bound * size_slope / (2 * safe), gradient
-            )
-            value = np.minimum(value, self.norm_bound * size)
-        gradient[~np.isfinite(value)] = 0
-        return value, gradient
-
     def mean(self, Z: ArrayLike, alpha: float) -> Array:
         """(n,) ridge solution with regulariser ``alpha``, in units of the noise variance."""
         coordinates, _ = self.spectrum.project(Z)

@@ -76,29 +76,6 @@ class Spectrum:
             coordinates = self.basis.T @ rows
         return coordinates, rows - self.basis @ coordinates
 
-    def project_with_slopes(self, Z: Array) -> tuple[Array, Array, Array, Array]:
-        """`project` and its derivatives in the inputs, (r, n, d0) and (n, d0)."""
-        if self.X is not None and self.scale is not None:
-            coordinates, outside = self.project(Z)
-            slopes = np.zeros((0, *Z.shape))
-            if len(self.X):
-                cross = np.stack([self.kernel.gradient(z, self.X) for z in Z], axis=1)  # (t, n, d0)
-                slopes = np.tensordot(self.basis * self.scale[:, None], cross, axes=(0, 0))
-            # k(x, x) moves twice as fast as k(x, z) at z = x.
-            own = np.stack([2 * self.kernel.gradient(z, z[None])[0] for z in Z])
-            return (
-                coordinates,
-                outside,
-                slopes,
-                own - 2 * np.einsum("rn,rnk->nk", coordinates, slopes),
-            )
-        Phi = self.kernel.features(Z)
-        coordinates, outside = self.project(Z, Phi)
-        jacobian = self.kernel.jacobian(Z)  # (n, d, d0)
-        slopes = np.einsum("dr,ndk->rnk", self.basis, jacobian, optimize=True)
-        left = Phi - coordinates.T @ self.basis.T
-        return coordinates, outside, slopes, 2 * np.einsum("nd,ndk->nk", left, jacobian)
-
     def _outside(self, diag: Array, coordinates: Array) -> Array:
         inside = np.einsum("rn,rn->n", coordinates, coordinates)
         # Rounded outwards: a confidence set may be too large by an error, never too small.
