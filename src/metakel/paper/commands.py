@@ -17,6 +17,7 @@ from metakel.paper.figure import Figure, Measured, load_figure
 from metakel.paper.gallery import verdict, write_gallery
 from metakel.paper.intervals import shown
 from metakel.paper.runner import draw, run
+from metakel.paper.workers import new_workers
 
 app = typer.Typer(no_args_is_help=True, help="The figures of the paper, each by one command.")
 console = Console()
@@ -89,6 +90,8 @@ def _command(*names: str, every: bool = False) -> Callable[..., None]:
                 picture = store.folder / "figure.png"
                 draw(figure, results, settings, picture)
                 _report(name, figure, each, figure.measure(results), picture)
+            if every:
+                new_workers()
         if every:
             console.print(f"gallery: {write_gallery(folder, folder, quick=quick)}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import matplotlib.figure
 from joblib import Parallel, delayed
@@ -14,9 +15,10 @@ from metakel.paper.figure import Figure, Rows, Table, load_figure
 from metakel.paper.settings import Settings
 from metakel.paper.store import Key, Store
 from metakel.paper.streams import Streams
-from metakel.paper.workers import Jobs, one_thread, workers
+from metakel.paper.workers import Jobs, one_thread, peak_memory, workers
 
 DPI = 110
+Done: TypeAlias = tuple[Key, Rows, tuple[str, int]]  # and the memory of the process that did it
 
 
 def run(
@@ -57,10 +59,12 @@ def run(
             unit="run",
             disable=not progress,
         ) as bar:
-            for key, rows in _results(name, settings, seed, missing):
+            memory = dict([peak_memory()])
+            for key, rows, (worker, peak) in _results(name, settings, seed, missing):
                 store.save(key, rows)
+                memory[worker] = max(peak, memory.get(worker, 0))
                 bar.update()
-    store.finish(time.perf_counter() - started)
+    store.finish(time.perf_counter() - started, sum(memory.values()))
     return store
 
 
@@ -73,9 +77,7 @@ def draw(figure: Figure, table: Table, settings: Settings, path: str | Path) -> 
     )
 
 
-def _results(
-    name: str, settings: Settings, seed: int, keys: list[Key]
-) -> Iterator[tuple[Key, Rows]]:
+def _results(name: str, settings: Settings, seed: int, keys: list[Key]) -> Iterator[Done]:
     if not keys:
         return
     tasks = (delayed(_one)(name, settings, seed, key) for key in keys)
@@ -83,8 +85,8 @@ def _results(
     yield from Parallel(return_as="generator_unordered")(tasks)
 
 
-def _one(name: str, settings: Settings, seed: int, key: Key) -> tuple[Key, Rows]:
+def _one(name: str, settings: Settings, seed: int, key: Key) -> Done:
     draw, run = key
     with one_thread:
         rows = load_figure(name).run_once(settings, Streams(seed, draw, run, settings.fresh))
-    return key, rows
+    return key, rows, peak_memory()

@@ -45,8 +45,9 @@ class Store:
             self._check_same(described)
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "parts").mkdir(exist_ok=True)
-        seconds = self.description().get("seconds", 0.0) if self._description.exists() else 0.0
-        self._describe({**described, "seconds": seconds})
+        before = self.description() if self._description.exists() else {}
+        spent = {"seconds": before.get("seconds", 0.0), "memory": before.get("memory", 0)}
+        self._describe({**described, **spent})
 
     def done(self) -> set[Key]:
         """Runs that need not be repeated."""
@@ -64,8 +65,11 @@ class Store:
         table.insert(1, "run", run)
         _write(self.folder / "parts" / f"{draw:04d}-{run:06d}.csv", table)
 
-    def finish(self, seconds: float) -> None:
-        """Put all parts into the table, in the order of their keys."""
+    def finish(self, seconds: float, memory: int) -> None:
+        """Put all parts into the table, in the order of their keys.
+
+        ``seconds`` and ``memory`` (bytes, of all processes together) are what they took.
+        """
         tables = [_read(path) for path in self._parts()]
         if not tables:
             return
@@ -77,7 +81,11 @@ class Store:
         for path in self._parts():
             path.unlink()
         description = self.description()
-        self._describe({**description, "seconds": description["seconds"] + seconds})
+        spent = {
+            "seconds": description["seconds"] + seconds,
+            "memory": max(description["memory"], memory),
+        }
+        self._describe({**description, **spent})
 
     def table(self, settings: Settings) -> Table:
         """The runs that the settings ask for."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import platform
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -41,6 +44,24 @@ def workers(jobs: Jobs) -> Iterator[None]:
     else:
         with _connected(chosen) as client, parallel_config(backend="dask", client=client):
             yield
+
+
+def new_workers() -> None:
+    """Let joblib's own processes go, with the memory they hold; the next call starts others."""
+    from joblib.externals.loky import get_reusable_executor
+
+    get_reusable_executor().shutdown(wait=True)
+
+
+def peak_memory() -> tuple[str, int]:
+    """This process, and the most memory it has had so far in bytes (0 where nobody tells)."""
+    name = f"{platform.node()} {os.getpid()}"
+    try:
+        import resource
+    except ImportError:  # Windows
+        return name, 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return name, unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def read_jobs(jobs: Jobs) -> Jobs:
