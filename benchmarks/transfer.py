@@ -43,6 +43,7 @@ COLD: dict[str, Method] = {
 RIVALS: dict[str, Method] = {"portfolio": portfolio, "history GP + mean": history_gp, "RGPE": rgpe}
 METHODS = {**OURS, **RIVALS, **COLD}
 MISLED = ("shuffled", "mirrored")
+MORE = range(1000, 1045)  # splits for our method alone: how much five of them scatter
 
 
 @dataclass(frozen=True)
@@ -81,17 +82,22 @@ def search(table: str, tasks: Pairs, case: Case, method: str, rows: int, kind: s
     return runs
 
 
-def jobs(tables: dict[str, Pairs], sizes: list[int], splits: int) -> Iterator[tuple]:
-    """Cold methods do not read the history: once per split. Misled histories: ours only."""
+def jobs(tables: dict[str, Pairs], sizes: list[int], splits: int, more: int) -> Iterator[tuple]:
+    """Cold methods do not read the history: once per split.
+
+    Misled histories and ``more`` splits: ours only.
+    """
     for table, tasks in tables.items():
         for rows in sizes:
-            for case in cases(tasks, splits=splits, rows=rows):
+            for case in cases(tasks, splits=range(splits), rows=rows):
                 for method in METHODS:
                     if method not in COLD or rows == max(sizes):
                         yield table, tasks, case, method, rows, "related"
                 if rows == max(sizes):
                     for kind in MISLED:
                         yield table, tasks, case, "metakel", rows, kind
+        for case in cases(tasks, splits=MORE[:more], rows=max(sizes)):
+            yield table, tasks, case, "metakel", max(sizes), "more splits"
 
 
 def main() -> None:
@@ -100,6 +106,7 @@ def main() -> None:
     parser.add_argument("--tables", default="", help="comma-separated; all that are at hand")
     parser.add_argument("--rows", default="20,50", help="recorded rows per past task")
     parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--more", type=int, default=len(MORE), help="splits for metakel alone")
     parser.add_argument("--quick", action="store_true", help="2 splits, 50 rows")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--update-docs", action="store_true")
@@ -108,7 +115,8 @@ def main() -> None:
     if options.tables:
         tables = {name: tables[name] for name in options.tables.split(",")}
     sizes = [50] if options.quick else [int(n) for n in options.rows.split(",")]
-    todo = list(jobs(tables, sizes, 2 if options.quick else options.splits))
+    splits, more = (2, 4) if options.quick else (options.splits, options.more)
+    todo = list(jobs(tables, sizes, splits, more))
     runs: list[Run] = []
     with ProcessPoolExecutor(options.workers) as pool:
         for i, found in enumerate(pool.map(search, *zip(*todo, strict=True))):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -47,10 +47,10 @@ class Case:
     test: list[int]
 
 
-def cases(tasks: Pairs, *, splits: int, rows: int) -> Iterator[Case]:
+def cases(tasks: Pairs, *, splits: Iterable[int], rows: int) -> Iterator[Case]:
     """Two thirds of the tasks teach, one third is searched; seeded by the number of the split."""
     m = len(tasks)
-    for split in range(splits):
+    for split in splits:
         order = np.random.default_rng(1000 + split).permutation(m)
         teach, test = order[: round(2 * m / 3)], order[round(2 * m / 3) :]
         rng = np.random.default_rng([split, rows])
