@@ -130,10 +130,10 @@ FIGURE = Figure(
     ),
     readings=("resolved", "literal", "signed"),
     size=(10, 3.3),
-    comment="With coefficients uniform on (0, 1) and maximisation, every function has its maximum at x = "
-    "1, where GP-UCB with any kernel looks first: the literal reading separates nothing. The "
-    "figure comes out when the same functions are minimised, as the caption of Figure 9 says, and"
-    " (less strongly in the printed regret) with coefficients of both signs. The printed "
+    comment="With coefficients uniform on (0, 1) and maximisation, every function has its maximum "
+    "at x = 1, where GP-UCB with any kernel looks first: the literal reading separates nothing. "
+    "The figure comes out when the same functions are minimised, as the caption of Figure 9 says, "
+    "and (less strongly in the printed regret) with coefficients of both signs. The printed "
     "inference regret compares with a predicted value, is not monotone and rewards over-"
     "estimation; the cumulative regret of the points played shows the same order. How much slower"
     " k_full is depends on k*. The bound 0.75 for every k* comes from an earlier study with ten "
