@@ -139,7 +139,7 @@ def bounded_newton(H: Array, q: Array, x: Array) -> Array:
     # Duplicated groups leave H singular; the ridge picks one of the equally good answers.
     H = H.copy()
     H.reshape(-1)[:: x.size + 1] *= 1 + 1e-11
-    target = x + _solve(H, -q)
+    target = x + np.linalg.solve(H, -q)
     free = target > 0
     if free.all():
         return target
@@ -147,21 +147,13 @@ def bounded_newton(H: Array, q: Array, x: Array) -> Array:
         held, places = np.where(free, 0.0, x), np.flatnonzero(free)
         t = -held
         if places.size:
-            t[places] = _solve(H[places[:, None], places], (H @ held - q)[places])
+            t[places] = np.linalg.solve(H[places[:, None], places], (H @ held - q)[places])
         negative = free & (x + t <= 0)
         released = ~free & (H @ t + q < 0)
         if not negative.any() and not released.any():
             return np.where(free, x + t, 0.0)
         free = (free & ~negative) | released
     return _by_nnls(H, q, x)
-
-
-def _solve(H: Array, b: Array) -> Array:
-    from scipy.linalg.lapack import dposv
-
-    found, info = dposv(H, b, lower=1)[1:]
-    # Rounding may leave H slightly indefinite.
-    return np.linalg.solve(H, b) if info else np.asarray(found)
 
 
 def _by_nnls(H: Array, q: Array, x: Array) -> Array:
