@@ -41,7 +41,7 @@ from benchmarks.solver_table import (
 from benchmarks.solver_worker import ROOT, TimedOut, Worker, adelie_python
 
 EXTRAS = ("memory", "first", "scaling")
-SHORT_SECONDS = 0.2
+RACE_SECONDS = 60.0
 BURST_SECONDS = 0.5  # short fits are repeated within a turn, until the processor is awake
 FIGURE = Path("docs/img/solver-scaling.png")
 LEGEND = """\
@@ -59,16 +59,17 @@ features."""
 class Effort:
     """How long to measure: rounds of turns, the limit of a fit, the budget of a solver.
 
-    The processor changes its speed from turn to turn, so short races take more of them.
+    The processor changes its speed from turn to turn, so a race has as many rounds as fit into
+    `RACE_SECONDS`, within these bounds.
     """
 
     rounds: int = 9
-    short: int = 45  # rounds where nobody's fit takes longer than `SHORT_SECONDS`
+    most: int = 45
     limit: float = 90.0
     budget: float = 15.0
 
 
-QUICK = Effort(rounds=3, short=3, limit=60.0, budget=3.0)
+QUICK = Effort(rounds=3, most=3, limit=60.0, budget=3.0)
 
 
 @dataclass
@@ -117,12 +118,14 @@ def race(file: Path, workers: list[Worker], effort: Effort) -> dict[str, Result]
     first = {w.solver: results[w.solver].seconds[0] for w in running}
     for worker in running:
         results[worker.solver].seconds = []
-    short = max(first.values(), default=0.0) < SHORT_SECONDS
-    for _ in range(effort.short if short else effort.rounds):
+    repeats = {name: max(1, min(20, int(BURST_SECONDS / t))) for name, t in first.items()}
+    turn_seconds = sum(first[name] * repeats[name] for name in first)
+    rounds = int(RACE_SECONDS / max(turn_seconds, 1e-3))
+    for _ in range(max(effort.rounds, min(effort.most, rounds))):
         for worker in running:
             result = results[worker.solver]
             if sum(result.seconds) < effort.budget:
-                repeat = max(1, min(20, int(BURST_SECONDS / first[worker.solver])))
+                repeat = repeats[worker.solver]
                 turn = worker.fit(result.tol, repeat=repeat, limit=effort.limit)
                 result.seconds += turn.seconds
                 result.gap = max(result.gap, turn.gap)

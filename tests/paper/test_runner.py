@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from dataclasses import replace
 
 import pytest
@@ -99,7 +100,8 @@ def test_settings_seed_and_versions_are_recorded_and_read_back(tmp_path):
     assert content["settings"]["reading"]["scaling"] == "l2"
     assert {"metakel", "numpy", "scipy", "python"} <= content["versions"].keys()
     assert content["seconds"] > 0
-    assert 2e7 < content["memory"] < 1e11  # Python and NumPy alone take more than 20 MB
+    if Path("/proc/self/statm").exists():
+        assert 2e7 < content["memory"] < 1e11  # Python and NumPy alone take more than 20 MB
     assert store.settings(type(SMALL)) == SMALL
 
 

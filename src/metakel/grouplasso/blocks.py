@@ -42,7 +42,7 @@ def sweep(
     climbs : steps towards each root in the first sweep; later ones take one less
     """
     G, z = np.ascontiguousarray(gram.transpose(1, 2, 0)), h.T.copy()  # tasks last
-    strength = np.add.reduceat(np.einsum("dm,dm->d", z, z), starts[:-1]) / lam**2
+    strength = np.sqrt(np.add.reduceat(np.einsum("dm,dm->d", z, z), starts[:-1])) / lam
     x = np.zeros(lam.size)
     order = [j for j in np.argsort(-strength).tolist() if strength[j] > 1]
     blocks = {j: Block(G, slice(int(starts[j]), int(starts[j + 1]))) for j in order}
@@ -100,11 +100,11 @@ def secular_root(c: Array, gamma: Array, lam: float, *, x: float = 0.0, climbs: 
         else:
             z, bent = c, gamma
         total = float(np.vdot(z, z))
-        excess = total / (lam * lam)
-        if abs(excess - 1) <= 1e-6 or (excess < 1 and x == 0.0):
+        excess = sqrt(total) / lam
+        if abs(excess - 1) <= 5e-7 or (excess < 1 and x == 0.0):
             break
         slope = float(np.vdot(z * z, bent))  # minus half the derivative of the sum
         if slope <= 0.0:
             break
-        x = max(x + total * (sqrt(excess) - 1) / slope, 0.0)
+        x = max(x + total * (excess - 1) / slope, 0.0)
     return x

@@ -89,7 +89,10 @@ def _command(*names: str, every: bool = False) -> Callable[..., None]:
                 results = store.table(settings)
                 picture = store.folder / "figure.png"
                 draw(figure, results, settings, picture)
-                _report(name, figure, each, figure.measure(results), picture)
+                _report(name, figure, each, figure.measure(results))
+                about = store.description()
+                spent = f"{about['seconds']:.0f} s, {about['memory'] / 1e9:.2f} GB in all processes"
+                console.print(f"[dim]{picture} ({spent})[/dim]\n")
             if every:
                 new_workers()
         if every:
@@ -98,7 +101,7 @@ def _command(*names: str, every: bool = False) -> Callable[..., None]:
     return command
 
 
-def _report(name: str, figure: Figure, reading: str, measured: Measured, picture: Path) -> None:
+def _report(name: str, figure: Figure, reading: str, measured: Measured) -> None:
     grid = Grid("", "expected", "measured", "", box=None, title=f"{name}, {reading} reading")
     for claim in figure.claims:
         holds = verdict(claim, {reading: measured})
@@ -106,7 +109,6 @@ def _report(name: str, figure: Figure, reading: str, measured: Measured, picture
         number = shown(measured, claim.key)
         grid.add_row(claim.text, claim.bound, number, f"[{colour}]{holds}[/{colour}]")
     console.print(grid)
-    console.print(f"[dim]{picture}[/dim]\n")
 
 
 def _gallery(out: Out = OUT, docs: Docs = Path("docs"), quick: Quick = False) -> None:

@@ -25,7 +25,6 @@ class Outcome:
     measured: Measured
     seed: int
     seconds: float
-    memory: int  # bytes, of all processes together
     picture: str
 
 
@@ -45,11 +44,10 @@ def write_gallery(
             parts.append(_section(name, figure, outcomes))
             seconds = sum(outcome.seconds for outcome in outcomes.values())
             judged = overall(figure, _numbers(outcomes))
-            memory = max(outcome.memory for outcome in outcomes.values()) / 1e9
-            line = f"[{name}](#{name}) | {figure.title} | {judged} | {seconds:.0f} s"
-            rows.append(f"| {line} | {memory:.2f} GB |")
-    titles = "figure | what it shows | claims of the paper | time, all readings | memory"
-    head = f"| {titles} |\n|---|---|---|---|---|\n"
+            rows.append(f"| [{name}](#{name}) | {figure.title} | {judged} | {seconds:.0f} s |")
+    head = (
+        "| figure | what it shows | claims of the paper | time, all readings |\n|---|---|---|---|\n"
+    )
     page = target / "paper.md"
     page.write_text("\n".join([parts[0], head + "\n".join(rows), "", *parts[1:]]), encoding="utf-8")
     return page
@@ -98,8 +96,7 @@ def _outcomes(name: str, figure: Figure, out: Path, target: Path) -> dict[str, O
         shrink(target / picture)
         measured = figure.measure(table)
         about = store.description()
-        spent = about["seconds"], about.get("memory", 0)
-        found[reading] = Outcome(settings, measured, about["seed"], *spent, picture)
+        found[reading] = Outcome(settings, measured, about["seed"], about["seconds"], picture)
     return found
 
 

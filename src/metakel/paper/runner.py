@@ -15,7 +15,7 @@ from metakel.paper.figure import Figure, Rows, Table, load_figure
 from metakel.paper.settings import Settings
 from metakel.paper.store import Key, Store
 from metakel.paper.streams import Streams
-from metakel.paper.workers import Jobs, one_thread, peak_memory, workers
+from metakel.paper.workers import Jobs, one_thread, resident_memory, workers
 
 DPI = 110
 Done: TypeAlias = tuple[Key, Rows, tuple[str, int]]  # and the memory of the process that did it
@@ -59,10 +59,11 @@ def run(
             unit="run",
             disable=not progress,
         ) as bar:
-            memory = dict([peak_memory()])
-            for key, rows, (worker, peak) in _results(name, settings, seed, missing):
+            memory: dict[str, int] = {}
+            for key, rows, at_work in _results(name, settings, seed, missing):
                 store.save(key, rows)
-                memory[worker] = max(peak, memory.get(worker, 0))
+                for process, size in (at_work, resident_memory()):
+                    memory[process] = max(size, memory.get(process, 0))
                 bar.update()
     store.finish(time.perf_counter() - started, sum(memory.values()))
     return store
@@ -89,4 +90,4 @@ def _one(name: str, settings: Settings, seed: int, key: Key) -> Done:
     draw, run = key
     with one_thread:
         rows = load_figure(name).run_once(settings, Streams(seed, draw, run, settings.fresh))
-    return key, rows, peak_memory()
+    return key, rows, resident_memory()

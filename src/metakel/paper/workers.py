@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import platform
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from joblib import parallel_config
@@ -53,15 +53,14 @@ def new_workers() -> None:
     get_reusable_executor().shutdown(wait=True)
 
 
-def peak_memory() -> tuple[str, int]:
-    """This process, and the most memory it has had so far in bytes (0 where nobody tells)."""
+def resident_memory() -> tuple[str, int]:
+    """This process, and the memory it holds now in bytes (0 where the system does not tell)."""
     name = f"{platform.node()} {os.getpid()}"
     try:
-        import resource
-    except ImportError:  # Windows
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:  # not Linux
         return name, 0
-    unit = 1 if sys.platform == "darwin" else 1024
-    return name, unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return name, pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def read_jobs(jobs: Jobs) -> Jobs:
