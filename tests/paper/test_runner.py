@@ -7,8 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from joblib import parallel_config
