@@ -10,30 +10,24 @@ compared with the best of 100,000 points.
 
 from __future__ import annotations
 
-import argparse
-import os
-import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.ask_askers import NOISE, RIVALS, Ask, Ours, Undo, optimizer
-from benchmarks.docs import markdown, update_section
+from benchmarks.command import run
+from benchmarks.docs import markdown
 from benchmarks.solver_table import machine
 from metakel.kernels import KernelSum, tensor
 from metakel.learn import learn_kernel
 from metakel.tasks import History
 from metakel.ucb import GPUCB
 
-DOCS = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")}
 TIMES = (10, 50, 200)
 FIRST_SEED = 1000  # the search was tuned on other seeds
 BURST_SECONDS = 0.25  # asks are repeated within a turn
@@ -206,22 +200,5 @@ def report(
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.ask", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="2 rounds")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--update-docs", action="store_true", help=f"write into {DOCS.name}")
-    options = parser.parse_args(arguments)
-    if any(os.environ.get(name) != number for name, number in ONE_THREAD.items()):
-        # Threads are fixed when numpy is imported, so start again.
-        command = [sys.executable, "-m", "benchmarks.ask", *(arguments or sys.argv[1:])]
-        sys.exit(subprocess.run(command, env={**os.environ, **ONE_THREAD}).returncode)
-    warnings.simplefilter("ignore")
-    section = measure(2 if options.quick else options.rounds)
-    print(section)
-    if options.update_docs:
-        update_section(DOCS, "ask", "The time of one ask", section)
-
-
 if __name__ == "__main__":
-    main()
+    run("ask", "ask", __doc__, measure, rounds=15, title="The time of one ask")

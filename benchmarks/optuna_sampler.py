@@ -10,19 +10,16 @@ study yet, as after a restart, is timed by itself.
 
 from __future__ import annotations
 
-import argparse
-import os
-import subprocess
 import sys
 import time
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import optuna
 
-from benchmarks.ask import DOCS, ONE_THREAD, branin
-from benchmarks.docs import markdown, update_section
+from benchmarks.ask import branin
+from benchmarks.command import run
+from benchmarks.docs import markdown
 from benchmarks.solver_table import machine
 from metakel.integrations.optuna import MetaKelSampler
 from metakel.prior import Prior
@@ -147,23 +144,8 @@ def _verdict(met: bool) -> str:
     return "met" if met else "MISSED"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.optuna_sampler", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="2 rounds")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--update-docs", action="store_true", help=f"write into {DOCS.name}")
-    options = parser.parse_args(arguments)
-    if any(os.environ.get(name) != number for name, number in ONE_THREAD.items()):
-        # Threads are fixed when numpy is imported, so start again.
-        command = [sys.executable, "-m", "benchmarks.optuna_sampler", *(arguments or sys.argv[1:])]
-        sys.exit(subprocess.run(command, env={**os.environ, **ONE_THREAD}).returncode)
-    warnings.simplefilter("ignore")
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    section = measure(2 if options.quick else options.rounds)
-    print(section)
-    if options.update_docs:
-        update_section(DOCS, "optuna", "The time of one Optuna trial", section)
-
-
 if __name__ == "__main__":
-    main()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    run(
+        "optuna_sampler", "optuna", __doc__, measure, rounds=7, title="The time of one Optuna trial"
+    )

@@ -21,7 +21,7 @@ FIRST, MOST = 6, 12  # columns worked on: at first, and at most
 NODES = 14
 STEPS = 8
 ROUGH = 1e-3  # relative gap at the nodes, from which the others take one step or two
-CARRY = 0.8
+CARRY = 0.8  # share of lambdas left over above which the finished ones stay
 STACK = 5000  # systems at a time, which bounds the memory
 
 
