@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel.confidence.alarm import Alarm, AlarmEvent, Hypothesis, hypotheses, second_kernel
-from metakel.confidence.assess import Assessment, assess
+from metakel.confidence.alarm import Alarm, AlarmEvent, Hypothesis, second_kernel
 from metakel.confidence.intersection import Intersection
 from metakel.confidence.mixture import NORM_RANGE
-from metakel.confidence.observations import Observations, no_observations
 from metakel.confidence.set import ConfidenceSet
 from metakel.confidence.settings import Method, NormBound, Settings
 from metakel.confidence.spectrum import Spectrum
+from metakel.confidence.state import State
+from metakel.confidence.storage import check_format, restored, stored
 from metakel.confidence.told import Batch, Told
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum
 from metakel.tasks import Array
-
-FORMAT = "metakel.ConfidenceSequence"
 
 
 class ConfidenceSequence:
@@ -122,28 +120,21 @@ class ConfidenceSequence:
         if remember < 0:
             raise InputError(f"remember is {remember}; expected an integer >= 0")
         self.full = second_kernel(self.settings, kernel, full)
-        self._hypotheses = hypotheses(self.settings, kernel, self.full)
-
-        kernels = [kernel] if self.full is None else [kernel, self.full]
-        self._observations: list[Observations] = [no_observations(k) for k in kernels]
-        self._told = Told()
-        self._alarms: list[AlarmEvent] = []
-        self._stage = 0
         domain = None if points is None else kernel.base.points(points)
-        self._now = self._assess()
-        self._intersection, _ = Intersection(domain, remember).narrowed(self._now.set)
+        kept = Intersection(domain, remember)
+        self._state = State.first(self.settings, kernel, self.full, kept)
 
     # What it knows
 
     @property
     def t(self) -> int:
         """How many observations it was told."""
-        return self._told.t
+        return self._state.t
 
     @property
     def told(self) -> Told:
         """Everything it was told, call by call."""
-        return self._told
+        return self._state.told
 
     @property
     def delta(self) -> float:
@@ -168,27 +159,27 @@ class ConfidenceSequence:
     @property
     def alarm(self) -> AlarmEvent | None:
         """The last alarm, None as long as the data agree with the assumptions."""
-        return self._alarms[-1] if self._alarms else None
+        return self.alarms[-1] if self.alarms else None
 
     @property
     def alarms(self) -> tuple[AlarmEvent, ...]:
         """All alarms; each falls back to a wider assumption."""
-        return tuple(self._alarms)
+        return self._state.alarms
 
     @property
     def hypothesis(self) -> Hypothesis | None:
         """What is assumed of f at present; None if nothing that was tried fits the data."""
-        return self._hypotheses[self._stage] if self._stage < len(self._hypotheses) else None
+        return self._state.hypothesis
 
     @property
     def radius(self) -> float:
         """ "dmm": R_t, the largest ||f(X) - y|| in units of the noise; closed forms: nu_t."""
-        return self._now.radius
+        return self._state.now.radius
 
     @property
     def largest_norm_scale(self) -> float:
         """The largest guess of the norm of f in the widest kernel."""
-        return float(self._hypotheses[-1].norm_scales.max())
+        return float(self._state.hypotheses[-1].norm_scales.max())
 
     def spectrum(self, pending: Array) -> Spectrum:
         """Observations, and points ``pending`` (q, d0) whose values are not known yet.
@@ -196,7 +187,7 @@ class ConfidenceSequence:
         In the eigenbasis of the kernel that is believed at present; with pending points only the
         eigenvalues and directions mean anything, which give the variances there will be.
         """
-        data = next(o for o in self._observations if o.kernel is self.current.kernel)
+        data = next(o for o in self._state.observations if o.kernel is self.current.kernel)
         if len(pending):
             noise = np.full(len(pending), self.settings.noise_std)
             data = data.append(Batch(pending, np.zeros(len(pending)), noise))
@@ -205,7 +196,7 @@ class ConfidenceSequence:
     @property
     def current(self) -> ConfidenceSet:
         """The set of the present time alone: the fast way to bounds and gradients."""
-        return self._now.set
+        return self._state.now.set
 
     def __repr__(self) -> str:
         believed = "nothing" if self.hypothesis is None else str(self.hypothesis)
@@ -229,48 +220,18 @@ class ConfidenceSequence:
             on ``y``.
         """
         given = self.settings.noise_std if noise_std is None else noise_std
-        batch = self._told.checked(self.kernel, X, y, given)
+        batch = self.told.checked(self.kernel, X, y, given)
         self.check(batch)
         if not len(batch.y):
             return
-        self._observations = [o.append(batch) for o in self._observations]
-        kept = self._intersection
-        if not self._intersects:
-            kept = kept.forgetting()
-        elif self.t:
-            kept = kept.keeping(self.t, self._told.t_before_last, self._now.set)
-        self._told = self._told.with_batch(batch)
-        self._now = self._assess()
-        alarms_before = len(self._alarms)
-        self._intersection, agreed = kept.narrowed(self._now.set)
-        while (self._now.empty or not agreed) and self.hypothesis is not None:
-            if self.settings.on_alarm == "ignore":
-                if not self._alarms:
-                    self._ring("ignored")
-                self._intersection, _ = kept.forgetting().narrowed(self._now.set)
-                break
-            self._fall_back()
-            self._intersection, agreed = kept.forgetting().narrowed(self._now.set)
-        if self.settings.on_alarm == "raise" and len(self._alarms) > alarms_before:
-            raise Alarm(f"after {self.t} observations: {self._alarms[-1].reason}")
-
-    def _ring(self, consequence: str) -> None:
-        self._alarms.append(AlarmEvent(self.t, f"{self.hypothesis} does not fit; {consequence}"))
-
-    def _fall_back(self) -> None:
-        wider = self._hypotheses[self._stage + 1 : self._stage + 2]
-        self._ring(f"assumed from here on: {wider[0] if wider else 'nothing (check noise_std)'}")
-        self._stage += 1
-        self._now = self._assess()
+        alarms_before = len(self.alarms)
+        self._state = self._state.with_told(batch)
+        if self.settings.on_alarm == "raise" and len(self.alarms) > alarms_before:
+            raise Alarm(f"after {self.t} observations: {self.alarms[-1].reason}")
 
     def check(self, batch: Batch) -> None:
         """Refuse noise levels that the method does not know."""
-        literal = self.method in ("paper", "oracle", "paper-corrected")
-        if literal and (batch.noise_std != self.settings.noise_std).any():
-            raise InputError(
-                f"method {self.method!r} knows one noise level, {self.settings.noise_std:g}; "
-                'use "dmm", "amm" or "ay" where it differs by observation'
-            )
+        self.settings.check_noise(batch.noise_std)
 
     # What it answers
 
@@ -280,12 +241,12 @@ class ConfidenceSequence:
         At ``points`` this is the intersection over the times after every `tell`, elsewhere over
         the present and the remembered ones. ``refine=False`` is faster and slightly wider.
         """
+        kept = self._state.intersection
         if Z is not None:
-            query = self.kernel.base.points(Z)
-            return self._intersection.interval(query, self._now.set, refine=refine)
-        if self._intersection.running is None:
+            return kept.interval(self.kernel.base.points(Z), self.current, refine=refine)
+        if kept.running is None:
             raise InputError("interval: no Z given, and the sequence was made without points")
-        lower, upper = self._intersection.running
+        lower, upper = kept.running
         return lower.copy(), upper.copy()
 
     def upper(self, Z: ArrayLike) -> Array:
@@ -298,7 +259,7 @@ class ConfidenceSequence:
 
     def mean(self, Z: ArrayLike) -> Array:
         """(n,) posterior mean at the regulariser that the data support best (closed forms: rho)."""
-        return self._now.set.mean(self.kernel.base.points(Z), self._now.alpha)
+        return self.current.mean(self.kernel.base.points(Z), self._state.now.alpha)
 
     # How it is kept
 
@@ -314,57 +275,14 @@ class ConfidenceSequence:
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form of what it was told and found; `from_dict` needs the kernel again."""
-        if callable(self.settings.norm_bound):
-            raise InputError("a norm_bound that is a function cannot be stored; store the data")
-        kept = self._intersection
-        return {
-            "format": FORMAT,
-            "version": 1,
-            "settings": {**asdict(self.settings), "remember": kept.remember},
-            "points": None if kept.points is None else kept.points.tolist(),
-            "told": self._told.to_list(),
-            "stage": self._stage,
-            "alarms": [asdict(event) for event in self._alarms],
-            "past": [time for time, _, _ in kept.past],
-            "running": kept.running and [_finite(bound) for bound in kept.running],
-        }
+        return stored(self._state)
 
     @classmethod
     def from_dict(
         cls, data: Mapping[str, Any], kernel: KernelSum, full: KernelSum | None = None
     ) -> Self:
         """Inverse of `to_dict`, given the same kernels; goes on exactly as the stored one would."""
-        if data.get("format") != FORMAT or data.get("version") != 1:
-            raise InputError(
-                f"stored sequence has format {data.get('format')!r}; expected {FORMAT!r}, version 1"
-            )
+        check_format(data)
         sequence = cls(kernel, full=full, points=data["points"], **data["settings"])
-        sequence._replay(data)
+        sequence._state = restored(sequence._state, data)
         return sequence
-
-    def _replay(self, data: Mapping[str, Any]) -> None:
-        self._stage = int(data["stage"])
-        self._alarms = [AlarmEvent(**event) for event in data["alarms"]]
-        kept = self._intersection
-        for batch in Told.from_list(data["told"], self.kernel).batches:
-            self._observations = [o.append(batch) for o in self._observations]
-            self._told = self._told.with_batch(batch)
-            if self.t in data["past"]:
-                kept = kept.keeping(self.t, self._told.t_before_last, self._assess().set)
-        if data["running"] is not None:
-            lower, upper = (np.array(bound, dtype=np.float64) for bound in data["running"])
-            running = np.nan_to_num(lower, nan=-np.inf), np.nan_to_num(upper, nan=np.inf)
-            kept = replace(kept, running=running)
-        self._now = self._assess()
-        self._intersection = kept
-
-    @property
-    def _intersects(self) -> bool:
-        return self.method == "dmm" and not callable(self.settings.norm_bound)
-
-    def _assess(self) -> Assessment:
-        return assess(self.settings, self._hypotheses, self._stage, self._observations, self.t)
-
-
-def _finite(bound: Array) -> list[float | None]:
-    return [float(b) if np.isfinite(b) else None for b in bound]

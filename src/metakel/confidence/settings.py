@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Literal
+from typing import Literal, get_args
 
-from metakel.confidence.mixture import NORM_RANGE
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum
+from metakel.tasks import Array
 
 Method = Literal["dmm", "amm", "ay", "paper", "paper-corrected", "oracle"]
-METHODS = ("dmm", "amm", "ay", "paper", "paper-corrected", "oracle")
 NormBound = float | Callable[[int], float] | None
 
 
@@ -28,13 +27,13 @@ class Settings:
     norm_of: Literal["truth", "kernel"]
     on_alarm: Literal["widen", "raise", "ignore"]
     norm_scales: Sequence[float] | None
-    norm_range: tuple[float, float] = NORM_RANGE
-    rho: float | None = None
-    beta_min: float | None = None
-    recovery_error: float | None = None
+    norm_range: tuple[float, float]
+    rho: float | None
+    beta_min: float | None
+    recovery_error: float | None
 
     def __post_init__(self) -> None:
-        _check_choice("method", self.method, METHODS)
+        _check_choice("method", self.method, get_args(Method))
         _check_choice("norm_of", self.norm_of, ("truth", "kernel"))
         _check_choice("on_alarm", self.on_alarm, ("widen", "raise", "ignore"))
         _check_positive("noise_std", self.noise_std)
@@ -87,6 +86,15 @@ class Settings:
             raise InputError(
                 f"method {self.method!r} uses the number of features of the kernel, which has "
                 'base kernels without any; use "dmm", "amm", "ay" or "paper-corrected"'
+            )
+
+    def check_noise(self, noise_std: Array) -> None:
+        """Raise if the method knows one noise level and observations (n,) have another."""
+        literal = self.method in ("paper", "oracle", "paper-corrected")
+        if literal and (noise_std != self.noise_std).any():
+            raise InputError(
+                f"method {self.method!r} knows one noise level, {self.noise_std:g}; "
+                'use "dmm", "amm" or "ay" where it differs by observation'
             )
 
     @property

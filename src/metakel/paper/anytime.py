@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from numpy.typing import NDArray
 from scipy.stats import norm
 
 from metakel.confidence import ConfidenceSequence
 from metakel.kernels import KernelSum
-from metakel.paper.drawing import tidy
+from metakel.paper.drawing import shaded, tidy
 from metakel.paper.figure import Claim, Figure, Rows, Table
 from metakel.paper.instance import Instance, domain, instance, objective
 from metakel.paper.play import OnGrid
@@ -159,34 +160,40 @@ def measure(table: Table) -> dict[str, float]:
 def draw(table: Table, settings: Anytime, canvas: Canvas) -> None:
     """Half-width over time on the left, coverage on the right."""
     left, right = canvas.subplots(1, 2, width_ratios=(1.3, 1))
+    _draw_widths(table, left)
+    _draw_coverage(table, right, promised=1 - settings.delta)
+    tidy(left, right)
+
+
+def _draw_widths(table: Table, ax: Axes) -> None:
     for name, (label, colour, style) in BANDS.items():
         grouped = table[table["name"] == name].groupby("t")["width"]
         t, mean = np.array(list(grouped.groups)), grouped.mean().to_numpy()
         spread = 2 * grouped.std().fillna(0.0).to_numpy() / np.sqrt(grouped.count().to_numpy())
-        left.plot(t, mean, style, color=colour, label=label, linewidth=1.3)
-        left.fill_between(
-            t, np.maximum(mean - spread, 1e-4), mean + spread, color=colour, alpha=0.15, lw=0
-        )
-    left.set(
+        edges = np.maximum(mean - spread, 1e-4), mean + spread
+        line = {"linestyle": style, "linewidth": 1.3}
+        shaded(ax, t, mean, edges, colour=colour, alpha=0.15, label=label, **line)
+    ax.set(
+        title="width (bands: 2 s.e.)",
         yscale="log",
         xlabel="observations t (uniform points)",
         ylabel="mean half-width (units of f)",
     )
-    left.set_title("width (bands: 2 s.e.)", fontsize=9)
-    left.set_ylim(bottom=left.get_ylim()[0] / 8)
-    left.legend(fontsize=6.5, ncols=2, loc="lower left")
+    ax.set_ylim(bottom=ax.get_ylim()[0] / 8)
+    ax.legend(fontsize=6.5, ncols=2, loc="lower left")
+
+
+def _draw_coverage(table: Table, ax: Axes, *, promised: float) -> None:
     rates = table.drop_duplicates(["run", "name"]).groupby("name")["covered"].agg(["mean", "count"])
     labels = THEOREM | {name: label for name, (label, _, _) in BANDS.items()}
     shown = [name for name in labels if name in rates.index][::-1]
     mean = rates.loc[shown, "mean"].to_numpy()
     error = 2 * np.sqrt(mean * (1 - mean) / rates.loc[shown, "count"].to_numpy())
-    right.barh(range(len(shown)), mean, xerr=error, color="#9ecae1", capsize=2)
-    right.set_yticks(range(len(shown)), [labels[name] for name in shown], fontsize=7)
-    right.axvline(1 - settings.delta, color="#222222", linestyle="--", linewidth=1)
-    right.set(xlabel="runs covered at all x and t (dashed: promised)", xlim=(0, 1.05))
-    right.set_title("anytime coverage (whiskers: 2 s.e.)", fontsize=9)
-    tidy(left)
-    tidy(right)
+    ax.barh(range(len(shown)), mean, xerr=error, color="#9ecae1", capsize=2)
+    ax.set_yticks(range(len(shown)), [labels[name] for name in shown], fontsize=7)
+    ax.axvline(promised, color="#222222", linestyle="--", linewidth=1)
+    ax.set(xlabel="runs covered at all x and t (dashed: promised)", xlim=(0, 1.05))
+    ax.set_title("anytime coverage (whiskers: 2 s.e.)")
 
 
 FIGURE = Figure(

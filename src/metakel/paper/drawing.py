@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -29,6 +30,8 @@ COLOURS = {
     "random": "#999999",
 }
 STYLES = {"true": "--", "random": ":"}
+# In points, for as long as a figure is drawn.
+FONTS: dict[Any, Any] = {"axes.titlesize": 9, "legend.fontsize": 7}
 
 
 def curves(
@@ -49,16 +52,49 @@ def curves(
             if clusters is not None:
                 off = off.groupby(one.groupby(["draw", "run"])[clusters].first()).sum()
             width = 2 * np.sqrt(np.square(off).sum().to_numpy()) / len(wide)
-        colour = COLOURS[kernel]
-        ax.plot(t, mean, color=colour, linestyle=STYLES.get(kernel, "-"), label=LABELS[kernel])
-        ax.fill_between(t, mean - width, mean + width, color=colour, alpha=0.13, linewidth=0)
+        shaded(ax, t, mean, (mean - width, mean + width), **look(kernel))
     tidy(ax)
 
 
-def band(ax: Axes, x: Array, centre: Array, width: Array, *, colour: str, label: str) -> None:
-    """A curve and the band around it."""
-    ax.plot(x, centre, color=colour, linewidth=1.2)
-    ax.fill_between(x, centre - width, centre + width, color=colour, alpha=0.2, lw=0, label=label)
+def look(kernel: str) -> dict[str, Any]:
+    """Colour, style and legend entry of the curve of a kernel."""
+    style = STYLES.get(kernel, "-")
+    return {"colour": COLOURS[kernel], "linestyle": style, "label": LABELS[kernel]}
+
+
+def shaded(
+    ax: Axes,
+    x: Array,
+    centre: Array,
+    edges: tuple[Array, Array],
+    *,
+    colour: str,
+    alpha: float = 0.13,
+    **line: Any,
+) -> None:
+    """A curve and the area between two edges around it."""
+    ax.plot(x, centre, color=colour, **line)
+    ax.fill_between(x, *edges, color=colour, alpha=alpha, linewidth=0)
+
+
+def believed(ax: Axes, x: Array, f: Array, mean: Array, width: Array, *, label: str) -> None:
+    """A function and what is believed of it with the learned kernel, framed by the function."""
+    colour, margin = COLOURS["learned"], 0.3 * np.ptp(f)
+    ax.plot(x, mean, color=colour, linewidth=1.2)
+    ax.fill_between(x, mean - width, mean + width, color=colour, alpha=0.2, lw=0, label=label)
+    ax.plot(x, f, "--", color=COLOURS["true"], linewidth=1.2, label="f")
+    ax.set_ylim(f.min() - margin, f.max() + margin)
+
+
+def one_run(table: Table, run: int = 0) -> Table:
+    """The rows of one run with the first k*."""
+    return table[(table["run"] == run) & (table["draw"] == 0)]
+
+
+def rates(successes: Any) -> tuple[Array, Array]:
+    """(groups,) rates of grouped successes, and two standard errors of each."""
+    rate = successes.mean().to_numpy()
+    return rate, 2 * np.sqrt(rate * (1 - rate) / successes.count().to_numpy())
 
 
 def weights_label(scale: Scale) -> str:
@@ -81,8 +117,9 @@ def mark_values(ax: Axes, values: Sequence[float]) -> None:
     ax.minorticks_off()
 
 
-def tidy(ax: Axes) -> None:
+def tidy(*axes: Axes) -> None:
     """No frame where there is no axis, and faint lines to read values off."""
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(alpha=0.25, linewidth=0.6)
-    ax.set_axisbelow(True)
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(alpha=0.25, linewidth=0.6)
+        ax.set_axisbelow(True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure as Canvas
 
-from metakel.paper.drawing import COLOURS, band, tidy, weights_label
+from metakel.paper.drawing import COLOURS, believed, one_run, tidy, weights_label
 from metakel.paper.figure import Claim, Figure, Rows, Table
 from metakel.paper.instance import domain, instance, objective, paper_noise_var, theory_nu
 from metakel.paper.play import OnGrid
@@ -69,13 +69,12 @@ def measure(table: Table) -> dict[str, float]:
 
 def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
     """Past tasks, weights, new task."""
-    one = table[(table["run"] == 0) & (table["draw"] == 0)]
+    one = one_run(table)
     past, learned, new = canvas.subplots(1, 3, gridspec_kw={"wspace": 0.12})
     for s, marker in zip(range(1, TASKS + 1), "o^s", strict=True):
         task = one[one["part"] == f"task {s}"]
         past.plot(task["x"], task["value"], marker, markersize=3, label=f"task {s}")
     past.set(title=f"past tasks ({TASKS} of {settings.m})", xlabel="x", ylabel="y")
-    past.legend(fontsize=7)
     eta = one[one["part"] == "eta"]
     learned.bar(
         eta["x"] - 0.2, eta["value"], width=0.4, color=COLOURS["learned"], label="$\\hat{k}$"
@@ -84,19 +83,14 @@ def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
     learned.set(
         title="learned kernel", xlabel="base kernel j", ylabel=weights_label(settings.reading.scale)
     )
-    learned.legend(fontsize=7)
     f, spread = one[one["part"] == "f"], one[one["part"] == "band"]
     x, mean, width = (spread[c].to_numpy() for c in ("x", "value", "other"))
-    band(new, x, mean, width, colour=COLOURS["learned"], label="confidence band")
-    new.plot(f["x"], f["value"], "--", color=COLOURS["true"], linewidth=1.2, label="f")
+    believed(new, x, f["value"].to_numpy(), mean, width, label="confidence band")
     seen = one[one["part"] == "observed"]
     new.scatter(seen["x"], seen["value"], s=16, color=COLOURS["full"], zorder=3, label="observed")
     new.set(title=f"a new task after {settings.horizon - 1} steps", xlabel="x", ylabel="f(x)")
-    margin = 0.3 * (f["value"].max() - f["value"].min())
-    new.set_ylim(f["value"].min() - margin, f["value"].max() + margin)
-    new.legend(fontsize=7)
     for ax in (past, learned, new):
-        ax.title.set_fontsize(9)
+        ax.legend()
         tidy(ax)
 
 

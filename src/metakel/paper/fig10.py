@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from metakel.grouplasso import lambda_max
-from metakel.paper.drawing import COLOURS, LABELS, tidy
+from metakel.paper.drawing import COLOURS, LABELS, shaded, tidy
 from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.instance import domain, instance, objective
+from metakel.paper.instance import domain, instance, objective, theory_lambda
 from metakel.paper.regret_runs import play_paper
 from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
-from metakel.theory import lambda_min_paper
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ def draw(table: Table, settings: LambdaChoice, canvas: Canvas) -> None:
     lam, mean = np.array(list(swept.groups)), swept["mu"].mean().to_numpy()
     error = 2 * swept["mu"].sem().fillna(0.0).to_numpy()
     colour = COLOURS["learned"]
-    left.plot(lam, mean, "o-", color=colour, markersize=3, label=LABELS["learned"])
-    left.fill_between(lam, mean - error, mean + error, color=colour, alpha=0.15, linewidth=0)
+    style: dict[str, Any] = {"colour": colour, "alpha": 0.15, "marker": "o", "markersize": 3}
+    shaded(left, lam, mean, (mean - error, mean + error), label=LABELS["learned"], **style)
     left.axhline(oracle.mean(), color=COLOURS["true"], linestyle="--", label=LABELS["true"])
     left.set_ylabel(f"inference regret at T = {settings.horizon}\n(units of f; mean ± 2 s.e.)")
     left.set_yscale("log")
@@ -87,18 +87,11 @@ def draw(table: Table, settings: LambdaChoice, canvas: Canvas) -> None:
     decades = np.log10(mean[mean > 0])
     left.set_ylim(10 ** np.floor(decades.min()), 10 ** np.ceil(decades.max()) * 1.3)
     size, spread = swept["size"].mean().to_numpy(), swept["size"].std().fillna(0.0).to_numpy()
-    right.plot(lam, size, "o-", color=colour, markersize=3, label="selected, $|\\hat{J}|$")
-    right.fill_between(lam, size - spread, size + spread, color=colour, alpha=0.15, linewidth=0)
+    edges = size - spread, size + spread
+    shaded(right, lam, size, edges, label="selected, $|\\hat{J}|$", **style)
     right.axhline(settings.sparsity, color=COLOURS["true"], linestyle="--", label="true, $|J^*|$")
     right.set(ylabel="base kernels, mean ± 1 std", ylim=(0, settings.p + 1))
-    threshold = lambda_min_paper(
-        noise_std=settings.noise_std,
-        m=settings.m,
-        n=settings.n,
-        p=settings.p,
-        d_max=1,
-        delta=settings.delta,
-    )
+    threshold = theory_lambda(settings)
     for ax in (left, right):
         ax.axvline(
             threshold, color="#888888", linewidth=1, label=f"Theorem 4.3: λ ≥ {threshold:.4f}"
@@ -106,7 +99,7 @@ def draw(table: Table, settings: LambdaChoice, canvas: Canvas) -> None:
         ax.set_xscale("log")
         ax.set_xlabel("λ")
         tidy(ax)
-        ax.legend(fontsize=7)
+        ax.legend()
 
 
 FIGURE = Figure(

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import FancyBboxPatch
 
-from metakel.paper.drawing import COLOURS, tidy, weights_label
+from metakel.paper.drawing import COLOURS, one_run, tidy, weights_label
 from metakel.paper.figure import Claim, Figure, Rows, Table
 from metakel.paper.instance import instance, norm_in
 from metakel.paper.settings import Settings
@@ -61,7 +61,7 @@ def measure(table: Table) -> dict[str, float]:
 
 def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
     """Nested boxes with the base kernels in them; the weights on the right."""
-    one = table[(table["run"] == 0) & (table["draw"] == 0)]
+    one = one_run(table)
     eta = {
         name: one[one["kernel"] == name].set_index("j")["eta"]
         for name in ("true", "learned", "full")
@@ -100,7 +100,7 @@ def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
         right.bar(eta[name].index + shift, eta[name], width=0.27, color=COLOURS[name], label=name)
     right.set_xticks([1, 5, 10, 15, 20])
     right.set(xlabel="base kernel j", ylabel=weights_label(settings.reading.scale))
-    right.legend(fontsize=7, labels=["$k^*$", "$\\hat{k}$", "$k_{full}$"])
+    right.legend(labels=["$k^*$", "$\\hat{k}$", "$k_{full}$"])
     tidy(right)
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Canvas
 
 from metakel.gp import posterior
 from metakel.kernels import KernelSum
-from metakel.paper.drawing import COLOURS, LABELS, STYLES, tidy
+from metakel.paper.drawing import COLOURS, LABELS, look, shaded, tidy
 from metakel.paper.figure import Claim, Figure, Rows, Table
 from metakel.paper.instance import instance
 from metakel.paper.settings import Settings
@@ -98,14 +98,10 @@ def draw(table: Table, settings: Calibration, canvas: Canvas) -> None:
         grouped = table[table["kernel"] == name].groupby("level")["coverage"]
         level, mean = np.array(list(grouped.groups)), grouped.mean().to_numpy()
         error = 2 * grouped.std().to_numpy() / np.sqrt(grouped.count().to_numpy())
-        style = STYLES.get(name, "-")
-        left.plot(level, mean, color=COLOURS[name], linestyle=style, label=LABELS[name])
-        left.fill_between(
-            level, mean - error, mean + error, color=COLOURS[name], alpha=0.13, linewidth=0
-        )
+        shaded(left, level, mean, (mean - error, mean + error), **look(name))
     left.set(xlabel="level of the interval", ylabel="fraction of test points covered")
     left.set(xlim=(0, 1), ylim=(0, 1.04))
-    left.legend(fontsize=7, loc="best")
+    left.legend(loc="best")
     once = table.drop_duplicates(["run", "kernel"]).groupby("kernel")["variance"]
     means, spread = once.mean()[shown], 2 * (once.std() / np.sqrt(once.count()))[shown]
     right.bar(
@@ -118,10 +114,9 @@ def draw(table: Table, settings: Calibration, canvas: Canvas) -> None:
         right.yaxis.set_major_formatter("{x:g}")
         right.yaxis.set_minor_formatter("{x:g}")
         right.tick_params(which="both", labelsize=8)
-    left.set_title("calibration (bands: 2 s.e.)", fontsize=9)
-    right.set_title("sharpness (bars: 2 s.e.)", fontsize=9)
-    tidy(left)
-    tidy(right)
+    left.set_title("calibration (bands: 2 s.e.)")
+    right.set_title("sharpness (bars: 2 s.e.)")
+    tidy(left, right)
 
 
 FIGURE = Figure(

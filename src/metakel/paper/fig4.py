@@ -72,12 +72,12 @@ def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
     axes = canvas.subplots(1, 3)
     for ax, (regret, title) in zip(axes, titles.items(), strict=True):
         curves(ax, first, regret)
-        ax.set_title(title, fontsize=9)
+        ax.set_title(title)
         ax.set_xlabel("step t")
         ax.set_ylim(bottom=0)
     axes[0].set(yscale="log", ylim=(1e-3, 100))
     axes[0].set_ylabel("regret (units of f), mean ± 1 std")
-    axes[0].legend(fontsize=7, loc="upper right")
+    axes[0].legend(loc="upper right")
 
 
 FIGURE = Figure(

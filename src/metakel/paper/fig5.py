@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from metakel.kernels import KernelSum
-from metakel.paper.drawing import COLOURS, LABELS, legend_below, mark_values, tidy
+from metakel.paper.drawing import COLOURS, LABELS, legend_below, mark_values, rates, shaded, tidy
 from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.instance import domain, instance, objective
+from metakel.paper.instance import domain, instance, objective, theory_lambda
 from metakel.paper.regret_runs import play_paper
 from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
 from metakel.tasks import Array
-from metakel.theory import lambda_min_paper
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,12 @@ def run_once(settings: Consistency, streams: Streams) -> Rows:
     for m in settings.tasks:
         drawn = instance(settings, streams, m=m)
         for lam in (THEOREM, *map(str, settings.lams)):
-            value = _theorem(settings, m) if lam == THEOREM else float(lam)
+            value = theory_lambda(replace(settings, m=m)) if lam == THEOREM else float(lam)
             learned = drawn.learn(value).kernel
             found = bool(np.isin(drawn.true.active, learned.active).all())
             row = _row(settings, learned, Z, f, streams, kernel="learned")
             rows.append({**row, "m": m, "lam": lam, "found": found})
     return rows
-
-
-def _theorem(settings: Settings, m: int) -> float:
-    return lambda_min_paper(
-        noise_std=settings.noise_std, m=m, n=settings.n, p=settings.p, d_max=1, delta=settings.delta
-    )
 
 
 def _row(
@@ -103,19 +97,17 @@ def draw(table: Table, settings: Consistency, canvas: Canvas) -> None:
         m, median = np.array(list(grouped.groups)), grouped["mu"].median().to_numpy()
         low, high = grouped["mu"].quantile(0.25), grouped["mu"].quantile(0.75)
         label = "λ of Theorem 4.3" if lam == THEOREM else f"λ = {lam}"
-        left.plot(m, median, "o-", color=colour, markersize=3, label=f"$\\hat{{k}}$, {label}")
-        left.fill_between(m, low, high, color=colour, alpha=0.12, linewidth=0)
-        rate = grouped["found"].mean().to_numpy()
-        error = 2 * np.sqrt(rate * (1 - rate) / grouped["found"].count().to_numpy())
-        right.plot(m, rate, "o-", color=colour, markersize=3, label=label)
-        right.fill_between(m, rate - error, rate + error, color=colour, alpha=0.12, linewidth=0)
-    for name, style in (("true", "--"), ("full", "-")):
+        style: dict[str, Any] = {"colour": colour, "alpha": 0.12, "marker": "o", "markersize": 3}
+        shaded(left, m, median, (low, high), label=f"$\\hat{{k}}$, {label}", **style)
+        rate, error = rates(grouped["found"])
+        shaded(right, m, rate, (rate - error, rate + error), label=label, **style)
+    for name, line in (("true", "--"), ("full", "-")):
         level = table[table["kernel"] == name]["mu"].median()
-        left.axhline(level, color=COLOURS[name], linestyle=style, label=LABELS[name])
+        left.axhline(level, color=COLOURS[name], linestyle=line, label=LABELS[name])
     for ax in (left, right):
         mark_values(ax, settings.tasks)
         ax.set_xlabel("past tasks m")
-        tidy(ax)
+    tidy(left, right)
     left.set_ylabel(f"inference regret at T = {settings.horizon}\n(units of f; median, quartiles)")
     left.set_ylim(bottom=0)
     legend_below(canvas, left, 3)

@@ -60,7 +60,7 @@ def draw(table: Table, settings: TwoInputs, canvas: Canvas) -> None:
         curves(ax, table, regret, spread="sem")
         ax.set(yscale="log", xlabel="step t")
         ax.set_ylim(bottom=max(1.0, 0.5 * table[regret].median() ** 0.5))
-        ax.set_title(title, fontsize=9)
+        ax.set_title(title)
     axes[0].set_ylabel("regret (units of f), mean ± 2 s.e.")
     legend_below(canvas, axes[0], 4)
 

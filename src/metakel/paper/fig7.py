@@ -12,6 +12,7 @@ from matplotlib.patches import Rectangle
 
 from metakel.kernels import Dictionary, fourier
 from metakel.learn import learn_kernel
+from metakel.paper.drawing import one_run
 from metakel.paper.figure import Claim, Figure, Rows, Table
 from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
@@ -98,7 +99,7 @@ def measure(table: Table) -> dict[str, float]:
 
 def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
     """y = Phi beta + noise, with one task and one kernel marked."""
-    one = table[(table["run"] == 0) & (table["draw"] == 0)]
+    one = one_run(table)
     m, n, d = settings.m, settings.n, 2 * settings.p
     parts = {"y": (m * n, 1), "Phi": (m * n, m * d), "beta": (m * d, 1)}
     titles = {"y": "y", "Phi": "Φ: one block per task", "beta": "$\\hat{\\beta}$"}
@@ -109,7 +110,7 @@ def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
         image[entries["row"], entries["column"]] = entries["value"]
         norm = TwoSlopeNorm(0, -np.nanmax(np.abs(image)) - 1e-9, np.nanmax(np.abs(image)) + 1e-9)
         ax.imshow(image, cmap="RdBu", norm=norm, aspect="auto", interpolation="nearest")
-        ax.set_title(titles[part], fontsize=9)
+        ax.set_title(titles[part])
         ax.set_xticks([])
         ax.set_yticks([])
     _mark(axes, m, n, d)

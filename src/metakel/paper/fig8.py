@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from metakel.paper.drawing import tidy
+from metakel.paper.drawing import one_run, tidy
 from metakel.paper.figure import Claim, Figure, Rows, Table
 from metakel.paper.instance import dictionary, domain
 from metakel.paper.settings import Settings
@@ -52,7 +52,7 @@ def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
     """A few functions."""
     ax = canvas.subplots()
     for run in range(min(SHOWN, settings.runs)):
-        one = table[(table["run"] == run) & (table["draw"] == 0)]
+        one = one_run(table, run)
         ax.plot(
             one["x"],
             one["f"],
@@ -60,7 +60,7 @@ def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
             label=f"task {run + 1}: {one['used'].iloc[0]} kernels",
         )
     ax.set(xlabel="x", ylabel="f_s(x)")
-    ax.legend(fontsize=7, ncols=2)
+    ax.legend(ncols=2)
     tidy(ax)
 
 

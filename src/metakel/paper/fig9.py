@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from metakel.paper.drawing import COLOURS, band, tidy
+from metakel.paper.drawing import COLOURS, believed, one_run, tidy
 from metakel.paper.figure import Claim, Figure, Rows, Table
 from metakel.paper.instance import domain, instance, objective, paper_noise_var, theory_nu
 from metakel.paper.intervals import ratio
@@ -100,31 +100,20 @@ def _changes(one: Table) -> dict[str, float]:
 
 def draw(table: Table, settings: Trace, canvas: Canvas) -> None:
     """Function, band and points of one run."""
-    one = table[(table["run"] == SHOWN) & (table["draw"] == 0)]
+    one = one_run(table, SHOWN)
     axes = np.atleast_1d(canvas.subplots(1, len(settings.times), sharey=True))
     for ax, t in zip(axes, settings.times, strict=True):
         now = one[one["t"] == t]
-        x, mean = now["x"].to_numpy(), now["mean"].to_numpy()
-        colour = COLOURS["learned"]
-        band(
-            ax,
-            x,
-            mean,
-            now["width"].to_numpy(),
-            colour=colour,
-            label="confidence band of $\\hat{k}$",
-        )
-        ax.plot(x, now["f"], color=COLOURS["true"], linestyle="--", linewidth=1.2, label="f")
+        drawn = (now[column].to_numpy() for column in ("x", "f", "mean", "width"))
+        believed(ax, *drawn, label="confidence band of $\\hat{k}$")
         seen = now[now["seen"] > 0]
         sizes = 12 + 3 * seen["seen"].to_numpy()
         label = "observed (area: how often)"
         ax.scatter(seen["x"], seen["f"], s=sizes, color=COLOURS["full"], zorder=3, label=label)
-        ax.set_title(f"after {t} observations", fontsize=9)
-        margin = 0.3 * np.ptp(one["f"])
-        ax.set(xlabel="x", ylim=(one["f"].min() - margin, one["f"].max() + margin))
+        ax.set(title=f"after {t} observations", xlabel="x")
         tidy(ax)
     axes[0].set_ylabel("f(x)")
-    axes[0].legend(fontsize=7)
+    axes[0].legend()
 
 
 FIGURE = Figure(

@@ -13,7 +13,7 @@ from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
 from metakel.paper.synthetic import coefficients, sample_tasks, signal, true_kernel
 from metakel.tasks import Array, History
-from metakel.theory import exploration_oracle, noise_var_paper
+from metakel.theory import exploration_oracle, lambda_min_paper, noise_var_paper
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,18 @@ def objective(settings: Settings, true: KernelSum, Z: Array, streams: Streams) -
     )
     values = true.features(Z) @ beta
     return -values if settings.reading.goal == "minimise" else values
+
+
+def theory_lambda(settings: Settings) -> float:
+    """The smallest lambda that Theorem 4.3 allows."""
+    return lambda_min_paper(
+        noise_std=settings.noise_std,
+        m=settings.m,
+        n=settings.n,
+        p=settings.p,
+        d_max=1,
+        delta=settings.delta,
+    )
 
 
 def theory_nu(settings: Settings, kernel: KernelSum) -> Array:

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from metakel.paper.drawing import legend_below, mark_values, tidy
+from metakel.paper.drawing import legend_below, mark_values, rates, shaded, tidy
 from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.instance import instance
+from metakel.paper.instance import instance, theory_lambda
 from metakel.paper.intervals import rate
 from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
-from metakel.theory import lambda_min_paper
 
 
 @dataclass(frozen=True)
@@ -56,17 +55,9 @@ def run_once(settings: Recovery, streams: Streams) -> Rows:
 def _found(settings: Recovery, streams: Streams) -> Rows:
     drawn = instance(settings, streams)
     shown = np.flatnonzero(drawn.strength)  # the kernels that the tasks have used
-    theorem = lambda_min_paper(
-        noise_std=settings.noise_std,
-        m=settings.m,
-        n=settings.n,
-        p=settings.p,
-        d_max=1,
-        delta=settings.delta,
-    )
     lams: dict[str, float | str] = {
         "0.03": 0.03,
-        "theorem": theorem,
+        "theorem": theory_lambda(settings),
         "self-normalised": "self-normalised",
     }
     rows: Rows = []
@@ -103,27 +94,20 @@ def draw(table: Table, settings: Recovery, canvas: Canvas) -> None:
     """Recovery rate above, number of selected kernels below, for the three sweeps."""
     axes = canvas.subplots(2, 3, sharex="col", sharey="row")
     labels = {"m": "past tasks m", "n": "observations per task n", "noise_std": "noise σ"}
-    for column, (sweep, label) in enumerate(labels.items()):
+    for (above, below), (sweep, label) in zip(axes.T, labels.items(), strict=True):
         swept = table[table["sweep"] == sweep]
         for rule, (name, colour, width) in RULES.items():
             grouped = swept[swept["rule"] == rule].groupby("value")
-            x, rate = np.array(list(grouped.groups)), grouped["found"].mean().to_numpy()
-            error = 2 * np.sqrt(rate * (1 - rate) / grouped["found"].count().to_numpy())
-            style = {"color": colour, "linewidth": width, "markersize": width + 2}
-            axes[0, column].plot(x, rate, "o-", label=name, **style)
-            axes[0, column].fill_between(
-                x, rate - error, rate + error, color=colour, alpha=0.15, lw=0
-            )
+            x, (rate, error) = np.array(list(grouped.groups)), rates(grouped["found"])
+            style: dict[str, Any] = {"colour": colour, "alpha": 0.15, "marker": "o"}
+            style |= {"linewidth": width, "markersize": width + 2}
+            shaded(above, x, rate, (rate - error, rate + error), label=name, **style)
             size, spread = grouped["size"].mean().to_numpy(), grouped["size"].std().to_numpy()
-            axes[1, column].plot(x, size, "o-", **style)
-            axes[1, column].fill_between(
-                x, size - spread, size + spread, color=colour, alpha=0.15, lw=0
-            )
-        axes[1, column].axhline(settings.sparsity, color="#222222", linestyle="--", linewidth=1)
-        mark_values(axes[1, column], sorted(set(swept["value"])))
-        axes[1, column].set_xlabel(label)
-        tidy(axes[0, column])
-        tidy(axes[1, column])
+            shaded(below, x, size, (size - spread, size + spread), **style)
+        below.axhline(settings.sparsity, color="#222222", linestyle="--", linewidth=1)
+        mark_values(below, sorted(set(swept["value"])))
+        below.set_xlabel(label)
+        tidy(above, below)
     axes[0, 0].set(ylabel="runs with all\nkernels found, ± 2 s.e.", ylim=(-0.05, 1.08))
     axes[1, 0].set(ylabel="kernels selected,\nmean ± 1 std", ylim=(0, settings.p + 1))
     legend_below(canvas, axes[0, 0], 3)

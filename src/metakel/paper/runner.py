@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
+import matplotlib
 import matplotlib.figure
 from joblib import Parallel, delayed
 from tqdm import tqdm
 
+from metakel.paper.drawing import FONTS
 from metakel.paper.figure import Figure, Rows, Table, load_figure
 from metakel.paper.settings import Settings
 from metakel.paper.store import Key, Store
@@ -72,7 +74,8 @@ def run(
 def draw(figure: Figure, table: Table, settings: Settings, path: str | Path) -> None:
     """Draw saved results into a file."""
     canvas = matplotlib.figure.Figure(figsize=figure.size, layout="constrained")
-    figure.draw(table, settings, canvas)
+    with matplotlib.rc_context(FONTS):
+        figure.draw(table, settings, canvas)
     canvas.savefig(
         path, dpi=DPI, metadata={"Software": None} if str(path).endswith("png") else None
     )

@@ -4,32 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 from metakel.errors import InputError
 from metakel.readers.frames import Columns
 from metakel.readers.joint import distinct, joint_space
-from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter, Space
+from metakel.readers.source import Source
+from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter
 
 TASK = "experiment"
 
 
-@dataclass(frozen=True, eq=False)
-class Experiments:
-    """Arms of all experiments as columns, their joint space, metric and direction."""
-
-    columns: Columns
-    task: str
-    space: Space
-    output: str
-    minimize: bool
-    failed: int
-    notes: tuple[str, ...]
-
-
-def read_experiments(source: Any, *, output: str | None, minimize: bool | None) -> Experiments:
+def read_experiments(source: Any, *, output: str | None, minimize: bool | None) -> Source:
     """From one or several of Ax's ``Client``, ``AxClient`` or ``Experiment``.
 
     Arms of completed trials have values; the others are counted as failed.
@@ -59,7 +46,7 @@ def read_experiments(source: Any, *, output: str | None, minimize: bool | None) 
     lacking = sum(value is None for value in columns[metric])
     if lacking:
         notes += (f"{lacking} completed trials have no {metric!r}",)
-    return Experiments(columns, task, space, metric, smaller, left_out.total(), notes)
+    return Source("Ax", columns, task, metric, space, smaller, left_out.total(), notes)
 
 
 def _as_experiments(source: Any) -> list[Any]:

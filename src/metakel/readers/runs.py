@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from metakel.errors import InputError
 from metakel.readers.files import typed
 from metakel.readers.frames import Columns
+from metakel.readers.source import Source
 
 TASK = "experiment"
 PAGE = 1000
 
 # Task, parameters and value of a run.
 Row = tuple[str | None, Mapping[str, str], float | None]
-
-
-@dataclass(frozen=True, eq=False)
-class Runs:
-    """Finished runs of all experiments as columns; what was left out, in number and words."""
-
-    columns: Columns
-    task: str
-    failed: int
-    notes: tuple[str, ...]
 
 
 def read_runs(
@@ -35,7 +25,7 @@ def read_runs(
     task: str | None = None,
     tracking_uri: str | None = None,
     filter_string: str = "",
-) -> Runs:
+) -> Source:
     """From the names of experiments (or one, or MLflow's objects), page by page.
 
     Finished runs count. Parameters are text in MLflow: a column is whole numbers, else numbers,
@@ -69,7 +59,8 @@ def read_runs(
     hidden = reserved & {name for _, params, _ in rows for name in params}
     if hidden:
         notes.append(f"left out, as another column has this name: {', '.join(sorted(hidden))}")
-    return Runs(columns, label, left_out.total(), tuple(notes))
+    failed = left_out.total()
+    return Source("MLflow", columns, label, output, failed=failed, notes=tuple(notes))
 
 
 def _columns(rows: Sequence[Row], label: str, output: str) -> Columns:

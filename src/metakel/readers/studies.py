@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from metakel.errors import InputError
 from metakel.readers.frames import Columns
 from metakel.readers.joint import distinct, joint_space
+from metakel.readers.source import Source
 from metakel.space import Fixed, Parameter, Space
 
 TASK, OUTPUT = "study", "value"
 
 
-@dataclass(frozen=True, eq=False)
-class Studies:
-    """Trials of all studies as columns, their joint space, and the direction they share."""
-
-    columns: Columns
-    space: Space
-    minimize: bool
-    failed: int
-
-
-def read_studies(source: Any) -> Studies:
+def read_studies(source: Any) -> Source:
     """From a storage (its URL or object), one study, or a sequence of studies.
 
     Only completed trials have values; the others are counted as failed.
@@ -44,7 +34,7 @@ def read_studies(source: Any) -> Studies:
             columns[OUTPUT].append(float(trial.value))
             for name in space.names:
                 columns[name].append(trial.params.get(name))
-    return Studies(columns, space, minimize, failed)
+    return Source("Optuna", columns, TASK, OUTPUT, space, minimize, failed)
 
 
 def _as_studies(source: Any) -> list[Any]:

@@ -23,6 +23,7 @@ def prior_from_studies(source: Any) -> Prior | None:
     found = read_studies(source)
     if not found.columns["value"]:
         return None
+    assert found.space is not None  # studies know their parameters
     shared = [
         p for p in found.space.parameters if all(v is not None for v in found.columns[p.name])
     ]

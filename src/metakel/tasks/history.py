@@ -1,4 +1,4 @@
-"""The offline data (Eq. 4): past tasks, each a set of points and the values seen there."""
+"""Past tasks together (Eq. 4), from arrays or from what other tools have stored."""
 
 from __future__ import annotations
 
@@ -11,92 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel import readers
 from metakel.errors import InputError, ShapeError
-from metakel.readers import Intake, Report, Wanted
+from metakel.readers import (
+    Report,
+    csv_columns,
+    frame_columns,
+    parquet_columns,
+    read_experiments,
+    read_runs,
+    read_studies,
+)
+from metakel.readers.source import Source
 from metakel.space import Space
-
-Array = NDArray[np.float64]
-
-
-def as_points(X: ArrayLike, where: str) -> Array:
-    """Points as a finite ``(n, d0)`` array; a vector is n points of one input each."""
-    points = _as_floats(X, f"{where}: X")
-    if points.ndim == 1:
-        points = points[:, None]
-    if points.ndim != 2 or points.shape[1] == 0:
-        raise ShapeError(f"{where}: X has shape {points.shape}; expected (n, d0) with d0 >= 1")
-    _check_finite(points, f"{where}: X")
-    return points
-
-
-def as_values(y: ArrayLike, n: int, where: str) -> Array:
-    """Observed values as a finite ``(n,)`` array."""
-    values = _as_floats(y, f"{where}: y")
-    if values.shape != (n,):
-        raise ShapeError(
-            f"{where}: X has {n} rows but y has shape {values.shape}; "
-            "a task pairs X of shape (n, d0) with y of shape (n,)"
-        )
-    _check_finite(values, f"{where}: y")
-    return values
-
-
-def _as_floats(values: ArrayLike, what: str) -> Array:
-    try:
-        return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{what} cannot be read as an array of numbers: {error}") from None
-
-
-def _check_finite(values: Array, what: str) -> None:
-    if not np.isfinite(values).all():
-        first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        raise InputError(
-            f"{what} holds {values[first]} at index {first if len(first) > 1 else first[0]}; "
-            "expected finite numbers (drop or impute the row first)"
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """One past task: where it was observed and what was seen there.
-
-    Parameters
-    ----------
-    X : (n, d0) array
-        A vector is read as n points of one input.
-    y : (n,) array
-    name : str
-        How messages and reports call it.
-    """
-
-    X: Array
-    y: Array
-    name: str = "task"
-
-    def __post_init__(self) -> None:
-        X = as_points(self.X, self.name)
-        if X.shape[0] == 0:
-            raise InputError(f"{self.name} is empty; expected at least one observation")
-        y = as_values(self.y, X.shape[0], self.name)
-        X.setflags(write=False)
-        y.setflags(write=False)
-        object.__setattr__(self, "X", X)
-        object.__setattr__(self, "y", y)
-
-    @property
-    def n(self) -> int:
-        """How many observations the task holds."""
-        return len(self.X)
-
-    @property
-    def d0(self) -> int:
-        """How many inputs a point has."""
-        return int(self.X.shape[1])
-
-    def __repr__(self) -> str:
-        return f"Task({self.name!r}, n={self.n}, d0={self.d0})"
+from metakel.tasks.arrays import as_points, as_values
+from metakel.tasks.summary import span, summary
+from metakel.tasks.task import Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,24 +99,20 @@ class History:
             not to be found out from the table. ``defaults``: what tasks that do not record a
             parameter used for it.
         """
-        wanted = Wanted(task, output, **options)
-        return cls._from_intake(
-            readers.assemble(readers.frame_columns(frame), wanted, source="a table")
-        )
+        columns = frame_columns(frame)
+        return cls._from_source(Source("a table", columns, task, output), **options)
 
     @classmethod
     def from_csv(cls, path: str | Path, *, task: str, output: str, **options: Any) -> History:
         """Rows of a CSV file with a header, plain or gzipped; options as for `from_frame`."""
-        columns = readers.csv_columns(path)
-        wanted = Wanted(task, output, **options)
-        return cls._from_intake(readers.assemble(columns, wanted, source=Path(path).name))
+        columns = csv_columns(path)
+        return cls._from_source(Source(Path(path).name, columns, task, output), **options)
 
     @classmethod
     def from_parquet(cls, path: str | Path, *, task: str, output: str, **options: Any) -> History:
         """Rows of a Parquet file (needs pyarrow); options as for `from_frame`."""
-        columns = readers.parquet_columns(path)
-        wanted = Wanted(task, output, **options)
-        return cls._from_intake(readers.assemble(columns, wanted, source=Path(path).name))
+        columns = parquet_columns(path)
+        return cls._from_source(Source(Path(path).name, columns, task, output), **options)
 
     @classmethod
     def from_optuna(cls, source: Any, **options: Any) -> History:
@@ -195,12 +120,7 @@ class History:
 
         The space and the direction are those of the studies; options as for `from_frame`.
         """
-        found = readers.read_studies(source)
-        settings = {"space": found.space, "minimize": found.minimize, **options}
-        wanted = Wanted(readers.TASK, readers.OUTPUT, **settings)
-        return cls._from_intake(
-            readers.assemble(found.columns, wanted, source="Optuna", failed=found.failed)
-        )
+        return cls._from_source(read_studies(source), **options)
 
     @classmethod
     def from_mlflow(
@@ -230,19 +150,14 @@ class History:
         **options
             As for `from_frame`; MLflow knows no direction, so say ``minimize=True`` for a loss.
         """
-        found = readers.read_runs(
+        runs = read_runs(
             experiments,
             output=output,
             task=task,
             tracking_uri=tracking_uri,
             filter_string=filter_string,
         )
-        wanted = Wanted(found.task, output, **options)
-        return cls._from_intake(
-            readers.assemble(
-                found.columns, wanted, source="MLflow", failed=found.failed, notes=found.notes
-            )
-        )
+        return cls._from_source(runs, **options)
 
     @classmethod
     def from_ax(
@@ -253,14 +168,8 @@ class History:
         Space, metric and direction are those of the experiments. ``output`` and ``minimize`` name
         another metric; other options as for `from_frame`.
         """
-        found = readers.read_experiments(source, output=output, minimize=minimize)
-        settings = {"space": found.space, "minimize": found.minimize, **options}
-        wanted = Wanted(found.task, found.output, **settings)
-        return cls._from_intake(
-            readers.assemble(
-                found.columns, wanted, source="Ax", failed=found.failed, notes=found.notes
-            )
-        )
+        experiments = read_experiments(source, output=output, minimize=minimize)
+        return cls._from_source(experiments, **options)
 
     @staticmethod
     def scan(path: Any, *, task: str = "task", output: str = "y", **options: Any) -> Any:
@@ -275,7 +184,8 @@ class History:
         return distributed.scan(path, task=task, output=output, **options)
 
     @classmethod
-    def _from_intake(cls, intake: Intake) -> History:
+    def _from_source(cls, source: Source, /, **options: Any) -> History:
+        intake = source.intake(**options)
         plain = cls.from_arrays(intake.X, intake.y, intake.labels)
         return cls(plain.tasks, intake.space, intake.report)
 
@@ -324,33 +234,7 @@ class History:
         return self.tasks[s]
 
     def __repr__(self) -> str:
-        return f"History(m={self.m}, n={_span(self.sizes, 'd')}, d0={self.d0})"
+        return f"History(m={self.m}, n={span(self.sizes, 'd')}, d0={self.d0})"
 
     def __str__(self) -> str:
-        X = np.concatenate([task.X for task in self.tasks])
-        ranges = "\n".join(f"  x{i}: {_span(column, '.4g')}" for i, column in enumerate(X.T))
-        means = np.array([task.y.mean() for task in self.tasks])
-        spreads = np.array([task.y.std() for task in self.tasks])
-        head = (
-            f"history of {self.m} task{'s' if self.m > 1 else ''}, {self.total} observations "
-            f"({_span(self.sizes, 'd')} each), {self.d0} input{'s' if self.d0 > 1 else ''}"
-        )
-        lines = [
-            head,
-            ranges if self.space is None else str(self.space),
-            f"  task means {_span(means, '.4g')}, task standard deviations {_span(spreads, '.4g')}",
-        ]
-        constant = [t.name for t in self.tasks if np.ptp(t.y) == 0]
-        if constant:
-            lines.append(
-                f"  constant values in: {', '.join(constant[:5])}"
-                + (f" and {len(constant) - 5} more" if len(constant) > 5 else "")
-            )
-        if self.report is not None:
-            lines.append(str(self.report))
-        return "\n".join(lines)
-
-
-def _span(values: NDArray[Any], form: str) -> str:
-    low, high = values.min(), values.max()
-    return f"{low:{form}}" if low == high else f"{low:{form}} to {high:{form}}"
+        return summary(self)

@@ -1,0 +1,64 @@
+"""A confidence sequence as JSON, exact to the last bit: it goes on as it would have done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from metakel.confidence.alarm import AlarmEvent
+from metakel.confidence.state import State
+from metakel.confidence.told import Told
+from metakel.errors import InputError
+from metakel.tasks import Array
+
+FORMAT = "metakel.ConfidenceSequence"
+
+
+def stored(state: State) -> dict[str, Any]:
+    """Exact JSON form."""
+    if callable(state.settings.norm_bound):
+        raise InputError("a norm_bound that is a function cannot be stored; store the data")
+    kept = state.intersection
+    return {
+        "format": FORMAT,
+        "version": 1,
+        "settings": {**asdict(state.settings), "remember": kept.remember},
+        "points": None if kept.points is None else kept.points.tolist(),
+        "told": state.told.to_list(),
+        "stage": state.stage,
+        "alarms": [asdict(event) for event in state.alarms],
+        "past": [time for time, _, _ in kept.past],
+        "running": kept.running and [_finite(bound) for bound in kept.running],
+    }
+
+
+def check_format(data: Mapping[str, Any]) -> None:
+    """Refuse what was not stored by this version."""
+    if data.get("format") != FORMAT or data.get("version") != 1:
+        raise InputError(
+            f"stored sequence has format {data.get('format')!r}; expected {FORMAT!r}, version 1"
+        )
+
+
+def restored(first: State, data: Mapping[str, Any]) -> State:
+    """From the state before anything was told to the one that was stored."""
+    alarms = tuple(AlarmEvent(**event) for event in data["alarms"])
+    state = replace(first, stage=int(data["stage"]), alarms=alarms)
+    kept = first.intersection
+    for batch in Told.from_list(data["told"], first.hypotheses[0].kernel).batches:
+        state = state.with_observations(batch)
+        if state.t in data["past"]:
+            past = state.assessed().now.set
+            kept = kept.keeping(state.t, state.told.t_before_last, past)
+    if data["running"] is not None:
+        lower, upper = (np.array(bound, dtype=np.float64) for bound in data["running"])
+        running = np.nan_to_num(lower, nan=-np.inf), np.nan_to_num(upper, nan=np.inf)
+        kept = replace(kept, running=running)
+    return replace(state.assessed(), intersection=kept)
+
+
+def _finite(bound: Array) -> list[float | None]:
+    return [float(b) if np.isfinite(b) else None for b in bound]
