@@ -149,6 +149,24 @@ def test_lambdas_solved_together_come_in_any_order_and_repeat():
         assert data.kkt(solution.beta, lam) <= 1e-4
 
 
+@pytest.mark.parametrize("common", [True, False])
+def test_a_path_is_a_sequence_with_its_numbers_as_arrays(common, monkeypatch):
+    if not common:
+        monkeypatch.setattr(together, "suits", lambda *_: False)
+    found = path(few_columns().problem(), count=12, tol=1e-10)
+    assert len(found) == len(list(found)) == 12
+    for i, solution in enumerate(found):
+        assert found[i - 12] is solution  # made once
+        assert_allclose(found.lam[i], solution.lam)
+        assert_allclose(found.eta[i], solution.eta)
+        for name in ("objective", "gap", "kkt", "iterations", "converged"):
+            assert getattr(found, name)[i] == getattr(solution, name)
+    assert found[2:4] == [found[2], found[3]]
+    with pytest.raises(IndexError):
+        _ = found[12]
+    assert f"12 lambdas, 0 to {found[-1].active.size} of 9 groups" in repr(found)
+
+
 def test_nothing_is_selected_above_lambda_max():
     problem = few_columns().problem()
     for solution in path(problem, lambda_max(problem) * np.geomspace(50, 1.0001, 12), tol=0.0):
@@ -172,7 +190,7 @@ def test_lambdas_that_no_common_answer_certifies_are_solved_in_turn(monkeypatch)
 
     def spoilt(*args, **kwargs):
         found = estimate(*args, **kwargs)
-        found.beta[5:9] *= 1.01
+        found.beta[:, :, 5:9] *= 1.01
         return found
 
     monkeypatch.setattr(together, "estimate", spoilt)

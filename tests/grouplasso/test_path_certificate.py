@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from reference import draw
 
 from metakel.grouplasso import lambda_max, solve
-from metakel.grouplasso.certificate import solutions
+from metakel.grouplasso.certificate import certify
 from metakel.grouplasso.together import Estimate
 
 DIMS = (1, 2, 3, 1)
@@ -18,9 +18,9 @@ def some_estimate(data, problem, groups, rng, count=3):
     """Coefficients that are no solution at all, tasks in the order of the batches."""
     order = np.concatenate([batch.tasks for batch in problem.batches])
     columns = np.concatenate([np.arange(problem.d)[problem.columns(j)] for j in groups])
-    beta = 0.3 * rng.standard_normal((count, problem.m, columns.size))
+    beta = 0.3 * rng.standard_normal((problem.m, columns.size, count))
     full = np.zeros((count, problem.m, problem.d))
-    full[:, order[:, None], columns] = beta
+    full[:, order[:, None], columns] = beta.transpose(2, 0, 1)
     return Estimate(np.array(groups), columns, beta, np.zeros(count, np.intp)), full
 
 
@@ -32,9 +32,9 @@ def test_any_coefficients_get_their_own_gap_and_violation(sizes, groups, rng):
     estimate, full = some_estimate(data, problem, groups, rng)
     lam = lambda_max(problem) * rng.uniform(0.2, 1, (len(full), 4))
     energy = sum(v @ v for v in data.y) / data.N
-    for found, beta, strength in zip(
-        solutions(problem, estimate, lam, 1e-10), full, lam, strict=True
-    ):
+    certified = certify(problem, estimate, lam, 1e-10)
+    for i, (beta, strength) in enumerate(zip(full, lam, strict=True)):
+        found = certified.solution(i)
         gap = data.primal(beta, strength) - data.dual(data.dual_point(beta, strength))
         assert_allclose(found.beta, beta)
         assert_allclose(found.gap, gap / energy, rtol=1e-9)
@@ -48,8 +48,6 @@ def test_a_solution_is_certified_and_a_spoilt_one_is_not(rng):
     problem = data.problem()
     lam = 0.3 * lambda_max(problem) * np.ones((2, 4))
     best = solve(problem, lam[0], tol=1e-13)
-    both = np.stack([best.beta, 1.001 * best.beta])
+    both = np.stack([best.beta, 1.001 * best.beta], axis=2)
     everything = Estimate(np.arange(4), np.arange(problem.d), both, np.zeros(2, np.intp))
-    good, spoilt = solutions(problem, everything, lam, 1e-10)
-    assert good.converged
-    assert not spoilt.converged
+    assert certify(problem, everything, lam, 1e-10).converged.tolist() == [True, False]

@@ -14,89 +14,106 @@ from metakel.grouplasso.together import Estimate
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
+CHUNK = 1 << 18  # residuals at a time, which bounds the memory
 
 
 @dataclass(frozen=True)
 class Raw:
     """What the raw data say about L coefficients, as `evaluate.Residual` does about one."""
 
-    scores: Array  # (L, p) squared norms of z^(j)
-    misfit: Array  # (L, k) ||z^(j) - lam_j beta^(j)/||beta^(j)|| ||^2 of the groups worked on
+    scores: Array  # (p, L) squared norms of z^(j)
+    misfit: Array  # (k, L) ||z^(j) - lam_j beta^(j)/||beta^(j)|| ||^2 of the groups worked on
     square: Array  # (L,) ||r||^2 / N
     inner: Array  # (L,) y'r / N
-    residuals: list[Array]  # per batch (m, L, n)
 
 
-def solutions(problem: Problem, estimate: Estimate, lam: Array, tol: float) -> list[Solution]:
-    """What the estimates are worth at lam (L, p), from the raw data; uncertified ones included."""
+@dataclass(frozen=True)
+class Certified:
+    """Estimates at lam (L, p), and what the raw data say of them; uncertified ones included."""
+
+    problem: Problem
+    estimate: Estimate
+    lam: Array
+    eta: Array  # (L, p)
+    objective: Array  # (L,), as the others
+    gap: Array
+    kkt: Array
+    converged: NDArray[np.bool]
+
+    @property
+    def iterations(self) -> Index:
+        """(L,) Newton steps."""
+        return self.estimate.iterations
+
+    def solution(self, i: int) -> Solution:
+        """The estimate at the i-th lambda."""
+        order = np.concatenate([batch.tasks for batch in self.problem.batches])
+        beta = np.zeros((self.problem.m, int(self.problem.starts[-1])))
+        beta[order[:, None], self.estimate.columns] = self.estimate.beta[:, :, i]
+        return Solution(
+            beta=beta,
+            eta=self.eta[i],
+            objective=float(self.objective[i]),
+            gap=float(self.gap[i]),
+            kkt=float(self.kkt[i]),
+            iterations=int(self.iterations[i]),
+            converged=bool(self.converged[i]),
+            lam=self.lam[i],
+            problem=self.problem,
+        )
+
+
+def certify(problem: Problem, estimate: Estimate, lam: Array, tol: float) -> Certified:
+    """What the estimates are worth at lam (L, p), from the raw data."""
     groups, dims = estimate.groups, np.diff(problem.starts)[estimate.groups]
     starts = np.cumsum(dims) - dims
-    norms = np.sqrt(_grouped(estimate.beta.transpose(1, 0, 2), starts))
-    pull = np.divide(lam[:, groups], norms, out=np.zeros_like(norms), where=norms > 0)
-    raw = _raw(problem, estimate, pull.repeat(dims, axis=1), starts)
+    norms = np.sqrt(_grouped(np.einsum("scl,scl->cl", estimate.beta, estimate.beta), starts))
+    strengths = lam[:, groups].T
+    pull = np.divide(strengths, norms, out=np.zeros_like(norms), where=norms > 0)
+    raw = _raw(problem, estimate, pull.repeat(dims, axis=0), starts)
     eta = np.zeros_like(lam)
-    eta[:, groups] = norms
+    eta[:, groups] = norms.T
     objective = raw.square + np.einsum("lj,lj->l", lam, eta)
-    ratio = np.sqrt(raw.scores) / lam
-    gap = objective - dual_values(raw.inner, raw.square, ratio.max(axis=1))
+    ratio = np.sqrt(raw.scores) / lam.T
+    gap = objective - dual_values(raw.inner, raw.square, ratio.max(axis=0))
     gap /= problem.energy
     # B.6 on active groups, B.7 on the others.
     off = ratio - 1
-    off[:, groups] = np.where(norms > 0, np.sqrt(raw.misfit) / lam[:, groups], off[:, groups])
-    kkt = np.maximum(off.max(axis=1), 0.0)
-    numbers = (array.tolist() for array in (objective, gap, kkt, estimate.iterations))
-    return [
-        Solution(
-            beta=beta,
-            eta=eta[i],
-            objective=value,
-            gap=distance,
-            kkt=violation,
-            iterations=steps,
-            converged=distance <= tol,
-            lam=lam[i],
-            problem=problem,
-            padded=tuple([r[:, i] for r in raw.residuals]),
-        )
-        for i, (beta, value, distance, violation, steps) in enumerate(
-            zip(_full(problem, estimate), *numbers, strict=True)
-        )
-    ]
+    off[groups] = np.where(norms > 0, np.sqrt(raw.misfit) / strengths, off[groups])
+    kkt = np.maximum(off.max(axis=0), 0.0)
+    return Certified(problem, estimate, lam, eta, objective, gap, kkt, gap <= tol)
 
 
 def _raw(problem: Problem, estimate: Estimate, pull: Array, starts: Index) -> Raw:
-    count = len(estimate.beta)
-    scores, misfit = np.zeros((count, problem.p)), np.zeros((count, starts.size))
-    square, inner = np.zeros(count), np.zeros(count)
-    residuals, stop = [], 0
+    _, c, L = estimate.beta.shape
+    scores, misfit = np.zeros((problem.p, L)), np.zeros((starts.size, L))
+    inner, explained = np.zeros((2, L))
+    scale, first = 2 / problem.total, 0
     for batch in problem.batches:
         assert batch.Phi is not None
-        rows = slice(stop, stop := stop + batch.tasks.size)
-        beta = estimate.beta[:, rows].transpose(1, 0, 2)  # (m, L, c)
-        r = np.matmul(beta, np.take(batch.Phi, estimate.columns, axis=1))  # (m, L, n)
-        np.subtract(batch.y[:, None], r, out=r)
-        z = np.matmul(r, batch.Phi.transpose(0, 2, 1))  # (m, L, d)
-        z *= 2 / problem.total
-        scores += _grouped(z, problem.starts[:-1])
-        away = np.take(z, estimate.columns, axis=2)
-        away -= beta * pull
-        misfit += _grouped(away, starts)
-        square += np.einsum("sln,sln->l", r, r) / problem.total
-        inner += np.matmul(r, batch.y[:, :, None]).sum(axis=0)[:, 0] / problem.total
-        residuals.append(r)
-    return Raw(scores, misfit, square, inner, residuals)
+        m, d, n = batch.Phi.shape
+        room = min(m, max(1, CHUNK // (L * n)))
+        # Fresh pages for every chunk would cost more than the arithmetic.
+        weights, r, z = np.ones((room, c + 1, L)), np.empty((room, n, L)), np.empty((room, d, L))
+        for start in range(0, m, room):
+            Phi, y = batch.Phi[start : start + room], batch.y[start : start + room, None]
+            beta = estimate.beta[first : first + len(y)]
+            first += len(y)
+            weights, r, z = weights[: len(y)], r[: len(y)], z[: len(y)]
+            np.negative(beta, out=weights[:, :c])
+            fit = np.concatenate([np.take(Phi, estimate.columns, axis=1), y], axis=1)
+            np.matmul(fit.transpose(0, 2, 1), weights, out=r)  # y - Phi' beta
+            np.matmul(Phi, r, out=z)
+            scores += _grouped(np.einsum("sdl,sdl->dl", z, z), problem.starts[:-1])
+            inner += np.matmul(y, r).sum(axis=0)[0]
+            own = np.take(z, estimate.columns, axis=1)
+            explained += np.einsum("sdl,sdl->l", own, beta)
+            own -= beta * (pull / scale)
+            misfit += _grouped(np.einsum("sdl,sdl->dl", own, own), starts)
+    square = np.maximum(inner - explained, 0.0)  # r'r = r'(y - Phi' beta)
+    return Raw(scale**2 * scores, scale**2 * misfit, square / problem.total, inner / problem.total)
 
 
-def _full(problem: Problem, estimate: Estimate) -> Array:
-    """(L, m, d) coefficients of all columns, tasks in their own order."""
-    count, m, _ = estimate.beta.shape
-    order = np.concatenate([batch.tasks for batch in problem.batches])
-    full = np.zeros((count, m, int(problem.starts[-1])))
-    full[:, order[:, None], estimate.columns] = estimate.beta
-    return full
-
-
-def _grouped(values: Array, starts: Index) -> Array:
-    """(L, k) sums of squares of (m, L, c) values over tasks and the columns of each group."""
-    sums: Array = np.einsum("slc,slc->lc", values, values)
-    return sums if starts.size == sums.shape[1] else np.add.reduceat(sums, starts, axis=1)
+def _grouped(squares: Array, starts: Index) -> Array:
+    """Sums (k, L) over the columns of each group, for (c, L) squares."""
+    return squares if starts.size == len(squares) else np.add.reduceat(squares, starts, axis=0)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import overload
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso import together
-from metakel.grouplasso.certificate import solutions
+from metakel.grouplasso.certificate import Certified, certify
 from metakel.grouplasso.evaluate import Evaluator
 from metakel.grouplasso.problem import Problem, lambda_max
 from metakel.grouplasso.solve import (
@@ -20,6 +23,64 @@ from metakel.grouplasso.solve import (
 from metakel.grouplasso.working_set import Progress
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+class Path(Sequence[Solution]):
+    """One `Solution` per lambda, made when it is asked for, and their numbers as arrays.
+
+    Attributes
+    ----------
+    lam, eta : (L, p) arrays
+    objective, gap, kkt : (L,) arrays
+    iterations : (L,) array of int
+    converged : (L,) array of bool
+    """
+
+    def __init__(self, lam: Array, common: Certified | None, rows: Index) -> None:
+        """Solutions at lam (L, p): those of ``common``, at these rows of it (-1 for none)."""
+        self.lam, self.converged = lam, rows >= 0
+        self._common, self._rows = common, rows
+        self._own: dict[int, Solution] = {}
+        if common is None:
+            self.eta, self.iterations = np.zeros_like(lam), np.zeros(len(lam), np.intp)
+            self.objective, self.gap, self.kkt = np.full((3, len(lam)), np.nan)
+        else:
+            self.eta, self.iterations = common.eta[rows], common.iterations[rows]
+            self.objective, self.gap = common.objective[rows], common.gap[rows]
+            self.kkt = common.kkt[rows]
+
+    def put(self, i: int, solution: Solution) -> None:
+        """Set the i-th solution."""
+        self._own[i] = solution
+        self.eta[i], self.iterations[i] = solution.eta, solution.iterations
+        self.objective[i], self.gap[i], self.kkt[i] = solution.objective, solution.gap, solution.kkt
+        self.converged[i] = solution.converged
+
+    def __len__(self) -> int:
+        return len(self.lam)
+
+    @overload
+    def __getitem__(self, i: int) -> Solution: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> list[Solution]: ...
+
+    def __getitem__(self, i: int | slice) -> Solution | list[Solution]:
+        if isinstance(i, slice):
+            return [self[k] for k in range(len(self))[i]]
+        place = range(len(self))[i]
+        if place not in self._own:
+            assert self._common is not None
+            self._own[place] = self._common.solution(int(self._rows[place]))
+        return self._own[place]
+
+    def __repr__(self) -> str:
+        active = (self.eta > 0).sum(axis=1)
+        return (
+            f"Path({len(self)} lambdas, {active.min()} to {active.max()} of {self.eta.shape[1]} "
+            f"groups, worst gap {self.gap.max():.1e})"
+        )
 
 
 def path(
@@ -32,7 +93,7 @@ def path(
     tol: float = 1e-8,
     max_iterations: int = 1000,
     progress: Progress | None = None,
-) -> list[Solution]:
+) -> Path:
     """Solutions from lambda_max down.
 
     ``lams`` are used as given (best in decreasing order); without them, ``count`` values from
@@ -45,25 +106,20 @@ def path(
     shape = np.ones(problem.p) if weights is None else as_strengths(weights, problem.p)
     values = _grid(problem, shape, count, ratio) if lams is None else _given(lams)
     check_tolerance(tol)
-    known = _together(problem, values, shape, tol, max_iterations)
+    common, rows = _together(problem, values, shape, tol, max_iterations)
+    found = Path(values[:, None] * shape, common, rows)
     evaluator: Evaluator | None = None
-    out: list[Solution] = []
-    for i, value in enumerate(values):
-        solution = known.get(i)
-        if solution is None:
+    for i in range(len(found)) if progress or not found.converged.all() else ():
+        if not found.converged[i]:
             evaluator = evaluator or evaluator_of(problem)
+            x = _ahead(found, i, values) if i else None
             solution = solve_with(
-                problem,
-                evaluator,
-                as_strengths(value * shape, problem.p),
-                _ahead(out, values) if out else None,
-                tol=tol,
-                max_iterations=max_iterations,
+                problem, evaluator, found.lam[i], x, tol=tol, max_iterations=max_iterations
             )
-        out.append(solution)
+            found.put(i, solution)
         if progress is not None:
-            progress(i, solution.gap)
-    return out
+            progress(i, float(found.gap[i]))
+    return found
 
 
 def _grid(problem: Problem, shape: Array, count: int, ratio: float) -> Array:
@@ -84,34 +140,38 @@ def _given(lams: ArrayLike) -> Array:
 
 def _together(
     problem: Problem, values: Array, shape: Array, tol: float, max_iterations: int
-) -> dict[int, Solution]:
-    """Certified solutions by their place in ``values``; repeated values share one."""
-    sigma, places = np.unique(-values, return_inverse=True)
+) -> tuple[Certified | None, Index]:
+    """Solutions of one common effort, and for every value its place among them, -1 for none."""
+    sigma, places = -values, np.arange(values.size)
+    if not (sigma[1:] > sigma[:-1]).all():
+        sigma, places = np.unique(sigma, return_inverse=True)
+    nowhere = np.full(values.size, -1)
     if not together.suits(problem, sigma.size) or max_iterations < together.STEPS:
-        return {}
+        return None, nowhere
     try:
         # Whatever rounding does to a hard problem, the certificate tells.
         with np.errstate(all="ignore"):
             estimate = together.estimate(problem, -sigma, shape, tol=tol)
     except np.linalg.LinAlgError:
-        return {}
+        return None, nowhere
     if estimate is None:
-        return {}
-    reached = -sigma[: len(estimate.beta), None]
-    found = solutions(problem, estimate, reached * shape, tol)
-    return {i: found[k] for i, k in enumerate(places) if k < len(found) and found[k].converged}
+        return None, nowhere
+    reached = -sigma[: estimate.beta.shape[2], None]
+    common = certify(problem, estimate, reached * shape, tol)
+    good = np.zeros(sigma.size, np.bool)
+    good[: len(reached)] = common.converged
+    return common, np.where(good[places], places, -1)
 
 
-def _ahead(found: list[Solution], values: Array) -> Array:
-    """Where to start at the next value: x grows nearly linearly in 1/lambda.
+def _ahead(found: Path, i: int, values: Array) -> Array:
+    """Where to start at the i-th value: x grows nearly linearly in 1/lambda.
 
     Exactly so for orthogonal features, as long as no group enters or leaves.
     """
-    i = len(found) - 1
-    here = found[i].eta / found[i].lam
-    if i == 0 or values[i] == values[i - 1]:
+    here: Array = found.eta[i - 1] / found.lam[i - 1]
+    if i == 1 or values[i - 1] == values[i - 2]:
         return here
-    before = found[i - 1].eta / found[i - 1].lam
-    ahead, step = 1 / values[i + 1] - 1 / values[i], 1 / values[i] - 1 / values[i - 1]
-    guess = here + ahead / step * (here - before)
+    before = found.eta[i - 2] / found.lam[i - 2]
+    ahead, step = 1 / values[i] - 1 / values[i - 1], 1 / values[i - 1] - 1 / values[i - 2]
+    guess: Array = here + ahead / step * (here - before)
     return np.where((before > 0) & (guess > 0), guess, here)

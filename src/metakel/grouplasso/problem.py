@@ -61,6 +61,7 @@ class Problem:
         Phi : (m, n, d) array
             Fastest when it is a transposed view of (m, d, n) memory; any layout is read in place.
         y : (m, n) array
+            Read in place too: leave both as they are while the problem is in use.
         groups : p slices that cut the d columns in order, or None for one column per group
         """
         features, values = np.asarray(Phi, np.float64), np.asarray(y, np.float64)
@@ -188,6 +189,14 @@ class Problem:
     def columns(self, j: int) -> slice:
         """The columns of group j."""
         return slice(int(self.starts[j]), int(self.starts[j + 1]))
+
+    def residuals(self, beta: Array) -> list[Array]:
+        """y - Phi' beta, one padded (m_b, n_b) array per batch, for beta (m, d)."""
+        out = []
+        for batch in self.batches:
+            assert batch.Phi is not None
+            out.append(batch.y - np.matmul(beta[batch.tasks][:, None], batch.Phi)[:, 0])
+        return out
 
     def spectra(self) -> list[Array]:
         """Eigenvalues of every task's Gram matrix, group by group, as the noise event needs them.

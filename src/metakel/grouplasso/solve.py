@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -38,7 +39,7 @@ class Solution:
         Newton steps.
     converged : bool
     lam : (p,) array
-    padded : residuals as the batches of ``problem`` hold them; see `residuals`
+    padded : residuals as the batches of ``problem`` hold them, where ``beta`` does not tell
     """
 
     beta: Array | None
@@ -50,17 +51,24 @@ class Solution:
     converged: bool
     lam: Array
     problem: Problem | Remote = field(repr=False)
-    padded: tuple[Array, ...] = field(repr=False)
+    padded: tuple[Array, ...] | None = field(default=None, repr=False)
 
     @cached_property
     def residuals(self) -> tuple[Array, ...]:
         """m arrays (n_s,), observations minus fit."""
         out: list[Array] = [np.empty(0)] * self.problem.m
-        for batch, part in zip(self.problem.batches, self.padded, strict=True):
+        for batch, part in zip(self.problem.batches, self._padded(), strict=True):
             for s, row in zip(batch.tasks, part, strict=True):
                 weight = self.problem.task_weights[s]
                 out[s] = row[: self.problem.sizes[s]] / np.sqrt(weight)
         return tuple(out)
+
+    def _padded(self) -> Sequence[Array]:
+        if self.padded is not None:
+            return self.padded
+        assert isinstance(self.problem, Problem)
+        assert self.beta is not None
+        return self.problem.residuals(self.beta)
 
     @cached_property
     def unique(self) -> bool:
@@ -109,6 +117,8 @@ def solve(
         Duality gap to reach, relative to the mean square of y.
     start : (p,) array, optional
         Weights ``eta`` to start from, e.g. of a neighbouring lambda.
+    max_iterations : int
+        Newton steps after which to stop, with a warning that tells the gap.
     progress : callable(round, gap), optional
         Called after every round over the working set with the certified relative gap.
     """

@@ -19,6 +19,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from metakel.grouplasso.evaluate import alone
+
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 RIDGE = 1e-11  # duplicated groups leave the Hessian singular
@@ -40,62 +42,61 @@ class Columns:
     def memory(self, L: int) -> Array:
         """What `point` needs for up to L lambdas: fresh pages cost more than the arithmetic."""
         c, m = self.h.shape
-        return np.empty(2 * c * (c + 1) * L * m)
+        return np.empty((c * (c + 3) // 2 + c + 1) * L * m)
 
     def point(self, x: Array, memory: Array) -> Point:
         """What g and its gradient need at the weights x (k, L); lives in ``memory``."""
         c, m = self.h.shape
         L = x.shape[1]
-        M, spare = memory[: 2 * c * (c + 1) * L * m].reshape(2, c, c + 1, L, m)
-        M[:, :c] = self.G[:, :, None]
-        M[:, c] = self.h[:, None]
-        beta = np.empty((c, L, m))
-        z = eliminate(M, self.spread(x), beta, spare)
+        rows, stop = [], 0
+        for j in range(c + 1):  # the last one is a spare
+            width = c + 1 - j if j < c else c + 1
+            rows.append(memory[stop : (stop := stop + width * L * m)].reshape(width, L, m))
+        spare = rows.pop()
+        for j, row in enumerate(rows):
+            row[:-1] = self.G[j, j:, None]
+            row[-1] = self.h[j]
+        z, beta, shrink = eliminate(rows, self.spread(x), spare)
         squares: Array = np.einsum("clm,clm->cl", z, z)
         fits = np.einsum("clm,cm->l", beta, self.h)
-        return Point(x, beta, z, self.energy - 0.5 * fits, self.summed(squares), M, spare)
+        data = self.energy - 0.5 * fits
+        return Point(x, beta, z, data, self.summed(squares), rows, shrink, spare)
 
     def hessian(self, point: Point) -> Array:
         """(k, k, L) Hessians of g; completes the point's Q in place."""
-        c = len(self.h)
-        complete(point.M, self.spread(point.x), point.spare)
-        weighted = np.multiply(point.M[:, :c], point.z, out=point.spare[:, :c])
-        H: Array = np.einsum("ablm,alm->abl", weighted, point.z)
-        below, above = self._triangle
-        H[below, above] = H[above, below]
+        c, z = len(self.h), point.z
+        complete(point.rows, self.spread(point.x), point.shrink, point.spare)
+        H = np.empty((c, c, point.x.shape[1]))
+        for j, row in enumerate(point.rows):
+            weighted = np.multiply(row[:-1], z[j], out=point.spare[: c - j])
+            np.einsum("blm,blm->bl", weighted, z[j:], out=H[j, j:])
+            H[j + 1 :, j] = H[j, j + 1 :]
         if len(self.starts) <= c:
             H = np.add.reduceat(np.add.reduceat(H, self.starts[:-1], 0), self.starts[:-1], 1)
         return H
-
-    @cached_property
-    def _triangle(self) -> tuple[Index, Index]:
-        return np.tril_indices(len(self.h), -1)
 
     @cached_property
     def curvature(self) -> Array:
         """(k,) mean over tasks of the trace of each group's scaled Gram matrix."""
         return self.summed(np.einsum("ccm->c", self.G) / self.h.shape[1])
 
-    def places(self, groups: Index) -> Index:
-        """The columns of these groups."""
-        if len(self.starts) > len(self.h):
-            return groups
-        return np.flatnonzero(
-            np.isin(np.repeat(np.arange(self.starts.size - 1), self.dims), groups)
-        )
-
     def select(self, groups: Index) -> Columns:
-        """Only these groups, in increasing order."""
+        """Only these groups, in this order."""
         cols = self.places(groups)
         starts = np.concatenate([[0], np.cumsum(self.dims[groups])])
         G = np.take(np.take(self.G, cols, axis=0), cols, axis=1)
         return Columns(G, self.h[cols], starts, self.energy)
 
-    def scores(self, beta: Array, cols: Index) -> Array:
-        """(k, L) squared norms of z = h - G beta over all groups, for beta (c', L, m) on cols."""
-        z = self.h[:, None] - np.einsum("acm,clm->alm", self.G[:, cols], beta)
-        squares: Array = np.einsum("alm,alm->al", z, z)
-        return self.summed(squares)
+    def alone(self, lam: Array) -> Array:
+        """(k, L) weights that each group would have without the others, roughly."""
+        energies = self.summed(np.einsum("cm,cm->c", self.h, self.h))
+        return alone(energies[:, None], lam, self.curvature[:, None])
+
+    def places(self, groups: Index) -> Index:
+        """The columns of these groups."""
+        if len(self.starts) > len(self.h):
+            return groups
+        return np.concatenate([np.arange(*self.starts[j : j + 2]) for j in groups])
 
     @property
     def dims(self) -> Index:
@@ -122,21 +123,39 @@ class Point:
     z: Array  # (c, L, m)
     data: Array  # (L,) y'r / N
     scores: Array  # (k, L) squared norms of z
-    M: Array  # (c, c + 1, L, m), see `eliminate`
-    spare: Array
+    rows: list[Array]  # upper triangles and z, see `eliminate`, as also for
+    shrink: Array  # (c, L, m)
+    spare: Array  # (c + 1, L, m)
 
     def at(self, chosen: Index) -> Point:
         """Only these lambdas, as copies (in C order, unlike what indexing returns)."""
-        M = np.take(self.M, chosen, axis=2)
+
+        def few(array: Array) -> Array:
+            return np.take(array, chosen, axis=1)
+
+        spare = self.spare.reshape(-1)[: self.spare.size // self.x.shape[1] * chosen.size]
         return Point(
-            np.take(self.x, chosen, axis=1),
-            np.take(self.beta, chosen, axis=1),
-            M[:, -1],
+            few(self.x),
+            few(self.beta),
+            few(self.z),
             self.data[chosen],
-            np.take(self.scores, chosen, axis=1),
-            M,
-            self.spare.reshape(-1)[: M.size].reshape(M.shape),
+            few(self.scores),
+            [few(row) for row in self.rows],
+            few(self.shrink),
+            spare.reshape(len(self.spare), chosen.size, -1),
         )
+
+    def nearby(self, x: Array, step: Array) -> Array:
+        """beta (c, L, m) at the columns' weights x, a small step from here; wrong by its square.
+
+        The derivative of z = (I + G X)^-1 h is -Q dX z, with Q as the Hessian has left it.
+        """
+        moved, z = step[:, :, None] * self.z, self.z.copy()
+        for j, row in enumerate(self.rows):
+            z[j] -= np.einsum("blm,blm->lm", row[:-1], moved[j:])
+            z[j + 1 :] -= np.multiply(row[1:-1], moved[j], out=self.spare[: len(row) - 2])
+        beta: Array = x[:, :, None] * z
+        return beta
 
     def gaps(self, lam: Array) -> Array:
         """(L,) duality gaps of the problem restricted to the working set, for lam (k, L)."""
@@ -157,47 +176,46 @@ def dual_values(inner: Array, square: Array, tightest: Array) -> Array:
     return values
 
 
-def eliminate(M: Array, x: Array, beta: Array, spare: Array) -> Array:
-    """Solve (I + G X) z = h for weights x (c, L); returns z and writes beta = x z.
+def eliminate(rows: list[Array], x: Array, spare: Array) -> tuple[Array, Array, Array]:
+    """Solve (I + G X) z = h for weights x (c, L): z, beta = x z and 1 / (1 + x Q), all (c, L, m).
 
-    M (c, c + 1, L, m) holds G, and h as the last column. A weight x_j on column j changes Q to
-    Q - Q_j Q_j' x_j / (1 + x_j Q_jj) and z alike. Row j of M is left, from its diagonal on, as it
-    was before its own weight was absorbed; what is left of the diagonal is spent.
+    Row j (c + 1 - j, L, m) holds G from the diagonal on, and h at its end. A weight x_j on column j
+    changes Q to Q - Q_j Q_j' x_j / (1 + x_j Q_jj) and z alike. Row j is left as it was before its
+    own weight was absorbed.
     """
-    c = len(M)
-    for j in range(c - 1):
-        row, weight = M[j, j:], x[j, :, None]
-        scaled = row[1:-1] * (weight / (1 + weight * row[0]))
-        rest = M[j + 1 :, j + 1 :]
-        rest -= np.multiply(scaled[:, None], row[1:], out=spare[j + 1 :, j + 1 :])
+    c = len(rows)
+    z, beta, shrink = np.empty((3, c, *rows[0].shape[1:]))
+    for j, row in enumerate(rows):
+        weight = x[j, :, None]
+        np.multiply(weight, row[0], out=shrink[j])
+        shrink[j] += 1
+        np.reciprocal(shrink[j], out=shrink[j])
+        scaled = row[1:-1] * (weight * shrink[j])
+        for i in range(j + 1, c):
+            rows[i] -= np.multiply(scaled[i - j - 1], row[i - j :], out=spare[: c + 1 - i])
     for j in range(c - 1, -1, -1):
-        z, weight = M[j, c], x[j, :, None]
-        if j < c - 1:
-            z -= np.einsum("blm,blm->lm", M[j, j + 1 : c], beta[j + 1 :])
-        z /= 1 + weight * M[j, j]
-        np.multiply(weight, z, out=beta[j])
-    return M[:, c]
+        np.subtract(rows[j][-1], np.einsum("blm,blm->lm", rows[j][1:-1], beta[j + 1 :]), out=z[j])
+        z[j] *= shrink[j]
+        np.multiply(x[j, :, None], z[j], out=beta[j])
+    return z, beta, shrink
 
 
-def complete(M: Array, x: Array, spare: Array) -> None:
+def complete(rows: list[Array], x: Array, shrink: Array, spare: Array) -> None:
     """Carry on from `eliminate` to the upper triangles of Q.
 
     Row j itself is only shrunk, by 1 / (1 + x_j Q_jj), which does not cancel.
     """
-    c = len(M)
-    for j in range(c):
-        weight, own = x[j, :, None], M[j, j:c]
-        shrink = 1 / (1 + weight * own[0])
-        if j:
-            above = M[:j, j].copy()
-            scaled = above * (weight * shrink)
-            block = M[:j, :j]
-            block -= np.multiply(scaled[:, None], above, out=spare[:j, :j])
-            if j + 1 < c:
-                block = M[:j, j + 1 : c]
-                block -= np.multiply(scaled[:, None], own[1:], out=spare[:j, j + 1 : c])
-            np.multiply(above, shrink, out=M[:j, j])
-        own *= shrink
+    for j, own in enumerate(rows):
+        above = np.empty((j, *own.shape[1:]))
+        for i in range(j):
+            above[i] = rows[i][j - i]
+        pull = x[j, :, None] * shrink[j]
+        for i, row in enumerate(rows[:j]):
+            scaled = above[i] * pull
+            row[: j - i] -= np.multiply(scaled, above[i:], out=spare[: j - i])
+            row[j - i + 1 : -1] -= np.multiply(scaled, own[1:-1], out=spare[: len(own) - 2])
+            np.multiply(above[i], shrink[j], out=row[j - i])
+        own[:-1] *= shrink[j]
 
 
 def newton_step(H: Array, x: Array, v: Array, lam: Array) -> Array:
