@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import optuna
@@ -105,6 +108,30 @@ def test_equal_choices_at_the_same_moment_are_noticed_and_made_again(prior, monk
     whole(mine)
     assert raced == [alone]
     assert mine.params != alone
+
+
+def test_workers_in_lockstep_part(prior, monkeypatch):
+    """Both always note before either looks, so that each sees the other's choice every time."""
+    study = optuna.create_study()
+    trials = [study.ask(), study.ask()]
+    together = threading.Barrier(2)
+    write = record.write_choice
+
+    def noted(study_, trial, params):
+        write(study_, trial, params)
+        with suppress(threading.BrokenBarrierError):  # the other is done
+            together.wait(timeout=1)
+
+    monkeypatch.setattr(sampler, "write_choice", noted)
+
+    def choose(trial):
+        own = MetaKelSampler(prior=prior, seed=0)
+        frozen = study.trials[trial.number]
+        return own.sample_relative(study, frozen, SPACE)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(choose, trials)
+    assert first != second
 
 
 def test_threads_share_a_sampler(prior):

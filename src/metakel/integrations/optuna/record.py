@@ -57,12 +57,12 @@ def attempted(trial: FrozenTrial) -> dict[str, Any]:
     return {**read_choice(trial.system_attrs), **enqueued, **trial.params}
 
 
-def alike(choice: Mapping[str, Any], trials: Iterable[FrozenTrial], own: int) -> int:
-    """How many other trials try or tried the same."""
+def alike(choice: Mapping[str, Any], trials: Iterable[FrozenTrial], own: int) -> set[int]:
+    """The numbers of other trials that try or tried the same."""
     (name, value), *_ = choice.items()  # most differ in the first parameter already
-    others = (attempted(trial) for trial in trials if trial.number != own)
-    near = (params for params in others if params.get(name, ...) == value)
-    return sum(choice.items() <= params.items() for params in near)
+    others = ((trial.number, attempted(trial)) for trial in trials if trial.number != own)
+    near = ((number, params) for number, params in others if params.get(name, ...) == value)
+    return {number for number, params in near if choice.items() <= params.items()}
 
 
 def read_choice(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -164,16 +164,23 @@ class MetaKelSampler(BaseSampler):
         trials: list[FrozenTrial],
         within: Space,
     ) -> dict[str, Any]:
-        """Choose, note, and look whether another worker noted the same meanwhile."""
+        """Choose, note, and look whether another worker noted the same meanwhile.
+
+        Then both choose again, from the same record; the later trial leaves the best to the other.
+        """
         choice: dict[str, Any] = {}
+        rivals: set[int] = set()
         for attempt in range(ATTEMPTS):
-            record = outcomes(trials)
+            record, others = outcomes(trials), running(trials, trial.number)
             following = self._memory.follow(prior, study, record, within, self._seed)
-            choice = following.ask(trial.number, attempt, running(trials, trial.number))
+            choice = following.ask(trial.number, attempt, others)
+            if any(number < trial.number for number in rivals):
+                choice = following.ask(trial.number, attempt, [*others, choice])
             write_choice(study, trial, choice)
-            before, trials = trials, study.get_trials(deepcopy=False)
-            now = alike(choice, trials, trial.number)
-            if now == 0 or now == alike(choice, before, trial.number):
+            known = alike(choice, trials, trial.number)
+            trials = study.get_trials(deepcopy=False)
+            rivals = alike(choice, trials, trial.number) - known
+            if not rivals:
                 break
         return choice
 
