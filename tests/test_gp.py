@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -159,3 +160,48 @@ def test_variance_of_a_far_better_known_point_does_not_cancel():
 def test_bad_noise_is_refused(error, noise):
     with pytest.raises(error, match="noise_var"):
         posterior(FEATURES, np.zeros((3, 1)), np.zeros(3), noise_var=noise)
+
+
+def said_and_found(kernel, X, y, noise):
+    """The posterior, and whether it came with a warning about the noise."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        post = posterior(kernel, X, y, noise_var=noise)
+    assert all("noise_var" in str(warning.message) for warning in said)
+    return bool(said), post
+
+
+@pytest.mark.parametrize("kernel", [FEATURES, Plain(FEATURES), GRAM], ids=["map", "plain", "gram"])
+@pytest.mark.parametrize("t", [2, 3, 8])
+def test_a_mean_that_rounding_has_eaten_is_not_given_in_silence(kernel, t):
+    """Two values at one point are one value, their average, with half of the noise."""
+    X = np.append(np.full(2, 0.3), np.linspace(-0.9, 0.1, t - 2))[:, None]
+    y = np.append([1.0, 2.0], np.zeros(t - 2))
+    lost = 0
+    for noise in 10.0 ** -np.arange(2, 26, 2):
+        warned, post = said_and_found(kernel, X, y, noise)
+        once = np.full(t - 1, noise)
+        once[0] /= 2
+        merged_warned, merged = said_and_found(kernel, X[1:], np.append(1.5, y[2:]), once)
+        if not (warned or merged_warned):
+            assert_allclose(post.mean(Z), merged.mean(Z), atol=0.05)
+        lost += warned
+    assert lost < 10
+    assert lost or (t == 8 and kernel is FEATURES)  # there, all features are seen often enough
+
+
+@pytest.mark.parametrize("kernel", [FEATURES, Plain(FEATURES)], ids=["map", "plain"])
+def test_values_that_agree_are_interpolated_at_any_noise(kernel):
+    """Warnings are errors here: nothing is lost where nothing is contradicted."""
+    X = np.array([[-0.5], [0.1], [0.1], [0.7]])
+    y = np.array([1.0, 2.0, 2.0, 0.0])
+    for noise in 10.0 ** -np.arange(8, 26, 2):
+        assert_allclose(posterior(kernel, X, y, noise_var=noise).mean(X), y, atol=1e-6)
+
+
+def test_the_deviation_of_a_noiseless_point_is_that_of_its_noise():
+    """With fewer points than features, too, where k(x, x) exceeds the noise by 1e20."""
+    kernel = KernelSum.uniform(legendre(9, scaling="l2"), weight=1.0)
+    for noise in (1e-8, 1e-14, 1e-20):
+        std = posterior(kernel, [0.3, 0.3], [1.0, 1.0], noise_var=noise).std([0.3])
+        assert_allclose(std, np.sqrt(noise / 2), rtol=1e-3)

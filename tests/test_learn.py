@@ -214,3 +214,34 @@ def test_bad_data_are_refused():
         mk.learn_kernel(history, mk.legendre_2d(3, scaling="l2"), noise_std=0.1)
     with pytest.raises(mk.InputError, match=r"History\.from_pairs"):
         mk.learn_kernel([(0, 1)], L2)
+
+
+@pytest.mark.parametrize("scale", ["sum", "c1", "raw"])
+def test_a_refit_that_finds_nothing_above_the_noise_gives_the_empty_kernel(scale):
+    _, history = example(0, m=3)
+    options = {"lam": 0.03, "weights": "eta", "scale": scale, "refit": True}
+    drowned = mk.learn_kernel(history, L2, noise_std=1e4, **options)
+    assert drowned.active.size
+    assert not drowned.refitted().any()
+    assert not drowned.kernel.eta.any()
+    clear = mk.learn_kernel(history, L2, noise_std=0.01, **options)
+    assert clear.kernel.active.size
+
+
+def test_the_pivotal_rule_selects_the_same_whether_the_noise_is_known_or_not():
+    _, history = example(0)
+    given, estimated = (
+        mk.learn_kernel(history, L2, noise_std=noise, lam="square-root") for noise in (0.3, None)
+    )
+    assert given.rule == estimated.rule == "square-root"
+    assert_array_equal(given.solution.eta, estimated.solution.eta)
+    assert given.noise_known
+    assert given.noise_std == 0.3
+    assert_allclose(estimated.noise_std, 0.01, rtol=0.1)
+
+
+def test_every_argument_is_explained():
+    from inspect import signature
+
+    for name in signature(mk.learn_kernel).parameters:
+        assert f"\n    {name} : " in mk.learn_kernel.__doc__, name

@@ -102,3 +102,10 @@ def test_bad_histories_are_refused():
         History.from_pairs(pairs([3])).split(np.random.default_rng(0))
     with pytest.raises(InputError, match="between 0 and 1"):
         History.from_pairs(pairs([3, 3])).split(np.random.default_rng(0), fraction=1.0)
+
+
+def test_a_label_of_pandas_that_is_missing_is_named_by_its_row():
+    pandas = pytest.importorskip("pandas")
+    for labels in (["a", pandas.NA, "b"], ["a", None, "b"], [1.0, float("nan"), 2.0]):
+        with pytest.raises(InputError, match="row 1 has no task label"):
+            History.from_arrays(np.zeros((3, 1)), np.zeros(3), labels)

@@ -29,8 +29,8 @@ def main() -> None:
         root = _commands()
     except ModuleNotFoundError as error:
         sys.exit(f"metakel: {NEEDS} ({error})")
-    from metakel.commands.exits import CANNOT_WRITE, INTERRUPTED, CannotWrite
-    from metakel.errors import MetaKelError
+    from metakel.commands.exits import CANNOT_WRITE, INTERRUPTED
+    from metakel.errors import CannotWrite, MetaKelError
     from metakel.tuner import JournalError
 
     try:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class MetaKelError(Exception):
     """Base of every error this library raises on purpose."""
@@ -21,3 +25,18 @@ class NotConverged(UserWarning):
 
 class ShardError(InputError):
     """A part of a history on disk cannot be read; the message says which and why."""
+
+
+class CannotWrite(MetaKelError, OSError):
+    """A result has nowhere to go."""
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Whatever goes wrong here is about the file that is written."""
+    try:
+        yield
+    except (MetaKelError, BrokenPipeError):
+        raise
+    except OSError as error:
+        raise CannotWrite(f"{path} cannot be written: {error.strerror}") from error

@@ -6,6 +6,7 @@ Rows are divided by the noise standard deviation first, so that below the noise 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +16,10 @@ from metakel.errors import InputError, ShapeError
 from metakel.kernels.base import Kernel
 from metakel.kernels.sum import KernelSum
 from metakel.tasks import Array, as_points, as_values
+
+# Noise below this share of k(x, x) counts as none, and asks for the more careful form.
+TINY = 1e-12
+EPS = float(np.finfo(np.float64).eps)
 
 
 def posterior(
@@ -36,7 +41,9 @@ def posterior(
         The regulariser of Eq. 3, one number or one for every observation; Theorem 5.1 uses
         ``1 + 2 / t``. It must be positive: at 0 a repeated point with two values has no
         posterior. For (almost) noiseless values give a small number; down to 1e-12 of k(x, x) the
-        feature form keeps its accuracy, because it never forms the kernel matrix.
+        feature form keeps its accuracy, because it never forms the kernel matrix. Below, values
+        that contradict each other at (nearly) the same point move the mean by their difference
+        times rounding errors over the noise: a warning says so.
     """
     points = as_points(X, "posterior")
     values = as_values(y, len(points), "posterior")
@@ -44,7 +51,8 @@ def posterior(
     whitened = values / np.sqrt(noise)
     if isinstance(kernel, KernelSum) and kernel.finite:
         F = kernel.features(points) / np.sqrt(noise)[:, None]
-        if kernel.dim <= len(points):
+        signal = np.einsum("td,td->t", F, F).max(initial=0)
+        if kernel.dim <= len(points) or signal * TINY > 1:
             return _from_features(kernel, points, values, noise, F, whitened)
         return _from_root(kernel, points, values, noise, F, whitened)
     return _from_gram(kernel, points, values, noise, whitened)
@@ -151,6 +159,12 @@ def _from_features(
     reduced = _triangular(stacked)
     factor = reduced[:d, :d]
     weights = _solve(factor, reduced[:d, d]) if d else np.zeros(0)
+    if d:
+        # Least squares multiplies rounding by the residual times the squared condition.
+        sizes = np.abs(np.diag(factor))
+        left = np.linalg.norm(whitened - F @ weights) * sizes.max() / sizes.min() ** 2
+        largest = np.sqrt(np.einsum("td,td->t", F, F) * noise).max(initial=0)
+        _warn_if_lost(EPS * left * largest, y, noise)
     return Posterior(kernel, X, y, noise, factor, weights, feature_form=True)
 
 
@@ -181,7 +195,22 @@ def _in_kernel_form(
 ) -> Posterior:
     inner = _solve_transposed(factor, whitened)
     weights = _solve(factor, inner) / np.sqrt(noise)
+    # Weights that are large and of either sign cancel in the mean, their rounding does not.
+    _warn_if_lost(EPS * float(np.linalg.norm(weights)) * kernel.diag(X).max(initial=0), y, noise)
     return Posterior(kernel, X, y, noise, factor, weights, feature_form=False)
+
+
+def _warn_if_lost(error: float, y: Array, noise: Array) -> None:
+    """Say so where rounding moves the mean by ``error``, which the values do not allow for."""
+    size = np.abs(y).max(initial=0)
+    if error > 1e-3 * size:
+        warnings.warn(
+            f"posterior: noise_var {noise.min():.3g} is so small that rounding moves the mean by "
+            f"about {error:.2g}, where values are up to {size:.2g}, because some values contradict "
+            "others (at nearly the same point, say); expected noise_var of "
+            f"{noise.min() * error / (1e-3 * size):.0e} or more",
+            stacklevel=4,
+        )
 
 
 def _triangular(rows: Array) -> Array:

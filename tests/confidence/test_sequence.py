@@ -231,17 +231,67 @@ def test_without_a_norm_bound_it_is_least_squares_plus_what_is_left_of_the_radiu
     assert_allclose((upper - lower) / 2, half, rtol=1e-9)
 
 
-def test_the_empty_kernel_says_zero_until_the_alarm():
-    empty = KernelSum(KERNEL.base, np.zeros(6))
-    sequence = make(empty)
-    assert not np.any(sequence.interval(Z))
-    sequence.tell(np.full((20, 1), 0.5), np.full(20, 1.0))
-    assert sequence.alarm is not None
-    assert np.ptp(sequence.interval(Z), axis=0).min() > 0
-    quiet = make(empty, full=empty)
-    quiet.tell(np.full((20, 1), 0.5), np.zeros(20))
-    assert not np.any(quiet.interval(Z))
-    assert not quiet.mean(Z).any()
+EMPTY = KernelSum(KERNEL.base, np.zeros(6))
+
+
+def nothing_learned():
+    return pytest.warns(UserWarning, match="no active base kernel.*all 6 base kernels")
+
+
+@pytest.mark.parametrize("bound", [2.0, None])
+def test_an_empty_kernel_vouches_for_nothing_so_all_base_kernels_are_believed(bound):
+    with nothing_learned():
+        sequence = make(EMPTY, norm_bound=bound)
+    everything = make(KernelSum.uniform(KERNEL.base, weight=1.0), norm_bound=bound)
+    assert_array_equal(sequence.interval(Z), everything.interval(Z))
+    X, y = data(15)
+    for one in (sequence, everything):
+        one.tell(X, y)
+    assert sequence.alarm is None
+    assert sequence.hypothesis.kernel.dim == 6
+    # The half of the mixture that is spent on f = 0 costs 2 log 2 at most.
+    assert sequence.radius**2 <= everything.radius**2 + 2 * np.log(2) + 1e-9
+    assert (np.ptp(sequence.interval(Z), axis=0) > 0).all()
+
+
+def test_what_was_learned_from_nothing_covers_functions_of_all_base_kernels():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        theta = rng.normal(size=6)
+        theta *= 2 / np.linalg.norm(theta)
+        with nothing_learned():
+            sequence = make(EMPTY, points=Z)
+        X = rng.uniform(-1, 1, (8, 1))
+        features = KERNEL.base.features
+        for x in X:
+            sequence.tell(x, features(x) @ theta + 0.2 * rng.uniform(-1, 1, 1))
+            lower, upper = sequence.interval()
+            assert ((lower <= features(Z) @ theta) & (features(Z) @ theta <= upper)).all()
+
+
+def test_an_empty_kernel_is_stored_with_what_is_believed_instead():
+    with nothing_learned():
+        sequence = make(EMPTY, points=Z)
+    sequence.tell(*data(5))
+    stored = json.loads(json.dumps(sequence.to_dict()))
+    with nothing_learned():
+        again = ConfidenceSequence.from_dict(stored, EMPTY)
+    assert_array_equal(again.interval(), sequence.interval())
+    with nothing_learned(), pytest.raises(InputError, match="stage 0; expected 1 to 3"):
+        ConfidenceSequence.from_dict({**stored, "stage": 0}, EMPTY)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "amm"}, "'amm'"),
+        ({"full": EMPTY}, "full=kernel"),
+        ({"norm_of": "kernel"}, "norm_of"),
+    ],
+)
+def test_an_empty_kernel_is_refused_where_nothing_wider_is_known(options, words):
+    with pytest.raises(InputError, match=f"no active base kernel.*{words}.*KernelSum.uniform"):
+        make(EMPTY, **options)
 
 
 def test_the_norm_certificate_is_applied_to_the_weights():
@@ -259,3 +309,84 @@ def test_the_mean_lies_inside():
     sequence.tell(*data(30))
     lower, upper = sequence.interval(Z)
     assert ((lower <= sequence.mean(Z)) & (sequence.mean(Z) <= upper)).all()
+
+
+@pytest.mark.parametrize("number", [np.float32, np.float64, np.int64, int])
+def test_numbers_of_numpy_are_numbers_and_can_be_stored(number):
+    options = {"noise_std": number(1), "norm_bound": number(2), "norm_scales": [number(1)]}
+    sequence = make(**options, delta=np.float32(0.25), delta_learning=np.float32(0.125))
+    plain = make(noise_std=1.0, norm_bound=2.0, norm_scales=[1.0], delta=0.25, delta_learning=0.125)
+    assert json.dumps(sequence.to_dict()) == json.dumps(plain.to_dict())
+    assert_array_equal(sequence.interval(Z), plain.interval(Z))
+
+
+@pytest.mark.parametrize("bad", [True, np.True_, "1", None, np.ones(1), 1j, np.nan, 0, -1])
+@pytest.mark.parametrize("name", ["noise_std", "norm_bound"])
+def test_what_is_no_positive_number_is_none(name, bad):
+    if (name, bad) == ("norm_bound", None):
+        return  # no bound at all
+    with pytest.raises(InputError, match=f"{name} is .*expected a positive number"):
+        make(**{name: bad})
+
+
+@pytest.mark.parametrize("kernel", [KERNEL, GRAM], ids=["map", "gram"])
+def test_a_huge_value_is_taken_in_without_a_trace_of_nan_or_refused(kernel):
+    for power in (10, 20, 39, 60, 69, 71, 155, 300):
+        sequence = make(kernel, points=Z)
+        sequence.tell(*data(4))
+        before = sequence.interval()
+        if power > 70:
+            with pytest.raises(InputError, match=r"tell: y holds 1e\+.*noise_std is 0.2"):
+                sequence.tell([[0.3]], [10.0**power])
+            assert_array_equal(sequence.interval(), before)
+            continue
+        sequence.tell([[0.3]], [10.0**power])
+        for lower, upper in (sequence.interval(), sequence.interval(Z)):
+            assert (lower <= upper).all()  # false for nan
+        assert sequence.alarm is not None
+
+
+@pytest.mark.parametrize("kernel", [KERNEL, GRAM], ids=["map", "gram"])
+@pytest.mark.parametrize("power", [-60, -30, 30, 60])
+def test_the_units_of_the_values_do_not_matter(kernel, power):
+    unit = 10.0**power
+    X, y = data(12)
+    one, other = make(kernel), make(kernel, noise_std=0.2 * unit, norm_bound=2.0 * unit)
+    one.tell(X, y)
+    other.tell(X, unit * y)
+    assert_allclose(np.divide(other.interval(Z), unit), one.interval(Z), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["noise_std", "norm_bound"])
+@pytest.mark.parametrize("value", [1e-90, 1e90])
+def test_units_beyond_the_range_of_floats_are_refused(name, value):
+    with pytest.raises(InputError, match=f"{name} is 1e.*from 1e-70 to 1e\\+70"):
+        make(**{name: value})
+    with pytest.raises(InputError, match="tell: noise_std is"):
+        make().tell([[0.1]], [0.0], value)
+
+
+def test_a_fresh_sequence_remembers_as_much():
+    X, y = data(20)
+    whole = make(remember=0)
+    again = whole.fresh()
+    for sequence in (whole, again):
+        for i in range(20):
+            sequence.tell(X[i : i + 1], y[i : i + 1])
+    assert_array_equal(again.interval(Z), whole.interval(Z))
+
+
+@pytest.mark.parametrize(
+    "key", ["settings", "points", "told", "stage", "alarms", "past", "running"]
+)
+@pytest.mark.parametrize("damage", ["gone", "x", 7])
+def test_a_damaged_entry_is_an_input_error(key, damage):
+    sequence = make(points=Z)
+    sequence.tell(*data(4))
+    stored = sequence.to_dict()
+    if damage == "gone":
+        del stored[key]
+    else:
+        stored[key] = damage
+    with pytest.raises((InputError, ShapeError)):
+        ConfidenceSequence.from_dict(stored, KERNEL)

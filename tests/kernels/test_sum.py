@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -161,11 +163,23 @@ def test_file_gives_back_the_same_kernel(tmp_path):
         ("[1]", "format None"),
         ('{"format": "other"}', "'other'"),
         ('{"format": "metakel.KernelSum", "version": 1, "eta": [1]}', "damaged"),
+        ('{"format": "metakel.KernelSum", "version": 2}', "version 2; expected .*version 1"),
     ],
 )
-def test_damaged_files_are_refused(text, match):
+def test_damaged_files_are_refused(text, match, tmp_path):
     with pytest.raises(InputError, match=match):
         KernelSum.from_json(text)
+    (tmp_path / "broken.json").write_text(text)
+    with pytest.raises(InputError, match=f"broken.json: .*{match}"):
+        KernelSum.load(tmp_path / "broken.json")
+
+
+@pytest.mark.parametrize("key", ["eta", "base"])
+@pytest.mark.parametrize("damage", [None, "x", ["a"], 7, {}, [[1]]])
+def test_a_damaged_entry_is_an_input_error(key, damage):
+    stored = json.loads(KernelSum.uniform(MAPPED).to_json())
+    with pytest.raises((InputError, ShapeError)):
+        KernelSum.from_json(json.dumps({**stored, key: damage}))
 
 
 def test_weights_are_frozen_and_copied():

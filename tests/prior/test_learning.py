@@ -8,6 +8,7 @@ from histories import draw_task, shape, simulate
 
 from metakel import datasets, learn_prior
 from metakel.errors import InputError, ShapeError
+from metakel.prior import learn_effects
 from metakel.prior.shape import LearnedShape
 from metakel.space import Fixed, Float, Space
 from metakel.tasks import History, Task
@@ -134,6 +135,32 @@ def test_every_rule_for_lambda_gives_a_prior(lam):
     prior = learn_prior(simulate(np.random.default_rng(12)), lam=lam)
     assert prior.used
     assert prior.shape.eta.size <= 100
+
+
+def test_names_that_tasks_share_change_nothing_but_the_names():
+    named = simulate(np.random.default_rng(15), m=9)
+    X = np.random.default_rng(0).uniform(-1, 1, (25, 2))
+    odd = Task(X, 3 * np.sign(np.sin(40 * X[:, 0]) * np.sin(55 * X[:, 1])), "odd")
+    own = (Task(X, np.full(25, 0.5), "flat"), *named.tasks, odd)
+    alike = tuple(Task(t.X, t.y) for t in own)  # every name is the default
+    one, other = (learn_prior(History(tasks)) for tasks in (own, alike))
+    np.testing.assert_array_equal(one.calibration.norms, other.calibration.norms)
+    np.testing.assert_array_equal(one.heldout.gains, other.heldout.gains)
+    assert len(set(other.facts.tasks)) == len(own)
+    number = {name: i for i, name in enumerate(other.facts.tasks)}
+    assert "odd" in one.outliers
+    assert tuple(own[number[name]].name for name in other.outliers) == one.outliers
+    assert [own[number[name]].name for name in other.facts.constant] == ["flat"]
+
+
+def test_a_history_with_a_space_takes_no_other():
+    plain = simulate(np.random.default_rng(14), m=6)
+    own = Space((Float("a", -2, 2), Float("b", -2, 2)))
+    history = History(plain.tasks, own)
+    assert learn_prior(history, own).space == own
+    for learn in (learn_prior, learn_effects):
+        with pytest.raises(InputError, match=r"space of its own \(a, b\)"):
+            learn(history, Space((Float("a", -3, 3), Float("b", -2, 2))))
 
 
 def degenerate() -> dict[str, History]:

@@ -1,49 +1,22 @@
-"""Ask and tell with named parameters and with tables; saving; explaining."""
+"""Ask and tell with named parameters and with tables; explaining."""
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
-from histories import simulate
+from named_runs import loss, run, table
 
-from metakel import Prior, learn_prior
+from metakel import learn_prior
 from metakel.errors import InputError
+from metakel.prior import TableOptimizer
 from metakel.prior.explain import even_points
 from metakel.tasks import History
-
-
-def table(rng, m=10, n=30):
-    rows = {"task": [], "rate": [], "depth": [], "kind": [], "loss": []}
-    for s in range(m):
-        shift = rng.normal(0, 0.3)
-        for _ in range(n):
-            rate, depth = 10 ** rng.uniform(-4, 0), int(rng.integers(1, 9))
-            kind = str(rng.choice(["u", "v"]))
-            rows["task"].append(s)
-            rows["rate"].append(float(rate))
-            rows["depth"].append(depth)
-            rows["kind"].append(kind)
-            rows["loss"].append(loss(rate, depth, kind, shift))
-    return rows
-
-
-def loss(rate, depth, kind, shift=0.0):
-    return (np.log10(rate) + 2 + shift) ** 2 + 0.05 * (depth - 5) ** 2 + 0.5 * (kind == "u")
 
 
 @pytest.fixture(scope="module")
 def prior():
     rows = table(np.random.default_rng(0))
     return learn_prior(History.from_frame(rows, task="task", output="loss", minimize=True))
-
-
-def run(optimizer, steps=12):
-    for _ in range(steps):
-        row = optimizer.ask()
-        optimizer.tell(row, loss(**row))
-    return optimizer
 
 
 def test_named_parameters_in_and_out_find_the_minimum(prior):
@@ -128,49 +101,65 @@ def test_wrong_uses_say_what_to_do(prior):
         prior.optimizer([])
 
 
-def test_save_and_load_give_the_same_decisions(prior, tmp_path):
-    prior.save(tmp_path / "prior.json")
-    again = Prior.load(tmp_path / "prior.json")
-    one, other = (run(p.optimizer(rng=np.random.default_rng(7)), 8) for p in (prior, again))
-    assert one._told == other._told
-    assert str(again) == str(prior)
-    assert again.norm_bound(0.2) == prior.norm_bound(0.2)
-    rows = prior.space.decode(prior.space.sample(np.random.default_rng(0), 4))
-    for mine, theirs in zip(
-        prior.confidence(delta=0.5).interval(rows),
-        again.confidence(delta=0.5).interval(rows),
-        strict=True,
+def test_an_unknown_name_is_refused_before_anything_is_asked(prior):
+    with pytest.raises(InputError, match="no parameter 'deph'; the space has rate, depth, kind"):
+        prior.optimizer(rng=np.random.default_rng(0), fixed={"deph": 1})
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.003, 0.1 + 0.2])
+def test_a_held_number_comes_back_bit_by_bit(prior, rate):
+    optimizer = prior.optimizer(rng=np.random.default_rng(0), fixed={"rate": rate, "depth": 2.0})
+    for _ in range(3):
+        row = optimizer.ask()
+        assert row["rate"] == rate
+        assert type(row["depth"]) is int
+        optimizer.tell(row, loss(**row))
+
+
+@pytest.mark.parametrize("value", ["0.5", "x", b"1", [1.0, 2.0], {}])
+def test_what_is_refused_leaves_no_trace(prior, value):
+    rows = prior.space.decode(prior.space.sample(np.random.default_rng(0), 5))
+    for make in (
+        lambda: prior.optimizer(rng=np.random.default_rng(1)),
+        lambda: prior.optimizer(rows),
     ):
-        np.testing.assert_array_equal(mine, theirs)
+        refused, untouched = run_like(make(), rows, 2), run_like(make(), rows, 2)
+        choice = 0 if isinstance(refused, TableOptimizer) else rows[0]
+        with pytest.raises(InputError, match=r"value told is .*expected a number"):
+            refused.tell(choice, value)
+        assert repr(refused) == repr(untouched)
+        assert [refused.ask() for _ in range(2)] == [untouched.ask() for _ in range(2)]
 
 
-def test_foreign_and_damaged_files_are_refused(prior, tmp_path):
-    file = tmp_path / "prior.json"
-    prior.save(file)
-    content = json.loads(file.read_text())
-    for change, message in (
-        ({"version": 99}, "expected"),
-        ({"format": "other"}, "expected"),
-        ({"shape": {}}, "damaged"),
-    ):
-        file.write_text(json.dumps({**content, **change}))
-        with pytest.raises(InputError, match=message):
-            Prior.load(file)
-    file.write_text("not json")
-    with pytest.raises(InputError, match="not a saved prior"):
-        Prior.load(file)
-    with pytest.raises(InputError, match="no file"):
-        Prior.load(tmp_path / "none.json")
+def run_like(optimizer, rows, steps):
+    for _ in range(steps):
+        choice = optimizer.ask()
+        row = rows[choice] if isinstance(optimizer, TableOptimizer) else choice
+        optimizer.tell(choice, np.float32(loss(**row)))
+    return optimizer
 
 
-def test_priors_without_shape_or_calibration_are_saved_too(tmp_path):
-    for history in (
-        History.from_pairs([([[0.0], [1.0]], [2.0, 2.0])]),
-        History(simulate(np.random.default_rng(0), m=2).tasks),
-    ):
-        prior = learn_prior(history)
-        prior.save(tmp_path / "prior.json")
-        assert str(Prior.load(tmp_path / "prior.json")) == str(prior)
+@pytest.mark.parametrize("row", [True, False, 1.0, "1", None])
+def test_a_row_is_a_whole_number(prior, row):
+    rows = prior.space.decode(prior.space.sample(np.random.default_rng(0), 5))
+    optimizer = prior.optimizer(rows)
+    with pytest.raises(InputError, match=r"row is .*expected its number"):
+        optimizer.tell(row, 1.0)
+    assert sorted(optimizer.ask() for _ in range(5)) == list(range(5))
+
+
+def test_a_glance_says_how_far_it_is(prior):
+    optimizer = run(prior.optimizer(rng=np.random.default_rng(0)), 2)
+    optimizer.tell(optimizer.ask(), None)
+    assert repr(optimizer) == "SpaceOptimizer(t=2, failed=1, parameters=[rate, depth, kind])"
+    rows = prior.space.decode(prior.space.sample(np.random.default_rng(0), 5))
+    table = prior.optimizer(rows)
+    table.tell(table.ask(), 1.0)
+    table.ask()
+    assert repr(table) == "TableOptimizer(t=1, failed=0, candidates=5, open=3)"
+    band = prior.confidence(delta=0.5)
+    band.tell(rows[:2], [1.0, 2.0])
+    assert repr(band).startswith("ConfidenceBand(t=2, delta=0.5, norm_bound=")
 
 
 def test_the_explanation_names_what_matters(prior):

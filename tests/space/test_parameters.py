@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from metakel.errors import InputError
-from metakel.space import Categorical, Fixed, Float, Integer, Ordinal
+from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Space
 
+ANY = Float("any", 0, 1)
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 unit = st.floats(0, 1)
 
@@ -68,6 +71,56 @@ def test_a_step_is_kept(share):
     assert min(abs(value - grid) for grid in (0.1, 0.3, 0.5, 0.7, 0.9)) < 1e-12
 
 
+@given(
+    low=st.integers(-50, 50),
+    step=st.sampled_from([1, 2, 3, 7, 0.1, 0.3, 0.25]),
+    steps=st.integers(1, 9),
+    rest=st.sampled_from([0.0, 0.3, 0.9]),
+    share=st.one_of(unit, st.sampled_from([0.0, 1.0])),
+)
+def test_every_decoded_value_is_on_the_grid_and_within_even_if_the_range_ends_between(
+    low, step, steps, rest, share
+):
+    whole = isinstance(step, int)
+    high = low + steps * step + (int(rest * step) if whole else rest * step)
+    parameter = (Integer if whole else Float)("x", low, high, step=step)
+    (value,) = parameter.decode(np.array([[2 * share - 1]]))
+    k = (value - low) / step
+    assert abs(k - round(k)) < 1e-9
+    assert low <= value <= high
+    assert parameter.decode(parameter.encode([value])) == [pytest.approx(value, abs=1e-12)]
+    (top,) = parameter.decode(np.array([[1.0]]))
+    assert high - top < step * (1 - 1e-9) or top == high
+
+
+def test_values_off_the_grid_are_refused_unless_asked_for():
+    for parameter, on, off in (
+        (Integer("x", 1, 6, step=2), 5, 6),
+        (Float("x", 0, 1, step=0.3), 3 * 0.3, 1.0),
+        (Float("x", 1e6, 1e6 + 1, step=0.1), 1e6 + 3 * 0.1, 1e6 + 0.35),
+    ):
+        parameter.encode([on])
+        with pytest.raises(InputError, match=r"'x' is .*step.*outside=True"):
+            parameter.encode([on, off])
+        assert parameter.encode([off], outside=True).shape == (1, 1)
+
+
+@given(
+    value=st.one_of(st.booleans(), st.integers(-9, 9), st.floats(-1, 1), st.text(max_size=3)),
+    kind=st.sampled_from([Fixed, Ordinal, Categorical]),
+)
+def test_numpy_scalars_and_tuples_are_those_of_python_after_json(value, kind):
+    (theirs,) = np.array([value])
+    values = (theirs, (1, (theirs, 2)))
+    parameters = [Fixed("c", v) for v in values] if kind is Fixed else [kind("c", values)]
+    for parameter in parameters:
+        again = Space.from_dict(json.loads(json.dumps(Space((parameter, ANY)).to_dict())))["c"]
+        assert again == parameter
+        said = (parameter.value,) if kind is Fixed else parameter.values
+        told = json.loads(json.dumps(said))  # tuples have become lists
+        np.testing.assert_array_equal(parameter.encode(told), parameter.encode(said))
+
+
 @given(u=st.lists(st.floats(0, 1, exclude_max=True), min_size=1))
 @pytest.mark.parametrize(
     "parameter",
@@ -75,6 +128,7 @@ def test_a_step_is_kept(share):
         Float("x", -3, 5),
         Float("x", 1e-3, 10, log=True),
         Integer("x", 1, 9),
+        Integer("x", 1, 9, step=3),
         Ordinal("x", ("s", "m", "l")),
         Categorical("x", ("a", "b", "c")),
         Fixed("x", 3),
@@ -111,6 +165,7 @@ def test_a_number_must_be_a_number(bad):
         lambda: Float("x", 1, 1),
         lambda: Float("x", 0, 1, log=True),
         lambda: Float("x", 0, 1, step=2),
+        lambda: Float("x", 1, 2, 0.1),  # a step where log stands
         lambda: Integer("x", 0.5, 3),
         lambda: Categorical("x", ("a", "a")),
         lambda: Ordinal("x", ("a",)),
@@ -128,3 +183,7 @@ def test_unknown_choices_and_broken_integers_are_refused():
         Integer("x", 0, 3).encode([1.5])
     with pytest.raises(InputError, match="fixed at 3"):
         Fixed("x", 3).encode([4])
+    nothing = pytest.importorskip("pandas").NA
+    for parameter in (Categorical("x", ("a", "b")), Fixed("x", 3), Float("x", 0, 1)):
+        with pytest.raises(InputError, match="<NA>"):
+            parameter.encode([nothing])

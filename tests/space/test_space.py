@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -78,6 +79,11 @@ def test_json_and_toml_give_the_same_space():
     assert Space.from_toml(text) == SPACE
     with pytest.raises(InputError, match="'rate' has type 'flaot'"):
         Space.from_toml('[rate]\ntype = "flaot"\n')
+    with pytest.raises(InputError, match="'x' is 1; expected a table"):
+        Space.from_toml("x = 1\n")
+    with pytest.raises(InputError, match="values 'abc'; expected a list"):
+        Space.from_toml('[x]\ntype = "categorical"\nvalues = "abc"\n')
+    assert Space.from_dict(SPACE.to_dict()) == SPACE
 
 
 def test_optuna_distributions_are_read():
@@ -123,3 +129,9 @@ def test_scales_are_inferred_with_a_note_or_as_told():
 def test_free_text_is_not_taken_for_a_choice():
     with pytest.raises(InputError, match="'comment' holds text"):
         infer_space({"comment": [f"run {i}" for i in range(100)], "x": list(range(100))})
+
+
+def test_what_no_file_can_hold_is_not_taken_for_a_choice():
+    days = [datetime(2020, 1, day, tzinfo=UTC) for day in (1, 2, 1)]
+    with pytest.raises(InputError, match=r"'day' holds datetime.*expected numbers, text"):
+        infer_space({"day": days, "x": [1, 2, 3]})

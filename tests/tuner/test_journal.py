@@ -18,6 +18,7 @@ from metakel.tuner import Journal, JournalError, Tuner
 
 PRIOR = small_prior()
 HERE = Path(__file__).parent
+BEGUN = {"event": "started", "format": "metakel.journal"}
 EVENT = {"event": "told", "configuration": {"a": 0.1 + 0.2}, "value": 1e-320}
 
 
@@ -43,15 +44,28 @@ def test_a_journal_in_memory_is_the_same_without_a_file():
     assert journal.read() == []
 
 
-@pytest.mark.parametrize("cut", [1, 7, 30])
-def test_a_torn_last_line_is_not_seen_and_is_gone_after_the_next_write(tmp_path, cut):
+@pytest.mark.parametrize("tail", [-2, -7, -30, b"\0\0\0"])
+def test_a_torn_last_line_is_not_seen_and_is_gone_after_the_next_write(tmp_path, tail):
     path = tmp_path / "j"
-    append(Journal(path), EVENT, EVENT)
-    path.write_bytes(path.read_bytes()[:-cut])
+    append(Journal(path), BEGUN, EVENT)
+    line = json.dumps(EVENT).encode() + b"\n"
+    with path.open("ab") as stream:
+        stream.write(line[:tail] if isinstance(tail, int) else tail)
     journal = Journal(path)
-    assert journal.read() == [EVENT]
+    assert journal.read() == [BEGUN, EVENT]
     append(journal, {"event": "next"})
-    assert Journal(path).read() == [EVENT, {"event": "next"}]
+    assert Journal(path).read() == [BEGUN, EVENT, {"event": "next"}]
+
+
+def test_a_last_line_that_lacks_nothing_but_its_end_is_kept(tmp_path):
+    path = tmp_path / "j"
+    append(Journal(path), BEGUN, EVENT)
+    path.write_bytes(path.read_bytes()[:-1])  # as some editors save a file
+    journal = Journal(path)
+    with journal.exclusive():
+        assert journal.read() == [BEGUN, EVENT]  # before anything is decided
+        journal.append([{"event": "next"}])
+    assert Journal(path).read() == [BEGUN, EVENT, {"event": "next"}]
 
 
 def test_a_writer_that_has_not_read_removes_nobody_elses_events(tmp_path):

@@ -96,6 +96,19 @@ def test_values_that_are_not_finite_count_as_failed():
     assert tuner.trials.failed[0].reason == "the value is nan"
 
 
+def test_a_value_as_good_as_infinite_has_failed_and_breaks_nothing():
+    tuner = Tuner(PRIOR)
+    tuner.tell(tuner.ask(), 1e300)
+    tuner.tell(tuner.ask(), -1e51)
+    tuner.tell(tuner.ask(), 0.5)
+    assert [trial.reason for trial in tuner.trials.failed] == [
+        "the value is 1e+300",
+        "the value is -1e+51",
+    ]
+    assert tuner.certificate.configuration is not None
+    assert tuner.ask()
+
+
 def test_a_warm_start_is_taken_in_once(tmp_path):
     known = [{"rate": 0.01, "depth": 6, "kind": "adam"}, {"rate": 0.1, "depth": 2, "kind": "sgd"}]
     values = [measure(x) for x in known]

@@ -347,10 +347,73 @@ def test_ten_thousand_observations_are_taken_in_and_asked_after_within_seconds()
     assert problem.f(X).max() - problem.f(game.best.x)[0] <= game.certificate < 1
 
 
-def test_an_empty_kernel_is_contradicted_and_replaced():
+@pytest.mark.parametrize("domain", [LINE, box([(-1, 1)])], ids=["grid", "box"])
+def test_an_empty_kernel_is_replaced_by_all_base_kernels_before_it_promises_anything(domain):
     problem = line_problem()
     empty = KernelSum(problem.kernel.base, np.zeros(8))
-    game = GPUCB(empty, LINE, rng=np.random.default_rng(0), noise_std=NOISE, norm_bound=BOUND)
-    play(game, problem, 15)
-    assert game.sequence.alarm is not None
+    with pytest.warns(UserWarning, match="no active base kernel"):
+        game = GPUCB(empty, domain, rng=np.random.default_rng(0), noise_std=NOISE, norm_bound=BOUND)
+    best = problem.f(LINE.X).max()
+    for _ in range(25):
+        play(game, problem, 1)
+        assert best - problem.f(game.best.x)[0] <= game.certificate
     assert game.sequence.current.kernel.dim == 8
+    assert game.certificate < 1
+
+
+def test_a_failed_call_leaves_optimizer_and_confidence_at_the_same_time():
+    problem = line_problem()
+    game = optimizer(problem, LINE, norm_bound=lambda t: 4.0 + t if t < 3 else np.nan, nu=2.0)
+    play(game, problem, 2)
+    x, before = game.ask(), game.best
+    with pytest.raises(InputError, match=r"norm_bound\(3\) is nan"):
+        game.tell(x, 0.3)
+    assert game.t == game.sequence.t == len(game.y) == game._belief.fixed.t == 2
+    assert len(game.pending) == 1
+    assert game.best is before
+
+
+def test_an_empty_call_changes_nothing():
+    problem = square_problem()
+    game = play(optimizer(problem, SQUARE), problem, 3)
+    before = game.to_dict()
+    game.tell(np.zeros((0, 2)), [])
+    assert game.to_dict() == before
+
+
+@pytest.mark.parametrize("number", [np.float32, np.int64])
+def test_numbers_of_numpy_are_stored_and_read_again(number, tmp_path):
+    options = {name: number(1) for name in ("noise_std", "norm_bound", "stop_at")}
+    game = optimizer(line_problem(), LINE, nu=number(2), noise_var=number(1), **options)
+    game.save(tmp_path / "game.json")
+    assert_array_equal(GPUCB.load(tmp_path / "game.json").ask(), game.ask())
+    for name in ("noise_std", "norm_bound", "nu", "noise_var", "stop_at"):
+        with pytest.raises(InputError, match=f"{name} is True"):
+            optimizer(line_problem(), LINE, **{name: True})
+
+
+@pytest.mark.parametrize("domain", [SQUARE, box([(-1, 1)])], ids=["square", "line"])
+@pytest.mark.parametrize("options", [{}, {"norm_bound": None}, {"nu": 2.0}], ids=str)
+def test_one_huge_value_stops_no_search(domain, options):
+    """Warnings are errors here, so nothing overflows on the way either."""
+    problem = line_problem() if domain.d0 == 1 else square_problem()
+    for value in (1e20, -1e39, 1e60):
+        game = play(optimizer(problem, domain, **options), problem, 3)
+        game.tell(game.ask(), value)
+        play(game, problem, 3)
+        assert domain.contains(game.ask()[None]).all()
+        assert game.certificate >= 0  # false for nan
+
+
+@pytest.mark.parametrize("power", [-6, 20, 60])
+def test_the_units_of_the_values_do_not_matter(power):
+    problem, unit = square_problem(), 10.0**power
+    one = optimizer(problem, SQUARE)
+    other = optimizer(problem, SQUARE, noise_std=NOISE * unit, norm_bound=BOUND * unit)
+    for _ in range(6):
+        x, z = one.ask(), other.ask()
+        assert_allclose(x, z, atol=1e-3)
+        one.tell(x, problem.f(x))
+        other.tell(x, unit * problem.f(x))
+        other.forget(z) if len(other.pending) else None
+    assert_allclose(other.certificate / unit, one.certificate, rtol=1e-3)

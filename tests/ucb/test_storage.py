@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from metakel.domains import box, grid, points
-from metakel.errors import InputError
+from metakel.errors import InputError, ShapeError
 from metakel.kernels import KernelSum, from_features, matern
 from metakel.ucb import GPUCB
 
@@ -144,6 +144,70 @@ def test_functions_of_time_cannot_be_stored():
     game = optimizer(problem, DOMAINS["grid"], norm_bound=None, nu=lambda t: 2.0)
     with pytest.raises(InputError, match="nu that is a function"):
         game.to_dict()
+
+
+def entries(value, path=()):
+    """Where a mapping inside of a stored optimizer holds something."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield (*path, key)
+            yield from entries(inner, (*path, key))
+
+
+def damaged(stored, path, damage):
+    """The optimizer as stored, with one entry gone or replaced."""
+    copy = json.loads(json.dumps(stored))
+    place = copy
+    for key in path[:-1]:
+        place = place[key]
+    if damage == "gone":
+        del place[path[-1]]
+    else:
+        place[path[-1]] = damage
+    return copy
+
+
+@pytest.mark.parametrize("damage", ["gone", "x", [7], {}])
+def test_any_damaged_entry_gives_an_input_error_that_names_the_file_or_is_harmless(
+    damage, tmp_path
+):
+    game = optimizer(line_problem(), DOMAINS["grid"], stop_at=0.1)
+    game.tell([0.3, -0.2], [1.0, 0.5])
+    game.ask()
+    stored, path = game.to_dict(), tmp_path / "game.json"
+    refused = 0
+    for entry in entries(stored):
+        path.write_text(json.dumps(damaged(stored, entry, damage)))
+        try:
+            GPUCB.load(path)
+        except (InputError, ShapeError) as error:
+            refused += str(error).startswith(str(path))
+        else:  # a setting that has a default, or "gone" where None is meant
+            assert entry[-1] != "log"
+    assert refused >= 25
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "7", '"x"', "", "\xff\xfe"])
+def test_what_is_no_stored_optimizer_names_the_file(text, tmp_path):
+    (tmp_path / "game.json").write_text(text, encoding="latin-1")
+    with pytest.raises(InputError, match=r"game\.json"):
+        GPUCB.load(tmp_path / "game.json")
+
+
+@pytest.mark.parametrize(
+    "event", [{"kind": "told", "X": [[0.1]]}, {"kind": "shouted", "X": [[0.1]]}, {"X": [[0.1]]}, 7]
+)
+def test_a_damaged_log_is_refused(event):
+    game = optimizer(line_problem(), DOMAINS["grid"])
+    with pytest.raises(InputError, match="stored"):
+        GPUCB.from_dict({**game.to_dict(), "log": [event]})
+
+
+def test_a_log_that_the_confidence_sequence_does_not_know_is_refused():
+    game = optimizer(line_problem(), DOMAINS["grid"])
+    game.tell([0.3, -0.2], [1.0, 0.5])
+    with pytest.raises(InputError, match="0 observations but the confidence sequence took in 2"):
+        GPUCB.from_dict({**game.to_dict(), "log": []})
 
 
 @pytest.mark.parametrize("damage", [{"format": "other"}, {"version": 9}])

@@ -14,7 +14,9 @@ def register(root: typer.Typer) -> None:
     from metakel.commands.learning import learn, show
     from metakel.commands.reporting import demo, report
     from metakel.commands.tuning import tune
+    from metakel.commands.version import options
 
+    root.callback()(options)
     root.command()(learn)
     root.command()(show)
     root.command()(suggest)

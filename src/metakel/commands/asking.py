@@ -8,19 +8,24 @@ from typing import Annotated
 import typer
 
 from metakel.commands.learning import Json, PriorPath
+from metakel.commands.observed import take_in
 from metakel.commands.screen import emit, grid, note, one_line, say, short
-from metakel.commands.values import assignments, observed_runs
+from metakel.commands.values import assignments
 from metakel.errors import InputError
 from metakel.prior import Prior
 from metakel.space import Space
 from metakel.tuner import Tuner
 from metakel.tuner.record import OpenJournal
+from metakel.tuner.trials import key
 
 Observed = Annotated[
     Path | None, typer.Option(help="CSV of runs of this very task, to start from.")
 ]
 Fix = Annotated[list[str] | None, typer.Option("--fix", help="name=value to hold fixed.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Outside = Annotated[
+    bool, typer.Option("--outside", help="Allow values beyond the recorded ranges.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 JournalPath = Annotated[Path | None, typer.Option(help="Journal to go on with, or to begin.")]
 
 
@@ -30,25 +35,26 @@ def suggest(
     observed: Observed = None,
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     fix: Fix = None,
+    outside: Outside = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Give the next configurations to try; with --journal they are noted as pending."""
     known = Prior.load(prior)
     fixed = assignments(known.space, fix or ())
-    tuner = Tuner(known, journal, seed=seed, fixed=fixed, detached=True)
+    tuner = Tuner(known, journal, seed=seed, fixed=fixed, outside=outside, detached=True)
     if observed is not None:
-        rows, values = observed_runs(known, observed)
-        tuner.observe(rows, values)
-        note(f"{len(rows)} runs of {observed.name} taken in")
-    first = len(tuner.trials.all)
+        take_in(tuner, observed)
     chosen = tuner.ask_batch(count)
+    # Others may have asked meanwhile, so numbers are looked up and not counted.
+    waiting = {key(trial.configuration): trial.number for trial in tuner.trials.pending}
+    numbers = [waiting[key(x)] for x in chosen]
     means, sds = tuner.watch.predict(chosen)
     if json:
         emit(
             [
-                {"number": first + i, "configuration": x, "mean": float(m), "sd": float(s)}
-                for i, (x, m, s) in enumerate(zip(chosen, means, sds, strict=True))
+                {"number": number, "configuration": x, "mean": float(m), "sd": float(s)}
+                for number, x, m, s in zip(numbers, chosen, means, sds, strict=True)
             ]
         )
         return
@@ -56,14 +62,14 @@ def suggest(
     grid(
         header,
         [
-            [str(first + i), *(short(x[name]) for name in known.space.names), f"{m:.4g} ± {s:.2g}"]
-            for i, (x, m, s) in enumerate(zip(chosen, means, sds, strict=True))
+            [str(number), *(short(x[name]) for name in known.space.names), f"{m:.4g} ± {s:.2g}"]
+            for number, x, m, s in zip(numbers, chosen, means, sds, strict=True)
         ],
     )
     if tuner.alarm is not None:
         note(f"ALARM after {tuner.alarm.told} values: {tuner.alarm.reason}")
     if journal is not None:
-        note(f"then: metakel tell {journal} VALUE --number {first}")
+        note(f"then: metakel tell {journal} VALUE --number {numbers[0]}")
 
 
 def tell(
@@ -87,12 +93,14 @@ def tell(
         configuration = assignments(Space.from_dict(record.header["space"]), assigned)
     else:
         configuration = record.pending(number).configuration
-    record.tell(configuration, None if failed else _number(value), number, reason)
-    count = len(record.trials.told)
+    noted = record.tell(configuration, None if failed else _number(value), number, reason)
+    count, without = len(record.trials.told), noted.status == "failed"
     if json:
-        emit({"configuration": configuration, "told": count, "failed": failed})
+        emit({"configuration": configuration, "told": count, "failed": without})
     else:
-        say(f"noted {one_line(configuration)}: {'failed' if failed else value}; {count} told")
+        why = f" ({noted.reason})" if noted.reason else ""
+        what = f"failed{why}" if without else value
+        say(f"noted {one_line(configuration)}: {what}; {count} told")
 
 
 def _number(text: str) -> float:

@@ -20,7 +20,11 @@ from metakel.errors import InputError
 
 GRACE = 3.0
 TAIL = 1 << 16
-NUMBER = re.compile(r"(?:^|[\s=:,])([-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*$")
+# A comma between digits may part values, thousands or decimals: not ours to guess.
+NUMBER = re.compile(
+    r"(?:^|[\s=:]|(?<!\d),)"
+    r"([-+]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*$"
+)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from metakel.errors import MetaKelError
+from metakel.errors import CannotWrite
 
 UNUSABLE_INPUT = 1
 WRONG_USAGE = 2
@@ -15,14 +13,8 @@ CANNOT_WRITE = 4
 INTERRUPTED = 130
 
 
-class CannotWrite(MetaKelError, OSError):
-    """A result has nowhere to go."""
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Whatever goes wrong here is about the file that is written."""
-    try:
-        yield
-    except OSError as error:
-        raise CannotWrite(f"{path} cannot be written: {error.strerror}") from error
+def refuse_overwriting(out: Path, *sources: str | Path | None) -> None:
+    """A result does not replace what it is made from."""
+    for source in sources:
+        if source is not None and out.exists() and Path(source).exists() and out.samefile(source):
+            raise CannotWrite(f"{out} is read by this command; expected another place to write to")

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from metakel.commands.exits import writing
+from metakel.commands.exits import refuse_overwriting
 from metakel.commands.screen import emit, note, say
-from metakel.errors import InputError
+from metakel.errors import InputError, MetaKelError, writing
 from metakel.prior import Prior, learn_prior
 from metakel.readers import csv_columns, parquet_columns
 from metakel.space import Space
@@ -20,7 +20,10 @@ HistoryPath = Annotated[
 ]
 Task = Annotated[str, typer.Option(help="Column that names the past task.")]
 Output = Annotated[str, typer.Option(help="Column that holds what was measured.")]
-Minimize = Annotated[bool, typer.Option("--minimize/--maximize", help="Whether smaller is better.")]
+Minimize = Annotated[
+    bool | None,
+    typer.Option("--minimize/--maximize", help="Whether smaller is better; by default larger is."),
+]
 Inputs = Annotated[
     list[str] | None, typer.Option("--input", help="A parameter; by default all other columns.")
 ]
@@ -41,7 +44,7 @@ def learn(
     task: Task = "",
     output: Output = "",
     out: Annotated[Path, typer.Option("-o", "--out", help="Where to save.")] = Path("prior.json"),
-    minimize: Minimize = False,
+    minimize: Minimize = None,
     inputs: Inputs = None,
     log: Log = None,
     defaults: Defaults = None,
@@ -49,8 +52,15 @@ def learn(
     json: Json = False,
 ) -> None:
     """Learn from a table of past runs what the next task will be like."""
+    if is_storage(history):
+        said = {"--task": task, "--output": output, "--log": log, "--space": space}
+        direction = minimize is not None and ("--minimize" if minimize else "--maximize")
+        _refuse_options(history, [*(name for name, given in said.items() if given), direction])
+    if space is not None and log:
+        raise typer.BadParameter(f"--log beside --space: {space} says which scales are log scales")
+    refuse_overwriting(out, history, space)
     past = read_history(
-        history, task, output, minimize=minimize, inputs=inputs, log=log, defaults=defaults,
+        history, task, output, minimize=bool(minimize), inputs=inputs, log=log, defaults=defaults,
         space=space,
     )  # fmt: skip
     prior = learn_prior(past)
@@ -93,14 +103,42 @@ def read_history(
     options: dict[str, Any] = {"inputs": inputs, "log": log}
     options["defaults"] = dict(_default(text) for text in defaults or ())
     if space is not None:
-        options["space"] = space if isinstance(space, Space) else Space.from_toml(space)
-    if "://" in source:
-        return History.from_optuna(source, **{k: v for k, v in options.items() if v})
+        options["space"] = space if isinstance(space, Space) else _read_space(space)
+    if is_storage(source):
+        return _read_storage(source, {k: v for k, v in options.items() if v})
     read = History.from_parquet if source.endswith((".parquet", ".pq")) else History.from_csv
     if not task or not output:
         columns = (parquet_columns if read == History.from_parquet else csv_columns)(source)
         raise typer.BadParameter(_which(columns, task, output))
     return read(source, task=task, output=output, minimize=minimize, **options)
+
+
+def is_storage(source: str) -> bool:
+    """Whether it is the URL of a storage, not a file."""
+    return "://" in source
+
+
+def _read_storage(url: str, options: dict[str, Any]) -> History:
+    try:
+        return History.from_optuna(url, **options)
+    except (MetaKelError, ImportError):
+        raise
+    except Exception as error:  # of SQLAlchemy, a driver, or Optuna: whatever they raise
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{url} cannot be read as a storage of Optuna: {reason}") from error
+
+
+def _read_space(path: Path) -> Space:
+    try:
+        return Space.from_toml(path)
+    except (InputError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _refuse_options(source: str, given: list[str | bool]) -> None:
+    unused = ", ".join(name for name in given if isinstance(name, str))
+    if unused:
+        raise typer.BadParameter(f"{unused} beside {source}: the studies themselves say this")
 
 
 def described(prior: Prior) -> dict[str, Any]:

@@ -17,11 +17,17 @@ def check_command(command: Sequence[str], names: Sequence[str]) -> list[str]:
     if _pattern(known).search(command[0]):
         raise InputError(f"the program {command[0]!r} must not depend on a parameter")
     for word in command:
-        for unknown in re.findall(r"\{([A-Za-z_][\w.-]*)\}", _pattern(known).sub("", word)):
-            shown = ", ".join(f"{{{name}}}" for name in known)
-            raise InputError(f"{{{unknown}}} in the command is not a parameter; known are {shown}")
+        refuse_unknown(word, names, "the command")
     text = " ".join(command)
     return [name for name in names if f"{{{name}}}" not in text]
+
+
+def refuse_unknown(word: str, names: Sequence[str], where: str) -> None:
+    """Placeholders that nothing fills."""
+    known = (*names, "number")
+    for unknown in re.findall(r"\{([A-Za-z_][\w.-]*)\}", _pattern(known).sub("", word)):
+        shown = ", ".join(f"{{{name}}}" for name in known)
+        raise InputError(f"{{{unknown}}} in {where} is not a parameter; known are {shown}")
 
 
 def fill(words: Sequence[str], values: Mapping[str, Any]) -> list[str]:

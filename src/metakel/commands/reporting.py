@@ -9,9 +9,10 @@ import numpy as np
 import typer
 
 from metakel.commands.asking import JournalPath, Seed
-from metakel.commands.exits import writing
-from metakel.commands.learning import Json, PriorPath, Task, read_history
+from metakel.commands.exits import refuse_overwriting
+from metakel.commands.learning import Json, PriorPath, Task, is_storage, read_history
 from metakel.commands.screen import emit, note, say
+from metakel.errors import writing
 from metakel.prior import Prior
 from metakel.report import check_history, write_report
 from metakel.report.story import follow_journal
@@ -29,6 +30,9 @@ def report(
     json: Json = False,
 ) -> None:
     """Write one HTML page: what was learned, how far to trust it, and how a run went."""
+    if task and history is not None and is_storage(history):
+        raise typer.BadParameter(f"--task beside {history}: every study is a task")
+    refuse_overwriting(out, prior, journal, history)
     known = Prior.load(prior)
     run = None if journal is None else follow_journal(known, journal)
     check = None
@@ -53,4 +57,5 @@ def demo(
     """Learn from the bundled history, tune an unseen task, and show what it was worth."""
     from metakel.demo import main
 
-    main(["--out", str(out), "--seed", str(seed)])
+    with writing(out):  # it reads nothing but what the package brings along
+        main(["--out", str(out), "--seed", str(seed)])

@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from metakel.commands.asking import Fix, Observed, Seed
+from metakel.commands.asking import Fix, Observed, Outside, Seed
 from metakel.commands.evaluate import Outcome, Program
 from metakel.commands.exits import INTERRUPTED, NOTHING_SUCCEEDED
 from metakel.commands.learning import Json, PriorPath
-from metakel.commands.placeholders import check_command
+from metakel.commands.observed import take_in
+from metakel.commands.placeholders import check_command, refuse_unknown
 from metakel.commands.screen import emit, note, one_line, say
-from metakel.commands.values import assignments, observed_runs
+from metakel.commands.values import assignments
 from metakel.errors import InputError
 from metakel.prior import Prior
 from metakel.space import Fixed
@@ -40,8 +41,12 @@ def tune(
         float | None, typer.Option(help="Stop when nothing can be better by more than this.")
     ] = None,
     give_up: Annotated[int, typer.Option(min=1, help="Failures in a row that end the run.")] = 5,
+    delta: Annotated[
+        float, typer.Option(help="Probability with which the certificate may fail.")
+    ] = 0.2,
     observed: Observed = None,
     fix: Fix = None,
+    outside: Outside = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -50,19 +55,21 @@ def tune(
     The command gets no shell; parameters are also in METAKEL_CONFIGURATION. Stopped or killed, it
     goes on when started again; several may share a journal.
     """
+    if timeout is not None and not timeout > 0:
+        raise typer.BadParameter(f"--timeout is {timeout:g}; expected seconds > 0")
     known = Prior.load(prior)
+    refuse_unknown(value_file, known.space.names, "--value-file")
     varying = [p.name for p in known.space.parameters if not isinstance(p, Fixed)]
     unused = [name for name in check_command(command, known.space.names) if name in varying]
     if unused:
         note(f"not in the command, only in METAKEL_CONFIGURATION: {', '.join(unused)}")
     resumed = journal.exists()
     tuner = Tuner(
-        known, journal, budget=budget, stop_at=stop_at, seed=seed,
-        fixed=assignments(known.space, fix or ()),
+        known, journal, budget=budget, stop_at=stop_at, seed=seed, delta=delta,
+        fixed=assignments(known.space, fix or ()), outside=outside,
     )  # fmt: skip
     if observed is not None:
-        rows, values = observed_runs(known, observed)
-        note(f"{tuner.observe(rows, values)} runs of {observed.name} taken in")
+        take_in(tuner, observed)
     if resumed:
         note(f"going on with {journal}: {len(tuner.trials.told)} values so far")
     program = Program(command, timeout, value_file)

@@ -1,15 +1,12 @@
-"""Text that people type, as values of a space; tables of runs, as configurations."""
+"""Text that people type, as values of a space."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 from metakel.errors import InputError
-from metakel.prior import Prior
-from metakel.readers import csv_columns
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Space
 
 
@@ -42,19 +39,3 @@ def assignments(space: Space, texts: Sequence[str]) -> dict[str, Any]:
         name = max(names, key=len)
         found[name] = typed(space, name, text[len(name) + 1 :])
     return found
-
-
-def observed_runs(prior: Prior, path: Path) -> tuple[list[dict[str, Any]], list[float]]:
-    """Configurations and values of a CSV file of runs; rows without a value are left out."""
-    columns = csv_columns(path)
-    varying = [p.name for p in prior.space.parameters if not isinstance(p, Fixed)]
-    for name in (*varying, prior.facts.output):
-        if name not in columns:
-            raise InputError(f"{path.name} has no column {name!r}; found {', '.join(columns)}")
-    rows, values = [], []
-    for i, value in enumerate(columns[prior.facts.output]):
-        cells = {name: columns[name][i] for name in varying}
-        if isinstance(value, int | float) and isfinite(value) and None not in cells.values():
-            rows.append({name: typed(prior.space, name, cell) for name, cell in cells.items()})
-            values.append(float(value))
-    return rows, values

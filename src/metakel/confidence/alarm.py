@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +83,33 @@ def second_kernel(
     if not len(full.active):
         raise InputError("full has no active base kernel; expected one that contains the kernel")
     return full
+
+
+def first_stage(settings: Settings, kernel: KernelSum, full: KernelSum | None) -> int:
+    """Which of the `hypotheses` is believed first: that of ``kernel``, unless it is empty.
+
+    The norm certificate holds for kernels that contain the true ones. That nothing stood out of
+    the noise of the history does not make f zero, so an empty kernel vouches for nothing, and all
+    base kernels are believed instead.
+    """
+    if len(kernel.active):
+        return 0
+    if full is None or settings.norm_of == "kernel":
+        why = (
+            f'method {settings.method!r} and full=kernel have no other; use "dmm", or'
+            if full is None
+            else 'norm_of="kernel" bounds no other norm; use norm_of="truth", or'
+        )
+        raise InputError(
+            "the kernel has no active base kernel, so the only function in its space is 0; "
+            f"{why} KernelSum.uniform(kernel.base, weight=1.0) for all of them"
+        )
+    warnings.warn(
+        "the kernel has no active base kernel (nothing was learned), which does not make f zero; "
+        f"all {len(full.active)} base kernels are used instead",
+        stacklevel=3,
+    )
+    return 1
 
 
 def hypotheses(settings: Settings, kernel: KernelSum, full: KernelSum | None) -> list[Hypothesis]:

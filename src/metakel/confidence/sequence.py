@@ -9,16 +9,17 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel.confidence.alarm import Alarm, AlarmEvent, Hypothesis, second_kernel
+from metakel.confidence.alarm import Alarm, AlarmEvent, Hypothesis, first_stage, second_kernel
 from metakel.confidence.intersection import Intersection
 from metakel.confidence.mixture import NORM_RANGE
 from metakel.confidence.set import ConfidenceSet
 from metakel.confidence.settings import Method, NormBound, Settings
 from metakel.confidence.spectrum import Spectrum
 from metakel.confidence.state import State
-from metakel.confidence.storage import check_format, restored, stored
+from metakel.confidence.storage import FORMAT, restored, stored
 from metakel.confidence.told import Batch, Told
 from metakel.errors import InputError
+from metakel.kernels.stored import check_format, reading
 from metakel.kernels.sum import KernelSum
 from metakel.tasks import Array
 
@@ -33,6 +34,8 @@ class ConfidenceSequence:
     Parameters
     ----------
     kernel : KernelSum
+        One without any active base kernel, from a history in which nothing stood out of the noise,
+        is replaced by ``full`` from the start, with a warning: it does not make f zero.
     noise_std : float
         Bound of the noise level sigma (its sub-Gaussian proxy).
     norm_bound : float, callable or None
@@ -43,8 +46,10 @@ class ConfidenceSequence:
     delta : float
         Total probability of error.
     delta_learning : float
-        The part of delta that was spent on learning the kernel (that it misses a base kernel).
-        The intervals get the rest, ``delta_deciding``. 0 for a kernel that was not learned.
+        The part of delta that was spent on learning the kernel: that the noise of the history
+        misled it. The intervals get the rest, ``delta_deciding``. 0 for a kernel that was not
+        learned. That no base kernel was too weak to be seen there is an assumption, not a part of
+        delta; the alarm watches over it.
     method : "dmm", "amm", "ay", "paper-corrected", "paper" or "oracle"
         "dmm" is the tightest: every function that fits the data and has a small norm (`dual`),
         intersected over time. The others are closed forms (`closed_form`) of the present time.
@@ -122,7 +127,8 @@ class ConfidenceSequence:
         self.full = second_kernel(self.settings, kernel, full)
         domain = None if points is None else kernel.base.points(points)
         kept = Intersection(domain, remember)
-        self._state = State.first(self.settings, kernel, self.full, kept)
+        stage = first_stage(self.settings, kernel, self.full)
+        self._state = State.first(self.settings, kernel, self.full, kept, stage)
 
     # What it knows
 
@@ -221,17 +227,13 @@ class ConfidenceSequence:
         """
         given = self.settings.noise_std if noise_std is None else noise_std
         batch = self.told.checked(self.kernel, X, y, given)
-        self.check(batch)
+        self.settings.check_noise(batch.noise_std)
         if not len(batch.y):
             return
         alarms_before = len(self.alarms)
         self._state = self._state.with_told(batch)
         if self.settings.on_alarm == "raise" and len(self.alarms) > alarms_before:
             raise Alarm(f"after {self.t} observations: {self.alarms[-1].reason}")
-
-    def check(self, batch: Batch) -> None:
-        """Refuse noise levels that the method does not know."""
-        self.settings.check_noise(batch.noise_std)
 
     # What it answers
 
@@ -271,7 +273,8 @@ class ConfidenceSequence:
         settings = asdict(self.settings)
         if settings["on_alarm"] == "raise":
             settings["on_alarm"] = "widen"
-        return type(self)(self.kernel, full=self.full or self.kernel, **settings)
+        remember = self._state.intersection.remember
+        return type(self)(self.kernel, full=self.full or self.kernel, remember=remember, **settings)
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form of what it was told and found; `from_dict` needs the kernel again."""
@@ -282,7 +285,8 @@ class ConfidenceSequence:
         cls, data: Mapping[str, Any], kernel: KernelSum, full: KernelSum | None = None
     ) -> Self:
         """Inverse of `to_dict`, given the same kernels; goes on exactly as the stored one would."""
-        check_format(data)
-        sequence = cls(kernel, full=full, points=data["points"], **data["settings"])
-        sequence._state = restored(sequence._state, data)
-        return sequence
+        check_format(data, "stored sequence", FORMAT)
+        with reading("stored sequence"):
+            sequence = cls(kernel, full=full, points=data["points"], **data["settings"])
+            sequence._state = restored(sequence._state, data)
+            return sequence

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
-from typing import Literal, get_args
+from math import inf
+from numbers import Real
+from typing import Any, Literal, get_args
 
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum
 from metakel.tasks import Array
 
 Method = Literal["dmm", "amm", "ay", "paper", "paper-corrected", "oracle"]
+# Squares are multiplied with squares, and the range of a float ends at 1e308.
+EXTREME = 1e70
 NormBound = float | Callable[[int], float] | None
 
 
@@ -36,10 +39,11 @@ class Settings:
         _check_choice("method", self.method, get_args(Method))
         _check_choice("norm_of", self.norm_of, ("truth", "kernel"))
         _check_choice("on_alarm", self.on_alarm, ("widen", "raise", "ignore"))
-        _check_positive("noise_std", self.noise_std)
-        for name in ("rho", "beta_min"):
-            if getattr(self, name) is not None:
-                _check_positive(name, getattr(self, name))
+        for name in ("noise_std", "rho", "beta_min"):
+            if name == "noise_std" or getattr(self, name) is not None:
+                self._set(name, positive(name, getattr(self, name)))
+        for name in ("delta", "delta_learning"):
+            self._set(name, as_number(name, getattr(self, name)))
         if not 0 <= self.delta_learning < self.delta < 1:
             raise InputError(
                 f"delta is {self.delta}, of which {self.delta_learning} was spent on learning the "
@@ -49,7 +53,7 @@ class Settings:
         if not 0 < low < high < inf:
             raise InputError(f"norm_range is {self.norm_range}; expected 0 < low < high")
         for scale in self.norm_scales or ():
-            _check_positive("norm_scales", scale)
+            positive("norm_scales", scale)
         if self.norm_scales is not None and not len(self.norm_scales):
             raise InputError("norm_scales is empty; expected at least one positive number")
         self._check_norm_bound()
@@ -62,7 +66,9 @@ class Settings:
                 "one, or with one that grows over time"
             )
         if self.norm_bound is not None:
-            self.norm_at(0)
+            first = self.norm_at(0)
+            if not callable(self.norm_bound):
+                self._set("norm_bound", first)
 
     def _check_paper(self) -> None:
         if self.method == "paper" and (self.beta_min is None or self.recovery_error is None):
@@ -70,8 +76,15 @@ class Settings:
                 'method "paper" is Theorem 5.1 as printed: it needs beta_min (c_1) and '
                 'recovery_error (epsilon). Neither can be observed; "dmm" needs neither'
             )
-        if self.recovery_error is not None and not 0 <= self.recovery_error < inf:
+        if self.recovery_error is None:
+            return
+        self._set("recovery_error", as_number("recovery_error", self.recovery_error))
+        if not 0 <= self.recovery_error < inf:
             raise InputError(f"recovery_error is {self.recovery_error}; expected a number >= 0")
+
+    def _set(self, name: str, value: float) -> None:
+        """A number of Python in place of one of NumPy, which JSON would not keep."""
+        object.__setattr__(self, name, value)
 
     def check_kernel(self, kernel: KernelSum) -> None:
         """Raise if the method needs features that the kernel has not got."""
@@ -106,14 +119,34 @@ class Settings:
         """The norm bound after t observations, inf where there is none."""
         if self.norm_bound is None:
             return inf
-        bound = self.norm_bound(t) if callable(self.norm_bound) else self.norm_bound
-        _check_positive("norm_bound", bound)
-        return float(bound)
+        if callable(self.norm_bound):
+            return positive(f"norm_bound({t})", self.norm_bound(t))
+        return positive("norm_bound", self.norm_bound)
 
 
-def _check_positive(name: str, value: float) -> None:
-    if not (isinstance(value, int | float) and isfinite(value) and value > 0):
+def positive(name: str, value: Any) -> float:
+    """A number above 0, of Python or of NumPy, whose powers a float holds."""
+    if not (is_number(value) and 0 < value < inf):
         raise InputError(f"{name} is {value!r}; expected a positive number")
+    number = float(value)
+    if not 1 / EXTREME <= number <= EXTREME:
+        raise InputError(
+            f"{name} is {value!r}; expected a number from {1 / EXTREME:g} to {EXTREME:g}, so that "
+            "products of squares stay within the range of a float. Use other units"
+        )
+    return number
+
+
+def as_number(name: str, value: Any) -> float:
+    """A number, of Python or of NumPy."""
+    if not is_number(value):
+        raise InputError(f"{name} is {value!r}; expected a number")
+    return float(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a real number; True and False are none, though Python counts with them."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:

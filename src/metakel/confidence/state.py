@@ -50,13 +50,15 @@ class State:
         kernel: KernelSum,
         full: KernelSum | None,
         intersection: Intersection,
+        stage: int = 0,
     ) -> State:
         """Before anything is told."""
         ladder = tuple(hypotheses(settings, kernel, full))
         kernels = (kernel,) if full is None else (kernel, full)
         observations = tuple(no_observations(k) for k in kernels)
-        now = assess(settings, ladder, 0, observations, 0)
-        return cls(settings, ladder, observations, now, intersection.narrowed(now.set)[0])
+        now = assess(settings, ladder, stage, observations, 0)
+        kept, _ = intersection.narrowed(now.set)
+        return cls(settings, ladder, observations, now, kept, stage=stage)
 
     @property
     def t(self) -> int:

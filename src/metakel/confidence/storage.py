@@ -12,6 +12,7 @@ from metakel.confidence.alarm import AlarmEvent
 from metakel.confidence.state import State
 from metakel.confidence.told import Told
 from metakel.errors import InputError
+from metakel.kernels.stored import VERSION
 from metakel.tasks import Array
 
 FORMAT = "metakel.ConfidenceSequence"
@@ -24,7 +25,7 @@ def stored(state: State) -> dict[str, Any]:
     kept = state.intersection
     return {
         "format": FORMAT,
-        "version": 1,
+        "version": VERSION,
         "settings": {**asdict(state.settings), "remember": kept.remember},
         "points": None if kept.points is None else kept.points.tolist(),
         "told": state.told.to_list(),
@@ -35,18 +36,16 @@ def stored(state: State) -> dict[str, Any]:
     }
 
 
-def check_format(data: Mapping[str, Any]) -> None:
-    """Refuse what was not stored by this version."""
-    if data.get("format") != FORMAT or data.get("version") != 1:
-        raise InputError(
-            f"stored sequence has format {data.get('format')!r}; expected {FORMAT!r}, version 1"
-        )
-
-
 def restored(first: State, data: Mapping[str, Any]) -> State:
     """From the state before anything was told to the one that was stored."""
     alarms = tuple(AlarmEvent(**event) for event in data["alarms"])
-    state = replace(first, stage=int(data["stage"]), alarms=alarms)
+    stage, last = int(data["stage"]), len(first.hypotheses)
+    if not first.stage <= stage <= last:  # below the first: an empty kernel, by an older version
+        raise InputError(
+            f"stored sequence is at stage {stage}; expected {first.stage} to {last}. Tell its data "
+            "to a new one"
+        )
+    state = replace(first, stage=stage, alarms=alarms)
     kept = first.intersection
     for batch in Told.from_list(data["told"], first.hypotheses[0].kernel).batches:
         state = state.with_observations(batch)

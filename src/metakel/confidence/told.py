@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from metakel.confidence.settings import EXTREME, positive
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.sum import KernelSum
 from metakel.tasks import Array, as_values
@@ -72,9 +73,16 @@ class Told:
                 f"tell: noise_std has shape {noise.shape}; expected one number or {values.shape}, "
                 "one for every observation"
             )
-        bad = noise[~(np.isfinite(noise) & (noise > 0))]
+        bad = noise[~((noise >= 1 / EXTREME) & (noise <= EXTREME))]
         if len(bad):
-            raise InputError(f"tell: noise_std holds {bad[0]}; expected positive numbers")
+            positive("tell: noise_std", float(bad[0]))
+        extreme = np.abs(values) > EXTREME * noise
+        if extreme.any():
+            raise InputError(
+                f"tell: y holds {values[extreme][0]:g} where noise_std is {noise[extreme][0]:g}; "
+                f"expected values up to {EXTREME:g} times the noise, whose squares a float can "
+                "hold (a value that stands for a failure had better not be told)"
+            )
         return Batch(points, values, noise)
 
     def to_list(self) -> list[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,23 @@ class Piece:
 
     def __str__(self) -> str:
         return f"{self.path}, rows {self.first} to {self.stop - 1}"
+
+
+def check_unread(old: Iterable[object], new: Iterable[object]) -> None:
+    """Refuse rows that are there already: their tasks would count twice."""
+    known: dict[str, list[Piece]] = {}
+    for other in old:
+        if isinstance(other, Piece):
+            known.setdefault(os.path.realpath(other.path), []).append(other)
+    for piece in new:
+        if not isinstance(piece, Piece):
+            continue
+        for other in known.get(os.path.realpath(piece.path), ()):
+            if piece.first < other.stop and other.first < piece.stop:
+                raise InputError(
+                    f"update: {piece} were learned from before; expected new tasks only, so scan "
+                    "the files that are new"
+                )
 
 
 def find_files(path: str | Path | Sequence[str | Path]) -> list[str]:

@@ -18,6 +18,7 @@ from metakel.distributed.journal import Journal
 from metakel.distributed.on_dask import LOG, OnDask
 from metakel.distributed.parquet import (
     check_together,
+    check_unread,
     find_columns,
     find_files,
     index_file,
@@ -148,6 +149,7 @@ class Scan:
             new = spread(new, shards=before.executor.workers)
         if new.d0 != self.d0:
             raise ShapeError(f"the new tasks have {new.d0} inputs; expected {self.d0}")
+        check_unread(self.sources, new.sources)
         both = replace(
             self,
             sources=(*self.sources, *new.sources),

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.base import Dictionary, checked_indices
 from metakel.kernels.family import GramFamily, row_slices
+from metakel.kernels.stored import VERSION, check_format, from_file, parsed, reading
 from metakel.tasks import Array
 
 FORMAT = "metakel.KernelSum"
@@ -224,7 +225,7 @@ class KernelSum:
         """Exact text form: every number is read back bit by bit."""
         content = {
             "format": FORMAT,
-            "version": 1,
+            "version": VERSION,
             "eta": self.eta.tolist(),
             "base": self.base.to_dict(),
         }
@@ -235,18 +236,11 @@ class KernelSum:
         cls, text: str, functions: Mapping[str, Callable[..., Any]] | None = None
     ) -> KernelSum:
         """Inverse of `to_json`; ``functions`` maps the names of the user's own kernels to them."""
-        try:
-            content = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InputError(f"stored kernel is not JSON: {error}") from None
-        found = content.get("format") if isinstance(content, dict) else None
-        if found != FORMAT or content.get("version") != 1:
-            raise InputError(f"stored kernel has format {found!r}; expected {FORMAT!r}, version 1")
-        try:
-            base, eta = Dictionary.from_dict(content["base"], functions), content["eta"]
-        except (KeyError, TypeError) as error:
-            raise InputError(f"stored kernel is damaged: {error!r}") from None
-        return cls(base, np.array(eta, dtype=np.float64))
+        content = parsed(text, "stored kernel")
+        check_format(content, "stored kernel", FORMAT)
+        with reading("stored kernel"):
+            base = Dictionary.from_dict(content["base"], functions)
+            return cls(base, np.array(content["eta"], dtype=np.float64))
 
     def save(self, path: str | Path) -> None:
         """Write `to_json` to a file."""
@@ -257,7 +251,8 @@ class KernelSum:
         cls, path: str | Path, functions: Mapping[str, Callable[..., Any]] | None = None
     ) -> KernelSum:
         """Read what `save` wrote."""
-        return cls.from_json(Path(path).read_text(encoding="utf-8"), functions)
+        with from_file(path) as text:
+            return cls.from_json(text, functions)
 
     def __repr__(self) -> str:
         strongest = self.active[np.argsort(-self.eta[self.active], kind="stable")][:6]

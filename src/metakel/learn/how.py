@@ -46,6 +46,8 @@ class How:
         """The sum of the selected base kernels, weighed as asked (Eq. 9)."""
         if self.weights == "uniform" or not active.size:
             return KernelSum.uniform(base, active=active)
+        if not eta.any():  # a refit that finds nothing above the noise: the empty kernel
+            return KernelSum(base, eta)
         if self.scale == "sum":
             return KernelSum(base, eta / eta.sum())
         if self.scale == "c1":

@@ -13,6 +13,7 @@ from metakel.grouplasso import Problem, Solution, lambda_max
 from metakel.grouplasso.working_set import Progress
 from metakel.kernels import KernelSum
 from metakel.learn.how import How, Weights
+from metakel.learn.more import check_more, new_tasks
 from metakel.learn.problems import Elsewhere, Scanned, as_problem
 from metakel.refit import refitted_weights
 from metakel.screening import Screening, chi_square_screening
@@ -70,19 +71,20 @@ class Learned:
         """Learn from more tasks in the same way, starting from here.
 
         The answer is that of learning from all tasks together, to the same certified gap; lambda
-        is chosen for all of them. ``new`` is a history or pairs (X, y).
+        is chosen for all of them. ``new`` is a history over the same space, in the same direction,
+        or pairs (X, y) with the numbers that the base kernels see and larger y for better.
         """
         from metakel.learn.learning import learn_again
 
         base, loss = self.kernel.base, self.how.loss
-        if isinstance(new, Iterable) and not isinstance(new, History):
-            new = History.from_pairs(new)
+        more = new_tasks(new, self.history.m)
+        check_more(self.history, more)
         history: History | Scanned
         problem: Problem | Elsewhere
         if not isinstance(self.history, History):
-            history, problem = self.history.joined(new, base, loss)
-        elif isinstance(new, History):
-            history = replace(self.history, tasks=(*self.history.tasks, *new.tasks))
+            history, problem = self.history.joined(more, base, loss)
+        elif isinstance(more, History):
+            history = replace(self.history, tasks=(*self.history.tasks, *more.tasks))
             problem = as_problem(history, base, loss)
         else:
             raise InputError(

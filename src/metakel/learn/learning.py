@@ -16,13 +16,15 @@ from metakel.refit import noise_left, refitted_weights
 from metakel.regularisation import choose_lambda, pivotal_lambda
 from metakel.tasks import Array, History
 
+DEFAULT, PIVOTAL = "self-normalised", "square-root"
+
 
 def learn_kernel(
     history: History | Scanned,
     base: Dictionary,
     *,
     noise_std: float | None = None,
-    lam: str | ArrayLike = "self-normalised",
+    lam: str | ArrayLike = DEFAULT,
     delta: float = 0.1,
     weights: Weights = "uniform",
     scale: Scale = "sum",
@@ -44,20 +46,24 @@ def learn_kernel(
     noise_std : float, optional
         Noise level of the observations. None estimates it with the group square-root lasso.
     lam : str, float or (p,) array
-        A rule of `metakel.regularisation` or the value itself. Without ``noise_std`` the default
-        rule becomes its pivotal form, "square-root".
+        A rule of `metakel.regularisation`; "square-root", which is pivotal, so that it asks for no
+        noise level (Gaussian noise, points fixed in advance), and replaces the default rule where
+        ``noise_std`` is None; or the value itself.
     delta : float
         Probability with which the noise event that ``lam`` guards against may fail.
     weights : "uniform" or "eta"
         Weight 1 on every selected kernel, which gives the sharpest certified confidence sets
         (``docs/reading-the-paper.md``), or the paper's eta of Proposition 4.1.
     scale : "sum", "c1" or "raw"
-        With "eta": divided by their sum, by ``beta_min`` (Eq. 9; the smallest selected eta where
-        it is not given), or as they are.
+        With "eta": divided by their sum, by ``beta_min``, or as they are.
+    beta_min : float, optional
+        With ``scale="c1"``: the c_1 of Eq. 9; the smallest selected eta where it is not given.
     refit : bool
         With "eta": weights from a least-squares refit, free of the lasso's shrinkage.
     loss : "points" or "tasks"
         For tasks of unequal size: every observation counts alike (default), or every task does.
+    tol : float
+        Duality gap to reach, relative to the mean square of the values.
     rng : Generator, optional
         For the rules that simulate.
     progress : callable(round, gap), optional
@@ -80,17 +86,16 @@ def learn_again(
 ) -> Learned:
     """Choose lambda, solve from weights x = ``start`` = eta / lambda, make the kernel."""
     noise_std, lam, delta = how.noise_std, how.lam, how.delta
-    if noise_std is None and isinstance(lam, str):
-        if lam not in ("self-normalised", "square-root"):
-            raise InputError(
-                f"lambda rule {lam!r} needs noise_std; without it only 'square-root' is pivotal"
-            )
-        rule = "square-root"
+    if noise_std is None and isinstance(lam, str) and lam not in (DEFAULT, PIVOTAL):
+        raise InputError(
+            f"lambda rule {lam!r} needs noise_std; without it only {PIVOTAL!r} is pivotal"
+        )
+    if isinstance(lam, str) and (lam == PIVOTAL or noise_std is None):
+        rule = PIVOTAL
         pivotal = pivotal_lambda(problem, delta=delta, rng=rng)
         solution, _ = solve_square_root(
             problem, pivotal, tol=how.tol, start=start, progress=progress
         )
-        noise = noise_left(problem, solution)
     else:
         rule = lam if isinstance(lam, str) else "hand"
         chosen = choose_lambda(
@@ -98,7 +103,7 @@ def learn_again(
         )
         eta = None if start is None else start * chosen
         solution = solve(problem, chosen, tol=how.tol, start=eta, progress=progress)
-        noise = noise_left(problem, solution) if noise_std is None else noise_std
+    noise = noise_left(problem, solution) if noise_std is None else noise_std
     raw = solution.eta
     if how.refit and solution.active.size:
         raw = refitted_weights(problem, solution.active, noise)

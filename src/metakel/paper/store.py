@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from metakel.errors import InputError
+from metakel.errors import InputError, writing
 from metakel.paper.figure import Rows, Table
 from metakel.paper.settings import Reading, Settings
 
@@ -43,8 +43,9 @@ class Store:
                 path.unlink(missing_ok=True)
         if self._description.exists():
             self._check_same(described)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "parts").mkdir(exist_ok=True)
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / "parts").mkdir(exist_ok=True)
         before = self.description() if self._description.exists() else {}
         spent = {"seconds": before.get("seconds", 0.0), "memory": before.get("memory", 0)}
         self._describe({**described, **spent})
@@ -175,5 +176,6 @@ def _write(path: Path, table: Table) -> None:
 
 def _replace(path: Path, content: bytes) -> None:
     partial = path.with_suffix(path.suffix + ".partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
+    with writing(path):
+        partial.write_bytes(content)
+        os.replace(partial, path)

@@ -62,3 +62,10 @@ class ConfidenceBand:
         centre = self.calibration.centre(X)
         lower, upper = (end + centre for end in self.sequence.interval(X))
         return (-upper, -lower) if self.minimize else (lower, upper)
+
+    def __repr__(self) -> str:
+        sequence = self.sequence
+        return (
+            f"ConfidenceBand(t={sequence.t}, delta={sequence.delta:g}, "
+            f"norm_bound={self.calibration.norm_bound(sequence.delta / 2):.4g})"
+        )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from metakel.errors import ShapeError
+from metakel.errors import InputError, ShapeError
 from metakel.readers import frame_columns
 from metakel.space import Fixed, Float, Parameter, Space
 from metakel.tasks import Array, History, Task
@@ -46,6 +46,12 @@ def encode_configurations(configurations: Any, space: Space, *, outside: bool = 
 def with_space(history: History, space: Space | None) -> tuple[History, Space]:
     """The history in the numeric domain of a space: its own, the one given, or x0, x1, ..."""
     if history.space is not None:
+        if space not in (None, history.space):
+            raise InputError(
+                f"the history has a space of its own ({', '.join(history.space.names)}), and its "
+                "points are numbers of that one; give another where it is read: "
+                "History.from_frame(..., space=...)"
+            )
         return history, history.space
     pooled = np.concatenate([task.X for task in history])
     if space is None:

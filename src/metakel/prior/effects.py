@@ -50,7 +50,7 @@ def learn_effects(
     ----------
     history : History
     space : Space, optional
-        For a history of plain arrays.
+        For a history of plain arrays; one with a space takes no other.
     share : float
         Lambda as a share of lambda_max; smaller shares keep more, pairs above all, as a pair can
         do what its parameters do alone.

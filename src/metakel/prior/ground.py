@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel.errors import InputError
-from metakel.space import Fixed, Space
+from metakel.space import Fixed, Float, Space
 from metakel.tasks import Array
 
 
@@ -36,7 +36,7 @@ class Ground:
     outside: bool = False
 
     def __post_init__(self) -> None:
-        for name in self.look.names:
+        for name in (*self.look.names, *self.fixed):
             self.target[name]  # an unknown name is refused there
         for p in self.target.parameters:
             if p.name not in {*self.look.names, *self.fixed} and not isinstance(p, Fixed):
@@ -58,6 +58,14 @@ class Ground:
     @property
     def _held(self) -> dict[str, Any]:
         return {name: v for name, v in self.fixed.items() if name in self.look.names}
+
+    def configuration(self, x: Array) -> dict[str, Any]:
+        """The parameters of a point (d0,) of ``look``; held numbers exactly as they were given."""
+        row = self.look.decode(x[None])[0]
+        for name, value in self._held.items():
+            if type(self.look[name]) is Float:
+                row[name] = float(value)
+        return row
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         """(n, look.d0) random points."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from metakel.errors import InputError
@@ -14,6 +16,7 @@ from metakel.prior.selection import DEFAULT_SHARE
 from metakel.prior.shape import LearnedShape
 from metakel.prior.standard import StandardTasks, standardise
 from metakel.prior.task_model import TaskModel, task_model
+from metakel.readers.joint import distinct
 from metakel.space import Space
 from metakel.tasks import History
 
@@ -36,7 +39,7 @@ def learn_prior(
         Best with named parameters (`History.from_frame`, `from_csv`, ...); unnamed inputs become
         x0, x1, ... over their recorded ranges.
     space : Space, optional
-        Names and ranges for a history of plain arrays.
+        Names and ranges for a history of plain arrays; one with a space takes no other.
     lam : "cv", "square-root" or float
         The lambda of Eq. 8 that selects principal functions: the share of lambda_max that
         predicts held-out tasks best, the pivotal rule, or a number.
@@ -49,11 +52,11 @@ def learn_prior(
         raise InputError(f"history is a {type(history).__name__}; expected a History")
     if not 0 <= guard < 1:
         raise InputError(f"guard is {guard}; expected a weight in [0, 1)")
-    history, space = with_space(history, space)
+    history, space = with_space(_told_apart(history), space)
     tasks = standardise(history)
     facts = _facts(history, tasks, lam, mean)
     if tasks.m == 0:
-        return Prior(space, _flat_model(history), None, _unchecked(), None, facts, guard)
+        return Prior(space, _flat_model(history), None, _unchecked(), None, facts, float(guard))
     compared = compare(tasks)
     held = check(tasks, compared, mean=mean)
     shape = learn_shape(
@@ -67,7 +70,7 @@ def learn_prior(
     )
     model = task_model(tasks.means, tasks.spreads)
     calibration = _calibration(history, tasks, compared, mean)
-    return Prior(space, model, shape, held, calibration, facts, guard)
+    return Prior(space, model, shape, held, calibration, facts, float(guard))
 
 
 def _calibration(
@@ -91,17 +94,27 @@ def _calibration(
     return calibrate(shape, model, History(tuple(varying[1::2])))
 
 
+def _told_apart(history: History) -> History:
+    """Tasks with a name of their own, by which the prior speaks of them."""
+    names = distinct([task.name for task in history])
+    tasks = (
+        task if task.name == name else replace(task, name=name)
+        for task, name in zip(history, names, strict=True)
+    )
+    return replace(history, tasks=tuple(tasks))
+
+
 def _facts(history: History, tasks: StandardTasks, lam: str | float, mean: bool) -> Facts:
     report = history.report
     return Facts(
         tasks=tuple(task.name for task in history),
         runs=history.total,
         output="y" if report is None else report.output,
-        minimize=False if report is None else report.minimize,
+        minimize=report is not None and bool(report.minimize),
         constant=tasks.constant,
         fenced=tasks.fenced,
         lam=str(lam),
-        mean=mean,
+        mean=bool(mean),
         notes=() if report is None else report.notes,
     )
 

@@ -60,10 +60,10 @@ class PriorOptimizer:
         if value is None or not isfinite(value):
             self.failed += 1
             return
-        self._decider.tell(x, self._sign * float(value), candidate, counts=counts)
+        self._decider.tell(x, self._sign * value, candidate, counts=counts)
         self._told.append(choice)
         if counts:
-            self._achieved.append((choice, float(value)))
+            self._achieved.append((choice, value))
 
     def _best(self) -> tuple[Any, float]:
         if not self._achieved:
@@ -97,10 +97,19 @@ class TableOptimizer(PriorOptimizer):
 
     def tell(self, row: int, value: float | None) -> None:
         """The value of a row; None or nan for a failed run."""
+        number = _checked_value(value)
+        if isinstance(row, bool) or not isinstance(row, (int, np.integer)):
+            raise InputError(f"row is {row!r}; expected its number, as `ask` gives it")
         if not 0 <= row < len(self._open):
             raise InputError(f"row {row} does not exist; there are {len(self._open)} candidates")
         self._open[row] = False
-        self._take(int(row), self._Z[row], value, int(row), counts=True)
+        self._take(int(row), self._Z[row], number, int(row), counts=True)
+
+    def __repr__(self) -> str:
+        return (
+            f"TableOptimizer(t={self.t}, failed={self.failed}, candidates={len(self._open)}, "
+            f"open={int(self._open.sum())})"
+        )
 
 
 class SpaceOptimizer(PriorOptimizer):
@@ -152,7 +161,7 @@ class SpaceOptimizer(PriorOptimizer):
                 x, z, score = near[order[0]], placed[order[0]], float(gains[order[0]])
             starts = near[order]
         self._close(z)
-        return self._ground.look.decode(x[None])[0]
+        return self._ground.configuration(x)
 
     def tell(
         self,
@@ -165,10 +174,11 @@ class SpaceOptimizer(PriorOptimizer):
         A run is feasible where none of its ``constraints``, numbers by name, is above 0. An
         infeasible one is never the best, and tells where its like is not worth trying.
         """
-        x, limits = self._encoded(configuration), constraints or {}
+        # Everything that can be refused comes before anything is taken in.
+        x, number, limits = self._encoded(configuration), _checked_value(value), constraints or {}
         counts = feasible(limits)
         self._close(x)
-        self._take(dict(configuration), x, value, None, counts=counts)
+        self._take(dict(configuration), x, number, None, counts=counts)
         self._feasibility.tell(x, limits)
 
     def suppose(self, configuration: Mapping[str, Any]) -> None:
@@ -190,6 +200,10 @@ class SpaceOptimizer(PriorOptimizer):
         fork._told, fork._achieved = list(self._told), list(self._achieved)
         return fork
 
+    def __repr__(self) -> str:
+        names = ", ".join(self._ground.look.names)
+        return f"SpaceOptimizer(t={self.t}, failed={self.failed}, parameters=[{names}])"
+
     def _encoded(self, configuration: Mapping[str, Any]) -> Array:
         row = {**self._ground.unseen, **configuration}
         return np.asarray(self.prior.space.encode([row], outside=self.outside)[0])
@@ -198,6 +212,20 @@ class SpaceOptimizer(PriorOptimizer):
         """Do not ask for this point again."""
         self._asked = np.concatenate([self._asked, x[None]])
         self._closed |= _meet(self._Z, x[None])
+
+
+def _checked_value(value: Any) -> float | None:
+    """A number, or None for a failed run; text is refused, even of a number."""
+    if value is None:
+        return None
+    try:
+        if not isinstance(value, (str, bytes)):
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    raise InputError(
+        f"the value told is {value!r}; expected a number, or None or nan for a failed run"
+    )
 
 
 def _meet(Z: Array, points: Array) -> NDArray[np.bool_]:

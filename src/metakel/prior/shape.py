@@ -110,10 +110,6 @@ class LearnedShape:
         """The same mean and kernel for a task with this share of the usual noise."""
         return replace(self, noisiness=noisiness)
 
-    def without_mean(self) -> LearnedShape:
-        """The same kernel around zero."""
-        return replace(self, mu=np.zeros_like(self.mu))
-
 
 @dataclass(frozen=True, eq=False)
 class ColdShape:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,21 @@ import numpy as np
 from metakel.errors import InputError
 from metakel.prior.basis import Basis
 from metakel.prior.calibration import Calibration
+from metakel.prior.checked import TINY, number, numbers, read_facts
 from metakel.prior.heldout import EQUALLY, HeldOut
-from metakel.prior.prior import Facts, Prior
+from metakel.prior.prior import Prior
 from metakel.prior.shape import LearnedShape
 from metakel.prior.task_model import TaskModel
-from metakel.space import Space
+from metakel.space import Parameter, Space
+from metakel.space.parameter import storable
 
 FORMAT, VERSION = "metakel.Prior", 1
 
 
 def save_prior(prior: Prior, path: str | Path) -> None:
     """Write the file."""
+    for parameter in prior.space.parameters:
+        _check_storable(parameter)
     Path(path).write_text(json.dumps(to_dict(prior), allow_nan=False), encoding="utf-8")
 
 
@@ -33,14 +38,16 @@ def load_prior(path: str | Path) -> Prior:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # no JSON, or not even text
         raise InputError(f"{path} is not a saved prior: {error}") from None
     found = (data.get("format"), data.get("version")) if isinstance(data, dict) else None
     if found != (FORMAT, VERSION):
         raise InputError(f"{path} holds {found}; expected ({FORMAT!r}, {VERSION})")
     try:
         return from_dict(data)
-    except (KeyError, TypeError) as error:
+    except InputError as error:
+        raise InputError(f"{path} is damaged: {error}") from None
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise InputError(f"{path} is damaged: {error!r}") from None
 
 
@@ -77,35 +84,53 @@ def to_dict(prior: Prior) -> dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any]) -> Prior:
-    """Inverse of `to_dict`."""
-    basis = None if data["basis"] is None else Basis.from_dict(data["basis"])
-    held, found = data["heldout"], data["calibration"]
-    facts: dict[str, Any] = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in data["facts"].items()
-    }
+    """Inverse of `to_dict`; refuses what `learn_prior` cannot have made."""
+    space = Space.from_dict(data["space"])
+    basis = None if data["basis"] is None else _basis_from_dict(data["basis"], space)
+    found, facts = data["calibration"], read_facts(data["facts"])
     calibration = None
     if found is not None and basis is not None:
         calibration = Calibration(
             _shape_from_dict(found["shape"], basis),
-            TaskModel(**found["model"]),
-            np.array(found["norms"], dtype=np.float64),
+            _model_from_dict(found["model"]),
+            numbers("norms", found["norms"], (None,)),
         )
     return Prior(
-        space=Space.from_dict(data["space"]),
-        model=TaskModel(**data["model"]),
+        space=space,
+        model=_model_from_dict(data["model"]),
         shape=None if basis is None else _shape_from_dict(data["shape"], basis),
-        heldout=HeldOut(
-            np.array(held["tasks"], dtype=np.intp),
-            np.array(held["gains"], dtype=np.float64),
-            np.array(held["cold"], dtype=np.float64),
-            held["share"],
-            held["floor"],
-            tuple(held.get("noisiness", EQUALLY)),  # not in the first files of this version
-        ),
+        heldout=_heldout_from_dict(data["heldout"], len(facts.tasks) - len(facts.constant)),
         calibration=calibration,
-        facts=Facts(**facts),
-        guard=data["guard"],
+        facts=facts,
+        guard=number("guard", data["guard"], 0, 1),
     )
+
+
+def _model_from_dict(data: Mapping[str, Any]) -> TaskModel:
+    lowest = {"level": -inf, "level_variance": 0.0, "scale": TINY, "spread": TINY}
+    return TaskModel(**{name: number(name, data[name], low) for name, low in lowest.items()})
+
+
+def _heldout_from_dict(data: Mapping[str, Any], varying: int) -> HeldOut:
+    tasks = numbers("tasks", data["tasks"], (None,), 0, varying)
+    return HeldOut(
+        tasks.astype(np.intp),
+        numbers("gains", data["gains"], tasks.shape),
+        numbers("cold", data["cold"], tasks.shape),
+        number("share", data["share"], 0),
+        number("floor", data["floor"], 0),
+        # not in the first files of this version
+        tuple(numbers("noisiness", data.get("noisiness", EQUALLY), (len(EQUALLY),), TINY).tolist()),
+    )
+
+
+def _basis_from_dict(data: Mapping[str, Any], space: Space) -> Basis:
+    shared = data["shared"]
+    numbers("lengthscales", shared["lengthscales"], (space.d0,), TINY)
+    for name in ("signal", "noise"):
+        number(name, shared[name], TINY)
+    numbers("landmarks", data["landmarks"], (None, space.d0))
+    return Basis.from_dict(data)
 
 
 def _shape_to_dict(shape: LearnedShape) -> dict[str, Any]:
@@ -118,11 +143,24 @@ def _shape_to_dict(shape: LearnedShape) -> dict[str, Any]:
 
 
 def _shape_from_dict(data: Mapping[str, Any], basis: Basis) -> LearnedShape:
-    directions = np.array(data["directions"], dtype=np.float64).reshape(-1, basis.r).T
+    eta = numbers("eta", data["eta"], (None,), 0)
+    directions = numbers(
+        "directions", data["directions"] or np.empty((0, basis.r)), (len(eta), basis.r)
+    )
     return LearnedShape(
         basis,
-        np.array(data["mu"], dtype=np.float64),
-        np.ascontiguousarray(directions),
-        np.array(data["eta"], dtype=np.float64),
-        data["floor"],
+        numbers("mu", data["mu"], (basis.r,)),
+        np.ascontiguousarray(directions.T),
+        eta,
+        number("floor", data["floor"], 0),
     )
+
+
+def _check_storable(parameter: Parameter) -> None:
+    values = parameter.to_dict()
+    odd = [v for v in values.get("values", (values.get("value"),)) if not storable(v)]
+    if odd:
+        raise InputError(
+            f"parameter {parameter.name!r} has the value {odd[0]!r}, which a file cannot hold; "
+            "expected numbers, text, true and false, or tuples of them"
+        )

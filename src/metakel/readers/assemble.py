@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel.errors import InputError
-from metakel.readers.frames import Columns
+from metakel.readers.files import MISSING
+from metakel.readers.frames import Columns, missing
+from metakel.readers.wanted import Wanted, check_columns, input_columns
 from metakel.space import Space, infer_space
 
 Array = NDArray[np.float64]
@@ -58,19 +60,6 @@ class Intake:
     report: Report
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What the caller says about the columns; the rest is found out."""
-
-    task: str
-    output: str
-    inputs: Sequence[str] | None = None
-    minimize: bool = False
-    log: Collection[str] | None = None
-    space: Space | None = None
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-
-
 def assemble(
     columns: Columns, wanted: Wanted, *, source: str, failed: int = 0, notes: Sequence[str] = ()
 ) -> Intake:
@@ -78,9 +67,9 @@ def assemble(
 
     ``failed`` rows the reader left out itself; its ``notes`` come first in the report.
     """
-    _check_columns(columns, wanted)
-    names, found = _inputs(columns, wanted)
-    notes = (*notes, *found)
+    check_columns(columns, wanted)
+    names, found = input_columns(columns, wanted)
+    notes = (*notes, *found, *_words_kept(columns, (wanted.task, *names)))
     total = len(columns[wanted.output])
     table = {name: _filled(columns[name], wanted.defaults.get(name)) for name in names}
     _refuse_missing_parameters(table, columns[wanted.task])
@@ -90,11 +79,11 @@ def assemble(
         zip(columns[wanted.task], columns[wanted.output], strict=True)
     ):
         row = tuple(table[name][i] for name in names)
-        if _missing(task):
+        if missing(task):
             counts["missing_tasks"] += 1
-        elif _missing(value) or not isfinite(float(value)):
+        elif missing(value) or not isfinite(float(value)):
             counts["failed"] += 1
-        elif any(_missing(v) for v in row):
+        elif any(missing(v) for v in row):
             counts["missing_inputs"] += 1
         elif (task, value, *row) in kept:
             counts["duplicates"] += 1
@@ -106,13 +95,15 @@ def assemble(
     usable = {name: [table[name][i] for i in rows] for name in names}
     space = wanted.space
     if space is None:
+        whole = [name for name in names if _made_floats(columns[name], usable[name])]
+        usable |= {name: [int(v) for v in usable[name]] for name in whole}
         space, guesses = infer_space(usable, log=wanted.log)
-        notes = (*notes, *guesses)
+        notes = (*notes, *guesses, *(_whole_note(name) for name in whole))
     sign = -1.0 if wanted.minimize else 1.0
     return Intake(
         X=space.encode(usable),
         y=sign * np.array([float(columns[wanted.output][i]) for i in rows]),
-        labels=[str(columns[wanted.task][i]) for i in rows],
+        labels=_labels([columns[wanted.task][i] for i in rows]),
         space=space,
         report=Report(
             source,
@@ -127,50 +118,11 @@ def assemble(
     )
 
 
-def _check_columns(columns: Columns, wanted: Wanted) -> None:
-    asked = [wanted.task, wanted.output, *(wanted.inputs or ())]
-    for name in asked:
-        if name not in columns:
-            raise InputError(f"no column {name!r}; found {', '.join(columns)}")
-    values = [v for v in columns[wanted.output] if not _missing(v)]
-    text = next((v for v in values if isinstance(v, str)), None)
-    if text is not None:
-        raise InputError(f"output column {wanted.output!r} holds {text!r}; expected numbers")
-
-
-def _inputs(columns: Columns, wanted: Wanted) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Input columns: as given, by the space, or all that are not descriptions of the task."""
-    if wanted.inputs is not None:
-        return tuple(wanted.inputs), ()
-    if wanted.space is not None:
-        return tuple(name for name in wanted.space.names if name in columns), ()
-    others = [name for name in columns if name not in (wanted.task, wanted.output)]
-    tasks = columns[wanted.task]
-    if len(set(tasks)) == len(tasks):  # one row per task: nothing to tell them apart by
-        return tuple(others), ()
-    describing = [name for name in others if _constant_in_tasks(columns[name], tasks)]
-    kept = tuple(name for name in others if name not in describing)
-    notes = tuple(
-        f"{name} has one value in every task and is not taken as an input" for name in describing
-    )
-    if not kept:
-        raise InputError(f"no column varies within a task; found {', '.join(columns)}")
-    return kept, notes
-
-
-def _constant_in_tasks(values: Sequence[Any], tasks: Sequence[Any]) -> bool:
-    seen: dict[Any, Any] = {}
-    differ = len({v for v in values if not _missing(v)}) > 1
-    return differ and all(
-        _missing(v) or seen.setdefault(t, v) == v for t, v in zip(tasks, values, strict=True)
-    )
-
-
 def _refuse_missing_parameters(table: Columns, tasks: Sequence[Any]) -> None:
     """A parameter that whole tasks lack cannot be compared over tasks."""
     for name, values in table.items():
-        has = {task for task, value in zip(tasks, values, strict=True) if not _missing(value)}
-        lacking = [str(t) for t in dict.fromkeys(tasks) if not _missing(t) and t not in has]
+        has = {task for task, value in zip(tasks, values, strict=True) if not missing(value)}
+        lacking = [str(t) for t in dict.fromkeys(tasks) if not missing(t) and t not in has]
         if lacking:
             shown = ", ".join(lacking[:5]) + (" ..." if len(lacking) > 5 else "")
             raise InputError(
@@ -181,8 +133,45 @@ def _refuse_missing_parameters(table: Columns, tasks: Sequence[Any]) -> None:
 
 
 def _filled(values: Sequence[Any], default: Any) -> list[Any]:
-    return [default if _missing(v) else v for v in values] if default is not None else list(values)
+    return [default if missing(v) else v for v in values] if default is not None else list(values)
 
 
-def _missing(value: Any) -> bool:
-    return value is None or value != value
+def _labels(found: Sequence[Any]) -> list[str]:
+    """Tasks by name; 1 and "1" in one column may be one task or two, and are refused."""
+    named: dict[str, Any] = {}
+    for label in found:
+        other = named.setdefault(str(label), label)
+        if other != label:
+            raise InputError(
+                f"task labels {other!r} and {label!r} are written alike; expected labels of one "
+                "type, or two that differ as text"
+            )
+    return [str(label) for label in found]
+
+
+def _words_kept(columns: Columns, names: Sequence[str]) -> tuple[str, ...]:
+    """Notes on texts that mean a missing value elsewhere."""
+    notes = []
+    for name in names:
+        texts = dict.fromkeys(v for v in columns[name] if isinstance(v, str))
+        words = [text for text in texts if text.strip().lower() in MISSING]
+        if words:
+            shown = ", ".join(map(repr, words))
+            notes.append(f"{name} has the text {shown}, taken as a value and not as missing")
+    return tuple(notes)
+
+
+def _made_floats(recorded: Sequence[Any], usable: Sequence[Any]) -> bool:
+    """Whether whole numbers became floats only to make room for missing ones."""
+    return (
+        any(missing(v) for v in recorded)
+        and any(isinstance(v, float) for v in usable)
+        and all(isinstance(v, (int, float)) and float(v).is_integer() for v in usable)
+    )
+
+
+def _whole_note(name: str) -> str:
+    return (
+        f"{name} is taken as whole numbers, as all its values are but the missing ones "
+        "(space= says otherwise)"
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import count
 from numbers import Real
 
 from metakel.errors import InputError
@@ -42,8 +44,12 @@ def widen(a: Parameter, b: Parameter) -> Parameter:
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """The names, with a number where several studies have the same."""
-    return [
-        name if names.count(name) == 1 else f"{name} ({1 + names[:i].count(name)})"
-        for i, name in enumerate(names)
-    ]
+    """The names, with a number where several are the same."""
+    times, taken = Counter(names), set(names)
+    numbers = {name: count(1) for name in times}
+    found = []
+    for name in names:
+        if times[name] > 1:
+            name = next(new for i in numbers[name] if (new := f"{name} ({i})") not in taken)
+        found.append(name)
+    return found

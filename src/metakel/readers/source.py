@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from metakel.readers.assemble import Intake, Wanted, assemble
+from metakel.readers.assemble import Intake, assemble
 from metakel.readers.frames import Columns
+from metakel.readers.wanted import Wanted
 from metakel.space import Space
 
 

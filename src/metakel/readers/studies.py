@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from metakel.errors import InputError
@@ -22,7 +23,9 @@ def read_studies(source: Any) -> Source:
     studies = _as_studies(source)
     minimize = _direction(studies)
     space = _joint_space(studies)
-    columns: Columns = {name: [] for name in (TASK, *space.names, OUTPUT)}
+    # A parameter may have our name for the task or the output.
+    task, output = (f"optuna.{name}" if name in space.names else name for name in (TASK, OUTPUT))
+    columns: Columns = {name: [] for name in (task, *space.names, output)}
     failed = 0
     labels = distinct([study.study_name for study in studies])
     for label, study in zip(labels, studies, strict=True):
@@ -30,11 +33,11 @@ def read_studies(source: Any) -> Source:
             if trial.state.name != "COMPLETE" or trial.value is None:
                 failed += 1
                 continue
-            columns[TASK].append(label)
-            columns[OUTPUT].append(float(trial.value))
+            columns[task].append(label)
+            columns[output].append(float(trial.value))
             for name in space.names:
                 columns[name].append(trial.params.get(name))
-    return Source("Optuna", columns, TASK, OUTPUT, space, minimize, failed)
+    return Source("Optuna", columns, task, output, space, minimize, failed)
 
 
 def _as_studies(source: Any) -> list[Any]:
@@ -47,11 +50,21 @@ def _as_studies(source: Any) -> list[Any]:
             import optuna
         except ImportError:
             raise ImportError("Optuna storages need optuna: pip install metakel[optuna]") from None
+        _refuse_no_file(source)
         names = optuna.get_all_study_names(source)
         studies = [optuna.load_study(study_name=name, storage=source) for name in names]
     if not studies or not all(hasattr(study, "get_trials") for study in studies):
         raise InputError(f"found no Optuna studies in {source!r}; expected a storage or studies")
     return studies
+
+
+def _refuse_no_file(storage: Any) -> None:
+    """SQLite would make the file that is not there."""
+    scheme, _, path = str(storage).partition(":///")
+    file = path.partition("?")[0]
+    in_memory = file in ("", ":memory:") or file.startswith("file:")
+    if scheme.startswith("sqlite") and not in_memory and not Path(file).exists():
+        raise InputError(f"there is no file {file} (asked for by {storage})")
 
 
 def _direction(studies: Sequence[Any]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metakel.errors import InputError
-from metakel.space.parameter import Array, Parameter
+from metakel.space.parameter import Array, Parameter, plain
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,9 @@ class Fixed(Parameter):
 
     kind: ClassVar[str] = "fixed"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", plain(self.value))
+
     @property
     def width(self) -> int:
         """No column."""
@@ -100,8 +103,8 @@ class Fixed(Parameter):
 
     def encode(self, values: Sequence[Any], *, outside: bool = False) -> Array:
         """Checks that the value is the only one."""
-        for value in values:
-            if value != self.value and not outside:
+        for value in () if outside else values:
+            if not _equal(value, self.value):
                 raise self._refuse(value, f"{self.describe()} (outside=True ignores it)")
         return np.empty((len(values), 0))
 
@@ -119,7 +122,7 @@ class Fixed(Parameter):
 
 
 def _check_values(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
-    found = tuple(values)
+    found = tuple(plain(value) for value in values)
     if len(found) < 2 or len(set(found)) < len(found):
         raise InputError(
             f"parameter {name!r} has values {found}; expected two or more, all distinct"
@@ -130,7 +133,18 @@ def _check_values(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
 def _index(parameter: Ordinal | Categorical, value: Any) -> int:
     try:
         return parameter.values.index(value)
-    except ValueError:
+    except (ValueError, TypeError):
+        found = next((i for i, v in enumerate(parameter.values) if _equal(value, v)), None)
+    if found is None:
         raise InputError(
             f"parameter {parameter.name!r} is {value!r}; expected {parameter.describe()}"
-        ) from None
+        )
+    return found
+
+
+def _equal(value: Any, known: Any) -> bool:
+    """Lists are what becomes of tuples in JSON; what has no truth, like pandas' NA, is not."""
+    try:
+        return bool(plain(value) == known)
+    except (TypeError, ValueError):
+        return False

@@ -11,7 +11,7 @@ import numpy as np
 from metakel.errors import InputError
 from metakel.space.choices import Categorical, Fixed
 from metakel.space.numbers import Float, Integer
-from metakel.space.parameter import Parameter
+from metakel.space.parameter import Parameter, plain, storable
 from metakel.space.space import Space
 
 # Two decades or more, and evener on the log scale than on the plain one.
@@ -30,6 +30,8 @@ def infer_space(
     log : names, optional
         Which numbers live on a log scale; by default the data decide.
     """
+    if isinstance(log, str):
+        raise InputError(f"log is the text {log!r}; expected names in a list: [{log!r}]")
     for name in log or ():
         if name not in columns:
             raise InputError(f"log scale asked for {name!r}; the inputs are {', '.join(columns)}")
@@ -46,6 +48,7 @@ def _infer(name: str, values: Sequence[Any], log: bool | None) -> tuple[Paramete
     if len(distinct) == 1:
         return Fixed(name, distinct[0]), f"{name} never varies and is kept fixed at {distinct[0]}"
     if not all(isinstance(v, Real) and not isinstance(v, bool) for v in distinct):
+        _check_choices(name, distinct, log)
         if len(distinct) > MOST_CATEGORIES:
             raise InputError(
                 f"column {name!r} holds text with {len(distinct)} distinct values "
@@ -61,6 +64,18 @@ def _infer(name: str, values: Sequence[Any], log: bool | None) -> tuple[Paramete
     if all(isinstance(v, (int, np.integer)) for v in distinct):
         return Integer(name, int(low), int(high), on_log), note
     return Float(name, low, high, on_log), note
+
+
+def _check_choices(name: str, distinct: Sequence[Any], log: bool | None) -> None:
+    odd = next((v for v in distinct if not storable(plain(v))), None)
+    if odd is not None:
+        raise InputError(
+            f"column {name!r} holds {odd!r}; expected numbers, text or true and false: write it "
+            "as one of them, or name the inputs you mean"
+        )
+    if log:
+        shown = ", ".join(map(repr, distinct[:3]))
+        raise InputError(f"log scale asked for {name!r}, which holds {shown}; expected numbers")
 
 
 def _looks_log(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> bool:

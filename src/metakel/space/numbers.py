@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, isfinite, log
+from functools import cached_property
+from math import exp, floor, isfinite, log
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metakel.errors import InputError
-from metakel.space.parameter import Array, Parameter
+from metakel.space.parameter import Array, Parameter, plain
 
 # Rounding of a table's numbers may leave a range by this share of it.
 RANGE_SLACK = 1e-9
+# And its grid by this share of a step.
+GRID_SLACK = 1e-6
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Float(Parameter):
     kind: ClassVar[str] = "float"
 
     def __post_init__(self) -> None:
+        for name in ("low", "high", "log", "step"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
         _check_range(self.name, self.low, self.high, self.log, self.step)
 
     @property
@@ -44,29 +50,51 @@ class Float(Parameter):
         beyond = (numbers < self.low - slack) | (numbers > self.high + slack)
         if self.log:
             beyond |= numbers <= 0
+        if not outside:
+            beyond |= self._off_grid(numbers)
         if beyond.any() and (not outside or (self.log and (numbers <= 0).any())):
             value = numbers[beyond][0]
             raise self._refuse(
                 float(value),
-                f"{self.describe()}" + ("" if outside else " (outside=True allows values beyond)"),
+                f"{self.describe()}" + ("" if outside else " (outside=True allows other values)"),
             )
         low, high = self._ends
         scaled = (np.log(numbers) if self.log else numbers) - low
         return (2 * scaled / (high - low) - 1)[:, None]
 
     def decode(self, columns: Array) -> list[Any]:
-        """Ends of the range are met exactly."""
+        """Ends of the range are met exactly; with a step, the last of its grid."""
         return [self._value(float(u)) for u in np.asarray(columns)[:, 0]]
 
     def _value(self, u: float) -> float:
         if u in (-1.0, 1.0):
-            return float(self.low if u < 0 else self.high)
+            return float(self.low if u < 0 else self._last)
         low, high = self._ends
         number = low + (u + 1) / 2 * (high - low)
         number = exp(number) if self.log else number
         if self.step is not None:
             number = self.low + round((number - self.low) / self.step) * self.step
-        return float(min(max(number, self.low), self.high) if -1 <= u <= 1 else number)
+        return float(min(max(number, self.low), self._last) if -1 <= u <= 1 else number)
+
+    @cached_property
+    def _last(self) -> float:
+        """The largest value: high, or the last of the grid before it."""
+        if self.step is None:
+            return self.high
+        last = self.low + floor((self.high - self.low) / self.step + GRID_SLACK) * self.step
+        return self.high if abs(last - self.high) <= self._grid_slack else last
+
+    @property
+    def _grid_slack(self) -> float:
+        """How far from the grid rounding may leave a value."""
+        ends = max(abs(self.low), abs(self.high))
+        return max(GRID_SLACK * (self.step or 0), 4 * float(np.spacing(ends)))
+
+    def _off_grid(self, numbers: Array) -> NDArray[np.bool_]:
+        if self.step is None:
+            return np.zeros(len(numbers), dtype=bool)
+        grid = self.low + np.rint((numbers - self.low) / self.step) * self.step
+        return np.asarray(np.abs(numbers - grid) > self._grid_slack)
 
     @property
     def _ends(self) -> tuple[float, float]:
@@ -137,9 +165,11 @@ class Integer(Float):
 
 
 def _check_range(name: str, low: float, high: float, on_log: bool, step: float | None) -> None:
+    if not isinstance(on_log, bool):
+        raise InputError(f"parameter {name!r} has log {on_log!r}; expected True or False")
     if not (isfinite(low) and isfinite(high) and low < high):
         raise InputError(f"parameter {name!r} ranges over [{low}, {high}]; expected low < high")
     if on_log and low <= 0:
         raise InputError(f"parameter {name!r} starts at {low}; a log scale needs low > 0")
-    if step is not None and not 0 < step <= high - low:
+    if step is not None and not 0 < step <= high - low + GRID_SLACK * step:
         raise InputError(f"parameter {name!r} has step {step}; expected 0 < step <= high - low")

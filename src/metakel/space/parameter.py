@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
+from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
@@ -52,3 +53,20 @@ class Parameter(ABC):
 
     def _refuse(self, value: Any, expected: str) -> InputError:
         return InputError(f"parameter {self.name!r} is {value!r}; expected {expected}")
+
+
+def plain(value: Any) -> Any:
+    """NumPy's scalars as Python's own and lists as tuples, as after a way through JSON."""
+    if isinstance(value, (list, tuple)):
+        return tuple(plain(entry) for entry in value)
+    own = isinstance(value, np.generic) and value.dtype.kind in "biufUS"
+    return value.item() if own else value
+
+
+def storable(value: Any) -> bool:
+    """Whether JSON gives it back."""
+    if isinstance(value, tuple):
+        return all(storable(entry) for entry in value)
+    if isinstance(value, float):
+        return isfinite(value)
+    return value is None or isinstance(value, (str, int))

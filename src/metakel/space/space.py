@@ -142,6 +142,11 @@ class Space:
             tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"the space is not TOML: {error}") from None
+        for name, table in tables.items():
+            if not isinstance(table, dict):
+                raise InputError(
+                    f"parameter {name!r} is {table!r}; expected a table: [{name}], type = ..."
+                )
         return cls(tuple(_parameter({"name": name, **table}) for name, table in tables.items()))
 
     @classmethod
@@ -166,16 +171,18 @@ def _as_columns(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Any
 
 
 def _parameter(entry: dict[str, Any]) -> Parameter:
-    kind = entry.pop("type", None)
-    if kind not in KINDS:
+    kind, name = entry.pop("type", None), entry.get("name")
+    if not isinstance(name, str):
+        raise InputError(f"a parameter has the name {name!r}; expected text")
+    if not isinstance(kind, str) or kind not in KINDS:
         known = ", ".join(KINDS)
-        raise InputError(f"parameter {entry.get('name')!r} has type {kind!r}; known are {known}")
-    if "values" in entry:
-        entry["values"] = tuple(entry["values"])
+        raise InputError(f"parameter {name!r} has type {kind!r}; known are {known}")
+    if not isinstance(entry.get("values", []), (list, tuple)):
+        raise InputError(f"parameter {name!r} has values {entry['values']!r}; expected a list")
     try:
         return KINDS[kind](**entry)
     except TypeError as error:
-        raise InputError(f"parameter {entry.get('name')!r} of type {kind}: {error}") from None
+        raise InputError(f"parameter {name!r} of type {kind}: {error}") from None
 
 
 def _from_distribution(name: str, distribution: Any) -> Parameter:

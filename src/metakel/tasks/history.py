@@ -21,6 +21,7 @@ from metakel.readers import (
     read_runs,
     read_studies,
 )
+from metakel.readers.frames import missing
 from metakel.readers.source import Source
 from metakel.space import Space
 from metakel.tasks.arrays import as_points, as_values
@@ -78,7 +79,7 @@ class History:
             raise ShapeError(f"history: X has {len(points)} rows but task has {len(labels)} labels")
         rows: dict[Any, list[int]] = {}
         for i, label in enumerate(labels):
-            if label is None or label != label:
+            if missing(label):
                 raise InputError(f"history: row {i} has no task label (found {label})")
             rows.setdefault(label, []).append(i)
         return cls(tuple(Task(points[i], values[i], name=str(label)) for label, i in rows.items()))
@@ -105,7 +106,7 @@ class History:
     @classmethod
     def from_csv(cls, path: str | Path, *, task: str, output: str, **options: Any) -> History:
         """Rows of a CSV file with a header, plain or gzipped; options as for `from_frame`."""
-        columns = csv_columns(path)
+        columns = csv_columns(path, as_text=(task,))
         return cls._from_source(Source(Path(path).name, columns, task, output), **options)
 
     @classmethod

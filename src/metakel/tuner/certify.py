@@ -8,8 +8,9 @@ from math import inf
 import numpy as np
 
 from metakel.errors import InputError
-from metakel.prior import ConfidenceBand, Prior, SpaceOptimizer
+from metakel.prior import Prior, SpaceOptimizer
 from metakel.tasks import Array
+from metakel.tuner.patience import PatientBand
 from metakel.tuner.settings import Settings
 from metakel.tuner.trials import AlarmRaised, Configuration, Trial
 
@@ -31,15 +32,15 @@ class Certificate:
         The one told that is certain to be at least as good as any other is certain to be.
     lower, upper : float
         Bounds of its value.
+    why : str
+        Why nothing is promised; empty where something is.
     """
 
     regret: float
     configuration: Configuration | None
     lower: float
     upper: float
-
-
-NO_CERTIFICATE = Certificate(inf, None, -inf, inf)
+    why: str = ""
 
 
 class Watch:
@@ -72,12 +73,12 @@ class Watch:
         self._told.append(trial.configuration)
         self._certificate = None
         self.trust = self._optimizer.trust
-        event = None
+        contradicted = ""
         if self.band is not None:
-            self.band.tell([trial.configuration], [trial.value])
-            event = self.band.sequence.alarm
-        if self.alarm is None and event is not None:
-            self.alarm = AlarmRaised(self.t, f"the confidence band is contradicted: {event.reason}")
+            self.band.tell(trial.configuration, trial.value)
+            contradicted = self.band.alarm
+        if self.alarm is None and contradicted:
+            self.alarm = AlarmRaised(self.t, f"the confidence band is contradicted: {contradicted}")
         elif self.alarm is None and self._guarded and self.trust < LOST_TRUST:
             reason = f"the values speak for a cold start: trust in the history is {self.trust:.1g}"
             self.alarm = AlarmRaised(self.t, reason)
@@ -86,12 +87,12 @@ class Watch:
     def certificate(self) -> Certificate:
         """Over a pool of configurations spread over the space, or all candidates."""
         if self.band is None or not self._told:
-            return NO_CERTIFICATE
+            return Certificate(inf, None, -inf, inf, self.no_band or "nothing was told yet")
         if self._certificate is None:
             self._certificate = self._certified(self.band)
         return self._certificate
 
-    def _certified(self, band: ConfidenceBand) -> Certificate:
+    def _certified(self, band: PatientBand) -> Certificate:
         lower, upper = band.interval([*self._told, *self._pool])
         good = -upper if self._minimize else lower  # certain value, the larger the better
         hope = -lower if self._minimize else upper
@@ -110,19 +111,21 @@ class Watch:
         return self.band.interval(configurations)
 
 
-def _band(prior: Prior, settings: Settings) -> tuple[ConfidenceBand | None, str]:
+def _band(prior: Prior, settings: Settings) -> tuple[PatientBand | None, str]:
     if settings.outside:
         return None, "values beyond the recorded ranges are allowed"
     if not prior.used:
         return None, "the history is not used"
     try:
-        return prior.confidence(delta=settings.delta), ""
+        return PatientBand(prior.confidence(delta=settings.delta)), ""
     except InputError as error:
         return None, str(error)
 
 
 def _pool(prior: Prior, settings: Settings, rng: np.random.Generator) -> list[Configuration]:
     if settings.candidates is not None:
-        return list(settings.candidates)
-    points = prior.space.sample(rng, POOL, fixed=settings.fixed)
+        rows = list(settings.candidates)
+        prior.space.encode(rows, outside=settings.outside)  # refuses what the space does not know
+        return rows
+    points = prior.space.sample(rng, POOL, fixed=settings.fixed, outside=settings.outside)
     return prior.space.decode(points)

@@ -1,7 +1,7 @@
 """An append-only record of events on disk: one JSON line each, safe before `append` returns.
 
-A writer that is killed can leave at most an unfinished last line. Its event was never confirmed to
-anybody: the next writer removes it, and a reader does not see it.
+A writer that is killed can leave an unfinished last line. Its event was never confirmed to anybody:
+the next writer removes it, and a reader does not see it. Nothing else is ever taken from a file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -17,7 +17,11 @@ from typing import Any
 from metakel.errors import InputError, MetaKelError
 from metakel.tuner.lock import locked
 
+FORMAT = "metakel.journal"
 Event = dict[str, Any]
+
+# The first bytes of every journal.
+BEGINNING = json.dumps({"event": "started", "format": FORMAT})[:-1].encode()
 
 
 class JournalError(MetaKelError, OSError):
@@ -29,10 +33,13 @@ class Journal:
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = None if path is None else Path(path)
-        self._offset = 0  # bytes read so far, always the end of a line
-        self._line = 0
+        # The process may change its folder.
+        self.place = None if path is None else Path(path).absolute()
+        self.line = 0  # how many were read so far
+        self._offset, self._last = 0, b""  # where the last line read ends, and that line
         self._memory: list[Event] = []
         self._descriptor: int | None = None
+        self._file: os.stat_result | None = None  # which file it is, once it was seen
         self._process, self._threads, self._depth = os.getpid(), RLock(), 0
 
     @contextmanager
@@ -45,7 +52,10 @@ class Journal:
             if self.path is None or self._depth:  # a turn within a turn does not end it
                 yield
                 return
-            with locked(self._open()):
+            descriptor = self._open()
+            with locked(descriptor):
+                self._refuse_another()
+                self._mend(descriptor)
                 self._depth += 1
                 try:
                     yield
@@ -54,30 +64,30 @@ class Journal:
 
     def read(self) -> list[Event]:
         """Events that came since the last call."""
-        if self.path is None:
-            events, self._line = self._memory[self._line :], len(self._memory)
+        with self.reading() as events:
             return events
-        if not self.path.exists():
-            return []
-        try:
-            with self.path.open("rb") as stream:
-                stream.seek(self._offset)
-                text = stream.read()
-        except OSError as error:
-            raise JournalError(f"{self.path} cannot be read: {error.strerror}") from error
-        events = []
-        for line in text.splitlines(keepends=True):
-            if not line.endswith(b"\n"):
-                break  # unfinished, by a writer that is at work or was killed
-            event = _parsed(line)
+
+    @contextmanager
+    def reading(self) -> Iterator[list[Event]]:
+        """The same, for who may refuse them: they count as read when this ends without an error."""
+        if self.path is None:
+            yield self._memory[self.line :]
+            self.line = len(self._memory)
+            return
+        events, lines = [], self._unread().splitlines(keepends=True)
+        if lines and not lines[-1].endswith(b"\n"):
+            lines.pop()  # unfinished, by a writer that is at work or was killed
+        for number, line in enumerate(lines, start=self.line + 1):
+            event = parsed(line)
             if event is None:
                 raise InputError(
-                    f"{self.path}, line {self._line + 1}: found {line[:60]!r}; expected an event"
+                    f"{self.path}, line {number}: found {line[:60]!r}; expected an event"
                 )
             events.append(event)
-            self._offset += len(line)
-            self._line += 1
-        return events
+        yield events
+        self.line += len(lines)
+        self._offset += sum(map(len, lines))
+        self._last = lines[-1] if lines else self._last
 
     def append(self, events: Sequence[Mapping[str, Any]]) -> None:
         """Write events and wait until they are on disk; within `exclusive`.
@@ -89,36 +99,100 @@ class Journal:
             self._memory += [json.loads(line) for line in text.splitlines()]
             return
         descriptor = self._open()
-        end = self._without_torn_tail(descriptor)
+        end = os.lseek(descriptor, 0, os.SEEK_END)
+        self._write(descriptor, text, end)
+        self._refuse_another()
+
+    def _write(self, descriptor: int, text: bytes, end: int) -> None:
+        """At the end of the file; where it cannot be, the file is as it was."""
         try:
-            _write_all(descriptor, text)
+            while text:
+                text = text[os.write(descriptor, text) :]
             os.fsync(descriptor)
         except OSError as error:
-            os.ftruncate(descriptor, end)
+            with suppress(OSError):  # else the next writer does it
+                os.ftruncate(descriptor, end)
             raise JournalError(f"{self.path} cannot be written: {error.strerror}") from error
 
-    def _without_torn_tail(self, descriptor: int) -> int:
-        """Size of the file after an unfinished last line, if there is one, was removed."""
+    def _unread(self) -> bytes:
+        """What follows the last line read, in the file that it was read from."""
+        assert self.place is not None
+        try:
+            with self.place.open("rb") as stream:
+                self._recognise(os.fstat(stream.fileno()))
+                stream.seek(self._offset - len(self._last))
+                text = stream.read()
+        except FileNotFoundError:
+            if self._file is None:
+                return b""
+            raise self._lost("removed") from None
+        except JournalError:
+            raise
+        except OSError as error:
+            raise JournalError(f"{self.path} cannot be read: {error.strerror}") from error
+        if not text.startswith(self._last):
+            raise self._lost("rewritten")
+        return text[len(self._last) :]
+
+    def _mend(self, descriptor: int) -> None:
+        """Remove an unfinished last line of a journal, and of nothing else."""
         size = os.lseek(descriptor, 0, os.SEEK_END)
-        if size == self._offset:
-            return size
-        os.lseek(descriptor, self._offset, os.SEEK_SET)
-        unread = _read_all(descriptor)
-        end = self._offset + unread.rfind(b"\n") + 1
-        if end < size:
+        if not size:
+            return
+        os.lseek(descriptor, size - 1, os.SEEK_SET)
+        if os.read(descriptor, 1) == b"\n":
+            return
+        self._unread()  # refuses a file that lacks what was read of it
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        text = _read_all(descriptor)
+        if not (text.startswith(BEGINNING) or BEGINNING.startswith(text)):
+            raise InputError(
+                f"{self.path} is not a journal, and is left as it is: it begins with "
+                f"{text[:60]!r}; expected {BEGINNING.decode()} ..."
+            )
+        end = text.rfind(b"\n") + 1
+        if parsed(text[end:]) is None:
             os.ftruncate(descriptor, end)
-        return end
+        else:  # only the end of the line is lacking, as some editors leave it
+            self._write(descriptor, b"\n", size)
 
     def _open(self) -> int:
         if self._descriptor is None:
-            assert self.path is not None
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+            assert self.place is not None
+            create = os.O_CREAT if self._file is None else 0
+            flags = os.O_RDWR | create | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
             try:
-                self._descriptor = os.open(self.path, flags, 0o644)
-                _sync_folder(self.path.parent)
+                self._descriptor = os.open(self.place, flags, 0o644)
+                _sync_folder(self.place.parent)
+            except FileNotFoundError as error:
+                if self._file is not None:
+                    raise self._lost("removed") from None
+                raise JournalError(f"{self.path} cannot be opened: {error.strerror}") from error
             except OSError as error:
                 raise JournalError(f"{self.path} cannot be opened: {error.strerror}") from error
+            self._recognise(os.fstat(self._descriptor))
         return self._descriptor
+
+    def _refuse_another(self) -> None:
+        """What is written to a file that has lost its name is lost."""
+        assert self.place is not None
+        try:
+            found = os.stat(self.place)
+        except OSError:
+            raise self._lost("removed") from None
+        self._recognise(found)
+
+    def _recognise(self, found: os.stat_result) -> None:
+        if self._file is None:
+            self._file = found
+        if not os.path.samestat(self._file, found):
+            raise self._lost("replaced")
+
+    def _lost(self, what: str) -> JournalError:
+        return JournalError(
+            f"{self.path} was {what} by another program since it was opened, {self.line} lines "
+            "were read of it; nothing more is recorded. Open what is there now with a new Tuner"
+        )
 
     def close(self) -> None:
         """Let go of the file."""
@@ -127,9 +201,13 @@ class Journal:
             self._descriptor = None
 
 
-def _write_all(descriptor: int, text: bytes) -> None:
-    while text:
-        text = text[os.write(descriptor, text) :]
+def parsed(line: bytes) -> Event | None:
+    """The event that a line holds; None for anything else."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -137,14 +215,6 @@ def _read_all(descriptor: int) -> bytes:
     while part := os.read(descriptor, 1 << 20):
         parts.append(part)
     return b"".join(parts)
-
-
-def _parsed(line: bytes) -> Event | None:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
 
 
 def _sync_folder(folder: Path) -> None:

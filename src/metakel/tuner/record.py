@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,8 @@ from metakel.space import Space
 from metakel.tuner.journal import Event, Journal
 from metakel.tuner.settings import check_header
 from metakel.tuner.trials import Configuration, Trial, Trials, plain
+
+LARGEST = 1e50  # beyond this no interval can be computed, and the value says no more than "failed"
 
 
 class OpenJournal:
@@ -24,7 +25,7 @@ class OpenJournal:
         self._journal = Journal(path)
         events = self._journal.read()
         self.header: Mapping[str, Any] = check_header(events, str(path))
-        self.trials = Trials().after(events)
+        self.trials = Trials().after(events, str(path))
 
     @property
     def space(self) -> Space:
@@ -50,8 +51,8 @@ class OpenJournal:
         value: float | None,
         number: int | None = None,
         reason: str = "",
-    ) -> None:
-        """Add a result; None for a failed evaluation."""
+    ) -> Trial:
+        """Add a result; None for a failed evaluation. Gives the trial as it is noted."""
         row = plain(configuration)
         self.space.encode([row], outside=bool(self.header["outside"]))
         with self._journal.exclusive():
@@ -60,18 +61,21 @@ class OpenJournal:
             event = result(waiting, row, value, reason)
             self._journal.append([stamped(event)])
             self._sync()
+            return self.trials.all[self.trials.finished[-1]]
 
     def _sync(self) -> None:
-        self.trials = self.trials.after(self._journal.read())
+        with self._journal.reading() as events:
+            where, first = str(self._journal.path), self._journal.line + 1
+            self.trials = self.trials.after(events, where, first)
 
 
 def result(
     waiting: Trial | None, configuration: Configuration, value: float | None, reason: str
 ) -> Event:
-    """The event of a result; a value that is not finite has failed."""
+    """The event of a result; a value that is not finite, or as good as infinite, has failed."""
     number = None if waiting is None else waiting.number
     event: Event = {"number": number, "configuration": configuration}
-    if value is None or not isfinite(value):
+    if value is None or not abs(value) <= LARGEST:
         why = reason or ("" if value is None else f"the value is {value}")
         return {"event": "failed", **event, "reason": why}
     return {"event": "told", **event, "value": float(value)}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
+from metakel.errors import InputError
 from metakel.prior import Prior
 from metakel.tuner.certify import Watch
 from metakel.tuner.journal import Event, Journal
@@ -16,12 +18,17 @@ from metakel.tuner.trials import Trials
 class Session:
     """Reads what others wrote before it decides, and decides while nobody else writes."""
 
-    def __init__(self, prior: Prior, settings: Settings, journal: Journal) -> None:
+    def __init__(self, prior: Prior, settings: Settings, watch: Watch, journal: Journal) -> None:
         self._header = settings.header(prior)
         self._journal, self._begun = journal, False
-        self.watch = Watch(prior, settings)
+        self.watch = watch
         self.trials = Trials()
         self.latest()
+
+    @property
+    def place(self) -> Path | None:
+        """Where the journal is, from any folder; None in memory."""
+        return self._journal.place
 
     def latest(self) -> Trials:
         """What the journal says now."""
@@ -51,11 +58,14 @@ class Session:
             self.append([{"event": "alarm", "told": seen.told, "reason": seen.reason}])
 
     def _sync(self) -> None:
-        events = self._journal.read()
-        if events and not self._begun:
-            where = str(self._journal.path or "the journal")
-            refuse_differences(self._header, check_header(events, where), where)
-            self._begun = True
-        self.trials = self.trials.after(events)
+        where = str(self._journal.path or "the journal")
+        with self._journal.reading() as events:
+            if events and not self._begun:
+                refuse_differences(self._header, check_header(events, where), where)
+            self.trials = self.trials.after(events, where, self._journal.line + 1)
+            self._begun = self._begun or bool(events)
         for trial in self.trials.told[self.watch.t :]:
-            self.watch.tell(trial)
+            try:
+                self.watch.tell(trial)
+            except InputError as error:
+                raise InputError(f"{where}, trial {trial.number}: {error}") from None

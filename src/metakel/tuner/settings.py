@@ -7,14 +7,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral, Real
 from typing import Any
 
 from metakel.errors import InputError
 from metakel.prior import Prior
 from metakel.prior.storage import to_dict
+from metakel.tuner.journal import FORMAT
 from metakel.tuner.trials import Configuration, key
 
-FORMAT, VERSION = "metakel.journal", 1
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,20 @@ class Settings:
     outside: bool = False
     candidates: tuple[Configuration, ...] | None = None
 
+    def __post_init__(self) -> None:
+        _check_seed(self.seed)
+        _check_delta(self.delta)
+        if self.candidates is not None and not self.candidates:
+            raise InputError("candidates is empty; expected at least one configuration")
+        if self.fixed and self.candidates is not None:
+            raise InputError(
+                f"fixed = {dict(self.fixed)} beside candidates; expected one of the two: leave the "
+                "other candidates out instead"
+            )
+        # As JSON keeps them, whatever type of number they came as.
+        object.__setattr__(self, "seed", int(self.seed))
+        object.__setattr__(self, "delta", float(self.delta))
+
     @cached_property
     def rows(self) -> dict[str, int]:
         """Where each candidate stands."""
@@ -63,6 +79,16 @@ class Settings:
             "outside": self.outside,
             "candidates": None if rows is None else _digest([dict(row) for row in rows]),
         }
+
+
+def _check_seed(seed: Any) -> None:
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise InputError(f"seed is {seed!r}; expected a whole number >= 0")
+
+
+def _check_delta(delta: Any) -> None:
+    if not (isinstance(delta, Real) and 0 < float(delta) < 1):
+        raise InputError(f"delta is {delta!r}; expected a number between 0 and 1")
 
 
 def check_header(found: Sequence[Mapping[str, Any]], where: str) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from metakel.errors import InputError
+from metakel.tuner.events import refuse_damaged
 
 Configuration = dict[str, Any]
 Status = Literal["pending", "told", "failed", "dropped"]
@@ -66,11 +67,17 @@ class Trials:
     queued: tuple[Configuration, ...] = ()
     alarm: AlarmRaised | None = field(default=None)
 
-    def after(self, events: Iterable[Mapping[str, Any]]) -> Trials:
-        """With more events taken in."""
+    def after(
+        self, events: Iterable[Mapping[str, Any]], where: str = "the journal", line: int = 1
+    ) -> Trials:
+        """With more events taken in; the first of them is this ``line`` of the journal."""
         trials = self
-        for event in events:
-            trials = trials._after(event)
+        for i, event in enumerate(events, start=line):
+            try:
+                refuse_damaged(event)
+                trials = trials._after(event)
+            except InputError as error:
+                raise InputError(f"{where}, line {i}: {error}") from None
         return trials
 
     def _after(self, event: Mapping[str, Any]) -> Trials:
@@ -103,7 +110,7 @@ class Trials:
 
     def _changed(self, number: int, **changes: Any) -> Trials:
         if not 0 <= number < len(self.all):
-            raise InputError(f"the journal speaks of trial {number}; it has {len(self.all)}")
+            raise InputError(f"found trial {number}; expected one of the {len(self.all)} before")
         trial = replace(self.all[number], **changes)
         return replace(self, all=(*self.all[:number], trial, *self.all[number + 1 :]))
 

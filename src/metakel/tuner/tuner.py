@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from metakel.errors import InputError
 from metakel.prior import Prior
 from metakel.tuner.certify import Certificate, Watch
-from metakel.tuner.journal import Journal
-from metakel.tuner.owner import is_dead, this_process
-from metakel.tuner.propose import propose
+from metakel.tuner.journal import Event, Journal
+from metakel.tuner.plan import Plan
 from metakel.tuner.record import result
 from metakel.tuner.session import Session
 from metakel.tuner.settings import Settings
-from metakel.tuner.trials import AlarmRaised, Configuration, Trial, Trials, key, plain
+from metakel.tuner.trials import AlarmRaised, Configuration, Trials, key, plain
 
 
 class Finished(InputError):
@@ -69,20 +69,26 @@ class Tuner:
         candidates: Iterable[Mapping[str, Any]] | None = None,
         detached: bool = False,
     ) -> None:
-        if budget is not None and budget < 1:
-            raise InputError(f"budget is {budget}; expected at least one evaluation")
-        if stop_at is not None and not stop_at > 0:
-            raise InputError(f"stop_at is {stop_at}; expected a number > 0")
         rows = None if candidates is None else tuple(plain(row) for row in candidates)
-        self.prior, self.budget, self.stop_at = prior, budget, stop_at
+        self.prior = prior
         self.settings = Settings(seed, delta, plain(fixed or {}), outside, rows)
-        self._kept = Session(prior, self.settings, Journal(journal))
-        if stop_at is not None and self._kept.watch.no_band:
-            raise InputError(f"stop_at needs a certificate; there is none: {self.watch.no_band}")
-        self._owner = None if detached else this_process
-        self._rows = None if rows is None else self.settings.rows.keys()
+        self._plan = Plan(prior, self.settings, budget, stop_at, detached)
+        watch = Watch(prior, self.settings)
+        if stop_at is not None and watch.no_band:
+            raise InputError(f"stop_at needs a certificate; there is none: {watch.no_band}")
+        self._kept = Session(prior, self.settings, watch, Journal(journal))
 
     # What it knows
+
+    @property
+    def budget(self) -> int | None:
+        """At most how many evaluations are asked for."""
+        return self._plan.budget
+
+    @property
+    def stop_at(self) -> float | None:
+        """The certificate that is good enough."""
+        return self._plan.stop_at
 
     @property
     def trials(self) -> Trials:
@@ -128,14 +134,7 @@ class Tuner:
     @property
     def done(self) -> str:
         """Why nothing more is asked; empty while there is something to do."""
-        trials = self.trials
-        if self.stop_at is not None and self._kept.watch.certificate.regret <= self.stop_at:
-            return f"no configuration can be better by more than {self.stop_at:g}"
-        if self.budget is not None and trials.spent >= self.budget and not self._orphans:
-            return f"the budget of {self.budget} evaluations is spent"
-        if self._rows is not None and not self._rows - {key(t.configuration) for t in trials.all}:
-            return f"all {len(self._rows)} candidates were asked"
-        return ""
+        return self._plan.done(self.trials, self._kept.watch)
 
     def __repr__(self) -> str:
         trials = self.trials
@@ -148,13 +147,31 @@ class Tuner:
 
     def ask(self) -> Configuration:
         """The configuration to try next; pending from now on."""
-        with self._kept.turn():
-            return self._ask()
+        return self.ask_batch(1)[0]
 
     def ask_batch(self, n: int) -> list[Configuration]:
-        """The next ``n`` configurations, to be evaluated side by side."""
+        """The next ``n`` configurations, to be evaluated side by side.
+
+        Fewer where fewer are left; `Finished` where none is.
+        """
+        if n < 0:
+            raise InputError(f"ask_batch: n is {n}; expected at least 0")
+        chosen: list[Configuration] = []
+        events: list[Event] = []
         with self._kept.turn():
-            return [self._ask() for _ in range(n)]
+            trials = self._kept.trials
+            for _ in range(n):
+                event = self._plan.next(trials, self._kept.watch)
+                if event is None:
+                    break
+                events.append(event)
+                trials = trials.after([event])
+                number = event.get("number", len(trials.all) - 1)
+                chosen.append(dict(trials.all[number].configuration))
+            if n and not events:
+                raise Finished(self.done)
+            self._kept.append(events)  # all or none: whoever gets no answer leaves nothing pending
+        return chosen
 
     def __iter__(self) -> Iterator[Configuration]:
         """Ask until done: ``for x in tuner: tuner.tell(x, measure(x))``."""
@@ -175,7 +192,7 @@ class Tuner:
     ) -> None:
         """The value of a configuration, asked or not; safe on disk when this returns.
 
-        A value that is not finite counts as failed.
+        A value that is not finite, or beyond 1e50, counts as failed.
         """
         if value is None and not failed:
             raise InputError("tell: no value; say failed=True if there is none")
@@ -215,31 +232,25 @@ class Tuner:
 
     # How it is kept
 
-    def _ask(self) -> Configuration:
-        by = None if self._owner is None else self._owner()
-        if self._orphans and by is not None:
-            trial = self._orphans[0]
-            self._kept.append([{"event": "adopted", "number": trial.number, "by": by}])
-            return dict(trial.configuration)
-        if self.done:
-            raise Finished(self.done)
-        queued = self._kept.trials.queued[:1]
-        chosen = queued[0] if queued else propose(self.prior, self._kept.trials, self.settings)
-        self._kept.append(
-            [{"event": "asked", "configuration": chosen, "by": by, "queued": bool(queued)}]
-        )
-        return dict(chosen)
-
-    @property
-    def _orphans(self) -> list[Trial]:
-        """Pending evaluations whose process is gone."""
-        if self._owner is None:
-            return []
-        return [trial for trial in self._kept.trials.pending if is_dead(trial.owner)]
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, here or in another process, is a Tuner on the same journal."""
+        if self._kept.place is None:
+            raise TypeError(
+                "this Tuner has no journal, so its memory cannot be copied or pickled; "
+                "expected a Tuner with a journal, which its copies share: Tuner(prior, path)"
+            )
+        options = {
+            "budget": self.budget,
+            "stop_at": self.stop_at,
+            "detached": self._plan.detached,
+            **{f.name: getattr(self.settings, f.name) for f in fields(self.settings)},
+        }
+        return partial(type(self), self.prior, self._kept.place, **options), ()
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
         row = plain(configuration)
         self.prior.space.encode([row], outside=self.settings.outside)
-        if self._rows is not None and key(row) not in self._rows:
-            raise InputError(f"{row} is not among the {len(self._rows)} candidates")
+        rows = self.settings.rows
+        if self.settings.candidates is not None and key(row) not in rows:
+            raise InputError(f"{row} is not among the {len(rows)} candidates")
         return row

@@ -55,7 +55,11 @@ class Acquisition:
         first look: an upper bound of these values, close to them, in less time.
         """
         if Phi is not None and Phi.dtype == np.float32:
-            return self._first_look(Phi)
+            with np.errstate(over="ignore", invalid="ignore"):
+                look = self._first_look(Phi)
+            if np.isfinite(look).all():
+                return look
+            Phi = Phi.astype(np.float64)  # bounds whose squares single precision does not hold
         upper = np.empty(len(Z))
         for block in blocks(len(Z), BLOCK):
             rows = None if Phi is None else Phi[block]

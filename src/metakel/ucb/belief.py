@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from metakel.confidence.alarm import Alarm
 from metakel.confidence.observations import Observations
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.confidence.set import ConfidenceSet, closed_form_set
+from metakel.confidence.settings import is_number
 from metakel.confidence.spectrum import Spectrum
 from metakel.confidence.told import Batch, Told
 from metakel.domains import Domain, Finite
@@ -23,10 +25,17 @@ from metakel.tasks import Array
 Schedule = float | Callable[[int], float]
 
 
+def checked_schedule(name: str, schedule: Schedule | None) -> Schedule | None:
+    """A schedule, of which a number is checked at once and a function whenever it is asked."""
+    if schedule is None or callable(schedule):
+        return schedule
+    return at_step(name, schedule, 1)
+
+
 def at_step(name: str, schedule: Schedule, t: int) -> float:
     """The value of a schedule at step ``t``, checked."""
     value: Any = schedule(t) if callable(schedule) else schedule
-    if not (isinstance(value, int | float | np.number) and 0 < value < inf):
+    if not (is_number(value) and 0 < value < inf):
         raise InputError(f"{name} is {value!r} at step {t}; expected a positive number")
     return float(value)
 
@@ -51,11 +60,6 @@ class FixedNu:
     nu: Schedule
     noise_var: Schedule
     noise_std: float
-
-    def __post_init__(self) -> None:
-        for name in ("noise_std", "nu", "noise_var"):
-            if not callable(getattr(self, name)):
-                at_step(name, getattr(self, name), 1)
 
     def told(self, batch: Batch) -> FixedNu:
         """With the observations of one more batch."""
@@ -119,20 +123,25 @@ class Belief:
             raise InputError("a fixed nu alone promises nothing; give a norm_bound for confidence")
         return self.sequence
 
-    def check(self, batch: Batch) -> None:
-        """Raise what `tell` would raise for a batch that cannot be taken in."""
+    def tell(self, batch: Batch) -> Alarm | None:
+        """Take in observations, all or on an error none; the `Alarm` they rang, to be raised."""
+        fixed = None if self.fixed is None else self.fixed.told(batch)
+        alarm = None
         if self.sequence is not None:
-            self.sequence.check(batch)
-
-    def tell(self, batch: Batch) -> None:
-        """Take in observations; an `Alarm` of the sequence is raised after that."""
-        if self.fixed is not None:
-            self.fixed = self.fixed.told(batch)
-        if self.sequence is not None:
-            self.sequence.tell(batch.X, batch.y, batch.noise_std)
+            try:
+                self.sequence.tell(batch.X, batch.y, batch.noise_std)
+            except Alarm as rung:  # which it raises after taking the observations in
+                alarm = rung
+        self.fixed = fixed
+        return alarm
 
     def replay(self, sequence: ConfidenceSequence | None, told: Told) -> None:
         """Go on from a sequence that was told all of this already."""
+        if sequence is not None and sequence.t != told.t:
+            raise InputError(
+                f"the log tells {told.t} observations but the confidence sequence took in "
+                f"{sequence.t}; expected the same"
+            )
         self.sequence = sequence
         if self.fixed is not None:
             for batch in told.batches:

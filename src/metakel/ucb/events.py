@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from metakel.errors import InputError
 from metakel.tasks import Array
 
 Kind = Literal["asked", "told", "forgotten"]
@@ -42,8 +43,13 @@ class Event:
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Event:
         """Inverse of `to_dict`."""
-        arrays = {name: np.array(data[name]) for name in ("X", "y", "noise_std") if name in data}
-        return Event(data["kind"], **arrays)
+        kind = data["kind"]
+        if kind not in get_args(Kind):
+            raise InputError(
+                f"stored event is of kind {kind!r}; known: {', '.join(get_args(Kind))}"
+            )
+        names = ("X", "y", "noise_std") if kind == "told" else ("X",)
+        return Event(kind, **{name: np.array(data[name], dtype=np.float64) for name in names})
 
 
 @dataclass(frozen=True, eq=False)

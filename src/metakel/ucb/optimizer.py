@@ -13,19 +13,19 @@ from numpy.typing import ArrayLike
 
 from metakel.confidence.observations import no_observations
 from metakel.confidence.sequence import ConfidenceSequence
-from metakel.confidence.settings import Method, NormBound
+from metakel.confidence.settings import Method, NormBound, is_number, positive
 from metakel.confidence.told import Batch
 from metakel.domains import Domain, Finite, domain_from_dict
 from metakel.errors import InputError, ShapeError
 from metakel.gp import Posterior, posterior
+from metakel.kernels.stored import VERSION, check_format, from_file, parsed, reading
 from metakel.kernels.sum import KernelSum
 from metakel.tasks import Array
-from metakel.ucb.belief import Belief, FixedNu, Schedule, at_step
+from metakel.ucb.belief import Belief, FixedNu, Schedule, at_step, checked_schedule
 from metakel.ucb.events import Best, Event
 from metakel.ucb.memory import Memory
 from metakel.ucb.search import Search
 from metakel.ucb.storage import (
-    check_format,
     generator_from,
     generator_state,
     read_model,
@@ -98,11 +98,14 @@ class GPUCB:
             raise InputError(f"rng is {rng!r}; expected a numpy.random.Generator")
         if kernel.d0 not in (None, domain.d0):
             raise ShapeError(f"the kernel takes {kernel.d0} inputs but the domain has {domain.d0}")
-        if stop_at is not None and not 0 <= stop_at < inf:
-            raise InputError(f"stop_at is {stop_at}; expected a number >= 0")
+        if stop_at is not None and not (is_number(stop_at) and 0 <= stop_at < inf):
+            raise InputError(f"stop_at is {stop_at!r}; expected a number >= 0")
         self.kernel, self.domain, self.rng = kernel, domain, rng
-        self.noise_std, self.nu, self.noise_var = noise_std, nu, noise_var
-        self.maximize, self.stop_at = maximize, stop_at
+        self.noise_std = positive("noise_std", noise_std)
+        self.nu = checked_schedule("nu", nu)
+        self.noise_var = checked_schedule("noise_var", noise_var)
+        self.maximize = maximize
+        self.stop_at = None if stop_at is None else float(stop_at)
         sequence = fixed = None
         if nu is None or norm_bound is not None:
             sequence = ConfidenceSequence(
@@ -120,9 +123,9 @@ class GPUCB:
                 beta_min=beta_min,
                 recovery_error=recovery_error,
             )
-        if nu is not None:
-            variance = noise_std**2 if noise_var is None else noise_var
-            fixed = FixedNu(no_observations(kernel), 0, nu, variance, noise_std)
+        if self.nu is not None:
+            variance = self.noise_std**2 if self.noise_var is None else self.noise_var
+            fixed = FixedNu(no_observations(kernel), 0, self.nu, variance, self.noise_std)
         self._belief = Belief(domain, sequence, fixed)
         self._rng_at_start = generator_state(rng)
         self._search = Search(domain, domain.candidates(rng))
@@ -212,11 +215,14 @@ class GPUCB:
         points = self.domain.points(x, "tell")
         given = self.noise_std if noise_std is None else noise_std
         checked = self._memory.told.checked(self.kernel, points, np.atleast_1d(y), given)
+        if not len(checked.y):
+            return
         batch = Batch(checked.X, self._memory.sign * checked.y, checked.noise_std)
-        self._belief.check(batch)
-        self._memory = self._memory.with_told(batch)
-        self._best = self._certificate = None
-        self._belief.tell(batch)  # an alarm is raised when all is taken in
+        memory = self._memory.with_told(batch)
+        alarm = self._belief.tell(batch)
+        self._memory, self._best, self._certificate = memory, None, None
+        if alarm is not None:
+            raise alarm
 
     def forget(self, x: ArrayLike) -> None:
         """Points (d0,) or (n, d0) that were asked will never be told: they are pending no more."""
@@ -300,7 +306,7 @@ class GPUCB:
         own = ("noise_std", "nu", "noise_var", "maximize", "stop_at")
         return {
             "format": FORMAT,
-            "version": 1,
+            "version": VERSION,
             **stored_model(self.kernel, self.sequence),
             "domain": self.domain.to_dict(),
             "settings": {name: storable(name, getattr(self, name)) for name in own},
@@ -316,19 +322,20 @@ class GPUCB:
         functions: Mapping[str, Callable[..., Any]] | None = None,
     ) -> Self:
         """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
-        check_format(data, FORMAT)
-        kernel, sequence = read_model(data, functions)
-        optimizer = cls(
-            kernel,
-            domain_from_dict(data["domain"]),
-            rng=generator_from(data["rng_at_start"]),
-            norm_bound=None if sequence is None else sequence.settings.norm_bound,
-            **data["settings"],
-        )
-        optimizer.rng = generator_from(data["rng"])
-        optimizer._memory = optimizer._memory.replayed(map(Event.from_dict, data["log"]))
-        optimizer._belief.replay(sequence, optimizer._memory.told)
-        return optimizer
+        check_format(data, "stored optimizer", FORMAT)
+        with reading("stored optimizer"):
+            kernel, sequence = read_model(data, functions)
+            optimizer = cls(
+                kernel,
+                domain_from_dict(data["domain"]),
+                rng=generator_from(data["rng_at_start"]),
+                norm_bound=None if sequence is None else sequence.settings.norm_bound,
+                **data["settings"],
+            )
+            optimizer.rng = generator_from(data["rng"])
+            optimizer._memory = optimizer._memory.replayed(map(Event.from_dict, data["log"]))
+            optimizer._belief.replay(sequence, optimizer._memory.told)
+            return optimizer
 
     def save(self, path: str | Path) -> None:
         """Write `to_dict` to a file."""
@@ -339,4 +346,5 @@ class GPUCB:
         cls, path: str | Path, functions: Mapping[str, Callable[..., Any]] | None = None
     ) -> Self:
         """Read what `save` wrote."""
-        return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")), functions)
+        with from_file(path) as text:
+            return cls.from_dict(parsed(text, "stored optimizer"), functions)

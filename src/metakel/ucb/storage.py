@@ -12,15 +12,6 @@ from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum
 
 
-def check_format(data: Mapping[str, Any], expected: str) -> None:
-    """Refuse what was not stored by this version."""
-    if data.get("format") != expected or data.get("version") != 1:
-        raise InputError(
-            f"stored optimizer has format {data.get('format')!r}, version {data.get('version')!r}; "
-            f"expected {expected!r}, version 1"
-        )
-
-
 def storable(name: str, value: Any) -> Any:
     """A setting as JSON keeps it."""
     if callable(value):

@@ -1,0 +1,195 @@
+"""Files that are no journal are left alone; a journal changed by others, or damaged, is named."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tuning_history import small_prior
+
+from metakel import InputError
+from metakel.tuner import Journal, JournalError, Tuner
+from metakel.tuner.record import OpenJournal
+
+PRIOR = small_prior()
+X = {"rate": 0.01, "depth": 6, "kind": "adam"}
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def written(path: Path, events: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"format": "metakel.Prior", "version": 1}',
+        "a,b\n1,2",
+        "x",
+        '{"event": "login", "user": "me"}\n{"event": "lo',  # a log of somebody else
+        '{"event": "started", "format": "other"}',
+    ],
+)
+def test_a_file_without_a_last_newline_that_is_no_journal_stays_as_it_is(tmp_path, text):
+    path = tmp_path / "mine"
+    path.write_text(text)
+    with pytest.raises(InputError, match="mine is not a journal"):
+        Tuner(PRIOR, path)
+    assert path.read_text() == text
+
+
+def test_a_prior_is_not_taken_for_a_journal(tmp_path):
+    PRIOR.save(tmp_path / "prior.json")
+    before = (tmp_path / "prior.json").read_bytes()
+    with pytest.raises(InputError):
+        Tuner(PRIOR, tmp_path / "prior.json")
+    assert (tmp_path / "prior.json").read_bytes() == before
+
+
+def test_a_journal_whose_first_line_was_cut_anywhere_begins_again(tmp_path):
+    Tuner(PRIOR, tmp_path / "whole")
+    first = (tmp_path / "whole").read_bytes()
+    path = tmp_path / "j"
+    for cut in (0, 1, 5, 12, 40, 60, 300, len(first) - 2, len(first) - 1):
+        path.write_bytes(first[:cut])
+        Tuner(PRIOR, path).tell(X, 0.5)
+        assert [event["event"] for event in lines(path)] == ["started", "told"]
+
+
+def replaced(path: Path) -> None:
+    other = path.with_suffix(".new")
+    other.write_bytes(path.read_bytes())
+    os.replace(other, path)
+
+
+def shortened(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def edited_in_place(path: Path) -> None:
+    text = path.read_bytes().replace(b"0.25", b"0.125")
+    with path.open("r+b") as stream:
+        stream.write(text)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (os.remove, "removed"),
+        (replaced, "replaced"),
+        (shortened, "rewritten"),
+        (edited_in_place, "rewritten"),
+    ],
+)
+def test_a_journal_that_changed_under_a_tuner_takes_no_more_values(tmp_path, change, what):
+    path = tmp_path / "j"
+    tuner = Tuner(PRIOR, path)
+    tuner.tell(X, 0.25)
+    change(path)
+    left = path.read_bytes() if path.exists() else None
+    for act in (lambda: tuner.tell({**X, "depth": 3}, 0.5), tuner.ask, lambda: tuner.best):
+        with pytest.raises(JournalError, match=f"was {what} by another program"):
+            act()
+    assert (path.read_bytes() if path.exists() else None) == left
+
+
+def test_a_file_replaced_while_a_value_is_written_is_not_confirmed(tmp_path, monkeypatch):
+    path = tmp_path / "j"
+    tuner = Tuner(PRIOR, path)
+    sync = os.fsync
+
+    def late(descriptor: int) -> None:
+        sync(descriptor)
+        monkeypatch.undo()
+        replaced(path)
+
+    monkeypatch.setattr(os, "fsync", late)
+    with pytest.raises(JournalError, match="was replaced"):
+        tuner.tell(X, 0.5)
+
+
+def test_a_process_that_changes_its_folder_keeps_its_journal(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    tuner = Tuner(PRIOR, "j")
+    monkeypatch.chdir("elsewhere")
+    tuner.tell(X, 0.5)
+    assert tuner.best.value == 0.5
+    assert len(lines(tmp_path / "j")) == 2
+    assert not any(Path().iterdir())
+
+
+def test_what_others_append_meanwhile_is_no_change(tmp_path):
+    tuner = Tuner(PRIOR, tmp_path / "j")
+    Tuner(PRIOR, tmp_path / "j").tell(X, 0.5)
+    assert tuner.best.value == 0.5
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"event": "told"}, "'told' has nothing as configuration"),
+        ({"event": "told", "configuration": X, "value": "high"}, "'high' as value; expected a fin"),
+        ({"event": "told", "configuration": X, "value": float("nan")}, "nan as value"),
+        ({"event": "told", "configuration": X, "value": 1, "number": 9}, "found trial 9"),
+        ({"event": "asked", "configuration": 3}, "3 as configuration; expected named values"),
+        ({"event": "asked", "configuration": X, "by": "me"}, "'me' as by"),
+        ({"event": "adopted", "by": None}, "nothing as number"),
+        ({"event": "alarm", "told": "x"}, "'x' as told"),
+    ],
+)
+def test_a_damaged_event_is_named_with_its_line_and_asks_nothing(tmp_path, damage, message):
+    path = tmp_path / "j"
+    live = Tuner(PRIOR, path)
+    live.tell(X, 0.5)
+    sound = lines(path)
+    written(path, [*sound, damage])
+    for look in (lambda: Tuner(PRIOR, path), lambda: OpenJournal(path), live.ask, live.ask):
+        with pytest.raises(InputError, match=r"j, line 3: ") as caught:
+            look()
+        assert message in str(caught.value)
+    written(path, [*sound, {"event": "of a later version"}])
+    assert len(Tuner(PRIOR, path).trials.told) == 1
+
+
+@pytest.mark.parametrize("name", ["space", "seed", "delta", "fixed", "outside"])
+def test_a_damaged_header_is_named(tmp_path, name):
+    path = tmp_path / "j"
+    Tuner(PRIOR, path)
+    first = lines(path)[0]
+    del first[name]
+    with pytest.raises(InputError, match=f"line 1: 'started' has nothing as {name}"):
+        OpenJournal(written(path, [first]))
+
+
+def test_a_configuration_that_the_space_does_not_know_is_named_with_its_trial(tmp_path):
+    path = tmp_path / "j"
+    Tuner(PRIOR, path).tell(X, 0.5)
+    head, told = lines(path)
+    written(path, [head, told, {**told, "configuration": {**X, "kind": "rprop"}}])
+    with pytest.raises(InputError, match=r"j, trial 1: .*'kind'"):
+        Tuner(PRIOR, path)
+
+
+def test_events_that_were_refused_are_read_again(tmp_path):
+    journal = Journal(tmp_path / "j")
+    with journal.exclusive():
+        journal.append([{"event": "a"}, {"event": "b"}])
+
+    class Refused(Exception):
+        pass
+
+    with pytest.raises(Refused), journal.reading():
+        raise Refused
+    assert journal.read() == [{"event": "a"}, {"event": "b"}]
+    with (tmp_path / "j").open("a") as stream:
+        stream.write('{"event": "c"}\nnonsense\n')
+    for _ in range(2):
+        with pytest.raises(InputError, match="line 4"):
+            journal.read()
