@@ -18,9 +18,9 @@ def some_estimate(data, problem, groups, rng, count=3):
     """Coefficients that are no solution at all, tasks in the order of the batches."""
     order = np.concatenate([batch.tasks for batch in problem.batches])
     columns = np.concatenate([np.arange(problem.d)[problem.columns(j)] for j in groups])
-    beta = 0.3 * rng.standard_normal((problem.m, columns.size, count))
+    beta = 0.3 * rng.standard_normal((columns.size, problem.m, count))
     full = np.zeros((count, problem.m, problem.d))
-    full[:, order[:, None], columns] = beta.transpose(2, 0, 1)
+    full[:, order[:, None], columns] = beta.transpose(2, 1, 0)
     return Estimate(np.array(groups), columns, beta, np.zeros(count, np.intp)), full
 
 
@@ -48,6 +48,6 @@ def test_a_solution_is_certified_and_a_spoilt_one_is_not(rng):
     problem = data.problem()
     lam = 0.3 * lambda_max(problem) * np.ones((2, 4))
     best = solve(problem, lam[0], tol=1e-13)
-    both = np.stack([best.beta, 1.001 * best.beta], axis=2)
+    both = np.stack([best.beta.T, 1.001 * best.beta.T], axis=2)
     everything = Estimate(np.arange(4), np.arange(problem.d), both, np.zeros(2, np.intp))
     assert certify(problem, everything, lam, 1e-10).converged.tolist() == [True, False]

@@ -70,12 +70,15 @@ def test_every_order_satisfies_the_optimality_conditions(sizes, dims, weighted):
 def test_a_stage_is_least_squares_on_its_groups(sizes, dims):
     problem, everything = everything_of(sizes, dims)
     stages, groups, _, _ = expanded(everything, np.ones(problem.p), 1e-3 * lambda_max(problem))
-    for k, system in enumerate(stages.systems, start=1):
+    inverses, fits = stages.inverses(), stages.least_squares()
+    for k, end in enumerate(stages.ends, start=1):
         columns = stage_columns(everything, groups, k)
+        assert not inverses[k - 1, end:].any()
+        assert not fits[k - 1, end:].any()
         for s in range(problem.m):
             G, h = columns.G[:, :, s], columns.h[:, s]
-            assert_allclose(system[:, :-1, s] @ G, np.eye(len(h)), atol=1e-9)
-            assert_allclose(G @ system[:, -1, s], h, atol=1e-9)
+            assert_allclose(inverses[k - 1, :end, :end, s] @ G, np.eye(len(h)), atol=1e-9)
+            assert_allclose(G @ fits[k - 1, :end, s], h, atol=1e-9)
 
 
 @pytest.mark.parametrize(("sizes", "dims"), CASES)
@@ -92,7 +95,7 @@ def test_sums_are_the_solutions_where_their_error_is_small(sizes, dims):
         best = solve(problem, sigma[i], tol=1e-13)
         assert_allclose(sums.norms[i], best.eta[groups], atol=1e-6)
         places = everything.places(groups)
-        assert_allclose(sums.beta[:, :, i], best.beta[order][:, places], atol=1e-6)
+        assert_allclose(sums.beta[:, :, i].T, best.beta[order][:, places], atol=1e-6)
         assert not best.eta[np.setdiff1d(np.arange(problem.p), groups)].any()
 
 
@@ -106,7 +109,7 @@ def test_an_entry_that_the_series_cannot_see_is_never_clear():
     trusted = sums.clear & (sums.error < 1e-8 * columns.energy)
     for i in np.flatnonzero(trusted):
         z = columns.h[:, :, None] - np.einsum(
-            "abm,mbl->aml", columns.G, sums.beta[:, np.argsort(groups)]
+            "abm,bml->aml", columns.G, sums.beta[np.argsort(groups)]
         )
         scores = np.sqrt(np.einsum("aml,aml->al", z, z))
         assert scores[:, i].max() <= sigma[i] * (1 + 1e-3)

@@ -49,7 +49,7 @@ class Certified:
         """The estimate at the i-th lambda."""
         order = np.concatenate([batch.tasks for batch in self.problem.batches])
         beta = np.zeros((self.problem.m, int(self.problem.starts[-1])))
-        beta[order[:, None], self.estimate.columns] = self.estimate.beta[:, :, i]
+        beta[order[:, None], self.estimate.columns] = self.estimate.beta[:, :, i].T
         return Solution(
             beta=beta,
             eta=self.eta[i],
@@ -67,7 +67,7 @@ def certify(problem: Problem, estimate: Estimate, lam: Array, tol: float) -> Cer
     """What the estimates are worth at lam (L, p), from the raw data."""
     groups, dims = estimate.groups, np.diff(problem.starts)[estimate.groups]
     starts = np.cumsum(dims) - dims
-    norms = np.sqrt(_grouped(np.einsum("scl,scl->cl", estimate.beta, estimate.beta), starts))
+    norms = np.sqrt(_grouped(np.einsum("csl,csl->cl", estimate.beta, estimate.beta), starts))
     strengths = lam[:, groups].T
     pull = np.divide(strengths, norms, out=np.zeros_like(norms), where=norms > 0)
     raw = _raw(problem, estimate, pull.repeat(dims, axis=0), starts)
@@ -85,7 +85,7 @@ def certify(problem: Problem, estimate: Estimate, lam: Array, tol: float) -> Cer
 
 
 def _raw(problem: Problem, estimate: Estimate, pull: Array, starts: Index) -> Raw:
-    _, c, L = estimate.beta.shape
+    c, _, L = estimate.beta.shape
     scores, misfit = np.zeros((problem.p, L)), np.zeros((starts.size, L))
     inner, explained = np.zeros((2, L))
     scale, first = 2 / problem.total, 0
@@ -97,7 +97,7 @@ def _raw(problem: Problem, estimate: Estimate, pull: Array, starts: Index) -> Ra
         weights, r, z = np.ones((room, c + 1, L)), np.empty((room, n, L)), np.empty((room, d, L))
         for start in range(0, m, room):
             Phi, y = batch.Phi[start : start + room], batch.y[start : start + room, None]
-            beta = estimate.beta[first : first + len(y)]
+            beta = estimate.beta[:, first : first + len(y)].swapaxes(0, 1)
             first += len(y)
             weights, r, z = weights[: len(y)], r[: len(y)], z[: len(y)]
             np.negative(beta, out=weights[:, :c])

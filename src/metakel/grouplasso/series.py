@@ -62,32 +62,29 @@ class Sums:
     """The series at L values of sigma, each by the stage that holds there."""
 
     norms: Array  # (L, k)
-    beta: Array  # (m, c, L)
+    beta: Array  # (c, m, L)
     error: Array  # (L,) of the objective, as the last term has it
     clear: NDArray[np.bool]  # (L,) whether it is beyond doubt which norms are zero
 
 
 def expand(stages: Stages, dims: Index, shape: Array) -> Series:
     """The series of all stages; ``dims`` and ``shape`` are those of its groups."""
-    m = stages.systems[0].shape[2]
-    together = max(1, STACK // m)
+    inverses, starts = stages.inverses(), stages.least_squares()
+    together = max(1, STACK // starts.shape[2])
     parts = [
-        _expand(stages.systems[s : s + together], dims, shape)
-        for s in range(0, len(stages.systems), together)
+        _expand(inverses[s : s + together], starts[s : s + together], dims, shape)
+        for s in range(0, len(starts), together)
     ]
     beta = [part[:, s] for part, _ in parts for s in range(part.shape[1])]
     beta = [padded[:, :end] for padded, end in zip(beta, stages.ends, strict=True)]
     return Series(beta, np.concatenate([norms for _, norms in parts]))
 
 
-def _expand(systems: list[Array], dims: Index, shape: Array) -> tuple[Array, Array]:
+def _expand(inverses: Array, start: Array, dims: Index, shape: Array) -> tuple[Array, Array]:
     """beta (K + 1, S, c, m) and norms (S, K + 1, k) of a few stages, padded with zeros."""
-    c, S, m = int(dims.sum()), len(systems), systems[0].shape[2]
-    Q, beta = np.zeros((S, c, c, m)), np.zeros((TERMS + 1, S, c, m))
-    for s, system in enumerate(systems):
-        end = len(system)
-        np.negative(system[:, :end], out=Q[s, :end, :end])
-        beta[0, s, :end] = system[:, end]
+    S, c, m = start.shape
+    Q, beta = -inverses, np.empty((TERMS + 1, S, c, m))
+    beta[0] = start
     single, starts = c == len(dims), np.cumsum(dims) - dims
 
     def summed(values: Array) -> Array:
@@ -122,12 +119,12 @@ def sum_up(series: Series, sigma: Array, shape: Array, top: float) -> Sums:
     gone |= sigma >= top * (1 - ROUNDING)
     # A stage holds below the smallest sigma at which one of its norms is gone.
     starts = np.where(gone.any(axis=1), L - gone[:, ::-1].argmax(axis=1), 0)
-    beta, stage, stop = np.zeros((m, c, L)), np.full(L, -1), L
+    beta, stage, stop = np.zeros((c, m, L)), np.full(L, -1), L
     for s in range(S - 1, -1, -1):
         if (first := int(starts[s])) < stop:
             weights, parts = powers[s, first:stop] @ in_t[s], series.beta[s]
-            found = (weights @ parts.reshape(len(parts), -1)).reshape(-1, *parts.shape[1:])
-            beta[:, : found.shape[1], first:stop] = found.transpose(2, 1, 0)
+            found = parts.reshape(len(parts), -1).T @ weights.T
+            beta[: parts.shape[1], :, first:stop] = found.reshape(-1, m, stop - first)
             stage[first:stop] = s
             stop = first
     absent, here = idle[stage], (stage, np.arange(L))

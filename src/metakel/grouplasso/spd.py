@@ -85,15 +85,11 @@ def sweep(B: Array) -> None:
     """
     update = np.empty_like(B)
     for i in range(len(B)):
-        sweep_one(B, i, update)
-
-
-def sweep_one(B: Array, i: int, spare: Array) -> None:
-    """Sweep pivot i of B (k, c, m), c >= k, in place; ``spare`` is as large as B."""
-    pivot = 1 / B[i, i]
-    row = B[i] * pivot
-    row[i] = pivot
-    column = B[:, i].copy()
-    B[:, i] = 0.0
-    B -= np.multiply(column[:, None], row, out=spare)
-    B[i] = row
+        pivot = 1 / B[i, i]
+        row = B[i] * pivot
+        row[i] = pivot
+        column = B[:, i].copy()
+        B[:, i] = 0.0
+        np.multiply(column[:, None], row, out=update)
+        B -= update
+        B[i] = row

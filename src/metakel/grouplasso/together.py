@@ -32,7 +32,7 @@ class Estimate:
 
     groups: Index  # (k,) the groups that were worked on
     columns: Index  # (c,) and their columns
-    beta: Array  # (m, c, L) tasks in the order of the batches
+    beta: Array  # (c, m, L) tasks in the order of the batches
     iterations: NDArray[np.intp]  # (L,)
 
 
@@ -73,7 +73,7 @@ def estimate(problem: Problem, sigma: Array, shape: Array, *, tol: float) -> Est
         if wild.any():
             x[:, wild] = columns.alone(lam[:, wild])
         beta, taken[rest] = settle(columns, x, lam, 0.3 * tol * everything.energy)
-        sums.beta[:, :, rest] = beta.transpose(2, 0, 1)
+        sums.beta[:, :, rest] = beta.swapaxes(1, 2)
     return Estimate(groups, everything.places(groups), sums.beta, taken)
 
 
@@ -109,7 +109,7 @@ def settle(columns: Columns, x: Array, lam: Array, target: float) -> tuple[Array
 def _settle(
     columns: Columns, x: Array, lam: Array, target: float, memory: Array
 ) -> tuple[Array, NDArray[np.intp]]:
-    curvature, short = columns.curvature[:, None], sqrt(3 * target / columns.energy)
+    curvature, short = columns.curvature[:, None], sqrt(10 * target / columns.energy)
     x = np.where(x * curvature < NEGLIGIBLE, 0.0, x)
     point = columns.point(x, memory)
     beta, taken, left = point.beta, np.zeros(x.shape[1], np.intp), np.arange(x.shape[1])
