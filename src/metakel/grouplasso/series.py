@@ -31,14 +31,18 @@ from metakel.grouplasso.entries import Stages
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
-TERMS = 18
-REACH = 2.0  # tau over the first-order guess where the weakest group of a stage enters
+TERMS = 16
+REACH = 1.8  # tau over the first-order guess where the weakest group of a stage enters
+GROWTH = np.array([[4.0], [2.0], [1.0]])  # of coefficients in t, roughly
 DOUBT = 10.0  # times the last term, a norm may be zero
 VAGUE = 1e-3  # share of the norm at sigma = 0 which the last term may have where a norm is gone
 ROUNDING = 1e-12  # of lambda_max
 STACK = 5000  # systems at a time, which bounds the memory
 # Miller's recurrence for q^(-1/2): e_k = sum_i MILLER[k, i - 1] q_i e_(k-i) / q_0
 MILLER = np.arange(1, TERMS + 1) / (2.0 * np.maximum(np.arange(TERMS + 1), 1)[:, None]) - 1
+# To multiply two series: lag and mask of e_(k-i) over i.
+LAG = np.subtract.outer(np.arange(TERMS + 1), np.arange(TERMS + 1))
+LATER = (LAG >= 0)[:, :, None, None]
 # sigma^k = tau^k sum_j BINOMIALS[j, k] t^j
 BINOMIALS = np.array(
     [
@@ -103,8 +107,8 @@ def _expand(inverses: Array, start: Array, dims: Index, shape: Array) -> tuple[A
         squares[k] = summed(np.einsum("iscm,iscm->sc", beta[: k + 1], beta[k::-1]))
         found = np.einsum("i,isk,isk->sk", MILLER[k, :k], squares[1 : k + 1], pulls[k - 1 :: -1])
         np.multiply(found, inverse, out=pulls[k])
-    norms = [np.einsum("isk,isk->sk", squares[: k + 1], pulls[k::-1]) for k in range(TERMS + 1)]
-    return beta, np.stack(norms, axis=1) / shape
+    norms = np.einsum("kisj,isj->skj", np.take(pulls, LAG, axis=0, mode="clip") * LATER, squares)
+    return beta, norms / shape
 
 
 def sum_up(series: Series, sigma: Array, shape: Array, top: float) -> Sums:
@@ -114,7 +118,9 @@ def sum_up(series: Series, sigma: Array, shape: Array, top: float) -> Sums:
     idle[S] = True
     powers, in_t = _powers(series.norms, idle[:S], sigma)
     terms = np.matmul(in_t, series.norms)
-    norms, tails = np.matmul(powers, terms), powers[:, :, -1:] * np.abs(terms[:, -1:])
+    norms = np.matmul(powers, terms)
+    # One term may be small by accident.
+    tails = powers[:, :, -1:] * np.max(np.abs(terms[:, -3:]) * GROWTH, axis=1)[:, None]
     gone = ~((norms > 0) | idle[:S, None]).all(axis=2)
     gone |= sigma >= top * (1 - ROUNDING)
     # A stage holds below the smallest sigma at which one of its norms is gone.
