@@ -14,7 +14,8 @@ from metakel.grouplasso.together import Estimate
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
-CHUNK = 1 << 18  # residuals at a time, which bounds the memory
+CHUNK = 1 << 18  # numbers at a time, which bounds the memory
+CACHE = 1 << 15  # residuals at a time, which stay near the processor
 
 
 @dataclass(frozen=True)
@@ -85,33 +86,52 @@ def certify(problem: Problem, estimate: Estimate, lam: Array, tol: float) -> Cer
 
 
 def _raw(problem: Problem, estimate: Estimate, pull: Array, starts: Index) -> Raw:
-    c, _, L = estimate.beta.shape
+    L = estimate.beta.shape[2]
     scores, misfit = np.zeros((problem.p, L)), np.zeros((starts.size, L))
     inner, explained = np.zeros((2, L))
     scale, first = 2 / problem.total, 0
     for batch in problem.batches:
         assert batch.Phi is not None
-        m, d, n = batch.Phi.shape
-        room = min(m, max(1, CHUNK // (L * n)))
-        # Fresh pages for every chunk would cost more than the arithmetic.
-        weights, r, z = np.ones((room, c + 1, L)), np.empty((room, n, L)), np.empty((room, d, L))
-        for start in range(0, m, room):
-            Phi, y = batch.Phi[start : start + room], batch.y[start : start + room, None]
+        room = max(1, CHUNK // (L * batch.Phi.shape[1]))
+        for start in range(0, len(batch.y), room):
+            Phi, y = batch.Phi[start : start + room], batch.y[start : start + room]
             beta = estimate.beta[:, first : first + len(y)].swapaxes(0, 1)
             first += len(y)
-            weights, r, z = weights[: len(y)], r[: len(y)], z[: len(y)]
-            np.negative(beta, out=weights[:, :c])
-            fit = np.concatenate([np.take(Phi, estimate.columns, axis=1), y], axis=1)
-            np.matmul(fit.transpose(0, 2, 1), weights, out=r)  # y - Phi' beta
-            np.matmul(Phi, r, out=z)
+            z, observed = _correlations(Phi, y, beta, estimate.columns)
+            inner += observed
             scores += _grouped(np.einsum("sdl,sdl->dl", z, z), problem.starts[:-1])
-            inner += np.matmul(y, r).sum(axis=0)[0]
             own = np.take(z, estimate.columns, axis=1)
             explained += np.einsum("sdl,sdl->l", own, beta)
             own -= beta * (pull / scale)
             misfit += _grouped(np.einsum("sdl,sdl->dl", own, own), starts)
     square = np.maximum(inner - explained, 0.0)  # r'r = r'(y - Phi' beta)
     return Raw(scale**2 * scores, scale**2 * misfit, square / problem.total, inner / problem.total)
+
+
+def _correlations(Phi: Array, y: Array, beta: Array, columns: Index) -> tuple[Array, Array]:
+    """Phi r (m, d, L) and y'r (L,), summed over tasks, for r = y - Phi' beta and beta (m, c, L)."""
+    (m, d, n), (_, c, L) = Phi.shape, beta.shape
+    few = min(m, max(1, CACHE // (L * n)))
+    z, weights, observed, r = _cut(L, (m, d), (m, c + 1), (m, 1), (few, n))
+    np.negative(beta, out=weights[:, :c])
+    weights[:, c] = 1.0
+    # With y as a further column one product gives the residuals.
+    fit = np.concatenate([np.take(Phi, columns, axis=1), y[:, None]], axis=1).swapaxes(1, 2)
+    for start in range(0, m, few):
+        some = slice(start, start + few)
+        residuals = np.matmul(fit[some], weights[some], out=r[: len(y[some])])
+        np.matmul(Phi[some], residuals, out=z[some])
+        np.matmul(y[some, None], residuals, out=observed[some])
+    return z, observed.sum(axis=0)[0]
+
+
+def _cut(L: int, *shapes: tuple[int, int]) -> list[Array]:
+    """Arrays (*shape, L) in one piece of memory: fresh pages cost more than the arithmetic."""
+    memory = np.empty((sum(a * b for a, b in shapes), L))
+    arrays, stop = [], 0
+    for a, b in shapes:
+        arrays.append(memory[stop : (stop := stop + a * b)].reshape(a, b, L))
+    return arrays
 
 
 def _grouped(squares: Array, starts: Index) -> Array:
