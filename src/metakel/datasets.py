@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import as_file, files
-
 from metakel.tasks import History
 
 
@@ -14,5 +12,7 @@ def glmnet() -> History:
     2018 that the paper used (``data/README.md``). At large lambda every coefficient is zero, so
     that more than half of the values are exactly 0.5.
     """
+    from importlib.resources import as_file, files  # slow to import
+
     with as_file(files("metakel") / "data" / "glmnet.csv.gz") as path:
         return History.from_csv(path, task="task", output="auc")
