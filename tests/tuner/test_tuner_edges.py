@@ -122,8 +122,10 @@ def test_a_seed_is_a_whole_number(seed):
 
 
 def test_numbers_of_numpy_are_numbers(tmp_path):
-    Tuner(PRIOR, tmp_path / "j", seed=np.int64(3), delta=np.float32(0.25))
-    Tuner(PRIOR, tmp_path / "j", seed=3, delta=0.25)  # the same settings
+    numpys = Tuner(PRIOR, tmp_path / "j", seed=np.int64(3), delta=np.float32(0.25))
+    plain = Tuner(PRIOR, tmp_path / "j", seed=3, delta=0.25)  # refused if settings differed
+    assert numpys.settings == plain.settings
+    assert {type(numpys.settings.seed), type(numpys.settings.delta)} == {int, float}
 
 
 @pytest.mark.parametrize(

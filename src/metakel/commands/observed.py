@@ -10,9 +10,7 @@ from typing import Any
 from metakel.commands.screen import note
 from metakel.commands.values import typed
 from metakel.errors import InputError
-from metakel.prior import Prior
 from metakel.readers import csv_columns
-from metakel.space import Fixed
 from metakel.tuner import Tuner
 
 
@@ -20,7 +18,7 @@ def take_in(tuner: Tuner, path: Path) -> None:
     """Tell the runs of a CSV file, and say how many were taken and why others were not."""
     columns = csv_columns(path)
     output = tuner.prior.facts.output
-    varying = _varying(tuner.prior)
+    varying = tuner.prior.space.free
     for name in (*varying, output):
         if name not in columns:
             raise InputError(f"{path.name} has no column {name!r}; found {', '.join(columns)}")
@@ -41,10 +39,6 @@ def take_in(tuner: Tuner, path: Path) -> None:
     new = tuner.observe(rows, told)
     left_out = _counted({"known already": len(rows) - new, **lacking})
     note(f"{new} runs of {path.name} taken in" + (f"; left out: {left_out}" if left_out else ""))
-
-
-def _varying(prior: Prior) -> list[str]:
-    return [p.name for p in prior.space.parameters if not isinstance(p, Fixed)]
 
 
 def _numbers(cells: Sequence[Any], where: str) -> list[float | None]:

@@ -19,7 +19,6 @@ from metakel.commands.screen import emit, note, one_line, say
 from metakel.commands.values import assignments
 from metakel.errors import InputError
 from metakel.prior import Prior
-from metakel.space import Fixed
 from metakel.tuner import Tuner
 
 
@@ -59,8 +58,9 @@ def tune(
         raise typer.BadParameter(f"--timeout is {timeout:g}; expected seconds > 0")
     known = Prior.load(prior)
     refuse_unknown(value_file, known.space.names, "--value-file")
-    varying = [p.name for p in known.space.parameters if not isinstance(p, Fixed)]
-    unused = [name for name in check_command(command, known.space.names) if name in varying]
+    unused = [
+        name for name in check_command(command, known.space.names) if name in known.space.free
+    ]
     if unused:
         note(f"not in the command, only in METAKEL_CONFIGURATION: {', '.join(unused)}")
     resumed = journal.exists()

@@ -22,14 +22,14 @@ def parsed(text: str, what: str) -> Any:
         raise InputError(f"{what} is not JSON: {error}") from None
 
 
-def check_format(data: Any, what: str, expected: str) -> None:
+def check_format(data: Any, what: str, expected: str, expected_version: int = VERSION) -> None:
     """Refuse what was stored by something else, or by another version."""
     found = data if isinstance(data, Mapping) else {}
     name, version = found.get("format"), found.get("version")
-    if name != expected or version != VERSION:
+    if name != expected or version != expected_version:
         raise InputError(
             f"{what} has format {name!r}, version {version!r}; "
-            f"expected {expected!r}, version {VERSION}"
+            f"expected {expected!r}, version {expected_version}"
         )
 
 

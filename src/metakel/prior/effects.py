@@ -11,7 +11,7 @@ from metakel.kernels import Dictionary, matern
 from metakel.prior.basis import spread_rows
 from metakel.prior.configurations import with_space
 from metakel.prior.standard import standardise
-from metakel.space import Fixed, Space
+from metakel.space import Space
 from metakel.tasks import Array, History
 
 # Half of the range [-1, 1]: smooth effects, and a distance of sqrt(2) between categories.
@@ -27,7 +27,7 @@ def effect_kernels(space: Space) -> tuple[Dictionary, tuple[str, ...]]:
     Pairs are left out beyond 8 parameters. A categorical parameter is one kernel on all of its
     columns.
     """
-    varying = [p.name for p in space.parameters if not isinstance(p, Fixed)]
+    varying = space.free
     subsets: list[tuple[str, ...]] = [(name,) for name in varying]
     if len(varying) <= MOST_FOR_PAIRS:
         subsets += list(combinations(varying, 2))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from metakel.prior.shape import LearnedShape
-from metakel.space import Categorical, Fixed, Space
+from metakel.space import Categorical, Space
 from metakel.tasks import Array
 
 POINTS = 1024
@@ -72,7 +72,7 @@ class Explanation:
 def explain(shape: LearnedShape, space: Space, *, minimize: bool = False) -> Explanation:
     """Shares and curves of a learned shape."""
     functions = _Functions(shape)
-    varying = [p.name for p in space.parameters if not isinstance(p, Fixed)]
+    varying = space.free
     uniform = even_points(POINTS, 2 * len(varying))
     X = _points(space, varying, uniform[:, : len(varying)])
     other = _points(space, varying, uniform[:, len(varying) :])

@@ -96,11 +96,11 @@ def _calibration(
 
 def _told_apart(history: History) -> History:
     """Tasks with a name of their own, by which the prior speaks of them."""
-    names = distinct([task.name for task in history])
-    tasks = (
-        task if task.name == name else replace(task, name=name)
-        for task, name in zip(history, names, strict=True)
-    )
+    given = [task.name for task in history]
+    names = distinct(given)
+    if names == given:
+        return history
+    tasks = (replace(task, name=name) for task, name in zip(history, names, strict=True))
     return replace(history, tasks=tuple(tasks))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from metakel.errors import InputError
+from metakel.kernels.stored import DAMAGE, check_format
 from metakel.prior.basis import Basis
 from metakel.prior.calibration import Calibration
 from metakel.prior.checked import TINY, number, numbers, read_facts
@@ -40,14 +41,12 @@ def load_prior(path: str | Path) -> Prior:
         raise InputError(f"there is no file {path}") from None
     except ValueError as error:  # no JSON, or not even text
         raise InputError(f"{path} is not a saved prior: {error}") from None
-    found = (data.get("format"), data.get("version")) if isinstance(data, dict) else None
-    if found != (FORMAT, VERSION):
-        raise InputError(f"{path} holds {found}; expected ({FORMAT!r}, {VERSION})")
+    check_format(data, str(path), FORMAT, VERSION)
     try:
         return from_dict(data)
     except InputError as error:
         raise InputError(f"{path} is damaged: {error}") from None
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+    except DAMAGE as error:
         raise InputError(f"{path} is damaged: {error!r}") from None
 
 

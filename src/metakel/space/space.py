@@ -112,6 +112,11 @@ class Space:
             X[:, self.columns[self[name].name]] = self[name].encode([value], outside=outside)
         return X
 
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Names of the parameters that have more than one value."""
+        return tuple(p.name for p in self.parameters if not isinstance(p, Fixed))
+
     def varying(self, fixed: Row | None = None) -> NDArray[np.intp]:
         """Numeric columns that are not held fixed."""
         held = [self.columns[self[name].name] for name in fixed or {}]

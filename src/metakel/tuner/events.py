@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
+from metakel.confidence.settings import is_number
 from metakel.errors import InputError
 
 Expected = tuple[str, Callable[[Any], bool]]
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+def _is_finite(value: Any) -> bool:
+    return is_number(value) and isfinite(value)
 
 
 def _is_count(value: Any) -> bool:
@@ -29,7 +30,7 @@ def _is_space(value: Any) -> bool:
 
 
 MAPPING: Expected = "named values", lambda value: isinstance(value, Mapping)
-NUMBER: Expected = "a finite number", _is_number
+NUMBER: Expected = "a finite number", _is_finite
 COUNT: Expected = "a whole number >= 0", _is_count
 MAYBE_COUNT: Expected = "a whole number >= 0, or null", lambda v: v is None or _is_count(v)
 PROCESS: Expected = "a process with its pid, or null", _is_process

@@ -7,9 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
+from metakel.confidence.settings import is_number
 from metakel.errors import InputError
 from metakel.prior import Prior
 from metakel.prior.storage import to_dict
@@ -87,7 +88,7 @@ def _check_seed(seed: Any) -> None:
 
 
 def _check_delta(delta: Any) -> None:
-    if not (isinstance(delta, Real) and 0 < float(delta) < 1):
+    if not (is_number(delta) and 0 < delta < 1):
         raise InputError(f"delta is {delta!r}; expected a number between 0 and 1")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from metakel.errors import InputError
 from metakel.integrations.optuna.record import Outcome
 from metakel.prior import Prior, SpaceOptimizer
-from metakel.space import Fixed, Space
+from metakel.space import Space
 
 POOL_STREAM, ASK_STREAM = 0, 1
 
@@ -27,7 +27,7 @@ def stream(seed: int, *key: int) -> np.random.Generator:
 
 def varying(prior: Prior) -> Space:
     """The parameters that the prior knows something about."""
-    return Space(tuple(p for p in prior.space.parameters if not isinstance(p, Fixed)))
+    return Space(tuple(prior.space[name] for name in prior.space.free))
 
 
 def held_values(prior: Prior, within: Space, record: Sequence[Outcome]) -> dict[str, Any]:
