@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -39,6 +39,26 @@ def test_split_parts_the_tasks_without_loss(m, fraction, seed):
     assert len(second) >= 1
     names = sorted(t.name for part in (first, second) for t in part)
     assert names == sorted(t.name for t in history)
+
+
+@given(m=st.integers(2, 12), count=st.integers(2, 6), seed=st.none() | st.integers(0, 99))
+def test_folds_hold_every_task_out_once(m, count, seed):
+    assume(count <= m)
+    history = History.from_pairs(pairs([3] * m))
+    rng = None if seed is None else np.random.default_rng(seed)
+    folds = list(history.folds(count, rng=rng))
+    assert len(folds) == count
+    for teachers, held in folds:
+        assert held.m in (m // count, m // count + 1)
+        assert sorted(t.name for t in (*teachers, *held)) == sorted(t.name for t in history)
+    held_out = [task.name for _, held in folds for task in held]
+    assert sorted(held_out) == sorted(task.name for task in history)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_folds_are_two_or_more_and_have_a_task_each(count):
+    with pytest.raises(InputError, match=f"{count} folds of 3 tasks; expected 2"):
+        next(History.from_pairs(pairs([3] * 3)).folds(count))
 
 
 def test_split_depends_on_the_generator_only():

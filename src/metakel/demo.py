@@ -1,4 +1,4 @@
-"""`make demo`: learn from past tasks, tune a task never seen, and show what the past was worth."""
+"""`make demo`: learn from past tasks, tune those never seen, and show what the past was worth."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from metakel.kernels import KernelSum, squared_exponential
 from metakel.prior import Prior, TableOptimizer, learn_prior
 from metakel.report import check_history, follow, write_report
 from metakel.report.check import random_regret
-from metakel.tasks import Array, Task
+from metakel.tasks import Array, History, Task
 from metakel.tuner import Tuner
 from metakel.tuner.trials import key
 from metakel.ucb import GPUCB
 
+TURNS = 3
 EVALUATIONS = 30
 SHOWN = (1, 2, 3, 5, 10, 20, 30)
 WAYS = ("metakel", "cold GP-UCB", "random")
@@ -42,37 +43,56 @@ class Comparison:
         return float(np.mean(self.regret["cold GP-UCB"] - self.regret["metakel"]))
 
 
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """What a prior of some tasks was worth on the others."""
+
+    known: History
+    prior: Prior
+    compared: tuple[Comparison, ...]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the demonstration; save its picture, its journal and the report."""
     parser = argparse.ArgumentParser(prog="python -m metakel.demo", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="which third of the tasks is unseen")
+    parser.add_argument("--seed", type=int, default=0, help="which tasks are new together")
     parser.add_argument("--out", type=Path, default=Path("demo"), help="where results go")
     chosen = parser.parse_args(arguments)
     chosen.out.mkdir(parents=True, exist_ok=True)
     start = perf_counter()
     history = glmnet()
-    known, unseen = history.split(np.random.default_rng(chosen.seed), fraction=2 / 3)
-    prior = learn_prior(known)
     print(
         f"{history.m} data sets, each with 1000 elastic nets (alpha, lambda) and their AUC.\n"
-        f"Learned from {known.m} of them in {perf_counter() - start:.1f} s; the other {unseen.m} "
-        f"are new.\n\n{prior}\n"
+        f"In {TURNS} turns, so that each is new once:"
     )
-    compared = sorted((compare(prior, task) for task in unseen), key=lambda c: c.gain)
+    folds = history.folds(TURNS, rng=np.random.default_rng(chosen.seed))
+    turns = [take_turn(known, unseen) for known, unseen in folds]
+    compared = sorted((c for turn in turns for c in turn.compared), key=lambda c: c.gain)
     typical = compared[len(compared) // 2]  # neither the best case nor the worst
-    tuner = tune(prior, typical.task, chosen.out / "run.jsonl")
+    turn = next(turn for turn in turns if typical in turn.compared)
+    print(f"\nThe prior of one turn:\n\n{turn.prior}\n")
+    tuner = tune(turn.prior, typical.task, chosen.out / "run.jsonl")
     show(compared, typical, tuner)
-    check = check_history(known, np.random.default_rng(chosen.seed))
     page = write_report(
-        prior,
+        turn.prior,
         chosen.out / "report.html",
-        check=check,
-        run=follow(prior, tuner.trials, tuner.settings),
+        check=check_history(turn.known, np.random.default_rng(chosen.seed)),
+        run=follow(turn.prior, tuner.trials, tuner.settings),
         title=f"Elastic net on {typical.task.name}",
     )
-    picture = draw(prior, typical.task, tuner, compared, chosen.out / "demo.png")
+    picture = draw(turn.prior, typical.task, tuner, compared, chosen.out / "demo.png")
     print(f"\nPicture: {picture}\nReport:  {page} (open it in a browser)")
     print(f"Journal: {chosen.out / 'run.jsonl'}\n{perf_counter() - start:.0f} s in all")
+
+
+def take_turn(known: History, unseen: History) -> Turn:
+    """Learn from some tasks, then search every other one."""
+    start = perf_counter()
+    prior = learn_prior(known)
+    learned = perf_counter() - start
+    compared = tuple(compare(prior, task) for task in unseen)
+    print(f"  learned from {known.m} in {learned:.1f} s, tuned the {unseen.m} others")
+    return Turn(known, prior, compared)
 
 
 def tune(prior: Prior, task: Task, journal: Path) -> Tuner:
@@ -188,11 +208,14 @@ def draw(
     )  # fmt: skip
     steps = np.arange(1, EVALUATIONS + 1)
     for way, color, line in zip(WAYS, ("C0", "C1", "0.5"), ("-", "-", "--"), strict=True):
-        mean = np.mean([c.regret[way] for c in compared], axis=0)
-        right.plot(steps, np.maximum(mean, 1e-4), line, color=color, lw=2.2, label=way)
+        curves = np.array([c.regret[way] for c in compared])
+        mean, error = curves.mean(axis=0), curves.std(axis=0) / np.sqrt(len(curves))
+        low, middle, high = (np.maximum(v, 1e-4) for v in (mean - error, mean, mean + error))
+        right.plot(steps, middle, line, color=color, lw=2.2, label=way)
+        right.fill_between(steps, low, high, color=color, alpha=0.15, lw=0)
     right.set(
         yscale="log", xlabel="evaluations", ylabel="distance to the best AUC",
-        title=f"Mean over {len(compared)} new data sets",
+        title=f"Mean ± standard error over {len(compared)} new data sets",
     )  # fmt: skip
     right.grid(alpha=0.3)
     right.legend()

@@ -54,7 +54,7 @@ def demo(
     out: Annotated[Path, typer.Option("-o", "--out", help="Where results go.")] = Path("demo"),
     seed: Seed = 0,
 ) -> None:
-    """Learn from the bundled history, tune an unseen task, and show what it was worth."""
+    """Learn from the bundled history, tune tasks unseen, and show what it was worth."""
     from metakel.demo import main
 
     with writing(out):  # it reads nothing but what the package brings along

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -59,8 +58,7 @@ def choose_learned(
         kernels = base(length)
         for lam in lams:
             scores[lam, length] = 0.0
-            for fold in range(folds):
-                kept, left = _parted(history, fold, folds)
+            for kept, left in history.folds(folds):
                 learned = learn_kernel(
                     kept,
                     kernels,
@@ -72,10 +70,3 @@ def choose_learned(
                 )
                 scores[lam, length] += left.total * evidence(learned.kernel, left, noise_var)
     return max(scores, key=lambda pair: scores[pair])
-
-
-def _parted(history: History, fold: int, folds: int) -> tuple[History, History]:
-    inside = [s % folds == fold for s in range(history.m)]
-    kept = tuple(task for task, out in zip(history.tasks, inside, strict=True) if not out)
-    left = tuple(task for task, out in zip(history.tasks, inside, strict=True) if out)
-    return replace(history, tasks=kept), replace(history, tasks=left)

@@ -89,12 +89,10 @@ def check_history(history: History, rng: np.random.Generator, *, folds: int = FO
     if history.m < 2 * folds:
         raise InputError(f"{history.m} tasks are too few to leave some out; expected {2 * folds}")
     names, learned, cold, random = [], [], [], []
-    for first in range(folds):
-        held = [s for s in range(history.m) if s % folds == first]
-        rest = tuple(task for s, task in enumerate(history) if s % folds != first)
-        prior = learn_prior(replace(history, tasks=rest))
-        for s in held[: max(TASKS // folds, 1)]:
-            task = _some_rows(history[s], rng)
+    for rest, held in history.folds(folds):
+        prior = learn_prior(rest)
+        for whole in held.tasks[: max(TASKS // folds, 1)]:
+            task = _some_rows(whole, rng)
             if np.ptp(task.y) == 0:
                 continue
             seen = rng.permutation(task.n)[:SEEN]

@@ -200,10 +200,26 @@ class History:
         if self.m < 2:
             raise InputError("a history of one task cannot be split by task")
         size = min(max(round(fraction * self.m), 1), self.m - 1)
-        chosen = set(rng.permutation(self.m)[:size].tolist())
-        first = tuple(task for s, task in enumerate(self.tasks) if s in chosen)
-        second = tuple(task for s, task in enumerate(self.tasks) if s not in chosen)
-        return replace(self, tasks=first), replace(self, tasks=second)
+        first = np.isin(np.arange(self.m), rng.permutation(self.m)[:size])
+        return self._where(first), self._where(~first)
+
+    def folds(
+        self, count: int, *, rng: np.random.Generator | None = None
+    ) -> Iterator[tuple[History, History]]:
+        """Pairs (teachers, held out), in which every task is held out once.
+
+        Task s is held out in the fold s modulo ``count``; with ``rng``, tasks change places first.
+        """
+        if not 2 <= count <= self.m:
+            raise InputError(f"{count} folds of {self.m} tasks; expected 2 folds to one per task")
+        places = np.arange(self.m) if rng is None else rng.permutation(self.m)
+        for fold in range(count):
+            held = places % count == fold
+            yield self._where(~held), self._where(held)
+
+    def _where(self, chosen: NDArray[np.bool_]) -> History:
+        tasks = tuple(task for task, kept in zip(self.tasks, chosen, strict=True) if kept)
+        return replace(self, tasks=tasks)
 
     @property
     def m(self) -> int:
