@@ -7,7 +7,7 @@ DEMO   := .venv-demo
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-transfer bench-scale bench-optuna torture paper docs clean
+.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-transfer bench-fresh bench-scale bench-optuna torture paper docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -47,7 +47,7 @@ $(VENV)/.bench: $(VENV)/.ready
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev,bench]'
 	touch $@
 
-bench: bench-solver bench-ask bench-coverage bench-transfer bench-scale bench-optuna  ## every table of docs/benchmarks.md
+bench: bench-solver bench-ask bench-coverage bench-transfer bench-fresh bench-scale bench-optuna  ## every table of docs/benchmarks.md
 
 bench-solver: $(VENV)/.bench  ## the group lasso against celer, skglm and adelie
 	$(BIN)/python -m benchmarks.solver --update-docs
@@ -71,6 +71,9 @@ docs: $(VENV)/.ready  ## the documentation site, in site/
 
 bench-transfer: $(VENV)/.bench  ## decisions on real histories against other methods
 	$(BIN)/python -m benchmarks.transfer --update-docs
+
+bench-fresh: $(VENV)/.bench  ## the same on tables computed after the method was made
+	$(BIN)/python -m benchmarks.fresh --update-docs
 
 bench-scale: $(VENV)/.bench  ## 10^5 tasks on disk, an update, two workers (docs/scale.md)
 	$(BIN)/python -m benchmarks.scale --update-docs

@@ -100,6 +100,16 @@ def jobs(tables: dict[str, Pairs], sizes: list[int], splits: int, more: int) -> 
             yield table, tasks, case, "metakel", max(sizes), "more splits"
 
 
+def run_all(todo: list[tuple], workers: int) -> list[Run]:
+    """Every search of the list, with its progress on standard error."""
+    runs: list[Run] = []
+    with ProcessPoolExecutor(workers) as pool:
+        for i, found in enumerate(pool.map(search, *zip(*todo, strict=True))):
+            runs += found
+            print(f"{i + 1}/{len(todo)} {todo[i][0]} {todo[i][3]}", file=sys.stderr)
+    return runs
+
+
 def main() -> None:
     """Run, print the report, and write it to the documentation if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -116,13 +126,7 @@ def main() -> None:
         tables = {name: tables[name] for name in options.tables.split(",")}
     sizes = [50] if options.quick else [int(n) for n in options.rows.split(",")]
     splits, more = (2, 4) if options.quick else (options.splits, options.more)
-    todo = list(jobs(tables, sizes, splits, more))
-    runs: list[Run] = []
-    with ProcessPoolExecutor(options.workers) as pool:
-        for i, found in enumerate(pool.map(search, *zip(*todo, strict=True))):
-            runs += found
-            print(f"{i + 1}/{len(todo)} {todo[i][0]} {todo[i][3]}", file=sys.stderr)
-    text = report(runs)
+    text = report(run_all(list(jobs(tables, sizes, splits, more)), options.workers))
     print(text)
     if options.update_docs:
         file: Path = ROOT / "docs" / "benchmarks.md"

@@ -24,18 +24,19 @@ def data_folder() -> Path:
 def load_tables() -> dict[str, Pairs]:
     """Tasks (X, y) of every table at hand; inputs in [-1, 1], larger y is better.
 
-    Log scales are those that `History.from_csv` proposes; they are the protocol's. Tasks whose
-    best equals their median are dropped.
+    Log scales are those that `History.from_csv` proposes; they are the protocol's.
     """
     bundled = Path(str(files("metakel") / "data" / "glmnet.csv.gz"))
     tables = {"glmnet": History.from_csv(bundled, task="task", output="auc")}
     xgboost = data_folder() / "xgboost.csv.gz"
     if xgboost.exists():
         tables["xgboost"] = History.from_csv(xgboost, task="task", output="value", minimize=True)
-    return {
-        name: [(t.X, t.y) for t in history if t.y.max() > np.median(t.y)]
-        for name, history in tables.items()
-    }
+    return {name: searchable(history) for name, history in tables.items()}
+
+
+def searchable(history: History) -> Pairs:
+    """Tasks (X, y) whose best is better than their median."""
+    return [(t.X, t.y) for t in history if t.y.max() > np.median(t.y)]
 
 
 @dataclass(frozen=True, eq=False)
