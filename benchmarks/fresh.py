@@ -25,8 +25,8 @@ WHAT = """\
 Command: `make bench-fresh` (`python -m benchmarks.fresh --update-docs`). Five tables that were
 computed after the method was finished: three learners of scikit-learn on 36 small binary problems
 (AUC; six, four and five hyper-parameters, categories among them) and two families of test
-functions, 36 each (`benchmarks/fresh_tables.py`). Five splits, 50 recorded rows per past task. Means
-are geometric, with 95 % bootstrap intervals over test tasks, the same for both methods."""
+functions, 36 each (`benchmarks/fresh_tables.py`). Five splits, 50 recorded rows per past task.
+Means are geometric, with 95 % bootstrap intervals over test tasks, the same for both methods."""
 
 
 NOTE = """\

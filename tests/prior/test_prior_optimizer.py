@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from named_runs import loss, run, table
@@ -51,7 +53,7 @@ def test_fixed_parameters_stay_fixed_even_outside_the_recorded_range(prior):
 def test_a_table_of_candidates_is_asked_by_row_without_repeats(prior):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(table(np.random.default_rng(5), m=1, n=60))
-    optimizer = prior.optimizer(frame, outside=True)
+    optimizer = prior.optimizer(frame)
     rows = []
     for _ in range(60):
         rows.append(optimizer.ask())
@@ -61,6 +63,28 @@ def test_a_table_of_candidates_is_asked_by_row_without_repeats(prior):
     assert rows.index(int(frame["loss"].argmin())) < 10
     with pytest.raises(InputError, match="all 60 candidates"):
         optimizer.ask()
+
+
+def test_candidates_beyond_the_recorded_ranges_are_taken_and_named(prior):
+    rows = prior.space.decode(prior.space.sample(np.random.default_rng(0), 5))
+    top = prior.space.columns["rate"].stop - 1
+    for place, warned in ((1.05, False), (1.3, True)):
+        point = prior.space.encode(rows[:1])
+        point[:, top] = place
+        beyond = [*rows, {**rows[0], "rate": prior.space.decode(point)[0]["rate"]}]
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            optimizer = prior.optimizer(beyond)
+        assert [str(w.message)[:30] for w in said] == ["1 of 6 candidates lie beyond t"] * warned
+        if warned:
+            assert "rate (1);" in str(said[0].message)
+            assert said[0].filename == __file__
+        optimizer.tell(5, 0.1)
+        assert optimizer.best == (5, 0.1)
+        assert optimizer.predict(beyond)[0].shape == (6,)
+        prior.optimizer(beyond, outside=True)  # filterwarnings: error
+        with pytest.raises(InputError, match=r"'rate' is .*outside=True"):
+            prior.optimizer(beyond, outside=False)
 
 
 def test_failed_runs_are_counted_and_not_asked_again(prior):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,30 @@ from metakel.errors import InputError, ShapeError
 from metakel.readers import frame_columns
 from metakel.space import Fixed, Float, Parameter, Space
 from metakel.tasks import Array, History, Task
+
+# A table reaches a little beyond what was recorded of others like it: 5 % of the range on [-1, 1].
+SLIGHTLY = 0.1
+
+
+def encode_candidates(candidates: Any, space: Space, *, outside: bool | None) -> Array:
+    """(n, d0) points of a table to choose from.
+
+    To list a candidate is to allow it. Where ``outside`` is None, a warning names those that lie
+    more than slightly beyond the recorded ranges.
+    """
+    Z = encode_configurations(candidates, space, outside=outside is not False)
+    if outside is None:
+        far = np.abs(Z) > 1 + SLIGHTLY
+        counts = {name: int(far[:, space.columns[name]].any(axis=1).sum()) for name in space.free}
+        if any(counts.values()):
+            named = ", ".join(f"{name} ({count})" for name, count in counts.items() if count)
+            warnings.warn(
+                f"{int(far.any(axis=1).sum())} of {len(Z)} candidates lie beyond the recorded "
+                f"ranges of {named}; what the prior says there is a guess. outside=True says that "
+                "they are meant, outside=False refuses them",
+                stacklevel=3,
+            )
+    return Z
 
 
 def encode_configurations(configurations: Any, space: Space, *, outside: bool = False) -> Array:

@@ -12,7 +12,7 @@ from metakel.errors import InputError
 from metakel.kernels import KernelSum
 from metakel.prior.band import ConfidenceBand
 from metakel.prior.calibration import Calibration, prior_kernel
-from metakel.prior.configurations import encode_configurations
+from metakel.prior.configurations import encode_candidates, encode_configurations
 from metakel.prior.explain import Explanation, explain
 from metakel.prior.ground import Ground
 from metakel.prior.heldout import NOISINESS, HeldOut
@@ -119,7 +119,7 @@ class Prior:
         rng: np.random.Generator | None = None,
         acquisition: Literal["ucb", "ei"] = "ucb",
         fixed: dict[str, Any] | None = None,
-        outside: bool = False,
+        outside: bool | None = None,
         within: Space | None = None,
     ) -> SpaceOptimizer | TableOptimizer:
         """Ask and tell on the next task.
@@ -136,8 +136,9 @@ class Prior:
             both averaged over beliefs and scales.
         fixed : dict, optional
             Parameters to hold at a value (without candidates).
-        outside : bool
-            Whether values beyond the recorded ranges are allowed.
+        outside : bool, optional
+            Whether values beyond the recorded ranges are allowed. Unless told, those of
+            ``candidates`` are, with a warning where they are far beyond, and no others.
         within : Space, optional
             Ranges of this task, where they are not those of the prior (without candidates).
             Parameters of the prior that it lacks are held by ``fixed``.
@@ -149,11 +150,11 @@ class Prior:
                 raise InputError(
                     "fixed parameters or ranges, and candidates: leave the other rows out instead"
                 )
-            Z = encode_configurations(candidates, self.space, outside=outside)
-            return TableOptimizer(self, Z, acquisition, outside=outside)
+            Z = encode_candidates(candidates, self.space, outside=outside)
+            return TableOptimizer(self, Z, acquisition, outside=outside is not False)
         if rng is None:
             raise InputError("an optimizer on the whole space draws its pool: pass rng=")
-        ground = Ground(within or self.space, self.space, fixed or {}, outside)
+        ground = Ground(within or self.space, self.space, fixed or {}, bool(outside))
         return SpaceOptimizer(self, rng, acquisition, ground=ground)
 
     def norm_bound(self, delta: float = 0.1) -> float:
