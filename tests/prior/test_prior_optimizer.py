@@ -123,6 +123,8 @@ def test_wrong_uses_say_what_to_do(prior):
         optimizer.tell(4, 1.0)
     with pytest.raises(InputError, match="empty"):
         prior.optimizer([])
+    with pytest.raises(InputError, match="configuration 0 is a list; expected a dict"):
+        prior.optimizer([[0.1, 2, "u"]])
 
 
 def test_an_unknown_name_is_refused_before_anything_is_asked(prior):

@@ -148,6 +148,18 @@ def test_candidates_are_the_only_configurations_and_run_out():
         tuner.tell({**rows[0], "depth": 9}, 0.1)
 
 
+def test_candidates_of_a_frame_are_those_of_its_rows(tmp_path):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rows = [{"rate": r, "depth": d, "kind": "adam"} for r in (0.001, 0.01) for d in (4, 6)]
+    noted = [{**row, "note": "not a parameter"} for row in rows]
+    told = run(Tuner(PRIOR, tmp_path / "j", candidates=rows))
+    for frame in (pandas.DataFrame(noted), polars.DataFrame(noted)):
+        again = Tuner(PRIOR, tmp_path / "j", candidates=frame)  # refused if settings differed
+        assert [(t.configuration, t.value) for t in again.trials.told] == told
+    with pytest.raises(InputError, match="candidates is a int; expected a frame or"):
+        Tuner(PRIOR, candidates=7)
+
+
 def test_a_task_that_contradicts_the_history_rings_once_and_the_rest_is_a_cold_start(tmp_path):
     tuner = Tuner(PRIOR, tmp_path / "j", budget=25)
     for x in tuner:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,18 @@ def encode_candidates(candidates: Any, space: Space, *, outside: bool | None) ->
                 stacklevel=3,
             )
     return Z
+
+
+def as_rows(configurations: Any, space: Space) -> list[Any]:
+    """Configurations one by one; of a frame, dicts of the parameters that it has columns for."""
+    if isinstance(configurations, Mapping) or hasattr(type(configurations), "columns"):
+        known = {n: v for n, v in frame_columns(configurations).items() if n in space.names}
+        rows = zip(*known.values(), strict=True)
+        return [dict(zip(known, values, strict=True)) for values in rows]
+    if not isinstance(configurations, Iterable):
+        found = type(configurations).__name__
+        raise InputError(f"candidates is a {found}; expected a frame or a sequence of dicts")
+    return list(configurations)
 
 
 def encode_configurations(configurations: Any, space: Space, *, outside: bool = False) -> Array:

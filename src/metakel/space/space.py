@@ -165,6 +165,11 @@ class Space:
 
 
 def _as_columns(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Any]]:
+    for i, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise InputError(
+                f"configuration {i} is a {type(row).__name__}; expected a dict of named values"
+            )
     known = dict.fromkeys(name for row in rows for name in row)
     columns: dict[str, list[Any]] = {name: [] for name in (known if rows else names)}
     for i, row in enumerate(rows):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from metakel.errors import InputError
 from metakel.prior import Prior
+from metakel.prior.configurations import as_rows
 from metakel.tuner.certify import Certificate, Watch
 from metakel.tuner.journal import Event, Journal
 from metakel.tuner.plan import Plan
@@ -49,7 +50,7 @@ class Tuner:
     stop_at : float, optional
         Done as soon as the certificate is at most this, in units of the output.
     seed, delta, fixed, outside, candidates
-        See `Settings`; a journal keeps them.
+        See `Settings`; a journal keeps them. Candidates are a frame or a sequence of dicts.
     detached : bool
         Whether evaluations outlive this process, as when a person does them; they are then never
         asked again by themselves.
@@ -66,12 +67,13 @@ class Tuner:
         delta: float = 0.2,
         fixed: Mapping[str, Any] | None = None,
         outside: bool = False,
-        candidates: Iterable[Mapping[str, Any]] | None = None,
+        candidates: Any = None,
         detached: bool = False,
     ) -> None:
-        rows = None if candidates is None else tuple(plain(row) for row in candidates)
+        if candidates is not None:
+            candidates = tuple(plain(row) for row in as_rows(candidates, prior.space))
         self.prior = prior
-        self.settings = Settings(seed, delta, plain(fixed or {}), outside, rows)
+        self.settings = Settings(seed, delta, plain(fixed or {}), outside, candidates)
         self._plan = Plan(prior, self.settings, budget, stop_at, detached)
         watch = Watch(prior, self.settings)
         if stop_at is not None and watch.no_band:
