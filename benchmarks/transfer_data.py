@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
@@ -31,6 +32,8 @@ def load_tables() -> dict[str, Pairs]:
     xgboost = data_folder() / "xgboost.csv.gz"
     if xgboost.exists():
         tables["xgboost"] = History.from_csv(xgboost, task="task", output="value", minimize=True)
+    else:
+        print(f"no {xgboost}: glmnet only; METAKEL_DATA names its folder", file=sys.stderr)
     return {name: searchable(history) for name, history in tables.items()}
 
 
