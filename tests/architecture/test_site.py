@@ -82,6 +82,12 @@ def test_what_bad_histories_cost_is_quoted_from_the_benchmarks():
         assert re.search(rf"^\| {kind}[^|]*\| {costs[0]} \| {costs[1]} \|$", guide, re.M), costs
 
 
+def test_what_fresh_tables_show_is_quoted_from_the_benchmarks():
+    fresh = (DOCS / "benchmarks.md").read_text().partition("<!-- fresh:begin -->")[2]
+    ours = re.search(r"^\| metakel +\| ([\d.]+) \(", fresh, re.M)[1]
+    assert f"in {ours} of the\nevaluations of a cold GP-UCB" in (ROOT / "README.md").read_text()
+
+
 def test_formulas_and_tables_of_docstrings_become_markdown():
     pytest.importorskip("griffe")
     pytest.importorskip("ziamath")
