@@ -12,6 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from metakel.domains import box, domain_from_dict, grid, points
 from metakel.errors import InputError, ShapeError
+from metakel.kernels import KernelSum, legendre
+from metakel.ucb import GPUCB
 
 DOMAINS = {
     "grid": grid([(-1, 1), (0, 2)], [5, 4]),
@@ -168,6 +170,10 @@ def test_points_are_read_as_one_point_or_many():
         (lambda: box([(0, np.inf)]), InputError),
         (lambda: grid([(0, 1)], 1), InputError),
         (lambda: grid([(0, 1)], [3, 3]), ShapeError),
+        (lambda: grid([(0, 1)], 5.0), InputError),
+        (lambda: grid([(0, 1)], [5.0]), InputError),
+        (lambda: grid([(0, 1)], "5"), InputError),
+        (lambda: grid([(0, 1)], None), InputError),
         (lambda: points(np.zeros((0, 2))), InputError),
         (lambda: points([[np.nan]]), InputError),
         (lambda: domain_from_dict({"kind": "ball"}), InputError),
@@ -176,3 +182,44 @@ def test_points_are_read_as_one_point_or_many():
 def test_what_is_no_domain_is_refused(make, error):
     with pytest.raises(error):
         make()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-5, 3e6 / 7])
+def test_a_point_that_was_float32_is_the_point_of_the_grid_it_came_from(scale):
+    domain = grid([(-scale, scale), (0, 3 * scale)], [51, 7])
+    single = domain.X.astype(np.float32)
+    assert (single != domain.X).any()
+    assert_array_equal(domain.index(single.astype(float)), np.arange(len(domain)))
+    assert_array_equal(domain.points(single, "tell"), domain.X)
+
+
+def test_points_between_those_of_a_fine_grid_are_none_of_them():
+    # Neighbours are closer than what float32 keeps: only an almost exact point is one of them.
+    fine = points(1 + 2e-7 * np.arange(50))
+    assert fine.contains(fine.X * (1 + 1e-13)).all()
+    assert not fine.contains(fine.X + 0.7e-7).any()
+    assert not grid([(-1, 1)], 51).contains(grid([(-1, 1)], 51).X + 1e-5).any()
+    near = points([0.5, 0.5 + 1e-9, 0.9])
+    assert near.index(np.array([[0.5 + 1e-9 + 1e-13]])).tolist() == [1]  # the nearest
+
+
+def test_a_box_takes_its_own_bounds_from_float32_and_puts_them_right():
+    domain = box([(-0.7, 0.1), (1e6, 1e6 + 1)])
+    told = np.array([[-0.7, 1e6], [0.1, 1e6 + 1]], dtype=np.float32).astype(float)
+    assert told[1, 0] > 0.1
+    settled = domain.points(told, "tell")
+    assert_allclose(settled, domain.bounds.T, rtol=1e-7)
+    assert ((settled >= domain.bounds[:, 0]) & (settled <= domain.bounds[:, 1])).all()
+    for outside in ([0.1 + 1e-5, 1e6], [0.0, 1e6 - 0.01], [0.0, 1e6 + 1.01]):
+        assert not domain.contains([outside])[0]
+
+
+@pytest.mark.parametrize("domain", [grid([(-1, 1)], 51), box([(-0.7, 0.1)])], ids=["grid", "box"])
+def test_an_optimizer_told_in_float32_counts_the_point_it_asked_for(domain):
+    kernel = KernelSum.uniform(legendre(3, scaling="l2"))
+    optimizer = GPUCB(kernel, domain, rng=np.random.default_rng(0), noise_std=0.1, norm_bound=1)
+    for x in optimizer.ask(6):
+        optimizer.tell(x.astype(np.float32), np.float32(x[0]))
+    assert not len(optimizer.pending)
+    assert domain.contains(optimizer.X).all()
+    assert np.isfinite(optimizer.best.value)

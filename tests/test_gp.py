@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 
 from metakel.errors import InputError, ShapeError
 from metakel.gp import posterior
-from metakel.kernels import KernelSum, legendre, squared_exponential
+from metakel.kernels import KernelSum, from_gram, legendre, squared_exponential
 from metakel.theory import information_gain_bound
 
 BASE = legendre(12, scaling="sup")
@@ -205,3 +205,54 @@ def test_the_deviation_of_a_noiseless_point_is_that_of_its_noise():
     for noise in (1e-8, 1e-14, 1e-20):
         std = posterior(kernel, [0.3, 0.3], [1.0, 1.0], noise_var=noise).std([0.3])
         assert_allclose(std, np.sqrt(noise / 2), rtol=1e-3)
+
+
+TANH = from_gram(lambda X, Z: np.tanh(2 * X @ Z.T + 1), name="tanh")
+RADIAL = from_gram(lambda X, Z: np.exp(-((X - Z.T) ** 2)), name="radial")
+
+
+def test_a_kernel_with_negative_eigenvalues_is_refused_by_name():
+    X = np.linspace(-1, 1, 30)
+    for base in (TANH, TANH + from_gram(lambda X, Z: 0.1 * X @ Z.T, name="line")):
+        kernel = KernelSum.uniform(base, weight=1.0)
+        with pytest.raises(InputError, match=r"'tanh' has eigenvalues from -2.7") as refused:
+            posterior(kernel, X, np.sin(3 * X), noise_var=1e-3)
+        assert "line" not in str(refused.value)
+
+
+def test_rounding_is_not_taken_for_negative_eigenvalues():
+    """A control: eigenvalues of -1e-15 are far below this noise, and of -1e-8 in float32."""
+    X = np.linspace(-1, 1, 40)
+    single = from_gram(
+        lambda X, Z: np.exp(-((X - Z.T) ** 2)).astype(np.float32).astype(float), name="single"
+    )
+    for base in (RADIAL, single):
+        kernel = KernelSum.uniform(base)
+        assert np.linalg.eigvalsh(kernel(X))[0] < 0
+        post = posterior(kernel, X, np.sin(X), noise_var=1e-20 if base is RADIAL else 1e-9)
+        assert_allclose(post.mean(X), np.sin(X), atol=1e-2)
+
+
+class Holder:
+    kernel = GRAM
+
+
+def test_what_is_no_kernel_is_named():
+    with pytest.raises(InputError, match=r"kernel is a Holder; .*Holder\.kernel"):
+        posterior(Holder(), [0.0], [0.0], noise_var=1.0)
+    with pytest.raises(InputError, match=r"kernel is a Dictionary; .*KernelSum\.uniform"):
+        posterior(TANH, [0.0], [0.0], noise_var=1.0)
+
+
+def test_a_seed_is_no_generator():
+    with pytest.raises(InputError, match=r"rng is 0; expected a numpy\.random\.Generator"):
+        posterior(FEATURES, [0.0], [0.0], noise_var=1.0).sample([0.1], 0)
+
+
+def test_a_posterior_is_shown_by_its_sizes():
+    X = np.linspace(-0.9, 0.9, 40)[:, None]
+    shown = repr(posterior(FEATURES, X, X[:, 0], noise_var=np.geomspace(0.1, 0.2, 40)))
+    assert "40 observations" in shown
+    assert "0.1 to 0.2" in shown
+    assert "array" not in shown
+    assert "0 observations" in repr(posterior(FEATURES, X[:0], [], noise_var=1.0))

@@ -50,10 +50,11 @@ def test_unknown_noise_is_estimated_and_the_support_recovered():
 
 
 def test_learning_scales_with_the_observations():
-    _, history = example(0, m=10)
+    _, history = example(0)
     scaled = mk.History.from_pairs([(t.X, 7 * t.y) for t in history])
     one = mk.learn_kernel(history, L2)
     other = mk.learn_kernel(scaled, L2)
+    assert one.active.size
     assert_allclose(other.solution.eta, 7 * one.solution.eta, rtol=1e-5, atol=1e-8)
     assert_allclose(other.noise_std, 7 * one.noise_std, rtol=1e-6)
 
@@ -189,7 +190,10 @@ def test_selection_is_the_same_below_lambda_max_only():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"lam": "best"}, "known rules"),
+        ({"lam": "best"}, "known rules.*square-root"),
+        ({"lam": "cv", "noise_std": None}, "known rules.*square-root"),
+        ({"lam": None}, "lam is None.*known rules"),
+        ({"lam": "monte-carlo", "rng": 0}, "rng is 0; expected a numpy.random.Generator"),
         ({"lam": -1.0}, "> 0"),
         ({"noise_std": 0.0}, "positive number"),
         ({"noise_std": np.nan}, "positive number"),
@@ -245,3 +249,116 @@ def test_every_argument_is_explained():
 
     for name in signature(mk.learn_kernel).parameters:
         assert f"\n    {name} : " in mk.learn_kernel.__doc__, name
+
+
+GRID = np.linspace(-1, 1, 30)
+
+
+def odd_history(noise, m=20, level=0.0):
+    """Random sums of P3 and P5 on a grid, as a table of a deterministic function would have."""
+    rng = np.random.default_rng(0)
+    F = mk.legendre(5, scaling="l2").features(GRID)[:, [2, 4]]
+    return mk.History.from_pairs(
+        (GRID, F @ rng.normal(size=2) + noise * rng.normal(size=30) + level * rng.normal())
+        for _ in range(m)
+    )
+
+
+def size_of(history):
+    return np.sqrt(np.mean(np.concatenate([task.y for task in history]) ** 2))
+
+
+@pytest.mark.parametrize("noise", [0.0, *10.0 ** -np.arange(12, 3, -1)])
+def test_a_history_with_next_to_no_noise_is_learned_from(noise):
+    history = odd_history(noise)
+    learned = mk.learn_kernel(history, L2)
+    assert learned.names == ("P3", "P5")
+    floor = 1e-6 * size_of(history)
+    assert_allclose(learned.noise_std, max(noise, floor), rtol=0.05)
+    assert learned.exact_fit == (noise < floor)
+    assert learned.exact_fit == ("1e-6 of their root mean square" in learned.report())
+
+
+def test_tasks_that_are_multiples_of_one_another_or_constant_are_learned_from():
+    cubes = mk.History.from_pairs([(GRID, a * GRID**3) for a in (1.0, 2.0, 3.0)] * 5)
+    learned = mk.learn_kernel(cubes, mk.legendre(5, scaling="l2"))
+    assert learned.names == ("P1", "P3")
+    levels = mk.History.from_pairs([(GRID, np.full(30, a)) for a in (1.0, 2.0, 3.0)] * 5)
+    with_level = mk.legendre(5, scaling="l2", degrees=range(5))
+    assert mk.learn_kernel(levels, with_level).names == ("P0",)
+    # What was learned predicts without a word on rounding: warnings are errors here.
+    noise = learned.noise_std**2
+    known = mk.posterior(learned.kernel, GRID[::7], 4 * GRID[::7] ** 3, noise_var=noise)
+    assert_allclose(known.mean(GRID), 4 * GRID**3, atol=1e-4)
+
+
+def test_a_noiseless_history_gets_a_positive_noise_at_any_lambda():
+    history = odd_history(0.0)
+    learned = mk.learn_kernel(history, L2, lam=0.01)
+    assert_allclose(learned.noise_std, 1e-6 * size_of(history))
+    assert not mk.learn_kernel(history, L2, lam=0.01, noise_std=1e-9).exact_fit
+
+
+def test_a_fit_that_is_exact_for_want_of_observations_is_no_estimate_of_the_noise():
+    rng = np.random.default_rng(0)
+    few = mk.History.from_pairs([(rng.uniform(-1, 1, 3), rng.normal(size=3)) for _ in range(30)])
+    learned = mk.learn_kernel(few, L2)
+    assert not learned.exact_fit
+    assert_allclose(learned.noise_std, size_of(few))
+
+
+LENGTHS = mk.squared_exponential([0.1, 0.3, 1.0])
+
+
+def test_learning_nothing_with_unknown_noise_is_said_where_it_happens():
+    history = odd_history(0.05)
+    with pytest.warns(UserWarning, match=r"root mean square of y itself; give noise_std=") as said:
+        learned = mk.learn_kernel(history, LENGTHS)
+    assert said[0].filename == __file__
+    assert "50%" in str(said[0].message)  # more than noise would reach
+    assert learned.names == ()
+    assert_allclose(learned.noise_std, size_of(history))
+    assert str(said[0].message) in learned.report()
+    with pytest.warns(UserWarning, match="nothing was learned") as said:
+        again = learned.update(odd_history(0.06, m=2))
+    assert said[0].filename == __file__
+    assert again.active.size == 0
+    # The remedy that it names, without a warning.
+    assert mk.learn_kernel(history, LENGTHS, noise_std=0.05).names
+
+
+def test_noise_alone_is_no_reason_to_warn():
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        pure = mk.History.from_pairs([(GRID, rng.normal(size=30)) for _ in range(20)])
+        report = mk.learn_kernel(pure, L2).report()  # warnings are errors here
+        assert "nothing was learned" in report
+        assert "50%" not in report
+
+
+def test_what_a_test_finds_beyond_an_estimated_noise_is_said_to_count_as_noise():
+    history = odd_history(0.05, level=2.0)
+    base = mk.legendre(13, scaling="l2", degrees=range(13))
+    report = mk.learn_kernel(history, base).report()
+    assert "also finds: P3, P5" in report
+    assert "counts as noise" in report
+    assert "counts as noise" not in mk.learn_kernel(history, base, noise_std=0.05).report()
+
+
+def test_base_kernels_of_another_type_are_named_with_a_call_that_works():
+    with pytest.raises(mk.InputError, match=r"base is a list; .* legendre\(20, scaling=\"l2\"\)"):
+        mk.learn_kernel(odd_history(0.1), [1, 2])
+
+
+def test_an_indefinite_kernel_is_not_learned():
+    tanh = mk.from_gram(lambda X, Z: np.tanh(2 * X @ Z.T + 1), name="tanh")
+    with pytest.raises(mk.InputError, match=r"group 0 has negative eigenvalues, from -2.7"):
+        mk.learn_kernel(odd_history(0.05), tanh, noise_std=0.05)
+
+
+def test_a_learned_kernel_is_shown_in_a_line():
+    shown = repr(mk.learn_kernel(odd_history(0.05), L2))
+    assert "P3" in shown
+    assert "(estimated)" in shown
+    assert len(shown) < 250
+    assert "\n" not in shown

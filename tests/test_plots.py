@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import matplotlib
 import numpy as np
 import pytest
@@ -73,6 +76,29 @@ def test_the_band_is_the_confidence_interval_with_data_truth_and_next_point(maxi
     assert_allclose(lines["next point"].get_xdata(), asked[0])
     assert ax.get_xlabel()
     assert ax.get_ylabel()
+
+
+def test_the_truth_may_be_a_column_and_nothing_else():
+    optimizer = game()
+    lines = [
+        {line.get_label(): line for line in plots.band(optimizer, Z, truth=truth).lines}
+        for truth in (Z**2, Z[:, None] ** 2)
+    ]
+    assert_allclose(lines[0]["function"].get_ydata(), lines[1]["function"].get_ydata())
+    for wrong in (Z[None], Z[:5, None], np.zeros((len(Z), 2))):
+        with pytest.raises(ShapeError, match="truth has shape"):
+            plots.band(optimizer, Z, truth=wrong)
+
+
+def test_pictures_are_there_after_importing_metakel_and_cost_nothing_before():
+    code = (
+        "import sys, metakel as mk\n"
+        "assert 'plots' in dir(mk) and 'metakel.plots' not in sys.modules\n"
+        "assert mk.plots.band and mk.plots is sys.modules['metakel.plots']\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "assert not hasattr(mk, 'plot')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_band_of_a_sequence_on_given_axes_before_any_data():

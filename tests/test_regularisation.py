@@ -352,3 +352,20 @@ def test_rules_grow_with_the_confidence_asked_for(problem):
     for rule in ANALYTIC:
         values = [lam_of(rule, problem, delta=delta) for delta in (0.5, 0.1, 1e-3, 1e-9)]
         assert all((a < b).all() for a, b in pairwise(values)), rule
+
+
+def test_none_is_no_lambda(problem):
+    with pytest.raises(InputError, match="lam is None; expected a number"):
+        choose_lambda(None, problem, noise_std=1.0, delta=0.1)
+
+
+def test_the_rule_for_unknown_noise_is_said_to_be_elsewhere(problem):
+    with pytest.raises(InputError, match="pivotal_lambda"):
+        choose_lambda("square-root", problem, noise_std=1.0, delta=0.1)
+
+
+def test_a_seed_is_no_generator(problem):
+    with pytest.raises(InputError, match=r"rng is 0; expected a numpy\.random\.Generator"):
+        choose_lambda("monte-carlo", problem, noise_std=1.0, delta=0.1, rng=0)
+    with pytest.raises(InputError, match=r"rng is 0; expected a numpy\.random\.Generator"):
+        pivotal_lambda(problem, delta=0.1, rng=0)

@@ -9,6 +9,7 @@ from scipy import stats
 
 from metakel.errors import InputError, ShapeError
 from metakel.screening import (
+    Screening,
     adaptive_screening,
     chi_square_screening,
     comparison_matrix,
@@ -213,3 +214,10 @@ def test_orthonormal_designs_attain_the_largest_kappa_there_is():
 def test_fewer_points_than_features_certify_nothing():
     assert kappa_from_eigenvalue(designs(np.random.default_rng(11), (12, 5))) == 0.0
     assert kappa_from_comparison(designs(np.random.default_rng(11), (5, 5)), SINGLES) == 0.0
+
+
+def test_a_screening_of_many_kernels_is_shown_in_a_line():
+    numbers = np.linspace(0, 1, 500)
+    found = Screening(numbers, numbers[::-1], numbers, np.arange(250, 500), numbers)
+    assert repr(found).startswith("Screening(kept 250 of 500 kernels: 250, 251, ")
+    assert len(repr(found)) < 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from math import inf, sqrt
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from metakel import theory
+from metakel.errors import InputError, ShapeError
 
 PAPER = {"noise_std": 0.01, "m": 50, "n": 50, "p": 20, "delta": 0.1}
 
@@ -212,3 +214,65 @@ def test_detection_on_the_papers_example_and_when_nothing_is_asked():
     nc = theory.detectable_noncentrality(m=50, d=1, p=20, delta=0.1, beta=0.1 / 20)
     assert_allclose(nc, 76, atol=0.5)  # measured minimum over 20 draws of the example: 880
     assert theory.detectable_noncentrality(m=1, d=1, p=1, delta=0.5, beta=0.9) == 0.0
+
+
+GOOD = {
+    **dict.fromkeys(("m", "p", "d", "d_max", "horizon", "total", "dim", "sparsity", "t"), 3),
+    **dict.fromkeys(("delta", "beta", "kappa", "recovery_error"), 0.1),
+    **dict.fromkeys(("n", "beta_min", "smallest_weight", "noise_var", "factor", "sup"), 2.5),
+    **dict.fromkeys(("noise_std", "lam", "weight_sum", "smallest", "coherence", "phi_max"), 0.5),
+    **dict.fromkeys(("norm_bound", "norm", "information_gain", "nu"), 1.5),
+    "coefficient_norms": [1.0, 0.0],
+    "weights": [0.3, 0.0],
+}
+ARGUMENTS = [
+    (name, argument)
+    for name in theory.__all__
+    for argument in signature(getattr(theory, name)).parameters
+    if argument != "two_log"
+]
+
+
+@pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
+def test_every_statement_refuses_numbers_it_says_nothing_about(name, argument):
+    statement = getattr(theory, name)
+    good = {a: GOOD[a] for a in signature(statement).parameters if a in GOOD}
+    assert np.isfinite(statement(**good))
+    for bad in (-1, float("nan"), "3", None, np.ones(2)):
+        wrong = [0.3, bad] if argument in ("coefficient_norms", "weights") else bad
+        with pytest.raises(InputError, match=rf"^{argument}.* is .*; expected a .*number"):
+            statement(**{**good, argument: wrong})
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "words"),
+    [
+        ("lambda_min", {**PAPER, "delta": 0}, "delta is 0; expected a number between 0 and 1"),
+        ("lambda_min", {**PAPER, "delta": 1.0}, "delta is 1.0; expected a number between 0 and 1"),
+        ("lambda_min", {**PAPER, "noise_std": -0.1}, "noise_std is -0.1; expected a number >= 0"),
+        ("lambda_min", {**PAPER, "noise_std": inf}, "noise_std is inf; expected a number >= 0"),
+        ("screening_threshold", {"m": 0, "d": 1, "p": 2, "delta": 0.1}, "m is 0; .*whole.* >= 1"),
+        ("kappa_upper_bound", {"m": 2.5}, "m is 2.5; expected a whole number >= 1"),
+        ("noise_var_paper", {"t": 0}, "t is 0; expected a whole number >= 1"),
+        ("recovery_error", {"lam": 1.0, "sparsity": 2, "kappa": 0.0}, "kappa is 0.0; .* > 0"),
+    ],
+)
+def test_a_refused_number_is_named_with_what_is_expected(name, numbers, words):
+    with pytest.raises(InputError, match=words):
+        getattr(theory, name)(**numbers)
+
+
+def test_numbers_at_the_edge_of_a_statement_are_taken():
+    assert theory.lambda_min(**{**PAPER, "noise_std": 0.0}) == 0
+    assert theory.information_gain_bound(dim=3, t=0, noise_var=1.0, weight_sum=2.0) == 0
+    assert theory.norm_certificate(norm_bound=inf, smallest_weight=np.float64(0.5)) == inf
+    assert theory.kappa_upper_bound(m=np.int64(4)) == theory.kappa_upper_bound(m=4.0) == 0.5
+    with pytest.raises(ShapeError, match="2 coefficient_norms and 1 weights"):
+        theory.function_norm(coefficient_norms=[1.0, 2.0], weights=[1.0])
+
+
+def test_a_checked_statement_keeps_its_name_and_what_it_says():
+    for name in theory.__all__:
+        statement = getattr(theory, name)
+        assert statement.__name__ == name
+        assert statement.__doc__

@@ -1,5 +1,8 @@
 """metakel: learn which functions are plausible from past tasks, then decide with confidence."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from metakel import datasets, regret
 from metakel.confidence import Alarm, ConfidenceSequence
 from metakel.domains import box, grid, points
@@ -23,6 +26,20 @@ from metakel.space import Space
 from metakel.tasks import History, Task
 from metakel.tuner import Tuner
 from metakel.ucb import GPUCB
+
+if TYPE_CHECKING:
+    from metakel import plots as plots
+else:  # hidden from type checkers, to whom it would say that every name exists
+
+    def __getattr__(name):
+        """Pictures are loaded when they are first asked for."""
+        if name == "plots":
+            return import_module("metakel.plots")
+        raise AttributeError(f"module 'metakel' has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), "plots"})
+
 
 __version__ = "0.1.0"
 

@@ -1,4 +1,4 @@
-"""The command line: learn, show, suggest, tell, tune, report, demo, and the paper's figures.
+"""The command line: learn, show, suggest, tell, status, tune, report, demo, the paper's figures.
 
 Exit codes: 0 done; 1 a file or value cannot be used, the message says which; 2 the command was
 typed wrongly; 3 no evaluation succeeded; 4 the journal or a result cannot be written; 130 stopped

@@ -19,7 +19,7 @@ from metakel.report import check_history, follow, write_report
 from metakel.report.check import random_regret
 from metakel.tasks import Array, History, Task
 from metakel.tuner import Tuner
-from metakel.tuner.trials import key
+from metakel.tuner.identity import key
 from metakel.ucb import GPUCB
 
 TURNS = 3

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 
 class MetaKelError(Exception):
@@ -29,6 +32,16 @@ class ShardError(InputError):
 
 class CannotWrite(MetaKelError, OSError):
     """A result has nowhere to go."""
+
+
+def check_generator(rng: Any) -> None:
+    """Refuse a seed: what is drawn, and after what, is for the caller to decide."""
+    if not isinstance(rng, np.random.Generator):
+        seed = rng if isinstance(rng, int | np.integer) and not isinstance(rng, bool) else 0
+        raise InputError(
+            f"rng is {rng!r}; expected a numpy.random.Generator, as "
+            f"numpy.random.default_rng({seed}) gives"
+        )
 
 
 @contextmanager

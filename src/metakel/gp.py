@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel.errors import InputError, ShapeError
+from metakel.errors import InputError, ShapeError, check_generator
 from metakel.kernels.base import Kernel
 from metakel.kernels.sum import KernelSum
 from metakel.tasks import Array, as_points, as_values
@@ -20,6 +20,8 @@ from metakel.tasks import Array, as_points, as_values
 # Noise below this share of k(x, x) counts as none, and asks for the more careful form.
 TINY = 1e-12
 EPS = float(np.finfo(np.float64).eps)
+# An eigenvalue this far below zero, over the largest, is no rounding error, not of float32 either.
+INDEFINITE = 1e-6
 
 
 def posterior(
@@ -45,6 +47,7 @@ def posterior(
         that contradict each other at (nearly) the same point move the mean by their difference
         times rounding errors over the noise: a warning says so.
     """
+    _check_kernel(kernel)
     points = as_points(X, "posterior")
     values = as_values(y, len(points), "posterior")
     noise = _noise_vector(noise_var, len(points))
@@ -123,12 +126,23 @@ class Posterior:
 
     def sample(self, Z: ArrayLike, rng: np.random.Generator, size: int = 1) -> Array:
         """(size, k) functions drawn from the posterior, at the points ``Z``."""
+        check_generator(rng)
         if isinstance(self.kernel, KernelSum) and self.kernel.finite:
             root = self._root(self.kernel.features(Z))
         else:
             values, vectors = np.linalg.eigh(self.cov(Z))
             root = vectors * np.sqrt(np.maximum(values, 0))
         return self.mean(Z) + rng.standard_normal((size, root.shape[1])) @ root.T
+
+    def __repr__(self) -> str:
+        noise = f"{self.noise_var.min():.3g}" if self.t else "unused"
+        if self.t and self.noise_var.max() > self.noise_var.min():
+            noise += f" to {self.noise_var.max():.3g}"
+        form = "feature" if self.feature_form else "kernel"
+        return (
+            f"Posterior({self.t} observations in {self.X.shape[1]}D, noise_var {noise}, "
+            f"{form} form of {self.kernel!r})"
+        )
 
     def _root(self, Phi: Array) -> Array:
         """(k, r) matrix G with G G' the covariance: a sum of squares, so nothing cancels."""
@@ -183,11 +197,38 @@ def _from_gram(kernel: Kernel, X: Array, y: Array, noise: Array, whitened: Array
     try:
         factor: Array = np.asarray(np.linalg.cholesky(np.eye(t) + K).T, dtype=np.float64)
     except np.linalg.LinAlgError:
-        # Rounding in K exceeds the noise (1 here): only the part of K above it is known.
         values, vectors = np.linalg.eigh(K)
+        if values[0] < -INDEFINITE * values[-1]:
+            _raise_indefinite(kernel, X)
+        # Rounding in K exceeds the noise (1 here): only the part of K above it is known.
         root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
         factor = _triangular(np.concatenate([root, np.eye(t)]))
     return _in_kernel_form(kernel, X, y, noise, factor, whitened)
+
+
+def _raise_indefinite(kernel: Kernel, X: Array) -> None:
+    """Say which of the kernels is none: a sum has negative eigenvalues only if a term has."""
+    named = [(repr(kernel), kernel(X))]
+    if isinstance(kernel, KernelSum):
+        terms = kernel.base.select(kernel.active.tolist())
+        named = list(zip(map(repr, terms.names), terms.grams(X), strict=True))
+    found = []
+    for name, K in named:
+        values = np.linalg.eigvalsh(K)
+        if values[0] < -INDEFINITE * max(values[-1], 0.0):
+            found.append(f"{name} has eigenvalues from {values[0]:.3g} to {values[-1]:.3g}")
+    raise InputError(
+        "posterior: the kernel is not positive semi-definite; at these points "
+        f"{' and '.join(found) or 'it has negative eigenvalues'}; expected none below 0"
+    )
+
+
+def _check_kernel(kernel: object) -> None:
+    if callable(kernel) and hasattr(kernel, "diag"):
+        return
+    found = type(kernel).__name__
+    remedy = f"{found}.kernel" if hasattr(kernel, "kernel") else "KernelSum.uniform(base), say"
+    raise InputError(f"posterior: kernel is a {found}; expected a kernel: {remedy}")
 
 
 def _in_kernel_form(

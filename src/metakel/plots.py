@@ -41,7 +41,7 @@ def band(
     Z : (n,) or (n, 1) array
         Where to draw it; sorted by the picture.
     ax : Axes, optional
-    truth : (n,) array, optional
+    truth : (n,) or (n, 1) array, optional
         The function at ``Z``, where it is known.
     next_point : (1,) array, optional
         Where to look next, usually ``optimizer.ask()``; the pending points of an optimizer are
@@ -66,6 +66,8 @@ def band(
     ax.plot(x, _mean(source, grid)[order], color=BLUE, label="posterior mean")
     if truth is not None:
         values = np.asarray(truth, dtype=np.float64)
+        if values.shape == (len(grid), 1):
+            values = values.reshape(len(grid))
         if values.shape != (len(grid),):
             raise ShapeError(f"band: truth has shape {values.shape}; expected ({len(grid)},)")
         ax.plot(x, values[order], color="black", linestyle="--", linewidth=1, label="function")

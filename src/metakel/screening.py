@@ -48,6 +48,10 @@ class Screening:
     kept: NDArray[np.intp]
     detectable: Array
 
+    def __repr__(self) -> str:
+        shown = ", ".join(map(str, self.kept[:20])) + (", ..." if len(self.kept) > 20 else "")
+        return f"Screening(kept {len(self.kept)} of {len(self.statistic)} kernels: {shown or '-'})"
+
 
 def chi_square_screening(
     Phi: Sequence[ArrayLike],

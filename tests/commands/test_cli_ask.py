@@ -68,9 +68,12 @@ def test_mistakes_are_said_and_change_nothing(metakel, prior):
     assert "expected a number" in metakel("tell", "j", "good", "--number", 0).err
     assert metakel("tell", "j").code == 2
     assert metakel("tell", "j", "1", "--failed").code == 2
-    assert metakel("tell", "j", "1", "--number", 0, "--set", "n=layers=3").code == 2
+    assert metakel("tell", "j", "1", "--drop", "--number", 0).code == 2
+    assert metakel("tell", "j", "--drop").code == 2
+    assert metakel("tell", "j", "1", "--correct").code == 2
+    assert "trial 0 has no result" in metakel("tell", "j", "1", "--correct", "--number", 0).err
     assert metakel("tell", "absent", "1").code == 1
-    assert "expected ('started', 'metakel.journal', 1)" in metakel("tell", prior, "1").err
+    assert "prior.json is not a journal: it holds no event" in metakel("tell", prior, "1").err
     assert Path("j").read_text() == before
     assert metakel("tell", "j", "--failed", "--number", 0, "--reason", "oom").code == 0
     assert "trial 0 is not pending" in metakel("tell", "j", "1", "--number", 0).err

@@ -21,6 +21,8 @@ def test_a_strangers_table_is_learned_from_and_every_guess_is_said(metakel, hist
     assert "büild has one value in every task" in result.out
     assert "the history is used" in result.out
     assert "\x1b" not in result.out  # plain text in a pipe
+    for words in ("integer in [1, 8]", "log scale", "one of $(touch", "fixed at 7"):
+        assert words in result.out.partition("parameters\n")[2].partition("prior from")[0]
     shown = metakel("show", "p.json")
     assert shown.code == 0
     assert "n=layers" in shown.out
@@ -106,3 +108,104 @@ def test_help_is_short_and_names_the_exit_codes(metakel):
     assert "130 interrupted" in " ".join(result.out.split())
     assert "--install-completion" in result.out
     assert metakel("lern").code == 2
+
+
+# A table of somebody who does not write Python
+
+
+def lab_table(delimiter=",", decimal=".", stray=""):
+    """Three substrates with ten runs each; a run number and a flag beside the parameters."""
+    lines = [delimiter.join(["run", "substrate", "hours", "stirred", "yield"])]
+    for i in range(30):
+        hours, stirred = 1.5 + (7 * i) % 10, i % 3 == 0
+        value = f"{50 - (hours - 5) ** 2 + 3 * stirred + i // 10}".replace(".", decimal)
+        cells = [str(i + 1), f"S{i // 10}", str(hours).replace(".", decimal), str(stirred), value]
+        lines.append(delimiter.join(cells))
+    text = "\n".join(lines) + "\n"
+    return text.replace(
+        delimiter.join(["", "5.5", ""]), delimiter.join(["", stray or "5.5", ""]), 1
+    )
+
+
+LAB = ("lab.csv", "--task", "substrate", "--output", "yield")
+SPACE = """
+[hours]
+type = "float"
+low = 0.5
+high = 8
+[stirred]
+type = "categorical"
+values = [true, false]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "notes"),
+    [
+        (lab_table(";", ","), (), ("cells are separated by ';'", "decimal commas")),
+        (lab_table("|"), ("--delimiter", "|"), ("run is a running number", "unless --input NAME")),
+        (lab_table("\t"), ("--delimiter", "tab"), ()),
+        (lab_table(), ("--input", "hours,stirred"), ()),
+        (lab_table(), ("--input", "hours", "--input", "stirred"), ()),
+    ],
+)
+def test_a_table_of_a_spreadsheet_is_learned_from(metakel, tmp_path, text, words, notes):
+    (tmp_path / "lab.csv").write_text(text)
+    result = metakel("learn", *LAB, *words)
+    assert result.code == 0, result.err
+    assert "  hours    float in [1.5, 10.5]\n  stirred  one of False, True\n" in result.out
+    for note in notes:
+        assert note in result.out
+    fixed = metakel("suggest", "prior.json", "--fix", "stirred=true", "--json")
+    assert json.loads(fixed.out)[0]["configuration"]["stirred"] is True
+
+
+def test_a_column_whose_name_has_a_comma_is_one_column(metakel, tmp_path):
+    text = lab_table(";").replace("hours", "hours, net", 1)
+    (tmp_path / "lab.csv").write_text(text)
+    result = metakel("learn", *LAB, "--delimiter", ";", "--input", "hours, net")
+    assert result.code == 0, result.err
+    assert "  hours, net  float" in result.out
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "messages"),
+    [
+        (
+            lab_table(stray="-"),
+            (),
+            ("'hours' holds '-' in line 4 of lab.csv", "--category 'hours'"),
+        ),
+        (
+            lab_table(),
+            ("--space", "s.toml"),
+            ("line 3 of lab.csv, task S0: parameter 'hours' is 8.5", "(--outside allows"),
+        ),
+        (
+            "substrate,hours,heat,yield\nA,1,,3\nA,2,,4\nB,3,9,4\nB,3,8,1\n",
+            (),
+            ("missing in every row of 1 tasks (A)", "--default 'heat=value'", "--input NAME"),
+        ),
+    ],
+)
+def test_advice_can_be_typed(metakel, tmp_path, text, words, messages):
+    (tmp_path / "lab.csv").write_text(text)
+    (tmp_path / "s.toml").write_text(SPACE)
+    refused = metakel("learn", *LAB, *words)
+    assert refused.code == 1
+    for message in messages:
+        assert message in refused.err
+    assert "=[" not in refused.err
+    assert "=True" not in refused.err
+
+
+def test_what_was_advised_works(metakel, tmp_path):
+    (tmp_path / "lab.csv").write_text(lab_table())
+    (tmp_path / "s.toml").write_text(SPACE)
+    allowed = metakel("learn", *LAB, "--space", "s.toml", "--outside")
+    assert allowed.code == 0, allowed.err
+    assert "9 rows lie outside of the ranges of the space" in allowed.out
+    (tmp_path / "lab.csv").write_text(lab_table(stray="-"))
+    assert "  hours    one of -, 1.5" in metakel("learn", *LAB, "--category", "hours").out
+    for words in (("--outside",), ("--space", "s.toml", "--category", "hours")):
+        assert metakel("learn", *LAB, *words).code == 2

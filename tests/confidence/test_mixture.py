@@ -10,6 +10,7 @@ from worlds import failures_allowed
 
 from metakel.confidence.mixture import (
     log_evidence,
+    log_weights,
     scales_below,
     scales_between,
     squared_radius,
@@ -38,6 +39,21 @@ def test_not_knowing_the_kernel_costs_at_most_two_log_two():
     own, other = rng.normal(size=8), rng.normal(size=8) - 5
     alone, both = squared_radius([own], 0.1), squared_radius([own, other], 0.1)
     assert alone < both <= alone + 2 * log(2)
+
+
+def test_weights_add_up_to_one_and_the_watched_scales_get_their_share():
+    for watched, share in ((0, 0.0), (0, 0.3), (1, 0.01), (4, 0.3)):
+        weights = np.exp(log_weights(8, watched, share))
+        assert len(weights) == 8 + watched
+        assert_allclose(weights.sum(), 1)
+        assert_allclose(weights[8:].sum(), share if watched else 0)
+
+
+def test_weights_enter_the_radius_as_their_logarithm():
+    evidence = np.array([-1.0, -50.0])
+    even = squared_radius([evidence], 0.1)
+    uneven = squared_radius([evidence], 0.1, [np.log([0.125, 0.875])])
+    assert_allclose(uneven - even, 2 * log(4))
 
 
 def test_radius_survives_evidence_far_out_of_range():

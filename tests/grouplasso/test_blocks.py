@@ -24,7 +24,8 @@ def left_hand_side(x, c, gamma):
 @given(
     seed=st.integers(0, 2**32 - 1),
     shape=st.tuples(st.integers(1, 6), st.integers(1, 4)),
-    share=st.floats(1e-3, 1.5),
+    # At exactly 1 rounding decides on which side of the root 0 lies.
+    share=st.floats(1e-3, 1.5).filter(lambda share: abs(share - 1) > 1e-12),
     spread=st.floats(0, 4),
 )
 def test_the_root_solves_the_secular_equation(seed, shape, share, spread):

@@ -155,7 +155,7 @@ def test_from_arrays_names_both_shapes(Phi, y):
         ([PHI[0], PHI[1][:, :3]], list(Y)),
         ([PHI[0], PHI[1][:3]], list(Y)),
         ([PHI[0][:, 0]], [Y[0]]),
-        ([PHI[0]], [Y[0][:, None]]),
+        ([PHI[0]], [np.stack([Y[0], Y[0]], axis=1)]),
     ],
 )
 def test_from_tasks_refuses_shapes_that_do_not_fit(Phi, y):
@@ -205,11 +205,37 @@ def test_matrices_that_are_no_gram_matrices_are_refused():
         Problem.from_grams([negative], [Y[0]])
 
 
+def test_a_symmetric_matrix_is_not_called_uneven():
+    """Distances have a zero diagonal, which leaves no room for anything else."""
+    x = np.linspace(-1, 1, 4)
+    distances = np.abs(np.subtract.outer(x, x))
+    with pytest.raises(InputError, match=r"group 1 has negative eigenvalues.* task 2") as refused:
+        Problem.from_grams([EYE[:2], EYE[:2], np.stack([np.eye(4), distances])], [Y[0]] * 3)
+    assert "symmetric" not in str(refused.value)
+    swap = np.eye(4)[[1, 0, 3, 2]]  # its rows and columns have the same sums
+    with pytest.raises(InputError, match="group 0 has negative eigenvalues"):
+        Problem.from_grams([swap[None]], [Y[0]])
+    Problem.from_grams([np.zeros((2, 4, 4)), EYE[:2]], [Y[0]] * 2)
+
+
 def test_indefinite_gram_matrices_are_told():
     K = np.full((4, 4), 2.0) - np.eye(4)  # eigenvalues 7 and -1
     y = np.array([1.0, 1.0, 1.0, 0.5])
     with pytest.raises(InputError, match="negative eigenvalues"):
         solve(Problem.from_grams([K[None]], [y]), 1e-3)
+
+
+def test_indefinite_gram_matrices_are_told_with_group_and_task():
+    # No pair of points contradicts another, but three of them do: eigenvalues -0.8, 1, 1.9, 1.9.
+    K = np.eye(4)
+    K[0, 1] = K[1, 0] = K[1, 2] = K[2, 1] = 0.9
+    K[0, 2] = K[2, 0] = -0.9
+    y = np.array([1.0, 1.0, 0.0, 0.1])
+    problem = Problem.from_grams([EYE[:2], np.stack([np.eye(4), K])], [y, y])
+    with pytest.raises(InputError, match=r"group 1 has negative eigenvalues, from -0.8 .*task 1"):
+        problem.spectra()
+    with pytest.raises(InputError, match=r"group 1 has negative eigenvalues, from -0.8 .*task 1"):
+        solve(problem, [10.0, 1e-3])
 
 
 def test_the_loss_has_two_names():
@@ -237,3 +263,20 @@ def test_numbers_must_be_finite_before_anything_is_returned(bad):
         for use in (lambda p: solve(p, 0.1), lambda p: path(p, count=2), lambda_max):
             with pytest.raises(InputError):
                 use(make())
+
+
+def test_a_column_of_values_is_a_vector():
+    flat, column = Problem.from_tasks(PHI, Y), Problem.from_tasks(PHI, Y[:, :, None])
+    assert_array_equal(flat.batches[0].y, column.batches[0].y)
+    grams = Problem.from_grams([EYE], [Y[0][:, None]])
+    assert_array_equal(grams.batches[0].y[0], Y[0])
+
+
+def test_a_problem_is_shown_by_its_sizes():
+    assert repr(Problem.from_tasks(PHI, Y)) == (
+        f"Problem({len(Y)} tasks of {Y.shape[1]} observations, {PHI.shape[2]} groups of "
+        f"{PHI.shape[2]} columns)"
+    )
+    ragged = Problem.from_tasks([PHI[0], PHI[1][:2]], [Y[0], Y[1][:2]])
+    assert f"2 tasks of 2 to {Y.shape[1]} observations" in repr(ragged)
+    assert "3 groups of Gram matrices" in repr(Problem.from_grams([EYE], [Y[0]]))

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from reference import Data, cut, draw
 
 from metakel.errors import InputError, NotConverged, ShapeError
-from metakel.grouplasso import Problem, lambda_max, solve
+from metakel.grouplasso import Problem, lambda_max, path, solve, solve_square_root
 
 RAGGED_DIMS = (1, 4, 2, 3, 1, 2)
 TIGHT = 1e-14
@@ -449,3 +449,20 @@ def test_start_holds_finite_weights(data, bad):
 def test_tol_is_a_number(data, tol):
     with pytest.raises(InputError, match="tol"):
         solve(data.problem(), 1.0, tol=tol)
+
+
+@pytest.mark.parametrize("ask", [solve, solve_square_root, lambda p, lam: path(p), lambda_max])
+def test_what_is_no_problem_is_named(ask):
+    with pytest.raises(InputError, match=r"problem is a list; expected a Problem.*as_problem"):
+        ask([1.0, 2.0], 0.1)
+
+
+@pytest.mark.parametrize("lam", ["hkz", None, ["a"]])
+def test_a_lambda_that_is_no_number_is_named(lam, rng):
+    problem = Problem.from_arrays(rng.normal(size=(2, 5, 3)), rng.normal(size=(2, 5)))
+    for ask in (solve, solve_square_root):
+        with pytest.raises(InputError, match=r"lam is .*expected positive numbers"):
+            ask(problem, lam)
+    if lam is not None:
+        with pytest.raises(InputError, match=r"lams is .*expected positive numbers"):
+            path(problem, lam)

@@ -6,7 +6,7 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from metakel.errors import InputError
 from metakel.grouplasso import Problem, solve, solve_square_root
@@ -71,3 +71,54 @@ def test_zero_observations_are_refused(rng):
     Phi, y = arrays(rng)
     with pytest.raises(InputError, match="all observations are 0"):
         solve_square_root(Problem.from_arrays(Phi, 0 * y), 0.1)
+
+
+def nearly_exact(noise, seed=0, m=12, n=20):
+    """Two of eight columns explain everything but noise, relative to the observations."""
+    rng = np.random.default_rng(seed)
+    Phi = rng.normal(size=(m, n, 8))
+    signal = np.einsum("snd,sd->sn", Phi[:, :, [2, 5]], rng.normal(size=(m, 2)))
+    signal /= sqrt(np.mean(signal**2))
+    return Phi, signal + noise * rng.normal(size=(m, n))
+
+
+@pytest.mark.parametrize("noise", [0.0, *10.0 ** -np.arange(12, 3, -1)])
+@pytest.mark.parametrize("seed", range(3))
+def test_almost_noiseless_observations_are_fitted(noise, seed):
+    Phi, y = nearly_exact(noise, seed)
+    problem = Problem.from_arrays(Phi, y)
+    solution, sigma = solve_square_root(problem, 0.1)
+    assert_array_equal(solution.active, [2, 5])
+    assert solution.converged
+    assert_allclose(solution.lam, 2 * 0.1 * sigma, rtol=1e-6)
+    level = sqrt(np.mean(np.square(solution.residuals)))
+    if noise < 3e-7:
+        assert_allclose(sigma, 1e-6 * sqrt(np.mean(y**2)))
+        assert level < sigma
+    else:
+        assert_allclose(level, sigma, rtol=1e-6)
+        assert noise / 2 < sigma < 3 * noise + 1.1e-6
+
+
+def test_where_it_starts_does_not_matter_without_noise():
+    problem = Problem.from_arrays(*nearly_exact(0.0))
+    cold, sigma = solve_square_root(problem, 0.1)
+    warm, same = solve_square_root(problem, 0.1, start=np.full(8, 1e3))
+    assert_allclose(same, sigma)
+    assert_allclose(warm.beta, cold.beta, atol=1e-6)
+
+
+def test_gram_matrices_of_noiseless_observations_are_fitted_as_their_features_are():
+    Phi, y = nearly_exact(0.0)
+    K = [np.einsum("nd,kd->dnk", F, F) for F in Phi]
+    features, sigma = solve_square_root(Problem.from_arrays(Phi, y), 0.1)
+    grams, same = solve_square_root(Problem.from_grams(K, y), 0.1)
+    assert_allclose(same, sigma)
+    assert_allclose(grams.eta, features.eta, rtol=1e-6, atol=1e-6)
+
+
+def test_gram_matrices_that_fit_anything_exactly_are_refused(rng):
+    y = rng.normal(size=(3, 6))
+    problem = Problem.from_grams([np.eye(6)[None]] * 3, y)
+    with pytest.raises(InputError, match="exactly"):
+        solve_square_root(problem, 1e-3)

@@ -171,6 +171,27 @@ def test_fitting_changes_the_factor_and_leaves_the_weights():
     assert kernel.outputscale.item() > 2 * start
 
 
+def test_with_a_fixed_noise_and_no_factor_there_is_nothing_to_fit():
+    X, y = data(10)
+    model = botorch_model(LearnedKernel(FAMILIES["fourier"](2)), X, y)
+    assert not list(model.parameters())
+    with pytest.raises(RuntimeError, match="No parameters"):  # BoTorch's words; the guide has ours
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+
+
+def test_a_noise_that_is_not_given_is_fitted():
+    X, y = data(60)
+    model = SingleTaskGP(
+        torch.tensor(X),
+        torch.tensor(y)[:, None],
+        covar_module=LearnedKernel(FAMILIES["prior"](2)),
+        mean_module=ZeroMean(),
+        outcome_transform=None,
+    )
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    assert 0.05 < model.likelihood.noise.item() ** 0.5 < 0.2  # it is 0.1
+
+
 @pytest.mark.parametrize("name", ["legendre sup", "prior"])
 def test_a_model_takes_in_what_it_is_told_later(name):
     X, y = data(30)
@@ -224,6 +245,25 @@ def test_a_mean_that_does_not_help_is_left_out_as_in_the_prior(related, rng):
     found = LearnedMean(prior)(torch.tensor(prior.space.encode(configurations)))
     assert_allclose(found, prior.mean(configurations), rtol=1e-9)
     assert bool(found.max() > found.min()) is related
+
+
+def test_what_is_no_kernel_or_has_no_mean_is_refused_with_the_way_to_one(rng):
+    history = history_of(rng, 4, related=True)
+    prior = mk.learn_prior(history)
+    base = mk.tensor(2, 2, scaling="l2")
+    learned = mk.learn_kernel(history, base, lam=0.01)
+    for given, remedy in (
+        (learned, "Learned.*give learned.kernel"),
+        (prior, "Prior.*give prior.kernel"),
+        (base, "Dictionary.*KernelSum.uniform"),
+        (0.5, "kernel is a float; expected a KernelSum"),
+    ):
+        with pytest.raises(InputError, match=remedy):
+            LearnedKernel(given)
+    for given in (learned, learned.kernel, history):
+        with pytest.raises(InputError, match=f"{type(given).__name__}.*no mean.*ZeroMean"):
+            LearnedMean(given)
+    LearnedKernel(prior.kernel), LearnedMean(prior), LearnedMean(prior.calibration)
 
 
 def test_the_example_gets_close_in_eight_evaluations(capsys):

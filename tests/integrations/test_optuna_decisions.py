@@ -158,6 +158,25 @@ def test_trials_without_a_value_are_left_behind(two, how):
     assert min(finite) < 0.25
 
 
+@pytest.mark.parametrize("pruned", [(0,), (0, 1), (3, 4)])
+def test_pruned_trials_do_not_cost_the_trust_in_the_past(prior, pruned):
+    def objective(trial):
+        loss = lr_loss(trial, 0.2)
+        if trial.number in pruned:
+            raise optuna.TrialPruned
+        return 10.0 + loss  # a level that the past did not have
+
+    for seed in range(3):
+        study = optuna.create_study(sampler=decided(prior, seed))
+        study.optimize(objective, n_trials=8 + len(pruned))
+        valued = optuna.create_study()
+        valued.add_trials([t for t in study.trials if t.state.name == "COMPLETE"])
+        trust = study.sampler.trust(study)
+        assert trust == pytest.approx(study.sampler.trust(valued), abs=1e-3)
+        assert trust > 0.9
+        assert study.best_value < 10.05
+
+
 def test_a_narrower_range_is_kept_and_a_wider_one_used(two):
     def narrow(trial):
         x, y = trial.suggest_float("x", 0.2, 0.7), trial.suggest_float("y", -1, 1)
@@ -186,6 +205,18 @@ def test_an_integer_may_have_been_a_float_and_a_choice_a_number(two):
     study = optuna.create_study(sampler=decided(two))
     study.optimize(other_kinds, n_trials=4)
     assert study.best_params == {"x": 0, "y": -0.5}
+
+
+def test_another_parameter_by_a_known_name_does_not_keep_values_from_being_heard(two):
+    def objective(trial):
+        trial.suggest_categorical("x", ["some", "words"])
+        return (trial.suggest_float("y", -1, 1) + 0.4) ** 2
+
+    sampler = MetaKelSampler(prior=two, seed=0)
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(objective, n_trials=6)
+    assert study.best_value < 1e-2
+    assert sampler.trust(study) != sampler.trust(optuna.create_study())
 
 
 def test_the_unknown_goes_to_the_independent_sampler_and_the_known_does_not(two):

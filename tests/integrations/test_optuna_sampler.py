@@ -151,6 +151,13 @@ def test_a_past_in_a_storage_is_read_from_there(tmp_path):
     assert "3 tasks" in repr(sampler)
 
 
+def test_any_iterable_of_studies_will_do():
+    studies = past_studies({"x": FloatDistribution(0, 1)}, m=3, n=5)
+    named = {study.study_name: study for study in studies}
+    for source in (named, named.values(), iter(studies), tuple(studies)):
+        assert MetaKelSampler(source).prior.facts.tasks == tuple(named)
+
+
 def test_studies_of_one_name_in_different_storages_stay_apart():
     studies = past_studies({"x": FloatDistribution(0, 1)}, m=2)
     for study in studies:
@@ -158,16 +165,62 @@ def test_studies_of_one_name_in_different_storages_stay_apart():
     assert MetaKelSampler(studies).prior.facts.tasks == ("tuning (1)", "tuning (2)")
 
 
-def test_without_a_past_or_one_of_these_parameters_it_is_the_independent_sampler():
+def test_without_one_of_these_parameters_it_is_the_independent_sampler(caplog):
     plain = run(TPESampler(seed=0), 12)
     elsewhere = MetaKelSampler(past_studies({"x": FloatDistribution(0, 1)}), seed=0)
     assert params(run(elsewhere, 12)) == params(plain)
-    unfinished = optuna.create_study()
+    assert caplog.text.count("no parameter that the past knows (x): a cold start") == 1
+    assert elsewhere.trust(plain) == 0
+
+
+def test_an_empty_past_is_a_cold_start_with_a_warning(tmp_path, caplog):
+    plain = run(TPESampler(seed=0), 12)
+    unfinished, infinite, bare = (optuna.create_study() for _ in range(3))
     unfinished.ask()
-    for nothing in (None, [], [unfinished]):
-        sampler = MetaKelSampler(nothing, seed=0)
-        assert params(run(sampler, 12)) == params(plain)
+    infinite.optimize(lambda t: t.suggest_float("x", 0, 1) * 0 + float("inf"), n_trials=2)
+    bare.optimize(lambda t: 1.0, n_trials=2)
+    url = f"sqlite:///{tmp_path}/empty.db"
+    optuna.storages.RDBStorage(url)
+    nothing = ([], unfinished, [unfinished], [infinite, bare], iter([]), url)
+    for i, past in enumerate((*nothing, optuna.storages.InMemoryStorage())):
+        sampler = MetaKelSampler(past, seed=0)
+        assert sampler.prior is None
+        assert caplog.text.count("a cold start") == i + 1
         assert sampler.trust(plain) == 0
+    assert params(run(sampler, 12)) == params(plain) == params(run(MetaKelSampler(seed=0), 12))
+
+
+def test_a_resumed_study_is_not_its_own_past(tmp_path, caplog):
+    url = f"sqlite:///{tmp_path}/all.db"
+    for source in past_studies({"x": FloatDistribution(0, 1)}, m=3, n=5):
+        optuna.copy_study(
+            from_study_name=source.study_name, from_storage=source._storage, to_storage=url
+        )
+
+    def start():
+        sampler = MetaKelSampler(url, seed=0)
+        return sampler, optuna.create_study(
+            study_name="new", storage=url, sampler=sampler, load_if_exists=True
+        )
+
+    def bad(trial):  # what was best in the past is worst here
+        return -((trial.suggest_float("x", 0, 1) - 0.3) ** 2)
+
+    first, study = start()
+    study.optimize(bad, n_trials=6)
+    sampler, again = start()
+    assert "new" in sampler.prior.facts.tasks  # nobody has said yet which study it is for
+    copy = pickle.loads(pickle.dumps(sampler))
+    with caplog.at_level(logging.INFO, logger="metakel"):
+        for resumed in (sampler, copy):
+            assert_allclose(resumed.trust(again), first.trust(study), rtol=1e-9)
+            assert resumed.prior.facts.tasks == first.prior.facts.tasks
+    assert "'new' is in the source of its own past" in caplog.text
+    again.optimize(bad, n_trials=2)
+    assert sampler.prior.facts.tasks == first.prior.facts.tasks
+    # Another study of the same name is no reason to leave anything out.
+    assert "new" in MetaKelSampler(url).prior.facts.tasks
+    assert MetaKelSampler(url).trust(optuna.create_study(study_name="new")) > 0
 
 
 @pytest.mark.parametrize(
@@ -176,6 +229,10 @@ def test_without_a_past_or_one_of_these_parameters_it_is_the_independent_sampler
         (lambda prior: {"source_studies": [], "prior": prior}, "give one"),
         (lambda prior: {"prior": "prior.json"}, "prior is a str"),
         (lambda prior: {"source_studies": ["study"]}, "expected Optuna studies"),
+        (lambda prior: {"source_studies": [lr_past()[0].trials]}, "found a list among the studies"),
+        (lambda prior: {"source_studies": "past.db"}, "'sqlite:///past.db'"),
+        (lambda prior: {"source_studies": "sqlite://past.db"}, "'sqlite:///past.db'"),
+        (lambda prior: {"source_studies": 3}, "found no Optuna studies in 3"),
         (
             lambda prior: {"source_studies": [lr_past()[0], lr_past(sign=-1.0)[0]]},
             "some studies minimise and others maximise",
@@ -201,7 +258,9 @@ def test_nothing_is_printed_and_what_was_left_out_is_logged(capsys, caplog):
     with caplog.at_level(logging.INFO, logger="metakel"):
         sampler = MetaKelSampler(sources, seed=0)
     assert sampler.prior.space.names == ("x",)
-    assert "not learned from: y" in caplog.text
+    lacking = sum("y" not in trial.params for study in sources for trial in study.trials)
+    assert f"y is missing in {lacking} of 24 rows" in caplog.text
+    assert f"y is missing in {lacking} of 24 rows" in str(sampler.prior)
     run(sampler, 4, conditional)
     assert capsys.readouterr() == ("", "")
 
@@ -209,7 +268,7 @@ def test_nothing_is_printed_and_what_was_left_out_is_logged(capsys, caplog):
 def test_sources_that_share_no_parameter_are_refused():
     one = past_studies({"x": FloatDistribution(0, 1)}, m=1)
     two = past_studies({"y": FloatDistribution(0, 1)}, m=1)
-    with pytest.raises(InputError, match="no parameter is in every completed trial"):
+    with pytest.raises(InputError, match="no parameter that varies is in every one of the 16"):
         MetaKelSampler([*one, *two])
 
 

@@ -160,3 +160,22 @@ def test_it_says_what_it_is_and_what_it_cannot_do():
         KERNELS["waves"](host_kernels.X, host_kernels.Y, eval_gradient=True)
     with pytest.raises(mk.InputError, match="rescale the inputs"):
         LearnedKernel(mk.KernelSum.uniform(mk.legendre(5, scaling="l2"), [2]))([[3.0]])
+
+
+def test_what_has_a_kernel_is_refused_with_the_way_to_it(rng):
+    X, y = rng.uniform(-1, 1, (30, 1)), rng.normal(size=30)
+    base = mk.legendre(3, scaling="l2")
+    history = mk.History.from_pairs([(X, y), (X, -y)])
+    learned, prior = mk.learn_kernel(history, base, lam=0.01), mk.learn_prior(history)
+    for given, remedy in (
+        (learned, "kernel is a Learned.*give learned.kernel"),
+        (prior, "kernel is a Prior.*give prior.kernel"),
+        (base, "kernel is a Dictionary.*KernelSum.uniform"),
+        (None, "kernel is a NoneType; expected a KernelSum"),
+    ):
+        kernel = LearnedKernel(given)
+        assert kernel.kernel is given  # constructors of scikit-learn leave parameters alone
+        with pytest.raises(mk.InputError, match=remedy):
+            GaussianProcessRegressor(kernel + WhiteKernel()).fit(X, y)
+        with pytest.raises(mk.InputError, match=remedy):
+            kernel.diag(X)

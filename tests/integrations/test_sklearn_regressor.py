@@ -14,9 +14,11 @@ from sklearn import config_context
 from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
+from sklearn.metrics import mean_absolute_error
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn_worlds import HIGH, LOW, NOISE, tables
 
 import metakel as mk
@@ -122,6 +124,18 @@ def test_without_labels_all_rows_are_one_task(past):
     assert_array_equal(plain.predict(past.X), labelled.predict(past.X))
 
 
+def test_one_label_is_that_of_all_rows(past, model):
+    Z, rows = grid(4), past.task == 3
+    assert_array_equal(model.predict(Z, task=3), model.predict(Z, task=[3] * len(Z)))
+    assert np.abs(model.predict(Z, task=3) - model.predict(Z, task=4)).max() > NOISE
+    assert model.score(past.X[rows], past.y[rows], task=3) > 0.95
+    assert model.score(past.X[rows], past.y[rows], task=4) < 0.5
+    named = MetaKernelRegressor(order=2).fit(past.X[rows], past.y[rows], task="m3")
+    plain = MetaKernelRegressor(order=2).fit(past.X[rows], past.y[rows])
+    assert named.tasks_ == ["m3"]
+    assert_array_equal(named.predict(Z, task="m3"), plain.predict(Z))
+
+
 @pytest.mark.parametrize("names", [lambda s: f"run {s}", lambda s: -s, lambda s: (s, "a")])
 def test_labels_are_only_names(past, model, names):
     task = np.empty(len(past.task), dtype=object)
@@ -182,6 +196,41 @@ def test_tasks_that_were_held_out_are_predicted_by_what_all_have_in_common(past)
     assert search.best_estimator_[-1].tasks_ == list(range(25))
 
 
+class ErrorWithinTasks:
+    """The scorer of the guide: it asks for labels, and hands them to predict."""
+
+    def __call__(self, estimator, X, y, task=None):
+        return -mean_absolute_error(y, estimator.predict(X, task=task))
+
+    def get_metadata_routing(self):
+        routing = MetadataRequest(owner=type(self).__name__)
+        routing.score.add_request(param="task", alias=True)
+        return routing
+
+
+def test_a_scorer_that_hands_no_labels_to_predict_is_warned_about(past):
+    folds = {"cv": KFold(2, shuffle=True, random_state=0), "params": {"task": past.task}}
+    with config_context(enable_metadata_routing=True):
+        asking = MetaKernelRegressor(order=2).set_fit_request(task=True)
+        asking.set_score_request(task=True).set_predict_request(task=True)
+        assert cross_val_score(asking, past.X, past.y, **folds).min() > 0.99
+        with pytest.warns(UserWarning, match=r"averages over 25 tasks.*leave scoring out"):
+            blind = cross_val_score(asking, past.X, past.y, scoring="r2", **folds)
+        assert blind.max() < 0.5
+        errors = -cross_val_score(asking, past.X, past.y, scoring=ErrorWithinTasks(), **folds)
+    assert errors.max() < 2 * NOISE
+
+
+def test_predictions_for_nobody_in_particular_are_silent_unless_labels_were_asked_for(past, model):
+    model.predict(past.X)  # warnings are errors here
+    with config_context(enable_metadata_routing=True):
+        asking = MetaKernelRegressor(order=1).set_predict_request(task=True)
+    asking.fit(past.X[:40], past.y[:40], task=past.task[:40])
+    asking.score(past.X, past.y)  # its labels are another request
+    asking.adapt(past.X[:5], past.y[:5]).predict(past.X)
+    asking.fit(past.X[:40], past.y[:40]).predict(past.X)
+
+
 def test_labels_that_nobody_asked_for_are_refused(past):
     search = GridSearchCV(MetaKernelRegressor(), {"order": [1]})
     with (
@@ -199,6 +248,30 @@ def test_names_of_columns_are_kept_and_checked(past):
     assert model.n_features_in_ == 2
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame[["heat", "time"]])
+    assert set(model.learned_.names) == {
+        "level",
+        "P1(heat)",
+        "P2(time)",
+        "P1(time) P1(heat)",
+    }
+    assert "P2(time)" in model.learned_.report()
+    assert "P2(time)" in repr(model.kernel_)
+    plain = MetaKernelRegressor(order=2).fit(past.X, past.y, task=past.task)
+    assert_array_equal(plain.predict(past.X), model.predict(frame))
+    with pytest.raises(mk.InputError, match="feature heat is 701"):
+        model.adapt(frame[:20], past.y[:20]).confidence(frame[:1].assign(heat=701.0))
+
+
+def _x1(X):
+    return X[:, :1]
+
+
+def test_kernels_keep_the_names_that_their_user_gave_them(past):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(past.X, columns=["time", "heat"])
+    own = mk.from_features(_x1, 1, name="my x1", d0=2) + mk.matern(1.5, [1.0], columns=(1,), d0=2)
+    model = MetaKernelRegressor(own).fit(frame, past.y, task=past.task)
+    assert model.kernel_.kernel.base.names == ("level", "my x1", "matern32(heat; l=1)")
 
 
 def test_own_base_kernels_on_inputs_as_they_are(past):
@@ -256,6 +329,7 @@ def test_a_task_of_another_kind_rings_the_alarm(model, rng, caplog):
         assert not caplog.records
         model.adapt(new.X, new.y + 3 * np.sin(new.X[:, 0])).confidence(grid(3))
         assert "does not fit" in caplog.text
+        assert len(caplog.records) == 1
 
 
 def test_confidence_is_refused_where_nothing_supports_it(past, model):
@@ -319,8 +393,31 @@ def test_errors_say_what_was_found(past):
         model.fit(past.X[:3], past.y[:3], task=["a", "b", None])
     with pytest.raises(mk.InputError, match="one label for every row"):
         model.fit(past.X[:3], past.y[:3], task=[["a", "b", "c"]])
-    with pytest.raises(mk.InputError, match="unknown lambda rule"):
+    with pytest.raises(mk.InputError, match=r"best.*known rules"):
         MetaKernelRegressor(lam="best", noise_std=0.1).fit(past.X, past.y)
+    with pytest.raises(mk.InputError, match="'hkz' needs noise_std"):
+        MetaKernelRegressor(lam="hkz").fit(past.X, past.y)
+
+
+def test_a_label_that_is_missing_in_pandas_is_missing(past):
+    pandas = pytest.importorskip("pandas")
+    for labels in (
+        pandas.Series(["a", None, "b"], dtype="string"),
+        pandas.Series([1, None, 2], dtype="Int64"),
+        pandas.Series([1.0, None, 2.0]),
+    ):
+        with pytest.raises(mk.InputError, match="row 1 has no task label"):
+            MetaKernelRegressor().fit(past.X[:3], past.y[:3], task=labels)
+
+
+def test_base_kernels_that_are_none_are_refused_with_the_way_to_them(past, model):
+    for base, remedy in (
+        (model.learned_, "base is a Learned.*give learned.kernel.base"),
+        (model.learned_.kernel, "base is a KernelSum.*give kernel.base"),
+        (lambda d0: d0, "base is a int"),
+    ):
+        with pytest.raises(mk.InputError, match=remedy):
+            MetaKernelRegressor(base).fit(past.X, past.y)
 
 
 def test_without_scikit_learn_the_error_names_the_extra():

@@ -12,6 +12,7 @@ from metakel.kernels import (
     from_gram,
     legendre,
     legendre_2d,
+    matern,
     squared_exponential,
 )
 
@@ -111,3 +112,43 @@ def test_repr_is_short(rng):
 def test_unknown_kind_is_refused():
     with pytest.raises(InputError, match="'sinc'; known kinds are custom-features"):
         Dictionary.from_dict({"d0": None, "families": [{"kind": "sinc"}]})
+
+
+def test_float32_rounding_out_of_the_domain_is_put_right_and_more_is_shown(mapped):
+    single = np.arange(-1, 1.05, 0.1, dtype="f4")
+    assert single.max() > 1
+    features = mapped.features(single)
+    assert_array_equal(features[-1], mapped.features([1.0])[0])
+    for ask in (mapped.features, mapped.jacobian, mapped.grams):
+        assert np.isfinite(ask(single)).all()
+    with pytest.raises(InputError, match=r"\[0, 1\.000002\]; the base kernels live on \[-1, 1\]"):
+        mapped.features([0.0, 1.000002])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: legendre(12.0, scaling="l2"), "p is 12.0; expected an integer >= 1"),
+        (lambda: legendre("3", scaling="l2"), "p is '3'; expected an integer"),
+        (lambda: legendre(None, scaling="l2"), "p is None; expected an integer"),
+        (lambda: legendre(2, scaling="l2", degrees=[1, 1.5]), "degrees are .*integers >= 0"),
+        (lambda: legendre_2d(2.5, scaling="l2"), "p is 2.5; expected an integer"),
+        (lambda: squared_exponential(0.3, columns=0), "columns are 0; expected 'each', a tuple"),
+        (lambda: squared_exponential(0.3, columns=(0.5,)), "expected distinct indices"),
+        (lambda: squared_exponential(0.3, columns=[(0,), 1]), "expected 'each', a tuple or tuples"),
+        (lambda: squared_exponential(0.3, d0=1.0), "d0 is 1.0; expected an integer"),
+        (lambda: squared_exponential("wide"), "lengthscales: found 'w'; expected numbers"),
+        (lambda: squared_exponential(None), "lengthscale is None; expected a positive number"),
+        (lambda: matern([0.1, 0.3], 2.5), r"nu is \[0.1, 0.3\]; .* before the l"),
+        (lambda: matern("2.5", 0.1), "nu is '2.5'; exact Matern"),
+    ],
+)
+def test_wrong_arguments_are_named_with_what_was_expected(make, words):
+    with pytest.raises(InputError, match=words):
+        make()
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert legendre(np.int64(3), scaling="l2", degrees=np.array([1, 4, 2])).names[1] == "P4"
+    assert matern(np.float32(2.5), np.array(0.3)).names == ("matern52(l=0.3)",)
+    assert squared_exponential(np.array([0.3]), columns=np.array([[0], [1]])).p == 2

@@ -87,6 +87,17 @@ def test_equal_values_of_different_tasks_are_welcome():
     assert [task.name for task in found.history] == ["task 0", "task 1", "task 2"]
 
 
+def test_tasks_keep_their_names_beside_pairs_that_get_one():
+    X = np.linspace(-1, 1, 10)
+    found = mk.learn_kernel(
+        mk.History.from_pairs([(X, X**2)]), mk.legendre(4, scaling="l2"), noise_std=0.1
+    )
+    more = found.update([mk.Task(X, X, "named"), (X, X**3)])
+    assert [task.name for task in more.history] == ["task 0", "named", "task 2"]
+    with pytest.raises(mk.InputError, match=r"1 of 1 new tasks .* 'named'"):
+        more.update([mk.Task(X, X, "named")])
+
+
 def test_the_same_files_are_not_scanned_twice(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     for seed in (1, 2):

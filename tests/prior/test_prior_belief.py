@@ -65,6 +65,30 @@ def test_means_and_variances_are_those_of_the_posterior(prior, told, which):
         assert_allclose(np.sqrt(terms.variance[:30]), reference.std(Z), atol=1e-6)
 
 
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("scale", [0.3, 1.7])
+def test_supposed_points_are_predictions_one_deviation_below_and_no_evidence(
+    prior, told, which, scale
+):
+    X, y = told
+    Z = np.random.default_rng(8).uniform(-1, 1, (30, 2))
+    supposed = np.concatenate([Z[:3], Z[:1]])  # one of them twice
+    belief = Belief(shapes(prior)[which], prior.model, Z)
+    for x, value in zip(X, y, strict=True):
+        belief.tell(x, value)
+    after, one_by_one = belief.supposing(belief.look_at(supposed)), belief.fork()
+    for x in supposed:
+        terms = one_by_one.at(x[None])
+        low = terms.base + scale * (terms.tilt - np.sqrt(terms.variance))
+        one_by_one.tell(x, float(low[0]))
+    for terms, told_so in ((after.terms, one_by_one.terms), (after.at(Z), one_by_one.at(Z))):
+        mean, low = (t.base + scale * t.tilt for t in (terms, told_so))
+        assert_allclose(mean, low, atol=1e-4)
+        assert_allclose(terms.variance, told_so.variance, atol=1e-6)
+    assert_allclose(after.log_likelihoods, belief.log_likelihoods)
+    assert not np.allclose(one_by_one.log_likelihoods, belief.log_likelihoods)
+
+
 def test_likelihoods_are_those_of_the_normal_density(prior, told):
     from scipy.stats import multivariate_normal
 

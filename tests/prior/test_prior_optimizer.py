@@ -101,6 +101,11 @@ def test_failed_runs_are_counted_and_not_asked_again(prior):
         _ = optimizer.best
 
 
+def test_a_seed_is_not_a_generator(prior):
+    with pytest.raises(InputError, match=r"rng is 7; expected .*default_rng\(7\)"):
+        prior.optimizer(rng=7)
+
+
 def test_ucb_and_ei_both_decide(prior):
     rows = prior.space.decode(prior.space.sample(np.random.default_rng(1), 300))
     for acquisition in ("ei", "ucb"):

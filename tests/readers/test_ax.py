@@ -104,6 +104,26 @@ def test_spaces_of_experiments_are_joined():
     assert [task.name for task in same] == ["a (1)", "a (2)"]
 
 
+def test_the_inputs_to_learn_from_can_be_named():
+    made = filled("some")
+    history = History.from_ax(iter([made]), inputs=["depth", "rate"])
+    assert history.space.names == ("depth", "rate")
+    whole = History.from_ax({"some": made})
+    for name in ("depth", "rate"):
+        np.testing.assert_array_equal(
+            history[0].X[:, history.space.columns[name]], whole[0].X[:, whole.space.columns[name]]
+        )
+
+
+def test_a_parameter_that_an_experiment_fixes_joins_the_range_of_others():
+    two = [filled("a", count=3), filled("b", count=3, kinds=("u", "v", "w", "z"))]
+    fixed = client("c", kinds=("u",))
+    fixed.complete_trial(fixed.attach_trial(row(0)), raw_data={"auc": 1.0})
+    history = History.from_ax([*two, fixed])
+    assert history.space["kind"] == Categorical("kind", ("u", "v", "w", "z"))
+    assert history.total == 7
+
+
 def test_another_metric_needs_a_direction():
     made = client("two")
     for i in range(4):
@@ -128,6 +148,10 @@ def test_what_does_not_fit_together_is_refused():
         History.from_ax(3)
     with pytest.raises(InputError, match="empty list"):
         History.from_ax([])
+    with pytest.raises(InputError, match="Client without an experiment"):
+        History.from_ax(Client())
+    with pytest.raises(InputError, match="none of the 0 rows"):
+        History.from_ax(client("empty"))
 
 
 def test_the_example_finds_what_past_experiments_point_to(capsys):

@@ -68,6 +68,12 @@ def test_experiments_are_tasks_and_text_becomes_parameters(client, store):
     assert (history.report.kept, history.report.failed) == (12, 0)
 
 
+def test_a_store_may_be_a_path(client, store, tmp_path):
+    fill(client)
+    history = History.from_mlflow("first", output="auc", tracking_uri=tmp_path / "mlruns")
+    assert history.total == 6
+
+
 def test_every_page_is_read(client, store, monkeypatch):
     fill(client)
     whole = History.from_mlflow(["first", "second"], output="auc", tracking_uri=store)
@@ -107,6 +113,8 @@ def test_a_tag_or_a_parameter_can_tell_tasks_apart(client, store):
     by_parameter = History.from_mlflow("first", task="kind", **wanted)
     assert {task.name: task.n for task in by_parameter} == {"u": 4, "v": 2}
     assert "kind" not in by_parameter.space.names
+    with pytest.raises(InputError, match=r"tag or parameter 'sites'; found depth, .*, site$"):
+        History.from_mlflow("first", task="sites", **wanted)
 
 
 def test_runs_are_filtered_in_the_words_of_mlflow(client, store):

@@ -177,7 +177,7 @@ def test_impossible_parameters_are_refused_by_name(make):
 
 
 def test_unknown_choices_and_broken_integers_are_refused():
-    with pytest.raises(InputError, match="expected one of a, b"):
+    with pytest.raises(InputError, match="expected one of 'a', 'b'"):
         Categorical("x", ("a", "b")).encode(["c"])
     with pytest.raises(InputError, match="whole number"):
         Integer("x", 0, 3).encode([1.5])

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from metakel.errors import InputError
+from metakel.errors import InputError, ShapeError
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Space, infer_space
 
 SPACE = Space(
@@ -135,3 +135,17 @@ def test_what_no_file_can_hold_is_not_taken_for_a_choice():
     days = [datetime(2020, 1, day, tzinfo=UTC) for day in (1, 2, 1)]
     with pytest.raises(InputError, match=r"'day' holds datetime.*expected numbers, text"):
         infer_space({"day": days, "x": [1, 2, 3]})
+
+
+def test_one_configuration_is_asked_for_in_a_list():
+    X = SPACE.sample(np.random.default_rng(0), 3)
+    for wrong in (X[0], X[:, :-1], np.float64(1)):
+        with pytest.raises(ShapeError, match=r"decode: X has shape .*\(n, 6\), .* decode\(\[x\]\)"):
+            SPACE.decode(wrong)
+    assert SPACE.decode([X[0]]) == SPACE.decode(X)[:1]
+    (row,) = SPACE.decode(X[:1])
+    with pytest.raises(InputError, match=r"column 'rate' is .* encode\(\[configuration\]\)"):
+        SPACE.encode(row)
+    with pytest.raises(InputError, match="column 'kind' is 'a'; expected a sequence"):
+        SPACE.encode({"kind": "a"})
+    np.testing.assert_allclose(SPACE.encode([row]), X[:1])

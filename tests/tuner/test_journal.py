@@ -102,7 +102,7 @@ def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
     with pytest.raises(InputError, match="line 1"):
         Tuner(PRIOR, path)
     path.write_text('{"event": "told"}\n')
-    with pytest.raises(InputError, match="begins with"):
+    with pytest.raises(InputError, match="is not a journal: it begins with the event 'told'"):
         Tuner(PRIOR, path)
     assert path.read_text() == '{"event": "told"}\n'
 

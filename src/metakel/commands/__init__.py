@@ -13,7 +13,8 @@ def register(root: typer.Typer) -> None:
     from metakel.commands.asking import suggest, tell
     from metakel.commands.learning import learn, show
     from metakel.commands.reporting import demo, report
-    from metakel.commands.tuning import tune
+    from metakel.commands.status import status
+    from metakel.commands.tuning import TuneCommand, tune
     from metakel.commands.version import options
 
     root.callback()(options)
@@ -22,6 +23,7 @@ def register(root: typer.Typer) -> None:
     root.command()(suggest)
     # A negative value is a value, not an option.
     root.command(context_settings={"ignore_unknown_options": True})(tell)
-    root.command()(tune)
+    root.command()(status)
+    root.command(cls=TuneCommand)(tune)
     root.command()(report)
     root.command()(demo)

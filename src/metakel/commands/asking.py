@@ -13,10 +13,9 @@ from metakel.commands.screen import emit, grid, note, one_line, say, short
 from metakel.commands.values import assignments
 from metakel.errors import InputError
 from metakel.prior import Prior
-from metakel.space import Space
-from metakel.tuner import Tuner
+from metakel.tuner import Trial, Tuner
+from metakel.tuner.identity import key
 from metakel.tuner.record import OpenJournal
-from metakel.tuner.trials import key
 
 Observed = Annotated[
     Path | None, typer.Option(help="CSV of runs of this very task, to start from.")
@@ -74,33 +73,75 @@ def suggest(
 
 def tell(
     journal: Annotated[Path, typer.Argument(help="The journal of `metakel suggest` or `tune`.")],
-    value: Annotated[str, typer.Argument(help="What was measured; nothing with --failed.")] = "",
+    value: Annotated[
+        str, typer.Argument(help="What was measured; nothing with --failed or --drop.")
+    ] = "",
     number: Annotated[int | None, typer.Option(help="Which suggestion.")] = None,
     assigned: Annotated[
-        list[str] | None, typer.Option("--set", help="name=value of another configuration.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="name=value: with --number, what was set instead; else of a run of your own.",
+        ),
     ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="There is no value.")] = False,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="It will not be done, or its failure says nothing.")
+    ] = False,
+    correct: Annotated[
+        bool, typer.Option("--correct", help="What was told of --number was wrong.")
+    ] = False,
     reason: Annotated[str, typer.Option(help="Why it failed.")] = "",
     json: Json = False,
 ) -> None:
     """Note the value of a configuration in a journal; safe on disk when this returns."""
-    if bool(value) == failed:
-        raise typer.BadParameter("give a value, or --failed")
-    if assigned and number is not None:
-        raise typer.BadParameter("--number is a suggestion, --set another configuration: not both")
+    if [bool(value), failed, drop].count(True) != 1:
+        raise typer.BadParameter("give a value, or --failed, or --drop")
+    if number is None and (drop or correct):
+        raise typer.BadParameter(f"{'--drop' if drop else '--correct'} needs --number")
+    if drop and (assigned or correct):
+        raise typer.BadParameter("--drop beside --set or --correct: nothing was run")
     record = OpenJournal(journal)
-    if assigned:
-        configuration = assignments(Space.from_dict(record.header["space"]), assigned)
+    if drop:
+        assert number is not None
+        noted = record.drop(number)
     else:
-        configuration = record.pending(number).configuration
-    noted = record.tell(configuration, None if failed else _number(value), number, reason)
+        measured = None if failed else _number(value)
+        noted = _note(record, measured, number, assigned or [], reason, correct=correct)
     count, without = len(record.trials.told), noted.status == "failed"
     if json:
-        emit({"configuration": configuration, "told": count, "failed": without})
-    else:
-        why = f" ({noted.reason})" if noted.reason else ""
-        what = f"failed{why}" if without else value
-        say(f"noted {one_line(configuration)}: {what}; {count} told")
+        emit({"configuration": noted.configuration, "told": count, "failed": without})
+        return
+    say(f"noted {one_line(noted.configuration)}: {_what(noted)}; {count} told")
+    if assigned and number is None and record.trials.pending:
+        waiting = ", ".join(str(trial.number) for trial in record.trials.pending)
+        note(f"a run of its own; pending stays {waiting}: --number with --set says what was done")
+
+
+def _note(
+    record: OpenJournal,
+    value: float | None,
+    number: int | None,
+    assigned: list[str],
+    reason: str,
+    *,
+    correct: bool,
+) -> Trial:
+    """A result, or another in place of a wrong one; of a suggestion, or of a run of its own."""
+    changed = assignments(record.space, assigned)
+    if correct:
+        assert number is not None
+        wrong = record.trials.result_of(number)
+        return record.correct(number, value, {**wrong.configuration, **changed}, reason)
+    if assigned and number is None:
+        return record.tell(changed, value, None, reason)
+    suggested = record.pending(number)
+    return record.tell({**suggested.configuration, **changed}, value, suggested.number, reason)
+
+
+def _what(noted: Trial) -> str:
+    why = f" ({noted.reason})" if noted.reason else ""
+    return short(noted.value) if noted.status == "told" else f"{noted.status}{why}"
 
 
 def _number(text: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,12 @@ def check_command(command: Sequence[str], names: Sequence[str]) -> list[str]:
     if not command:
         raise InputError("no command to tune; write it after --, with {name} for each parameter")
     known = (*names, "number")
+    several = len(_pattern(known).sub("", command[0]).split()) > 1
+    if several and len(command) == 1 and shutil.which(command[0]) is None:
+        raise InputError(
+            f"there is no program {command[0]!r}: quotes made one word of it. Write the words of "
+            f"the command without quotes around them: -- {command[0]}"
+        )
     if _pattern(known).search(command[0]):
         raise InputError(f"the program {command[0]!r} must not depend on a parameter")
     for word in command:

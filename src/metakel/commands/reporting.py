@@ -10,7 +10,8 @@ import typer
 
 from metakel.commands.asking import JournalPath, Seed
 from metakel.commands.exits import refuse_overwriting
-from metakel.commands.learning import Json, PriorPath, Task, is_storage, read_history
+from metakel.commands.histories import is_storage, read_history
+from metakel.commands.learning import Json, PriorPath, Task
 from metakel.commands.screen import emit, note, say
 from metakel.errors import writing
 from metakel.prior import Prior

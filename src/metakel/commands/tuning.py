@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from metakel.commands.asking import Fix, Observed, Outside, Seed
 from metakel.commands.evaluate import Outcome, Program
@@ -20,6 +21,7 @@ from metakel.commands.values import assignments
 from metakel.errors import InputError
 from metakel.prior import Prior
 from metakel.tuner import Tuner
+from metakel.tuner.owner import is_dead
 
 
 def tune(
@@ -71,7 +73,7 @@ def tune(
     if observed is not None:
         take_in(tuner, observed)
     if resumed:
-        note(f"going on with {journal}: {len(tuner.trials.told)} values so far")
+        _go_on(tuner, journal)
     program = Program(command, timeout, value_file)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -82,6 +84,36 @@ def tune(
     finally:
         signal.signal(signal.SIGTERM, before)
     _conclude(tuner, journal, failures, give_up, json=json)
+
+
+class TuneCommand(TyperCommand):
+    """It says what is missing where the words of the command are taken for options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Words as options and arguments."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # Of click, or of the copy of it that typer brings along.
+            if type(error).__name__ == "NoSuchOption" and "--" not in given:
+                hint = "put -- before the command to tune, as in -- python train.py --rate {rate}"
+                vars(error)["message"] = f"{error} ({hint})"
+            raise
+
+
+def _go_on(tuner: Tuner, journal: Path) -> None:
+    """Where everything failed nothing is known of any place, only that something was wrong."""
+    trials = tuner.trials
+    failed = f", {len(trials.failed)} failed" if trials.failed else ""
+    note(f"going on with {journal}: {len(trials.told)} values{failed} so far")
+    at_work = [t for t in trials.pending if not (t.released or is_dead(t.owner))]
+    if trials.failed and not trials.told and not at_work:
+        count = tuner.drop_failed()
+        note(
+            f"nothing has succeeded yet: the {count} failures are taken back; they are no bad "
+            "places and do not count towards the budget"
+        )
 
 
 def _loop(tuner: Tuner, program: Program, retries: int, give_up: int, *, json: bool) -> int:
@@ -161,4 +193,21 @@ def _conclude(tuner: Tuner, journal: Path, failures: int, give_up: int, *, json:
     if not trials.told or failures >= give_up:
         last = trials.failed[-1].reason if trials.failed else "nothing was evaluated"
         note(f"metakel: {failures} evaluations in a row failed, the last with: {last}")
+        note(_advice(tuner, journal))
         raise typer.Exit(NOTHING_SUCCEEDED)
+
+
+def _advice(tuner: Tuner, journal: Path) -> str:
+    trials = tuner.trials
+    if not trials.told:
+        return (
+            "was the command at fault? Mend it and start again: as nothing has succeeded, these "
+            "failures will not count. If it was not, a larger --give-up looks further away"
+        )
+    return (
+        "failed evaluations count towards the budget "
+        f"({trials.spent} of {tuner.budget} are spent), and their places as bad ones. Was the "
+        f"command at fault? Take them back (metakel tell {journal} --drop --number "
+        f"{trials.failed[-1].number}), or begin another journal. If it was not, the same command "
+        "goes on"
+    )

@@ -8,6 +8,7 @@ from typing import Any
 
 from metakel.errors import InputError
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Space
+from metakel.space.choices import own_value
 
 
 def typed(space: Space, name: str, value: Any) -> Any:
@@ -15,7 +16,8 @@ def typed(space: Space, name: str, value: Any) -> Any:
     parameter = space[name]
     if isinstance(parameter, Categorical | Ordinal | Fixed):
         known = (parameter.value,) if isinstance(parameter, Fixed) else parameter.values
-        return next((v for v in known if v == value or str(v) == str(value)), value)
+        meant = own_value(known, value)
+        return next((v for v in known if v == meant or str(v) == str(meant)), meant)
     assert isinstance(parameter, Float)
     try:
         number = float(value)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
-from metakel.confidence.mixture import scales_below, scales_between
+from metakel.confidence.guesses import norm_guesses, watched_guesses
+from metakel.confidence.mixture import log_weights
 from metakel.confidence.settings import Settings
 from metakel.errors import InputError, MetaKelError
 from metakel.kernels.sum import KernelSum
@@ -49,11 +51,27 @@ class Hypothesis:
         In the norm of ``kernel``; inf where none is assumed.
     norm_scales : (S,) array
         Scales of the mixture for this kernel.
+    watched : (W,) array
+        Scales of the mixture beyond the norm bound, for the alarm.
+    watch : float
+        What the latter weigh together.
     """
 
     kernel: KernelSum
     norm_bound: float
     norm_scales: Array
+    watched: Array = field(default_factory=lambda: np.zeros(0))
+    watch: float = 0.0
+
+    @cached_property
+    def scales(self) -> Array:
+        """(S + W,) all scales of the mixture."""
+        return np.concatenate([self.norm_scales, self.watched])
+
+    @cached_property
+    def log_weights(self) -> Array:
+        """(S + W,) logarithms of their weights."""
+        return log_weights(len(self.norm_scales), len(self.watched), self.watch)
 
     def __str__(self) -> str:
         norm = f"norm at most {self.norm_bound:.4g}" if np.isfinite(self.norm_bound) else "any norm"
@@ -122,19 +140,25 @@ def hypotheses(settings: Settings, kernel: KernelSum, full: KernelSum | None) ->
     """
     bound = settings.norm_at(0)
     first = certified_norm(settings, kernel, bound)
-    ladder = [Hypothesis(kernel, first, _scales(settings, first))]
-    widest = kernel
+    ladder = [_watching(settings, kernel, first, norm_guesses(settings, kernel, first))]
     if full is not None:
         ratio = _norm_ratio(settings, kernel, full)
-        ladder.append(Hypothesis(full, first * ratio, ladder[0].norm_scales * ratio))
-        widest = full
+        scales = ladder[0].norm_scales * ratio
+        ladder.append(_watching(settings, full, first * ratio, scales))
     last = ladder[-1]
-    if np.isfinite(bound) and widest.finite:
-        ladder.append(Hypothesis(widest, np.inf, last.norm_scales))
-    elif not widest.finite:
+    if np.isfinite(bound) and last.kernel.finite:
+        ladder.append(replace(last, norm_bound=np.inf))
+    elif not last.kernel.finite:
         larger = last.norm_bound * np.exp2(np.arange(1, DOUBLINGS + 1, dtype=np.float64))
-        ladder += [Hypothesis(widest, float(b), last.norm_scales) for b in larger]
+        ladder += [replace(last, norm_bound=float(b)) for b in larger]
     return ladder
+
+
+def _watching(
+    settings: Settings, kernel: KernelSum, norm_bound: float, norm_scales: Array
+) -> Hypothesis:
+    watched = watched_guesses(settings, kernel, norm_scales)
+    return Hypothesis(kernel, norm_bound, norm_scales, watched, settings.watch)
 
 
 def _norm_ratio(settings: Settings, kernel: KernelSum, full: KernelSum) -> float:
@@ -145,13 +169,3 @@ def _norm_ratio(settings: Settings, kernel: KernelSum, full: KernelSum) -> float
         # For f in the space of the kernel itself; nothing is known of the norm outside of it.
         return float(np.sqrt(kernel.eta.max() / full.min_weight))
     return float(np.sqrt(kernel.min_weight / full.min_weight))
-
-
-def _scales(settings: Settings, norm_bound: float) -> Array:
-    if settings.norm_scales is not None:
-        return np.array(settings.norm_scales, dtype=np.float64)
-    if settings.norm_bound is None:
-        return scales_between(*settings.norm_range)
-    if callable(settings.norm_bound):
-        return scales_between(norm_bound / 2**7, norm_bound * 2**7)
-    return scales_below(norm_bound)

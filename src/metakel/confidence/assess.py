@@ -17,6 +17,7 @@ from metakel.confidence.observations import Observations, no_observations
 from metakel.confidence.set import ConfidenceSet, closed_form_set, dual_set
 from metakel.confidence.settings import Settings
 from metakel.confidence.spectrum import Spectrum
+from metakel.tasks import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,23 +62,31 @@ def assess(
     if settings.method != "dmm":
         return _closed_form(settings, hypotheses[0], observations[0].spectrum(), t)
     believed = hypotheses[stage] if stage < len(hypotheses) else None
-    spectra, evidences = [], []
+    spectra, evidences, weights = [], [], []
     for data, hypothesis in zip(observations, hypotheses, strict=False):
         if believed is not None and data.kernel is believed.kernel:
             spectrum = data.spectrum()
             spectra.append(spectrum)
             eigen = spectrum.values, spectrum.targets**2, spectrum.rest
         else:
-            eigen = data.eigen(float(hypothesis.norm_scales.max()))
-        evidences.append(log_evidence(*eigen, hypothesis.norm_scales))
-    radius = squared_radius(evidences, settings.delta_deciding)
+            eigen = data.eigen(float(hypothesis.scales.max()))
+        evidences.append(log_evidence(*eigen, hypothesis.scales))
+        weights.append(hypothesis.log_weights)
+    radius = squared_radius(evidences, settings.delta_deciding, weights)
     if believed is None:
         nothing = no_observations(hypotheses[-1].kernel).spectrum()
         free = dual_set(nothing, squared_radius=radius, norm_bound=inf, norm_scales=np.ones(1))
         return Assessment(free, _root(radius), 1.0, empty=False)
     own = next(i for i, data in enumerate(observations) if data.kernel is believed.kernel)
-    best_scale = float(believed.norm_scales[int(np.argmax(evidences[own]))])
-    return _dual(settings, believed, spectra[0], radius, t, alpha=best_scale**-2.0)
+    alpha = _best_scale(believed, evidences[own]) ** -2.0
+    return _dual(settings, believed, spectra[0], radius, t, alpha=alpha)
+
+
+def _best_scale(believed: Hypothesis, evidence: Array) -> float:
+    """The scale that the data support best, of those that the norm bound allows."""
+    largest = max(believed.norm_bound, float(believed.norm_scales.max()))
+    allowed = believed.scales <= largest
+    return float(believed.scales[allowed][int(np.argmax(evidence[allowed]))])
 
 
 def _closed_form(

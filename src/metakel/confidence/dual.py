@@ -25,8 +25,8 @@ GRID = 40
 def alpha_grid(spectrum: Spectrum, norm_bound: float, norm_scales: Array) -> Array:
     """(A,) regularisers from "the norm does not matter" to "the data do not", increasing.
 
-    They contain the regulariser 1 / scale^2 of every scale of the mixture, so the bound is never
-    worse than the closed form "amm" at one of these.
+    They contain the regulariser 1 / scale^2 of every one of the ``norm_scales``, so the bound is
+    never worse than the closed form "amm" at one of these.
     """
     largest = float(spectrum.values.max(initial=0))
     lowest = 1e-4 / norm_bound**2  # adds 1e-4 to R^2, which is 2 log(1/delta) at least

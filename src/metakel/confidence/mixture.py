@@ -21,8 +21,6 @@ from metakel.tasks import Array
 
 # Scales of the mixture below the norm bound, a factor 2 apart.
 SCALES = 8
-# What the norm of f may be where nobody gave a bound.
-NORM_RANGE = (1e-3, 1e3)
 
 
 def scales_below(norm_bound: float) -> Array:
@@ -51,8 +49,34 @@ def log_evidence(values: Array, squared_targets: Array, rest: float, norm_scales
     return np.asarray(-0.5 * fit - 0.5 * np.log1p(grown).sum(axis=1))
 
 
-def squared_radius(evidences: list[Array], delta: float) -> float:
-    """R_t^2 of the mixture that gives every kernel, and every scale of it, the same weight."""
-    terms = np.concatenate([e - log(len(e) * len(evidences)) for e in evidences])
+def log_weights(guesses: int, watched: int, share: float) -> Array:
+    """(S + W,) logarithms of the weights of the scales of one kernel, which add up to 1.
+
+    All ``watched`` scales together weigh ``share``, which makes R_t^2 larger by at most
+    2 log(1 / (1 - share)) than the mixture of the ``guesses`` alone.
+    """
+    if not watched:
+        return np.full(guesses, -log(guesses))
+    weights = np.repeat([(1 - share) / guesses, share / watched], [guesses, watched])
+    return np.asarray(np.log(weights))
+
+
+def squared_radius(
+    evidences: list[Array], delta: float, weights: list[Array] | None = None
+) -> float:
+    """R_t^2 of the mixture that gives every kernel the same weight.
+
+    Parameters
+    ----------
+    evidences : list of (S,) arrays
+        One for every kernel.
+    delta : float
+    weights : list of (S,) arrays, optional
+        Logarithms of the weights of the scales, for every kernel; by default all equal.
+    """
+    if weights is None:
+        weights = [log_weights(len(e), 0, 0.0) for e in evidences]
+    terms = np.concatenate([e + w for e, w in zip(evidences, weights, strict=True)])
+    terms -= log(len(evidences))
     top = terms.max()
     return float(2 * log(1 / delta) - 2 * (top + np.log(np.exp(terms - top).sum())))

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel.confidence.alarm import Alarm, AlarmEvent, Hypothesis, first_stage, second_kernel
+from metakel.confidence.given import as_batch, as_kernel
 from metakel.confidence.intersection import Intersection
-from metakel.confidence.mixture import NORM_RANGE
 from metakel.confidence.set import ConfidenceSet
 from metakel.confidence.settings import Method, NormBound, Settings
 from metakel.confidence.spectrum import Spectrum
@@ -76,8 +76,15 @@ class ConfidenceSequence:
     norm_scales : sequence of float, optional
         Guesses of the norm of f in the norm of ``kernel``, fixed in advance, over which the mixture
         of "dmm" averages: by default B, B/2, ..., B/128. Any are valid.
-    norm_range : (low, high)
-        Where the guesses lie if there is no B.
+    norm_range : (low, high), optional
+        Where the guesses lie if there is no B, in units of the values: by default from a hundredth
+        to a million times the noise (over the root of the smallest weight), so that units do not
+        matter.
+    watch : float
+        The share of the mixture for guesses above all these, where f would stand out of the noise
+        (1, 8, 64 and 512 times it). They are there for the alarm: without them it would not see a
+        B that is small against the noise, however wrong. Any share is valid; 0.01 makes R_t^2
+        larger by 0.02. With ``norm_scales`` there are none.
     rho : float, optional
         Regulariser of "amm", "ay" and "paper-corrected", by default noise_std^2 (1 + 2/t for
         "paper-corrected"). If noise differs by observation, that of observation i is
@@ -101,12 +108,13 @@ class ConfidenceSequence:
         points: ArrayLike | None = None,
         remember: int = 4,
         norm_scales: Sequence[float] | None = None,
-        norm_range: tuple[float, float] = NORM_RANGE,
+        norm_range: tuple[float, float] | None = None,
+        watch: float = 0.01,
         rho: float | None = None,
         beta_min: float | None = None,
         recovery_error: float | None = None,
     ) -> None:
-        self.kernel = kernel
+        self.kernel = kernel = as_kernel("kernel", kernel)
         self.settings = Settings(
             noise_std=noise_std,
             norm_bound=norm_bound,
@@ -116,7 +124,8 @@ class ConfidenceSequence:
             norm_of=norm_of,
             on_alarm=on_alarm,
             norm_scales=None if norm_scales is None else tuple(map(float, norm_scales)),
-            norm_range=(float(norm_range[0]), float(norm_range[1])),
+            norm_range=None if norm_range is None else (float(norm_range[0]), float(norm_range[1])),
+            watch=watch,
             rho=rho,
             beta_min=beta_min,
             recovery_error=recovery_error,
@@ -124,6 +133,7 @@ class ConfidenceSequence:
         self.settings.check_kernel(kernel)
         if remember < 0:
             raise InputError(f"remember is {remember}; expected an integer >= 0")
+        full = full if full is None else as_kernel("full", full)
         self.full = second_kernel(self.settings, kernel, full)
         domain = None if points is None else kernel.base.points(points)
         kept = Intersection(domain, remember)
@@ -219,14 +229,15 @@ class ConfidenceSequence:
 
         Parameters
         ----------
-        X : (n, d0) array
-        y : (n,) array
+        X : (n, d0) or (d0,) array
+            For d0 = 1 a vector is n points, and a number is one.
+        y : (n,) array or float
         noise_std : float or (n,) array, optional
             Noise level of these observations if it is not that of the sequence. It must not depend
             on ``y``.
         """
         given = self.settings.noise_std if noise_std is None else noise_std
-        batch = self.told.checked(self.kernel, X, y, given)
+        batch = self.told.checked(self.kernel, *as_batch(self.kernel, X, y), given)
         self.settings.check_noise(batch.noise_std)
         if not len(batch.y):
             return
@@ -247,7 +258,11 @@ class ConfidenceSequence:
         if Z is not None:
             return kept.interval(self.kernel.base.points(Z), self.current, refine=refine)
         if kept.running is None:
-            raise InputError("interval: no Z given, and the sequence was made without points")
+            raise InputError(
+                "interval: no Z was given, and there is no finite domain to take its place; give "
+                "the points, as in interval(Z) with Z of shape (n, d0), or make the sequence with "
+                "points="
+            )
         lower, upper = kept.running
         return lower.copy(), upper.copy()
 
@@ -287,6 +302,8 @@ class ConfidenceSequence:
         """Inverse of `to_dict`, given the same kernels; goes on exactly as the stored one would."""
         check_format(data, "stored sequence", FORMAT)
         with reading("stored sequence"):
-            sequence = cls(kernel, full=full, points=data["points"], **data["settings"])
+            # Before there was a watch, files did not speak of it. A mixture is fixed in advance.
+            settings = {"watch": 0.0, **data["settings"]}
+            sequence = cls(kernel, full=full, points=data["points"], **settings)
             sequence._state = restored(sequence._state, data)
             return sequence

@@ -30,7 +30,8 @@ class Settings:
     norm_of: Literal["truth", "kernel"]
     on_alarm: Literal["widen", "raise", "ignore"]
     norm_scales: Sequence[float] | None
-    norm_range: tuple[float, float]
+    norm_range: tuple[float, float] | None
+    watch: float
     rho: float | None
     beta_min: float | None
     recovery_error: float | None
@@ -42,15 +43,12 @@ class Settings:
         for name in ("noise_std", "rho", "beta_min"):
             if name == "noise_std" or getattr(self, name) is not None:
                 self._set(name, positive(name, getattr(self, name)))
-        for name in ("delta", "delta_learning"):
+        for name in ("delta", "delta_learning", "watch"):
             self._set(name, as_number(name, getattr(self, name)))
-        if not 0 <= self.delta_learning < self.delta < 1:
-            raise InputError(
-                f"delta is {self.delta}, of which {self.delta_learning} was spent on learning the "
-                "kernel; expected 0 <= delta_learning < delta < 1"
-            )
-        low, high = self.norm_range
-        if not 0 < low < high < inf:
+        self._check_delta()
+        if not 0 <= self.watch < 1:
+            raise InputError(f"watch is {self.watch}; expected 0 <= watch < 1")
+        if self.norm_range is not None and not 0 < self.norm_range[0] < self.norm_range[1] < inf:
             raise InputError(f"norm_range is {self.norm_range}; expected 0 < low < high")
         for scale in self.norm_scales or ():
             positive("norm_scales", scale)
@@ -58,6 +56,25 @@ class Settings:
             raise InputError("norm_scales is empty; expected at least one positive number")
         self._check_norm_bound()
         self._check_paper()
+
+    def _check_delta(self) -> None:
+        if 0 <= self.delta_learning < self.delta < 1:
+            return
+        found = (
+            f"delta is {self.delta:g}, of which {self.delta_learning:g} was spent on learning the "
+            "kernel; expected 0 <= delta_learning < delta < 1"
+        )
+        if self.delta_learning == 1:
+            found += (
+                ". 1 says that lambda was chosen by hand, so that nothing vouches for the learned "
+                "kernel: learn it without lam, or say with delta_learning=0 that you trust it"
+            )
+        elif 0 < self.delta <= self.delta_learning < 1:
+            found += (
+                f". Give a delta above {self.delta_learning:g}, or learn with a smaller one: "
+                f"learn_kernel(..., delta={min(self.delta, 1.0) / 2:g})"
+            )
+        raise InputError(found)
 
     def _check_norm_bound(self) -> None:
         if self.method != "dmm" and (self.norm_bound is None or callable(self.norm_bound)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,11 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from metakel.domains.climb import compass_climb, newton_climb
 from metakel.domains.domain import Domain, Function, WithGradient, checked_bounds, tied
 from metakel.domains.start import Candidates, clouds, neighbours, peaks, start_points
-from metakel.errors import ShapeError
+from metakel.errors import ShapeError, check_generator
 from metakel.tasks import Array, as_points
 
 # Points closer than this share of the width of the box are the same.
 SAME = 1e-6
+# Points may be outside by rounding: in float64, and in float32 where that is little in the box.
+ROUNDING, SINGLE, LITTLE = 1e-12, 1e-6, 1e-3
 CANDIDATES = 768  # for each input, up to 4 of them
 FAR, NEAR = 16, 8  # how many climb from candidates, and from a closer look around some of them
 CLOUDS = 8
@@ -57,6 +60,14 @@ class Box(Domain):
     def _width(self) -> Array:
         return self.bounds[:, 1] - self.bounds[:, 0]
 
+    @cached_property
+    def _outermost(self) -> tuple[Array, Array]:
+        """The bounds, wider by what rounding may do to a point on them."""
+        size = np.abs(self.bounds).max(axis=1)
+        single = np.minimum(SINGLE * size, LITTLE * self._width)
+        slack = np.maximum(single, ROUNDING * np.maximum(self._width, size))
+        return self._low - slack, self.bounds[:, 1] + slack
+
     def _from_unit(self, U: Array) -> Array:
         # The upper bound exactly at 1, whatever rounding makes of low + width.
         return np.where(U == 1, self.bounds[:, 1], self._low + U * self._width)
@@ -66,9 +77,13 @@ class Box(Domain):
         found = as_points(X, "domain")
         if found.shape[1] != self.d0:
             raise ShapeError(f"domain: X has {found.shape[1]} inputs per point; expected {self.d0}")
-        slack = 1e-12 * np.maximum(self._width, np.abs(self.bounds).max(axis=1))
-        within = (found >= self._low - slack) & (found <= self.bounds[:, 1] + slack)
+        low, high = self._outermost
+        within = (found >= low) & (found <= high)
         return np.asarray(within.all(axis=1))
+
+    def settled(self, X: Array) -> Array:
+        """(n, d0) points between the bounds, which ``X`` may leave by rounding."""
+        return np.minimum(np.maximum(X, self._low), self.bounds[:, 1])
 
     def same(self, X: Array, Z: Array) -> NDArray[np.bool_]:
         """(n, k) which points differ by a millionth of the widths at most."""
@@ -81,6 +96,7 @@ class Box(Domain):
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         """(n, d0) points drawn uniformly."""
+        check_generator(rng)
         return self._from_unit(rng.random((n, self.d0)))
 
     def candidates(self, rng: np.random.Generator) -> Candidates:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel.domains.start import Candidates
-from metakel.errors import InputError, ShapeError
+from metakel.errors import InputError, ShapeError, check_generator
 from metakel.tasks import Array, as_points
 
 # (n, d0) points -> (n,) values
@@ -45,6 +45,10 @@ class Domain(ABC):
     @abstractmethod
     def contains(self, X: ArrayLike) -> NDArray[np.bool_]:
         """(n,) which of the points ``X`` (n, d0) lie in the domain, up to rounding."""
+
+    def settled(self, X: Array) -> Array:
+        """(n, d0) points ``X`` that it contains, without the rounding that `contains` allows."""
+        return X
 
     @abstractmethod
     def same(self, X: Array, Z: Array) -> NDArray[np.bool_]:
@@ -106,6 +110,7 @@ class Domain(ABC):
 
         Parameters are those of `maximisers`; without ``candidates`` new ones are drawn.
         """
+        check_generator(rng)
         starts = self.candidates(rng) if candidates is None else candidates
         found, values = self.maximisers(function, starts, gradient=gradient, exclude=exclude)
         chosen = int(rng.integers(len(found)))
@@ -114,7 +119,8 @@ class Domain(ABC):
     def points(self, X: ArrayLike, where: str) -> Array:
         """``X`` as an (n, d0) array of points of the domain; an error where it is not.
 
-        One point may be given as a vector of d0 numbers; for d0 = 1 a vector is n points.
+        One point may be given as a vector of d0 numbers; for d0 = 1 a vector is n points. What
+        rounding has changed, as float32 does, is put right.
         """
         given = np.asarray(X)
         if given.ndim == 0 or (given.ndim == 1 and self.d0 > 1):
@@ -128,7 +134,7 @@ class Domain(ABC):
         if not inside.all():
             first = found[int(np.argmin(inside))]
             raise InputError(f"{where}: the point {first.tolist()} is not in the domain {self!r}")
-        return found
+        return self.settled(found)
 
 
 def domain_from_dict(data: Mapping[str, Any]) -> Domain:

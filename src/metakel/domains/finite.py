@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -12,11 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel.domains.domain import Domain, Function, WithGradient, checked_bounds, tied
 from metakel.domains.start import Candidates
-from metakel.errors import InputError, ShapeError
+from metakel.errors import InputError, ShapeError, check_generator
 from metakel.tasks import Array, as_points
 
-# Up to this difference, relative to the largest size of an input, two points are the same.
-ROUNDING = 1e-9
+# Up to these differences, relative to the largest size of an input, two points are the same: what
+# float64 loses, and what float32 loses if no other point is nearly as close.
+ROUNDING, SINGLE = 1e-9, 1e-6
+CLOSER = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,17 +59,28 @@ class Finite(Domain):
         return {row.tobytes(): i for i, row in enumerate(self.X)}
 
     @cached_property
-    def _tolerance(self) -> Array:
-        return np.asarray(ROUNDING * np.abs(self.X).max(axis=0))
+    def _size(self) -> Array:
+        size = np.abs(self.X).max(axis=0)
+        return np.where(size > 0, size, 1.0)
 
     def index(self, X: Array) -> NDArray[np.intp]:
         """(n,) which point of the domain each row is, -1 where it is none."""
         found = np.array([self._rows.get((x + 0.0).tobytes(), -1) for x in X], dtype=np.intp)
         for i in np.flatnonzero(found < 0):
-            near = (np.abs(self.X - X[i]) <= self._tolerance).all(axis=1)
-            if near.any():
-                found[i] = np.argmax(near)
+            found[i] = self._nearest(X[i])
         return found
+
+    def _nearest(self, x: Array) -> int:
+        """Which point ``x`` (d0,) is up to rounding, -1 if it is none."""
+        apart = (np.abs(self.X - x) / self._size).max(axis=1)
+        nearest = int(np.argmin(apart))
+        second = np.partition(apart, 1)[1] if len(apart) > 1 else np.inf
+        alone = apart[nearest] <= SINGLE and CLOSER * apart[nearest] <= second
+        return nearest if alone or apart[nearest] <= ROUNDING else -1
+
+    def settled(self, X: Array) -> Array:
+        """(n, d0) points of the list that ``X`` is up to rounding."""
+        return self.X[self.index(X)]
 
     def contains(self, X: ArrayLike) -> NDArray[np.bool_]:
         """(n,) which points are in the list, up to rounding."""
@@ -84,6 +97,7 @@ class Finite(Domain):
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         """(n, d0) points of the list, with replacement."""
+        check_generator(rng)
         return self.X[rng.integers(len(self.X), size=n)]
 
     def candidates(self, rng: np.random.Generator) -> Candidates:
@@ -160,11 +174,11 @@ def grid(bounds: ArrayLike, count: int | Sequence[int] = 101, *, repeat: bool = 
         Whether a point may be chosen more than once.
     """
     pairs = checked_bounds(bounds, "grid")
-    counts = [count] * len(pairs) if isinstance(count, int | np.integer) else list(count)
+    counts = list(count) if isinstance(count, Iterable) else [count] * len(pairs)
     if len(counts) != len(pairs):
         raise ShapeError(f"grid: {len(counts)} counts for {len(pairs)} inputs")
-    if any(number != int(number) or number < 2 for number in counts):
-        raise InputError(f"grid: count is {count}; expected integers >= 2")
+    if not all(isinstance(number, int | np.integer) and number >= 2 for number in counts):
+        raise InputError(f"grid: count is {count!r}; expected integers >= 2")
     axes = tuple((float(lo), float(hi), int(n)) for (lo, hi), n in zip(pairs, counts, strict=True))
     values = np.meshgrid(*(np.linspace(*axis) for axis in axes), indexing="ij")
     X = np.stack([v.ravel() for v in values], axis=1) + 0.0

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from metakel.errors import InputError, ShapeError
 
@@ -16,6 +16,8 @@ Array = NDArray[np.float64]
 Loss = Literal["points", "tasks"]
 # Tasks of nearly the same size share one array; padding a task costs at most this share of rows.
 PADDING = 0.25
+# An eigenvalue this far below 0, over the largest, is no rounding error, not of float32 either.
+INDEFINITE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,12 @@ def group_sizes(groups: Sequence[slice] | None, d: int) -> tuple[int, ...]:
     return dims
 
 
+def as_vector(y: ArrayLike) -> Array:
+    """The observations of a task; a column is a vector, too."""
+    values = np.asarray(y, np.float64)
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
 def sizes_and_weights(
     arrays: list[Array], values: list[Array], loss: Loss, *, row_axis: int
 ) -> tuple[NDArray[np.intp], Array]:
@@ -83,15 +91,52 @@ def similar_sizes(sizes: NDArray[np.intp]) -> list[NDArray[np.intp]]:
     return batches
 
 
-def check_symmetry(K: Array) -> None:
-    """Raise where a stack (p, m, n, n) holds what cannot be a Gram matrix."""
+def check_symmetry(K: Array, tasks: NDArray[np.intp]) -> None:
+    """Raise where a stack (p, m, n, n) of these tasks holds what cannot be a Gram matrix."""
     # Sums of rows and columns: two passes without a temporary.
     diagonal = np.einsum("...nn->...n", K)
-    size = np.abs(diagonal).max(axis=(1, 2)) * K.shape[-1]  # (p,)
-    uneven = np.abs(K.sum(axis=-1) - K.sum(axis=-2)).max(axis=(1, 2)) > 1e-8 * size
-    if uneven.any() or (diagonal < 0).any():
-        j = int(np.flatnonzero(uneven | (diagonal < 0).any(axis=(1, 2)))[0])
-        raise InputError(f"K of group {j} is not symmetric with a diagonal >= 0: no Gram matrix")
+    largest = np.abs(diagonal).max(axis=2)  # (p, m)
+    size = largest.max(axis=1) * K.shape[-1]  # (p,)
+    rows = K.sum(axis=-1)
+    uneven = np.abs(rows - K.sum(axis=-2)).max(axis=(1, 2)) > 1e-8 * size
+    blank = largest == 0  # then all else must be 0
+    if uneven.any() or (diagonal < 0).any() or (blank.any() and rows[blank].any()):
+        for j, matrices in enumerate(K):
+            for s, matrix in zip(tasks, matrices, strict=True):
+                if fault := _fault(matrix, 1e-8 * size[j]):
+                    raise InputError(f"K of group {j} {fault} in task {s}: no Gram matrix")
+
+
+def _fault(K: Array, slack: float) -> str:
+    """What is wrong with a matrix, if anything is."""
+    diagonal, uneven = K.diagonal(), np.abs(K - K.T)
+    i = int(diagonal.argmin())
+    if diagonal[i] < 0:
+        return f"holds {diagonal[i]:.4g} on the diagonal, at ({i}, {i}),"
+    a, b = (int(place) for place in np.unravel_index(uneven.argmax(), K.shape))
+    lopsided = f"is not symmetric, with {K[a, b]:.4g} at ({a}, {b}) and {K[b, a]:.4g} across,"
+    if uneven[a, b] > max(slack / len(K), 1e-8 * np.abs(K).max()):
+        return lopsided
+    beyond = np.abs(K) - np.sqrt(np.outer(diagonal, diagonal))
+    i, k = (int(place) for place in np.unravel_index(beyond.argmax(), K.shape))
+    if beyond[i, k] > slack:
+        return (
+            f"has negative eigenvalues, because {K[i, k]:.4g} at ({i}, {k}) is too large for "
+            f"{K[i, i]:.4g} and {K[k, k]:.4g} on the diagonal,"
+        )
+    return lopsided if uneven[a, b] > slack / len(K) else ""
+
+
+def check_eigenvalues(values: Array, group: int, tasks: NDArray[np.intp]) -> None:
+    """Raise where those (m, n) of the Gram matrices of a group are below 0, beyond rounding."""
+    low, high = values.min(axis=1), values.max(axis=1)
+    wrong = np.flatnonzero(low < -INDEFINITE * np.maximum(high, -low))
+    if wrong.size:
+        s = wrong[0]
+        raise InputError(
+            f"K of group {group} has negative eigenvalues, from {low[s]:.3g} to {high[s]:.3g} in "
+            f"task {tasks[s]}: no Gram matrix"
+        )
 
 
 def check_finite(values: Array, what: str) -> None:

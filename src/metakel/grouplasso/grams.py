@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel.grouplasso import spd
+from metakel.grouplasso.batch import check_eigenvalues
 from metakel.grouplasso.evaluate import Residual, alone
 from metakel.grouplasso.problem import Problem, group_energies
 
@@ -67,7 +68,11 @@ class GramEvaluator:
             for j, weight in zip(self.work[active], x, strict=True):
                 daxpy(K[j].reshape(-1), A.reshape(-1), a=self.scale * weight)  # A += ... in place
             A.reshape(len(A), -1)[:, :: y.shape[1] + 1] += 1.0
-            factor = spd.Factor(A)
+            try:
+                factor = spd.Factor(A)
+            except spd.Indefinite:
+                _check_matrices(self.problem, self.work[active])
+                raise
             r = factor.solve(y)
             U = np.empty((len(y), active.size, y.shape[1]))
             for i, j in enumerate(self.work[active]):
@@ -137,3 +142,12 @@ class GramEvaluator:
                 away = self.scale * (r - unit[i] * solved)
                 total[i] += np.vdot(np.matmul(K[j], away[:, :, None])[..., 0], away)
         return np.sqrt(np.maximum(total, 0.0))
+
+
+def _check_matrices(problem: Problem, groups: Index) -> None:
+    """Raise with the group and the task of a matrix that is indefinite by itself."""
+    for batch in problem.batches:
+        assert batch.K is not None
+        for j in groups:
+            values = np.linalg.eigvalsh(batch.K[j]).astype(np.float64, copy=False)
+            check_eigenvalues(values, int(j), batch.tasks)

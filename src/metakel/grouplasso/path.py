@@ -12,9 +12,10 @@ from metakel.errors import InputError, ShapeError
 from metakel.grouplasso import together
 from metakel.grouplasso.certificate import Certified, certify
 from metakel.grouplasso.evaluate import Evaluator
-from metakel.grouplasso.problem import Problem, lambda_max
+from metakel.grouplasso.problem import Problem, check_problem, lambda_max
 from metakel.grouplasso.solve import (
     Solution,
+    as_numbers,
     as_strengths,
     check_tolerance,
     evaluator_of,
@@ -103,6 +104,7 @@ def path(
     Where columns are few, all lambdas are solved together; those whose answer does not reach
     ``tol``, and all other problems, are solved in turn, each started from the one before.
     """
+    check_problem(problem)
     shape = np.ones(problem.p) if weights is None else as_strengths(weights, problem.p)
     values = _grid(problem, shape, count, ratio) if lams is None else _given(lams)
     check_tolerance(tol)
@@ -132,7 +134,7 @@ def _grid(problem: Problem, shape: Array, count: int, ratio: float) -> Array:
 
 
 def _given(lams: ArrayLike) -> Array:
-    values = np.atleast_1d(np.asarray(lams, np.float64))
+    values = np.atleast_1d(as_numbers(lams, "lams"))
     if values.ndim > 1 or not values.size:
         raise ShapeError(f"lams has shape {values.shape}; expected a sequence of numbers")
     return as_strengths(values, values.size)

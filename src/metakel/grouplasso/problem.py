@@ -29,6 +29,8 @@ from metakel.errors import InputError, ShapeError
 from metakel.grouplasso.batch import (
     Batch,
     Loss,
+    as_vector,
+    check_eigenvalues,
     check_finite,
     check_symmetry,
     group_sizes,
@@ -86,13 +88,13 @@ class Problem:
         *,
         loss: Loss = "points",
     ) -> Problem:
-        """One (n_s, d) array and one (n_s,) vector per task; sizes may differ.
+        """One (n_s, d) array and one (n_s,) vector or (n_s, 1) column per task; sizes may differ.
 
         ``loss="points"`` weighs every observation alike (1/N with N the number of observations of
         all tasks), ``loss="tasks"`` every task alike (the mean over tasks of each one's mean).
         """
         features = [np.asarray(F, np.float64) for F in Phi]
-        values = [np.asarray(v, np.float64) for v in y]
+        values = [as_vector(v) for v in y]
         sizes, weights = sizes_and_weights(features, values, loss, row_axis=0)
         d = features[0].shape[1]
         batches = []
@@ -121,9 +123,9 @@ class Problem:
         *,
         loss: Loss = "points",
     ) -> Problem:
-        """One (p, n_s, n_s) stack of Gram matrices and one (n_s,) vector per task."""
+        """One (p, n_s, n_s) stack of Gram matrices and one vector, as above, per task."""
         grams = [np.asarray(k, np.float64) for k in K]
-        values = [np.asarray(v, np.float64) for v in y]
+        values = [as_vector(v) for v in y]
         sizes, weights = sizes_and_weights(grams, values, loss, row_axis=1)
         p = grams[0].shape[0]
         batches = []
@@ -140,7 +142,7 @@ class Problem:
                 np.multiply(grams[s], weights[s], out=stacked[:, i, :n, :n])
                 padded[i, :n] = np.sqrt(weights[s]) * values[s]
             check_finite(stacked, "K")
-            check_symmetry(stacked)
+            check_symmetry(stacked, tasks)
             check_finite(padded, "y")
             batches.append(Batch(tasks, padded, K=stacked))
         return cls._build(tuple(batches), (None,) * p, sizes, weights)
@@ -155,6 +157,12 @@ class Problem:
     ) -> Problem:
         starts = np.concatenate([[0], np.cumsum([k or 0 for k in dims])])
         return cls(batches, dims, sizes, weights, starts)
+
+    def __repr__(self) -> str:
+        few, many = self.sizes.min(), self.sizes.max()
+        points = f"{few}" if few == many else f"{few} to {many}"
+        of = "Gram matrices" if self.kernel_mode else f"{self.d} columns"
+        return f"Problem({self.m} tasks of {points} observations, {self.p} groups of {of})"
 
     @property
     def m(self) -> int:
@@ -234,6 +242,8 @@ class Problem:
             values: Array = gram[..., 0]
         else:
             values = np.linalg.eigvalsh(gram).astype(np.float64, copy=False)
+        if batch.K is not None:
+            check_eigenvalues(values, j, batch.tasks)
         return np.maximum(values, 0.0)
 
     def energies(self, v: Sequence[ArrayLike]) -> Array:
@@ -262,8 +272,19 @@ def group_energies(problem: Problem, batch: Batch, r: Array) -> Array:
     return energies
 
 
+def check_problem(problem: object) -> None:
+    """Raise where what was given is no problem, e.g. the history it is made of."""
+    if not isinstance(problem, Problem) and not hasattr(problem, "group_scores"):
+        raise InputError(
+            f"problem is a {type(problem).__name__}; expected a Problem, made by "
+            "Problem.from_arrays, from_tasks or from_grams (metakel.learn.as_problem(history, "
+            "base) makes it from a History)"
+        )
+
+
 def lambda_max(problem: Problem | Remote, weights: ArrayLike | None = None) -> float:
     """Smallest lambda at which every coefficient is zero: max_j (2/N) ||(Phi'y)^(j)|| / w_j."""
+    check_problem(problem)
     if isinstance(problem, Problem):
         scores = np.zeros(problem.p)
         for batch in problem.batches:

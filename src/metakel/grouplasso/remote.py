@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +23,8 @@ class Counted(Protocol):
     def p(self) -> int: ...
     @property
     def total(self) -> int: ...
+    @property
+    def dims(self) -> Sequence[int | None]: ...
     @property
     def sizes(self) -> NDArray[np.intp]: ...
     @property

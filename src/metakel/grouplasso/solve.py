@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +15,7 @@ from metakel.errors import InputError, NotConverged, ShapeError
 from metakel.grouplasso.evaluate import Evaluator, Residual
 from metakel.grouplasso.features import FeatureEvaluator
 from metakel.grouplasso.grams import GramEvaluator
-from metakel.grouplasso.problem import Problem
+from metakel.grouplasso.problem import Problem, check_problem
 from metakel.grouplasso.remote import Remote
 from metakel.grouplasso.working_set import Progress, optimise
 
@@ -122,6 +123,7 @@ def solve(
     progress : callable(round, gap), optional
         Called after every round over the working set with the certified relative gap.
     """
+    check_problem(problem)
     strengths = as_strengths(lam, problem.p)
     evaluator = evaluator_of(problem)
     x = None if start is None else _as_weights(start, problem.p) / strengths
@@ -139,13 +141,26 @@ def evaluator_of(problem: Problem | Remote) -> Evaluator:
 
 def as_strengths(lam: ArrayLike, p: int) -> Array:
     """One positive lambda per group."""
-    values = np.asarray(lam, np.float64)
+    values = as_numbers(lam, "lam")
     if values.ndim > 1 or values.size not in (1, p):
         raise ShapeError(f"lam has shape {values.shape}; expected one number or {p} of them")
     if not (np.isfinite(values) & (values > 0)).all():
         worst = values.reshape(-1)[~(np.isfinite(values.reshape(-1)) & (values.reshape(-1) > 0))][0]
         raise InputError(f"lam holds {worst}; expected positive finite numbers")
     return np.broadcast_to(values, (p,)).copy()
+
+
+def as_numbers(lam: ArrayLike | None, name: str) -> Array:
+    """What was given for lambda, if it can be read as numbers; rules have names elsewhere."""
+    try:
+        if lam is not None:
+            return np.asarray(lam, np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise InputError(
+        f"{name} is {lam!r}; expected positive numbers (metakel.regularisation.choose_lambda "
+        "makes them by a rule, lambda_max says how large they can be)"
+    )
 
 
 def check_tolerance(tol: float) -> None:
@@ -169,12 +184,18 @@ def solve_with(
     x: Array | None,
     *,
     tol: float,
+    aim: float = inf,
     max_iterations: int,
     progress: Progress | None = None,
 ) -> Solution:
-    """`solve` with an evaluator that keeps its working set from one lambda to the next."""
+    """`solve` with an evaluator that keeps its working set from one lambda to the next.
+
+    ``aim`` is a gap below ``tol`` to try for, which rounding may keep out of reach.
+    """
     check_tolerance(tol)
-    end = optimise(evaluator, lam, x, tol=tol, max_iterations=max_iterations, progress=progress)
+    end = optimise(
+        evaluator, lam, x, tol=min(tol, aim), max_iterations=max_iterations, progress=progress
+    )
     gap = end.gap / evaluator.energy if evaluator.energy else 0.0
     converged = gap <= tol
     if not converged:

@@ -16,6 +16,10 @@ LOOP_FROM = 24
 INDEFINITE = 1e-8  # relative to its diagonal, this is no rounding error any more
 
 
+class Indefinite(InputError):
+    """A matrix has negative eigenvalues that rounding does not explain."""
+
+
 class Factor:
     """Cholesky factors of a stack A (m, k, k), which is overwritten.
 
@@ -36,7 +40,7 @@ class Factor:
             while dpotrf(a.T, lower=1, overwrite_a=1, clean=0)[1]:
                 # Rounding left the matrix indefinite. LAPACK has not touched the other triangle.
                 if ridge > INDEFINITE:
-                    raise InputError("a Gram matrix has negative eigenvalues, beyond rounding")
+                    raise Indefinite("a Gram matrix has negative eigenvalues, beyond rounding")
                 below = np.tril(a, -1)
                 a[:] = below + below.T
                 np.fill_diagonal(a, (1 + ridge) * diagonal)

@@ -15,8 +15,8 @@ from metakel.errors import InputError, ShapeError
 from metakel.kernels.family import Family, FeatureFamily, Functions, row_slices
 from metakel.tasks import Array, as_points
 
-# Rescaling may leave a domain by rounding, which is put right; more is a mistake.
-DOMAIN_SLACK = 1e-9
+# Rescaling, or float32, may leave a domain by rounding, which is put right; more is a mistake.
+DOMAIN_SLACK = 1e-6
 
 
 class Kernel(Protocol):
@@ -121,7 +121,7 @@ class Dictionary:
             found_low, found_high = points.min(initial=low), points.max(initial=high)
             if found_low < low - DOMAIN_SLACK or found_high > high + DOMAIN_SLACK:
                 raise InputError(
-                    f"kernel: X ranges over [{points.min():.6g}, {points.max():.6g}]; the base "
+                    f"kernel: X ranges over [{points.min():.9g}, {points.max():.9g}]; the base "
                     f"kernels live on [{low:g}, {high:g}] (rescale the inputs first)"
                 )
             if found_low < low or found_high > high:
@@ -220,10 +220,23 @@ class Dictionary:
         )
 
 
-def check_count(name: str, number: int) -> None:
+def is_integer(number: Any) -> bool:
+    """Whether it is an integer of Python or of NumPy; 12.0 and True are none."""
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
+def check_count(name: str, number: Any) -> None:
     """Refuse what is not an integer of at least 1."""
-    if number != int(number) or number < 1:
-        raise InputError(f"{name} is {number}; expected an integer >= 1")
+    if not is_integer(number) or number < 1:
+        raise InputError(f"{name} is {number!r}; expected an integer >= 1")
+
+
+def as_numbers(name: str, values: Any) -> Array:
+    """Numbers as an array."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name}: found {values!r}; expected numbers") from None
 
 
 def checked_indices(indices: Any, p: int) -> list[int]:

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel.errors import InputError
-from metakel.kernels.base import Dictionary, check_count
+from metakel.errors import InputError, check_generator
+from metakel.kernels.base import Dictionary, as_numbers, check_count
 from metakel.kernels.family import FeatureFamily, Functions
 from metakel.tasks import Array
 
@@ -51,7 +51,8 @@ def fourier(
     """
     check_count("p", p)
     check_count("d0", d0)
-    scales = np.atleast_1d(np.asarray(lengthscales, dtype=np.float64))
+    check_generator(rng)
+    scales = np.atleast_1d(as_numbers("lengthscales", lengthscales))
     if scales.ndim != 1 or not len(scales) or not (np.isfinite(scales) & (scales > 0)).all():
         raise InputError(f"lengthscales are {lengthscales!r}; expected positive numbers")
     if len(scales) > p:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from metakel.errors import InputError
-from metakel.kernels.base import Dictionary, check_count
+from metakel.kernels.base import Dictionary, check_count, is_integer
 from metakel.kernels.products import Products, Scaling
 
 
@@ -26,8 +26,9 @@ def legendre(p: int, *, scaling: Scaling, degrees: Sequence[int] | None = None) 
         By default 1..p, without the constant P_0.
     """
     check_count("p", p)
-    chosen = list(range(1, p + 1)) if degrees is None else [int(degree) for degree in degrees]
-    if len(chosen) != p or len(set(chosen)) != p or min(chosen) < 0:
+    chosen = list(range(1, p + 1)) if degrees is None else list(degrees)
+    whole = all(is_integer(degree) and degree >= 0 for degree in chosen)
+    if not whole or len(chosen) != p or len(set(chosen)) != p:
         raise InputError(f"degrees are {chosen}; expected p = {p} distinct integers >= 0")
     return Dictionary((Products("legendre", scaling, np.array(chosen)[:, None]),))
 

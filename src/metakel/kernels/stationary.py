@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from metakel.errors import InputError, ShapeError
-from metakel.kernels.base import Dictionary
+from metakel.kernels.base import Dictionary, as_numbers, check_count, is_integer
 from metakel.kernels.family import Functions, GramFamily
 from metakel.tasks import Array
 
@@ -63,13 +63,23 @@ def matern(
     lengthscales, columns, d0
         As for `squared_exponential`.
     """
-    if nu not in MATERN:
-        raise InputError(f"nu is {nu}; exact Matern kernels exist for 0.5, 1.5 and 2.5")
-    return _dictionary(MATERN[nu], lengthscales, columns, d0)
+    return _dictionary(_matern_shape(nu), lengthscales, columns, d0)
+
+
+def _matern_shape(nu: Any) -> str:
+    if not isinstance(nu, Real) or nu not in MATERN:
+        raise InputError(
+            f"nu is {nu!r}; exact Matern kernels exist for 0.5, 1.5 and 2.5, and nu comes before "
+            "the lengthscales"
+        )
+    return MATERN[float(nu)]
 
 
 def _dictionary(shape: str, lengthscales: Any, columns: Any, d0: int | None) -> Dictionary:
-    entries = [lengthscales] if isinstance(lengthscales, Real) else list(lengthscales)
+    if d0 is not None:
+        check_count("d0", d0)
+    several = isinstance(lengthscales, Iterable) and getattr(lengthscales, "ndim", 1) > 0
+    entries = list(lengthscales) if several else [lengthscales]
     scales = [_as_lengthscale(entry) for entry in entries]
     if not scales:
         raise InputError("lengthscales are empty; expected at least one")
@@ -80,7 +90,7 @@ def _dictionary(shape: str, lengthscales: Any, columns: Any, d0: int | None) -> 
 
 
 def _as_lengthscale(entry: Any) -> Lengthscale:
-    values = np.asarray(entry, dtype=np.float64)
+    values = as_numbers("lengthscales", entry)
     if values.ndim > 1 or not values.size or not (np.isfinite(values) & (values > 0)).all():
         raise InputError(f"a lengthscale is {entry!r}; expected a positive number or a vector")
     return float(values) if values.ndim == 0 else tuple(values.tolist())
@@ -95,15 +105,17 @@ def _as_subsets(columns: Any, d0: int | None) -> list[Columns]:
         if d0 is None:
             raise InputError("columns='each' needs d0, the number of inputs of a point")
         return [(i,) for i in range(d0)]
-    one_subset = len(columns) == 0 or np.ndim(columns[0]) == 0
-    nested = [columns] if one_subset else columns
-    subsets = [tuple(int(i) for i in subset) for subset in nested]
+    try:
+        one_subset = len(columns) == 0 or np.ndim(columns[0]) == 0
+        subsets = [tuple(subset) for subset in ([columns] if one_subset else columns)]
+    except TypeError:
+        raise InputError(f"columns are {columns!r}; expected 'each', a tuple or tuples") from None
     for subset in subsets:
-        distinct = len(set(subset)) == len(subset) > 0
-        if not distinct or min(subset) < 0 or (d0 is not None and max(subset) >= d0):
+        whole = all(is_integer(i) for i in subset) and len(set(subset)) == len(subset) > 0
+        if not whole or min(subset) < 0 or (d0 is not None and max(subset) >= d0):
             bound = "" if d0 is None else f" below d0 = {d0}"
             raise InputError(f"columns are {subset}; expected distinct indices >= 0{bound}")
-    return [*subsets]
+    return [tuple(int(i) for i in subset) for subset in subsets]
 
 
 @dataclass(frozen=True, eq=False)

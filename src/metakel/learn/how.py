@@ -10,7 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel.errors import InputError
 from metakel.kernels import Dictionary, KernelSum
+from metakel.regularisation import RULES
 from metakel.tasks import Array
+
+DEFAULT, PIVOTAL = "self-normalised", "square-root"
 
 Weights = Literal["uniform", "eta"]
 Scale = Literal["sum", "c1", "raw"]
@@ -33,6 +36,7 @@ class How:
 
     def __post_init__(self) -> None:
         noise_std, beta_min = self.noise_std, self.beta_min
+        _check_lam(self.lam, noise_std)
         if noise_std is not None and not (np.isfinite(noise_std) and noise_std > 0):
             raise InputError(f"noise_std is {noise_std}; expected a positive number, or None")
         if self.weights not in get_args(Weights):
@@ -53,3 +57,17 @@ class How:
         if self.scale == "c1":
             return KernelSum(base, eta / (self.beta_min or eta[eta > 0].min()))
         return KernelSum(base, eta)
+
+
+def _check_lam(lam: str | ArrayLike | None, noise_std: float | None) -> None:
+    """Numbers are checked where the number of kernels is known."""
+    if lam is None or (isinstance(lam, str) and lam not in (*RULES, PIVOTAL)):
+        found = "lam is None" if lam is None else f"unknown lambda rule {lam!r}"
+        raise InputError(
+            f"{found}; expected a positive number, one for every base kernel, or one of the "
+            f"known rules: {', '.join(RULES)} (these need noise_std), {PIVOTAL}"
+        )
+    if noise_std is None and isinstance(lam, str) and lam not in (DEFAULT, PIVOTAL):
+        raise InputError(
+            f"lambda rule {lam!r} needs noise_std; without it only {PIVOTAL!r} is pivotal"
+        )

@@ -12,7 +12,7 @@ from metakel.errors import InputError
 from metakel.grouplasso import Problem, Solution, lambda_max
 from metakel.grouplasso.working_set import Progress
 from metakel.kernels import KernelSum
-from metakel.learn.how import How, Weights
+from metakel.learn.how import PIVOTAL, How, Weights
 from metakel.learn.more import check_more, new_tasks
 from metakel.learn.problems import Elsewhere, Scanned, as_problem
 from metakel.refit import refitted_weights
@@ -37,6 +37,9 @@ class Learned:
     delta : float
         Probability with which the noise event behind ``lam`` may fail; 1 where the caller chose
         lam by hand, which nothing vouches for.
+    exact_fit : bool
+        The selected kernels explain the observations but for 1e-6 of their root mean square, and
+        an estimated ``noise_std`` is that floor.
     """
 
     kernel: KernelSum
@@ -50,6 +53,7 @@ class Learned:
     history: History | Scanned = field(repr=False)
     problem: Problem | Elsewhere = field(repr=False)
     how: How = field(repr=False)
+    exact_fit: bool = False
 
     @property
     def active(self) -> NDArray[np.intp]:
@@ -139,6 +143,14 @@ class Learned:
                 f"  {names[j]:{width}}  {eta[j]:8.4g}  {share[j]:5.1%}"
                 for j in sorted(self.active, key=lambda j: -eta[j])
             ]
+        if self.exact_fit:
+            lines.append(
+                "  they explain the observations to 1e-6 of their root mean square, below which "
+                "noise is not told from rounding: noise_std is that much; give a smaller one if "
+                "you know it"
+            )
+        if self.rule == PIVOTAL and not (self.active.size or self.noise_known):
+            lines.append(f"  {self.nothing_found()}")
         try:
             test = self.screening()
         except InputError as error:
@@ -151,7 +163,41 @@ class Learned:
         )
         if missed:
             lines.append(f"  the same test also finds: {', '.join(missed)}")
+            if not self.noise_known:
+                lines.append(
+                    "  what they explain counts as noise so far; noise_std= would tell them apart"
+                )
         return "\n".join(lines)
+
+    @property
+    def missed_signal(self) -> bool:
+        """Nothing was selected with an estimated noise, and yet y is not noise alone, up to delta.
+
+        Under the event behind the rule, which has probability 1 - delta, noise alone reaches half
+        of what lambda asks for.
+        """
+        if self.active.size or self.noise_known or self.rule != PIVOTAL:
+            return False
+        return lambda_max(self.problem, self.lam) > 0.5
+
+    def nothing_found(self) -> str:
+        """What an empty selection means where the noise was estimated, and what helps."""
+        share = lambda_max(self.problem, self.lam)
+        beyond = f", and noise alone 50% at most, at delta = {self.delta:g}" if share > 0.5 else ""
+        return (
+            "nothing was learned: with noise of unknown size no base kernel stands out (the "
+            f"strongest reaches {share:.0%} of what its lambda asks for{beyond}), so that the "
+            f"estimated noise_std {self.noise_std:.3g} is the root mean square of y itself; give "
+            "noise_std=, or lam= as a number (more points per task, or base kernels with fewer "
+            "features, help as well)"
+        )
+
+    def __repr__(self) -> str:
+        noise = f"noise {self.noise_std:.3g} ({'given' if self.noise_known else 'estimated'})"
+        return (
+            f"Learned({self.kernel!r}, {self.history.m} tasks, lambda by {self.rule}, {noise}, "
+            f"gap {self.solution.gap:.1e})"
+        )
 
     def __str__(self) -> str:
         count, p = self.active.size, self.kernel.base.p

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
+from math import sqrt
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel.errors import InputError
+from metakel.errors import check_generator
 from metakel.grouplasso import Problem, solve, solve_square_root
+from metakel.grouplasso.square_root import EXACT_FIT
 from metakel.grouplasso.working_set import Progress
 from metakel.kernels import Dictionary
-from metakel.learn.how import How, Loss, Scale, Weights
+from metakel.learn.how import DEFAULT, PIVOTAL, How, Loss, Scale, Weights
 from metakel.learn.learned import Learned
 from metakel.learn.problems import Elsewhere, Scanned, as_problem, check_match
 from metakel.refit import noise_left, refitted_weights
 from metakel.regularisation import choose_lambda, pivotal_lambda
 from metakel.tasks import Array, History
-
-DEFAULT, PIVOTAL = "self-normalised", "square-root"
 
 
 def learn_kernel(
@@ -44,7 +46,11 @@ def learn_kernel(
     base : Dictionary
         Base kernels k_1 ... k_p (Eq. 5).
     noise_std : float, optional
-        Noise level of the observations. None estimates it with the group square-root lasso.
+        Noise level of the observations. None estimates it with the group square-root lasso, at
+        1e-6 of the root mean square of y or more: less cannot be told from rounding. The estimate
+        needs tasks with several times as many points as a sparse fit takes features. Otherwise
+        what is not selected counts as noise; a warning says so where nothing is selected although
+        noise alone would look different.
     lam : str, float or (p,) array
         A rule of `metakel.regularisation`; "square-root", which is pivotal, so that it asks for no
         noise level (Gaussian noise, points fixed in advance), and replaces the default rule where
@@ -68,6 +74,8 @@ def learn_kernel(
         For the rules that simulate.
     progress : callable(round, gap), optional
     """
+    if rng is not None:
+        check_generator(rng)
     how = How(noise_std, lam, delta, weights, scale, beta_min, refit, loss, tol)
     check_match(history, base)
     problem = as_problem(history, base, loss)
@@ -86,10 +94,6 @@ def learn_again(
 ) -> Learned:
     """Choose lambda, solve from weights x = ``start`` = eta / lambda, make the kernel."""
     noise_std, lam, delta = how.noise_std, how.lam, how.delta
-    if noise_std is None and isinstance(lam, str) and lam not in (DEFAULT, PIVOTAL):
-        raise InputError(
-            f"lambda rule {lam!r} needs noise_std; without it only {PIVOTAL!r} is pivotal"
-        )
     if isinstance(lam, str) and (lam == PIVOTAL or noise_std is None):
         rule = PIVOTAL
         pivotal = pivotal_lambda(problem, delta=delta, rng=rng)
@@ -103,11 +107,14 @@ def learn_again(
         )
         eta = None if start is None else start * chosen
         solution = solve(problem, chosen, tol=how.tol, start=eta, progress=progress)
-    noise = noise_left(problem, solution) if noise_std is None else noise_std
+    noise, exact = noise_std, False
+    if noise is None:
+        noise, floor = noise_left(problem, solution), EXACT_FIT * _size(problem)
+        noise, exact = max(noise, floor), noise <= floor
     raw = solution.eta
     if how.refit and solution.active.size:
         raw = refitted_weights(problem, solution.active, noise)
-    return Learned(
+    learned = Learned(
         kernel=how.kernel(base, solution.active, raw),
         solution=solution,
         lam=solution.lam,
@@ -119,4 +126,14 @@ def learn_again(
         history=history,
         problem=problem,
         how=how,
+        exact_fit=exact,
     )
+    if learned.missed_signal:
+        warnings.warn(learned.nothing_found(), stacklevel=3)
+    return learned
+
+
+def _size(problem: Problem | Elsewhere) -> float:
+    """Root mean square of the observations."""
+    energy = problem.energy if isinstance(problem, Problem) else problem.evaluator().energy
+    return sqrt(energy)

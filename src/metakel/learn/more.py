@@ -10,10 +10,12 @@ from metakel.errors import InputError
 from metakel.learn.problems import Scanned
 from metakel.space import Space
 from metakel.tasks import History, Task
+from metakel.tasks.joining import repeated
 
 
 def new_tasks(new: Any, known: int) -> History | Scanned:
-    """What `Learned.update` was given, as a history; pairs are numbered on from ``known``."""
+    """What `Learned.update` was given, as a history; plain pairs are numbered on from
+    ``known``."""
     if isinstance(new, History) or hasattr(new, "as_problem"):
         return new  # type: ignore[no-any-return]
     if isinstance(new, Task):
@@ -25,9 +27,13 @@ def new_tasks(new: Any, known: int) -> History | Scanned:
         raise InputError(
             f"update: new is a {type(new).__name__}; expected a History, pairs (X, y) or a scan"
         )
-    pairs = History.from_pairs(new)
+    given = list(new)
+    numbered = enumerate(zip(given, History.from_pairs(given), strict=True), start=known)
     return History(
-        tuple(replace(task, name=f"task {known + s}") for s, task in enumerate(pairs.tasks))
+        tuple(
+            task if isinstance(one, Task) else replace(task, name=f"task {s}")
+            for s, (one, task) in numbered
+        )
     )
 
 
@@ -80,14 +86,9 @@ def _check_direction(old: History, new: History) -> None:
 
 def _check_repeated(old: History, new: History) -> None:
     """A task that counts twice would weigh twice."""
-    known = {_identity(task) for task in old}
-    twice = [task.name for task in new if _identity(task) in known]
+    twice = repeated(old, new)
     if twice:
         raise InputError(
             f"update: {len(twice)} of {new.m} new tasks were learned from before, with the same "
             f"name and the same values, e.g. {twice[0]!r}; expected new ones only"
         )
-
-
-def _identity(task: Task) -> tuple[str, bytes, bytes]:
-    return task.name, task.X.tobytes(), task.y.tobytes()

@@ -60,6 +60,10 @@ def check_match(history: History | Scanned, base: Dictionary) -> None:
     if not isinstance(history, History) and not hasattr(history, "as_problem"):
         raise InputError(f"history is a {type(history).__name__}; make one by History.from_pairs")
     if not isinstance(base, Dictionary) or base.p == 0:
-        raise InputError("base must be a dictionary of at least one base kernel, e.g. legendre(20)")
+        found = "empty" if isinstance(base, Dictionary) else f"a {type(base).__name__}"
+        raise InputError(
+            f"base is {found}; expected a dictionary of at least one base kernel, "
+            'e.g. legendre(20, scaling="l2")'
+        )
     if base.d0 not in (None, history.d0):
         raise ShapeError(f"the base kernels take {base.d0} inputs but the tasks have {history.d0}")

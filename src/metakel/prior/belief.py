@@ -22,6 +22,7 @@ from metakel.tasks import Array
 
 SMALLEST_VARIANCE = 1e-12
 FIRST_CAPACITY = 64
+JITTER = 1e-9  # of the variance; the same point may be supposed twice
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,10 @@ class Terms:
 
 @dataclass(frozen=True, eq=False)
 class Looked:
-    """A point, and ``row`` (N,) its covariance with the candidates, level included."""
+    """A point, and ``row`` (N,) its covariance with the candidates, level included.
+
+    Or several points, with a row for each.
+    """
 
     point: Prepared
     row: Array
@@ -64,7 +68,8 @@ class Belief:
         self._L = np.zeros((FIRST_CAPACITY, FIRST_CAPACITY))
         self._wy, self._wm = np.empty(FIRST_CAPACITY), np.empty(FIRST_CAPACITY)
         self._told: list[Prepared] = []
-        self.t = 0  # how many values were told
+        self.t = 0  # how many points were told, the supposed ones last
+        self._evidence = 0  # how many of them with a value
         self._log_pivots = 0.0
 
     @property
@@ -75,16 +80,17 @@ class Belief:
     @property
     def log_likelihoods(self) -> Array:
         """(15,) log density of the values told, one per scale of the grid."""
-        wy, wm = self._wy[: self.t], self._wm[: self.t]
+        n = self._evidence
+        wy, wm = self._wy[:n], self._wm[:n]
         scales = self.model.scales
         squares = wy @ wy / scales**2 - 2 * (wy @ wm) / scales + wm @ wm
-        return np.asarray(-squares / 2 - self.t * np.log(scales) - self._log_pivots)
+        return np.asarray(-squares / 2 - n * np.log(scales) - self._log_pivots)
 
     @property
     def likely_scale(self) -> float:
         """The scale at which the values told are likeliest, where the mean is 0."""
-        wy = self._wy[: self.t]
-        return sqrt(float(wy @ wy) / max(self.t, 1))
+        wy = self._wy[: self._evidence]
+        return sqrt(float(wy @ wy) / max(self._evidence, 1))
 
     def with_shape(self, shape: Shape) -> Belief:
         """A belief told nothing yet, whose shape differs in the noise only."""
@@ -107,9 +113,17 @@ class Belief:
         """A point and its covariance with the candidates; the same whatever the noise."""
         known = None if candidate is None else self._candidates[candidate]
         point = self.shape.prepare(x[None]) if known is None else known
-        row = self.shape.gram(point, self._candidates)[0]
-        row += self.model.level_variance
-        return Looked(point, row)
+        return Looked(point, self._with_candidates(point)[0])
+
+    def look_at(self, X: Array) -> Looked:
+        """Several points (k, d0) and their covariance (k, N) with the candidates."""
+        points = self.shape.prepare(X)
+        return Looked(points, self._with_candidates(points))
+
+    def _with_candidates(self, points: Prepared) -> Array:
+        K = self.shape.gram(points, self._candidates)
+        K += self.model.level_variance
+        return K
 
     def take(self, looked: Looked, y: float, candidate: int | None = None) -> None:
         """Take in one value at a point that was looked at."""
@@ -134,6 +148,36 @@ class Belief:
         self._variance = np.maximum(self._variance - row * row, SMALLEST_VARIANCE)
         self._told.append(point)
         self.t += 1
+        self._evidence += 1
+
+    def supposing(self, looked: Looked) -> Belief:
+        """A belief that takes every point as its prediction, one standard deviation below.
+
+        One after the other, and at every scale by itself: in whitened units the predictions are
+        met exactly and the deviations are the same number for all scales. What is supposed is no
+        evidence between beliefs or scales. It comes after all values: the new belief takes none.
+        """
+        from scipy.linalg import cholesky, solve_triangular
+
+        t, points = self.t, looked.point
+        below = self._whiten(self.covariance(points))  # (t, k)
+        K = self.shape.gram(points, points) + self.model.level_variance - below.T @ below
+        noise = self.shape.noise + JITTER * float(points.diag.max() + self.model.level_variance)
+        K[np.diag_indices_from(K)] += noise
+        corner = cholesky(K, lower=True, check_finite=False)
+        rows = solve_triangular(corner, looked.row - below.T @ self._V[:t], lower=True)  # (k, N)
+        wm = np.sqrt(np.maximum(1 - noise / np.diag(corner) ** 2, 0.0))
+        after = self.fork()
+        after._L = np.block([[self._L[:t, :t], np.zeros_like(below)], [below.T, corner]])
+        after._V = np.concatenate([self._V[:t], rows])
+        after._wy = np.append(self._wy[:t], np.zeros_like(wm))
+        after._wm = np.append(self._wm[:t], wm)
+        after._tilt = self._tilt - wm @ rows
+        spent = np.einsum("kn,kn->n", rows, rows)
+        after._variance = np.maximum(self._variance - spent, SMALLEST_VARIANCE)
+        after._told.append(points)
+        after.t = t + len(wm)
+        return after
 
     def at(self, Z: Array) -> Terms:
         """At any points (k, d0)."""

@@ -42,6 +42,7 @@ class Decider:
         self._learned = np.array([isinstance(shape, LearnedShape) for shape in shapes])
         self.values: list[float] = []
         self._counted: list[float] = []
+        self._supposing = False
         self._mix: Mixture | None = None  # until the next value
 
     @property
@@ -84,6 +85,19 @@ class Decider:
         fork.values, fork._counted = list(self.values), list(self._counted)
         return fork
 
+    def supposing(self, X: Array) -> Decider:
+        """A copy that keeps away from points (k, d0) whose values are not known.
+
+        Every belief takes them as its own prediction, one standard deviation for the worse; the
+        weights of beliefs and scales are those of the values told. It is told none itself.
+        """
+        ahead = copy(self)
+        ahead._families, ahead._supposing = [], True
+        for family in self._families:
+            looked = family[0].look_at(X)
+            ahead._families.append([belief.supposing(looked) for belief in family])
+        return ahead
+
     def best_candidate(self, closed: NDArray[np.bool_]) -> int:
         """The open candidate with the largest score."""
         return int(np.argmax(np.where(closed, -np.inf, self.scores(closed))))
@@ -94,9 +108,10 @@ class Decider:
         ``chance`` (N,) that each would count.
         """
         terms = [belief.terms for belief in self._beliefs]
-        if not self.values:
+        if not self.values and not self._supposing:
             return self._first(terms[0].tilt, self._Z)
-        if chance is not None or self._acquisition != "ei" or len(closed) <= 2 * SHORTLIST:
+        short = len(closed) <= 2 * SHORTLIST
+        if chance is not None or self._acquisition != "ei" or short or not self.values:
             return self._score(terms, self.mix, chance)
         mix, best = self.mix, self.best
         chosen = shortlist(terms, mix, best, SHORTLIST)
@@ -109,7 +124,7 @@ class Decider:
 
     def scores_at(self, Z: Array, chance: Array | None = None) -> Array:
         """(k,) of other points."""
-        if not self.values:
+        if not self.values and not self._supposing:
             return self._first(self._terms_at(Z)[0].tilt, Z)
         if self._acquisition != "ei" and chance is None:
             return self._score(self._terms_at(Z), self.mix, chance)  # all have a say in a bound
@@ -140,7 +155,7 @@ class Decider:
         if chance is not None and not self._counted:
             return chance  # first find anything that counts
         # A chance can weigh an improvement, which is 0 at worst, but not an upper bound.
-        if self._acquisition == "ei" or chance is not None:
+        if self.values and (self._acquisition == "ei" or chance is not None):
             gain = expected_improvement(terms, mix, self.best)
             gain = gain if chance is None else gain * chance
             if gain.max() > FLAT * self._model.scale:

@@ -34,6 +34,8 @@ class PriorOptimizer:
         self._Z = Z
         self._sign = -1.0 if prior.facts.minimize else 1.0
         self._decider = Decider(prior, Z, acquisition)
+        self._supposed = np.empty((0, Z.shape[1]))
+        self._ahead: Decider | None = None  # until more is told or supposed
         self._told: list[Any] = []
         self._achieved: list[tuple[Any, float]] = []  # feasible ones, with their values
         self.failed = 0
@@ -51,14 +53,30 @@ class PriorOptimizer:
     def predict(self, configurations: Any) -> tuple[Array, Array]:
         """(n,) mean and standard deviation for configurations."""
         Z = encode_configurations(configurations, self.prior.space, outside=self.outside)
-        mean, sd = self._decider.predict(Z)
+        mean, sd = self._outlook.predict(Z)
         return self._sign * mean, sd
+
+    @property
+    def _outlook(self) -> Decider:
+        """What the values say, and after all of them the runs without one."""
+        if not len(self._supposed):
+            return self._decider
+        if self._ahead is None:
+            self._ahead = self._decider.supposing(self._supposed)
+        return self._ahead
+
+    def _suppose(self, x: Array) -> None:
+        self._ahead = None
+        if not _meet(x[None], self._supposed)[0]:
+            self._supposed = np.concatenate([self._supposed, x[None]])
 
     def _take(
         self, choice: Any, x: Array, value: float | None, candidate: int | None, *, counts: bool
     ) -> None:
+        self._ahead = None
         if value is None or not isfinite(value):
             self.failed += 1
+            self._suppose(x)
             return
         self._decider.tell(x, self._sign * value, candidate, counts=counts)
         self._told.append(choice)
@@ -91,12 +109,12 @@ class TableOptimizer(PriorOptimizer):
         """The number of the row to try next."""
         if not self._open.any():
             raise InputError(f"all {len(self._open)} candidates were asked")
-        row = self._decider.best_candidate(~self._open)
+        row = self._outlook.best_candidate(~self._open)
         self._open[row] = False
         return row
 
     def tell(self, row: int, value: float | None) -> None:
-        """The value of a row; None or nan for a failed run."""
+        """The value of a row; None or nan for a failed run, whose like is left then."""
         number = _checked_value(value)
         if isinstance(row, bool) or not isinstance(row, (int, np.integer)):
             raise InputError(f"row is {row!r}; expected its number, as `ask` gives it")
@@ -143,7 +161,8 @@ class SpaceOptimizer(PriorOptimizer):
         """The configuration to try next."""
         # Where everything was tried, what is best to try again.
         closed = self._closed if not self._closed.all() else np.zeros_like(self._closed)
-        scores = self._decider.scores(closed, self._feasibility.chance)
+        outlook = self._outlook
+        scores = outlook.scores(closed, self._feasibility.chance)
         scores = np.where(closed, -np.inf, scores)
         top = np.argsort(-scores, kind="stable")[:POLISHED]
         x, z, score = self._pool[top[0]], self._Z[top[0]], float(scores[top[0]])
@@ -154,7 +173,7 @@ class SpaceOptimizer(PriorOptimizer):
             near = self._ground.nearest(drawn, self._pool[0])
             placed = self._ground.place(near)
             chance = self._feasibility.chance_at(placed)
-            gains = self._decider.scores_at(placed, chance)
+            gains = outlook.scores_at(placed, chance)
             gains = np.where(_meet(placed, self._asked), -np.inf, gains)
             order = np.argsort(-gains, kind="stable")[:POLISHED]
             if gains[order[0]] > score:
@@ -169,7 +188,7 @@ class SpaceOptimizer(PriorOptimizer):
         value: float | None,
         constraints: Mapping[str, float] | None = None,
     ) -> None:
-        """The value of a configuration; None or nan for a failed run.
+        """The value of a configuration; None or nan for a failed run (see `suppose`).
 
         A run is feasible where none of its ``constraints``, numbers by name, is above 0. An
         infeasible one is never the best, and tells where its like is not worth trying.
@@ -184,13 +203,13 @@ class SpaceOptimizer(PriorOptimizer):
     def suppose(self, configuration: Mapping[str, Any]) -> None:
         """A run without a value, because it goes on or was given up.
 
-        It counts as its prediction, one standard deviation for the worse, so that the next
-        configurations keep away from it, and is never the best.
+        It counts as its prediction from all values told, also later ones, one standard deviation
+        for the worse, so that the next configurations keep away from it. It is never the best,
+        and says nothing about `trust`.
         """
         x = self._encoded(configuration)
-        mean, sd = self._decider.predict(x[None])
         self._close(x)
-        self._decider.tell(x, float(mean[0] - sd[0]), None, counts=False)
+        self._suppose(x)
 
     def fork(self, rng: np.random.Generator) -> SpaceOptimizer:
         """A copy with draws of its own, to be told what if; of use until this one is told again."""

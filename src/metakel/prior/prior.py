@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from metakel.errors import InputError
+from metakel.errors import InputError, check_generator
 from metakel.kernels import KernelSum
 from metakel.prior.band import ConfidenceBand
 from metakel.prior.calibration import Calibration, prior_kernel
@@ -154,6 +154,7 @@ class Prior:
             return TableOptimizer(self, Z, acquisition, outside=outside is not False)
         if rng is None:
             raise InputError("an optimizer on the whole space draws its pool: pass rng=")
+        check_generator(rng)
         ground = Ground(within or self.space, self.space, fixed or {}, bool(outside))
         return SpaceOptimizer(self, rng, acquisition, ground=ground)
 

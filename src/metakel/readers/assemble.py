@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -11,42 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel.errors import InputError
-from metakel.readers.files import MISSING
+from metakel.readers.cells import MISSING
 from metakel.readers.frames import Columns, missing
+from metakel.readers.holes import Absence, absence
+from metakel.readers.report import Report
+from metakel.readers.strays import Place, meaning, outputs, settled
 from metakel.readers.wanted import Wanted, check_columns, input_columns
 from metakel.space import Space, infer_space
+from metakel.space.choices import own_value
+from metakel.space.numbers import RANGE_SLACK
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Report:
-    """What was read and what was left out, so that nothing is dropped in silence."""
-
-    source: str
-    task: str
-    output: str
-    minimize: bool
-    rows: int
-    kept: int
-    failed: int = 0
-    missing_inputs: int = 0
-    missing_tasks: int = 0
-    duplicates: int = 0
-    notes: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        verb = "minimise" if self.minimize else "maximise"
-        counted = {
-            "failed or without a finite output": self.failed,
-            "with a missing input": self.missing_inputs,
-            "without a task": self.missing_tasks,
-            "exact copies of another row": self.duplicates,
-        }
-        left_out = ", ".join(f"{count} {what}" for what, count in counted.items() if count)
-        head = f"read {self.kept} of {self.rows} rows from {self.source} ({verb} {self.output})"
-        lines = [head + (f"; left out: {left_out}" if left_out else "")]
-        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,29 +36,40 @@ class Intake:
 
 
 def assemble(
-    columns: Columns, wanted: Wanted, *, source: str, failed: int = 0, notes: Sequence[str] = ()
+    columns: Columns,
+    wanted: Wanted,
+    *,
+    source: str,
+    failed: int = 0,
+    notes: Sequence[str] = (),
+    place: Place = "row {}".format,
 ) -> Intake:
     """Rows that can be used, as numbers, with a report on the others.
 
-    ``failed`` rows the reader left out itself; its ``notes`` come first in the report.
+    ``failed`` rows the reader left out itself; its ``notes`` come first in the report. ``place``
+    says where a row is to be found.
     """
     check_columns(columns, wanted)
     names, found = input_columns(columns, wanted)
-    notes = (*notes, *found, *_words_kept(columns, (wanted.task, *names)))
-    total = len(columns[wanted.output])
-    table = {name: _filled(columns[name], wanted.defaults.get(name)) for name in names}
-    _refuse_missing_parameters(table, columns[wanted.task])
+    measured, read = outputs(wanted.output, columns[wanted.output], place)
+    columns, more = _settled(columns, names, wanted, place)
+    notes = (*notes, *found, *read, *more, *_words_kept(columns, (wanted.task, *names)))
+    total = len(measured)
+    absent = [absence(name, wanted.space) for name in names]
+    table = {
+        name: _filled(columns[name], wanted.defaults.get(name), gap)
+        for name, gap in zip(names, absent, strict=True)
+    }
+    _refuse_missing_parameters(table, columns[wanted.task], absent)
     counts = {"failed": failed, "missing_inputs": 0, "missing_tasks": 0, "duplicates": 0}
     kept: dict[tuple[Any, ...], int] = {}
-    for i, (task, value) in enumerate(
-        zip(columns[wanted.task], columns[wanted.output], strict=True)
-    ):
+    for i, (task, value) in enumerate(zip(columns[wanted.task], measured, strict=True)):
         row = tuple(table[name][i] for name in names)
         if missing(task):
             counts["missing_tasks"] += 1
-        elif missing(value) or not isfinite(float(value)):
+        elif value is None or not isfinite(value):
             counts["failed"] += 1
-        elif any(missing(v) for v in row):
+        elif any(gap(v) for gap, v in zip(absent, row, strict=True)):
             counts["missing_inputs"] += 1
         elif (task, value, *row) in kept:
             counts["duplicates"] += 1
@@ -97,13 +83,19 @@ def assemble(
     if space is None:
         whole = [name for name in names if _made_floats(columns[name], usable[name])]
         usable |= {name: [int(v) for v in usable[name]] for name in whole}
-        space, guesses = infer_space(usable, log=wanted.log)
+        space, guesses = infer_space(usable, log=wanted.log, categories=wanted.categories)
         notes = (*notes, *guesses, *(_whole_note(name) for name in whole))
+    labels = _labels([columns[wanted.task][i] for i in rows])
+    where = (f"{place(i)}, task {task}" for i, task in zip(rows, labels, strict=True))
+    X = _encoded(space, usable, where, outside=wanted.outside)
+    beyond = int((np.abs(X) > 1 + RANGE_SLACK).any(axis=1).sum())
+    if beyond:
+        notes = (*notes, f"{beyond} rows lie outside of the ranges of the space (outside=True)")
     sign = -1.0 if wanted.minimize else 1.0
     return Intake(
-        X=space.encode(usable),
-        y=sign * np.array([float(columns[wanted.output][i]) for i in rows]),
-        labels=_labels([columns[wanted.task][i] for i in rows]),
+        X=X,
+        y=sign * np.array([measured[i] for i in rows], dtype=np.float64),
+        labels=labels,
         space=space,
         report=Report(
             source,
@@ -118,10 +110,39 @@ def assemble(
     )
 
 
-def _refuse_missing_parameters(table: Columns, tasks: Sequence[Any]) -> None:
+def _settled(
+    columns: Columns, names: Sequence[str], wanted: Wanted, place: Place
+) -> tuple[Columns, list[str]]:
+    """The inputs with their numbers as numbers, and notes on that."""
+    read, notes = dict(columns), list[str]()
+    for name in names:
+        said = meaning(name, wanted.space, wanted.categories)
+        read[name], found = settled(name, columns[name], said, place)
+        notes += found
+    return read, notes
+
+
+def _encoded(space: Space, usable: Columns, where: Iterable[str], *, outside: bool) -> Array:
+    """The rows as points; if one of them cannot be, the refusal says which."""
+    try:
+        return space.encode(usable, outside=outside)
+    except InputError:
+        for i, place in enumerate(where):
+            try:
+                space.encode(
+                    {name: values[i : i + 1] for name, values in usable.items()}, outside=outside
+                )
+            except InputError as error:
+                raise InputError(f"{place}: {error}") from None
+        raise
+
+
+def _refuse_missing_parameters(
+    table: Columns, tasks: Sequence[Any], absent: Sequence[Absence]
+) -> None:
     """A parameter that whole tasks lack cannot be compared over tasks."""
-    for name, values in table.items():
-        has = {task for task, value in zip(tasks, values, strict=True) if not missing(value)}
+    for (name, values), gap in zip(table.items(), absent, strict=True):
+        has = {task for task, value in zip(tasks, values, strict=True) if not gap(value)}
         lacking = [str(t) for t in dict.fromkeys(tasks) if not missing(t) and t not in has]
         if lacking:
             shown = ", ".join(lacking[:5]) + (" ..." if len(lacking) > 5 else "")
@@ -132,8 +153,12 @@ def _refuse_missing_parameters(table: Columns, tasks: Sequence[Any]) -> None:
             )
 
 
-def _filled(values: Sequence[Any], default: Any) -> list[Any]:
-    return [default if missing(v) else v for v in values] if default is not None else list(values)
+def _filled(values: Sequence[Any], default: Any, gap: Absence) -> list[Any]:
+    """The default where there is no value, written as the column writes it: True for 'true'."""
+    if default is None:
+        return list(values)
+    own = own_value([v for v in values if not gap(v)], default)
+    return [own if gap(v) else v for v in values]
 
 
 def _labels(found: Sequence[Any]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -26,11 +26,15 @@ def read_experiments(source: Any, *, output: str | None, minimize: bool | None) 
     if len(set(goals)) > 1:
         raise InputError(f"the experiments have different objectives: {_shown(goals)}")
     (metric, smaller), *_ = goals
-    space = joint_space(p for e in experiments for p in _parameters(e.search_space))
-    task = f"ax.{TASK}" if TASK in (*space.names, metric) else TASK
-    columns: Columns = {name: [] for name in (task, *space.names, metric)}
+    labels = distinct([e.name for e in experiments])
+    each = zip(labels, experiments, strict=True)
+    joint = joint_space((label, p) for label, e in each for p in _parameters(e.search_space))
+    space, clashes = joint.space, joint.clashes or {}
+    known = (*space.names, *clashes)
+    task = f"ax.{TASK}" if TASK in (*known, metric) else TASK
+    columns: Columns = {name: [] for name in (task, *known, metric)}
     left_out: Counter[str] = Counter()
-    for label, experiment in zip(distinct([e.name for e in experiments]), experiments, strict=True):
+    for label, experiment in zip(labels, experiments, strict=True):
         means = _means(experiment, metric)
         for trial in experiment.trials.values():
             for arm in trial.arms:
@@ -40,17 +44,20 @@ def read_experiments(source: Any, *, output: str | None, minimize: bool | None) 
                     continue
                 columns[task].append(label)
                 columns[metric].append(means.get((trial.index, arm.name)))
-                for name in space.names:
+                for name in known:
                     columns[name].append(arm.parameters.get(name))
-    notes = tuple(f"{count} trials are {status}" for status, count in left_out.items())
+    notes = (*joint.notes, *(f"{n} trials are {status}" for status, n in left_out.items()))
     lacking = sum(value is None for value in columns[metric])
     if lacking:
         notes += (f"{lacking} completed trials have no {metric!r}",)
-    return Source("Ax", columns, task, metric, space, smaller, left_out.total(), notes)
+    failed = left_out.total()
+    return Source("Ax", columns, task, metric, space, smaller, failed, notes, clashes=clashes)
 
 
 def _as_experiments(source: Any) -> list[Any]:
-    several = isinstance(source, Sequence) and not isinstance(source, str)
+    if isinstance(source, Mapping):
+        source = source.values()
+    several = isinstance(source, Iterable) and not isinstance(source, str)
     experiments = [_as_experiment(entry) for entry in (source if several else [source])]
     if not experiments:
         raise InputError("found no Ax experiments in an empty list")
@@ -59,7 +66,13 @@ def _as_experiments(source: Any) -> list[Any]:
 
 def _as_experiment(entry: Any) -> Any:
     """A client holds its experiment; Ax's new client does so without a public name for it."""
-    for found in (entry, getattr(entry, "experiment", None), getattr(entry, "_experiment", None)):
+    try:
+        held = getattr(entry, "experiment", None), getattr(entry, "_experiment", None)
+    except (AssertionError, ValueError):  # what a client says that was told nothing yet
+        raise InputError(
+            f"found a {type(entry).__name__} without an experiment; expected one with trials"
+        ) from None
+    for found in (entry, *held):
         if hasattr(found, "search_space") and hasattr(found, "lookup_data"):
             return found
     raise InputError(f"found a {type(entry).__name__}; expected an Ax Client or Experiment")

@@ -3,44 +3,161 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from numbers import Real
+from typing import Any
 
 from metakel.errors import InputError
-from metakel.space import Categorical, Float, Integer, Ordinal, Parameter, Space
+from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter, Space
+
+SHOWN = 3
+
+# A parameter as some studies have it, with the names of those.
+Versions = Mapping[Parameter, Sequence[str]]
 
 
-def joint_space(found: Iterable[Parameter]) -> Space:
-    """The parameters of all studies, with ranges wide enough for each."""
-    known: dict[str, Parameter] = {}
-    for parameter in found:
-        name = parameter.name
-        known[name] = widen(known[name], parameter) if name in known else parameter
-    if not known:
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """The parameters of all studies, with ranges wide enough for each.
+
+    ``notes`` say where studies differ; ``clashes`` why a parameter is not one in all of them.
+    """
+
+    space: Space
+    notes: tuple[str, ...] = ()
+    clashes: Mapping[str, str] | None = None
+
+
+def joint_space(found: Iterable[tuple[str, Parameter]]) -> Joint:
+    """From the names of studies with the parameters that they have."""
+    versions: dict[str, dict[Parameter, dict[str, None]]] = {}
+    for study, parameter in found:
+        versions.setdefault(parameter.name, {}).setdefault(parameter, {})[study] = None
+    if not versions:
         raise InputError("the studies have no trials with parameters")
-    return Space(tuple(known.values()))
+    joined: list[Parameter] = []
+    notes: list[str] = []
+    clashes: dict[str, str] = {}
+    for name, several in versions.items():
+        one, note = join({p: tuple(studies) for p, studies in several.items()})
+        if one is not None:
+            joined.append(one)
+        elif note:
+            clashes[name] = note
+            continue
+        else:
+            note = f"{name} has one value in every task and is not taken as an input"
+        notes += [note] if note else []
+    if clashes and all(isinstance(p, Fixed) for p in joined):
+        raise InputError(next(iter(clashes.values())))
+    return Joint(Space(tuple(joined)), tuple(notes), clashes)
 
 
-def widen(a: Parameter, b: Parameter) -> Parameter:
-    """A parameter that takes the values of both."""
-    if a == b:
-        return a
-    if isinstance(a, Categorical) and isinstance(b, Categorical):
-        return Categorical(a.name, tuple(dict.fromkeys((*a.values, *b.values))))
-    if isinstance(a, Ordinal) and isinstance(b, Ordinal):
-        values = {*a.values, *b.values}
-        if all(isinstance(value, Real) for value in values):
-            return Ordinal(a.name, tuple(sorted(values)))
-    if isinstance(a, Float) and isinstance(b, Float) and type(a) is type(b) and a.log == b.log:
-        low, high = min(a.low, b.low), max(a.high, b.high)
-        whole = isinstance(a, Integer)
-        step = a.step if a.step == b.step and a.low == b.low else (1 if whole else None)
-        return type(a)(a.name, low, high, a.log, step)
-    raise InputError(
-        f"parameter {a.name!r} is {a.describe()} in one study and {b.describe()} in another; "
-        "expected one type and scale"
+def join(versions: Versions) -> tuple[Parameter | None, str]:
+    """A parameter that takes the values of all, and a note on what it had to give up.
+
+    None with a note where there is none, and without one where it only describes the studies.
+    """
+    first, *others = versions
+    if not others:
+        return first, ""
+    fixed = [p for p in versions if isinstance(p, Fixed)]
+    ranges = [p for p in versions if not isinstance(p, Fixed)]
+    values = [p.value for p in fixed]
+    if not ranges:
+        times = Counter(study for studies in versions.values() for study in studies)
+        if max(times.values()) == 1:
+            return None, ""
+        kind: type[Parameter] = Float if all(map(_is_number, values)) else Categorical
+    else:
+        kinds = {Float if isinstance(p, Float) else type(p) for p in ranges}
+        kind = kinds.pop() if len(kinds) == 1 else Parameter
+    if kind is Categorical:
+        choices = [v for p in ranges if isinstance(p, Categorical) for v in p.values]
+        return Categorical(first.name, tuple(dict.fromkeys((*choices, *values)))), ""
+    if kind is Ordinal:
+        ranks = {*values, *(v for p in ranges if isinstance(p, Ordinal) for v in p.values)}
+        if all(map(_is_number, ranks)):
+            return Ordinal(first.name, tuple(sorted(ranks))), ""
+    if kind is Float and all(map(_is_number, values)):
+        return _numbers(versions)
+    return None, _clash(versions)
+
+
+def _numbers(versions: Versions) -> tuple[Parameter, str]:
+    """A range over all ranges and values; a log scale and fractions count before their absence."""
+    ranges = [p for p in versions if isinstance(p, Float)]
+    values = [p.value for p in versions if isinstance(p, Fixed)]
+    name = next(iter(versions)).name
+    low = min([*(p.low for p in ranges), *values])
+    high = max([*(p.high for p in ranges), *values])
+    whole = {p: _whole(p) for p in versions}
+    integer = all(whole.values())
+    wants_log = any(p.log for p in ranges)
+    log = wants_log and low > 0
+    steps, lows = {p.step for p in ranges}, {p.low for p in ranges}
+    step: float | None = 1 if integer else None
+    if len(steps) == len(lows) == 1 and all(_placed(ranges[0], v) for v in values):
+        step = steps.pop()
+    notes = []
+    if len({p.log for p in ranges}) > 1 or wants_log != log:
+        split = _split(versions, {p: isinstance(p, Float) and p.log for p in versions})
+        taken = "on a log scale" if log else f"on a plain one, as it starts at {low:g}"
+        notes.append(f"{name} is on a log scale in {split}: taken {taken}")
+    if not integer and any(isinstance(p, Integer) for p in ranges):
+        notes.append(f"{name} is a whole number in {_split(versions, whole)}: taken as any number")
+    kind = Integer if integer else Float
+    return kind(name, low, high, log, step), "; ".join(notes)
+
+
+def _whole(parameter: Parameter) -> bool:
+    if isinstance(parameter, Fixed):
+        return float(parameter.value).is_integer()
+    return isinstance(parameter, Integer)
+
+
+def _placed(parameter: Float, value: float) -> bool:
+    try:
+        parameter.encode([value])
+    except InputError:
+        return False
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _family(parameter: Parameter) -> type[Parameter]:
+    number = isinstance(parameter, Fixed) and _is_number(parameter.value)
+    return Float if number or isinstance(parameter, Float) else type(parameter)
+
+
+def _split(versions: Versions, has: Mapping[Parameter, bool]) -> str:
+    """Studies that have it, and those that have not."""
+    yes, no = (
+        [s for p, studies in versions.items() if has[p] is side for s in studies]
+        for side in (True, False)
     )
+    return f"{_some(yes)} and not in {_some(no)}"
+
+
+def _clash(versions: Versions) -> str:
+    first, *others = sorted(versions, key=lambda p: isinstance(p, Fixed))
+    other = next((p for p in others if _family(p) is not _family(first)), others[-1])
+    return (
+        f"parameter {first.name!r} is {first.describe()} in {_some(versions[first])} and "
+        f"{other.describe()} in {_some(versions[other])}; expected one kind in all: leave it out "
+        "where they are read, by inputs=[...] with the names of the others, or say what it is by "
+        "space="
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(dict.fromkeys(names[:SHOWN]))
+    return shown + (" ..." if len(names) > SHOWN else "")
 
 
 def distinct(names: Sequence[str]) -> list[str]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from metakel.errors import InputError
-from metakel.readers.files import typed
+from metakel.readers.cells import typed
 from metakel.readers.frames import Columns
 from metakel.readers.source import Source
 
 TASK = "experiment"
 PAGE = 1000
+OWN = "mlflow."  # how MLflow's own tags begin
 
 # Task, parameters and value of a run.
 Row = tuple[str | None, Mapping[str, str], float | None]
@@ -23,7 +25,7 @@ def read_runs(
     *,
     output: str,
     task: str | None = None,
-    tracking_uri: str | None = None,
+    tracking_uri: str | Path | None = None,
     filter_string: str = "",
 ) -> Source:
     """From the names of experiments (or one, or MLflow's objects), page by page.
@@ -36,6 +38,7 @@ def read_runs(
     label = task or TASK
     rows: list[Row] = []
     metrics: set[str] = set()
+    labels: set[str] = set()
     left_out: Counter[str] = Counter()
     for experiment in found:
         for run in _pages(client, experiment.experiment_id, filter_string):
@@ -43,6 +46,7 @@ def read_runs(
                 left_out[run.info.status.lower()] += 1
                 continue
             metrics.update(run.data.metrics)
+            labels.update(run.data.params, (t for t in run.data.tags if not t.startswith(OWN)))
             name = experiment.name if task is None else _label(run, task)
             rows.append((name, run.data.params, run.data.metrics.get(output)))
     if not rows:
@@ -50,6 +54,10 @@ def read_runs(
         raise InputError(f"no finished runs in {', '.join(e.name for e in found)} ({counted})")
     if output not in metrics:
         raise InputError(f"no run has the metric {output!r}; found {', '.join(sorted(metrics))}")
+    if task is not None and all(name is None for name, _, _ in rows):
+        raise InputError(
+            f"no finished run has a tag or parameter {task!r}; found {', '.join(sorted(labels))}"
+        )
     columns = _columns(rows, label, output)
     notes = [f"{count} runs are {status}" for status, count in left_out.items()]
     lacking = columns[output].count(None)
@@ -69,16 +77,18 @@ def _columns(rows: Sequence[Row], label: str, output: str) -> Columns:
     columns: Columns = {label: [task for task, _, _ in rows]}
     for name in names:
         if name not in (label, output):
-            columns[name] = _flags(typed([params.get(name, "") for _, params, _ in rows]))
+            columns[name] = typed([params.get(name, "") for _, params, _ in rows])
     columns[output] = [value for _, _, value in rows]
     return columns
 
 
-def _client(tracking_uri: str | None) -> Any:
+def _client(tracking_uri: str | Path | None) -> Any:
     try:
         from mlflow import MlflowClient  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
         raise ImportError("MLflow runs need mlflow: pip install metakel[mlflow]") from None
+    if isinstance(tracking_uri, Path):
+        tracking_uri = tracking_uri.absolute().as_uri()
     return MlflowClient(tracking_uri=tracking_uri)
 
 
@@ -125,9 +135,3 @@ def _pages(client: Any, experiment_id: str, filter_string: str) -> Iterator[Any]
 def _label(run: Any, name: str) -> str | None:
     found: str | None = run.data.tags.get(name, run.data.params.get(name))
     return found
-
-
-def _flags(values: list[Any]) -> list[Any]:
-    """Text that is only ever true or false, as such."""
-    known = {"True": True, "False": False, "true": True, "false": False, None: None}
-    return [known[v] for v in values] if all(v in known for v in values) else values

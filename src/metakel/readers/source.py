@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from metakel.errors import InputError
 from metakel.readers.assemble import Intake, assemble
 from metakel.readers.frames import Columns
-from metakel.readers.wanted import Wanted
+from metakel.readers.holes import finite, without_holes
+from metakel.readers.wanted import OPTIONS, Wanted
 from metakel.space import Space
 
 
@@ -29,6 +32,10 @@ class Source:
         Rows that were left out in reading.
     notes : tuple of str
         What else a report should say.
+    lines : tuple of int, optional
+        The lines of a file that the rows stand in.
+    clashes : dict of str
+        Why a parameter is not in the space, though a column has its name.
     """
 
     name: str
@@ -39,11 +46,43 @@ class Source:
     minimize: bool = False
     failed: int = 0
     notes: tuple[str, ...] = ()
+    lines: tuple[int, ...] | None = None
+    clashes: Mapping[str, str] = field(default_factory=dict)
 
     def intake(self, **options: Any) -> Intake:
         """Its rows as numbers; ``options`` of `Wanted` count before what the source says."""
-        said = {"space": self.space, "minimize": self.minimize, **options}
-        wanted = Wanted(self.task, self.output, **said)
+        unknown = [name for name in options if name not in OPTIONS]
+        if unknown:
+            raise InputError(
+                f"History.from_frame and the other readers have no option {unknown[0]!r}; "
+                f"expected {', '.join(OPTIONS)}"
+            )
+        wanted = Wanted(self.task, self.output, **{"minimize": self.minimize, **options})
+        notes = self.notes
+        if self.space is not None and wanted.space is None:
+            space, left_out = self._known(self.space, wanted)
+            wanted, notes = replace(wanted, space=space), (*notes, *left_out)
         return assemble(
-            self.columns, wanted, source=self.name, failed=self.failed, notes=self.notes
+            self.columns,
+            wanted,
+            source=self.name,
+            failed=self.failed,
+            notes=notes,
+            place=self.place,
         )
+
+    def _known(self, space: Space, wanted: Wanted) -> tuple[Space, tuple[str, ...]]:
+        """The parameters to learn from, of those that the source knows, and notes on others."""
+        named = [*self.clashes, *space.names] if wanted.inputs is None else wanted.inputs
+        for name in named:
+            if name in self.clashes:
+                raise InputError(self.clashes[name])
+        if wanted.inputs is not None:
+            known = [space[name] for name in wanted.inputs if name in space.names]
+            return Space(tuple(known)) if known else space, ()
+        rows = [i for i, value in enumerate(self.columns[self.output]) if finite(value)]
+        return without_holes(space, self.columns, rows, wanted.defaults)
+
+    def place(self, row: int) -> str:
+        """Where a row is to be found."""
+        return f"row {row}" if self.lines is None else f"line {self.lines[row]} of {self.name}"

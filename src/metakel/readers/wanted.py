@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,14 @@ from typing import Any
 from metakel.errors import InputError
 from metakel.readers.frames import Columns, missing
 from metakel.space import Space
+
+# How pandas calls a column without a name, such as an index that was saved.
+_UNNAMED = re.compile(r"\s*|Unnamed: \d+")
+# Fewer rows than that may hold 1, 2, 3, ... by intent.
+FEWEST_COUNTED = 10
+
+# What the caller may say besides; `History.from_frame` explains them.
+OPTIONS = ("inputs", "minimize", "log", "space", "defaults", "categories", "outside")
 
 
 @dataclass(frozen=True)
@@ -22,23 +31,26 @@ class Wanted:
     log: Collection[str] | None = None
     space: Space | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    categories: Sequence[str] = ()
+    outside: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.inputs, str):
-            raise InputError(
-                f"inputs is the text {self.inputs!r}; expected names in a list: [{self.inputs!r}]"
-            )
+        for option in ("inputs", "categories"):
+            names = getattr(self, option)
+            if isinstance(names, str):
+                raise InputError(
+                    f"{option} is the text {names!r}; expected names in a list: [{names!r}]"
+                )
+        if self.space is not None and self.categories:
+            raise InputError("categories beside a space: the space says which columns hold choices")
 
 
 def check_columns(columns: Columns, wanted: Wanted) -> None:
-    """Refuse names that no column has, and an output that is not a number."""
-    for name in (wanted.task, wanted.output, *(wanted.inputs or ()), *wanted.defaults):
+    """Refuse names that no column has."""
+    inputs, choices = wanted.inputs or (), wanted.categories
+    for name in (wanted.task, wanted.output, *inputs, *choices, *wanted.defaults):
         if name not in columns:
             raise InputError(f"no column {name!r}; found {', '.join(columns)}")
-    values = [v for v in columns[wanted.output] if not missing(v)]
-    text = next((v for v in values if isinstance(v, str)), None)
-    if text is not None:
-        raise InputError(f"output column {wanted.output!r} holds {text!r}; expected numbers")
 
 
 def input_columns(columns: Columns, wanted: Wanted) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -56,16 +68,26 @@ def _inputs(columns: Columns, wanted: Wanted) -> tuple[tuple[str, ...], tuple[st
         return tuple(name for name in wanted.space.names if name in columns), ()
     others = [name for name in columns if name not in (wanted.task, wanted.output)]
     tasks = columns[wanted.task]
-    if len(set(tasks)) == len(tasks):  # one row per task: nothing to tell them apart by
-        return tuple(others), ()
-    describing = [name for name in others if _constant_in_tasks(columns[name], tasks)]
-    kept = tuple(name for name in others if name not in describing)
-    notes = tuple(
-        f"{name} has one value in every task and is not taken as an input" for name in describing
-    )
+    notes = {name: "has no name of its own" for name in others if _UNNAMED.fullmatch(name)}
+    several = len(set(tasks)) > 1
+    notes |= {n: "is a running number" for n in others if several and _counts_rows(columns[n])}
+    if len(set(tasks)) < len(tasks):  # with one row per task there is nothing to tell them apart by
+        describing = [name for name in others if _constant_in_tasks(columns[name], tasks)]
+        notes |= dict.fromkeys(describing, "has one value in every task")
+    kept = tuple(name for name in others if name not in notes)
     if not kept:
         raise InputError(f"no column varies within a task; found {', '.join(columns)}")
-    return kept, notes
+    return kept, tuple(
+        f"{name} {why} and is not taken as an input, unless inputs=[...] names it"
+        for name, why in notes.items()
+    )
+
+
+def _counts_rows(values: Sequence[Any]) -> bool:
+    """Whether its whole numbers are first, first + 1, ..., each in one row of the table."""
+    if len(values) < FEWEST_COUNTED or not all(isinstance(v, int) for v in values):
+        return False
+    return set(values) == set(range(min(values), min(values) + len(values)))
 
 
 def _constant_in_tasks(values: Sequence[Any], tasks: Sequence[Any]) -> bool:

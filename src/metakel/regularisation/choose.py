@@ -51,7 +51,10 @@ def choose_lambda(
     if not isinstance(rule, str):
         return _given(rule, problem.p)
     if rule not in RULES:
-        raise InputError(f"unknown lambda rule {rule!r}; known rules: {', '.join(RULES)}")
+        raise InputError(
+            f"unknown lambda rule {rule!r}; known rules: {', '.join(RULES)}; 'square-root' is "
+            "one of learn_kernel, and pivotal_lambda its lambda"
+        )
     if noise_std is None or not (np.isfinite(noise_std) and noise_std > 0):
         raise InputError(f"lambda rule {rule!r}: noise_std is {noise_std}; expected a number > 0")
     check_delta(delta)
@@ -71,13 +74,15 @@ def choose_lambda(
     return monte_carlo(problem, **level, rng=rng, draws=draws)
 
 
-def _given(rule: ArrayLike, p: int) -> Array:
+def _given(rule: ArrayLike | None, p: int) -> Array:
     try:
-        lam = np.array(rule, dtype=float)
+        lam = np.array(rule, dtype=float) if rule is not None else None
     except (TypeError, ValueError):
+        lam = None
+    if lam is None:
         raise InputError(
             f"lam is {rule!r}; expected a number, {p} numbers, or one of {', '.join(RULES)}"
-        ) from None
+        )
     if lam.shape not in ((), (p,)):
         raise ShapeError(
             f"lam has shape {lam.shape}; expected one number or one per kernel, ({p},)"

@@ -7,7 +7,7 @@ from math import ceil, log, sqrt
 
 import numpy as np
 
-from metakel.errors import InputError
+from metakel.errors import InputError, check_generator
 from metakel.regularisation.spectrum import (
     NoiseProblem,
     check_delta,
@@ -85,6 +85,7 @@ def _simulated_quantile(
     denominator: Callable[[list[Array]], float],
 ) -> float:
     """Order statistic of max_j ||(Phi' g)^(j)|| / (scale_j denominator(g)), g standard normal."""
+    check_generator(rng)
     rank = ceil((1 - delta) * (draws + 1) - 1e-12)
     if rank > draws:
         raise InputError(

@@ -61,7 +61,9 @@ def follow(prior: Prior, trials: Trials, settings: Settings) -> RunStory:
         watch.tell(trial)
         best = pick(best, float(trial.value or 0.0))
         certificate = watch.certificate
-        gone = trials.alarm is not None and watch.t >= trials.alarm.told
+        # After a correction, nobody may have noted yet whether the alarm stands.
+        raised = trials.alarm or watch.alarm
+        gone = raised is not None and watch.t >= raised.told
         trust = 0.0 if gone else watch.trust
         rows.append((best, certificate.lower, certificate.upper, certificate.regret, trust))
     columns = np.array(rows, dtype=np.float64).reshape(-1, 5).T
@@ -73,7 +75,7 @@ def follow(prior: Prior, trials: Trials, settings: Settings) -> RunStory:
         upper=upper,
         regret=regret,
         trust=trusts,
-        alarm=trials.alarm,
+        alarm=trials.alarm or watch.alarm,
         failed=len(trials.failed),
         pending=len(trials.pending),
         no_band=watch.no_band,

@@ -104,8 +104,8 @@ class Fixed(Parameter):
     def encode(self, values: Sequence[Any], *, outside: bool = False) -> Array:
         """Checks that the value is the only one."""
         for value in () if outside else values:
-            if not _equal(value, self.value):
-                raise self._refuse(value, f"{self.describe()} (outside=True ignores it)")
+            if place_among((self.value,), value) is None:
+                raise self._refuse(value, f"fixed at {self.value!r} (outside=True ignores it)")
         return np.empty((len(values), 0))
 
     def decode(self, columns: Array) -> list[Any]:
@@ -130,15 +130,34 @@ def _check_values(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
     return found
 
 
-def _index(parameter: Ordinal | Categorical, value: Any) -> int:
+def place_among(values: Sequence[Any], value: Any) -> int | None:
+    """Which of the values is meant; None if it is none of them.
+
+    True is also what a file may call ``True``, ``true`` or ``TRUE``, and the other way round.
+    """
     try:
-        return parameter.values.index(value)
+        return values.index(value)
     except (ValueError, TypeError):
-        found = next((i for i, v in enumerate(parameter.values) if _equal(value, v)), None)
+        found = [i for i, known in enumerate(values) if _equal(value, known)]
+    truth = _truth(value)
+    if not found and truth is not None:
+        alike = [i for i, known in enumerate(values) if _truth(known) is truth]
+        found = alike if len({values[i] for i in alike}) == 1 else []
+    return found[0] if found else None
+
+
+def own_value(values: Sequence[Any], value: Any) -> Any:
+    """The value as the choices have it, so that equal ones are written alike."""
+    place = place_among(values, value)
+    return value if place is None else values[place]
+
+
+def _index(parameter: Ordinal | Categorical, value: Any) -> int:
+    found = place_among(parameter.values, value)
     if found is None:
-        raise InputError(
-            f"parameter {parameter.name!r} is {value!r}; expected {parameter.describe()}"
-        )
+        # As they are written in Python, so that 'True' and True can be told apart.
+        known = ", ".join(map(repr, parameter.values))
+        raise InputError(f"parameter {parameter.name!r} is {value!r}; expected one of {known}")
     return found
 
 
@@ -148,3 +167,11 @@ def _equal(value: Any, known: Any) -> bool:
         return bool(plain(value) == known)
     except (TypeError, ValueError):
         return False
+
+
+def _truth(value: Any) -> bool | None:
+    """True or false, or a text that says so; None for anything else."""
+    word = plain(value)
+    if isinstance(word, str):
+        return {"true": True, "false": False}.get(word.strip().lower())
+    return word if isinstance(word, bool) else None

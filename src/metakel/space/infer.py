@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -17,10 +18,18 @@ from metakel.space.space import Space
 # Two decades or more, and evener on the log scale than on the plain one.
 LOG_RATIO = 100.0
 MOST_CATEGORIES = 50
+# 2024-01-31, 31.1.2024 or 1/31/24, with a time or without.
+DATE = re.compile(
+    r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4}|\d{1,2}/\d{1,2}/\d{2})"
+    r"([T ]\d{1,2}:\d{2}.*)?"
+)
 
 
 def infer_space(
-    columns: Mapping[str, Sequence[Any]], *, log: Collection[str] | None = None
+    columns: Mapping[str, Sequence[Any]],
+    *,
+    log: Collection[str] | None = None,
+    categories: Collection[str] = (),
 ) -> tuple[Space, tuple[str, ...]]:
     """Space of a table's input columns, and notes on what was guessed.
 
@@ -29,6 +38,8 @@ def infer_space(
     columns : mapping from name to values, without missing ones
     log : names, optional
         Which numbers live on a log scale; by default the data decide.
+    categories : names
+        Columns of choices without an order, whatever they hold.
     """
     if isinstance(log, str):
         raise InputError(f"log is the text {log!r}; expected names in a list: [{log!r}]")
@@ -37,25 +48,30 @@ def infer_space(
             raise InputError(f"log scale asked for {name!r}; the inputs are {', '.join(columns)}")
     parameters, notes = [], []
     for name, values in columns.items():
-        parameter, note = _infer(name, values, None if log is None else name in log)
+        on_log = None if log is None else name in log
+        parameter, note = _infer(name, values, on_log, chosen=name in categories)
         parameters.append(parameter)
         notes += [note] if note else []
     return Space(tuple(parameters)), tuple(notes)
 
 
-def _infer(name: str, values: Sequence[Any], log: bool | None) -> tuple[Parameter, str]:
+def _infer(
+    name: str, values: Sequence[Any], log: bool | None, *, chosen: bool
+) -> tuple[Parameter, str]:
     distinct = list(dict.fromkeys(values))
     if len(distinct) == 1:
         return Fixed(name, distinct[0]), f"{name} never varies and is kept fixed at {distinct[0]}"
-    if not all(isinstance(v, Real) and not isinstance(v, bool) for v in distinct):
+    if chosen or not all(isinstance(v, Real) and not isinstance(v, bool) for v in distinct):
         _check_choices(name, distinct, log)
+        if not chosen:
+            _refuse_dates(name, distinct)
         if len(distinct) > MOST_CATEGORIES:
             raise InputError(
                 f"column {name!r} holds text with {len(distinct)} distinct values "
                 f"(e.g. {distinct[0]!r}); expected an input, so name the inputs you mean"
             )
         ordered = sorted(distinct, key=lambda v: (str(type(v)), v))
-        return Categorical(name, tuple(ordered)), ""
+        return Categorical(name, tuple(ordered)), _case_note(name, ordered)
     numbers = np.array([float(v) for v in values])
     low, high = float(numbers.min()), float(numbers.max())
     on_log = _looks_log(numbers) if log is None else log
@@ -76,6 +92,25 @@ def _check_choices(name: str, distinct: Sequence[Any], log: bool | None) -> None
     if log:
         shown = ", ".join(map(repr, distinct[:3]))
         raise InputError(f"log scale asked for {name!r}, which holds {shown}; expected numbers")
+
+
+def _refuse_dates(name: str, distinct: Sequence[Any]) -> None:
+    """Dates as text are no more choices than dates are."""
+    if all(isinstance(v, str) and DATE.fullmatch(v.strip()) for v in distinct):
+        raise InputError(
+            f"column {name!r} holds dates ({distinct[0]!r}); expected numbers, text or true and "
+            f"false: name the inputs you mean by inputs=[...], or say categories=[{name!r}]"
+        )
+
+
+def _case_note(name: str, choices: Sequence[Any]) -> str:
+    """On choices that may be one, written in two ways."""
+    first: dict[str, str] = {}
+    for text in (v for v in choices if isinstance(v, str)):
+        other = first.setdefault(text.lower(), text)
+        if other != text:
+            return f"{name} has {other!r} and {text!r}, taken as two choices"
+    return ""
 
 
 def _looks_log(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel.errors import InputError
+from metakel.errors import InputError, ShapeError, check_generator
 from metakel.space.choices import Categorical, Fixed, Ordinal
 from metakel.space.numbers import Float, Integer
 from metakel.space.parameter import Array, Parameter
@@ -74,7 +74,7 @@ class Space:
         Fixed parameters may be left out. Values outside of a range are refused unless
         ``outside``.
         """
-        table = rows if isinstance(rows, Mapping) else _as_columns(rows, self.names)
+        table = _columns(rows) if isinstance(rows, Mapping) else _as_columns(rows, self.names)
         for name in table:
             if name not in self.names:
                 raise InputError(f"unknown parameter {name!r}; expected {', '.join(self.names)}")
@@ -89,8 +89,13 @@ class Space:
         return np.concatenate([np.empty((n, 0)), *parts], axis=1)
 
     def decode(self, X: Array) -> list[dict[str, Any]]:
-        """Configurations as dicts of plain Python values."""
+        """Configurations as dicts of plain Python values, one for every row of ``X`` (n, d0)."""
         points = np.asarray(X, dtype=np.float64)
+        if points.ndim != 2 or points.shape[1] != self.d0:
+            raise ShapeError(
+                f"decode: X has shape {points.shape}; expected (n, {self.d0}), for one point x "
+                "that is decode([x])[0]"
+            )
         lists = [p.decode(points[:, self.columns[p.name]]) for p in self.parameters]
         return [dict(zip(self.names, values, strict=True)) for values in zip(*lists, strict=True)]
 
@@ -104,6 +109,7 @@ class Space:
         self, rng: np.random.Generator, n: int, *, fixed: Row | None = None, outside: bool = False
     ) -> Array:
         """(n, d0) random configurations; ``fixed`` holds some parameters at a value."""
+        check_generator(rng)
         uniform = rng.random((n, len(self.parameters)))
         X = np.concatenate(
             [p.sample(u) for p, u in zip(self.parameters, uniform.T, strict=True)], axis=1
@@ -162,6 +168,16 @@ class Space:
     def __str__(self) -> str:
         width = max(map(len, self.names))
         return "\n".join(f"  {p.name:{width}}  {p.describe()}" for p in self.parameters)
+
+
+def _columns(table: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+    for name, values in table.items():
+        if isinstance(values, str) or not hasattr(values, "__len__"):
+            raise InputError(
+                f"the column {name!r} is {values!r}; expected a sequence of values, and for one "
+                "configuration a list: encode([configuration])"
+            )
+    return table
 
 
 def _as_columns(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Any]]:

@@ -22,8 +22,10 @@ def as_points(X: ArrayLike, where: str) -> Array:
 
 
 def as_values(y: ArrayLike, n: int, where: str) -> Array:
-    """Observed values as a finite ``(n,)`` array."""
+    """Observed values as a finite ``(n,)`` array; a column ``(n, 1)`` is read as one."""
     values = _as_floats(y, f"{where}: y")
+    if values.shape == (n, 1):
+        values = values.reshape(n)
     if values.shape != (n,):
         raise ShapeError(
             f"{where}: X has {n} rows but y has shape {values.shape}; "

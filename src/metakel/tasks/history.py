@@ -6,25 +6,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel.errors import InputError, ShapeError
+from metakel.errors import InputError, ShapeError, check_generator
 from metakel.readers import (
     Report,
-    csv_columns,
     frame_columns,
     parquet_columns,
     read_experiments,
     read_runs,
     read_studies,
 )
+from metakel.readers.files import csv_source
 from metakel.readers.frames import missing
 from metakel.readers.source import Source
 from metakel.space import Space
 from metakel.tasks.arrays import as_points, as_values
+from metakel.tasks.joining import joined, named_apart
 from metakel.tasks.summary import span, summary
 from metakel.tasks.task import Task
 
@@ -37,6 +38,8 @@ class History:
     `from_frame`, `from_csv`, `from_parquet`, `from_optuna`, `from_mlflow` or `from_ax`. Those turn
     parameters into numbers in [-1, 1] by their ``space``, flip the sign of an output that is
     minimised, and keep a ``report`` of the rows that could not be used.
+
+    ``history[3]`` is a task and ``history[:10]`` a history; ``+`` joins two over the same inputs.
     """
 
     tasks: tuple[Task, ...]
@@ -44,7 +47,15 @@ class History:
     report: Report | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tasks", tuple(self.tasks))
+        given: Any = self.tasks
+        entries = tuple(given) if isinstance(given, Iterable) else None
+        odd = [given] if entries is None else [e for e in entries if not isinstance(e, Task)]
+        if odd:
+            raise InputError(
+                f"found a {type(odd[0]).__name__}; History takes a tuple of Task objects, and "
+                "History.from_pairs takes pairs (X, y)"
+            )
+        object.__setattr__(self, "tasks", entries)
         if not self.tasks:
             raise InputError("a history needs at least one task; found none")
         for task in self.tasks[1:]:
@@ -55,16 +66,19 @@ class History:
                 )
 
     @classmethod
-    def from_pairs(cls, pairs: Iterable[tuple[ArrayLike, ArrayLike]]) -> History:
-        """One ``(X, y)`` pair per task."""
+    def from_pairs(cls, pairs: Iterable[Task | tuple[ArrayLike, ArrayLike]]) -> History:
+        """One ``(X, y)`` pair per task; a `Task` among them stays what it is."""
         tasks = []
         for s, pair in enumerate(pairs):
+            if isinstance(pair, Task):
+                tasks.append(pair)
+                continue
             try:
                 X, y = pair
             except (TypeError, ValueError):
                 raise InputError(f"task {s}: expected a pair (X, y)") from None
             tasks.append(Task(X, y, name=f"task {s}"))  # type: ignore[arg-type]
-        return cls(tuple(tasks))
+        return cls(named_apart(tasks))
 
     @classmethod
     def from_arrays(cls, X: ArrayLike, y: ArrayLike, task: Sequence[Any] | ArrayLike) -> History:
@@ -98,16 +112,28 @@ class History:
             ``minimize``: whether smaller outputs are better. ``log``: parameters on a log scale; by
             default the data decide, and the report says so. ``space``: the parameters, if they are
             not to be found out from the table. ``defaults``: what tasks that do not record a
-            parameter used for it.
+            parameter used for it. ``categories``: columns of choices, even where they look like
+            numbers. ``outside``: whether rows may lie outside of the ranges of ``space``.
         """
         columns = frame_columns(frame)
         return cls._from_source(Source("a table", columns, task, output), **options)
 
     @classmethod
-    def from_csv(cls, path: str | Path, *, task: str, output: str, **options: Any) -> History:
-        """Rows of a CSV file with a header, plain or gzipped; options as for `from_frame`."""
-        columns = csv_columns(path, as_text=(task,))
-        return cls._from_source(Source(Path(path).name, columns, task, output), **options)
+    def from_csv(
+        cls,
+        path: str | Path,
+        *,
+        task: str,
+        output: str,
+        delimiter: str | None = None,
+        **options: Any,
+    ) -> History:
+        """Rows of a CSV file with a header, plain or gzipped; options as for `from_frame`.
+
+        Without a ``delimiter``, the header says whether it is a comma, a semicolon or a tab.
+        """
+        source = csv_source(path, task=task, output=output, delimiter=delimiter)
+        return cls._from_source(source, **options)
 
     @classmethod
     def from_parquet(cls, path: str | Path, *, task: str, output: str, **options: Any) -> History:
@@ -119,7 +145,9 @@ class History:
     def from_optuna(cls, source: Any, **options: Any) -> History:
         """Completed trials of Optuna studies, each a task: a storage, a study or several.
 
-        The space and the direction are those of the studies; options as for `from_frame`.
+        The direction is that of the studies, and the space theirs: of the parameters that all
+        trials have, unless ``inputs`` or ``defaults`` say otherwise; a note names the others.
+        Options as for `from_frame`.
         """
         return cls._from_source(read_studies(source), **options)
 
@@ -130,7 +158,7 @@ class History:
         *,
         output: str,
         task: str | None = None,
-        tracking_uri: str | None = None,
+        tracking_uri: str | Path | None = None,
         filter_string: str = "",
         **options: Any,
     ) -> History:
@@ -144,7 +172,7 @@ class History:
             The metric; of several values logged in a run, the last.
         task : str, optional
             A tag or parameter whose values are the tasks, instead of the experiments.
-        tracking_uri : str, optional
+        tracking_uri : str or Path, optional
             Where the runs are; by default where MLflow itself looks.
         filter_string : str
             Which runs to read, in MLflow's own words: ``"tags.kind = 'trial'"``.
@@ -195,6 +223,7 @@ class History:
 
         Each part keeps at least one task, so one task alone cannot be split.
         """
+        check_generator(rng)
         if not 0 < fraction < 1:
             raise InputError(f"fraction is {fraction}; expected a number between 0 and 1")
         if self.m < 2:
@@ -210,12 +239,13 @@ class History:
 
         Task s is held out in the fold s modulo ``count``; with ``rng``, tasks change places first.
         """
-        if not 2 <= count <= self.m:
+        if not isinstance(count, int | np.integer) or not 2 <= count <= self.m:
             raise InputError(f"{count} folds of {self.m} tasks; expected 2 folds to one per task")
+        if rng is not None:
+            check_generator(rng)
         places = np.arange(self.m) if rng is None else rng.permutation(self.m)
-        for fold in range(count):
-            held = places % count == fold
-            yield self._where(~held), self._where(held)
+        held_out = (places % count == fold for fold in range(count))
+        return ((self._where(~held), self._where(held)) for held in held_out)
 
     def _where(self, chosen: NDArray[np.bool_]) -> History:
         tasks = tuple(task for task, kept in zip(self.tasks, chosen, strict=True) if kept)
@@ -247,8 +277,20 @@ class History:
     def __iter__(self) -> Iterator[Task]:
         return iter(self.tasks)
 
-    def __getitem__(self, s: int) -> Task:
-        return self.tasks[s]
+    @overload
+    def __getitem__(self, s: int) -> Task: ...
+    @overload
+    def __getitem__(self, s: slice) -> History: ...
+    def __getitem__(self, s: int | slice) -> Task | History:
+        found = self.tasks[s]
+        return found if isinstance(found, Task) else replace(self, tasks=found)
+
+    def __add__(self, other: History) -> History:
+        """The tasks of both, which must be over the same space and in the same direction."""
+        if not isinstance(other, History):
+            return NotImplemented
+        tasks, report = joined(self, other)
+        return History(tasks, self.space, report)
 
     def __repr__(self) -> str:
         return f"History(m={self.m}, n={span(self.sizes, 'd')}, d0={self.d0})"

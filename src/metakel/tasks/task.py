@@ -17,6 +17,7 @@ class Task:
     X : (n, d0) array
         A vector is read as n points of one input.
     y : (n,) array
+        Or a column (n, 1).
     name : str
         How messages and reports call it.
     """

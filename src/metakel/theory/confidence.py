@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from math import log, log1p, sqrt
 
+from metakel.theory.arguments import COUNT, checked
 from metakel.theory.recovery import norm_bound_paper, norm_certificate
 
 
 def noise_var_paper(*, t: int) -> float:
     r"""The regulariser of Theorem 5.1 at step t, :math:`\bar\sigma^2 = 1 + 2/t` (Lemma C.1)."""
+    COUNT.check("t", t)
     return 1 + 2 / t
 
 
+@checked
 def information_gain_paper(*, dim: int, t: int, noise_var: float, beta_min: float) -> float:
     r"""Lemma C.2 as printed: :math:`\tfrac{\hat d}{2} \log(1 + t / (\bar\sigma^2 c_1))`.
 
@@ -26,6 +29,7 @@ def information_gain_paper(*, dim: int, t: int, noise_var: float, beta_min: floa
     return dim / 2 * log1p(t / (noise_var * beta_min))
 
 
+@checked
 def information_gain_bound(
     *, dim: int, t: int, noise_var: float, weight_sum: float, sup: float = 1.0
 ) -> float:
@@ -39,6 +43,7 @@ def information_gain_bound(
     return dim / 2 * log1p(t * weight_sum * sup / (noise_var * dim)) if dim else 0.0
 
 
+@checked
 def exploration_vanilla(
     *, norm_bound: float, noise_std: float, information_gain: float, delta: float
 ) -> float:
@@ -52,6 +57,7 @@ def exploration_vanilla(
     return norm_bound + noise_std * sqrt(2 * (information_gain + 1 + log(1 / delta)))
 
 
+@checked
 def exploration_oracle(
     *, norm_bound: float, noise_std: float, dim: int, t: int, delta: float
 ) -> float:
@@ -66,6 +72,7 @@ def exploration_oracle(
     )
 
 
+@checked
 def exploration_paper(
     *,
     norm_bound: float,
@@ -90,6 +97,7 @@ def exploration_paper(
     )
 
 
+@checked
 def exploration(
     *,
     norm_bound: float,
@@ -111,6 +119,7 @@ def exploration(
     return radius + noise_std * sqrt(2 * (information_gain + log(1 / delta)) / noise_var)
 
 
+@checked
 def regret_vanilla(
     *, horizon: int, norm_bound: float, information_gain: float, delta: float
 ) -> float:
@@ -122,6 +131,7 @@ def regret_vanilla(
     return norm_bound * root + root * sqrt(information_gain + log(1 / delta))
 
 
+@checked
 def regret_paper(
     *, horizon: int, norm_bound: float, dim: int, recovery_error: float, delta: float
 ) -> float:
@@ -134,6 +144,7 @@ def regret_paper(
     return sqrt(growth * horizon) * (inflated + sqrt(growth + log(1 / delta)))
 
 
+@checked
 def regret_bound(
     *, horizon: int, nu: float, information_gain: float, noise_var: float, sup: float = 1.0
 ) -> float:

@@ -8,7 +8,10 @@ kernels do not explain. `metakel.screening` computes T_j.
 
 from __future__ import annotations
 
+from metakel.theory.arguments import checked
 
+
+@checked
 def screening_threshold(*, m: int, d: int, p: int, delta: float) -> float:
     """Keep kernel j when T_j exceeds this: the chi-square quantile at 1 - delta / p.
 
@@ -19,6 +22,7 @@ def screening_threshold(*, m: int, d: int, p: int, delta: float) -> float:
     return float(chdtri(m * d, delta / p))
 
 
+@checked
 def detectable_noncentrality(*, m: int, d: int, p: int, delta: float, beta: float) -> float:
     """Smallest D_j^2 / noise variance at which kernel j is kept with probability 1 - beta.
 

@@ -14,7 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, log, sqrt
 
+from metakel.errors import ShapeError
+from metakel.theory.arguments import NOT_NEGATIVE, checked
 
+
+@checked
 def lambda_min_paper(
     *,
     noise_std: float,
@@ -39,6 +43,7 @@ def lambda_min_paper(
     return 4 * noise_std / sqrt(m * n) * sqrt(noise)
 
 
+@checked
 def lambda_min(*, noise_std: float, m: int, n: float, p: int, delta: float) -> float:
     r"""A lambda for which Lemma B.1 holds, without d_max (k_j <= 1, points fixed in advance).
 
@@ -52,6 +57,7 @@ def lambda_min(*, noise_std: float, m: int, n: float, p: int, delta: float) -> f
     return 4 * noise_std / sqrt(m * n) * sqrt(1 + 2 * sqrt(x / m) + 2 * x / m)
 
 
+@checked
 def recovery_error_paper(
     *,
     noise_std: float,
@@ -72,11 +78,13 @@ def recovery_error_paper(
     return recovery_error(lam=lam, sparsity=sparsity, kappa=kappa)
 
 
+@checked
 def recovery_error(*, lam: float, sparsity: int, kappa: float) -> float:
     r"""What the proof of Lemma B.3 shows: :math:`8 \lambda s / \kappa^2`, with the lambda used."""
     return 8 * lam * sparsity / kappa**2
 
 
+@checked
 def recovery_error_sharp(*, lam: float, sparsity: int, kappa: float) -> float:
     r"""Lemma B.3 sharpened: :math:`\tfrac32 \lambda \sqrt s / \kappa^2` bounds the error.
 
@@ -87,6 +95,7 @@ def recovery_error_sharp(*, lam: float, sparsity: int, kappa: float) -> float:
     return 1.5 * lam * sqrt(sparsity) / kappa**2
 
 
+@checked
 def prediction_error(*, lam: float, sparsity: int, kappa: float) -> float:
     r"""Lemma B.2 with Assumption 4.2: :math:`\tfrac1N\|\Phi(\hat\beta - \beta^*)\|^2` at most this.
 
@@ -95,6 +104,7 @@ def prediction_error(*, lam: float, sparsity: int, kappa: float) -> float:
     return (1.5 * lam * sqrt(sparsity) / kappa) ** 2
 
 
+@checked
 def prediction_error_slow(*, lam: float, norm_bound: float, m: int) -> float:
     r"""Lemma B.2 alone, no condition on the points: :math:`\tfrac32 \lambda \sqrt m B`.
 
@@ -105,6 +115,7 @@ def prediction_error_slow(*, lam: float, norm_bound: float, m: int) -> float:
     return 1.5 * lam * sqrt(m) * norm_bound
 
 
+@checked
 def screening_energy(*, lam: float, total: int, norm_bound: float, m: int) -> float:
     r"""Energy above which the group lasso must keep a kernel on the event A; no kappa, no c_1.
 
@@ -115,6 +126,7 @@ def screening_energy(*, lam: float, total: int, norm_bound: float, m: int) -> fl
     return total * prediction_error_slow(lam=lam, norm_bound=norm_bound, m=m)
 
 
+@checked
 def kappa_upper_bound(*, m: int) -> float:
     r"""No data have a larger kappa (Assumption 4.2): :math:`\kappa^2 \le 1/m` for k_j <= 1.
 
@@ -124,6 +136,7 @@ def kappa_upper_bound(*, m: int) -> float:
     return 1 / sqrt(m)
 
 
+@checked
 def kappa_from_coherence(*, smallest: float, coherence: float, sparsity: int) -> float:
     r"""A kappa that satisfies Assumption 4.2: :math:`\kappa^2 \ge a + \mu - 16 s \mu`.
 
@@ -133,6 +146,7 @@ def kappa_from_coherence(*, smallest: float, coherence: float, sparsity: int) ->
     return sqrt(max(0.0, smallest + coherence - 16 * sparsity * coherence))
 
 
+@checked
 def sparsity_bound_paper(*, m: int, n: float, sparsity: int, kappa: float) -> float:
     r"""Proposition 4.4 as printed, :math:`64 s / (mn\kappa^2)`: false, see `sparsity_bound`.
 
@@ -141,6 +155,7 @@ def sparsity_bound_paper(*, m: int, n: float, sparsity: int, kappa: float) -> fl
     return 64 * sparsity / (m * n * kappa**2)
 
 
+@checked
 def sparsity_bound(*, sparsity: int, kappa: float, phi_max: float) -> float:
     r"""Proposition 4.4 as its proof gives it: :math:`64 s \phi_{\max} / \kappa^2`.
 
@@ -150,6 +165,7 @@ def sparsity_bound(*, sparsity: int, kappa: float, phi_max: float) -> float:
     return 64 * sparsity * phi_max / kappa**2
 
 
+@checked
 def norm_bound_paper(*, norm_bound: float, recovery_error: float, beta_min: float) -> float:
     r"""B-hat of Lemma B.4, Eq. C.2 and Theorem 5.1 as printed: :math:`B(1 + \epsilon/(2c_1))`.
 
@@ -159,6 +175,7 @@ def norm_bound_paper(*, norm_bound: float, recovery_error: float, beta_min: floa
     return norm_bound * (1 + recovery_error / (2 * beta_min))
 
 
+@checked
 def norm_bound_series(*, norm_bound: float, recovery_error: float, beta_min: float) -> float:
     r"""What the proof of Lemma B.4 shows (Theorem 4.3, Eq. C.2): :math:`B / \sqrt{1-\epsilon/c_1}`.
 
@@ -168,6 +185,7 @@ def norm_bound_series(*, norm_bound: float, recovery_error: float, beta_min: flo
     return norm_bound / sqrt(1 - share) if share < 1 else inf
 
 
+@checked
 def norm_certificate(*, norm_bound: float, smallest_weight: float) -> float:
     r"""Lemma B.4 without epsilon, kappa and c_1: :math:`B / \sqrt{\min_j w_j}`.
 
@@ -177,6 +195,7 @@ def norm_certificate(*, norm_bound: float, smallest_weight: float) -> float:
     return norm_bound / sqrt(smallest_weight)
 
 
+@checked
 def function_norm(*, coefficient_norms: Sequence[float], weights: Sequence[float]) -> float:
     r"""Norm of :math:`f = \sum_j \varphi_j^T \theta_j` in the space of :math:`\sum_j w_j k_j`.
 
@@ -184,25 +203,37 @@ def function_norm(*, coefficient_norms: Sequence[float], weights: Sequence[float
     :math:`\theta_j = \sqrt{\eta^*_j}\beta^{(j)}`, Eq. A.1 the orthonormal ones. Infinite when f
     uses a kernel of weight 0. (Appendix A.1 prints the square for the norm.)
     """
+    if len(coefficient_norms) != len(weights):
+        raise ShapeError(
+            f"there are {len(coefficient_norms)} coefficient_norms and {len(weights)} weights; "
+            "expected one of each per kernel"
+        )
+    for name, numbers in (("coefficient_norms", coefficient_norms), ("weights", weights)):
+        for j, number in enumerate(numbers):
+            NOT_NEGATIVE.check(f"{name}[{j}]", number)
     pairs = [(c, w) for c, w in zip(coefficient_norms, weights, strict=True) if c != 0]
     return sqrt(sum(c**2 / w if w > 0 else inf for c, w in pairs))
 
 
+@checked
 def rescaled_norm_paper(*, norm: float, factor: float) -> float:
     r"""Section 4 as printed: the norm of f in the space of c k is the norm in that of k over c."""
     return norm / factor
 
 
+@checked
 def rescaled_norm(*, norm: float, factor: float) -> float:
     r"""The norm of f in the space of c k, as needed for Eq. 9: :math:`\|f\|_k / \sqrt c`."""
     return norm / sqrt(factor)
 
 
+@checked
 def full_kernel_norm_paper(*, norm_bound: float, p: int) -> float:
     r"""Section 5 as printed: the norm of f in the space of k_full (Eq. 10) is p times the true."""
     return p * norm_bound
 
 
+@checked
 def full_kernel_norm(*, norm_bound: float, p: int) -> float:
     r"""The norm of f in the space of k_full (Eq. 10) is at most :math:`\sqrt p B`."""
     return sqrt(p) * norm_bound

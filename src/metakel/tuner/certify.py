@@ -10,9 +10,10 @@ import numpy as np
 from metakel.errors import InputError
 from metakel.prior import Prior, SpaceOptimizer
 from metakel.tasks import Array
+from metakel.tuner.identity import Configuration
 from metakel.tuner.patience import PatientBand
 from metakel.tuner.settings import Settings
-from metakel.tuner.trials import AlarmRaised, Configuration, Trial
+from metakel.tuner.trials import AlarmRaised, Trial
 
 POOL = 1000
 # Below this posterior weight the history is given up. If the learned belief is right, its weight
@@ -124,7 +125,7 @@ def _band(prior: Prior, settings: Settings) -> tuple[PatientBand | None, str]:
 
 def _pool(prior: Prior, settings: Settings, rng: np.random.Generator) -> list[Configuration]:
     if settings.candidates is not None:
-        rows = list(settings.candidates)
+        rows = settings.candidates.points
         prior.space.encode(rows, outside=settings.outside)  # refuses what the space does not know
         return rows
     points = prior.space.sample(rng, POOL, fixed=settings.fixed, outside=settings.outside)

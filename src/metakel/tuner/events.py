@@ -33,6 +33,7 @@ MAPPING: Expected = "named values", lambda value: isinstance(value, Mapping)
 NUMBER: Expected = "a finite number", _is_finite
 COUNT: Expected = "a whole number >= 0", _is_count
 MAYBE_COUNT: Expected = "a whole number >= 0, or null", lambda v: v is None or _is_count(v)
+MAYBE_NUMBER: Expected = "a finite number, or null", lambda v: v is None or _is_finite(v)
 PROCESS: Expected = "a process with its pid, or null", _is_process
 TEXT: Expected = "text", lambda value: isinstance(value, str)
 BOOL: Expected = "true or false", lambda value: isinstance(value, bool)
@@ -51,6 +52,8 @@ FIELDS: dict[str, dict[str, Expected]] = {
     "told": {"configuration": MAPPING, "number": MAYBE_COUNT, "value": NUMBER},
     "failed": {"configuration": MAPPING, "number": MAYBE_COUNT},
     "dropped": {"number": COUNT},
+    "released": {"number": COUNT},
+    "corrected": {"configuration": MAPPING, "number": COUNT, "value": MAYBE_NUMBER},
     "alarm": {"told": COUNT, "reason": TEXT},
 }
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import RLock
+from threading import RLock, get_ident
 from typing import Any
 
 from metakel.errors import InputError, MetaKelError
@@ -41,14 +41,15 @@ class Journal:
         self._descriptor: int | None = None
         self._file: os.stat_result | None = None  # which file it is, once it was seen
         self._process, self._threads, self._depth = os.getpid(), RLock(), 0
+        self._holder: int | None = None  # the thread whose turn it is
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Nobody else writes meanwhile. Opens the file, and creates it where there is none."""
         if self._process != os.getpid():  # a fork shares the lock of its parent
             self._process, self._threads, self._descriptor = os.getpid(), RLock(), None
-            self._depth = 0
-        with self._threads:
+            self._depth, self._holder = 0, None
+        with self._threads, self._noted_holder():
             if self.path is None or self._depth:  # a turn within a turn does not end it
                 yield
                 return
@@ -61,6 +62,19 @@ class Journal:
                     yield
                 finally:
                     self._depth -= 1
+
+    @property
+    def held(self) -> bool:
+        """Whether this thread is within its turn."""
+        return self._holder == get_ident()
+
+    @contextmanager
+    def _noted_holder(self) -> Iterator[None]:
+        before, self._holder = self._holder, get_ident()
+        try:
+            yield
+        finally:
+            self._holder = before
 
     def read(self) -> list[Event]:
         """Events that came since the last call."""
@@ -80,9 +94,8 @@ class Journal:
         for number, line in enumerate(lines, start=self.line + 1):
             event = parsed(line)
             if event is None:
-                raise InputError(
-                    f"{self.path}, line {number}: found {line[:60]!r}; expected an event"
-                )
+                where = f"{self.path}, line {number}" + " (is it a journal?)" * (number == 1)
+                raise InputError(f"{where}: found {line[:60]!r}; expected an event")
             events.append(event)
         yield events
         self.line += len(lines)

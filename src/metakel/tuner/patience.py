@@ -19,7 +19,7 @@ import numpy as np
 from metakel.prior import ConfidenceBand
 from metakel.prior.configurations import encode_configurations
 from metakel.tasks import Array
-from metakel.tuner.trials import Configuration
+from metakel.tuner.identity import Configuration
 
 # Rounding must not hide an alarm.
 SHARE = 1 - 1e-6

@@ -11,7 +11,7 @@ from metakel.tuner.journal import Event
 from metakel.tuner.owner import is_dead, this_process
 from metakel.tuner.propose import propose
 from metakel.tuner.settings import Settings
-from metakel.tuner.trials import Trial, Trials, key
+from metakel.tuner.trials import Trial, Trials
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Plan:
         spent = self.budget is not None and trials.spent >= self.budget
         if spent and not self._orphans(trials):
             return f"the budget of {self.budget} evaluations is spent"
-        rows = self.settings.rows.keys()
-        if rows and not rows - {key(trial.configuration) for trial in trials.all}:
-            return f"all {len(rows)} candidates were asked"
+        rows = self.settings.candidates
+        if rows is not None and set(range(len(rows.rows))) <= set(map(rows.find, trials.asked_for)):
+            return f"all {len(rows.rows)} candidates were asked"
         return ""
 
     def _orphans(self, trials: Trials) -> list[Trial]:
-        """Pending evaluations whose process is gone."""
+        """Pending evaluations whose process is gone, or let go of them."""
         if self.detached:
             return []
-        return [trial for trial in trials.pending if is_dead(trial.owner)]
+        return [trial for trial in trials.pending if trial.released or is_dead(trial.owner)]

@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from metakel.prior import Prior, SpaceOptimizer, TableOptimizer
+from metakel.tuner.candidates import Candidates
+from metakel.tuner.identity import Configuration, plain
 from metakel.tuner.settings import Settings
-from metakel.tuner.trials import Configuration, Trials, key, plain
+from metakel.tuner.trials import Trials
 
 
 def without_history(prior: Prior) -> Prior:
@@ -22,7 +24,8 @@ def propose(prior: Prior, trials: Trials, settings: Settings) -> Configuration:
 
     Values told so far are taken in; a failed evaluation counts as the worst value seen, so that
     its surroundings are left; a pending one as its prediction, one standard deviation for the
-    worse, so that a batch spreads. After an alarm the history is left out.
+    worse, so that a batch spreads. Where everything failed so far, no place is known to be bad:
+    failures then count like pending ones. After an alarm the history is left out.
     """
     believed = prior if trials.alarm is None else without_history(prior)
     number = len(trials.all)
@@ -34,16 +37,23 @@ def propose(prior: Prior, trials: Trials, settings: Settings) -> Configuration:
         assert isinstance(optimizer, SpaceOptimizer)
         _take_in(trials, optimizer.tell, _pessimist(optimizer), prior.facts.minimize)
         return plain(optimizer.ask())
-    table = believed.optimizer(settings.candidates, outside=settings.outside)
+    rows = settings.candidates
+    table = believed.optimizer(rows.points, outside=settings.outside)
     assert isinstance(table, TableOptimizer)
-    rows = settings.rows
-    _take_in(
-        trials,
-        lambda x, value: table.tell(rows[key(x)], value),
-        _pessimist(table),
-        prior.facts.minimize,
-    )
-    return plain(settings.candidates[table.ask()])
+    _take_in(trials, _teller(table, rows), _pessimist(table), prior.facts.minimize)
+    for row in map(rows.find, trials.asked_for):
+        if row is not None:
+            table.tell(row, None)  # not to be asked again
+    return dict(rows.rows[table.ask()])
+
+
+def _teller(table: TableOptimizer, rows: Candidates) -> Callable[[Configuration, float], None]:
+    def tell(configuration: Configuration, value: float) -> None:
+        row = rows.find(configuration)
+        if row is not None:
+            table.tell(row, value)
+
+    return tell
 
 
 def _pessimist(optimizer: SpaceOptimizer | TableOptimizer) -> Callable[[Configuration], float]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from metakel.errors import InputError
 from metakel.space import Space
+from metakel.tuner.identity import Configuration, key, settled
 from metakel.tuner.journal import Event, Journal
+from metakel.tuner.results import correction, dropping, result, stamped
 from metakel.tuner.settings import check_header
-from metakel.tuner.trials import Configuration, Trial, Trials, plain
-
-LARGEST = 1e50  # beyond this no interval can be computed, and the value says no more than "failed"
+from metakel.tuner.trials import Trial, Trials
 
 
 class OpenJournal:
@@ -27,23 +28,19 @@ class OpenJournal:
         self.header: Mapping[str, Any] = check_header(events, str(path))
         self.trials = Trials().after(events, str(path))
 
-    @property
+    @cached_property
     def space(self) -> Space:
         """The parameters."""
         return Space.from_dict(self.header["space"])
 
+    @property
+    def best(self) -> Trial | None:
+        """The best of those told."""
+        return self.trials.best(minimize=bool(self.header["minimize"]))
+
     def pending(self, number: int | None = None) -> Trial:
         """The pending trial of a number, or the only one."""
-        waiting = self.trials.pending
-        numbers = ", ".join(str(trial.number) for trial in waiting) or "none"
-        if number is None:
-            if len(waiting) != 1:
-                raise InputError(f"which of the pending trials? Say its number: {numbers}")
-            return waiting[0]
-        found = next((trial for trial in waiting if trial.number == number), None)
-        if found is None:
-            raise InputError(f"trial {number} is not pending; pending are: {numbers}")
-        return found
+        return self.trials.pending_one(number)
 
     def tell(
         self,
@@ -52,35 +49,58 @@ class OpenJournal:
         number: int | None = None,
         reason: str = "",
     ) -> Trial:
-        """Add a result; None for a failed evaluation. Gives the trial as it is noted."""
-        row = plain(configuration)
+        """Add a result; None for a failed evaluation. Gives the trial as it is noted.
+
+        With a ``number``, that suggestion is done: it was run as this configuration.
+        """
+        row = self._checked(configuration)
+        with self._turn():
+            waiting = self.trials.waiting(row, self.space)
+            waiting = waiting if number is None else self.pending(number)
+            self._append(result(waiting, row, value, reason))
+            return self.trials.all[self.trials.finished[-1]]
+
+    def correct(
+        self,
+        number: int,
+        value: float | None,
+        configuration: Mapping[str, Any] | None = None,
+        reason: str = "",
+    ) -> Trial:
+        """Another result in place of a wrong one; None for a failed evaluation."""
+        row = None if configuration is None else self._checked(configuration)
+        with self._turn():
+            self._append(correction(self.trials.result_of(number), row, value, reason))
+            return self.trials.all[number]
+
+    def drop(self, number: int) -> Trial:
+        """A suggestion that will not be done, or a failure that says nothing."""
+        with self._turn():
+            self._append(dropping(self.trials, number))
+            return self.trials.all[number]
+
+    def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
+        row = settled(self.space, configuration)
         self.space.encode([row], outside=bool(self.header["outside"]))
+        known = {key(trial.configuration, self.space) for trial in self.trials.all}
+        if self.header.get("candidates") is not None and key(row) not in known:
+            raise InputError(
+                f"{row} was never asked, and this journal has a list of candidates that is not "
+                "kept in it; tell it in Python: Tuner(prior, journal, candidates=...).tell(...)"
+            )
+        return row
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
         with self._journal.exclusive():
             self._sync()
-            waiting = self.trials.waiting(row) if number is None else self.pending(number)
-            event = result(waiting, row, value, reason)
-            self._journal.append([stamped(event)])
-            self._sync()
-            return self.trials.all[self.trials.finished[-1]]
+            yield
+
+    def _append(self, event: Event) -> None:
+        self._journal.append([stamped(event)])
+        self._sync()
 
     def _sync(self) -> None:
         with self._journal.reading() as events:
             where, first = str(self._journal.path), self._journal.line + 1
             self.trials = self.trials.after(events, where, first)
-
-
-def result(
-    waiting: Trial | None, configuration: Configuration, value: float | None, reason: str
-) -> Event:
-    """The event of a result; a value that is not finite, or as good as infinite, has failed."""
-    number = None if waiting is None else waiting.number
-    event: Event = {"number": number, "configuration": configuration}
-    if value is None or not abs(value) <= LARGEST:
-        why = reason or ("" if value is None else f"the value is {value}")
-        return {"event": "failed", **event, "reason": why}
-    return {"event": "told", **event, "value": float(value)}
-
-
-def stamped(event: Event) -> Event:
-    """With the time of day, for people who read the journal."""
-    return {**event, "at": datetime.now(UTC).isoformat(timespec="seconds")}

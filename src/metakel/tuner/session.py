@@ -10,8 +10,8 @@ from metakel.errors import InputError
 from metakel.prior import Prior
 from metakel.tuner.certify import Watch
 from metakel.tuner.journal import Event, Journal
-from metakel.tuner.record import stamped
-from metakel.tuner.settings import Settings, check_header, refuse_differences
+from metakel.tuner.results import stamped
+from metakel.tuner.settings import Settings, check_header
 from metakel.tuner.trials import Trials
 
 
@@ -19,9 +19,9 @@ class Session:
     """Reads what others wrote before it decides, and decides while nobody else writes."""
 
     def __init__(self, prior: Prior, settings: Settings, watch: Watch, journal: Journal) -> None:
-        self._header = settings.header(prior)
+        self._prior, self._settings = prior, settings
         self._journal, self._begun = journal, False
-        self.watch = watch
+        self.watch, self._corrections = watch, 0
         self.trials = Trials()
         self.latest()
 
@@ -41,7 +41,7 @@ class Session:
         with self._journal.exclusive():
             self._sync()
             if not self._begun:
-                self.append([self._header])
+                self.append([self._settings.header(self._prior)])
             self._ring()
             yield
 
@@ -50,6 +50,19 @@ class Session:
         self._journal.append([stamped(event) for event in events])
         self._sync()
         self._ring()
+
+    def release(self, number: int, *, unless: Sequence[int] = ()) -> None:
+        """Give a pending evaluation back, unless others of its loop are pending as well.
+
+        Python may throw a loop away anywhere, even while this very thread reads or writes; then
+        it stays with the process.
+        """
+        if self._journal.held:
+            return
+        with self.turn():
+            pending = {trial.number for trial in self.trials.pending}
+            if number in pending and pending.isdisjoint(unless):
+                self.append([{"event": "released", "number": number}])
 
     def _ring(self) -> None:
         """Note an alarm, once, whichever process sees it first."""
@@ -61,9 +74,17 @@ class Session:
         where = str(self._journal.path or "the journal")
         with self._journal.reading() as events:
             if events and not self._begun:
-                refuse_differences(self._header, check_header(events, where), where)
+                first = check_header(events, where)
+                self._settings.refuse_another(self._prior, first, where)
             self.trials = self.trials.after(events, where, self._journal.line + 1)
             self._begun = self._begun or bool(events)
+        self._follow(where)
+
+    def _follow(self, where: str) -> None:
+        """Take in the values told since, or all of them where one was corrected."""
+        if self.trials.corrections != self._corrections:
+            self.watch = Watch(self._prior, self._settings)
+            self._corrections = self.trials.corrections
         for trial in self.trials.told[self.watch.t :]:
             try:
                 self.watch.tell(trial)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -14,8 +12,8 @@ from metakel.confidence.settings import is_number
 from metakel.errors import InputError
 from metakel.prior import Prior
 from metakel.prior.storage import to_dict
+from metakel.tuner.candidates import Candidates, digest
 from metakel.tuner.journal import FORMAT
-from metakel.tuner.trials import Configuration, key
 
 VERSION = 1
 
@@ -34,7 +32,7 @@ class Settings:
         Parameters held at a value.
     outside : bool
         Whether values beyond the recorded ranges are allowed.
-    candidates : tuple of dict or None
+    candidates : Candidates or None
         The only configurations that can be evaluated, if they are few.
     """
 
@@ -42,13 +40,11 @@ class Settings:
     delta: float = 0.2
     fixed: Mapping[str, Any] = field(default_factory=dict)
     outside: bool = False
-    candidates: tuple[Configuration, ...] | None = None
+    candidates: Candidates | None = None
 
     def __post_init__(self) -> None:
         _check_seed(self.seed)
         _check_delta(self.delta)
-        if self.candidates is not None and not self.candidates:
-            raise InputError("candidates is empty; expected at least one configuration")
         if self.fixed and self.candidates is not None:
             raise InputError(
                 f"fixed = {dict(self.fixed)} beside candidates; expected one of the two: leave the "
@@ -58,19 +54,13 @@ class Settings:
         object.__setattr__(self, "seed", int(self.seed))
         object.__setattr__(self, "delta", float(self.delta))
 
-    @cached_property
-    def rows(self) -> dict[str, int]:
-        """Where each candidate stands."""
-        return {key(row): i for i, row in enumerate(self.candidates or ())}
-
     def header(self, prior: Prior) -> dict[str, Any]:
         """The first event of a journal."""
-        rows = self.candidates
         return {
             "event": "started",
             "format": FORMAT,
             "version": VERSION,
-            "prior": _digest(to_dict(prior)),
+            "prior": digest(to_dict(prior)),
             "output": prior.facts.output,
             "minimize": prior.facts.minimize,
             "space": prior.space.to_dict(),
@@ -78,8 +68,15 @@ class Settings:
             "delta": self.delta,
             "fixed": dict(self.fixed),
             "outside": self.outside,
-            "candidates": None if rows is None else _digest([dict(row) for row in rows]),
+            "candidates": None if self.candidates is None else self.candidates.digest,
         }
+
+    def refuse_another(self, prior: Prior, found: Mapping[str, Any], where: str) -> None:
+        """A journal goes on only with the prior and the settings that it began with."""
+        expected, noted = self.header(prior), found.get("candidates")
+        if self.candidates is not None and self.candidates.begun_with(noted):
+            expected["candidates"] = noted
+        refuse_differences(expected, found, where)
 
 
 def _check_seed(seed: Any) -> None:
@@ -95,9 +92,16 @@ def _check_delta(delta: Any) -> None:
 def check_header(found: Sequence[Mapping[str, Any]], where: str) -> Mapping[str, Any]:
     """The first event, if it is the beginning of a journal."""
     first = found[0] if found else {}
-    mark = (first.get("event"), first.get("format"), first.get("version"))
-    if mark != ("started", FORMAT, VERSION):
-        raise InputError(f"{where} begins with {mark}; expected ('started', {FORMAT!r}, {VERSION})")
+    if (first.get("event"), first.get("format")) != ("started", FORMAT):
+        begins = f"begins with the event {first['event']!r}" if first else "holds no event"
+        raise InputError(
+            f"{where} is not a journal: it {begins}; expected 'started' of {FORMAT}, with which "
+            "`metakel suggest --journal`, `metakel tune` and Tuner(prior, path) begin one"
+        )
+    if first.get("version") != VERSION:
+        raise InputError(
+            f"{where} is a journal of version {first.get('version')!r}; this one reads {VERSION}"
+        )
     return first
 
 
@@ -105,12 +109,8 @@ def refuse_differences(expected: Mapping[str, Any], found: Mapping[str, Any], wh
     """A journal goes on only with the prior and the settings that it began with."""
     for name, wanted in expected.items():
         # JSON keeps no tuples, so both sides are compared as they are stored.
-        if json.dumps(wanted, sort_keys=True) != json.dumps(found.get(name), sort_keys=True):
+        if json.loads(json.dumps(wanted)) != found.get(name):
             what = "another prior" if name == "prior" else f"{name} = {found.get(name)!r}"
             raise InputError(
                 f"{where} was begun with {what}; go on with the same or begin another journal"
             )
-
-
-def _digest(data: Any) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, log, sqrt
@@ -19,6 +20,7 @@ from metakel.confidence.spectrum import Spectrum
 from metakel.confidence.told import Batch, Told
 from metakel.domains import Domain, Finite
 from metakel.errors import InputError
+from metakel.kernels.sum import KernelSum
 from metakel.tasks import Array
 
 # A number, or one for every step t = 1, 2, ... as the paper's nu_t.
@@ -134,6 +136,17 @@ class Belief:
                 alarm = rung
         self.fixed = fixed
         return alarm
+
+    def copied(self) -> Belief:
+        """One that is told by itself; what both were told is never changed, and shared."""
+        return Belief(self.domain, copy(self.sequence), self.fixed)
+
+    def assumed(self, kernel: KernelSum) -> str:
+        """What is assumed of the function at present, when all began with ``kernel``."""
+        if self.sequence is None or self.fixed is not None:
+            return f"{len(kernel.active)} of {kernel.base.p} base kernels"
+        believed = self.sequence.hypothesis
+        return "nothing assumed (check noise_std)" if believed is None else str(believed)
 
     def replay(self, sequence: ConfidenceSequence | None, told: Told) -> None:
         """Go on from a sequence that was told all of this already."""

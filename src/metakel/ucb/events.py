@@ -62,7 +62,8 @@ class Best:
         Where: the told point that is certain to be at least as good as any other is certain to be,
         that is with the largest lower bound (the smallest upper bound when minimising).
     value : float
-        The posterior mean there, an estimate of the function without the noise.
+        An estimate of the function there, without the noise: the posterior mean, or the bound
+        next to it where the mean lies outside of the bounds (which know all earlier times too).
     lower, upper : float
         Confidence bounds of the function there.
     """

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -11,12 +14,14 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from metakel.confidence.alarm import AlarmEvent
+from metakel.confidence.given import as_kernel
 from metakel.confidence.observations import no_observations
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.confidence.settings import Method, NormBound, is_number, positive
 from metakel.confidence.told import Batch
 from metakel.domains import Domain, Finite, domain_from_dict
-from metakel.errors import InputError, ShapeError
+from metakel.errors import InputError, ShapeError, check_generator
 from metakel.gp import Posterior, posterior
 from metakel.kernels.stored import VERSION, check_format, from_file, parsed, reading
 from metakel.kernels.sum import KernelSum
@@ -34,6 +39,7 @@ from metakel.ucb.storage import (
 )
 
 FORMAT = "metakel.GPUCB"
+LOGGER = logging.getLogger("metakel")
 
 
 class GPUCB:
@@ -94,8 +100,12 @@ class GPUCB:
         maximize: bool = True,
         stop_at: float | None = None,
     ) -> None:
-        if not isinstance(rng, np.random.Generator):
-            raise InputError(f"rng is {rng!r}; expected a numpy.random.Generator")
+        kernel = as_kernel("kernel", kernel)
+        if not isinstance(domain, Domain):
+            raise InputError(
+                f"domain is a {type(domain).__name__}; make one with mk.box, mk.grid or mk.points"
+            )
+        check_generator(rng)
         if kernel.d0 not in (None, domain.d0):
             raise ShapeError(f"the kernel takes {kernel.d0} inputs but the domain has {domain.d0}")
         if stop_at is not None and not (is_number(stop_at) and 0 <= stop_at < inf):
@@ -142,6 +152,14 @@ class GPUCB:
         return self._belief.sequence
 
     @property
+    def alarm(self) -> AlarmEvent | None:
+        """The last time at which the data contradicted what was assumed, and what is assumed since.
+
+        None as long as they agree, and for a nu alone. It is logged as a warning, too.
+        """
+        return None if self.sequence is None else self.sequence.alarm
+
+    @property
     def t(self) -> int:
         """How many observations it was told."""
         return self._memory.told.t
@@ -172,11 +190,19 @@ class GPUCB:
             x = ", ".join(f"{number:.4g}" for number in self.best.x)
             found = f", best {self.best.value:.4g} at ({x})"
         goal = "maximise" if self.maximize else "minimise"
+        rung = f", alarm at t={self.alarm.time}" if self.alarm else ""
         return (
-            f"GPUCB({goal} over {self.domain!r}, {len(self.kernel.active)} of "
-            f"{self.kernel.base.p} base kernels, t={self.t}, "
-            f"pending={len(self._memory.pending)}{found})"
+            f"GPUCB({goal} over {self.domain!r}, {self._belief.assumed(self.kernel)}, "
+            f"t={self.t}{rung}, pending={len(self._memory.pending)}{found})"
         )
+
+    def __copy__(self) -> Self:
+        """One that goes on by itself, with a generator of its own in the same state."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        other.rng = deepcopy(self.rng)
+        other._belief, other._search = self._belief.copied(), replace(self._search)
+        return other
 
     # Ask and tell
 
@@ -219,10 +245,13 @@ class GPUCB:
             return
         batch = Batch(checked.X, self._memory.sign * checked.y, checked.noise_std)
         memory = self._memory.with_told(batch)
+        before = self.alarm
         alarm = self._belief.tell(batch)
         self._memory, self._best, self._certificate = memory, None, None
         if alarm is not None:
             raise alarm
+        if self.alarm is not None and self.alarm is not before:
+            LOGGER.warning("alarm at t=%d: %s", self.alarm.time, self.alarm.reason)
 
     def forget(self, x: ArrayLike) -> None:
         """Points (d0,) or (n, d0) that were asked will never be told: they are pending no more."""
@@ -244,6 +273,11 @@ class GPUCB:
 
         By default at the points of a finite domain.
         """
+        if Z is None and not isinstance(self.domain, Finite):
+            raise InputError(
+                f"confidence: the domain {self.domain!r} has no finite number of points; give some,"
+                f" as in confidence(Z) with Z of shape (n, {self.domain.d0})"
+            )
         lower, upper = self._belief.confident.interval(Z)
         return (lower, upper) if self.maximize else (-upper, -lower)
 
@@ -297,7 +331,8 @@ class GPUCB:
         mean, lower, upper = self._belief.at_told(X)
         chosen = int(np.argmax(lower if np.isfinite(lower).any() else mean))
         low, high = sorted((float(sign * lower[chosen]), float(sign * upper[chosen])))
-        return Best(X[chosen], float(sign * mean[chosen]), low, high)
+        value = min(max(float(sign * mean[chosen]), low), high)
+        return Best(X[chosen], value, low, high)
 
     # How it is kept
 

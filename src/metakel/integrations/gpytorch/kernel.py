@@ -19,22 +19,26 @@ from linear_operator.operators import (  # type: ignore[import-untyped]
 )
 from torch import Tensor
 
+from metakel.confidence.given import as_kernel
 from metakel.errors import InputError, ShapeError
 from metakel.integrations.gpytorch.exact import Exact
 from metakel.integrations.gpytorch.features import WeightedFeatures
 from metakel.integrations.gpytorch.grams import torch_grams
 from metakel.kernels import KernelSum
+from metakel.kernels.base import DOMAIN_SLACK
 from metakel.kernels.family import FeatureFamily, GramFamily
 
-# Leaving the domain by this many roundings of 1 is put right; more is a mistake.
-DOMAIN_SLACK = 32
+# Leaving the domain by this many roundings of 1, or as far as NumPy kernels allow, is put right;
+# more is a mistake.
+ROUNDINGS = 32
 
 
 class LearnedKernel(Exact, gpytorch.kernels.Kernel):  # type: ignore[misc]
     r"""The kernel :math:`k = \sum_j \eta_j k_j` (Eqs. 5 and 9) for GPyTorch and BoTorch models.
 
     Points may come in batches, in double or single precision, and have gradients. The weights are
-    the buffer ``eta``, not parameters: fitting a model does not change them. Wrap the kernel in a
+    the buffer ``eta``, not parameters: fitting a model does not change them, and a model that has
+    no other parameters cannot be fitted at all. Wrap the kernel in a
     ``gpytorch.kernels.ScaleKernel`` to fit one factor for all of them.
 
     Where every active kernel has a feature map and there are no more features than observations,
@@ -60,8 +64,7 @@ class LearnedKernel(Exact, gpytorch.kernels.Kernel):  # type: ignore[misc]
         batch_shape: torch.Size | None = None,
         active_dims: Sequence[int] | None = None,
     ) -> None:
-        if not isinstance(kernel, KernelSum):
-            raise InputError(f"kernel is a {type(kernel).__name__}; expected a KernelSum")
+        kernel = as_kernel("kernel", kernel)
         dims = None if active_dims is None else tuple(active_dims)
         super().__init__(batch_shape=batch_shape, active_dims=dims)
         active = kernel.base.select(kernel.active.tolist())
@@ -147,7 +150,7 @@ class LearnedKernel(Exact, gpytorch.kernels.Kernel):  # type: ignore[misc]
                 f"kernel: x has shape {tuple(x.shape)}, which is {x.shape[-1]} inputs per point; "
                 f"expected (..., n, {self.d0})"
             )
-        slack = DOMAIN_SLACK * torch.finfo(x.dtype).eps
+        slack = max(DOMAIN_SLACK, ROUNDINGS * torch.finfo(x.dtype).eps)
         for low, high in self.domains if x.numel() else ():
             least, most = x.aminmax()
             if not (least >= low - slack and most <= high + slack):

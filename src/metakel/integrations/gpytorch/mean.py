@@ -5,6 +5,7 @@ from __future__ import annotations
 import gpytorch  # type: ignore[import-untyped]
 from torch import Tensor
 
+from metakel.errors import InputError
 from metakel.integrations.gpytorch.exact import Exact
 from metakel.integrations.gpytorch.features import Landmarks
 from metakel.integrations.gpytorch.repeats import once
@@ -30,6 +31,12 @@ class LearnedMean(Exact, gpytorch.means.Mean):  # type: ignore[misc]
     pull: Tensor
 
     def __init__(self, learned: Prior | Calibration) -> None:
+        if not isinstance(learned, Prior | Calibration):
+            raise InputError(
+                f"LearnedMean was given a {type(learned).__name__}, which has no mean; expected a "
+                "Prior, as learn_prior gives, or its calibration. What learn_kernel gives goes "
+                "with gpytorch.means.ZeroMean() and LearnedKernel(learned.kernel)"
+            )
         super().__init__()
         shape = learned.shape
         if isinstance(learned, Prior) and not learned.used:

@@ -86,7 +86,8 @@ class Following:
 
     def __init__(self, prior: Prior, within: Space, held: Mapping[str, Any], seed: int) -> None:
         self.optimizer = _optimizer(prior, within=within, held=held, seed=seed)
-        self._names, self._known = set(within.names), set(varying(prior).names)
+        self._names = set(within.names)
+        self._known = {p.name: p for p in varying(prior).parameters}
         self._seed = seed
         self._told: list[Outcome] = []
 
@@ -110,10 +111,14 @@ class Following:
         return fork.ask()
 
     def _configuration(self, params: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Of the parameters that the prior knows; None where one to choose is missing."""
+        """Of the parameters that the prior knows; None where one to choose is missing.
+
+        A value that it cannot place, of another parameter by the same name, is as good as none.
+        """
         if not self._names <= params.keys():
             return None
-        return {name: value for name, value in params.items() if name in self._known}
+        known = ((p, params[name]) for name, p in self._known.items() if name in params)
+        return {p.name: v for p, v in known if p.name in self._names or _placeable(p, v)}
 
 
 def _take_in(

@@ -3,45 +3,63 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
-from metakel.errors import InputError
+from optuna.study import Study
+
 from metakel.prior import Prior, learn_prior
-from metakel.readers import read_studies
-from metakel.space import Fixed, Space
+from metakel.readers.studies import RecordedStudy, recorded_studies
 from metakel.tasks import History
 
 LOGGER = logging.getLogger("metakel")
 
 
-def prior_from_studies(source: Any) -> Prior | None:
-    """What a storage or a sequence of studies teaches; None where no trial was completed."""
-    if isinstance(source, (list, tuple)):
-        source = [study for study in source if _completed(study)]
-        if not source:
-            return None
-    found = read_studies(source)
-    if not found.columns["value"]:
-        return None
-    assert found.space is not None  # studies know their parameters
-    shared = [
-        p for p in found.space.parameters if all(v is not None for v in found.columns[p.name])
-    ]
-    left_out = [name for name in found.space.names if name not in {p.name for p in shared}]
-    if left_out:
-        LOGGER.info("not in every past trial, so not learned from: %s", ", ".join(left_out))
-    if all(isinstance(p, Fixed) for p in shared):
-        raise InputError(
-            "no parameter is in every completed trial of the source studies; found "
-            f"{', '.join(found.space.names)}, each in some of them only"
+class Past:
+    """Finished studies by their values, and what they teach.
+
+    Storages are read once, here: what is kept can be sent to another process.
+
+    Parameters
+    ----------
+    source : sequence of studies, or a storage
+    """
+
+    def __init__(self, source: Any) -> None:
+        studies = recorded_studies(source)
+        self._studies = tuple(study for study in studies if _teaches(study))
+        self.prior = _learned(self._studies)
+
+    def holds(self, study: Study) -> bool:
+        """Whether the study was among those learned from."""
+        return any(record.is_of(study) for record in self._studies)
+
+    def without(self, study: Study) -> Prior | None:
+        """What the other studies teach: a study that is resumed is not its own past."""
+        others = tuple(record for record in self._studies if not record.is_of(study))
+        LOGGER.info(
+            "study %r is in the source of its own past: learned from the other %d studies",
+            study.study_name,
+            len(others),
         )
-    prior = learn_prior(History.from_optuna(source, space=Space(tuple(shared))))
+        return _learned(others)
+
+
+def _teaches(study: RecordedStudy) -> bool:
+    return bool(study.parameters) and any(isfinite(value) for _, value in study.rows)
+
+
+def _learned(studies: Sequence[RecordedStudy]) -> Prior | None:
+    """None where there is nothing to learn from."""
+    if not studies:
+        LOGGER.warning(
+            "the past has no completed trial with parameters and a finite value: a cold start"
+        )
+        return None
+    prior = learn_prior(History.from_optuna(studies))
+    for note in prior.facts.notes:
+        LOGGER.info("past studies: %s", note)
     if not prior.used:
         LOGGER.info("held-out studies are not predicted better with the others: a cold start")
     return prior
-
-
-def _completed(study: Any) -> bool:
-    if not hasattr(study, "get_trials"):
-        raise InputError(f"source_studies holds {study!r}; expected Optuna studies")
-    return any(trial.state.name == "COMPLETE" for trial in study.get_trials(deepcopy=False))

@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from metakel.errors import InputError
 from metakel.integrations.optuna.following import varying
-from metakel.integrations.optuna.learning import prior_from_studies
+from metakel.integrations.optuna.learning import Past
 from metakel.integrations.optuna.matching import matching, nearest_value
 from metakel.integrations.optuna.memory import Memory
 from metakel.integrations.optuna.record import (
@@ -38,10 +38,11 @@ class MetaKelSampler(BaseSampler):
 
     Parameters
     ----------
-    source_studies : sequence of studies, or a storage
+    source_studies : studies, or a storage or its URL
         Finished studies of the same kind, with the same direction. Learned from are the
         parameters that all their completed trials have. Where there is nothing to learn from, or
-        the new study has none of these parameters, ``independent_sampler`` does everything.
+        the new study has none of these parameters, ``independent_sampler`` does everything. The
+        new study itself may be among them, as in a storage when it is resumed; it is left out.
     prior : Prior, optional
         Learned before, by `metakel.learn_prior` or ``Prior.load``; instead of source_studies.
     seed : int, optional
@@ -62,7 +63,8 @@ class MetaKelSampler(BaseSampler):
             raise InputError("source_studies and prior are two ways to say the same; give one")
         if prior is not None and not isinstance(prior, Prior):
             raise InputError(f"prior is a {type(prior).__name__}; expected a metakel.Prior")
-        self.prior = prior if source_studies is None else prior_from_studies(source_studies)
+        self._past = None if source_studies is None else Past(source_studies)
+        self.prior = prior if self._past is None else self._past.prior
         self._seed = _fresh_seed() if seed is None else seed
         self._independent = independent_sampler or TPESampler(seed=seed)
         self._memory = Memory()
@@ -72,11 +74,13 @@ class MetaKelSampler(BaseSampler):
     ) -> dict[str, BaseDistribution]:
         """Parameters of all completed trials that the prior knows; none before the first."""
         self._raise_error_if_multi_objective(study)
-        if self.prior is None:
+        prior = self._prior_for(study)
+        if prior is None:
             return self._independent.infer_relative_search_space(study, trial)
         common = self._memory.common(study)
-        known = matching(common, self.prior.space)
+        known = matching(common, prior.space)
         if common and not known:
+            self._memory.say_unknown(study, prior)
             return self._independent.infer_relative_search_space(study, trial)
         return {name: common[name] for name in known}
 
@@ -89,16 +93,17 @@ class MetaKelSampler(BaseSampler):
         configuration is noted then, and `sample_independent` hands it out.
         """
         self._raise_error_if_multi_objective(study)
-        known = {} if self.prior is None else matching(search_space, self.prior.space)
-        if self.prior is None or (search_space and not known):
+        prior = self._prior_for(study)
+        known = {} if prior is None else matching(search_space, prior.space)
+        if prior is None or (search_space and not known):
             return self._independent.sample_relative(study, trial, search_space)
-        _check_direction(study, self.prior)
+        _check_direction(study, prior)
         with self._memory.lock:
             trials = study.get_trials(deepcopy=False)
             if known:
-                return self._choose(self.prior, study, trial, trials, Space(tuple(known.values())))
+                return self._choose(prior, study, trial, trials, Space(tuple(known.values())))
             if not any(t.state == TrialState.COMPLETE for t in trials):
-                self._choose(self.prior, study, trial, trials, varying(self.prior))
+                self._choose(prior, study, trial, trials, varying(prior))
             return {}
 
     def sample_independent(
@@ -110,12 +115,11 @@ class MetaKelSampler(BaseSampler):
     ) -> Any:
         """What was noted for the trial, or else what the independent sampler says."""
         self._raise_error_if_multi_objective(study)
-        noted = read_choice(trial.system_attrs) if self.prior is not None else {}
-        if self.prior is not None and param_name in noted:
+        prior = self._prior_for(study)
+        noted = read_choice(trial.system_attrs) if prior is not None else {}
+        if prior is not None and param_name in noted:
             try:
-                return nearest_value(
-                    param_name, noted[param_name], param_distribution, self.prior.space
-                )
+                return nearest_value(param_name, noted[param_name], param_distribution, prior.space)
             except InputError:  # another parameter of the same name
                 pass
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
@@ -123,17 +127,23 @@ class MetaKelSampler(BaseSampler):
     def trust(self, study: Study) -> float:
         """The weight of the past against a cold start, given the values of this study so far.
 
-        0 where nothing was learned, or where held-out source studies say that it does not help.
+        0 where nothing was learned, where held-out source studies say that it does not help, or
+        where the study has no parameter that the past knows.
         """
-        if self.prior is None:
+        prior = self._prior_for(study)
+        if prior is None:
             return 0.0
-        _check_direction(study, self.prior)
+        _check_direction(study, prior)
         trials = study.get_trials(deepcopy=False)
-        common = matching(self._memory.common(study), self.prior.space)
-        within = Space(tuple(common.values())) if common else varying(self.prior)
+        common = self._memory.common(study)
+        known = matching(common, prior.space)
+        if common and not known:
+            self._memory.say_unknown(study, prior)
+            return 0.0
+        within = Space(tuple(known.values())) if known else varying(prior)
         with self._memory.lock:
             record = outcomes(trials)
-            following = self._memory.follow(self.prior, study, record, within, self._seed)
+            following = self._memory.follow(prior, study, record, within, self._seed)
             return following.optimizer.trust
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
@@ -155,6 +165,14 @@ class MetaKelSampler(BaseSampler):
         with self._memory.lock:
             self._seed = _fresh_seed()
             self._independent.reseed_rng()
+
+    def _prior_for(self, study: Study) -> Prior | None:
+        """What was learned, without the study itself where it was among the sources."""
+        if self._past is None:
+            return self.prior
+        with self._memory.lock:
+            self.prior = self._memory.learned(study, self._past)
+            return self.prior
 
     def _choose(
         self,

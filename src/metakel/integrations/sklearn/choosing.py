@@ -16,6 +16,7 @@ from metakel.integrations.sklearn.lesson import Lesson
 from metakel.integrations.sklearn.rows import rows_by_label
 from metakel.kernels import Dictionary
 from metakel.learn import Learned, learn_kernel
+from metakel.learn.how import DEFAULT, PIVOTAL
 from metakel.tasks import Array
 
 logger = logging.getLogger("metakel")
@@ -54,7 +55,7 @@ def learn(
         lam = share * top * _with_level(strengths)
         chosen = learn_kernel(history, base, lam=lam, noise_std=noise_std)
         return replace(chosen, rule="cross-validation")
-    if noise_std is None and isinstance(lam, str):
+    if noise_std is None and isinstance(lam, str) and lam in (DEFAULT, PIVOTAL):
         try:
             return learn_kernel(history, base, lam=lam, delta=delta, rng=rng)
         except InputError as error:  # an exact fit; anything else is raised again below

@@ -1,13 +1,21 @@
-"""Base kernels for tables of any width, when the user names none."""
+"""Base kernels for tables of any width: those of the user, or our own where there are none."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
 from math import comb
+from typing import Any
 
 import numpy as np
 
 from metakel.errors import InputError
-from metakel.kernels import Dictionary, from_features, tensor
+from metakel.kernels import Dictionary, KernelSum, from_features, tensor
+from metakel.kernels.custom import Custom
+from metakel.kernels.family import Family
 from metakel.tasks import Array
 
 LARGEST_ORDER = 10
@@ -30,11 +38,57 @@ def default_base(d0: int, order: int | None = None) -> Dictionary:
     return tensor(d0, largest, scaling="l2", max_interaction=1)
 
 
+def given_base(given: Any, d0: int) -> Dictionary:
+    """What the user gave as base kernels: a dictionary, or a function from d0 to one."""
+    if isinstance(given, Dictionary):
+        return deepcopy(given)  # it keeps what it computes, and parameters may not change
+    made = given(d0) if callable(given) and not isinstance(given, KernelSum) else given
+    if isinstance(made, Dictionary):
+        return made
+    name = type(made).__name__
+    remedy = ""
+    if isinstance(made, KernelSum):
+        remedy = ": give kernel.base"
+    elif hasattr(made, "kernel"):  # a Learned
+        remedy = f": give {name.lower()}.kernel.base"
+    raise InputError(
+        f"base is a {name}; expected a Dictionary, or a function from the number of features to "
+        f"one{remedy}"
+    )
+
+
 def with_level(base: Dictionary, d0: int) -> Dictionary:
     """The base kernels behind one more, the constant: tasks differ in their level."""
     if base.d0 not in (None, d0):
         raise InputError(f"the base kernels take {base.d0} inputs; X has {d0} features")
     return from_features(_one, 1, name="level", d0=d0, sup=1.0) + base
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NamedInputs(Dictionary):
+    """Base kernels of columns with names: ``P2(heat)`` instead of ``P2(x1)``."""
+
+    inputs: tuple[str, ...] = ()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What the p kernels are called in reports."""
+        return tuple(name for family in self.families for name in self._names(family))
+
+    def _names(self, family: Family) -> tuple[str, ...]:
+        if isinstance(family, Custom):  # named by the user
+            return family.names
+        return tuple(re.sub(r"\bx(\d+)\b", self._column, name) for name in family.names)
+
+    def _column(self, found: re.Match[str]) -> str:
+        return self.inputs[int(found[1])]
+
+
+def with_names(base: Dictionary, inputs: Sequence[str] | None) -> Dictionary:
+    """The same base kernels, called after the columns that they look at, if these have names."""
+    if inputs is None:
+        return base
+    return NamedInputs(base.families, base.d0, tuple(inputs))
 
 
 def _one(X: Array) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
+from metakel.confidence.given import as_kernel
 from metakel.kernels import KernelSum
 from metakel.kernels.fourier import Fourier
 from metakel.kernels.stationary import Stationary
@@ -55,7 +56,7 @@ class LearnedKernel(Kernel):  # type: ignore[misc]  # scikit-learn has no types
         """
         points = np.atleast_2d(X)
         others = None if Y is None else np.atleast_2d(Y)
-        K = self.scale * self.kernel(points, others)
+        K = self.scale * as_kernel("kernel", self.kernel)(points, others)
         if not eval_gradient:
             return K
         if Y is not None:
@@ -65,11 +66,12 @@ class LearnedKernel(Kernel):  # type: ignore[misc]  # scikit-learn has no types
 
     def diag(self, X: ArrayLike) -> Array:
         """(n,) values k(x, x)."""
-        return np.asarray(self.scale * self.kernel.diag(np.atleast_2d(X)))
+        return np.asarray(self.scale * as_kernel("kernel", self.kernel).diag(np.atleast_2d(X)))
 
     def is_stationary(self) -> bool:
         """Whether every active base kernel depends on x - z alone."""
-        active = self.kernel.base.select(self.kernel.active.tolist())
+        kernel = as_kernel("kernel", self.kernel)
+        active = kernel.base.select(kernel.active.tolist())
         return all(isinstance(family, Fourier | Stationary) for family in active.families)
 
     def __sklearn_clone__(self) -> Self:

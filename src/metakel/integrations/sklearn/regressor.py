@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable
-from copy import copy, deepcopy
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +19,12 @@ from metakel.confidence import ConfidenceSequence
 from metakel.errors import InputError
 from metakel.gp import Posterior
 from metakel.integrations.sklearn.choosing import choose_share, learn
-from metakel.integrations.sklearn.dictionary import default_base, with_level
+from metakel.integrations.sklearn.dictionary import (
+    default_base,
+    given_base,
+    with_level,
+    with_names,
+)
 from metakel.integrations.sklearn.kernel import LearnedKernel
 from metakel.integrations.sklearn.lesson import Belief, Lesson
 from metakel.integrations.sklearn.rows import as_labels, check_within, rows_by_label
@@ -50,7 +56,8 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Noise level of ``y``, estimated by default.
     lam : "cv", str, float or array
         "cv" is the lambda that predicts rows best from other rows of their task; others are those
-        of `metakel.learn_kernel`, whose rules ("self-normalised", ...) select less.
+        of `metakel.learn_kernel`, whose rules ("self-normalised", ...) select less; all but this
+        one and "square-root" need ``noise_std``.
     delta : float
         For the rules.
     random_state : int
@@ -92,7 +99,10 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, task: Any = None) -> Self:
-        """Learn from rows ``X`` (n, d0) with values ``y`` (n,) and task labels ``task`` (n,)."""
+        """Learn from rows ``X`` (n, d0) with values ``y`` (n,) and task labels ``task`` (n,).
+
+        A single label is that of all rows, and names the only task.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         labels = as_labels(task, y)
         self.scaler_ = None
@@ -100,7 +110,9 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self.scaler_ = MinMaxScaler(self.feature_range, clip=True).fit(X)
         points = self._scaled(X)
         values = np.asarray(y, np.float64)
-        base = with_level(self._base(points.shape[1]), points.shape[1])
+        d0 = points.shape[1]
+        own = default_base(d0, self.order) if self.base is None else given_base(self.base, d0)
+        base = with_names(with_level(own, d0), getattr(self, "feature_names_in_", None))
         lesson = Lesson.of(points, values, labels, base)
         share = None
         if isinstance(self.lam, str) and self.lam == "cv":
@@ -143,26 +155,29 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : (n, d0) array
-        task : (n,) labels, optional
-            Whose rows these are. A row without a label, or with one that was not fitted, may come
-            from any of the fitted tasks alike: its mean and deviation are those of that mixture.
-            With one task, or after `adapt`, they are those of the task.
+        task : (n,) labels or one label, optional
+            Whose rows these are; one label is that of all rows. A row without a label, or with one
+            that was not fitted, may come from any of the fitted tasks alike: its mean and deviation
+            are those of that mixture. With one task, or after `adapt`, they are those of the task.
         return_std : bool
             Deviations are those of the function, without the noise of an observation.
         """
         check_is_fitted(self)
-        points = self._scaled(validate_data(self, X, dtype=np.float64, reset=False))
-        labels = as_labels(task, points)
-        mean, std = np.empty(len(points)), np.empty(len(points))
-        for name, rows in rows_by_label(labels).items():
-            known = [self._posteriors[name]] if name in self._posteriors else None
-            mean[rows], std[rows] = _mixture(known or [*self._posteriors.values()], points[rows])
-        mean += self.level_
+        if task is None and len(self._posteriors) > 1 and self._awaits_task():
+            warnings.warn(
+                "set_predict_request(task=True) asks for task labels, but predict got none, so it "
+                f"averages over {len(self._posteriors)} tasks. Scorers of scikit-learn, "
+                'scoring="r2" among them, hand no labels to predict: leave scoring out, or give a '
+                "scorer that does (guide: scikit-learn)",
+                stacklevel=2,
+            )
+        mean, std = self._predicted(X, task)
         return (mean, std) if return_std else mean
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, task: Any = None) -> float:
         """Coefficient of determination of `predict`."""
-        return float(r2_score(y, self.predict(X, task=task), sample_weight=sample_weight))
+        check_is_fitted(self)
+        return float(r2_score(y, self._predicted(X, task)[0], sample_weight=sample_weight))
 
     def confidence(
         self, X: Any, *, delta: float = 0.1, norm_bound: float | None = None
@@ -195,8 +210,9 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, dtype=np.float64, reset=False)
         if self.scaler_ is not None:
             low, high = self.scaler_.data_min_, self.scaler_.data_max_
-            check_within(self._adapted_from, low, high, "adapt")
-            check_within(X, low, high, "confidence")
+            names = getattr(self, "feature_names_in_", range(X.shape[1]))
+            check_within(self._adapted_from, low, high, "adapt", names)
+            check_within(X, low, high, "confidence", names)
         (known,) = self._posteriors.values()
         learned, unit = self.learned_, self.noise_std_
         kernel = KernelSum.uniform(learned.kernel.base, active=np.union1d(learned.active, [0]))
@@ -212,12 +228,19 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         lower, upper = sequence.interval(self._scaled(X))
         return self.level_ + unit * lower, self.level_ + unit * upper
 
-    def _base(self, d0: int) -> Dictionary:
-        if self.base is None:
-            return default_base(d0, self.order)
-        if isinstance(self.base, Dictionary):
-            return deepcopy(self.base)  # it keeps what it computes, and parameters may not change
-        return self.base(d0)
+    def _predicted(self, X: Any, task: Any) -> tuple[Array, Array]:
+        """(n,) means and deviations."""
+        points = self._scaled(validate_data(self, X, dtype=np.float64, reset=False))
+        labels = as_labels(task, points)
+        mean, std = np.empty(len(points)), np.empty(len(points))
+        for name, rows in rows_by_label(labels).items():
+            known = [self._posteriors[name]] if name in self._posteriors else None
+            mean[rows], std[rows] = _mixture(known or [*self._posteriors.values()], points[rows])
+        return mean + self.level_, std
+
+    def _awaits_task(self) -> bool:
+        """Whether the user told metadata routing to hand labels to `predict`."""
+        return self.get_metadata_routing().predict.requests.get("task") is True
 
     def _scaled(self, X: Array) -> Array:
         return X if self.scaler_ is None else np.asarray(self.scaler_.transform(X))

@@ -13,17 +13,28 @@ from metakel.tasks import Array
 
 
 def as_labels(task: Any, rows: Any) -> list[Any]:
-    """Checked labels, one for every row; without labels, None for all of them."""
+    """Checked labels, one for every row; a single label, or None, is that of all of them."""
     if task is None:
         return [None] * len(rows)
     labels = np.asarray(task, dtype=object)
+    if labels.ndim == 0:
+        labels = np.full(len(rows), labels)
     if labels.ndim != 1:
-        raise InputError(f"task has shape {labels.shape}; expected one label for every row")
+        raise InputError(
+            f"task has shape {labels.shape}; expected one label for every row, or one for all"
+        )
     check_consistent_length(rows, labels)
     for i, label in enumerate(labels):
-        if label is None or label != label:
+        if _missing(label):
             raise InputError(f"row {i} has no task label (found {label})")
     return list(labels)
+
+
+def _missing(label: Any) -> bool:
+    if label is None:
+        return True
+    same = label == label  # not for NaN and NaT; NA of pandas gives no answer
+    return not (isinstance(same, bool | np.bool_) and same)
 
 
 def rows_by_label(labels: Sequence[Any]) -> dict[Any, list[int]]:
@@ -34,12 +45,12 @@ def rows_by_label(labels: Sequence[Any]) -> dict[Any, list[int]]:
     return rows
 
 
-def check_within(X: Array, low: Array, high: Array, where: str) -> None:
+def check_within(X: Array, low: Array, high: Array, where: str, names: Sequence[object]) -> None:
     """Refuse rows outside of the box that was fitted."""
     outside = (low > X) | (high < X)
     if outside.any():
         row, column = (int(i) for i in np.argwhere(outside)[0])
         raise InputError(
-            f"{where}: feature {column} is {X[row, column]:.6g} in row {row}; fit has seen "
+            f"{where}: feature {names[column]} is {X[row, column]:.6g} in row {row}; fit has seen "
             f"[{low[column]:.6g}, {high[column]:.6g}], and nothing is known outside"
         )

@@ -1,0 +1,155 @@
+"""A norm bound that is small against the noise: the alarm sees it, at the same level."""
+
+from __future__ import annotations
+
+from math import log, sqrt
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from worlds import GRID, World, covered, failures_allowed
+
+from metakel.confidence import ConfidenceSequence
+from metakel.errors import InputError
+from metakel.kernels import KernelSum, legendre, squared_exponential
+
+DELTA = 0.1
+LINE = np.linspace(-1, 1, 30)
+MAPPED = KernelSum.uniform(legendre(3, scaling="l2"), weight=1.0)
+LEARNED = KernelSum.uniform(legendre(12, scaling="l2"), active=[0, 2])
+GRAM = KernelSum.uniform(squared_exponential([1.0], d0=1), weight=1.0)
+
+
+def told(kernel, unit, **options):
+    """The line 1e4 x in these units, twenty times the noise."""
+    settings = {"noise_std": 500.0 * unit, "norm_bound": 3.0, **options}
+    sequence = ConfidenceSequence(kernel, **settings)
+    for x in LINE:
+        sequence.tell([x], [1e4 * unit * x])
+    return sequence
+
+
+@pytest.mark.parametrize("unit", [1.0, 10.0, 100.0, 1e6])
+@pytest.mark.parametrize("kernel", [MAPPED, LEARNED], ids=["all", "some"])
+def test_values_of_twenty_sigma_contradict_a_bound_far_below_the_noise(kernel, unit):
+    sequence = told(kernel, unit)
+    assert sequence.alarm is not None
+    assert sequence.alarms[0].time <= 2
+    assert sequence.hypothesis.norm_bound == np.inf
+    assert covered(sequence, 1e4 * unit * LINE, LINE[:, None])
+    lower, upper = sequence.interval(LINE)
+    mean = sequence.mean(LINE)
+    assert ((lower <= mean) & (mean <= upper)).all()
+
+
+def test_kernels_without_features_notice_too():
+    assert told(GRAM, 1.0).alarm is not None
+
+
+def test_a_bound_that_grows_is_doubled_past_the_noise():
+    sequence = told(MAPPED, 100.0, norm_bound=lambda t: 3.0 + log(1 + t))
+    assert covered(sequence, 1e6 * LINE, LINE[:, None])
+
+
+def test_without_the_watch_the_alarm_is_blind():
+    """Negative control: the guesses up to the bound alone."""
+    assert told(MAPPED, 1.0, watch=0.0).alarm is None
+    assert told(MAPPED, 1.0, norm_scales=[3.0]).alarm is None
+
+
+def test_where_the_bound_holds_the_set_loses_f_in_at_most_delta_of_the_runs():
+    runs, lost, rung = 300, 0, 0
+    for run in range(runs):
+        bound = (0.01, 0.3, 3.0)[run % 3]
+        world = World.draw(
+            np.random.default_rng(run), d=2, norm=bound, rademacher=bool(run % 2), p=3
+        )
+        sequence = ConfidenceSequence(world.kernel, noise_std=1.0, norm_bound=bound, delta=DELTA)
+        gap = 0.0
+        missed = False
+        for size in (1, 1, 2, 4, 8, 16):
+            X = world.rng.uniform(-1, 1, (size, 1))
+            y = world.observe(X)
+            sequence.tell(X, y)
+            gap += float(((y - world.f(X)) ** 2).sum())
+            missed |= sqrt(gap) > sequence.radius
+        lost += missed
+        rung += sequence.alarm is not None
+    assert rung <= lost <= failures_allowed(runs, DELTA)
+
+
+def test_the_watch_costs_no_more_than_its_share():
+    for seed in range(10):
+        world = World.draw(np.random.default_rng(seed), d=3, norm=1.0)
+        X = world.rng.uniform(-1, 1, (20, 1))
+        y = world.observe(X)
+        squared = {}
+        for watch in (0.0, 0.01, 0.3):
+            sequence = ConfidenceSequence(world.kernel, noise_std=1.0, norm_bound=1.0, watch=watch)
+            sequence.tell(X, y)
+            squared[watch] = sequence.radius**2
+        for watch in (0.01, 0.3):
+            assert squared[watch] <= squared[0.0] + 2 * log(1 / (1 - watch)) + 1e-9
+
+
+def first_alarm(world, **options):
+    """When it rings, 31 for not within 30 steps."""
+    sequence = ConfidenceSequence(world.kernel, noise_std=world.noise_std, **options)
+    for step in range(1, 31):
+        X = world.rng.uniform(-1, 1, (1, 1))
+        sequence.tell(X, world.observe(X))
+        if sequence.alarm is not None:
+            return step
+    return 31
+
+
+@pytest.mark.parametrize("noise_std", [0.02, 0.3, 3.0])
+def test_a_bound_ten_times_too_small_is_noticed_no_later(noise_std):
+    times = {}
+    for watch in (0.0, 0.01):
+        times[watch] = [
+            first_alarm(
+                World.draw(np.random.default_rng(seed), d=3, norm=10.0, noise_std=noise_std, p=6),
+                norm_bound=1.0,
+                watch=watch,
+            )
+            for seed in range(15)
+        ]
+    assert np.mean(times[0.01]) <= np.mean(times[0.0]) + 0.2
+
+
+def test_the_size_of_the_weights_does_not_matter():
+    X = LINE[::3, None]
+    y = np.sin(3 * LINE[::3])
+    found = []
+    for weight in (1.0, 1e-4, 1e4):
+        kernel = KernelSum.uniform(MAPPED.base, active=[0, 1], weight=weight)
+        for bound in (0.01, None):
+            sequence = ConfidenceSequence(
+                kernel, full=kernel, noise_std=0.3, norm_bound=bound, on_alarm="ignore"
+            )
+            sequence.tell(X, y)
+            found.append((sequence.radius, *sequence.interval(GRID)[1]))
+    for other in (found[2:4], found[4:]):
+        assert_allclose(other, found[:2], rtol=1e-6)
+
+
+def test_a_file_from_before_the_watch_goes_on_with_its_mixture():
+    old = told(MAPPED, 1.0, watch=0.0)
+    stored = old.to_dict()
+    del stored["settings"]["watch"]
+    stored["settings"]["norm_range"] = [1e-3, 1e3]
+    again = ConfidenceSequence.from_dict(stored, MAPPED)
+    for sequence in (old, again):
+        sequence.tell([0.1], [1e3])
+    assert again.settings.watch == 0
+    assert again.radius == old.radius
+    assert_array_equal(again.interval(GRID), old.interval(GRID))
+    kept = ConfidenceSequence.from_dict(told(MAPPED, 1.0).to_dict(), MAPPED)
+    assert kept.settings.watch == 0.01
+
+
+@pytest.mark.parametrize("watch", [-0.1, 1.0, "much"])
+def test_a_share_is_a_share(watch):
+    with pytest.raises(InputError, match="watch is"):
+        told(MAPPED, 1.0, watch=watch)
