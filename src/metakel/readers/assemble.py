@@ -61,21 +61,8 @@ def assemble(
         for name, gap in zip(names, absent, strict=True)
     }
     _refuse_missing_parameters(table, columns[wanted.task], absent)
-    counts = {"failed": failed, "missing_inputs": 0, "missing_tasks": 0, "duplicates": 0}
-    kept: dict[tuple[Any, ...], int] = {}
-    for i, (task, value) in enumerate(zip(columns[wanted.task], measured, strict=True)):
-        row = tuple(table[name][i] for name in names)
-        if missing(task):
-            counts["missing_tasks"] += 1
-        elif value is None or not isfinite(value):
-            counts["failed"] += 1
-        elif any(gap(v) for gap, v in zip(absent, row, strict=True)):
-            counts["missing_inputs"] += 1
-        elif (task, value, *row) in kept:
-            counts["duplicates"] += 1
-        else:
-            kept[task, value, *row] = i
-    rows = list(kept.values())
+    rows, counts = _usable_rows(columns[wanted.task], measured, table, absent)
+    counts["failed"] += failed
     if not rows:
         raise InputError(f"{source}: none of the {total} rows can be used ({counts})")
     usable = {name: [table[name][i] for i in rows] for name in names}
@@ -108,6 +95,30 @@ def assemble(
             **counts,
         ),
     )
+
+
+def _usable_rows(
+    tasks: Sequence[Any],
+    measured: Sequence[float | None],
+    table: Columns,
+    absent: Sequence[Absence],
+) -> tuple[list[int], dict[str, int]]:
+    """Numbers of the rows to learn from, and how many others there are, by reason."""
+    counts = {"failed": 0, "missing_inputs": 0, "missing_tasks": 0, "duplicates": 0}
+    kept: dict[tuple[Any, ...], int] = {}
+    for i, (task, value) in enumerate(zip(tasks, measured, strict=True)):
+        row = tuple(values[i] for values in table.values())
+        if missing(task):
+            counts["missing_tasks"] += 1
+        elif value is None or not isfinite(value):
+            counts["failed"] += 1
+        elif any(gap(v) for gap, v in zip(absent, row, strict=True)):
+            counts["missing_inputs"] += 1
+        elif (task, value, *row) in kept:
+            counts["duplicates"] += 1
+        else:
+            kept[task, value, *row] = i
+    return list(kept.values()), counts
 
 
 def _settled(
