@@ -36,7 +36,11 @@ def joined(a: History, b: History) -> tuple[tuple[Task, ...], Report | None]:
 
 
 def named_apart(tasks: Iterable[Task]) -> tuple[Task, ...]:
-    """The tasks, with a number where another before it has the same name."""
+    """The tasks, with a number where another before it has the same name.
+
+    Unlike `readers.joint.distinct`, which numbers all of them, the first keeps its name: a history
+    that grows must not rename what was learned from before.
+    """
     found: dict[str, Task] = {}
     for task in tasks:
         name = task.name
