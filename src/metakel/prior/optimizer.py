@@ -116,12 +116,21 @@ class TableOptimizer(PriorOptimizer):
     def tell(self, row: int, value: float | None) -> None:
         """The value of a row; None or nan for a failed run, whose like is left then."""
         number = _checked_value(value)
+        self.close(row)
+        self._take(int(row), self._Z[row], number, int(row), counts=True)
+
+    def suppose(self, row: int) -> None:
+        """A run of this row without a value, because it goes on or was given up."""
+        self.close(row)
+        self._suppose(self._Z[row])
+
+    def close(self, row: int) -> None:
+        """Do not ask for this row, whatever it is worth."""
         if isinstance(row, bool) or not isinstance(row, (int, np.integer)):
             raise InputError(f"row is {row!r}; expected its number, as `ask` gives it")
         if not 0 <= row < len(self._open):
             raise InputError(f"row {row} does not exist; there are {len(self._open)} candidates")
         self._open[row] = False
-        self._take(int(row), self._Z[row], number, int(row), counts=True)
 
     def __repr__(self) -> str:
         return (

@@ -69,6 +69,13 @@ class Candidates:
         """Where a configuration stands among `rows`; None for one that is not listed."""
         return self._places.get(self._key(configuration))
 
+    def number(self, configuration: Mapping[str, Any]) -> int:
+        """The same, for one that has to be listed."""
+        found = self.find(configuration)
+        if found is None:
+            raise InputError(f"{dict(configuration)} is not among the {len(self.rows)} candidates")
+        return found
+
     def _key(self, configuration: Mapping[str, Any]) -> str:
         return key(configuration, self.space)
 

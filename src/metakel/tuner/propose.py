@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from metakel.prior import Prior, SpaceOptimizer, TableOptimizer
-from metakel.tuner.candidates import Candidates
 from metakel.tuner.identity import Configuration, plain
 from metakel.tuner.settings import Settings
 from metakel.tuner.trials import Trials
@@ -22,10 +20,9 @@ def without_history(prior: Prior) -> Prior:
 def propose(prior: Prior, trials: Trials, settings: Settings) -> Configuration:
     """Where to look next.
 
-    Values told so far are taken in; a failed evaluation counts as the worst value seen, so that
-    its surroundings are left; a pending one as its prediction, one standard deviation for the
-    worse, so that a batch spreads. Where everything failed so far, no place is known to be bad:
-    failures then count like pending ones. After an alarm the history is left out.
+    Values are evidence. A run that failed or is pending is none: it counts as its prediction, one
+    standard deviation for the worse, so that the search keeps away from it. After an alarm the
+    history is left out.
     """
     believed = prior if trials.alarm is None else without_history(prior)
     number = len(trials.all)
@@ -35,48 +32,18 @@ def propose(prior: Prior, trials: Trials, settings: Settings) -> Configuration:
             rng=rng, fixed=dict(settings.fixed), outside=settings.outside
         )
         assert isinstance(optimizer, SpaceOptimizer)
-        _take_in(trials, optimizer.tell, _pessimist(optimizer), prior.facts.minimize)
+        for trial in trials.told:
+            optimizer.tell(trial.configuration, trial.value)
+        for trial in (*trials.failed, *trials.pending):
+            optimizer.suppose(trial.configuration)
         return plain(optimizer.ask())
     rows = settings.candidates
     table = believed.optimizer(rows.points, outside=settings.outside)
     assert isinstance(table, TableOptimizer)
-    _take_in(trials, _teller(table, rows), _pessimist(table), prior.facts.minimize)
-    for row in map(rows.find, trials.asked_for):
-        if row is not None:
-            table.tell(row, None)  # not to be asked again
+    for trial in trials.told:
+        table.tell(rows.number(trial.configuration), trial.value)
+    for trial in (*trials.failed, *trials.pending):
+        table.suppose(rows.number(trial.configuration))
+    for configuration in trials.asked_for:
+        table.close(rows.number(configuration))
     return dict(rows.rows[table.ask()])
-
-
-def _teller(table: TableOptimizer, rows: Candidates) -> Callable[[Configuration, float], None]:
-    def tell(configuration: Configuration, value: float) -> None:
-        row = rows.find(configuration)
-        if row is not None:
-            table.tell(row, value)
-
-    return tell
-
-
-def _pessimist(optimizer: SpaceOptimizer | TableOptimizer) -> Callable[[Configuration], float]:
-    worse = 1.0 if optimizer.prior.facts.minimize else -1.0
-
-    def predict(configuration: Configuration) -> float:
-        mean, sd = optimizer.predict([configuration])
-        return float(mean[0] + worse * sd[0])
-
-    return predict
-
-
-def _take_in(
-    trials: Trials,
-    tell: Callable[[Configuration, float], None],
-    predict: Callable[[Configuration], float],
-    minimize: bool,
-) -> None:
-    values = [trial.value for trial in trials.told if trial.value is not None]
-    for trial, value in zip(trials.told, values, strict=True):
-        tell(trial.configuration, value)
-    for trial in trials.failed:
-        worst = max(values, default=None) if minimize else min(values, default=None)
-        tell(trial.configuration, predict(trial.configuration) if worst is None else worst)
-    for trial in trials.pending:
-        tell(trial.configuration, predict(trial.configuration))
