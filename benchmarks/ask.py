@@ -23,10 +23,10 @@ from benchmarks.ask_askers import NOISE, RIVALS, Ask, Ours, Undo, optimizer
 from benchmarks.command import run
 from benchmarks.docs import markdown
 from benchmarks.solver_table import machine
-from metakel.kernels import KernelSum, tensor
+from metakel.data import History
+from metakel.kernels import KernelSum, tensor_product
 from metakel.learn import learn_kernel
-from metakel.tasks import History
-from metakel.ucb import GPUCB
+from metakel.optimize import GPUCB
 
 TIMES = (10, 50, 200)
 FIRST_SEED = 1000  # the search was tuned on other seeds
@@ -49,7 +49,7 @@ def learned_kernel(rng: np.random.Generator) -> KernelSum:
     for shift in rng.uniform(-1, 1, 20):
         X = rng.uniform(-1, 1, (60, 2))
         pairs.append((X, branin(X, shift=shift) + NOISE * rng.standard_normal(60)))
-    base = tensor(2, 13, scaling="l2", include_constant=True)
+    base = tensor_product(2, 13, scaling="l2", include_constant=True)
     return learn_kernel(History.from_pairs(pairs), base, noise_std=NOISE).kernel
 
 

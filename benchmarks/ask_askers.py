@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from metakel.domains import box
 from metakel.kernels import KernelSum
-from metakel.ucb import GPUCB
+from metakel.optimize import GPUCB
+from metakel.search import box
 
 Ask = Callable[[], Any]
 Undo = Callable[[], Any]

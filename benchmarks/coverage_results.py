@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.coverage_runs import HORIZON, Game, PaperRun, Sampling, Trace
 from benchmarks.coverage_worlds import CONTESTANTS, DELTA, Scaling
-from metakel.tasks import Array
+from metakel._arrays import Array
 
 Setting = tuple[Scaling, Sampling]
 PAPER: tuple[Setting, ...] = (("sup", "uniform"), ("sup", "ucb"), ("l2", "uniform"), ("l2", "ucb"))

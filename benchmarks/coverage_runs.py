@@ -18,14 +18,14 @@ from benchmarks.coverage_worlds import (
     noisy_world,
     paper_world,
 )
+from metakel._arrays import Array
 from metakel.confidence import ConfidenceSequence
-from metakel.domains import points
 from metakel.kernels import KernelSum
 from metakel.kernels.products import Scaling
+from metakel.optimize import GPUCB
 from metakel.paper.streams import Streams
-from metakel.regret import cumulative
-from metakel.tasks import Array
-from metakel.ucb import GPUCB
+from metakel.search import candidates
+from metakel.theory.regret import cumulative
 
 HORIZON = 50
 NOISY_HORIZON = 200
@@ -186,7 +186,7 @@ def _play(
 ) -> Game:
     optimizer = GPUCB(
         kernel,
-        points(world.points),
+        candidates(world.points),
         rng=streams.rng("ties"),
         noise_std=world.noise_std,
         norm_bound=world.norm_bound,

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from metakel._arrays import Array
 from metakel.confidence import ConfidenceSequence
 from metakel.gp import posterior
 from metakel.kernels import KernelSum, legendre
@@ -19,7 +20,6 @@ from metakel.kernels.products import Scaling
 from metakel.learn import learn_kernel
 from metakel.paper.streams import Streams
 from metakel.paper.synthetic import coefficients, sample_tasks, signal, true_kernel
-from metakel.tasks import Array
 
 P, SPARSITY, TASKS, POINTS = 20, 5, 50, 50
 NORM, NOISE, DELTA = 10.0, 0.01, 0.1

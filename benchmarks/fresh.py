@@ -17,7 +17,7 @@ from benchmarks.fresh_tables import LEARNERS, MAKERS, table
 from benchmarks.transfer import METHODS, Run, jobs, run_all
 from benchmarks.transfer_data import ROOT, Pairs, searchable
 from benchmarks.transfer_report import COLD, LEGEND, LEVELS, OURS, by_task, methods_table
-from metakel.tasks import History
+from metakel.data import History
 
 ROWS, SPLITS, WORKERS = 50, 5, 2
 DRAWS = 2000

@@ -22,7 +22,7 @@ from benchmarks.command import run
 from benchmarks.docs import markdown
 from benchmarks.solver_table import machine
 from metakel.integrations.optuna import MetaKelSampler
-from metakel.prior import Prior
+from metakel.priors import Prior
 
 TIMES = (10, 50, 200)
 NOISE = 0.05

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import metakel as mk
-from metakel.kernels import Dictionary
+from metakel.kernels import KernelDictionary
 
 Array = NDArray[np.float64]
 P, N_POINTS, ACTIVE, NOISE = 50, 50, (2, 5, 9, 17, 30), 0.1
@@ -16,7 +16,7 @@ PER_FILE = 2000
 NEW_TASKS = 10_000_000  # labels of tasks that come later
 
 
-def base_kernels(p: int = P) -> Dictionary:
+def base_kernels(p: int = P) -> KernelDictionary:
     """Legendre polynomials of unit second moment."""
     return mk.legendre(p, scaling="l2")
 

@@ -20,9 +20,9 @@ import numpy as np
 
 import metakel as mk
 from benchmarks.scale_data import NOISE, base_kernels, dense_history, write
-from metakel.distributed import Progress, ShardedProblem, spread
-from metakel.distributed.on_dask import OnDask
-from metakel.learn import Learned
+from metakel.learn import LearnedKernel
+from metakel.scale import Progress, ShardedProblem, spread
+from metakel.scale.on_dask import OnDask
 
 TOL = 1e-8
 MEMORY = "1 GB"
@@ -57,7 +57,7 @@ def learn(folder: str, new: str | None) -> dict[str, Any]:
         write(Path(small), 10)
         mk.learn_kernel(mk.History.scan(small), base, noise_std=NOISE)
 
-    def from_scratch(paths: list[str]) -> Learned:
+    def from_scratch(paths: list[str]) -> LearnedKernel:
         scan = mk.History.scan(paths, memory=MEMORY, progress=stages)
         return mk.learn_kernel(scan, base, noise_std=NOISE, tol=TOL)
 

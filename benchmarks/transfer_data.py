@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from metakel.tasks import History
+from metakel.data import History
 
 ROOT = Path(__file__).resolve().parents[1]
 Pairs = list[tuple[np.ndarray, np.ndarray]]

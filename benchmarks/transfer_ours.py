@@ -8,10 +8,10 @@ import numpy as np
 
 from benchmarks.transfer_rivals import History, Look, Method, Search
 from metakel import learn_prior
-from metakel.prior import Prior
-from metakel.prior.shape import ColdShape
+from metakel.data import History as Recorded
+from metakel.gp.task_gp import DefaultGP
+from metakel.priors import Prior
 from metakel.space import Float, Space
-from metakel.tasks import History as Recorded
 
 
 def learned(history: History, rng: np.random.Generator, *, acquisition: str = "ucb", **options):
@@ -46,7 +46,7 @@ def hand_set(acquisition: str) -> Method:
         class Cold(Prior):
             @property
             def beliefs(self):
-                return (ColdShape.typical(self.space.d0),), (1.0,)
+                return (DefaultGP.typical(self.space.d0),), (1.0,)
 
         prior = learned(history, rng).args[0]
         cold = Cold(**{name: getattr(prior, name) for name in prior.__dataclass_fields__})

@@ -7,7 +7,7 @@ from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
 
 import metakel as mk
-from metakel.integrations.gpytorch import LearnedKernel, LearnedMean
+from metakel.integrations.gpytorch import GPyTorchKernel, GPyTorchMean
 from metakel.space import Float
 
 SPACE = mk.Space((Float("x", -1, 1), Float("y", -1, 1)))
@@ -31,9 +31,9 @@ X = BOUNDS.mean(0, keepdim=True)
 for _ in range(8):
     Y = torch.tensor(f(X.numpy()))[:, None]
     print(f"evaluation {len(X)}: {best - Y.max():.4f} below the best")
-    kernel, mean, noise = LearnedKernel(prior.kernel), LearnedMean(prior), torch.full_like(Y, 1e-4)
+    kernel, mean = GPyTorchKernel(prior.kernel), GPyTorchMean(prior)
     options = {"covar_module": kernel, "mean_module": mean, "outcome_transform": None}
-    model = SingleTaskGP(X, Y, noise, **options)
+    model = SingleTaskGP(X, Y, torch.full_like(Y, 1e-4), **options)
     acquisition = LogExpectedImprovement(model, best_f=Y.max())
     x, _ = optimize_acqf(acquisition, BOUNDS, q=1, num_restarts=4, raw_samples=128)
     X = torch.cat([X, x])

@@ -16,7 +16,9 @@ from metakel.integrations.sklearn import MetaKernelRegressor
 
 warnings.simplefilter("ignore", ConvergenceWarning)  # ten rows do not tell all lengthscales
 rng = np.random.default_rng(0)
-tasks = [(t.X[rows], t.y[rows]) for t in mk.datasets.glmnet() for rows in [rng.permutation(t.n)]]
+tasks = [
+    (t.X[rows], t.y[rows]) for t in mk.datasets.load_glmnet() for rows in [rng.permutation(t.n)]
+]
 X = np.concatenate([X[:60] for X, _ in tasks[:25]])
 y = np.concatenate([y[:60] for _, y in tasks[:25]])
 model = MetaKernelRegressor().fit(X, y, task=np.repeat(np.arange(25), 60))

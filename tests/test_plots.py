@@ -12,12 +12,12 @@ from numpy.testing import assert_allclose
 
 from metakel import plots
 from metakel.confidence import ConfidenceSequence
-from metakel.domains import box
+from metakel.data import History
 from metakel.errors import InputError, ShapeError
-from metakel.kernels import KernelSum, legendre, tensor
+from metakel.kernels import KernelSum, legendre, tensor_product
 from metakel.learn import learn_kernel
-from metakel.tasks import History
-from metakel.ucb import GPUCB
+from metakel.optimize import GPUCB
+from metakel.search import box
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -140,7 +140,7 @@ def test_weights_are_bars_by_name_and_the_strongest_when_there_are_many():
     assert_allclose([bar.get_height() for bar in ax.patches], [0, 0.5, 0, 0.25, 0, 1])
     assert [text.get_text() for text in ax.get_xticklabels()] == list(BASE.names)
     assert legend(ax) == ["dropped"]
-    many = tensor(2, 8, scaling="l2")
+    many = tensor_product(2, 8, scaling="l2")
     eta = np.zeros(many.p)
     eta[[3, 20, 30]] = [1, 3, 2]
     ax = plots.weights(KernelSum(many, eta), limit=2)

@@ -110,7 +110,7 @@ def draw_band(prior: mk.Prior, task: mk.Task) -> None:
 def split(seed: int) -> tuple[dict[str, mk.Prior], list[mk.Task]]:
     """Priors from 50 rows of 25 tasks, and the 12 tasks they have not seen."""
     rng = np.random.default_rng(seed)
-    whole = mk.datasets.glmnet()
+    whole = mk.datasets.load_glmnet()
     order = rng.permutation(whole.m)
     past = mk.History(tuple(whole[s] for s in order[12:]), whole.space, whole.report)
     history = few_rows(past, 50, rng)

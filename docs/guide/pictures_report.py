@@ -37,7 +37,7 @@ def some_rows(history: mk.History, rng: np.random.Generator) -> mk.History:
 
 def write_page(path: Path) -> Path:
     """Learn from all data sets but one, tune that one among its recorded configurations."""
-    everything = mk.datasets.glmnet()
+    everything = mk.datasets.load_glmnet()
     history = some_rows(everything, np.random.default_rng(0))
     prior = mk.learn_prior(history)
     new = next(task for task in everything if task.name == NEW_TASK)

@@ -3,29 +3,30 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from metakel import datasets, regret
+from metakel import datasets
 from metakel.confidence import Alarm, ConfidenceSequence
-from metakel.domains import box, grid, points
+from metakel.data import History, Task
 from metakel.errors import InputError, MetaKelError, NotConverged, ShapeError
 from metakel.gp import Posterior, posterior
 from metakel.kernels import (
-    Dictionary,
+    KernelDictionary,
     KernelSum,
-    fourier,
     from_features,
     from_gram,
     legendre,
     legendre_2d,
     matern,
+    random_fourier,
     squared_exponential,
-    tensor,
+    tensor_product,
 )
-from metakel.learn import Learned, learn_kernel
-from metakel.prior import Prior, learn_prior
+from metakel.learn import LearnedKernel, learn_kernel
+from metakel.optimize import GPUCB
+from metakel.priors import Prior, learn_prior
+from metakel.search import box, candidates, grid
 from metakel.space import Space
-from metakel.tasks import History, Task
+from metakel.theory import regret
 from metakel.tuner import Tuner
-from metakel.ucb import GPUCB
 
 if TYPE_CHECKING:
     from metakel import plots as plots
@@ -47,11 +48,11 @@ __all__ = [
     "GPUCB",
     "Alarm",
     "ConfidenceSequence",
-    "Dictionary",
     "History",
     "InputError",
+    "KernelDictionary",
     "KernelSum",
-    "Learned",
+    "LearnedKernel",
     "MetaKelError",
     "NotConverged",
     "Posterior",
@@ -61,8 +62,8 @@ __all__ = [
     "Task",
     "Tuner",
     "box",
+    "candidates",
     "datasets",
-    "fourier",
     "from_features",
     "from_gram",
     "grid",
@@ -71,9 +72,9 @@ __all__ = [
     "legendre",
     "legendre_2d",
     "matern",
-    "points",
     "posterior",
+    "random_fourier",
     "regret",
     "squared_exponential",
-    "tensor",
+    "tensor_product",
 ]

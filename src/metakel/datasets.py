@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from metakel.tasks import History
+from metakel.data import History
 
 
-def glmnet() -> History:
+def load_glmnet() -> History:
     """Elastic-net hyper-parameters (alpha, lambda) and their AUC on 37 classification tasks.
 
     1000 configurations each: a re-computation on public data sets, not the table of Kuehn et al.

@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from metakel.datasets import glmnet
-from metakel.domains import points
+from metakel._arrays import Array
+from metakel.data import History, Task
+from metakel.datasets import load_glmnet
 from metakel.kernels import KernelSum, squared_exponential
-from metakel.prior import Prior, TableOptimizer, learn_prior
+from metakel.optimize import GPUCB
+from metakel.priors import Prior, TableOptimizer, learn_prior
 from metakel.report import check_history, follow, write_report
 from metakel.report.check import random_regret
-from metakel.tasks import Array, History, Task
+from metakel.search import candidates
 from metakel.tuner import Tuner
-from metakel.tuner.identity import key
-from metakel.ucb import GPUCB
+from metakel.tuner.normalise import key
 
 TURNS = 3
 EVALUATIONS = 30
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     chosen.out.mkdir(parents=True, exist_ok=True)
     start = perf_counter()
-    history = glmnet()
+    history = load_glmnet()
     print(
         f"{history.m} data sets, each with 1000 elastic nets (alpha, lambda) and their AUC.\n"
         f"In {TURNS} turns, so that each is new once:"
@@ -128,7 +129,7 @@ def cold_values(prior: Prior, task: Task) -> list[float]:
     kernel = KernelSum.uniform(squared_exponential([LENGTHSCALE], d0=task.d0))
     optimizer = GPUCB(
         kernel,
-        points(task.X, repeat=False),
+        candidates(task.X, repeat=False),
         rng=np.random.default_rng(0),
         noise_std=NOISE,
         nu=WIDTH,

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from metakel._arrays import Array, as_points
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.sum import KernelSum
-from metakel.learn import Learned
-from metakel.tasks import Array, as_points
-from metakel.ucb import GPUCB
+from metakel.learn import LearnedKernel
+from metakel.optimize import GPUCB
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -143,19 +143,19 @@ def trace(
     return ax
 
 
-def weights(source: Learned | KernelSum, *, ax: Axes | None = None, limit: int = 30) -> Axes:
+def weights(source: LearnedKernel | KernelSum, *, ax: Axes | None = None, limit: int = 30) -> Axes:
     """How strong each base kernel is, by name; the bars of kernels that were dropped are empty.
 
     Parameters
     ----------
-    source : Learned or KernelSum
+    source : LearnedKernel or KernelSum
         For a learned kernel the strengths found in the history, whatever weights it uses.
     ax : Axes, optional
     limit : int
         With more base kernels only the strongest that were not dropped are shown.
     """
     ax = _axes(ax)
-    if isinstance(source, Learned):
+    if isinstance(source, LearnedKernel):
         eta, names, quantity = source.solution.eta, source.kernel.base.names, "strength found"
     else:
         eta, names, quantity = source.eta, source.base.names, "weight"

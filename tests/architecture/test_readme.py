@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from metakel.confidence import ConfidenceSequence
-from metakel.learn import learning
+from metakel.learn import kernel as learning
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

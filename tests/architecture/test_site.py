@@ -17,19 +17,19 @@ DOCS = ROOT / "docs"
 PUBLIC = (
     "",
     ".confidence",
-    ".distributed",
-    ".domains",
+    ".scale",
+    ".search",
     ".grouplasso",
     ".integrations.gpytorch",
     ".integrations.optuna",
     ".integrations.sklearn",
     ".kernels",
-    ".prior",
-    ".readers",
+    ".priors",
+    ".io",
     ".report",
     ".space",
     ".tuner",
-    ".ucb",
+    ".optimize",
 )
 WHOLE_MODULES = {"datasets", "regret"}  # their functions are on the page, or they themselves
 CONSTANTS = {"OUTPUT", "TASK"}

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from worlds import BASE, GRID, SIGMA, World, covered, failures_allowed, paper_example
 
 from metakel.confidence import Alarm, ConfidenceSequence
-from metakel.confidence.alarm import everything, hypotheses, second_kernel
+from metakel.confidence.fallback import everything, hypotheses, second_kernel
 from metakel.kernels import KernelSum, legendre, squared_exponential
 
 DELTA = 0.1

@@ -12,10 +12,10 @@ from metakel.confidence.dual import (
     smallest_squared_radius,
     squared_radii,
 )
-from metakel.confidence.mixture import scales_below
+from metakel.confidence.observation_log import Batch
 from metakel.confidence.observations import no_observations
+from metakel.confidence.radius import scales_below
 from metakel.confidence.set import dual_set
-from metakel.confidence.told import Batch
 from metakel.kernels import KernelSum, legendre
 
 KERNEL = KernelSum.uniform(legendre(5, scaling="sup"), weight=1.0)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.testing import assert_allclose
 from worlds import failures_allowed
 
-from metakel.confidence.mixture import (
+from metakel.confidence.radius import (
     log_evidence,
     log_weights,
     scales_below,

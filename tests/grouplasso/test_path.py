@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose
 from reference import draw
 
 from metakel.errors import InputError, NotConverged, ShapeError
-from metakel.grouplasso import Problem, lambda_max, path, solve, together
+from metakel.grouplasso import Problem, lambda_max, path, solve
+from metakel.grouplasso.path import batched_path
 
 DIMS = (1, 3, 2, 1) * 6
 
@@ -84,7 +85,7 @@ def few_columns(seed=0, sizes=(30,) * 8, dims=(1,) * 9, active=3):
 def solved_together(problem, solutions, monkeypatch):
     """Whether the same path, with the common way barred, takes other steps to the same end."""
     with monkeypatch.context() as patch:
-        patch.setattr(together, "suits", lambda *_: False)
+        patch.setattr(batched_path, "suits", lambda *_: False)
         in_turn = path(problem, [s.lam[0] for s in solutions], tol=1e-10)
     assert_allclose(
         [s.objective for s in solutions], [s.objective for s in in_turn], rtol=1e-8, atol=1e-12
@@ -152,7 +153,7 @@ def test_lambdas_solved_together_come_in_any_order_and_repeat():
 @pytest.mark.parametrize("common", [True, False])
 def test_a_path_is_a_sequence_with_its_numbers_as_arrays(common, monkeypatch):
     if not common:
-        monkeypatch.setattr(together, "suits", lambda *_: False)
+        monkeypatch.setattr(batched_path, "suits", lambda *_: False)
     found = path(few_columns().problem(), count=12, tol=1e-10)
     assert len(found) == len(list(found)) == 12
     for i, solution in enumerate(found):
@@ -186,14 +187,14 @@ def test_equal_loss_per_task_along_a_path():
 def test_lambdas_that_no_common_answer_certifies_are_solved_in_turn(monkeypatch):
     problem = few_columns().problem()
     honest = path(problem, count=20, tol=1e-10)
-    estimate = together.estimate
+    estimate = batched_path.estimate
 
     def spoilt(*args, **kwargs):
         found = estimate(*args, **kwargs)
         found.beta[:, :, 5:9] *= 1.01
         return found
 
-    monkeypatch.setattr(together, "estimate", spoilt)
+    monkeypatch.setattr(batched_path, "estimate", spoilt)
     for one, two in zip(honest, path(problem, count=20, tol=1e-10), strict=True):
         assert two.gap <= 1e-10
         assert_allclose(two.eta, one.eta, atol=1e-6)

@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose
 from reference import draw
 
 from metakel.grouplasso import lambda_max, solve
-from metakel.grouplasso.entries import enter
-from metakel.grouplasso.series import TERMS, expand, sum_up
-from metakel.grouplasso.stack import Columns
-from metakel.grouplasso.together import MOST, _gather
+from metakel.grouplasso.path.batched_newton import Columns
+from metakel.grouplasso.path.batched_path import MOST, _gather
+from metakel.grouplasso.path.entry_order import enter
+from metakel.grouplasso.path.series import TERMS, expand, sum_up
 
 CASES = [((40,) * 6, (1,) * 8), ((30, 45, 38), (2, 1, 3, 1))]
 

@@ -11,7 +11,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 
-from metakel.prior import Prior
+from metakel.priors import Prior
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

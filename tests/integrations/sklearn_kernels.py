@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import RBF, Kernel, WhiteKernel
 
 import metakel as mk
-from metakel.integrations.sklearn import LearnedKernel
+from metakel.integrations.sklearn import SklearnKernel
 
 
 def sinusoids(X: np.ndarray) -> np.ndarray:
@@ -23,30 +23,30 @@ def bridge(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     return np.prod(np.minimum(X[:, None] + 5, Z[None] + 5) / 10, axis=2)
 
 
-def weighted(base: mk.Dictionary) -> mk.KernelSum:
+def weighted(base: mk.KernelDictionary) -> mk.KernelSum:
     """Unequal weights, one of them zero."""
     return mk.KernelSum(base, np.append(0.0, np.linspace(0.3, 1.2, base.p - 1)))
 
 
-WAVES = mk.fourier(12, 2, lengthscales=[0.5, 2.0], rng=np.random.default_rng(0))
+WAVES = mk.random_fourier(12, 2, lengthscales=[0.5, 2.0], rng=np.random.default_rng(0))
 SMOOTH = mk.squared_exponential([0.7, 1.5], d0=2) + mk.matern(1.5, [1.0], columns="each", d0=2)
-COSINES = mk.tensor(2, 4, basis="cosine", scaling="l2")
+COSINES = mk.tensor_product(2, 4, basis="cosine", scaling="l2")
 OWN = mk.from_features(sinusoids, 2, name="sinusoids", d0=2) + mk.from_gram(
     bridge, name="bridge", d0=2
 )
 
 KERNELS: dict[str, Kernel] = {
-    "waves": LearnedKernel(weighted(WAVES), 2.0),
-    "smooth": LearnedKernel(weighted(SMOOTH), 0.5, (0.1, 100.0)),
-    "cosines": LearnedKernel(weighted(COSINES)),
-    "own": LearnedKernel(mk.KernelSum(OWN, np.array([0.5, 2.0]))),
-    "empty": LearnedKernel(mk.KernelSum(WAVES, np.zeros(12))),
-    "fixed": LearnedKernel(weighted(WAVES), 3.0, "fixed"),
-    "sum": LearnedKernel(weighted(COSINES)) + RBF(2.0),
-    "product": LearnedKernel(weighted(WAVES)) * LearnedKernel(weighted(SMOOTH)),
-    "constant times": 3.0 * LearnedKernel(weighted(SMOOTH)),
-    "power": LearnedKernel(weighted(COSINES), 0.1) ** 2,
-    "white": LearnedKernel(weighted(WAVES)) + WhiteKernel(0.5),
+    "waves": SklearnKernel(weighted(WAVES), 2.0),
+    "smooth": SklearnKernel(weighted(SMOOTH), 0.5, (0.1, 100.0)),
+    "cosines": SklearnKernel(weighted(COSINES)),
+    "own": SklearnKernel(mk.KernelSum(OWN, np.array([0.5, 2.0]))),
+    "empty": SklearnKernel(mk.KernelSum(WAVES, np.zeros(12))),
+    "fixed": SklearnKernel(weighted(WAVES), 3.0, "fixed"),
+    "sum": SklearnKernel(weighted(COSINES)) + RBF(2.0),
+    "product": SklearnKernel(weighted(WAVES)) * SklearnKernel(weighted(SMOOTH)),
+    "constant times": 3.0 * SklearnKernel(weighted(SMOOTH)),
+    "power": SklearnKernel(weighted(COSINES), 0.1) ** 2,
+    "white": SklearnKernel(weighted(WAVES)) + WhiteKernel(0.5),
 }
 BASIC = ("waves", "smooth", "cosines", "own", "empty")
 

@@ -27,8 +27,8 @@ from torch_kernels import FAMILIES, MODEL, shape_in
 
 import metakel as mk
 from metakel.errors import InputError
-from metakel.integrations.gpytorch import LearnedKernel, LearnedMean
-from metakel.prior.calibration import Calibration
+from metakel.integrations.gpytorch import GPyTorchKernel, GPyTorchMean
+from metakel.priors.calibration import Calibration
 
 SIDE = np.linspace(-1, 1, 41)
 GRID = np.stack(np.meshgrid(SIDE, SIDE), axis=-1).reshape(-1, 2)
@@ -69,7 +69,7 @@ def mean_and_variance(model, Z):
 def test_the_posterior_is_ours(name, t):
     kernel = FAMILIES[name](2)
     X, y = data(t)
-    model = botorch_model(LearnedKernel(kernel), X, y)
+    model = botorch_model(GPyTorchKernel(kernel), X, y)
     mean, variance = mean_and_variance(model, GRID[::40])
     ours = mk.posterior(kernel, X, y, noise_var=NOISE)
     assert_allclose(mean, ours.mean(GRID[::40]), atol=1e-6)
@@ -81,7 +81,7 @@ def test_the_posterior_is_ours(name, t):
 def test_with_almost_no_noise_features_keep_the_posterior_exact():
     kernel = FAMILIES["legendre l2"](2)
     X, y = data(60)
-    model = botorch_model(LearnedKernel(kernel), X, y, noise=1e-6)
+    model = botorch_model(GPyTorchKernel(kernel), X, y, noise=1e-6)
     mean, variance = mean_and_variance(model, GRID[::40])
     ours = mk.posterior(kernel, X, y, noise_var=1e-6)
     assert_allclose(mean, ours.mean(GRID[::40]), rtol=1e-5)
@@ -93,7 +93,7 @@ def test_standardised_outcomes_are_another_model():
     X, y = data(12)
     plain, standardised = (
         mean_and_variance(
-            botorch_model(LearnedKernel(kernel), X, y, outcome_transform=transform), GRID[::40]
+            botorch_model(GPyTorchKernel(kernel), X, y, outcome_transform=transform), GRID[::40]
         )
         for transform in (None, Standardize(m=1))
     )
@@ -108,7 +108,7 @@ def test_mean_and_kernel_of_a_prior_go_together():
     learned = Calibration(shape_in(2), MODEL, np.empty(0))
     X, y = data(8)
     mean, variance = mean_and_variance(
-        botorch_model(LearnedKernel(learned.kernel), X, y, mean=LearnedMean(learned)), GRID[::40]
+        botorch_model(GPyTorchKernel(learned.kernel), X, y, mean=GPyTorchMean(learned)), GRID[::40]
     )
     ours = mk.posterior(learned.kernel, X, y - learned.centre(X), noise_var=NOISE)
     assert_allclose(mean, learned.centre(GRID[::40]) + ours.mean(GRID[::40]), atol=1e-6)
@@ -125,7 +125,7 @@ def found_by(acquisition):
 def test_optimize_acqf_finds_the_top_of_our_bounds(name):
     kernel = FAMILIES[name](2)
     X, y = data(10)
-    model = botorch_model(LearnedKernel(kernel), X, y)
+    model = botorch_model(GPyTorchKernel(kernel), X, y)
     ours = mk.posterior(kernel, X, y, noise_var=NOISE)
 
     def upper(Z):
@@ -146,7 +146,7 @@ def test_optimize_acqf_finds_the_top_of_our_bounds(name):
 
 def test_q_points_at_once_do_not_crowd():
     X, y = data(6)
-    model = botorch_model(LearnedKernel(FAMILIES["prior"](2)), X, y)
+    model = botorch_model(GPyTorchKernel(FAMILIES["prior"](2)), X, y)
     sampler = SobolQMCNormalSampler(torch.Size([64]), seed=0)
     torch.manual_seed(0)
     pair, _ = optimize_acqf(
@@ -161,7 +161,7 @@ def test_q_points_at_once_do_not_crowd():
 
 def test_fitting_changes_the_factor_and_leaves_the_weights():
     X, y = data(30)
-    kernel = ScaleKernel(LearnedKernel(FAMILIES["fourier"](2)))
+    kernel = ScaleKernel(GPyTorchKernel(FAMILIES["fourier"](2)))
     Y = torch.tensor(5 * y)[:, None]
     model = SingleTaskGP(torch.tensor(X), Y, covar_module=kernel, outcome_transform=None)
     before = kernel.base_kernel.eta.clone()
@@ -173,7 +173,7 @@ def test_fitting_changes_the_factor_and_leaves_the_weights():
 
 def test_with_a_fixed_noise_and_no_factor_there_is_nothing_to_fit():
     X, y = data(10)
-    model = botorch_model(LearnedKernel(FAMILIES["fourier"](2)), X, y)
+    model = botorch_model(GPyTorchKernel(FAMILIES["fourier"](2)), X, y)
     assert not list(model.parameters())
     with pytest.raises(RuntimeError, match="No parameters"):  # BoTorch's words; the guide has ours
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
@@ -184,7 +184,7 @@ def test_a_noise_that_is_not_given_is_fitted():
     model = SingleTaskGP(
         torch.tensor(X),
         torch.tensor(y)[:, None],
-        covar_module=LearnedKernel(FAMILIES["prior"](2)),
+        covar_module=GPyTorchKernel(FAMILIES["prior"](2)),
         mean_module=ZeroMean(),
         outcome_transform=None,
     )
@@ -195,13 +195,13 @@ def test_a_noise_that_is_not_given_is_fitted():
 @pytest.mark.parametrize("name", ["legendre sup", "prior"])
 def test_a_model_takes_in_what_it_is_told_later(name):
     X, y = data(30)
-    model = botorch_model(LearnedKernel(FAMILIES[name](2)), X[:20], y[:20])
+    model = botorch_model(GPyTorchKernel(FAMILIES[name](2)), X[:20], y[:20])
     model.posterior(torch.tensor(GRID[:1]))
     told = torch.tensor(y[20:])[:, None]
     later = model.condition_on_observations(
         torch.tensor(X[20:]), told, noise=torch.full_like(told, NOISE)
     )
-    at_once = botorch_model(LearnedKernel(FAMILIES[name](2)), X, y)
+    at_once = botorch_model(GPyTorchKernel(FAMILIES[name](2)), X, y)
     for one, other in zip(
         *(mean_and_variance(m, GRID[::40]) for m in (later, at_once)), strict=True
     ):
@@ -213,7 +213,7 @@ def test_your_own_function_is_optimised_without_gradients():
         mk.from_features(lambda X: np.column_stack([X[:, 0], 2 + X[:, 1] ** 2]), 2, name="mine")
     )
     X, y = data(5)
-    acquisition = UpperConfidenceBound(botorch_model(LearnedKernel(own), X, y), beta=4.0)
+    acquisition = UpperConfidenceBound(botorch_model(GPyTorchKernel(own), X, y), beta=4.0)
     with pytest.raises(InputError, match="with_grad"):
         optimize_acqf(acquisition, SQUARE, q=1, num_restarts=1, raw_samples=4)
     x, value = optimize_acqf(
@@ -242,7 +242,7 @@ def test_a_mean_that_does_not_help_is_left_out_as_in_the_prior(related, rng):
     prior = mk.learn_prior(history_of(rng, 8, related=related))
     assert prior.used is related
     configurations = prior.space.decode(GRID[::40])
-    found = LearnedMean(prior)(torch.tensor(prior.space.encode(configurations)))
+    found = GPyTorchMean(prior)(torch.tensor(prior.space.encode(configurations)))
     assert_allclose(found, prior.mean(configurations), rtol=1e-9)
     assert bool(found.max() > found.min()) is related
 
@@ -250,7 +250,7 @@ def test_a_mean_that_does_not_help_is_left_out_as_in_the_prior(related, rng):
 def test_what_is_no_kernel_or_has_no_mean_is_refused_with_the_way_to_one(rng):
     history = history_of(rng, 4, related=True)
     prior = mk.learn_prior(history)
-    base = mk.tensor(2, 2, scaling="l2")
+    base = mk.tensor_product(2, 2, scaling="l2")
     learned = mk.learn_kernel(history, base, lam=0.01)
     for given, remedy in (
         (learned, "Learned.*give learned.kernel"),
@@ -259,11 +259,11 @@ def test_what_is_no_kernel_or_has_no_mean_is_refused_with_the_way_to_one(rng):
         (0.5, "kernel is a float; expected a KernelSum"),
     ):
         with pytest.raises(InputError, match=remedy):
-            LearnedKernel(given)
+            GPyTorchKernel(given)
     for given in (learned, learned.kernel, history):
         with pytest.raises(InputError, match=f"{type(given).__name__}.*no mean.*ZeroMean"):
-            LearnedMean(given)
-    LearnedKernel(prior.kernel), LearnedMean(prior), LearnedMean(prior.calibration)
+            GPyTorchMean(given)
+    GPyTorchKernel(prior.kernel), GPyTorchMean(prior), GPyTorchMean(prior.calibration)
 
 
 def test_the_example_gets_close_in_eight_evaluations(capsys):

@@ -18,8 +18,8 @@ from optuna.samplers import TPESampler
 from optuna_helpers import Refusing, learned, lr_loss, lr_past, past_studies
 
 from metakel import InputError, Prior, learn_prior
+from metakel.data import History
 from metakel.integrations.optuna import MetaKelSampler
-from metakel.tasks import History
 
 HERE = Path(__file__).parent
 

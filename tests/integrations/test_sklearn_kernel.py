@@ -15,7 +15,7 @@ from sklearn.gaussian_process.tests import test_kernels as host_kernels
 from sklearn_kernels import BASIC, COSINES, KERNELS, WAVES, host_tests, weighted
 
 import metakel as mk
-from metakel.integrations.sklearn import LearnedKernel
+from metakel.integrations.sklearn import SklearnKernel
 
 WHITE = "white noise is not the same off the diagonal"
 LEFT_OUT = {  # as scikit-learn does for its own kernels
@@ -40,7 +40,7 @@ def test_scikit_learn_accepts_the_kernel(test, kernel):
 @pytest.mark.parametrize("name", ["test_kernel_gradient", "test_kernel_diag", "test_kernel_theta"])
 def test_it_accepts_polynomials_within_their_domain(name, monkeypatch):
     monkeypatch.setattr(host_kernels, "X", host_kernels.X / 4)
-    getattr(host_kernels, name)(LearnedKernel(weighted(mk.tensor(2, 4, scaling="l2"))))
+    getattr(host_kernels, name)(SklearnKernel(weighted(mk.tensor_product(2, 4, scaling="l2"))))
 
 
 def test_enough_of_its_tests_were_found():
@@ -48,7 +48,7 @@ def test_enough_of_its_tests_were_found():
     assert len(HOST_KERNEL_CASES) >= 100
 
 
-class Wrong(LearnedKernel):
+class Wrong(SklearnKernel):
     """A kernel with the slope of another one."""
 
     def __call__(self, X, Y=None, eval_gradient=False):
@@ -68,10 +68,10 @@ def test_its_tests_refuse_a_wrong_gradient_and_a_false_claim_of_stationarity():
 SMOOTH = mk.KernelSum(mk.squared_exponential([0.8, 1.2], d0=1), np.array([0.4, 0.6]))
 ROUGH = mk.KernelSum(mk.matern(2.5, [1.0, 2.0], d0=1), np.array([0.5, 0.5]))
 REGRESSION_KERNELS = {
-    "smooth": LearnedKernel(SMOOTH),
-    "rough": LearnedKernel(ROUGH, 1.0, (1e-3, 1e3)),
-    "fixed": LearnedKernel(SMOOTH, scale_bounds="fixed"),
-    "with a constant": LearnedKernel(SMOOTH) + ConstantKernel(1e-5, (1e-5, 1e2)),
+    "smooth": SklearnKernel(SMOOTH),
+    "rough": SklearnKernel(ROUGH, 1.0, (1e-3, 1e3)),
+    "fixed": SklearnKernel(SMOOTH, scale_bounds="fixed"),
+    "with a constant": SklearnKernel(SMOOTH) + ConstantKernel(1e-5, (1e-5, 1e2)),
 }
 NEEDS_HYPERPARAMETERS = {
     "test_lml_improving",
@@ -97,7 +97,7 @@ def test_the_posterior_is_ours(base, rng):
     kernel = mk.KernelSum.uniform(base, active=range(base.p))
     X, Z = rng.uniform(-1, 1, (25, 2)), rng.uniform(-1, 1, (40, 2))
     y = np.sin(3 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=25)
-    theirs = GaussianProcessRegressor(LearnedKernel(kernel, scale_bounds="fixed"), alpha=0.01)
+    theirs = GaussianProcessRegressor(SklearnKernel(kernel, scale_bounds="fixed"), alpha=0.01)
     mean, std = theirs.fit(X, y).predict(Z, return_std=True)
     ours = mk.posterior(kernel, X, y, noise_var=0.01)
     assert_allclose(mean, ours.mean(Z), atol=1e-8)
@@ -111,7 +111,7 @@ def test_tuning_the_scale_finds_the_size_of_the_values(rng):
     kernel = mk.KernelSum.uniform(COSINES, active=[0, 3])
     X = rng.uniform(0, 1, (60, 2))
     y = 20 * kernel.features(X) @ np.array([1.0, -1.0]) + 0.1 * rng.normal(size=60)
-    model = GaussianProcessRegressor(LearnedKernel(kernel) + WhiteKernel(1e-2)).fit(X, y)
+    model = GaussianProcessRegressor(SklearnKernel(kernel) + WhiteKernel(1e-2)).fit(X, y)
     assert 100 < model.kernel_.k1.scale < 4000  # the likelihood is flat around 20^2
     assert model.kernel_.k1.kernel is kernel  # shared, never copied
 
@@ -129,17 +129,17 @@ def test_pickles_and_copies_are_equal_and_change_alone(name):
 
 
 def test_kernels_that_differ_are_not_equal():
-    kernel = LearnedKernel(weighted(WAVES))
-    other_waves = mk.fourier(12, 2, lengthscales=[0.5, 2.0], rng=np.random.default_rng(1))
+    kernel = SklearnKernel(weighted(WAVES))
+    other_waves = mk.random_fourier(12, 2, lengthscales=[0.5, 2.0], rng=np.random.default_rng(1))
     different: list[Kernel] = [
-        LearnedKernel(weighted(WAVES), 2.0),
-        LearnedKernel(weighted(WAVES), scale_bounds="fixed"),
-        LearnedKernel(weighted(WAVES).scaled(2.0)),
-        LearnedKernel(weighted(other_waves)),
+        SklearnKernel(weighted(WAVES), 2.0),
+        SklearnKernel(weighted(WAVES), scale_bounds="fixed"),
+        SklearnKernel(weighted(WAVES).scaled(2.0)),
+        SklearnKernel(weighted(other_waves)),
         RBF(),
     ]
     assert all(kernel != other for other in different)
-    assert kernel == LearnedKernel(weighted(WAVES))
+    assert kernel == SklearnKernel(weighted(WAVES))
 
 
 def test_sums_and_products_are_those_of_the_gram_matrices():
@@ -150,16 +150,16 @@ def test_sums_and_products_are_those_of_the_gram_matrices():
     assert_allclose((one**2)(X, Y), one(X, Y) ** 2)
     assert_allclose((2.0 * one)(X, Y), (one * 2.0)(X, Y))
     assert_allclose((one + two).diag(X), (two + one).diag(X))
-    doubled = LearnedKernel(one.kernel.scaled(2.0), one.scale)
+    doubled = SklearnKernel(one.kernel.scaled(2.0), one.scale)
     assert_allclose((one + one)(X, Y), doubled(X, Y))
 
 
 def test_it_says_what_it_is_and_what_it_cannot_do():
-    assert "P3" in repr(LearnedKernel(mk.KernelSum.uniform(mk.legendre(5, scaling="l2"), [2])))
+    assert "P3" in repr(SklearnKernel(mk.KernelSum.uniform(mk.legendre(5, scaling="l2"), [2])))
     with pytest.raises(ValueError, match="Y is None"):
         KERNELS["waves"](host_kernels.X, host_kernels.Y, eval_gradient=True)
     with pytest.raises(mk.InputError, match="rescale the inputs"):
-        LearnedKernel(mk.KernelSum.uniform(mk.legendre(5, scaling="l2"), [2]))([[3.0]])
+        SklearnKernel(mk.KernelSum.uniform(mk.legendre(5, scaling="l2"), [2]))([[3.0]])
 
 
 def test_what_has_a_kernel_is_refused_with_the_way_to_it(rng):
@@ -170,10 +170,10 @@ def test_what_has_a_kernel_is_refused_with_the_way_to_it(rng):
     for given, remedy in (
         (learned, "kernel is a Learned.*give learned.kernel"),
         (prior, "kernel is a Prior.*give prior.kernel"),
-        (base, "kernel is a Dictionary.*KernelSum.uniform"),
+        (base, "kernel is a KernelDictionary.*KernelSum.uniform"),
         (None, "kernel is a NoneType; expected a KernelSum"),
     ):
-        kernel = LearnedKernel(given)
+        kernel = SklearnKernel(given)
         assert kernel.kernel is given  # constructors of scikit-learn leave parameters alone
         with pytest.raises(mk.InputError, match=remedy):
             GaussianProcessRegressor(kernel + WhiteKernel()).fit(X, y)

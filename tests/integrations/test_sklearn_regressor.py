@@ -281,7 +281,7 @@ def test_own_base_kernels_on_inputs_as_they_are(past):
     model = MetaKernelRegressor(base, feature_range=None).fit(past.X, past.y, task=past.task)
     assert model.scaler_ is None
     assert model.score(past.X, past.y, task=past.task) > 0.95
-    by_width = MetaKernelRegressor(lambda d0: mk.tensor(d0, 2, scaling="sup"))
+    by_width = MetaKernelRegressor(lambda d0: mk.tensor_product(d0, 2, scaling="sup"))
     assert by_width.fit(past.X, past.y).kernel_.kernel.base.p == 1 + 5
     with pytest.raises(mk.InputError, match="take 1 inputs"):
         MetaKernelRegressor(mk.legendre(3, scaling="l2")).fit(past.X, past.y)

@@ -8,7 +8,7 @@ import torch
 from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 from torch_kernels import FAMILIES, OWN
 
-from metakel.integrations.gpytorch import LearnedKernel
+from metakel.integrations.gpytorch import GPyTorchKernel
 
 # The host evaluates its kernels on data of this many inputs; ours are made for a number of them.
 INPUTS = {"test_active_dims_list": 4, "test_active_dims_range": 6}
@@ -22,10 +22,10 @@ class Conformance(BaseKernelTestCase):
         raise NotImplementedError
 
     def create_kernel_no_ard(self, **options):
-        return LearnedKernel(self.make(INPUTS.get(self._testMethodName, 2)), **options)
+        return GPyTorchKernel(self.make(INPUTS.get(self._testMethodName, 2)), **options)
 
     def create_kernel_ard(self, num_dims, **options):
-        return LearnedKernel(self.make(num_dims), **options)
+        return GPyTorchKernel(self.make(num_dims), **options)
 
     def create_data_no_batch(self):
         return 2 * torch.rand(50, 10) - 1

@@ -5,35 +5,35 @@ from __future__ import annotations
 import numpy as np
 
 import metakel as mk
-from metakel.prior.basis import basis_at
-from metakel.prior.calibration import prior_kernel
-from metakel.prior.shape import LearnedShape
-from metakel.prior.shared import SharedMatern
-from metakel.prior.task_model import TaskModel
+from metakel.gp.task_gp import TaskGP
+from metakel.gp.task_scale import TaskModel
+from metakel.kernels.matern52 import Matern52ARD
+from metakel.kernels.nystrom import basis_at
+from metakel.priors.calibration import prior_kernel
 
 
-def shape_in(d0: int) -> LearnedShape:
+def shape_in(d0: int) -> TaskGP:
     """A mean and three principal functions over twelve landmarks."""
     rng = np.random.default_rng(d0)
-    shared = SharedMatern(np.linspace(0.5, 0.9, d0), 1.2, 1e-3)
+    shared = Matern52ARD(np.linspace(0.5, 0.9, d0), 1.2, 1e-3)
     basis = basis_at(shared, rng.uniform(-1, 1, (12, d0)))
     directions = np.linalg.qr(rng.standard_normal((basis.r, 3)))[0]
-    return LearnedShape(basis, rng.standard_normal(basis.r), directions, np.array([2, 1, 0.5]), 0.1)
+    return TaskGP(basis, rng.standard_normal(basis.r), directions, np.array([2, 1, 0.5]), 0.1)
 
 
 MODEL = TaskModel(level=3.0, level_variance=0.4, scale=2.0, spread=0.5)
 
 
-def weighted(base: mk.Dictionary) -> mk.KernelSum:
+def weighted(base: mk.KernelDictionary) -> mk.KernelSum:
     """Uneven weights, every third of them zero."""
     return mk.KernelSum(base, np.arange(base.p) % 3 / base.p)
 
 
-def fourier(d0: int) -> mk.Dictionary:
-    return mk.fourier(9, d0, lengthscales=[0.5, 1.0], rng=np.random.default_rng(1))
+def fourier(d0: int) -> mk.KernelDictionary:
+    return mk.random_fourier(9, d0, lengthscales=[0.5, 1.0], rng=np.random.default_rng(1))
 
 
-def stationary(d0: int) -> mk.Dictionary:
+def stationary(d0: int) -> mk.KernelDictionary:
     """All inputs, one of them, and a lengthscale for each."""
     scales = np.linspace(0.4, 0.8, d0).tolist()
     return (
@@ -44,12 +44,16 @@ def stationary(d0: int) -> mk.Dictionary:
 
 
 FAMILIES = {
-    "legendre sup": lambda d0: weighted(mk.tensor(d0, 3, scaling="sup")),
-    "legendre l2": lambda d0: weighted(mk.tensor(d0, 4, scaling="l2", include_constant=True)),
-    "cosines": lambda d0: weighted(mk.tensor(d0, 4, basis="cosine", scaling="l2")),
+    "legendre sup": lambda d0: weighted(mk.tensor_product(d0, 3, scaling="sup")),
+    "legendre l2": lambda d0: weighted(
+        mk.tensor_product(d0, 4, scaling="l2", include_constant=True)
+    ),
+    "cosines": lambda d0: weighted(mk.tensor_product(d0, 4, basis="cosine", scaling="l2")),
     "fourier": lambda d0: weighted(fourier(d0)),
     "stationary": lambda d0: weighted(stationary(d0)),
-    "mixed": lambda d0: weighted(stationary(d0) + fourier(d0) + mk.tensor(d0, 2, scaling="l2")),
+    "mixed": lambda d0: weighted(
+        stationary(d0) + fourier(d0) + mk.tensor_product(d0, 2, scaling="l2")
+    ),
     "prior": lambda d0: prior_kernel(shape_in(d0), MODEL),
 }
 

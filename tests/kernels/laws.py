@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.testing import assert_allclose
 
-from metakel.kernels import Dictionary, KernelSum
+from metakel.kernels import KernelDictionary, KernelSum
 
 
-def check_gram_laws(base: Dictionary, X, Z) -> None:
+def check_gram_laws(base: KernelDictionary, X, Z) -> None:
     """Gram matrices are symmetric, PSD, consistent over point sets and with their diagonals."""
     K = base.grams(X)
     assert K.shape == (base.p, len(X), len(X))
@@ -22,7 +22,7 @@ def check_gram_laws(base: Dictionary, X, Z) -> None:
     assert (base.diags(X)[bounded] <= base.sup[bounded, None] * (1 + 1e-12)).all()
 
 
-def check_feature_laws(base: Dictionary, X, Z) -> None:
+def check_feature_laws(base: KernelDictionary, X, Z) -> None:
     """Features give the Gram matrices, group by group, and are contiguous by column."""
     F, G = base.features(X), base.features(Z)
     assert F.shape == (len(X), base.dim)
@@ -33,7 +33,7 @@ def check_feature_laws(base: Dictionary, X, Z) -> None:
         assert_allclose(F[:, group] @ G[:, group].T, K, rtol=1e-10, atol=1e-11)
 
 
-def check_jacobian(base: Dictionary, X, *, h: float = 1e-6, atol: float = 1e-6) -> None:
+def check_jacobian(base: KernelDictionary, X, *, h: float = 1e-6, atol: float = 1e-6) -> None:
     """Derivatives of the features match central differences."""
     jacobian = base.jacobian(X)
     assert jacobian.shape == (len(X), base.dim, X.shape[1])
@@ -53,7 +53,7 @@ def check_gradient(kernel: KernelSum, x, Z, *, h: float = 1e-6) -> None:
         assert_allclose(gradient[:, i], difference, rtol=1e-5, atol=1e-6)
 
 
-def check_select(base: Dictionary, X, indices) -> None:
+def check_select(base: KernelDictionary, X, indices) -> None:
     """Selected kernels are the same kernels, in the order asked for."""
     chosen = base.select(indices)
     assert chosen.names == tuple(base.names[j] for j in indices)

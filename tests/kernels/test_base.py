@@ -7,12 +7,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from metakel.errors import InputError, ShapeError
 from metakel.kernels import (
-    Dictionary,
-    fourier,
+    KernelDictionary,
     from_gram,
     legendre,
     legendre_2d,
     matern,
+    random_fourier,
     squared_exponential,
 )
 
@@ -25,7 +25,7 @@ def x(rng):
 @pytest.fixture
 def mapped(rng):
     """Kernels of one and of two features, in turn."""
-    waves = fourier(4, 1, lengthscales=0.5, rng=rng)
+    waves = random_fourier(4, 1, lengthscales=0.5, rng=rng)
     return legendre(3, scaling="l2") + waves + legendre(2, scaling="sup", degrees=[0, 7])
 
 
@@ -35,7 +35,7 @@ def mixed(mapped):
 
 
 def test_a_sum_of_dictionaries_is_their_kernels_one_after_the_other(mapped, x, rng):
-    parts = [Dictionary((family,)) for family in mapped.families]
+    parts = [KernelDictionary((family,)) for family in mapped.families]
     assert len(mapped) == mapped.p == sum(part.p for part in parts) == 9
     assert mapped.dim == 13
     assert_array_equal(mapped.features(x), np.hstack([part.features(x) for part in parts]))
@@ -104,14 +104,14 @@ def test_points_are_not_changed(mapped):
 
 
 def test_repr_is_short(rng):
-    base = fourier(500, 3, lengthscales=0.1, rng=rng)
+    base = random_fourier(500, 3, lengthscales=0.1, rng=rng)
     assert len(repr(base)) < 200
-    assert repr(legendre(3, scaling="l2")) == "Dictionary(p=3, d0=1: P1, P2, P3)"
+    assert repr(legendre(3, scaling="l2")) == "KernelDictionary(p=3, d0=1: P1, P2, P3)"
 
 
 def test_unknown_kind_is_refused():
     with pytest.raises(InputError, match="'sinc'; known kinds are custom-features"):
-        Dictionary.from_dict({"d0": None, "families": [{"kind": "sinc"}]})
+        KernelDictionary.from_dict({"d0": None, "families": [{"kind": "sinc"}]})
 
 
 def test_float32_rounding_out_of_the_domain_is_put_right_and_more_is_shown(mapped):

@@ -12,7 +12,7 @@ from laws import (
 from numpy.testing import assert_allclose, assert_array_equal
 
 from metakel.errors import InputError
-from metakel.kernels import KernelSum, fourier, matern, squared_exponential
+from metakel.kernels import KernelSum, matern, random_fourier, squared_exponential
 
 EXACT = {
     "se": squared_exponential(0.4, d0=2),
@@ -24,7 +24,7 @@ EXACT = {
 
 @pytest.mark.parametrize("spectrum", list(EXACT))
 def test_a_pair_has_unit_norm_everywhere(spectrum, rng):
-    base = fourier(30, 3, lengthscales=[0.1, 2.0], spectrum=spectrum, rng=rng)
+    base = random_fourier(30, 3, lengthscales=[0.1, 2.0], spectrum=spectrum, rng=rng)
     assert base.dims == (2,) * 30
     assert_allclose(base.diags(rng.normal(size=(40, 3))), 1)
     assert_allclose(base.sup, 1)
@@ -33,7 +33,7 @@ def test_a_pair_has_unit_norm_everywhere(spectrum, rng):
 @pytest.mark.parametrize("spectrum", list(EXACT))
 def test_the_mean_over_frequencies_tends_to_the_kernel_of_the_spectrum(spectrum, rng):
     p = 40_000
-    base = fourier(p, 2, lengthscales=0.4, spectrum=spectrum, rng=rng)
+    base = random_fourier(p, 2, lengthscales=0.4, spectrum=spectrum, rng=rng)
     steps = np.array([[0.0, 0.05], [0.1, 0.1], [0.3, 0.0], [0.0, 0.5], [0.6, 0.6]])
     F = base.features(np.concatenate([np.zeros((1, 2)), steps]))
     means = F[1:] @ F[0] / p
@@ -43,28 +43,28 @@ def test_the_mean_over_frequencies_tends_to_the_kernel_of_the_spectrum(spectrum,
 
 def test_another_spectrum_would_be_noticed(rng):
     p = 40_000
-    F = fourier(p, 1, lengthscales=0.4, spectrum="matern12", rng=rng).features([0.0, 0.3])
+    F = random_fourier(p, 1, lengthscales=0.4, spectrum="matern12", rng=rng).features([0.0, 0.3])
     exact = squared_exponential(0.4).grams([0.0], [0.3])[0, 0, 0]
     assert abs(F[1] @ F[0] / p - exact) > 20 / np.sqrt(2 * p)
 
 
 def test_frequencies_are_shared_out_evenly_among_the_lengthscales(rng):
-    family = fourier(11, 2, lengthscales=[0.1, 0.5, 2.0], rng=rng).families[0]
+    family = random_fourier(11, 2, lengthscales=[0.1, 0.5, 2.0], rng=rng).families[0]
     assert_array_equal(family.lengthscales, [0.1] * 4 + [0.5] * 4 + [2.0] * 3)
-    wide = fourier(4000, 2, lengthscales=[0.1, 2.0], rng=rng).families[0].frequencies
+    wide = random_fourier(4000, 2, lengthscales=[0.1, 2.0], rng=rng).families[0].frequencies
     assert_allclose([wide[:2000].std(), wide[2000:].std()], [10, 0.5], rtol=0.05)
 
 
 def test_the_same_generator_state_gives_the_same_frequencies():
     draws = [
-        fourier(5, 2, lengthscales=1.0, rng=np.random.default_rng(3)).families[0].frequencies
+        random_fourier(5, 2, lengthscales=1.0, rng=np.random.default_rng(3)).families[0].frequencies
         for _ in range(2)
     ]
     assert_array_equal(*draws)
 
 
 def test_kernel_laws(rng):
-    base = fourier(7, 2, lengthscales=[0.3, 1.0], spectrum="matern52", rng=rng)
+    base = random_fourier(7, 2, lengthscales=[0.3, 1.0], spectrum="matern52", rng=rng)
     X, Z = rng.normal(size=(15, 2)), rng.normal(size=(9, 2))
     check_gram_laws(base, X, Z)
     check_feature_laws(base, X, Z)
@@ -78,10 +78,10 @@ def test_kernel_laws(rng):
 
 def test_bad_arguments_are_refused(rng):
     with pytest.raises(InputError, match="expected positive"):
-        fourier(3, 1, lengthscales=[0.1, -1.0], rng=rng)
+        random_fourier(3, 1, lengthscales=[0.1, -1.0], rng=rng)
     with pytest.raises(InputError, match="2 frequencies cannot be divided among 3"):
-        fourier(2, 1, lengthscales=[0.1, 0.2, 0.3], rng=rng)
+        random_fourier(2, 1, lengthscales=[0.1, 0.2, 0.3], rng=rng)
     with pytest.raises(InputError, match="spectrum is 'cauchy'"):
-        fourier(2, 1, lengthscales=0.1, spectrum="cauchy", rng=rng)
+        random_fourier(2, 1, lengthscales=0.1, spectrum="cauchy", rng=rng)
     with pytest.raises(InputError, match="d0 is 0"):
-        fourier(2, 0, lengthscales=0.1, rng=rng)
+        random_fourier(2, 0, lengthscales=0.1, rng=rng)

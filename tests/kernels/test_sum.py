@@ -12,17 +12,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 from metakel.errors import InputError, ShapeError
 from metakel.kernels import (
     KernelSum,
-    fourier,
     from_gram,
     legendre,
     legendre_2d,
     matern,
+    random_fourier,
     squared_exponential,
-    tensor,
+    tensor_product,
 )
 
 RNG = np.random.default_rng(5)
-MAPPED = legendre_2d(3, scaling="l2") + fourier(3, 2, lengthscales=[0.3, 2.0], rng=RNG)
+MAPPED = legendre_2d(3, scaling="l2") + random_fourier(3, 2, lengthscales=[0.3, 2.0], rng=RNG)
 GRAMS = squared_exponential([0.2, 0.5], columns="each", d0=2) + matern(1.5, [[0.3, 0.4]])
 MIXED = MAPPED + GRAMS
 X, Z = RNG.uniform(-0.9, 0.9, (9, 2)), RNG.uniform(-0.9, 0.9, (6, 2))
@@ -125,7 +125,7 @@ def test_scaling_multiplies_the_kernel_and_divides_the_squared_norm(c):
 @settings(deadline=None, max_examples=50)
 @given(eta=st.lists(weights, min_size=4, max_size=4), seed=st.integers(0, 2**32 - 1))
 def test_json_gives_back_every_bit(eta, seed):
-    base = fourier(
+    base = random_fourier(
         2, 3, lengthscales=[0.1, 1 / 3], spectrum="matern32", rng=np.random.default_rng(seed)
     ) + squared_exponential([0.1, [0.1, 0.2, seed + 1 / 3]], d0=3)
     kernel = KernelSum(base, np.array(eta))
@@ -140,7 +140,9 @@ def test_json_gives_back_every_bit(eta, seed):
 @settings(deadline=None, max_examples=50)
 @given(order=st.integers(1, 4), d0=st.integers(1, 3), basis=st.sampled_from(["legendre", "cosine"]))
 def test_json_gives_back_the_same_kernel(order, d0, basis):
-    base = tensor(d0, order, basis=basis, scaling="l2") + matern(2.5, 0.3, columns=(d0 - 1,))
+    base = tensor_product(d0, order, basis=basis, scaling="l2") + matern(
+        2.5, 0.3, columns=(d0 - 1,)
+    )
     kernel = KernelSum.uniform(base)
     loaded = KernelSum.from_json(kernel.to_json())
     points = np.linspace(0, 1, 4 * d0).reshape(4, d0)

@@ -10,19 +10,19 @@ from numpy.polynomial.legendre import leggauss
 from numpy.testing import assert_allclose
 
 from metakel.errors import InputError
-from metakel.kernels import legendre, legendre_2d, tensor
+from metakel.kernels import legendre, legendre_2d, tensor_product
 
 
 @pytest.mark.parametrize(("d0", "order"), [(1, 5), (2, 4), (3, 3), (6, 2), (4, 5)])
 def test_there_are_as_many_products_as_monomials_up_to_the_order(d0, order):
-    base = tensor(d0, order, scaling="sup")
+    base = tensor_product(d0, order, scaling="sup")
     assert base.p == comb(d0 + order, order) - 1
     assert len(set(base.names)) == base.p
-    assert tensor(d0, order, scaling="sup", include_constant=True).p == base.p + 1
+    assert tensor_product(d0, order, scaling="sup", include_constant=True).p == base.p + 1
 
 
 def test_main_effects_only_are_order_times_inputs():
-    base = tensor(4, 3, scaling="l2", max_interaction=1)
+    base = tensor_product(4, 3, scaling="l2", max_interaction=1)
     assert base.p == 12
     assert not any(" " in name for name in base.names)
 
@@ -33,7 +33,7 @@ def test_l2_scaling_is_orthonormal_on_the_domain(basis):
     nodes = nodes if basis == "legendre" else (nodes + 1) / 2
     points = np.array(list(product(nodes, repeat=3)))
     mass = np.array([np.prod(w) for w in product(weights / 2, repeat=3)])
-    base = tensor(3, 4, basis=basis, scaling="l2", include_constant=True)
+    base = tensor_product(3, 4, basis=basis, scaling="l2", include_constant=True)
     F = base.features(points)
     assert_allclose(F.T @ (mass[:, None] * F), np.eye(base.p), atol=1e-10)
 
@@ -42,7 +42,7 @@ def test_l2_scaling_is_orthonormal_on_the_domain(basis):
 @pytest.mark.parametrize("scaling", ["sup", "l2"])
 def test_kernel_laws(basis, scaling, rng):
     X, Z = rng.uniform(0.01, 0.99, (12, 3)), rng.uniform(0.01, 0.99, (70, 3))
-    base = tensor(3, 3, basis=basis, scaling=scaling, include_constant=True)
+    base = tensor_product(3, 3, basis=basis, scaling=scaling, include_constant=True)
     check_gram_laws(base, X, Z)
     check_feature_laws(base, X, Z)
     check_jacobian(base, X)
@@ -55,26 +55,26 @@ def test_kernel_laws(basis, scaling, rng):
 
 def test_one_input_is_the_legendre_dictionary(rng):
     x = rng.uniform(-1, 1, 50)
-    ours, theirs = tensor(1, 6, scaling="l2"), legendre(6, scaling="l2")
+    ours, theirs = tensor_product(1, 6, scaling="l2"), legendre(6, scaling="l2")
     assert ours.names == theirs.names
     assert_allclose(ours.features(x), theirs.features(x))
 
 
 def test_the_paper_s_2d_kernels_are_among_the_products(rng):
     points = rng.uniform(-1, 1, (50, 2))
-    ours, theirs = tensor(2, 4, scaling="l2"), legendre_2d(4, scaling="l2")
+    ours, theirs = tensor_product(2, 4, scaling="l2"), legendre_2d(4, scaling="l2")
     chosen = [ours.names.index(name) for name in theirs.names]
     assert_allclose(ours.select(chosen).features(points), theirs.features(points))
 
 
 def test_cosines_are_sqrt_two_cos_pi_k_x(rng):
     x = rng.uniform(0, 1, 500)
-    F = tensor(1, 30, basis="cosine", scaling="l2").features(x)
+    F = tensor_product(1, 30, basis="cosine", scaling="l2").features(x)
     assert_allclose(F, np.sqrt(2) * np.cos(np.pi * np.outer(x, np.arange(1, 31))), atol=1e-12)
 
 
 def test_only_the_constant_is_constant():
-    base = tensor(2, 2, scaling="l2", include_constant=True).select([0])
+    base = tensor_product(2, 2, scaling="l2", include_constant=True).select([0])
     points = np.random.default_rng(0).uniform(-1, 1, (5, 2))
     assert_allclose(base.features(points), 1)
     assert not base.jacobian(points).any()
@@ -82,7 +82,7 @@ def test_only_the_constant_is_constant():
 
 def test_blocks_of_points_do_not_show(rng):
     points = rng.uniform(-1, 1, (20_000, 2))
-    base = tensor(2, 8, scaling="l2")
+    base = tensor_product(2, 8, scaling="l2")
     F = base.features(points)
     assert_allclose(F[-100:], base.features(points[-100:]), rtol=1e-9, atol=1e-11)
     assert_allclose(F[:100], base.features(points[:100]), rtol=1e-9, atol=1e-11)
@@ -90,8 +90,8 @@ def test_blocks_of_points_do_not_show(rng):
 
 def test_bad_arguments_are_refused():
     with pytest.raises(InputError, match="order is 0"):
-        tensor(2, 0, scaling="l2")
+        tensor_product(2, 0, scaling="l2")
     with pytest.raises(InputError, match="max_interaction is 0"):
-        tensor(2, 2, scaling="l2", max_interaction=0)
+        tensor_product(2, 2, scaling="l2", max_interaction=0)
     with pytest.raises(InputError, match="'legendre' or 'cosine'"):
-        tensor(2, 2, basis="sine", scaling="l2")
+        tensor_product(2, 2, basis="sine", scaling="l2")

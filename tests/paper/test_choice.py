@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from metakel.kernels import KernelSum, fourier, squared_exponential
+from metakel.data import History
+from metakel.kernels import KernelSum, random_fourier, squared_exponential
 from metakel.paper.choice import choose_fixed, choose_learned, evidence
-from metakel.tasks import History
 
 
 def smooth(length):
@@ -45,7 +45,7 @@ def test_a_kernel_that_explains_tasks_it_has_not_seen_is_chosen():
     rng = np.random.default_rng(2)
 
     def base(length):
-        return fourier(30, 1, lengthscales=length, rng=np.random.default_rng(5))
+        return random_fourier(30, 1, lengthscales=length, rng=np.random.default_rng(5))
 
     true = base(0.2)
     pairs = []

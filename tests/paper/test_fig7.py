@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 from quick_figures import drawn, failing, results
 
-from metakel.kernels import fourier
+from metakel.data import History
+from metakel.kernels import random_fourier
 from metakel.paper.fig7 import duality_gap, stacked
 from metakel.paper.figure import load_figure
 from metakel.paper.gallery import overall
-from metakel.tasks import History
 
 
 def test_small_problems_solve_the_big_one():
@@ -23,7 +23,7 @@ def test_the_matrix_is_block_diagonal():
 
 def test_gap_sees_a_wrong_solution():
     rng = np.random.default_rng(0)
-    base = fourier(3, 1, lengthscales=0.4, rng=rng)
+    base = random_fourier(3, 1, lengthscales=0.4, rng=rng)
     history = History.from_pairs([(rng.uniform(-1, 1, (5, 1)), rng.standard_normal(5))] * 2)
     Phi, y = stacked(history, base)
     nothing = np.zeros((2, base.dim))

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from metakel.domains import points
 from metakel.gp import posterior
 from metakel.kernels import KernelSum, legendre, squared_exponential
+from metakel.optimize import GPUCB
 from metakel.paper.instance import norm_in
 from metakel.paper.play import OnGrid, first_at_random, play
 from metakel.paper.synthetic import coefficients, true_kernel
-from metakel.ucb import GPUCB
+from metakel.search import candidates
 
 BASE = legendre(12, scaling="l2")
 Z = np.linspace(-1, 1, 61)[:, None]
@@ -47,7 +47,7 @@ def test_plays_like_gpucb():
     game = play(OnGrid(kernel, X), f, nu=nu, noise_var=noise_var, noise_std=0.0, **streams())
     optimizer = GPUCB(
         kernel,
-        points(X),
+        candidates(X),
         rng=np.random.default_rng(0),
         noise_std=0.01,
         nu=3.0,

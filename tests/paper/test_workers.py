@@ -77,7 +77,7 @@ def test_extra_is_named_where_it_is_missing(tmp_path, monkeypatch):
         run("fig3", SMALL, seed=7, out=tmp_path, jobs="dask://127.0.0.1:8786")
 
 
-class Elsewhere:
+class OutOfCoreProblem:
     """A client whose worker says these versions."""
 
     def __init__(self, cores, found):
@@ -91,13 +91,13 @@ class Elsewhere:
 
 
 def test_workers_of_other_versions_are_refused():
-    workers._check_workers(Elsewhere({"a": 2}, {}), "tcp://x")
+    workers._check_workers(OutOfCoreProblem({"a": 2}, {}), "tcp://x")
     with pytest.raises(InputError, match=r"worker a has metakel missing"):
-        workers._check_workers(Elsewhere({"a": 2}, {"metakel": None}), "tcp://x")
+        workers._check_workers(OutOfCoreProblem({"a": 2}, {"metakel": None}), "tcp://x")
     with pytest.raises(InputError, match=r"numpy 1\.0.*expected"):
-        workers._check_workers(Elsewhere({"a": 2}, {"numpy": "1.0"}), "tcp://x")
+        workers._check_workers(OutOfCoreProblem({"a": 2}, {"numpy": "1.0"}), "tcp://x")
     with pytest.raises(InputError, match="no workers; start some"):
-        workers._check_workers(Elsewhere({}, {}), "tcp://x")
+        workers._check_workers(OutOfCoreProblem({}, {}), "tcp://x")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from chromium import browser, chromium
 from metakel import History, Prior, datasets, learn_prior
 from metakel.report import Check, RunStory, check_history, follow, write_report
 from metakel.report.check import random_regret
-from metakel.report.story import follow_journal
+from metakel.report.replay import follow_journal
 from metakel.space import Categorical
 from metakel.tuner import Tuner
 
@@ -170,7 +170,7 @@ def _fetched(entries, page) -> set[str]:
 
 
 def test_the_bundled_history_makes_a_page_of_moderate_size(tmp_path):
-    some = replace(datasets.glmnet(), tasks=datasets.glmnet().tasks[:6])
+    some = replace(datasets.load_glmnet(), tasks=datasets.load_glmnet().tasks[:6])
     page = write_report(learn_prior(some), tmp_path / "r.html")
     assert page.stat().st_size < 300_000
     assert not any(isinstance(p, Categorical) for p in some.space.parameters)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
 from metakel import theory
+from metakel.data import History
 from metakel.gp import posterior
 from metakel.kernels import KernelSum, legendre
-from metakel.tasks import History
 
 
 def test_eq_3_mean_and_variance_as_printed():

@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose
 
 from metakel import theory
 from metakel.grouplasso import Problem, solve
-from metakel.regularisation import hkz
-from metakel.screening import kappa_from_eigenvalue
+from metakel.learn.rules import hkz
+from metakel.learn.screening import kappa_from_eigenvalue
 
 
 def cosines(x, p):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metakel.domains import grid
 from metakel.gp import posterior
 from metakel.kernels import KernelSum, legendre
+from metakel.optimize import GPUCB
+from metakel.search import grid
 from metakel.theory import exploration, regret_bound
-from metakel.ucb import GPUCB
 
 DOMAIN = grid([(-1, 1)], 41)
 KERNEL = KernelSum.uniform(legendre(6, scaling="sup"), active=[0, 2, 5])

@@ -11,7 +11,7 @@ from tuning_history import small_prior
 
 from metakel import InputError
 from metakel.tuner import Journal, JournalError, Tuner
-from metakel.tuner.record import OpenJournal
+from metakel.tuner.journal_reader import JournalReader
 
 PRIOR = small_prior()
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}
@@ -150,7 +150,7 @@ def test_a_damaged_event_is_named_with_its_line_and_asks_nothing(tmp_path, damag
     live.tell(X, 0.5)
     sound = lines(path)
     written(path, [*sound, damage])
-    for look in (lambda: Tuner(PRIOR, path), lambda: OpenJournal(path), live.ask, live.ask):
+    for look in (lambda: Tuner(PRIOR, path), lambda: JournalReader(path), live.ask, live.ask):
         with pytest.raises(InputError, match=r"j, line 3: ") as caught:
             look()
         assert message in str(caught.value)
@@ -165,7 +165,7 @@ def test_a_damaged_header_is_named(tmp_path, name):
     first = lines(path)[0]
     del first[name]
     with pytest.raises(InputError, match=f"line 1: 'started' has nothing as {name}"):
-        OpenJournal(written(path, [first]))
+        JournalReader(written(path, [first]))
 
 
 def test_a_configuration_that_the_space_does_not_know_is_named_with_its_trial(tmp_path):

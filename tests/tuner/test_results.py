@@ -12,9 +12,9 @@ import pytest
 from tuning_history import measure, small_prior
 
 from metakel import InputError, Prior
-from metakel.report.story import follow_journal
+from metakel.report.replay import follow_journal
 from metakel.tuner import Tuner
-from metakel.tuner.record import OpenJournal
+from metakel.tuner.journal_reader import JournalReader
 
 PRIOR = small_prior()
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}
@@ -148,7 +148,7 @@ def test_an_alarm_that_a_wrong_value_rang_is_taken_back_and_a_true_one_stays(tmp
     tuner = Tuner(PRIOR, other)
     for x in tuner.ask_batch(2):
         tuner.tell(x, 713.0)
-    OpenJournal(other).correct(1, 712.0)  # without a prior nobody knows whether it stands
+    JournalReader(other).correct(1, 712.0)  # without a prior nobody knows whether it stands
     assert follow_journal(PRIOR, other).alarm is not None
     assert Tuner(PRIOR, other).alarm is not None
     assert tuner.alarm is not None
@@ -257,7 +257,7 @@ def test_what_is_no_number_is_refused_and_named(tmp_path, value):
     for act in (
         lambda: tuner.tell(X, value),
         lambda: tuner.observe([X], [value]),
-        lambda: OpenJournal(tmp_path / "j").tell(X, value),
+        lambda: JournalReader(tmp_path / "j").tell(X, value),
     ):
         with pytest.raises(InputError, match=r"the value is .*; expected a number") as caught:
             act()

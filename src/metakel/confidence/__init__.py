@@ -1,6 +1,6 @@
 """Anytime confidence sequences for functions in the space of a kernel (Section 5)."""
 
-from metakel.confidence.alarm import Alarm, AlarmEvent
+from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.confidence.set import ConfidenceSet
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from math import log, sqrt
 
-from metakel.confidence.settings import Settings
+from metakel.confidence.options import Settings
 from metakel.confidence.spectrum import Spectrum
 from metakel.theory import (
     exploration,

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from metakel._arrays import Array
 from metakel.confidence.spectrum import NEGLIGIBLE, Spectrum
-from metakel.tasks import Array
 
 GRID = 40
 

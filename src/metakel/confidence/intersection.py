@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from metakel._arrays import Array
 from metakel.confidence.set import ConfidenceSet, blocks
-from metakel.tasks import Array
 
 ROUNDING = 1e-9
 

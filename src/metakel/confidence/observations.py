@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from metakel._arrays import Array
+from metakel.confidence.observation_log import Batch
 from metakel.confidence.spectrum import EPS, Spectrum, feature_spectrum, gram_spectrum
-from metakel.confidence.told import Batch
 from metakel.kernels.sum import KernelSum
-from metakel.tasks import Array
 
 Eigen = tuple[Array, Array, float]
 # Up to this size the singular values cost less than a millisecond.

@@ -9,19 +9,19 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel.confidence.alarm import Alarm, AlarmEvent, Hypothesis, first_stage, second_kernel
-from metakel.confidence.given import as_batch, as_kernel
+from metakel._arrays import Array
+from metakel._json import check_format, reading
+from metakel.confidence._validation import as_batch, as_kernel
+from metakel.confidence.fallback import Alarm, AlarmEvent, Hypothesis, first_stage, second_kernel
 from metakel.confidence.intersection import Intersection
+from metakel.confidence.observation_log import Batch, ObservationLog
+from metakel.confidence.options import Method, NormBound, Settings
 from metakel.confidence.set import ConfidenceSet
-from metakel.confidence.settings import Method, NormBound, Settings
 from metakel.confidence.spectrum import Spectrum
 from metakel.confidence.state import State
 from metakel.confidence.storage import FORMAT, restored, stored
-from metakel.confidence.told import Batch, Told
 from metakel.errors import InputError
-from metakel.kernels.stored import check_format, reading
 from metakel.kernels.sum import KernelSum
-from metakel.tasks import Array
 
 
 class ConfidenceSequence:
@@ -148,7 +148,7 @@ class ConfidenceSequence:
         return self._state.t
 
     @property
-    def told(self) -> Told:
+    def told(self) -> ObservationLog:
         """Everything it was told, call by call."""
         return self._state.told
 

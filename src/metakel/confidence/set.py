@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from metakel._arrays import Array
 from metakel.confidence.dual import alpha_grid, free_squared_radius, observed, squared_radii
 from metakel.confidence.spectrum import NEGLIGIBLE, Spectrum
 from metakel.kernels.sum import KernelSum
-from metakel.tasks import Array
 
 REFINEMENTS = 3
 BLOCK = 512

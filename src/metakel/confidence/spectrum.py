@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
+from metakel._arrays import Array
 from metakel.kernels.sum import KernelSum
-from metakel.tasks import Array
 
 # Directions with a singular value below this share of the largest count as never observed.
 NEGLIGIBLE = 1e-8

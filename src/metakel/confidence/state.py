@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from metakel.confidence.alarm import AlarmEvent, Hypothesis, hypotheses
-from metakel.confidence.assess import Assessment, assess
+from metakel.confidence.build_set import Assessment, assess
+from metakel.confidence.fallback import AlarmEvent, Hypothesis, hypotheses
 from metakel.confidence.intersection import Intersection
+from metakel.confidence.observation_log import Batch, ObservationLog
 from metakel.confidence.observations import Observations, no_observations
-from metakel.confidence.settings import Settings
-from metakel.confidence.told import Batch, Told
+from metakel.confidence.options import Settings
 from metakel.kernels.sum import KernelSum
 
 
@@ -28,7 +28,7 @@ class State:
         The set of the present time.
     intersection : Intersection
         What is kept of the sets before it.
-    told : Told
+    told : ObservationLog
     stage : int
         Which hypothesis is believed; one past the last for none.
     alarms : tuple of AlarmEvent
@@ -39,7 +39,7 @@ class State:
     observations: tuple[Observations, ...]
     now: Assessment
     intersection: Intersection
-    told: Told = field(default_factory=Told)
+    told: ObservationLog = field(default_factory=ObservationLog)
     stage: int = 0
     alarms: tuple[AlarmEvent, ...] = ()
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from metakel.confidence.alarm import AlarmEvent
+from metakel._arrays import Array
+from metakel._json import VERSION
+from metakel.confidence.fallback import AlarmEvent
+from metakel.confidence.observation_log import ObservationLog
 from metakel.confidence.state import State
-from metakel.confidence.told import Told
 from metakel.errors import InputError
-from metakel.kernels.stored import VERSION
-from metakel.tasks import Array
 
 FORMAT = "metakel.ConfidenceSequence"
 
@@ -47,7 +47,7 @@ def restored(first: State, data: Mapping[str, Any]) -> State:
         )
     state = replace(first, stage=stage, alarms=alarms)
     kept = first.intersection
-    for batch in Told.from_list(data["told"], first.hypotheses[0].kernel).batches:
+    for batch in ObservationLog.from_list(data["told"], first.hypotheses[0].kernel).batches:
         state = state.with_observations(batch)
         if state.t in data["past"]:
             past = state.assessed().now.set

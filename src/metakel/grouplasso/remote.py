@@ -14,7 +14,7 @@ from metakel.grouplasso.evaluate import Evaluator
 Array = NDArray[np.float64]
 
 
-class Counted(Protocol):
+class ProblemSize(Protocol):
     """How much there is of everything: m tasks of some sizes, p groups, ``total`` observations."""
 
     @property
@@ -31,7 +31,7 @@ class Counted(Protocol):
     def task_weights(self) -> Array: ...
 
 
-class Remote(Counted, Protocol):
+class Remote(ProblemSize, Protocol):
     """A problem whose tasks are elsewhere: only sums over them are known here."""
 
     @property

@@ -158,7 +158,7 @@ def as_numbers(lam: ArrayLike | None, name: str) -> Array:
     except (TypeError, ValueError):
         pass
     raise InputError(
-        f"{name} is {lam!r}; expected positive numbers (metakel.regularisation.choose_lambda "
+        f"{name} is {lam!r}; expected positive numbers (metakel.learn.rules.choose_lambda "
         "makes them by a rule, lambda_max says how large they can be)"
     )
 

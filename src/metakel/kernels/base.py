@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from metakel._arrays import Array, as_points
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.family import Family, FeatureFamily, Functions, row_slices
-from metakel.tasks import Array, as_points
 
 # Rescaling, or float32, may leave a domain by rounding, which is put right; more is a mistake.
 DOMAIN_SLACK = 1e-6
@@ -32,8 +32,8 @@ class Kernel(Protocol):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Dictionary:
-    """Base kernels k_1, ..., k_p (Eq. 5), made by `legendre`, `fourier`, ... and joined by ``+``.
+class KernelDictionary:
+    """Base kernels k_1, ..., k_p (Eq. 5), made by `legendre`, `matern`, ... and joined by ``+``.
 
     Parameters
     ----------
@@ -181,24 +181,24 @@ class Dictionary:
         blocks = [family.diags(points) for family in self.families]
         return np.concatenate([np.empty((0, len(points))), *blocks])
 
-    def select(self, indices: Sequence[int] | Array) -> Dictionary:
+    def select(self, indices: Sequence[int] | Array) -> KernelDictionary:
         """The dictionary of these base kernels only, in this order."""
         owner = [(b, i) for b, family in enumerate(self.families) for i in range(family.p)]
         chosen = [owner[j] for j in checked_indices(indices, self.p)]
         runs = [(b, [i for _, i in run]) for b, run in groupby(chosen, key=lambda pair: pair[0])]
-        return Dictionary(tuple(self.families[b].select(run) for b, run in runs), self.d0)
+        return KernelDictionary(tuple(self.families[b].select(run) for b, run in runs), self.d0)
 
-    def __add__(self, other: Dictionary) -> Dictionary:
-        if not isinstance(other, Dictionary):
+    def __add__(self, other: KernelDictionary) -> KernelDictionary:
+        if not isinstance(other, KernelDictionary):
             return NotImplemented
-        return Dictionary(self.families + other.families)
+        return KernelDictionary(self.families + other.families)
 
     def __len__(self) -> int:
         return self.p
 
     def __repr__(self) -> str:
         shown = self.names if self.p <= 6 else (*self.names[:3], "...", self.names[-1])
-        return f"Dictionary(p={self.p}, d0={self.d0 or 'any'}: {', '.join(shown)})"
+        return f"KernelDictionary(p={self.p}, d0={self.d0 or 'any'}: {', '.join(shown)})"
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form; the user's own functions are kept by name only."""
@@ -212,10 +212,10 @@ class Dictionary:
     @staticmethod
     def from_dict(
         data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> Dictionary:
+    ) -> KernelDictionary:
         """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
         known: Functions = functions or {}
-        return Dictionary(
+        return KernelDictionary(
             tuple(Family.from_dict(entry, known) for entry in data["families"]), data["d0"]
         )
 

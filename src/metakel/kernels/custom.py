@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from metakel._arrays import Array
 from metakel.errors import InputError, ShapeError
-from metakel.kernels.base import Dictionary, check_count
+from metakel.kernels.base import KernelDictionary, check_count
 from metakel.kernels.family import Family, FeatureFamily, Functions, GramFamily
-from metakel.tasks import Array
 
 # k(x, x) is read off small Gram matrices, so that n points do not cost n**2 values.
 DIAGONAL_BLOCK = 64
@@ -25,7 +25,7 @@ def from_features(
     name: str,
     d0: int | None = None,
     sup: float | None = None,
-) -> Dictionary:
+) -> KernelDictionary:
     """One base kernel phi(x)'phi(z) from its feature map.
 
     Parameters
@@ -43,7 +43,7 @@ def from_features(
         Supremum of k(x, x) over the domain, where it is known.
     """
     check_count(f"kernel {name!r}: dim", dim)
-    return Dictionary((CustomFeatures(function, name, d0, sup, int(dim)),))
+    return KernelDictionary((CustomFeatures(function, name, d0, sup, int(dim)),))
 
 
 def from_gram(
@@ -52,7 +52,7 @@ def from_gram(
     name: str,
     d0: int | None = None,
     sup: float | None = None,
-) -> Dictionary:
+) -> KernelDictionary:
     """One base kernel from a function that gives its Gram matrices.
 
     Parameters
@@ -63,7 +63,7 @@ def from_gram(
     name, d0, sup
         As for `from_features`.
     """
-    return Dictionary((CustomGram(function, name, d0, sup),))
+    return KernelDictionary((CustomGram(function, name, d0, sup),))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.tasks import Array
 
 Functions = Mapping[str, Callable[..., Any]]
 

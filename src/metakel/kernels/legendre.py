@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from metakel.errors import InputError
-from metakel.kernels.base import Dictionary, check_count, is_integer
+from metakel.kernels.base import KernelDictionary, check_count, is_integer
 from metakel.kernels.products import Products, Scaling
 
 
-def legendre(p: int, *, scaling: Scaling, degrees: Sequence[int] | None = None) -> Dictionary:
+def legendre(p: int, *, scaling: Scaling, degrees: Sequence[int] | None = None) -> KernelDictionary:
     r"""Kernels :math:`k_j(x, z) = \phi_j(x) \phi_j(z)` on [-1, 1], one Legendre polynomial each.
 
     Parameters
@@ -30,10 +30,10 @@ def legendre(p: int, *, scaling: Scaling, degrees: Sequence[int] | None = None) 
     whole = all(is_integer(degree) and degree >= 0 for degree in chosen)
     if not whole or len(chosen) != p or len(set(chosen)) != p:
         raise InputError(f"degrees are {chosen}; expected p = {p} distinct integers >= 0")
-    return Dictionary((Products("legendre", scaling, np.array(chosen)[:, None]),))
+    return KernelDictionary((Products("legendre", scaling, np.array(chosen)[:, None]),))
 
 
-def legendre_2d(p: int, *, scaling: Scaling) -> Dictionary:
+def legendre_2d(p: int, *, scaling: Scaling) -> KernelDictionary:
     r"""The paper's p + 1 kernels on [-1, 1]^2: P_j(x_1) P_{p-j}(x_2) for j = 0..p.
 
     Parameters
@@ -45,4 +45,4 @@ def legendre_2d(p: int, *, scaling: Scaling) -> Dictionary:
     """
     check_count("p", p)
     first = np.arange(p + 1)
-    return Dictionary((Products("legendre", scaling, np.column_stack([first, p - first])),))
+    return KernelDictionary((Products("legendre", scaling, np.column_stack([first, p - first])),))

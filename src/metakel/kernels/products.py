@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from metakel._arrays import Array
 from metakel.errors import InputError
 from metakel.kernels.family import FeatureFamily, Functions
 from metakel.kernels.univariate import (
@@ -19,9 +20,8 @@ from metakel.kernels.univariate import (
     legendre_derivatives,
     legendre_values,
 )
-from metakel.tasks import Array
 
-Basis = Literal["legendre", "cosine"]
+NystromFeatures = Literal["legendre", "cosine"]
 Scaling = Literal["sup", "l2"]
 
 # Points are worked on in blocks whose tables (4 MB) stay in the cache of the processor.
@@ -43,14 +43,14 @@ class Products(FeatureFamily):
         Order a_ji of kernel j in input i; zero where it does not depend on the input.
     """
 
-    basis: Basis
+    basis: NystromFeatures
     scaling: Scaling
     orders: NDArray[np.intp]
 
     kind: ClassVar[str] = "products"
 
     def __post_init__(self) -> None:
-        for given, allowed in ((self.basis, Basis), (self.scaling, Scaling)):
+        for given, allowed in ((self.basis, NystromFeatures), (self.scaling, Scaling)):
             if given not in get_args(allowed):
                 names = " or ".join(repr(name) for name in get_args(allowed))
                 raise InputError(f"found {given!r}; expected {names}")

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from metakel._arrays import Array
 from metakel.errors import InputError, ShapeError
-from metakel.kernels.base import Dictionary, as_numbers, check_count, is_integer
+from metakel.kernels.base import KernelDictionary, as_numbers, check_count, is_integer
 from metakel.kernels.family import Functions, GramFamily
-from metakel.tasks import Array
 
 Lengthscale = float | tuple[float, ...]
 Columns = tuple[int, ...] | None
@@ -26,7 +26,7 @@ def squared_exponential(
     *,
     columns: Literal["each"] | Sequence[int] | Sequence[Sequence[int]] | None = None,
     d0: int | None = None,
-) -> Dictionary:
+) -> KernelDictionary:
     r"""Kernels :math:`k(x, z) = \exp(-r^2 / 2)`, :math:`r = \|(x - z) / \ell\|`.
 
     Parameters
@@ -49,7 +49,7 @@ def matern(
     *,
     columns: Literal["each"] | Sequence[int] | Sequence[Sequence[int]] | None = None,
     d0: int | None = None,
-) -> Dictionary:
+) -> KernelDictionary:
     r"""Matern kernels of smoothness nu, :math:`r = \|(x - z) / \ell\|`.
 
     .. math:: e^{-r}, \quad (1 + \sqrt3 r) e^{-\sqrt3 r}, \quad
@@ -75,7 +75,7 @@ def _matern_shape(nu: Any) -> str:
     return MATERN[float(nu)]
 
 
-def _dictionary(shape: str, lengthscales: Any, columns: Any, d0: int | None) -> Dictionary:
+def _dictionary(shape: str, lengthscales: Any, columns: Any, d0: int | None) -> KernelDictionary:
     if d0 is not None:
         check_count("d0", d0)
     several = isinstance(lengthscales, Iterable) and getattr(lengthscales, "ndim", 1) > 0
@@ -84,7 +84,7 @@ def _dictionary(shape: str, lengthscales: Any, columns: Any, d0: int | None) -> 
     if not scales:
         raise InputError("lengthscales are empty; expected at least one")
     pairs = [(scale, subset) for subset in _as_subsets(columns, d0) for scale in scales]
-    return Dictionary(
+    return KernelDictionary(
         (Stationary(shape, tuple(s for s, _ in pairs), tuple(c for _, c in pairs), d0),)
     )
 

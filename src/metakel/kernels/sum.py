@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from metakel._arrays import Array
+from metakel._json import VERSION, check_format, from_file, parsed, reading
 from metakel.errors import InputError, ShapeError
-from metakel.kernels.base import Dictionary, checked_indices
+from metakel.kernels.base import KernelDictionary, checked_indices
 from metakel.kernels.family import GramFamily, row_slices
-from metakel.kernels.stored import VERSION, check_format, from_file, parsed, reading
-from metakel.tasks import Array
 
 FORMAT = "metakel.KernelSum"
 
@@ -30,13 +30,13 @@ class KernelSum:
 
     Parameters
     ----------
-    base : Dictionary
+    base : KernelDictionary
         The base kernels k_j.
     eta : (p,) array
         Their weights, none of them negative.
     """
 
-    base: Dictionary
+    base: KernelDictionary
     eta: Array
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class KernelSum:
     @classmethod
     def uniform(
         cls,
-        base: Dictionary,
+        base: KernelDictionary,
         active: Sequence[int] | NDArray[np.intp] | None = None,
         weight: float | None = None,
     ) -> KernelSum:
@@ -65,7 +65,7 @@ class KernelSum:
 
         Parameters
         ----------
-        base : Dictionary
+        base : KernelDictionary
         active : indices, optional
             The kernels that get the weight; all of them by default.
         weight : float, optional
@@ -124,7 +124,7 @@ class KernelSum:
         return self._mapped.smooth and self._unmapped.smooth
 
     @cached_property
-    def _mapped(self) -> Dictionary:
+    def _mapped(self) -> KernelDictionary:
         """The active kernels with a feature map."""
         return self.base.select([j for j in self.active if self.base.dims[j] is not None])
 
@@ -136,7 +136,7 @@ class KernelSum:
         return np.concatenate([np.empty(0), *roots])[:, None]
 
     @cached_property
-    def _unmapped(self) -> Dictionary:
+    def _unmapped(self) -> KernelDictionary:
         """The active kernels without a feature map."""
         return self.base.select([j for j in self.active if self.base.dims[j] is None])
 
@@ -149,7 +149,7 @@ class KernelSum:
         return tuple((f, weights[block]) for f, block in zip(families, rows, strict=True))
 
     @property
-    def _finite_part(self) -> Dictionary:
+    def _finite_part(self) -> KernelDictionary:
         if not self.finite:
             raise InputError(
                 f"active kernel {self._unmapped.names[0]} has no feature map, only Gram matrices; "
@@ -239,7 +239,7 @@ class KernelSum:
         content = parsed(text, "stored kernel")
         check_format(content, "stored kernel", FORMAT)
         with reading("stored kernel"):
-            base = Dictionary.from_dict(content["base"], functions)
+            base = KernelDictionary.from_dict(content["base"], functions)
             return cls(base, np.array(content["eta"], dtype=np.float64))
 
     def save(self, path: str | Path) -> None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from metakel.tasks import Array
+from metakel._arrays import Array
 
 FEW_POINTS = 256
 

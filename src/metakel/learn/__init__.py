@@ -1,17 +1,17 @@
-"""Learning the kernel from past tasks (Section 4): history and base kernels in, `Learned` out."""
+"""Learn a sparse sum of base kernels from past tasks (Section 4)."""
 
-from metakel.learn.how import How, Loss, Scale, Weights
-from metakel.learn.learned import Learned
-from metakel.learn.learning import learn_kernel
-from metakel.learn.problems import Elsewhere, Scanned, as_problem
+from metakel.learn.kernel import learn_kernel
+from metakel.learn.learned import LearnedKernel
+from metakel.learn.options import LearnOptions, Loss, Scale, Weights
+from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem
 
 __all__ = [
-    "Elsewhere",
-    "How",
-    "Learned",
+    "LearnOptions",
+    "LearnedKernel",
     "Loss",
+    "OutOfCoreHistory",
+    "OutOfCoreProblem",
     "Scale",
-    "Scanned",
     "Weights",
     "as_problem",
     "learn_kernel",

@@ -8,20 +8,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from metakel._arrays import Array
+from metakel.data import History
 from metakel.errors import InputError
 from metakel.grouplasso import Problem, Solution, lambda_max
 from metakel.grouplasso.working_set import Progress
 from metakel.kernels import KernelSum
-from metakel.learn.how import PIVOTAL, How, Weights
-from metakel.learn.more import check_more, new_tasks
-from metakel.learn.problems import Elsewhere, Scanned, as_problem
-from metakel.refit import refitted_weights
-from metakel.screening import Screening, chi_square_screening
-from metakel.tasks import Array, History
+from metakel.learn.options import PIVOTAL, LearnOptions, Weights
+from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem
+from metakel.learn.refit import refitted_weights
+from metakel.learn.screening import Screening, chi_square_screening
+from metakel.learn.update import check_more, new_tasks
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedKernel:
     """A learned kernel, how it was found and how far to trust it.
 
     Attributes
@@ -50,9 +51,9 @@ class Learned:
     delta: float
     rule: str
     weights: Weights
-    history: History | Scanned = field(repr=False)
-    problem: Problem | Elsewhere = field(repr=False)
-    how: How = field(repr=False)
+    history: History | OutOfCoreHistory = field(repr=False)
+    problem: Problem | OutOfCoreProblem = field(repr=False)
+    how: LearnOptions = field(repr=False)
     exact_fit: bool = False
 
     @property
@@ -67,24 +68,24 @@ class Learned:
 
     def update(
         self,
-        new: History | Scanned | Iterable[tuple[ArrayLike, ArrayLike]],
+        new: History | OutOfCoreHistory | Iterable[tuple[ArrayLike, ArrayLike]],
         *,
         rng: np.random.Generator | None = None,
         progress: Progress | None = None,
-    ) -> Learned:
+    ) -> LearnedKernel:
         """Learn from more tasks in the same way, starting from here.
 
         The answer is that of learning from all tasks together, to the same certified gap; lambda
         is chosen for all of them. ``new`` is a history over the same space, in the same direction,
         or pairs (X, y) with the numbers that the base kernels see and larger y for better.
         """
-        from metakel.learn.learning import learn_again
+        from metakel.learn.kernel import learn_again
 
         base, loss = self.kernel.base, self.how.loss
         more = new_tasks(new, self.history.m)
         check_more(self.history, more)
-        history: History | Scanned
-        problem: Problem | Elsewhere
+        history: History | OutOfCoreHistory
+        problem: Problem | OutOfCoreProblem
         if not isinstance(self.history, History):
             history, problem = self.history.joined(more, base, loss)
         elif isinstance(more, History):
@@ -195,8 +196,8 @@ class Learned:
     def __repr__(self) -> str:
         noise = f"noise {self.noise_std:.3g} ({'given' if self.noise_known else 'estimated'})"
         return (
-            f"Learned({self.kernel!r}, {self.history.m} tasks, lambda by {self.rule}, {noise}, "
-            f"gap {self.solution.gap:.1e})"
+            f"LearnedKernel({self.kernel!r}, {self.history.m} tasks, lambda by {self.rule}, "
+            f"{noise}, gap {self.solution.gap:.1e})"
         )
 
     def __str__(self) -> str:

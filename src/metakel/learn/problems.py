@@ -6,23 +6,24 @@ from typing import Protocol, Self
 
 import numpy as np
 
+from metakel._arrays import Array
+from metakel.data import History
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso import Problem
-from metakel.kernels import Dictionary
-from metakel.learn.how import Loss
-from metakel.refit import Fittable
-from metakel.regularisation.spectrum import NoiseProblem
-from metakel.tasks import Array, History
+from metakel.kernels import KernelDictionary
+from metakel.learn.options import Loss
+from metakel.learn.refit import Fittable
+from metakel.learn.rules.spectrum import NoiseProblem
 
 
-class Elsewhere(Fittable, NoiseProblem, Protocol):
+class OutOfCoreProblem(Fittable, NoiseProblem, Protocol):
     """The problem of tasks that are elsewhere; ``start`` are weights x = eta / lambda, if known."""
 
     start: Array | None
 
 
-class Scanned(Protocol):
-    """A history whose tasks are elsewhere: `metakel.distributed.Scan`."""
+class OutOfCoreHistory(Protocol):
+    """A history whose tasks are elsewhere: `metakel.scale.Scan`."""
 
     @property
     def m(self) -> int: ...
@@ -30,15 +31,15 @@ class Scanned(Protocol):
     def d0(self) -> int: ...
     @property
     def total(self) -> int: ...
-    def as_problem(self, base: Dictionary, loss: Loss = "points") -> Elsewhere: ...
+    def as_problem(self, base: KernelDictionary, loss: Loss = "points") -> OutOfCoreProblem: ...
     def joined(
-        self, new: Self | History, base: Dictionary, loss: Loss
-    ) -> tuple[Self, Elsewhere]: ...
+        self, new: Self | History, base: KernelDictionary, loss: Loss
+    ) -> tuple[Self, OutOfCoreProblem]: ...
 
 
 def as_problem(
-    history: History | Scanned, base: Dictionary, loss: Loss = "points"
-) -> Problem | Elsewhere:
+    history: History | OutOfCoreHistory, base: KernelDictionary, loss: Loss = "points"
+) -> Problem | OutOfCoreProblem:
     """Eq. 8 for a history: features where every base kernel has them, Gram matrices otherwise."""
     if not isinstance(history, History):
         return history.as_problem(base, loss)
@@ -55,12 +56,12 @@ def as_problem(
     return Problem.from_tasks(parts, values, base.groups, loss=loss)
 
 
-def check_match(history: History | Scanned, base: Dictionary) -> None:
+def check_match(history: History | OutOfCoreHistory, base: KernelDictionary) -> None:
     """Raise where these base kernels cannot explain this history."""
     if not isinstance(history, History) and not hasattr(history, "as_problem"):
         raise InputError(f"history is a {type(history).__name__}; make one by History.from_pairs")
-    if not isinstance(base, Dictionary) or base.p == 0:
-        found = "empty" if isinstance(base, Dictionary) else f"a {type(base).__name__}"
+    if not isinstance(base, KernelDictionary) or base.p == 0:
+        found = "empty" if isinstance(base, KernelDictionary) else f"a {type(base).__name__}"
         raise InputError(
             f"base is {found}; expected a dictionary of at least one base kernel, "
             'e.g. legendre(20, scaling="l2")'

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure as Canvas
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from metakel._arrays import Array
 from metakel.confidence import ConfidenceSequence
 from metakel.kernels import KernelSum
 from metakel.paper.drawing import shaded, tidy
@@ -20,7 +21,6 @@ from metakel.paper.play import OnGrid
 from metakel.paper.regret_runs import play_paper
 from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
-from metakel.tasks import Array
 
 
 @dataclass(frozen=True)

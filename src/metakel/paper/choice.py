@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from metakel.kernels import Dictionary, KernelSum
+from metakel.data import History
+from metakel.kernels import KernelDictionary, KernelSum
 from metakel.learn import Scale, learn_kernel
-from metakel.tasks import History
 
 TOLERANCE = 1e-6  # of the kernels that are only compared
 
@@ -32,7 +32,7 @@ def choose_fixed(
 
 def choose_learned(
     history: History,
-    base: Callable[[float], Dictionary],
+    base: Callable[[float], KernelDictionary],
     lengthscales: Sequence[float],
     lams: Sequence[float],
     *,

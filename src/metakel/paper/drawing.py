@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+from metakel._arrays import Array
 from metakel.learn import Scale
 from metakel.paper.figure import Table
-from metakel.tasks import Array
 
 LABELS = {
     "true": "true kernel $k^*$ (oracle)",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
+from metakel._arrays import Array
 from metakel.gp import posterior
 from metakel.kernels import KernelSum
 from metakel.paper.drawing import COLOURS, LABELS, look, shaded, tidy
@@ -15,7 +16,6 @@ from metakel.paper.instance import instance
 from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
 from metakel.paper.synthetic import coefficients
-from metakel.tasks import Array
 
 
 @dataclass(frozen=True)

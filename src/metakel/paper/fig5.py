@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
+from metakel._arrays import Array
 from metakel.kernels import KernelSum
 from metakel.paper.drawing import COLOURS, LABELS, legend_below, mark_values, rates, shaded, tidy
 from metakel.paper.figure import Claim, Figure, Rows, Table
@@ -15,7 +16,6 @@ from metakel.paper.instance import domain, instance, objective, theory_lambda
 from metakel.paper.regret_runs import play_paper
 from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
-from metakel.tasks import Array
 
 
 @dataclass(frozen=True)

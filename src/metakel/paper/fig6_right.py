@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
+from metakel._arrays import Array
 from metakel.paper.drawing import curves, legend_below
 from metakel.paper.evidence import refitted
 from metakel.paper.figure import Claim, Figure, Rows, Table
@@ -14,7 +15,6 @@ from metakel.paper.intervals import ratio
 from metakel.paper.play import Model, OnGrid, Played, play
 from metakel.paper.streams import Streams
 from metakel.paper.tuning_split import TESTS, Learner, Tuning, learner, smooth_kernel
-from metakel.tasks import Array
 from metakel.theory import noise_var_paper
 
 SETTINGS = Tuning(runs=10, draws=TESTS, p=500, m=24)

@@ -10,13 +10,14 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
 
-from metakel.kernels import Dictionary, fourier
+from metakel._arrays import Array
+from metakel.data import History
+from metakel.kernels import KernelDictionary, random_fourier
 from metakel.learn import learn_kernel
 from metakel.paper.drawing import one_run
 from metakel.paper.figure import Claim, Figure, Rows, Table
 from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
-from metakel.tasks import Array, History
 
 # Three tasks, few points and two features per kernel, to be seen by eye.
 SETTINGS = Settings(runs=10, m=3, n=6, p=4, noise_std=0.1, lam=0.15)
@@ -25,7 +26,7 @@ QUICK = replace(SETTINGS, runs=4)
 
 def run_once(settings: Settings, streams: Streams) -> Rows:
     """Entries of the block-diagonal Phi, y and beta; and how well beta solves that regression."""
-    base = fourier(settings.p, 1, lengthscales=0.4, rng=streams.rng("features"))
+    base = random_fourier(settings.p, 1, lengthscales=0.4, rng=streams.rng("features"))
     history = _history(settings, base, streams)
     learned = learn_kernel(
         history, base, lam=settings.lam, noise_std=settings.noise_std, weights="eta", scale="raw"
@@ -50,7 +51,7 @@ def run_once(settings: Settings, streams: Streams) -> Rows:
     return [*rows, {"part": "gap", "row": 0, "column": 0, "value": gap}]
 
 
-def _history(settings: Settings, base: Dictionary, streams: Streams) -> History:
+def _history(settings: Settings, base: KernelDictionary, streams: Streams) -> History:
     rng = streams.rng("history")
     pairs = []
     for _ in range(settings.m):
@@ -63,7 +64,7 @@ def _history(settings: Settings, base: Dictionary, streams: Streams) -> History:
     return History.from_pairs(pairs)
 
 
-def stacked(history: History, base: Dictionary) -> tuple[Array, Array]:
+def stacked(history: History, base: KernelDictionary) -> tuple[Array, Array]:
     """(N, m d) block-diagonal matrix and (N,) values of Eq. 8, which the solver never forms."""
     ends = np.cumsum(history.sizes)
     Phi = np.zeros((history.total, history.m * base.dim))
@@ -73,7 +74,7 @@ def stacked(history: History, base: Dictionary) -> tuple[Array, Array]:
     return Phi, np.concatenate([task.y for task in history])
 
 
-def duality_gap(Phi: Array, y: Array, beta: Array, base: Dictionary, lam: float) -> float:
+def duality_gap(Phi: Array, y: Array, beta: Array, base: KernelDictionary, lam: float) -> float:
     """How far (m, d) beta can be from the minimum of the big regression (Eq. 8), over ||y||^2/N."""
     N = len(y)
     r = y - Phi @ beta.ravel()

@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from metakel._arrays import Array
+from metakel.data import Task
 from metakel.errors import InputError
-from metakel.tasks import Array, Task
 
 # Appendix D. The text speaks of 38 tasks, 25 of them for learning; these lists hold 20 and 13.
 TRAIN_IDS = (

@@ -7,12 +7,13 @@ from math import sqrt
 
 import numpy as np
 
-from metakel.kernels import Dictionary, KernelSum, legendre, legendre_2d
-from metakel.learn import Learned, learn_kernel
+from metakel._arrays import Array
+from metakel.data import History
+from metakel.kernels import KernelDictionary, KernelSum, legendre, legendre_2d
+from metakel.learn import LearnedKernel, learn_kernel
 from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
 from metakel.paper.synthetic import coefficients, sample_tasks, signal, true_kernel
-from metakel.tasks import Array, History
 from metakel.theory import exploration_oracle, lambda_min_paper, noise_var_paper
 
 
@@ -45,7 +46,7 @@ class Instance:
         """k_full (Eq. 10)."""
         return KernelSum.uniform(self.true.base)
 
-    def learn(self, lam: float | str | None = None) -> Learned:
+    def learn(self, lam: float | str | None = None) -> LearnedKernel:
         """k-hat as the reading scales it, at the lambda of the settings unless told otherwise."""
         return learn_kernel(
             self.history,
@@ -59,7 +60,7 @@ class Instance:
         )
 
 
-def dictionary(settings: Settings, inputs: int = 1) -> Dictionary:
+def dictionary(settings: Settings, inputs: int = 1) -> KernelDictionary:
     """The base kernels of Section 6 in one or two dimensions."""
     make = legendre if inputs == 1 else legendre_2d
     return make(settings.p, scaling=settings.reading.scaling)

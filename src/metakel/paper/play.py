@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
+from metakel._arrays import Array
 from metakel.kernels import KernelSum
-from metakel.tasks import Array
 
 TIE = 1e-9  # relative: rounding must not decide between points that symmetry makes equal
 

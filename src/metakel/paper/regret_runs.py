@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from metakel._arrays import Array
 from metakel.kernels import KernelSum
 from metakel.paper.figure import Rows, Table
 from metakel.paper.instance import paper_noise_var, theory_nu
@@ -13,7 +14,6 @@ from metakel.paper.intervals import ratio
 from metakel.paper.play import OnGrid, Played, play
 from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
-from metakel.tasks import Array
 
 REGRETS = ("simple", "mu", "arg", "reg")
 

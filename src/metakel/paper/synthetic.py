@@ -6,14 +6,15 @@ from typing import Literal
 
 import numpy as np
 
-from metakel.kernels import Dictionary, KernelSum
-from metakel.tasks import Array, History
+from metakel._arrays import Array
+from metakel.data import History
+from metakel.kernels import KernelDictionary, KernelSum
 
 Signs = Literal["positive", "both"]
 
 
 def true_kernel(
-    base: Dictionary, *, sparsity: int, rng: np.random.Generator, smallest: float = 0.0
+    base: KernelDictionary, *, sparsity: int, rng: np.random.Generator, smallest: float = 0.0
 ) -> KernelSum:
     """k* of Eq. 5: a random support, uniform weights scaled to sum to one.
 

@@ -8,13 +8,13 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from metakel.kernels import Dictionary, KernelSum, fourier, squared_exponential
+from metakel.data import History, Task
+from metakel.kernels import KernelDictionary, KernelSum, random_fourier, squared_exponential
 from metakel.learn import learn_kernel
 from metakel.paper import glmnet
 from metakel.paper.choice import choose_fixed, choose_learned
 from metakel.paper.settings import Settings
 from metakel.paper.streams import Streams
-from metakel.tasks import History, Task
 
 TESTS = 13
 
@@ -110,13 +110,13 @@ def learner(settings: Tuning, seed: int, run: int) -> Learner:
     return Learner(*kernels, smooth, lam, length, tests, float(centre), float(spread))
 
 
-def _features(settings: Tuning, streams: Streams, lengthscale: float) -> Dictionary:
+def _features(settings: Tuning, streams: Streams, lengthscale: float) -> KernelDictionary:
     """The same directions at every lengthscale."""
-    return fourier(settings.p, 2, lengthscales=lengthscale, rng=streams.rng("features"))
+    return random_fourier(settings.p, 2, lengthscales=lengthscale, rng=streams.rng("features"))
 
 
 def _choice(
-    settings: Tuning, history: History, base: Callable[[float], Dictionary]
+    settings: Tuning, history: History, base: Callable[[float], KernelDictionary]
 ) -> tuple[float, float, float, float]:
     """Lambda and lengthscale of k-hat, lengthscales of k_full and of the squared exponential."""
     if not settings.reading.centred:

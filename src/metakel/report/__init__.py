@@ -2,6 +2,6 @@
 
 from metakel.report.check import Check, check_history
 from metakel.report.page import write_report
-from metakel.report.story import RunStory, follow
+from metakel.report.replay import RunStory, follow
 
 __all__ = ["Check", "RunStory", "check_history", "follow", "write_report"]

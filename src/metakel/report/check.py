@@ -9,9 +9,10 @@ from math import erf, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from metakel._arrays import Array
+from metakel.data import History, Task
 from metakel.errors import InputError
-from metakel.prior import Prior, TableOptimizer, learn_prior
-from metakel.tasks import Array, History, Task
+from metakel.priors import Prior, TableOptimizer, learn_prior
 
 FOLDS = 3
 TASKS = 24  # at most so many are played through

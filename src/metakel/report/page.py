@@ -6,13 +6,13 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from metakel.prior import Prior
+from metakel.priors import Prior
 from metakel.report.check import Check
-from metakel.report.learned import learned_section
+from metakel.report.model import learned_section
 from metakel.report.parts import cards, paragraph, section
-from metakel.report.ran import ran_section
-from metakel.report.story import RunStory
-from metakel.report.trusted import trusted_section
+from metakel.report.replay import RunStory
+from metakel.report.run import ran_section
+from metakel.report.validation import trusted_section
 
 # Even if something slipped through, a browser would fetch nothing.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.space.parameter import Array, Parameter, plain
+from metakel.space.parameter import Parameter, plain
 
 
 @dataclass(frozen=True)

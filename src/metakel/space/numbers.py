@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.space.parameter import Array, Parameter, plain
+from metakel.space.parameter import Parameter, plain
 
 # Rounding of a table's numbers may leave a range by this share of it.
 RANGE_SLACK = 1e-9

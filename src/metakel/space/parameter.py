@@ -9,11 +9,9 @@ from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from metakel._arrays import Array
 from metakel.errors import InputError
-
-Array = NDArray[np.float64]
 
 
 class Parameter(ABC):

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metakel._arrays import Array
 from metakel.errors import InputError, ShapeError, check_generator
 from metakel.space.choices import Categorical, Fixed, Ordinal
 from metakel.space.numbers import Float, Integer
-from metakel.space.parameter import Array, Parameter
+from metakel.space.parameter import Parameter
 
 Row = Mapping[str, Any]
 KINDS: dict[str, type[Parameter]] = {

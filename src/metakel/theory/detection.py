@@ -3,7 +3,7 @@ r"""What can be detected at all: the chi-square test that replaces Assumption 3.
 For Gaussian noise, points fixed in advance and tasks with n >= d, leaving kernel j out of all
 least squares fits raises the residual sum of squares by :math:`\sigma^2 T_j`, where
 :math:`T_j \sim \chi^2(m d_j, D_j^2 / \sigma^2)` and :math:`D_j^2` is the energy that the other
-kernels do not explain. `metakel.screening` computes T_j.
+kernels do not explain. `metakel.learn.screening` computes T_j.
 """
 
 from __future__ import annotations

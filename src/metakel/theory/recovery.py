@@ -51,7 +51,7 @@ def lambda_min(*, noise_std: float, m: int, n: float, p: int, delta: float) -> f
 
     Hsu, Kakade and Zhang (2012) with :math:`\operatorname{tr}\Psi_j \le 1` and
     :math:`\|\Psi_j\|_2 \le 1/m`. Sharper values that read the data are in
-    `metakel.regularisation`; the one valid for adaptive policies is only there.
+    `metakel.learn.rules`; the one valid for adaptive policies is only there.
     """
     x = log(p / delta)
     return 4 * noise_std / sqrt(m * n) * sqrt(1 + 2 * sqrt(x / m) + 2 * x / m)

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from metakel.errors import InputError
-from metakel.prior.configurations import as_rows
+from metakel.priors.configurations import as_rows
 from metakel.space import Space
-from metakel.tuner.identity import Configuration, key, plain, settled
+from metakel.tuner.normalise import Configuration, key, plain, settled
 
 LOG = logging.getLogger("metakel")
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from metakel.prior import Prior, SpaceOptimizer, TableOptimizer
-from metakel.tuner.identity import Configuration, plain
-from metakel.tuner.settings import Settings
+from metakel.priors import Prior, SpaceOptimizer, TableOptimizer
+from metakel.tuner.normalise import Configuration, plain
+from metakel.tuner.options import Settings
 from metakel.tuner.trials import Trials
 
 

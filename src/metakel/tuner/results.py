@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from metakel.errors import InputError
-from metakel.tuner.identity import Configuration
 from metakel.tuner.journal import Event
+from metakel.tuner.normalise import Configuration
 from metakel.tuner.trials import Trial, Trials
 
 LARGEST = 1e50  # beyond this no interval can be computed, and the value says no more than "failed"

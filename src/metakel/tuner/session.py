@@ -7,18 +7,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from metakel.errors import InputError
-from metakel.prior import Prior
-from metakel.tuner.certify import Watch
+from metakel.priors import Prior
 from metakel.tuner.journal import Event, Journal
+from metakel.tuner.monitor import Monitor
+from metakel.tuner.options import Settings, check_header
 from metakel.tuner.results import stamped
-from metakel.tuner.settings import Settings, check_header
 from metakel.tuner.trials import Trials
 
 
 class Session:
     """Reads what others wrote before it decides, and decides while nobody else writes."""
 
-    def __init__(self, prior: Prior, settings: Settings, watch: Watch, journal: Journal) -> None:
+    def __init__(self, prior: Prior, settings: Settings, watch: Monitor, journal: Journal) -> None:
         self._prior, self._settings = prior, settings
         self._journal, self._begun = journal, False
         self.watch, self._corrections = watch, 0
@@ -83,7 +83,7 @@ class Session:
     def _follow(self, where: str) -> None:
         """Take in the values told since, or all of them where one was corrected."""
         if self.trials.corrections != self._corrections:
-            self.watch = Watch(self._prior, self._settings)
+            self.watch = Monitor(self._prior, self._settings)
             self._corrections = self.trials.corrections
         for trial in self.trials.told[self.watch.t :]:
             try:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from metakel.errors import InputError
 from metakel.space import Space
 from metakel.tuner.events import refuse_damaged
-from metakel.tuner.identity import Configuration, key
+from metakel.tuner.normalise import Configuration, key
 
 Status = Literal["pending", "told", "failed", "dropped"]
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from metakel.errors import InputError, MetaKelError
-from metakel.prior import Prior
+from metakel.priors import Prior
 from metakel.tuner.candidates import Candidates
-from metakel.tuner.certify import Certificate, Watch
-from metakel.tuner.identity import Configuration, key, plain, settled
 from metakel.tuner.journal import Event, Journal
-from metakel.tuner.plan import Plan
+from metakel.tuner.monitor import Certificate, Monitor
+from metakel.tuner.normalise import Configuration, key, plain, settled
+from metakel.tuner.options import Settings
 from metakel.tuner.results import as_value, correction, dropping, result
+from metakel.tuner.schedule import RunSchedule
 from metakel.tuner.session import Session
-from metakel.tuner.settings import Settings
 from metakel.tuner.trials import AlarmRaised, Trial, Trials
 
 LOG = logging.getLogger("metakel")
@@ -86,8 +86,8 @@ class Tuner:
         listed = None if candidates is None else Candidates.of(candidates, prior.space)
         self.prior = prior
         self.settings = Settings(seed, delta, plain(fixed or {}), outside, listed)
-        self._plan = Plan(prior, self.settings, budget, stop_at, detached)
-        watch = Watch(prior, self.settings)
+        self._plan = RunSchedule(prior, self.settings, budget, stop_at, detached)
+        watch = Monitor(prior, self.settings)
         if stop_at is not None and watch.no_band:
             raise InputError(f"stop_at needs a certificate; there is none: {watch.no_band}")
         self._kept = Session(prior, self.settings, watch, Journal(journal))
@@ -139,7 +139,7 @@ class Tuner:
         return self.watch.certificate
 
     @property
-    def watch(self) -> Watch:
+    def watch(self) -> Monitor:
         """The band behind the certificate."""
         self._kept.latest()
         return self._kept.watch

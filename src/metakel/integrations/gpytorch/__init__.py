@@ -7,7 +7,7 @@ except ImportError:
         "GPyTorch kernels need torch and gpytorch: pip install metakel[gpytorch]"
     ) from None
 
-from metakel.integrations.gpytorch.kernel import LearnedKernel
-from metakel.integrations.gpytorch.mean import LearnedMean
+from metakel.integrations.gpytorch.kernel import GPyTorchKernel
+from metakel.integrations.gpytorch.mean import GPyTorchMean
 
-__all__ = ["LearnedKernel", "LearnedMean"]
+__all__ = ["GPyTorchKernel", "GPyTorchMean"]

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from metakel._arrays import Array
 from metakel.errors import InputError
 from metakel.kernels.custom import Custom
 from metakel.kernels.family import Family, FeatureFamily, GramFamily
-from metakel.tasks import Array
 
 
 class NumpyFeatures(torch.nn.Module):

@@ -13,11 +13,11 @@ from metakel.integrations.gpytorch.bridge import NumpyFeatures
 from metakel.integrations.gpytorch.exact import Exact
 from metakel.integrations.gpytorch.profiles import profile
 from metakel.integrations.gpytorch.repeats import once
+from metakel.kernels.eigenfunctions import Eigenfunctions
 from metakel.kernels.family import FeatureFamily
-from metakel.kernels.fourier import Fourier
+from metakel.kernels.nystrom import NystromFeatures
 from metakel.kernels.products import Products
-from metakel.prior.basis import Basis
-from metakel.prior.principal import PrincipalFunctions
+from metakel.kernels.random_fourier import Fourier
 
 
 class WeightedFeatures(Exact):
@@ -48,7 +48,7 @@ def torch_features(family: FeatureFamily) -> torch.nn.Module:
         return ProductFeatures(family)
     if isinstance(family, Fourier):
         return FourierFeatures(family)
-    if isinstance(family, PrincipalFunctions):
+    if isinstance(family, Eigenfunctions):
         return PrincipalFeatures(family)
     return NumpyFeatures(family)
 
@@ -113,7 +113,7 @@ class Landmarks(Exact):
     lengthscales: Tensor
     scaled: Tensor
 
-    def __init__(self, basis: Basis) -> None:
+    def __init__(self, basis: NystromFeatures) -> None:
         super().__init__()
         self.signal = float(basis.shared.signal)
         self.keep("lengthscales", basis.shared.lengthscales)
@@ -132,7 +132,7 @@ class PrincipalFeatures(Exact):
     pull: Tensor
     constants: Tensor
 
-    def __init__(self, family: PrincipalFunctions) -> None:
+    def __init__(self, family: Eigenfunctions) -> None:
         super().__init__()
         self.landmarks = Landmarks(family.basis)
         self.keep("pull", family.basis.inverse.T @ family.directions)  # (r, p)

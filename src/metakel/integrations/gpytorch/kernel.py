@@ -19,7 +19,7 @@ from linear_operator.operators import (  # type: ignore[import-untyped]
 )
 from torch import Tensor
 
-from metakel.confidence.given import as_kernel
+from metakel.confidence._validation import as_kernel
 from metakel.errors import InputError, ShapeError
 from metakel.integrations.gpytorch.exact import Exact
 from metakel.integrations.gpytorch.features import WeightedFeatures
@@ -33,7 +33,7 @@ from metakel.kernels.family import FeatureFamily, GramFamily
 ROUNDINGS = 32
 
 
-class LearnedKernel(Exact, gpytorch.kernels.Kernel):  # type: ignore[misc]
+class GPyTorchKernel(Exact, gpytorch.kernels.Kernel):  # type: ignore[misc]
     r"""The kernel :math:`k = \sum_j \eta_j k_j` (Eqs. 5 and 9) for GPyTorch and BoTorch models.
 
     Points may come in batches, in double or single precision, and have gradients. The weights are

@@ -9,14 +9,14 @@ from metakel.errors import InputError
 from metakel.integrations.gpytorch.exact import Exact
 from metakel.integrations.gpytorch.features import Landmarks
 from metakel.integrations.gpytorch.repeats import once
-from metakel.prior import Prior
-from metakel.prior.calibration import Calibration
+from metakel.priors import Prior
+from metakel.priors.calibration import Calibration
 
 
-class LearnedMean(Exact, gpytorch.means.Mean):  # type: ignore[misc]
+class GPyTorchMean(Exact, gpytorch.means.Mean):  # type: ignore[misc]
     """What a typical task has at a point: level + scale m(x).
 
-    It goes with ``LearnedKernel(prior.kernel)``: both take numeric points
+    It goes with ``GPyTorchKernel(prior.kernel)``: both take numeric points
     (``prior.space.encode(...)``) and speak of the output in its own units, with the sign that is
     maximised, so outputs that are minimised are negated before they are told. Without a common
     shape, or where held-out tasks say that it does not help (`Prior.used`), it is the level alone.
@@ -33,9 +33,9 @@ class LearnedMean(Exact, gpytorch.means.Mean):  # type: ignore[misc]
     def __init__(self, learned: Prior | Calibration) -> None:
         if not isinstance(learned, Prior | Calibration):
             raise InputError(
-                f"LearnedMean was given a {type(learned).__name__}, which has no mean; expected a "
+                f"GPyTorchMean was given a {type(learned).__name__}, which has no mean; expected a "
                 "Prior, as learn_prior gives, or its calibration. What learn_kernel gives goes "
-                "with gpytorch.means.ZeroMean() and LearnedKernel(learned.kernel)"
+                "with gpytorch.means.ZeroMean() and GPyTorchKernel(learned.kernel)"
             )
         super().__init__()
         shape = learned.shape

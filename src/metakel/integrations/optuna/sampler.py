@@ -12,10 +12,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from metakel.errors import InputError
-from metakel.integrations.optuna.following import varying
-from metakel.integrations.optuna.learning import Past
-from metakel.integrations.optuna.matching import matching, nearest_value
-from metakel.integrations.optuna.memory import Memory
+from metakel.integrations.optuna.cache import Memory
 from metakel.integrations.optuna.record import (
     alike,
     outcomes,
@@ -23,7 +20,10 @@ from metakel.integrations.optuna.record import (
     running,
     write_choice,
 )
-from metakel.prior import Prior
+from metakel.integrations.optuna.search_space import matching, nearest_value
+from metakel.integrations.optuna.source_studies import SourceStudies
+from metakel.integrations.optuna.study_replay import varying
+from metakel.priors import Prior
 from metakel.space import Space
 
 # How often a choice is made again because another worker made the same one meanwhile.
@@ -63,7 +63,7 @@ class MetaKelSampler(BaseSampler):
             raise InputError("source_studies and prior are two ways to say the same; give one")
         if prior is not None and not isinstance(prior, Prior):
             raise InputError(f"prior is a {type(prior).__name__}; expected a metakel.Prior")
-        self._past = None if source_studies is None else Past(source_studies)
+        self._past = None if source_studies is None else SourceStudies(source_studies)
         self.prior = prior if self._past is None else self._past.prior
         self._seed = _fresh_seed() if seed is None else seed
         self._independent = independent_sampler or TPESampler(seed=seed)

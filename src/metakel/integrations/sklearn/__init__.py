@@ -1,7 +1,7 @@
 """Learned kernels in scikit-learn: a kernel for its Gaussian processes, and an estimator."""
 
 try:
-    from metakel.integrations.sklearn.kernel import LearnedKernel
+    from metakel.integrations.sklearn.kernel import SklearnKernel
     from metakel.integrations.sklearn.regressor import MetaKernelRegressor
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("sklearn"):
@@ -10,4 +10,4 @@ except ModuleNotFoundError as error:
         "metakel.integrations.sklearn needs scikit-learn: pip install metakel[sklearn]"
     ) from error
 
-__all__ = ["LearnedKernel", "MetaKernelRegressor"]
+__all__ = ["MetaKernelRegressor", "SklearnKernel"]

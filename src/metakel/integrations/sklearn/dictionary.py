@@ -12,52 +12,52 @@ from typing import Any
 
 import numpy as np
 
+from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.kernels import Dictionary, KernelSum, from_features, tensor
+from metakel.kernels import KernelDictionary, KernelSum, from_features, tensor_product
 from metakel.kernels.custom import Custom
 from metakel.kernels.family import Family
-from metakel.tasks import Array
 
 LARGEST_ORDER = 10
 # A lasso over this many functions takes a fraction of a second on thousands of rows.
 MOST_KERNELS = 100
 
 
-def default_base(d0: int, order: int | None = None) -> Dictionary:
+def default_base(d0: int, order: int | None = None) -> KernelDictionary:
     """Legendre polynomials of single inputs and of pairs of inputs, each its own base kernel.
 
     Without an ``order``, the largest total order up to 10 for which there are at most 100; where
     even pairs of order 2 are more than that, polynomials of single inputs alone.
     """
     if order is not None:
-        return tensor(d0, order, scaling="l2", max_interaction=2)
+        return tensor_product(d0, order, scaling="l2", max_interaction=2)
     for largest in range(LARGEST_ORDER, 1, -1):
         if largest * d0 + comb(largest, 2) * comb(d0, 2) <= MOST_KERNELS:
-            return tensor(d0, largest, scaling="l2", max_interaction=2)
+            return tensor_product(d0, largest, scaling="l2", max_interaction=2)
     largest = min(LARGEST_ORDER, max(1, MOST_KERNELS // d0))
-    return tensor(d0, largest, scaling="l2", max_interaction=1)
+    return tensor_product(d0, largest, scaling="l2", max_interaction=1)
 
 
-def given_base(given: Any, d0: int) -> Dictionary:
+def given_base(given: Any, d0: int) -> KernelDictionary:
     """What the user gave as base kernels: a dictionary, or a function from d0 to one."""
-    if isinstance(given, Dictionary):
+    if isinstance(given, KernelDictionary):
         return deepcopy(given)  # it keeps what it computes, and parameters may not change
     made = given(d0) if callable(given) and not isinstance(given, KernelSum) else given
-    if isinstance(made, Dictionary):
+    if isinstance(made, KernelDictionary):
         return made
     name = type(made).__name__
     remedy = ""
     if isinstance(made, KernelSum):
         remedy = ": give kernel.base"
-    elif hasattr(made, "kernel"):  # a Learned
-        remedy = f": give {name.lower()}.kernel.base"
+    elif hasattr(made, "kernel"):  # a LearnedKernel, say
+        remedy = ": give learned.kernel.base"
     raise InputError(
-        f"base is a {name}; expected a Dictionary, or a function from the number of features to "
-        f"one{remedy}"
+        f"base is a {name}; expected a KernelDictionary, or a function from the number of features "
+        f"to one{remedy}"
     )
 
 
-def with_level(base: Dictionary, d0: int) -> Dictionary:
+def with_level(base: KernelDictionary, d0: int) -> KernelDictionary:
     """The base kernels behind one more, the constant: tasks differ in their level."""
     if base.d0 not in (None, d0):
         raise InputError(f"the base kernels take {base.d0} inputs; X has {d0} features")
@@ -65,7 +65,7 @@ def with_level(base: Dictionary, d0: int) -> Dictionary:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NamedInputs(Dictionary):
+class NamedInputs(KernelDictionary):
     """Base kernels of columns with names: ``P2(heat)`` instead of ``P2(x1)``."""
 
     inputs: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class NamedInputs(Dictionary):
         return self.inputs[int(found[1])]
 
 
-def with_names(base: Dictionary, inputs: Sequence[str] | None) -> Dictionary:
+def with_names(base: KernelDictionary, inputs: Sequence[str] | None) -> KernelDictionary:
     """The same base kernels, called after the columns that they look at, if these have names."""
     if inputs is None:
         return base

@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
-from metakel.confidence.given import as_kernel
+from metakel._arrays import Array
+from metakel.confidence._validation import as_kernel
 from metakel.kernels import KernelSum
-from metakel.kernels.fourier import Fourier
+from metakel.kernels.random_fourier import Fourier
 from metakel.kernels.stationary import Stationary
-from metakel.tasks import Array
 
 Bounds = tuple[float, float] | Literal["fixed"]
 
 
-class LearnedKernel(Kernel):  # type: ignore[misc]  # scikit-learn has no types
+class SklearnKernel(Kernel):  # type: ignore[misc]  # scikit-learn has no types
     r"""The kernel :math:`s \sum_j \eta_j k_j` (Eqs. 5 and 9) for `GaussianProcessRegressor`.
 
     It adds, multiplies and exponentiates like any other. Points must lie where the base kernels
@@ -81,14 +81,14 @@ class LearnedKernel(Kernel):  # type: ignore[misc]  # scikit-learn has no types
     def __eq__(self, other: object) -> bool:
         return (
             type(self) is type(other)
-            and isinstance(other, LearnedKernel)
+            and isinstance(other, SklearnKernel)
             and bool(self.scale == other.scale)
             and bool(np.all(self.scale_bounds == other.scale_bounds))
             and _equal(self.kernel, other.kernel)
         )
 
     def __repr__(self) -> str:
-        return f"LearnedKernel({self.kernel!r}, scale={self.scale:.3g})"
+        return f"SklearnKernel({self.kernel!r}, scale={self.scale:.3g})"
 
 
 def _equal(one: KernelSum, other: KernelSum) -> bool:

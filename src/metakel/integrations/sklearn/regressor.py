@@ -15,21 +15,21 @@ from sklearn.metrics import r2_score
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from metakel._arrays import Array
 from metakel.confidence import ConfidenceSequence
 from metakel.errors import InputError
 from metakel.gp import Posterior
-from metakel.integrations.sklearn.choosing import choose_share, learn
 from metakel.integrations.sklearn.dictionary import (
     default_base,
     given_base,
     with_level,
     with_names,
 )
-from metakel.integrations.sklearn.kernel import LearnedKernel
-from metakel.integrations.sklearn.lesson import Belief, Lesson
-from metakel.integrations.sklearn.rows import as_labels, check_within, rows_by_label
-from metakel.kernels import Dictionary, KernelSum
-from metakel.tasks import Array
+from metakel.integrations.sklearn.kernel import SklearnKernel
+from metakel.integrations.sklearn.labels import as_labels, check_within, rows_by_label
+from metakel.integrations.sklearn.model_selection import choose_share, learn
+from metakel.integrations.sklearn.problem import Belief, MultiTaskProblem
+from metakel.kernels import KernelDictionary, KernelSum
 
 logger = logging.getLogger("metakel")
 
@@ -43,7 +43,7 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    base : Dictionary or callable, optional
+    base : KernelDictionary or callable, optional
         Base kernels on the scaled inputs, or a function from the number of features to them. By
         default Legendre polynomials of single features and of pairs (`default_base`). A constant
         is added for the level of a task.
@@ -65,9 +65,9 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    learned_ : Learned
+    learned_ : LearnedKernel
         What was selected, with its certificate: ``print(model.learned_)``.
-    kernel_ : LearnedKernel
+    kernel_ : SklearnKernel
         The kernel of predictions, on scaled inputs: the selected base kernels, weighted with the
         variance that they have in the tasks.
     noise_std_ : float
@@ -81,7 +81,7 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        base: Dictionary | Callable[[int], Dictionary] | None = None,
+        base: KernelDictionary | Callable[[int], KernelDictionary] | None = None,
         *,
         order: int | None = None,
         feature_range: tuple[float, float] | None = (-1.0, 1.0),
@@ -113,7 +113,7 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         d0 = points.shape[1]
         own = default_base(d0, self.order) if self.base is None else given_base(self.base, d0)
         base = with_names(with_level(own, d0), getattr(self, "feature_names_in_", None))
-        lesson = Lesson.of(points, values, labels, base)
+        lesson = MultiTaskProblem.of(points, values, labels, base)
         share = None
         if isinstance(self.lam, str) and self.lam == "cv":
             share = choose_share(points, values, labels, base, self.noise_std)
@@ -126,7 +126,7 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             rng=np.random.default_rng(self.random_state),
         )
         self._belief: Belief = lesson.belief(self.learned_.solution, self.noise_std)
-        self.kernel_ = LearnedKernel(self._belief.kernel, scale_bounds="fixed")
+        self.kernel_ = SklearnKernel(self._belief.kernel, scale_bounds="fixed")
         self.noise_std_, self.level_ = self._belief.noise_std, self._belief.level
         self.tasks_ = list(dict.fromkeys(labels))
         self._posteriors = {

@@ -1,0 +1,89 @@
+"""The command line: learn, show, suggest, tell, status, tune, report, demo, the paper's figures.
+
+Exit codes: 0 done; 1 a file or value cannot be used, the message says which; 2 the command was
+typed wrongly; 3 no evaluation succeeded; 4 the journal or a result cannot be written; 130 stopped
+by the user (run the same command again to go on).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import typer
+
+NEEDS = (
+    'the command line needs more packages: pip install "metakel[cli]", or "metakel[paper]" '
+    "for the figures of the paper"
+)
+EXITS = (
+    "Exit codes: 0 done, 1 unusable input, 2 wrong usage, 3 no evaluation succeeded, "
+    "4 cannot write, 130 interrupted."
+)
+
+
+def main() -> None:
+    """Entry point of the ``metakel`` command."""
+    try:
+        root = _commands()
+    except ModuleNotFoundError as error:
+        sys.exit(f"metakel: {NEEDS} ({error})")
+    from metakel.cli.exit_codes import CANNOT_WRITE, INTERRUPTED
+    from metakel.errors import CannotWrite, MetaKelError
+    from metakel.tuner import JournalError
+
+    try:
+        root()
+    except (JournalError, CannotWrite) as error:
+        sys.stderr.write(f"metakel: {error}\n")
+        sys.exit(CANNOT_WRITE)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        sys.stderr.close()
+        sys.exit(0)
+    except (MetaKelError, OSError, ImportError, UnicodeDecodeError) as error:
+        sys.exit(f"metakel: {error}")
+    except KeyboardInterrupt:
+        sys.stderr.write("metakel: interrupted\n")
+        sys.exit(INTERRUPTED)
+
+
+def _commands() -> typer.Typer:
+    import typer
+
+    root = typer.Typer(
+        no_args_is_help=True,
+        help="Learn from past tasks, then tune the next one.",
+        epilog=EXITS,
+        rich_markup_mode="markdown" if sys.stdout.isatty() else None,
+        pretty_exceptions_enable=False,
+    )
+    _register(root)
+    if sys.argv[1:2] == ["paper"]:  # the figures import a lot that nothing else needs
+        from metakel.paper.commands import app
+    else:
+        app = typer.Typer(help="The figures of the paper, each by one command.")
+        app.callback()(lambda: None)
+    root.add_typer(app, name="paper")
+    return root
+
+
+def _register(root: typer.Typer) -> None:
+    """Add every command to the command line."""
+    from metakel.cli.learn import learn, show
+    from metakel.cli.report import demo, report
+    from metakel.cli.status import status
+    from metakel.cli.suggest import suggest, tell
+    from metakel.cli.tune import TuneCommand, tune
+    from metakel.cli.version import options
+
+    root.callback()(options)
+    root.command()(learn)
+    root.command()(show)
+    root.command()(suggest)
+    # A negative value is a value, not an option.
+    root.command(context_settings={"ignore_unknown_options": True})(tell)
+    root.command()(status)
+    root.command(cls=TuneCommand)(tune)
+    root.command()(report)
+    root.command()(demo)

@@ -1,0 +1,213 @@
+"""``metakel tune``: run a command with one configuration after the other."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from metakel.cli.console import emit, note, one_line, say
+from metakel.cli.evaluate import Outcome, Program
+from metakel.cli.exit_codes import INTERRUPTED, NOTHING_SUCCEEDED
+from metakel.cli.learn import Json, PriorPath
+from metakel.cli.observed import take_in
+from metakel.cli.placeholders import check_command, refuse_unknown
+from metakel.cli.suggest import Fix, Observed, Outside, Seed
+from metakel.cli.values import assignments
+from metakel.errors import InputError
+from metakel.priors import Prior
+from metakel.tuner import Tuner
+from metakel.tuner.owner import is_dead
+
+
+def tune(
+    prior: PriorPath,
+    command: Annotated[
+        list[str], typer.Argument(help="After --: the program and its words, {name} for values.")
+    ],
+    budget: Annotated[int, typer.Option(min=1, help="At most how many evaluations.")] = 30,
+    journal: Annotated[Path, typer.Option(help="Where everything is noted; resumed if there.")] = (
+        Path("metakel-run.jsonl")
+    ),
+    timeout: Annotated[float | None, typer.Option(help="Seconds for one evaluation.")] = None,
+    retries: Annotated[int, typer.Option(min=0, help="Tries after a failed one.")] = 0,
+    value_file: Annotated[
+        str, typer.Option(help="File with the value, e.g. out/{number}.txt; else the last line.")
+    ] = "",
+    stop_at: Annotated[
+        float | None, typer.Option(help="Stop when nothing can be better by more than this.")
+    ] = None,
+    give_up: Annotated[int, typer.Option(min=1, help="Failures in a row that end the run.")] = 5,
+    delta: Annotated[
+        float, typer.Option(help="Probability with which the certificate may fail.")
+    ] = 0.2,
+    observed: Observed = None,
+    fix: Fix = None,
+    outside: Outside = False,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Tune a command: its value is the number at the end of its last line of output.
+
+    The command gets no shell; parameters are also in METAKEL_CONFIGURATION. Stopped or killed, it
+    goes on when started again; several may share a journal.
+    """
+    if timeout is not None and not timeout > 0:
+        raise typer.BadParameter(f"--timeout is {timeout:g}; expected seconds > 0")
+    known = Prior.load(prior)
+    refuse_unknown(value_file, known.space.names, "--value-file")
+    unused = [
+        name for name in check_command(command, known.space.names) if name in known.space.free
+    ]
+    if unused:
+        note(f"not in the command, only in METAKEL_CONFIGURATION: {', '.join(unused)}")
+    resumed = journal.exists()
+    tuner = Tuner(
+        known, journal, budget=budget, stop_at=stop_at, seed=seed, delta=delta,
+        fixed=assignments(known.space, fix or ()), outside=outside,
+    )  # fmt: skip
+    if observed is not None:
+        take_in(tuner, observed)
+    if resumed:
+        _go_on(tuner, journal)
+    program = Program(command, timeout, value_file)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        failures = _loop(tuner, program, retries, give_up, json=json)
+    except KeyboardInterrupt:
+        note(f"stopped; the same command goes on with {journal}")
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    _conclude(tuner, journal, failures, give_up, json=json)
+
+
+class TuneCommand(TyperCommand):
+    """It says what is missing where the words of the command are taken for options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Words as options and arguments."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # Of click, or of the copy of it that typer brings along.
+            if type(error).__name__ == "NoSuchOption" and "--" not in given:
+                hint = "put -- before the command to tune, as in -- python train.py --rate {rate}"
+                vars(error)["message"] = f"{error} ({hint})"
+            raise
+
+
+def _go_on(tuner: Tuner, journal: Path) -> None:
+    """Where everything failed nothing is known of any place, only that something was wrong."""
+    trials = tuner.trials
+    failed = f", {len(trials.failed)} failed" if trials.failed else ""
+    note(f"going on with {journal}: {len(trials.told)} values{failed} so far")
+    at_work = [t for t in trials.pending if not (t.released or is_dead(t.owner))]
+    if trials.failed and not trials.told and not at_work:
+        count = tuner.drop_failed()
+        note(
+            f"nothing has succeeded yet: the {count} failures are taken back; they are no bad "
+            "places and do not count towards the budget"
+        )
+
+
+def _loop(tuner: Tuner, program: Program, retries: int, give_up: int, *, json: bool) -> int:
+    """Evaluate until done; gives the number of failures at the end, in a row."""
+    failures = 0
+    rung = tuner.alarm is not None
+    for configuration in tuner:
+        waiting = tuner.trials.waiting(configuration)
+        number = -1 if waiting is None else waiting.number
+        try:
+            outcome = _evaluate(program, number, configuration, retries)
+        except InputError:  # it cannot be run at all, so nothing was evaluated
+            tuner.drop(configuration)
+            raise
+        failed = outcome.value is None
+        tuner.tell(configuration, outcome.value, failed=failed, reason=outcome.reason)
+        failures = failures + 1 if failed else 0
+        _show(tuner, number, configuration, outcome, json=json)
+        if tuner.alarm is not None and not rung:
+            rung = True
+            note(f"ALARM after {tuner.alarm.told} values: {tuner.alarm.reason}")
+            note("the history is left out from here on")
+        if failures >= give_up:
+            break
+    return failures
+
+
+def _evaluate(
+    program: Program, number: int, configuration: dict[str, Any], retries: int
+) -> Outcome:
+    outcome = program.run(number, configuration)
+    for _ in range(retries):
+        if outcome.value is not None:
+            break
+        note(f"{number}: {outcome.reason}; once more")
+        outcome = program.run(number, configuration)
+    return outcome
+
+
+def _show(
+    tuner: Tuner, number: int, configuration: dict[str, Any], outcome: Outcome, *, json: bool
+) -> None:
+    event = "failed" if outcome.value is None else "told"
+    if json:
+        emit({"event": event, "number": number, "configuration": configuration, **asdict(outcome)})
+    elif outcome.value is None:
+        say(f"{number:4d}  failed: {outcome.reason}  {one_line(configuration)}")
+    else:
+        best = tuner.best.value
+        mark = "*" if outcome.value == best else " "
+        values = f"{outcome.value:<10.6g}{mark} best {best:<10.6g}"
+        say(f"{number:4d}  {values}  {one_line(configuration)}")
+
+
+def _conclude(tuner: Tuner, journal: Path, failures: int, give_up: int, *, json: bool) -> None:
+    trials = tuner.trials
+    why = tuner.done or f"{failures} evaluations in a row failed"
+    certificate = tuner.certificate
+    if json:
+        emit(
+            {
+                "event": "finished",
+                "reason": why,
+                "told": len(trials.told),
+                "failed": len(trials.failed),
+                "best": asdict(tuner.best) if trials.told else None,
+                "certificate": asdict(certificate),
+                "alarm": None if trials.alarm is None else asdict(trials.alarm),
+                "trust": tuner.trust,
+            }
+        )
+    else:
+        say(f"done: {why}")
+        if trials.told:
+            say(f"best {tuner.best.value:.6g}  {one_line(tuner.best.configuration)}")
+        note(f"journal: {journal}")
+    if not trials.told or failures >= give_up:
+        last = trials.failed[-1].reason if trials.failed else "nothing was evaluated"
+        note(f"metakel: {failures} evaluations in a row failed, the last with: {last}")
+        note(_advice(tuner, journal))
+        raise typer.Exit(NOTHING_SUCCEEDED)
+
+
+def _advice(tuner: Tuner, journal: Path) -> str:
+    trials = tuner.trials
+    if not trials.told:
+        return (
+            "was the command at fault? Mend it and start again: as nothing has succeeded, these "
+            "failures will not count. If it was not, a larger --give-up looks further away"
+        )
+    return (
+        "failed evaluations count towards the budget "
+        f"({trials.spent} of {tuner.budget} are spent), and their places as bad ones. Was the "
+        f"command at fault? Take them back (metakel tell {journal} --drop --number "
+        f"{trials.failed[-1].number}), or begin another journal. If it was not, the same command "
+        "goes on"
+    )

@@ -1,0 +1,299 @@
+"""Past tasks together (Eq. 4), from arrays or from what other tools have stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metakel._arrays import as_points, as_values
+from metakel.data.merge import joined, named_apart
+from metakel.data.summary import span, summary
+from metakel.data.task import Task
+from metakel.errors import InputError, ShapeError, check_generator
+from metakel.io import (
+    Report,
+    frame_columns,
+    parquet_columns,
+    read_experiments,
+    read_runs,
+    read_studies,
+)
+from metakel.io.files import csv_source
+from metakel.io.frames import missing
+from metakel.io.source import Source
+from metakel.space import Space
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Past tasks over the same inputs; their sizes may differ.
+
+    Make one with `from_pairs` or `from_arrays`, or from a table of named parameters with
+    `from_frame`, `from_csv`, `from_parquet`, `from_optuna`, `from_mlflow` or `from_ax`. Those turn
+    parameters into numbers in [-1, 1] by their ``space``, flip the sign of an output that is
+    minimised, and keep a ``report`` of the rows that could not be used.
+
+    ``history[3]`` is a task and ``history[:10]`` a history; ``+`` joins two over the same inputs.
+    """
+
+    tasks: tuple[Task, ...]
+    space: Space | None = None
+    report: Report | None = None
+
+    def __post_init__(self) -> None:
+        given: Any = self.tasks
+        entries = tuple(given) if isinstance(given, Iterable) else None
+        odd = [given] if entries is None else [e for e in entries if not isinstance(e, Task)]
+        if odd:
+            raise InputError(
+                f"found a {type(odd[0]).__name__}; History takes a tuple of Task objects, and "
+                "History.from_pairs takes pairs (X, y)"
+            )
+        object.__setattr__(self, "tasks", entries)
+        if not self.tasks:
+            raise InputError("a history needs at least one task; found none")
+        for task in self.tasks[1:]:
+            if task.d0 != self.d0:
+                raise ShapeError(
+                    f"{task.name} has {task.d0} inputs but {self.tasks[0].name} has {self.d0}; "
+                    "all tasks of a history share their inputs"
+                )
+
+    @classmethod
+    def from_pairs(cls, pairs: Iterable[Task | tuple[ArrayLike, ArrayLike]]) -> History:
+        """One ``(X, y)`` pair per task; a `Task` among them stays what it is."""
+        tasks = []
+        for s, pair in enumerate(pairs):
+            if isinstance(pair, Task):
+                tasks.append(pair)
+                continue
+            try:
+                X, y = pair
+            except (TypeError, ValueError):
+                raise InputError(f"task {s}: expected a pair (X, y)") from None
+            tasks.append(Task(X, y, name=f"task {s}"))  # type: ignore[arg-type]
+        return cls(named_apart(tasks))
+
+    @classmethod
+    def from_arrays(cls, X: ArrayLike, y: ArrayLike, task: Sequence[Any] | ArrayLike) -> History:
+        """Rows of all tasks in one table, with a label per row saying whose it is.
+
+        Tasks come in the order in which their labels first appear.
+        """
+        points = as_points(X, "history")
+        values = as_values(y, points.shape[0], "history")
+        labels = list(np.asarray(task, dtype=object))
+        if len(labels) != len(points):
+            raise ShapeError(f"history: X has {len(points)} rows but task has {len(labels)} labels")
+        rows: dict[Any, list[int]] = {}
+        for i, label in enumerate(labels):
+            if missing(label):
+                raise InputError(f"history: row {i} has no task label (found {label})")
+            rows.setdefault(label, []).append(i)
+        return cls(tuple(Task(points[i], values[i], name=str(label)) for label, i in rows.items()))
+
+    @classmethod
+    def from_frame(cls, frame: Any, *, task: str, output: str, **options: Any) -> History:
+        """Rows of a pandas or Polars frame, an Arrow table or a dict of columns.
+
+        Parameters
+        ----------
+        frame : table
+        task, output : str
+            Columns that name the past task and hold what was measured.
+        **options
+            ``inputs``: columns of the parameters, by default all others that vary within a task.
+            ``minimize``: whether smaller outputs are better. ``log``: parameters on a log scale; by
+            default the data decide, and the report says so. ``space``: the parameters, if they are
+            not to be found out from the table. ``defaults``: what tasks that do not record a
+            parameter used for it. ``categories``: columns of choices, even where they look like
+            numbers. ``outside``: whether rows may lie outside of the ranges of ``space``.
+        """
+        columns = frame_columns(frame)
+        return cls._from_source(Source("a table", columns, task, output), **options)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | Path,
+        *,
+        task: str,
+        output: str,
+        delimiter: str | None = None,
+        **options: Any,
+    ) -> History:
+        """Rows of a CSV file with a header, plain or gzipped; options as for `from_frame`.
+
+        Without a ``delimiter``, the header says whether it is a comma, a semicolon or a tab.
+        """
+        source = csv_source(path, task=task, output=output, delimiter=delimiter)
+        return cls._from_source(source, **options)
+
+    @classmethod
+    def from_parquet(cls, path: str | Path, *, task: str, output: str, **options: Any) -> History:
+        """Rows of a Parquet file (needs pyarrow); options as for `from_frame`."""
+        columns = parquet_columns(path)
+        return cls._from_source(Source(Path(path).name, columns, task, output), **options)
+
+    @classmethod
+    def from_optuna(cls, source: Any, **options: Any) -> History:
+        """Completed trials of Optuna studies, each a task: a storage, a study or several.
+
+        The direction is that of the studies, and the space theirs: of the parameters that all
+        trials have, unless ``inputs`` or ``defaults`` say otherwise; a note names the others.
+        Options as for `from_frame`.
+        """
+        return cls._from_source(read_studies(source), **options)
+
+    @classmethod
+    def from_mlflow(
+        cls,
+        experiments: Any,
+        *,
+        output: str,
+        task: str | None = None,
+        tracking_uri: str | Path | None = None,
+        filter_string: str = "",
+        **options: Any,
+    ) -> History:
+        """Finished runs of MLflow experiments, each a task.
+
+        Parameters
+        ----------
+        experiments : str or sequence of str
+            Names of the experiments.
+        output : str
+            The metric; of several values logged in a run, the last.
+        task : str, optional
+            A tag or parameter whose values are the tasks, instead of the experiments.
+        tracking_uri : str or Path, optional
+            Where the runs are; by default where MLflow itself looks.
+        filter_string : str
+            Which runs to read, in MLflow's own words: ``"tags.kind = 'trial'"``.
+        **options
+            As for `from_frame`; MLflow knows no direction, so say ``minimize=True`` for a loss.
+        """
+        runs = read_runs(
+            experiments,
+            output=output,
+            task=task,
+            tracking_uri=tracking_uri,
+            filter_string=filter_string,
+        )
+        return cls._from_source(runs, **options)
+
+    @classmethod
+    def from_ax(
+        cls, source: Any, *, output: str | None = None, minimize: bool | None = None, **options: Any
+    ) -> History:
+        """Completed trials of Ax experiments, each a task: one or several clients or experiments.
+
+        Space, metric and direction are those of the experiments. ``output`` and ``minimize`` name
+        another metric; other options as for `from_frame`.
+        """
+        experiments = read_experiments(source, output=output, minimize=minimize)
+        return cls._from_source(experiments, **options)
+
+    @staticmethod
+    def scan(path: Any, *, task: str = "task", output: str = "y", **options: Any) -> Any:
+        """More tasks than fit in memory: Parquet files, read piece by piece.
+
+        What comes back is a `metakel.scale.Scan`, which `learn_kernel` takes like a history.
+        Options (``inputs``, ``memory``, ``workers``, ``client``, ``journal``, ...) are those of
+        `metakel.scale.scan`. Outputs are maximised and inputs are used as they are.
+        """
+        # The scan stands above this layer: it knows kernels and the solver.
+        distributed = import_module("metakel.scale")
+        return distributed.scan(path, task=task, output=output, **options)
+
+    @classmethod
+    def _from_source(cls, source: Source, /, **options: Any) -> History:
+        intake = source.intake(**options)
+        plain = cls.from_arrays(intake.X, intake.y, intake.labels)
+        return cls(plain.tasks, intake.space, intake.report)
+
+    def split(self, rng: np.random.Generator, *, fraction: float = 0.5) -> tuple[History, History]:
+        """Two histories of whole tasks: a random share ``fraction``, and the rest.
+
+        Each part keeps at least one task, so one task alone cannot be split.
+        """
+        check_generator(rng)
+        if not 0 < fraction < 1:
+            raise InputError(f"fraction is {fraction}; expected a number between 0 and 1")
+        if self.m < 2:
+            raise InputError("a history of one task cannot be split by task")
+        size = min(max(round(fraction * self.m), 1), self.m - 1)
+        first = np.isin(np.arange(self.m), rng.permutation(self.m)[:size])
+        return self._where(first), self._where(~first)
+
+    def folds(
+        self, count: int, *, rng: np.random.Generator | None = None
+    ) -> Iterator[tuple[History, History]]:
+        """Pairs (teachers, held out), in which every task is held out once.
+
+        Task s is held out in the fold s modulo ``count``; with ``rng``, tasks change places first.
+        """
+        if not isinstance(count, int | np.integer) or not 2 <= count <= self.m:
+            raise InputError(f"{count} folds of {self.m} tasks; expected 2 folds to one per task")
+        if rng is not None:
+            check_generator(rng)
+        places = np.arange(self.m) if rng is None else rng.permutation(self.m)
+        held_out = (places % count == fold for fold in range(count))
+        return ((self._where(~held), self._where(held)) for held in held_out)
+
+    def _where(self, chosen: NDArray[np.bool_]) -> History:
+        tasks = tuple(task for task, kept in zip(self.tasks, chosen, strict=True) if kept)
+        return replace(self, tasks=tasks)
+
+    @property
+    def m(self) -> int:
+        """How many tasks there are."""
+        return len(self.tasks)
+
+    @property
+    def d0(self) -> int:
+        """How many inputs a point has."""
+        return self.tasks[0].d0
+
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """(m,) observations of each task."""
+        return np.array([task.n for task in self.tasks])
+
+    @property
+    def total(self) -> int:
+        """How many observations there are in all tasks together."""
+        return int(self.sizes.sum())
+
+    def __len__(self) -> int:
+        return self.m
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self.tasks)
+
+    @overload
+    def __getitem__(self, s: int) -> Task: ...
+    @overload
+    def __getitem__(self, s: slice) -> History: ...
+    def __getitem__(self, s: int | slice) -> Task | History:
+        found = self.tasks[s]
+        return found if isinstance(found, Task) else replace(self, tasks=found)
+
+    def __add__(self, other: History) -> History:
+        """The tasks of both, which must be over the same space and in the same direction."""
+        if not isinstance(other, History):
+            return NotImplemented
+        tasks, report = joined(self, other)
+        return History(tasks, self.space, report)
+
+    def __repr__(self) -> str:
+        return f"History(m={self.m}, n={span(self.sizes, 'd')}, d0={self.d0})"
+
+    def __str__(self) -> str:
+        return summary(self)

@@ -1,0 +1,179 @@
+"""path(problem, lams) -> one Solution per lambda: together where that is faster, else in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metakel.errors import InputError, ShapeError
+from metakel.grouplasso.evaluate import Evaluator
+from metakel.grouplasso.path import batched_path
+from metakel.grouplasso.path.certificate import Certified, certify
+from metakel.grouplasso.problem import Problem, check_problem, lambda_max
+from metakel.grouplasso.solve import (
+    Solution,
+    as_numbers,
+    as_strengths,
+    check_tolerance,
+    evaluator_of,
+    solve_with,
+)
+from metakel.grouplasso.working_set import Progress
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+class Path(Sequence[Solution]):
+    """One `Solution` per lambda, made when it is asked for, and their numbers as arrays.
+
+    Attributes
+    ----------
+    lam, eta : (L, p) arrays
+    objective, gap, kkt : (L,) arrays
+    iterations : (L,) array of int
+    converged : (L,) array of bool
+    """
+
+    def __init__(self, lam: Array, common: Certified | None, rows: Index) -> None:
+        """Solutions at lam (L, p): those of ``common``, at these rows of it (-1 for none)."""
+        self.lam, self.converged = lam, rows >= 0
+        self._common, self._rows = common, rows
+        self._own: dict[int, Solution] = {}
+        if common is None:
+            self.eta, self.iterations = np.zeros_like(lam), np.zeros(len(lam), np.intp)
+            self.objective, self.gap, self.kkt = np.full((3, len(lam)), np.nan)
+        else:
+            self.eta, self.iterations = common.eta[rows], common.iterations[rows]
+            self.objective, self.gap = common.objective[rows], common.gap[rows]
+            self.kkt = common.kkt[rows]
+
+    def put(self, i: int, solution: Solution) -> None:
+        """Set the i-th solution."""
+        self._own[i] = solution
+        self.eta[i], self.iterations[i] = solution.eta, solution.iterations
+        self.objective[i], self.gap[i], self.kkt[i] = solution.objective, solution.gap, solution.kkt
+        self.converged[i] = solution.converged
+
+    def __len__(self) -> int:
+        return len(self.lam)
+
+    @overload
+    def __getitem__(self, i: int) -> Solution: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> list[Solution]: ...
+
+    def __getitem__(self, i: int | slice) -> Solution | list[Solution]:
+        if isinstance(i, slice):
+            return [self[k] for k in range(len(self))[i]]
+        place = range(len(self))[i]
+        if place not in self._own:
+            assert self._common is not None
+            self._own[place] = self._common.solution(int(self._rows[place]))
+        return self._own[place]
+
+    def __repr__(self) -> str:
+        active = (self.eta > 0).sum(axis=1)
+        return (
+            f"Path({len(self)} lambdas, {active.min()} to {active.max()} of {self.eta.shape[1]} "
+            f"groups, worst gap {self.gap.max():.1e})"
+        )
+
+
+def path(
+    problem: Problem,
+    lams: ArrayLike | None = None,
+    *,
+    count: int = 100,
+    ratio: float = 1e-3,
+    weights: ArrayLike | None = None,
+    tol: float = 1e-8,
+    max_iterations: int = 1000,
+    progress: Progress | None = None,
+) -> Path:
+    """Solutions from lambda_max down.
+
+    ``lams`` are used as given (best in decreasing order); without them, ``count`` values from
+    lambda_max to ``ratio`` times it, evenly on the log scale. ``weights`` (p,) multiply each of
+    them, for one lambda per group.
+
+    Where columns are few, all lambdas are solved together; those whose answer does not reach
+    ``tol``, and all other problems, are solved in turn, each started from the one before.
+    """
+    check_problem(problem)
+    shape = np.ones(problem.p) if weights is None else as_strengths(weights, problem.p)
+    values = _grid(problem, shape, count, ratio) if lams is None else _given(lams)
+    check_tolerance(tol)
+    common, rows = _together(problem, values, shape, tol, max_iterations)
+    found = Path(values[:, None] * shape, common, rows)
+    evaluator: Evaluator | None = None
+    for i in range(len(found)) if progress or not found.converged.all() else ():
+        if not found.converged[i]:
+            evaluator = evaluator or evaluator_of(problem)
+            x = _ahead(found, i, values) if i else None
+            solution = solve_with(
+                problem, evaluator, found.lam[i], x, tol=tol, max_iterations=max_iterations
+            )
+            found.put(i, solution)
+        if progress is not None:
+            progress(i, float(found.gap[i]))
+    return found
+
+
+def _grid(problem: Problem, shape: Array, count: int, ratio: float) -> Array:
+    top = lambda_max(problem, shape)
+    if top == 0.0:
+        raise InputError("lambda_max is 0: y does not correlate with any feature; no path")
+    if not (0 < ratio < 1 and count >= 1):
+        raise InputError(f"found ratio {ratio}, count {count}; expected 0 < ratio < 1 <= count")
+    return np.geomspace(top, ratio * top, count)
+
+
+def _given(lams: ArrayLike) -> Array:
+    values = np.atleast_1d(as_numbers(lams, "lams"))
+    if values.ndim > 1 or not values.size:
+        raise ShapeError(f"lams has shape {values.shape}; expected a sequence of numbers")
+    return as_strengths(values, values.size)
+
+
+def _together(
+    problem: Problem, values: Array, shape: Array, tol: float, max_iterations: int
+) -> tuple[Certified | None, Index]:
+    """Solutions of one common effort, and for every value its place among them, -1 for none."""
+    sigma, places = -values, np.arange(values.size)
+    if not (sigma[1:] > sigma[:-1]).all():
+        sigma, places = np.unique(sigma, return_inverse=True)
+    nowhere = np.full(values.size, -1)
+    if not batched_path.suits(problem, sigma.size) or max_iterations < batched_path.STEPS:
+        return None, nowhere
+    try:
+        # Whatever rounding does to a hard problem, the certificate tells.
+        with np.errstate(all="ignore"):
+            estimate = batched_path.estimate(problem, -sigma, shape, tol=tol)
+    except np.linalg.LinAlgError:
+        return None, nowhere
+    if estimate is None:
+        return None, nowhere
+    reached = -sigma[: estimate.beta.shape[2], None]
+    common = certify(problem, estimate, reached * shape, tol)
+    good = np.zeros(sigma.size, np.bool)
+    good[: len(reached)] = common.converged
+    return common, np.where(good[places], places, -1)
+
+
+def _ahead(found: Path, i: int, values: Array) -> Array:
+    """Where to start at the i-th value: x grows nearly linearly in 1/lambda.
+
+    Exactly so for orthogonal features, as long as no group enters or leaves.
+    """
+    here: Array = found.eta[i - 1] / found.lam[i - 1]
+    if i == 1 or values[i - 1] == values[i - 2]:
+        return here
+    before = found.eta[i - 2] / found.lam[i - 2]
+    ahead, step = 1 / values[i] - 1 / values[i - 1], 1 / values[i - 1] - 1 / values[i - 2]
+    guess: Array = here + ahead / step * (here - before)
+    return np.where((before > 0) & (guess > 0), guess, here)

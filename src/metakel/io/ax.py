@@ -1,0 +1,147 @@
+"""Columns of Ax experiments: every experiment a task, with its own search space."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+from metakel.errors import InputError
+from metakel.io.frames import Columns
+from metakel.io.merge import distinct, joint_space
+from metakel.io.source import Source
+from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter
+
+TASK = "experiment"
+
+
+def read_experiments(source: Any, *, output: str | None, minimize: bool | None) -> Source:
+    """From one or several of Ax's ``Client``, ``AxClient`` or ``Experiment``.
+
+    Arms of completed trials have values; the others are counted as failed.
+    """
+    experiments = _as_experiments(source)
+    goals = [_goal(experiment, output, minimize) for experiment in experiments]
+    if len(set(goals)) > 1:
+        raise InputError(f"the experiments have different objectives: {_shown(goals)}")
+    (metric, smaller), *_ = goals
+    labels = distinct([e.name for e in experiments])
+    each = zip(labels, experiments, strict=True)
+    joint = joint_space((label, p) for label, e in each for p in _parameters(e.search_space))
+    space, clashes = joint.space, joint.clashes or {}
+    known = (*space.names, *clashes)
+    task = f"ax.{TASK}" if TASK in (*known, metric) else TASK
+    columns: Columns = {name: [] for name in (task, *known, metric)}
+    left_out: Counter[str] = Counter()
+    for label, experiment in zip(labels, experiments, strict=True):
+        means = _means(experiment, metric)
+        for trial in experiment.trials.values():
+            for arm in trial.arms:
+                status = trial.status.name
+                if status != "COMPLETED":
+                    left_out[status.lower()] += 1
+                    continue
+                columns[task].append(label)
+                columns[metric].append(means.get((trial.index, arm.name)))
+                for name in known:
+                    columns[name].append(arm.parameters.get(name))
+    notes = (*joint.notes, *(f"{n} trials are {status}" for status, n in left_out.items()))
+    lacking = sum(value is None for value in columns[metric])
+    if lacking:
+        notes += (f"{lacking} completed trials have no {metric!r}",)
+    failed = left_out.total()
+    return Source("Ax", columns, task, metric, space, smaller, failed, notes, clashes=clashes)
+
+
+def _as_experiments(source: Any) -> list[Any]:
+    if isinstance(source, Mapping):
+        source = source.values()
+    several = isinstance(source, Iterable) and not isinstance(source, str)
+    experiments = [_as_experiment(entry) for entry in (source if several else [source])]
+    if not experiments:
+        raise InputError("found no Ax experiments in an empty list")
+    return experiments
+
+
+def _as_experiment(entry: Any) -> Any:
+    """A client holds its experiment; Ax's new client does so without a public name for it."""
+    try:
+        held = getattr(entry, "experiment", None), getattr(entry, "_experiment", None)
+    except (AssertionError, ValueError):  # what a client says that was told nothing yet
+        raise InputError(
+            f"found a {type(entry).__name__} without an experiment; expected one with trials"
+        ) from None
+    for found in (entry, *held):
+        if hasattr(found, "search_space") and hasattr(found, "lookup_data"):
+            return found
+    raise InputError(f"found a {type(entry).__name__}; expected an Ax Client or Experiment")
+
+
+def _goal(experiment: Any, output: str | None, minimize: bool | None) -> tuple[str, bool]:
+    """Metric and direction: as given, or those of the experiment's objective."""
+    if output is not None and minimize is not None:
+        return output, minimize
+    config = experiment.optimization_config
+    if config is None:
+        raise InputError(
+            f"experiment {experiment.name!r} has no objective; give output= and minimize="
+        )
+    objective = config.objective
+    names = list(objective.metric_names)
+    if output is None and len(names) != 1:
+        raise InputError(
+            f"experiment {experiment.name!r} has {len(names)} objectives ({', '.join(names)}); "
+            "say which by output= and minimize="
+        )
+    if names != [output or names[0]] and minimize is None:
+        raise InputError(
+            f"{output!r} is not the objective of experiment {experiment.name!r} "
+            f"({', '.join(names)}); say by minimize= whether smaller is better"
+        )
+    return output or names[0], bool(objective.minimize) if minimize is None else minimize
+
+
+def _means(experiment: Any, metric: str) -> dict[tuple[int, str], float]:
+    """Values by trial and arm, at the last step of those that report several."""
+    rows = experiment.lookup_data().df
+    if not len(rows):
+        return {}
+    names = ("trial_index", "arm_name", "metric_name", "mean")
+    cells = zip(*(rows[name].tolist() for name in names), strict=True)
+    found = {(int(index), arm): float(mean) for index, arm, name, mean in cells if name == metric}
+    if not found:
+        known = ", ".join(sorted(set(rows["metric_name"].tolist())))
+        raise InputError(f"experiment {experiment.name!r} has no metric {metric!r}; found {known}")
+    return found
+
+
+def _parameters(search_space: Any) -> list[Parameter]:
+    """The search space in our words; parameters derived from others carry nothing of their own."""
+    entries = search_space.parameters.items()
+    return [
+        _parameter(name, entry)
+        for name, entry in entries
+        if type(entry).__name__ != "DerivedParameter"
+    ]
+
+
+def _parameter(name: str, entry: Any) -> Parameter:
+    match type(entry).__name__:
+        case "RangeParameter":
+            kind = Integer if entry.parameter_type.name == "INT" else Float
+            return kind(name, entry.lower, entry.upper, bool(entry.log_scale))
+        case "ChoiceParameter":
+            values = tuple(entry.values)
+            numeric = all(isinstance(v, Real) and not isinstance(v, bool) for v in values)
+            return (Ordinal if entry.is_ordered and numeric else Categorical)(name, values)
+        case "FixedParameter":
+            return Fixed(name, entry.value)
+        case unknown:
+            raise InputError(f"parameter {name!r} is a {unknown}, which is not known here")
+
+
+def _shown(goals: Sequence[tuple[str, bool]]) -> str:
+    return ", ".join(
+        f"{'minimise' if m else 'maximise'} {name}" for name, m in dict.fromkeys(goals)
+    )

@@ -1,0 +1,101 @@
+r"""Finite features of the shared kernel, in which the past tasks are compared.
+
+With landmarks B and L L' = k0(B, B), psi(x) = L^{-1} k0(B, x) gives psi(x)'psi(z) ~ k0(x, z);
+what is missing, k0 - psi'psi, is positive semi-definite and zero at the landmarks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel._arrays import Array
+from metakel.kernels.matern52 import Matern52ARD
+
+Kind = TypeVar("Kind", bound=np.generic)
+
+LANDMARKS = 200
+# A landmark that leaves less than this share of the variance unexplained adds nothing.
+RESIDUE = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class NystromFeatures:
+    """Landmarks and the features they make.
+
+    Parameters
+    ----------
+    shared : Matern52ARD
+    landmarks : (r, d0) array
+    inverse : (r, r) array
+        L^{-1}, lower triangular.
+    """
+
+    shared: Matern52ARD
+    landmarks: Array
+    inverse: Array
+
+    @property
+    def r(self) -> int:
+        """How many features there are."""
+        return len(self.landmarks)
+
+    def features(self, X: Array) -> Array:
+        """(n, r) features psi(x)."""
+        return np.asarray(self.shared(X, self.landmarks) @ self.inverse.T)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form; the factor is computed again."""
+        return {"shared": self.shared.to_dict(), "landmarks": self.landmarks.tolist()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> NystromFeatures:
+        """Inverse of `to_dict`."""
+        shared = Matern52ARD.from_dict(data["shared"])
+        d0 = len(shared.lengthscales)
+        return basis_at(shared, np.array(data["landmarks"], dtype=np.float64).reshape(-1, d0))
+
+
+def choose_basis(shared: Matern52ARD, pooled: Array, count: int = LANDMARKS) -> NystromFeatures:
+    """Landmarks among the pooled points of all tasks, by pivoted Cholesky factorisation.
+
+    Each is the point that the earlier ones explain least, so none is redundant and no random
+    draw is needed.
+    """
+    points = spread_rows(pooled, 4 * count)
+    left = np.full(len(points), shared.signal)
+    rows = np.empty((min(count, len(points)), len(points)))
+    chosen: list[int] = []
+    for j in range(len(rows)):
+        pivot = int(np.argmax(left))
+        if left[pivot] <= RESIDUE * shared.signal:
+            break
+        row = shared(points[pivot : pivot + 1], points)[0] - rows[:j, pivot] @ rows[:j]
+        row /= np.sqrt(left[pivot])
+        rows[j] = row
+        left = np.maximum(left - row * row, 0)
+        left[pivot] = 0.0
+        chosen.append(pivot)
+    return basis_at(shared, points[chosen])
+
+
+def basis_at(shared: Matern52ARD, landmarks: Array) -> NystromFeatures:
+    """The basis of these landmarks."""
+    from scipy.linalg import solve_triangular
+
+    K = shared(landmarks, landmarks)
+    K.flat[:: len(K) + 1] += RESIDUE * shared.signal
+    inverse = solve_triangular(np.linalg.cholesky(K), np.eye(len(K)), lower=True)
+    return NystromFeatures(shared, landmarks, inverse)
+
+
+def spread_rows(X: NDArray[Kind], count: int) -> NDArray[Kind]:
+    """At most ``count`` rows spread evenly over the table, whatever its order repeats."""
+    if len(X) <= count:
+        return X
+    golden = (np.arange(len(X)) * 0.6180339887498949) % 1.0
+    return X[np.sort(np.argsort(golden)[:count])]

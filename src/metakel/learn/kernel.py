@@ -1,0 +1,140 @@
+"""From a history to a learned kernel (Proposition 4.1)."""
+
+from __future__ import annotations
+
+import warnings
+from math import sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from metakel._arrays import Array
+from metakel.data import History
+from metakel.errors import check_generator
+from metakel.grouplasso import Problem, solve, solve_square_root
+from metakel.grouplasso.square_root import EXACT_FIT
+from metakel.grouplasso.working_set import Progress
+from metakel.kernels import KernelDictionary
+from metakel.learn.learned import LearnedKernel
+from metakel.learn.options import DEFAULT, PIVOTAL, LearnOptions, Loss, Scale, Weights
+from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem, check_match
+from metakel.learn.refit import noise_left, refitted_weights
+from metakel.learn.rules import choose_lambda, pivotal_lambda
+
+
+def learn_kernel(
+    history: History | OutOfCoreHistory,
+    base: KernelDictionary,
+    *,
+    noise_std: float | None = None,
+    lam: str | ArrayLike = DEFAULT,
+    delta: float = 0.1,
+    weights: Weights = "uniform",
+    scale: Scale = "sum",
+    beta_min: float | None = None,
+    refit: bool = False,
+    loss: Loss = "points",
+    tol: float = 1e-10,
+    rng: np.random.Generator | None = None,
+    progress: Progress | None = None,
+) -> LearnedKernel:
+    r"""Meta-KeL: the sparse sum of base kernels that explains all tasks (Proposition 4.1).
+
+    Parameters
+    ----------
+    history : History
+        Or a scan of tasks on disk (`History.scan`), which are never held together.
+    base : KernelDictionary
+        Base kernels k_1 ... k_p (Eq. 5).
+    noise_std : float, optional
+        Noise level of the observations. None estimates it with the group square-root lasso, at
+        1e-6 of the root mean square of y or more: less cannot be told from rounding. The estimate
+        needs tasks with several times as many points as a sparse fit takes features. Otherwise
+        what is not selected counts as noise; a warning says so where nothing is selected although
+        noise alone would look different.
+    lam : str, float or (p,) array
+        A rule of `metakel.learn.rules`; "square-root", which is pivotal, so that it asks for no
+        noise level (Gaussian noise, points fixed in advance), and replaces the default rule where
+        ``noise_std`` is None; or the value itself.
+    delta : float
+        Probability with which the noise event that ``lam`` guards against may fail.
+    weights : "uniform" or "eta"
+        Weight 1 on every selected kernel, which gives the sharpest certified confidence sets
+        (``docs/reading-the-paper.md``), or the paper's eta of Proposition 4.1.
+    scale : "sum", "c1" or "raw"
+        With "eta": divided by their sum, by ``beta_min``, or as they are.
+    beta_min : float, optional
+        With ``scale="c1"``: the c_1 of Eq. 9; the smallest selected eta where it is not given.
+    refit : bool
+        With "eta": weights from a least-squares refit, free of the lasso's shrinkage.
+    loss : "points" or "tasks"
+        For tasks of unequal size: every observation counts alike (default), or every task does.
+    tol : float
+        Duality gap to reach, relative to the mean square of the values.
+    rng : Generator, optional
+        For the rules that simulate.
+    progress : callable(round, gap), optional
+    """
+    if rng is not None:
+        check_generator(rng)
+    how = LearnOptions(noise_std, lam, delta, weights, scale, beta_min, refit, loss, tol)
+    check_match(history, base)
+    problem = as_problem(history, base, loss)
+    start = None if isinstance(problem, Problem) else problem.start
+    return learn_again(history, problem, base, how, start, rng, progress)
+
+
+def learn_again(
+    history: History | OutOfCoreHistory,
+    problem: Problem | OutOfCoreProblem,
+    base: KernelDictionary,
+    how: LearnOptions,
+    start: Array | None,
+    rng: np.random.Generator | None,
+    progress: Progress | None,
+) -> LearnedKernel:
+    """Choose lambda, solve from weights x = ``start`` = eta / lambda, make the kernel."""
+    noise_std, lam, delta = how.noise_std, how.lam, how.delta
+    if isinstance(lam, str) and (lam == PIVOTAL or noise_std is None):
+        rule = PIVOTAL
+        pivotal = pivotal_lambda(problem, delta=delta, rng=rng)
+        solution, _ = solve_square_root(
+            problem, pivotal, tol=how.tol, start=start, progress=progress
+        )
+    else:
+        rule = lam if isinstance(lam, str) else "hand"
+        chosen = choose_lambda(
+            lam, problem, noise_std=noise_std, delta=delta, sup=base.sup, rng=rng
+        )
+        eta = None if start is None else start * chosen
+        solution = solve(problem, chosen, tol=how.tol, start=eta, progress=progress)
+    noise, exact = noise_std, False
+    if noise is None:
+        noise, floor = noise_left(problem, solution), EXACT_FIT * _size(problem)
+        noise, exact = max(noise, floor), noise <= floor
+    raw = solution.eta
+    if how.refit and solution.active.size:
+        raw = refitted_weights(problem, solution.active, noise)
+    learned = LearnedKernel(
+        kernel=how.kernel(base, solution.active, raw),
+        solution=solution,
+        lam=solution.lam,
+        noise_std=float(noise),
+        noise_known=noise_std is not None,
+        delta=delta if rule != "hand" else 1.0,
+        rule=rule,
+        weights=how.weights,
+        history=history,
+        problem=problem,
+        how=how,
+        exact_fit=exact,
+    )
+    if learned.missed_signal:
+        warnings.warn(learned.nothing_found(), stacklevel=3)
+    return learned
+
+
+def _size(problem: Problem | OutOfCoreProblem) -> float:
+    """Root mean square of the observations."""
+    energy = problem.energy if isinstance(problem, Problem) else problem.evaluator().energy
+    return sqrt(energy)

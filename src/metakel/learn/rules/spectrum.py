@@ -1,0 +1,106 @@
+"""What the lambda rules read of a problem: eigenvalues by group, and their Chernoff bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import log, sqrt
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel._arrays import Array
+from metakel.errors import InputError
+from metakel.grouplasso.remote import ProblemSize
+
+
+class NoiseProblem(ProblemSize, Protocol):
+    """What the rules read of a group lasso problem; `metakel.grouplasso.Problem` has it all."""
+
+    def spectra(self) -> Sequence[Array]: ...
+    def energies(self, vectors: Sequence[Array]) -> Array: ...
+
+
+class Spectrum(Protocol):
+    """What the rules need of all eigenvalues v: some sums by group."""
+
+    counts: NDArray[np.integer[Any]]  # (p,) how many there are
+    top: Array  # (p,) the largest
+    trace: Array  # (p,)
+    frobenius: Array  # (p,)
+
+    def log_det(self, rho: Array) -> Array:
+        """(p,) sums of log(1 + v / rho_j)."""
+        ...
+
+    def tilted(self, top: Array, z: Array) -> Array:
+        """(2, p) sums of `tilted` over v / top_j at z_j."""
+        ...
+
+
+class Eigenvalues:
+    """All eigenvalues in one vector, with their sums by group."""
+
+    def __init__(self, problem: NoiseProblem) -> None:
+        spectra = problem.spectra()
+        self.counts = np.array([v.size for v in spectra])
+        self.flat = np.maximum(np.concatenate([v.ravel() for v in spectra]), 0.0)
+        self._starts = np.concatenate([[0], np.cumsum(self.counts)[:-1]])
+        self.top = np.maximum.reduceat(self.flat, self._starts)
+        self.trace = self.sums(self.flat)
+        self.frobenius = np.sqrt(self.sums(self.flat**2))
+
+    def sums(self, values: Array) -> Array:
+        """(p,) sums of a value per eigenvalue."""
+        return np.add.reduceat(values, self._starts)
+
+    def log_det(self, rho: Array) -> Array:
+        """(p,) sums of log(1 + v / rho_j)."""
+        return self.sums(np.log1p(self.flat / np.repeat(rho, self.counts)))
+
+    def tilted(self, top: Array, z: Array) -> Array:
+        """(2, p) sums of `tilted` over v / top_j at z_j."""
+        parts = tilted(self.flat / np.repeat(top, self.counts), np.repeat(z, self.counts))
+        return np.stack([self.sums(part) for part in parts])
+
+
+def spectrum_of(problem: NoiseProblem) -> Spectrum:
+    """The eigenvalues of a problem, or their sums where the tasks themselves are elsewhere."""
+    remote: Callable[[], Spectrum] | None = getattr(problem, "spectrum", None)
+    return Eigenvalues(problem) if remote is None else remote()
+
+
+def tilted(share: Array, z: Array | float) -> tuple[Array, Array]:
+    """Terms of psi(t) and t psi'(t) of `chernoff_energy` for eigenvalues v = share max(v)."""
+    remaining = (1 + z * (1 - share)) / (1 + z)  # 1 - tau share
+    return -np.log(remaining) / 2, (1 - remaining) / remaining / 2
+
+
+def chernoff_energy(v: Spectrum, x: float) -> Array:
+    """(p,) values q with P(group energy of unit noise > q) <= exp(-x).
+
+    The minimum over t solves t psi'(t) - psi(t) = x, which increases in z = tau / (1 - tau),
+    tau = 2 t max(v). Any z gives a valid q; the minimum is flat, so bisection is enough.
+    """
+    top = np.where(v.top > 0, v.top, 1.0)
+    low = np.log(np.minimum(sqrt(4 * x) / np.sqrt(v.counts), 1.0) / 2)
+    high = np.full(len(top), log(4 * x + 4))
+    for _ in range(28):
+        middle = (low + high) / 2
+        value, slope = v.tilted(top, np.exp(middle))
+        above = slope - value > x
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    z = np.exp((low + high) / 2)
+    energy: Array = v.top * 2 * (1 + z) / z * (v.tilted(top, z)[0] + x)
+    return energy
+
+
+def nonzero(lam: Array) -> Array:
+    """Groups without features get the largest lambda of the others (1 if there are none)."""
+    top = lam.max()
+    return np.where(lam > 0, lam, top if top > 0 else 1.0)
+
+
+def check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise InputError(f"delta is {delta}; expected a probability between 0 and 1")

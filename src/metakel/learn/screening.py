@@ -1,0 +1,257 @@
+r"""Which base kernels the data show, and how strong one must be to show (around Theorem 4.3).
+
+Theorem 4.3 promises that no kernel of the true one is missed when :math:`\epsilon \le c_1`, with
+constants that no one can know or that are hopeless on real designs. Two statements that can be
+computed replace it: a chi-square test (points fixed in advance, Gaussian noise) and a pooled
+confidence set (any adaptive policy, sub-Gaussian noise). Both need tasks with n_s >= d; otherwise
+`metakel.theory.screening_energy` is what remains.
+
+Notation: ``Phi`` is one (n_s, d) array per task, ``y`` one (n_s,) vector, ``groups`` the p slices
+of the d columns; :math:`D_j^2 = \sum_s \|P_{-j,s}^\perp \Phi_s^{(j)} b_s^{(j)}\|^2` is the energy
+of kernel j that no combination of the others explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metakel._arrays import Array
+from metakel.errors import InputError, ShapeError
+from metakel.theory import detectable_noncentrality, kappa_from_coherence, screening_threshold
+
+
+@dataclass(frozen=True, eq=False)
+class Screening:
+    """What the chi-square test found.
+
+    Parameters
+    ----------
+    statistic : (p,) array
+        T_j, how much leaving kernel j out raises the residuals, in units of the noise variance.
+    threshold : (p,) array
+        Kernel j is kept when ``statistic[j] > threshold[j]``.
+    p_values : (p,) array
+        Of the hypothesis that no task uses kernel j, one at a time.
+    kept : array of int
+    detectable : (p,) array
+        Energies D_j^2; a kernel with at least this much would have been kept with probability
+        1 - beta.
+    """
+
+    statistic: Array
+    threshold: Array
+    p_values: Array
+    kept: NDArray[np.intp]
+    detectable: Array
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(str, self.kept[:20])) + (", ..." if len(self.kept) > 20 else "")
+        return f"Screening(kept {len(self.kept)} of {len(self.statistic)} kernels: {shown or '-'})"
+
+
+def chi_square_screening(
+    Phi: Sequence[ArrayLike],
+    y: Sequence[ArrayLike],
+    groups: Sequence[slice],
+    *,
+    noise_std: float,
+    delta: float,
+    beta: float = 0.1,
+) -> Screening:
+    r"""Test every kernel against all others; the exact substitute for Assumption 3.1.
+
+    For Gaussian noise and points fixed in advance,
+    :math:`T_j = (RSS_{-j} - RSS)/\sigma^2 \sim \chi^2(m d_j, D_j^2/\sigma^2)`. With probability
+    1 - delta no kernel outside the true one is kept, and each kernel with energy above
+    ``detectable`` is kept with probability 1 - beta.
+    """
+    from scipy.special import chdtrc
+
+    _check_levels(noise_std, delta=delta, beta=beta)
+    fits = _least_squares(Phi, y, groups)
+    m, p = len(Phi), len(groups)
+    statistic = np.sum([fit.increase.sum(axis=0) for fit in fits], axis=0) / noise_std**2
+    dims = [group.stop - group.start for group in groups]
+    of_dim = {
+        d: (
+            screening_threshold(m=m, d=d, p=p, delta=delta),
+            detectable_noncentrality(m=m, d=d, p=p, delta=delta, beta=beta),
+        )
+        for d in set(dims)
+    }
+    threshold = np.array([of_dim[d][0] for d in dims])
+    return Screening(
+        statistic=statistic,
+        threshold=threshold,
+        p_values=np.asarray(chdtrc(m * np.array(dims), statistic), np.float64),
+        kept=np.flatnonzero(statistic > threshold),
+        detectable=noise_std**2 * np.array([of_dim[d][1] for d in dims]),
+    )
+
+
+def adaptive_screening(
+    Phi: Sequence[ArrayLike],
+    y: Sequence[ArrayLike],
+    groups: Sequence[slice],
+    *,
+    noise_std: float,
+    delta: float,
+    scale: float,
+) -> NDArray[np.intp]:
+    r"""Kernels that are certainly in the true one, whatever policy chose the points.
+
+    With probability 1 - delta the true coefficients satisfy, at all times together,
+
+    .. math:: \sum_s \|y_s - \Phi_s b_s\|^2 \le R^2 = \sum_s \big[ y_s^T M_s^{-1} y_s
+              + \sigma^2 \log\det M_s \big] + 2\sigma^2 \log(1/\delta),
+              \qquad M_s = I + \tfrac{c}{\sigma^2} \Phi_s \Phi_s^T
+
+    (mixture of likelihood ratios, Ville's inequality). A kernel without which the residuals
+    exceed :math:`R^2` cannot be absent from the true one.
+
+    Parameters
+    ----------
+    scale : float
+        c, the variance that coefficients are expected to have; any number fixed in advance.
+    """
+    _check_levels(noise_std, delta=delta)
+    noise_var = noise_std**2
+    fits = _least_squares(Phi, y, groups)
+    radius = 2 * noise_var * np.log(1 / delta)
+    without = np.zeros(len(groups))
+    for fit in fits:
+        M = np.eye(fit.R.shape[1]) + scale / noise_var * fit.R @ fit.R.transpose(0, 2, 1)
+        explained = np.linalg.solve(M, fit.rotated[:, :, None])[:, :, 0]
+        radius += fit.rss.sum() + (fit.rotated * explained).sum()
+        radius += noise_var * np.linalg.slogdet(M)[1].sum()
+        without += fit.rss.sum() + fit.increase.sum(axis=0)
+    return np.flatnonzero(without > radius)
+
+
+def kappa_from_eigenvalue(Phi: Sequence[ArrayLike]) -> float:
+    r"""A kappa that satisfies Assumption 4.2 for every sparsity.
+
+    :math:`\kappa^2 = \lambda_{\min}(\Psi) = \min_s \lambda_{\min}(\Phi_s^T\Phi_s)/N`; 0 as soon
+    as one task has fewer points than features. The largest of the three bounds when it is not 0.
+    """
+    arrays = [np.asarray(F, np.float64) for F in Phi]
+    total = sum(len(F) for F in arrays)
+    if any(len(F) < F.shape[1] for F in arrays):
+        return 0.0
+    return float(min(np.linalg.svd(F, compute_uv=False)[-1] for F in arrays) / np.sqrt(total))
+
+
+def kappa_from_comparison(Phi: Sequence[ArrayLike], groups: Sequence[slice]) -> float:
+    r"""A kappa for Assumption 4.2 from the p x p comparison matrix M of `comparison_matrix`.
+
+    :math:`b^T \Psi b \ge v^T M v` with :math:`v_j = \|b^{(j)}\|`, so
+    :math:`\kappa^2 = \lambda_{\min}(M)`; 0 when that is negative.
+    """
+    smallest = np.linalg.eigvalsh(comparison_matrix(Phi, groups))[0]
+    return float(np.sqrt(max(0.0, smallest)))
+
+
+def kappa_from_group_coherence(
+    Phi: Sequence[ArrayLike], groups: Sequence[slice], *, sparsity: int
+) -> float:
+    """A kappa for Assumption 4.2 by coherence: the weakest, but the only one to use sparsity."""
+    M = comparison_matrix(Phi, groups)
+    off_diagonal = -(M - np.diag(np.diag(M)))
+    return kappa_from_coherence(
+        smallest=float(np.diag(M).min()), coherence=float(off_diagonal.max()), sparsity=sparsity
+    )
+
+
+def comparison_matrix(Phi: Sequence[ArrayLike], groups: Sequence[slice]) -> Array:
+    r"""(p, p) matrix that bounds :math:`\Psi` of Appendix B from below, group by group.
+
+    :math:`M_{jj} = \min_s \lambda_{\min}(\Phi_s^{(j)T}\Phi_s^{(j)})/N` and
+    :math:`M_{jk} = -\max_s \|\Phi_s^{(j)T}\Phi_s^{(k)}\|_2/N`.
+    """
+    arrays = [np.asarray(F, np.float64) for F in Phi]
+    gram = np.stack([F.T @ F for F in arrays])  # (m, d, d)
+    M = np.empty((len(groups), len(groups)))
+    for j, rows in enumerate(groups):
+        M[j, j] = max(0.0, np.linalg.eigvalsh(gram[:, rows, rows])[:, 0].min())
+        for k in range(j):
+            block = np.linalg.norm(gram[:, rows, groups[k]], ord=2, axis=(1, 2))
+            M[j, k] = M[k, j] = -block.max()
+    return M / sum(len(F) for F in arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fits:
+    """Least squares of k tasks of one size: Phi = Q R, and what each group contributes."""
+
+    R: Array  # (k, d, d)
+    rotated: Array  # (k, d): Q'y
+    rss: Array  # (k,)
+    increase: Array  # (k, p): RSS without group j, minus RSS
+
+
+def _least_squares(
+    Phi: Sequence[ArrayLike], y: Sequence[ArrayLike], groups: Sequence[slice]
+) -> list[_Fits]:
+    if len(Phi) != len(y):
+        raise ShapeError(f"Phi has {len(Phi)} tasks but y has {len(y)}; expected one y per Phi")
+    by_size: dict[int, list[tuple[Array, Array]]] = {}
+    for s, (F, values) in enumerate(zip(Phi, y, strict=True)):
+        features, target = np.asarray(F, np.float64), np.asarray(values, np.float64)
+        if features.ndim != 2 or target.shape != features.shape[:1]:
+            raise ShapeError(
+                f"task {s}: Phi has shape {features.shape} and y {target.shape}; "
+                "expected (n_s, d) and (n_s,)"
+            )
+        n, d = features.shape
+        if n < d:
+            raise InputError(
+                f"task {s}: {n} points do not determine {d} coefficients; "
+                "the test needs n_s >= d in every task"
+            )
+        by_size.setdefault(n, []).append((features, target))
+    return [
+        _fit(np.stack([F for F, _ in tasks]), np.stack([v for _, v in tasks]), groups)
+        for tasks in by_size.values()
+    ]
+
+
+def _fit(features: Array, target: Array, groups: Sequence[slice]) -> _Fits:
+    Q, R = np.linalg.qr(features)
+    size = np.abs(np.diagonal(R, axis1=1, axis2=2))
+    if (size.min(axis=1) <= 1e-12 * size.max(axis=1)).any():
+        raise InputError(
+            "the features of some task are linearly dependent on its points; "
+            "the test needs full column rank in every task"
+        )
+    rotated = (Q.transpose(0, 2, 1) @ target[:, :, None])[:, :, 0]
+    residual = target - (Q @ rotated[:, :, None])[:, :, 0]
+    return _Fits(R, rotated, (residual**2).sum(axis=1), _increases(R, rotated, groups))
+
+
+def _increases(R: Array, rotated: Array, groups: Sequence[slice]) -> Array:
+    """Group j costs the part of Q'y in the span of the rows of R^-1 that belong to it.
+
+    Since b_j = A Q'y with A those rows, RSS_{-j} - RSS = b_j' (A A')^-1 b_j is the squared norm of
+    a projection: no difference of two nearly equal sums.
+    """
+    inverse = np.linalg.solve(R, np.broadcast_to(np.eye(R.shape[1]), R.shape))  # (k, d, d)
+    if R.shape[1] == len(groups):  # one column each
+        coefficients = (inverse @ rotated[:, :, None])[:, :, 0]
+        return np.asarray(coefficients**2 / (inverse**2).sum(axis=2))
+    increase = np.empty((len(R), len(groups)))
+    for j, group in enumerate(groups):
+        basis = np.linalg.qr(inverse[:, group].transpose(0, 2, 1))[0]  # (k, d, d_j)
+        increase[:, j] = ((rotated[:, None] @ basis) ** 2).sum(axis=(1, 2))
+    return increase
+
+
+def _check_levels(noise_std: float, **levels: float) -> None:
+    if not noise_std > 0:
+        raise InputError(f"noise_std is {noise_std}; expected a number > 0")
+    for name, level in levels.items():
+        if not 0 < level < 1:
+            raise InputError(f"{name} is {level}; expected a probability between 0 and 1")

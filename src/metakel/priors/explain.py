@@ -1,0 +1,161 @@
+r"""Which parameters matter: variance shares of the common shape and of the differences.
+
+By Sobol's decomposition over the space: with x and x' independent and x^I equal to x in the
+parameters I and to x' elsewhere, Cov(f(x), f(x^I)) is the variance that the parameters I explain
+alone. For the differences between tasks the variances of all principal functions add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from metakel._arrays import Array
+from metakel.gp.task_gp import TaskGP
+from metakel.space import Categorical, Space
+
+POINTS = 1024
+CURVE_POINTS, GRID = 256, 41
+MOST_FOR_PAIRS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Effect of one parameter, averaged over the others, in units of a task's scale.
+
+    ``values`` (g,) are the parameter's, ``common`` (g,) the common shape, ``spread`` (g,) the
+    standard deviation between tasks; ``numeric`` says whether the values are numbers.
+    """
+
+    name: str
+    values: list[Any]
+    common: Array
+    spread: Array
+    log: bool
+    numeric: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Shares of variance by parameter and pair, and the curves behind them.
+
+    ``common`` and ``differences`` map "a" (alone) and "a x b" (together) to shares of 1; "rest"
+    is what needs three or more parameters.
+    """
+
+    common: dict[str, float]
+    differences: dict[str, float]
+    curves: tuple[Curve, ...] = field(repr=False)
+
+    def __str__(self) -> str:
+        width = max(len(name) for name in self.common)
+        lines = [f"  {'parameter':{width}}  common shape  differences"]
+        order = sorted(self.common, key=lambda name: -self.common[name] - self.differences[name])
+        lines += [
+            f"  {name:{width}}  {self.common[name]:12.0%}  {self.differences[name]:11.0%}"
+            for name in order
+            if max(self.common[name], self.differences[name]) >= 0.005
+        ]
+        return "\n".join(lines)
+
+    def plot(self, axes: Sequence[Any] | None = None) -> Sequence[Any]:
+        """Effect of every parameter with the spread between tasks; needs matplotlib."""
+        from metakel.priors.picture import draw_effects
+
+        return draw_effects(self.curves, axes)
+
+
+def explain(shape: TaskGP, space: Space, *, minimize: bool = False) -> Explanation:
+    """Shares and curves of a learned shape."""
+    functions = _Functions(shape)
+    varying = space.free
+    uniform = even_points(POINTS, 2 * len(varying))
+    X = _points(space, varying, uniform[:, : len(varying)])
+    other = _points(space, varying, uniform[:, len(varying) :])
+    subsets: list[tuple[str, ...]] = [(name,) for name in varying]
+    if len(varying) <= MOST_FOR_PAIRS:
+        subsets += list(combinations(varying, 2))
+    explained = {s: functions.explained(X, _mixed(space, X, other, s)) for s in subsets}
+    total = functions.explained(X, X)
+    sign = -1.0 if minimize else 1.0
+    curves = tuple(_curve(functions, space, name, X[:CURVE_POINTS], sign) for name in varying)
+    return Explanation(_shares(explained, total, 0), _shares(explained, total, 1), curves)
+
+
+class _Functions:
+    """The mean and the scaled principal functions, evaluated together."""
+
+    def __init__(self, shape: TaskGP) -> None:
+        columns = np.column_stack([shape.mu, shape.directions * np.sqrt(shape.eta)])
+        self._pull = shape.basis.inverse.T @ columns  # (r, 1 + J)
+        self._basis = shape.basis
+
+    def __call__(self, X: Array) -> Array:
+        """(n, 1 + J) values."""
+        return np.asarray(self._basis.shared(X, self._basis.landmarks) @ self._pull)
+
+    def explained(self, X: Array, Z: Array) -> Array:
+        """(2,) covariances of f(x) and f(z): of the mean, and summed over the differences."""
+        left, right = self(X), self(Z)
+        centre = (left.mean(axis=0) + right.mean(axis=0)) / 2
+        products = ((left - centre) * (right - centre)).mean(axis=0)
+        return np.array([products[0], products[1:].sum()])
+
+
+def _shares(explained: dict[tuple[str, ...], Array], total: Array, part: int) -> dict[str, float]:
+    whole = float(total[part])
+    alone = {s: float(v[part]) for s, v in explained.items()}
+    shares: dict[str, float] = {}
+    for names, value in alone.items():
+        own = value if len(names) == 1 else value - alone[names[:1]] - alone[names[1:]]
+        shares[" x ".join(names)] = max(own / whole, 0.0) if whole > 1e-12 else 0.0
+    shares["rest"] = max(1 - sum(shares.values()), 0.0) if whole > 1e-12 else 0.0
+    return shares
+
+
+def _curve(functions: _Functions, space: Space, name: str, X: Array, sign: float) -> Curve:
+    parameter, columns = space[name], space.columns[name]
+    if isinstance(parameter, Categorical):
+        codes = np.eye(parameter.width)
+    else:
+        codes = np.linspace(-1, 1, GRID)[:, None]
+    points = np.repeat(X[None], len(codes), axis=0)
+    points[:, :, columns] = codes[:, None, :]
+    effects = functions(points.reshape(-1, X.shape[1])).reshape(len(codes), len(X), -1).mean(axis=1)
+    centred = effects - effects.mean(axis=0)
+    values = parameter.decode(codes)
+    return Curve(
+        name=name,
+        values=values,
+        common=sign * centred[:, 0],
+        spread=np.sqrt((centred[:, 1:] ** 2).sum(axis=1)),
+        log=bool(getattr(parameter, "log", False)),
+        numeric=not isinstance(parameter, Categorical) and not isinstance(values[0], str),
+    )
+
+
+def _points(space: Space, varying: Sequence[str], uniform: Array) -> Array:
+    X = np.empty((len(uniform), space.d0))
+    for u, name in zip(uniform.T, varying, strict=True):
+        X[:, space.columns[name]] = space[name].sample(u)
+    return X
+
+
+def _mixed(space: Space, X: Array, other: Array, kept: Sequence[str]) -> Array:
+    Z = other.copy()
+    for name in kept:
+        Z[:, space.columns[name]] = X[:, space.columns[name]]
+    return Z
+
+
+def even_points(n: int, d: int) -> Array:
+    """(n, d) points spread evenly over [0, 1)^d: multiples of the generalised golden ratio."""
+    ratio = 2.0
+    for _ in range(64):
+        ratio = (1 + ratio) ** (1 / (d + 1))
+    steps = (1 / ratio) ** np.arange(1, d + 1)
+    return np.asarray((0.5 + np.outer(np.arange(n), steps)) % 1.0)

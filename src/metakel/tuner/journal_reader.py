@@ -1,0 +1,106 @@
+"""A journal without its prior: enough to note what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from metakel.errors import InputError
+from metakel.space import Space
+from metakel.tuner.journal import Event, Journal
+from metakel.tuner.normalise import Configuration, key, settled
+from metakel.tuner.options import check_header
+from metakel.tuner.results import correction, dropping, result, stamped
+from metakel.tuner.trials import Trial, Trials
+
+
+class JournalReader:
+    """What a journal says, and a way to add results."""
+
+    def __init__(self, path: str | Path) -> None:
+        if not Path(path).exists():
+            raise InputError(f"there is no journal {path}")
+        self._journal = Journal(path)
+        events = self._journal.read()
+        self.header: Mapping[str, Any] = check_header(events, str(path))
+        self.trials = Trials().after(events, str(path))
+
+    @cached_property
+    def space(self) -> Space:
+        """The parameters."""
+        return Space.from_dict(self.header["space"])
+
+    @property
+    def best(self) -> Trial | None:
+        """The best of those told."""
+        return self.trials.best(minimize=bool(self.header["minimize"]))
+
+    def pending(self, number: int | None = None) -> Trial:
+        """The pending trial of a number, or the only one."""
+        return self.trials.pending_one(number)
+
+    def tell(
+        self,
+        configuration: Mapping[str, Any],
+        value: float | None,
+        number: int | None = None,
+        reason: str = "",
+    ) -> Trial:
+        """Add a result; None for a failed evaluation. Gives the trial as it is noted.
+
+        With a ``number``, that suggestion is done: it was run as this configuration.
+        """
+        row = self._checked(configuration)
+        with self._turn():
+            waiting = self.trials.waiting(row, self.space)
+            waiting = waiting if number is None else self.pending(number)
+            self._append(result(waiting, row, value, reason))
+            return self.trials.all[self.trials.finished[-1]]
+
+    def correct(
+        self,
+        number: int,
+        value: float | None,
+        configuration: Mapping[str, Any] | None = None,
+        reason: str = "",
+    ) -> Trial:
+        """Another result in place of a wrong one; None for a failed evaluation."""
+        row = None if configuration is None else self._checked(configuration)
+        with self._turn():
+            self._append(correction(self.trials.result_of(number), row, value, reason))
+            return self.trials.all[number]
+
+    def drop(self, number: int) -> Trial:
+        """A suggestion that will not be done, or a failure that says nothing."""
+        with self._turn():
+            self._append(dropping(self.trials, number))
+            return self.trials.all[number]
+
+    def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
+        row = settled(self.space, configuration)
+        self.space.encode([row], outside=bool(self.header["outside"]))
+        known = {key(trial.configuration, self.space) for trial in self.trials.all}
+        if self.header.get("candidates") is not None and key(row) not in known:
+            raise InputError(
+                f"{row} was never asked, and this journal has a list of candidates that is not "
+                "kept in it; tell it in Python: Tuner(prior, journal, candidates=...).tell(...)"
+            )
+        return row
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        with self._journal.exclusive():
+            self._sync()
+            yield
+
+    def _append(self, event: Event) -> None:
+        self._journal.append([stamped(event)])
+        self._sync()
+
+    def _sync(self) -> None:
+        with self._journal.reading() as events:
+            where, first = str(self._journal.path), self._journal.line + 1
+            self.trials = self.trials.after(events, where, first)

@@ -1,0 +1,172 @@
+"""Optuna studies that differ from each other: joined, left out with a note, or refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from metakel import InputError, learn_prior
+from metakel.data import History
+from metakel.io.merge import join
+from metakel.space import Categorical, Fixed, Float, Integer, Ordinal
+
+optuna = pytest.importorskip("optuna")
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+def studies(*objectives, trials=8):
+    """One study s0, s1, ... per objective."""
+    made = []
+    for i, objective in enumerate(objectives):
+        study = optuna.create_study(
+            study_name=f"s{i}", sampler=optuna.samplers.RandomSampler(seed=i)
+        )
+        study.optimize(objective, n_trials=trials)
+        made.append(study)
+    return made
+
+
+def with_extra(extra):
+    """Of x, and whatever else is asked for."""
+
+    def objective(trial):
+        extra(trial)
+        return trial.suggest_float("x", 0, 1)
+
+    return objective
+
+
+def notes(history):
+    return "\n".join(history.report.notes)
+
+
+@pytest.mark.parametrize("choices", [[None, 3, 5], ["balanced", None]])
+def test_none_is_a_choice_where_the_distribution_has_it(choices):
+    past = studies(*[with_extra(lambda t: t.suggest_categorical("depth", choices))] * 3)
+    history = History.from_optuna(past)
+    assert history.sizes.tolist() == [8, 8, 8]
+    assert history.space["depth"] == Categorical("depth", tuple(choices))
+    for task, study in zip(history, past, strict=True):
+        decoded = [row["depth"] for row in history.space.decode(task.X)]
+        assert decoded == [trial.params["depth"] for trial in study.trials]
+    assert any(trial.params["depth"] is None for study in past for trial in study.trials)
+    assert learn_prior(history).facts.runs == 24
+
+
+def conditional(trial):
+    kind = trial.suggest_categorical("kind", ["adam", "sgd"])
+    cost = trial.suggest_float("momentum", 0.5, 1) if kind == "sgd" else 0.0
+    return trial.suggest_float("x", 0, 1) + cost
+
+
+def test_a_conditional_parameter_does_not_cost_the_rows_without_it():
+    past = studies(conditional, conditional, conditional)
+    lacking = sum("momentum" not in t.params for study in past for t in study.trials)
+    assert 0 < lacking < 24
+    history = History.from_optuna(past)
+    assert history.total == 24
+    assert history.space.names == ("kind", "x")
+    assert f"momentum is missing in {lacking} of 24 rows" in notes(history)
+    assert f"momentum is missing in {lacking} of 24 rows" in str(learn_prior(history))
+    filled = History.from_optuna(past, defaults={"momentum": 0.5})
+    assert filled.total == 24
+    assert "momentum" in filled.space.names
+    named = History.from_optuna(past, inputs=["momentum", "x"])  # asked for, and counted
+    assert named.report.missing_inputs == lacking
+
+
+def test_a_parameter_of_some_studies_is_left_out_or_filled():
+    past = studies(
+        with_extra(lambda t: t.suggest_float("wd", 0, 1)), with_extra(lambda t: None), conditional
+    )
+    assert History.from_optuna(past).space.names == ("x",)
+    chosen = History.from_optuna(past, inputs=["x"])
+    assert (chosen.space.names, chosen.total) == (("x",), 24)
+    history = History.from_optuna(past[:2], defaults={"wd": 0.5})
+    assert history.space.names == ("wd", "x")
+    with pytest.raises(InputError, match="no column 'depth'; found study, wd"):
+        History.from_optuna(past, inputs=["depth"])
+
+
+def test_what_is_fixed_in_some_studies_joins_what_it_is_in_others():
+    two, one = (
+        with_extra(lambda t, c=c: t.suggest_categorical("kind", c)) for c in (["u", "v"], ["v"])
+    )
+    for order in ((one, two), (two, one), (two, one, one)):
+        history = History.from_optuna(studies(*order))
+        assert history.space["kind"] == Categorical("kind", ("u", "v"))
+        assert history.total == 8 * len(order)
+
+
+def test_what_is_fixed_in_every_study_describes_it():
+    past = studies(
+        *(with_extra(lambda t, i=i: t.suggest_categorical("data", [f"d{i}"])) for i in range(3))
+    )
+    history = History.from_optuna(past)
+    assert history.space.names == ("x",)
+    assert "data has one value in every task and is not taken as an input" in notes(history)
+    alike = History.from_optuna(
+        studies(*[with_extra(lambda t: t.suggest_categorical("data", ["d"]))] * 2)
+    )
+    assert alike.space["data"] == Fixed("data", "d")
+
+
+def test_log_counts_before_linear_and_fractions_before_whole_numbers():
+    past = studies(
+        with_extra(lambda t: (t.suggest_float("lr", 1e-4, 1, log=True), t.suggest_int("n", 1, 9))),
+        with_extra(lambda t: (t.suggest_float("lr", 0.1, 2), t.suggest_float("n", 0.5, 4))),
+    )
+    history = History.from_optuna(past)
+    assert history.space["lr"] == Float("lr", 1e-4, 2, log=True)
+    assert history.space["n"] == Float("n", 0.5, 9)
+    assert "lr is on a log scale in s0 and not in s1: taken on a log scale" in notes(history)
+    assert "n is a whole number in s0 and not in s1: taken as any number" in notes(history)
+    assert history.total == 16
+
+
+def test_what_is_of_two_kinds_is_refused_with_the_names_of_the_studies():
+    number, choice = (
+        with_extra(lambda t: t.suggest_int("depth", 1, 9)),
+        with_extra(lambda t: t.suggest_categorical("depth", ["low", "high"])),
+    )
+    past = studies(number, number, choice)
+    with pytest.raises(InputError, match=r"integer in \[1, 9\] in s0, s1 and one of low.* in s2"):
+        History.from_optuna(past)
+    assert History.from_optuna(past, inputs=["x"]).total == 24
+    assert History.from_optuna(past[:2]).space["depth"] == Integer("depth", 1, 9)
+
+
+@pytest.mark.parametrize(
+    ("versions", "joint"),
+    [
+        ([Float("p", 0, 1), Fixed("p", 3)], Float("p", 0, 3)),
+        ([Float("p", 0, 1, step=0.5), Fixed("p", 0.5)], Float("p", 0, 1, step=0.5)),
+        ([Float("p", 0, 1, step=0.5), Fixed("p", 0.7)], Float("p", 0, 1)),
+        ([Integer("p", 2, 8, step=2), Integer("p", 2, 12, step=2)], Integer("p", 2, 12, step=2)),
+        ([Integer("p", 2, 8, step=2), Fixed("p", 3)], Integer("p", 2, 8)),
+        ([Integer("p", 1, 4), Fixed("p", 0.5)], Float("p", 0.5, 4)),
+        ([Float("p", 0.1, 1, log=True), Fixed("p", 0)], Float("p", 0, 1)),
+        ([Ordinal("p", (1, 4)), Fixed("p", 2)], Ordinal("p", (1, 2, 4))),
+        ([Categorical("p", ("u", "v")), Fixed("p", None)], Categorical("p", ("u", "v", None))),
+        ([Float("p", 0, 1), Fixed("p", True)], None),
+        ([Float("p", 0, 1), Categorical("p", (1, 2))], None),
+        ([Ordinal("p", (1, 2)), Fixed("p", "u")], None),
+    ],
+)
+def test_a_joint_parameter_takes_the_values_of_all(versions, joint):
+    for order in (versions, versions[::-1]):
+        found, note = join({p: (f"s{i}",) for i, p in enumerate(order)})
+        assert found == joint or set(found.values) == set(joint.values)
+        given_up = {(type(p), getattr(p, "log", None)) for p in versions} - {(Fixed, None)}
+        assert bool(note) == (
+            joint is None or given_up != {(type(joint), getattr(joint, "log", None))}
+        )
+        if joint is None:
+            assert "s0" in note
+            assert "s1" in note
+
+
+def test_values_fixed_for_a_while_in_one_study_are_a_range():
+    changed = {Fixed("p", 3): ("s0",), Fixed("p", 5): ("s0", "s1")}
+    assert join(changed)[0] == Integer("p", 3, 5)
+    words = {Fixed("p", "u"): ("s0",), Fixed("p", "v"): ("s0",)}
+    assert join(words)[0] == Categorical("p", ("u", "v"))

@@ -1,0 +1,371 @@
+"""Lambda rules: order, scaling, the event A under fixed and adaptive points, bad input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from metakel.errors import InputError, ShapeError
+from metakel.grouplasso.problem import Problem
+from metakel.learn.rules import (
+    RULES,
+    chernoff,
+    choose_lambda,
+    dimension_free,
+    hkz,
+    monte_carlo,
+    paper,
+    pivotal_lambda,
+    self_normalised,
+)
+
+GROUPS = [slice(0, 1), slice(1, 3), slice(3, 6), slice(6, 7)]
+ANALYTIC = ("self-normalised", "hkz", "dimension-free", "chernoff", "paper")
+
+
+def bounded_features(rng, m=5, n=12):
+    """(m, n, 7) features with k_j <= 1 in every group, of different typical size."""
+    Phi = rng.uniform(-1, 1, (m, n, 7))
+    Phi[:, :, 1:3] /= np.sqrt(2)
+    Phi[:, :, 3:6] /= np.sqrt(3) * 2
+    return Phi
+
+
+def problem_of(Phi, groups=GROUPS):
+    return Problem.from_arrays(Phi, np.ones(Phi.shape[:2]), groups)
+
+
+@pytest.fixture
+def Phi():
+    return bounded_features(np.random.default_rng(0))
+
+
+@pytest.fixture
+def problem(Phi):
+    return problem_of(Phi)
+
+
+def lam_of(rule, problem, *, noise_std=1.0, delta=0.1, **options):
+    rng = np.random.default_rng(7)
+    return choose_lambda(
+        rule, problem, noise_std=noise_std, delta=delta, rng=rng, draws=199, **options
+    )
+
+
+def test_the_rules_are_ordered_when_kernels_are_at_most_one(problem):
+    sharp, plain, free, printed = (
+        rule(problem, noise_std=0.3, delta=0.1) for rule in (chernoff, hkz, dimension_free, paper)
+    )
+    assert (sharp <= plain).all()
+    assert (plain <= free).all()
+    assert (free <= printed).all()
+    assert (sharp < plain).any()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_lambda_is_linear_in_the_noise_and_falls_with_delta(rule, problem):
+    one = lam_of(rule, problem)
+    assert_allclose(lam_of(rule, problem, noise_std=0.01), 0.01 * one, rtol=1e-13)
+    looser = lam_of(rule, problem, delta=0.3)
+    assert (looser <= one * (1 + 1e-12)).all()
+    assert one.shape == (problem.p,)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_more_kernels_never_lower_lambda(rule, Phi):
+    few, many = problem_of(Phi[:, :, :3], GROUPS[:2]), problem_of(Phi)
+    assert (lam_of(rule, few) <= lam_of(rule, many)[:2] * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rotating_a_group_differently_in_every_task_changes_nothing(rule, Phi):
+    rng = np.random.default_rng(1)
+    turned = Phi.copy()
+    for s in range(len(Phi)):
+        rotation = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+        turned[s, :, 3:6] = Phi[s, :, 3:6] @ rotation
+    assert_allclose(lam_of(rule, problem_of(turned)), lam_of(rule, problem_of(Phi)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("rule", ["hkz", "chernoff", "monte-carlo"])
+def test_grams_give_the_lambda_of_the_features_they_come_from(rule, Phi, problem):
+    K = [np.stack([F[:, g] @ F[:, g].T for g in GROUPS]) for F in Phi]
+    grams = Problem.from_grams(K, np.ones(Phi.shape[:2]))
+    assert_allclose(lam_of(rule, grams), lam_of(rule, problem), rtol=1e-10)
+
+
+def test_self_normalised_with_grams_uses_the_rank_that_n_points_can_have(Phi):
+    grams = Problem.from_grams([F[None] @ F.T for F in Phi], np.ones(Phi.shape[:2]))
+    features = problem_of(np.pad(Phi, ((0, 0), (0, 0), (0, 20))), [slice(0, 27)])
+    assert_allclose(
+        lam_of("self-normalised", grams, sup=7.0), lam_of("self-normalised", features, sup=7.0)
+    )
+
+
+@pytest.mark.parametrize("rule", ["self-normalised", "dimension-free"])
+@pytest.mark.parametrize("factor", [1e-3, 50.0])
+def test_scaling_features_and_sup_scales_lambda(rule, factor, Phi, problem):
+    scaled = problem_of(factor * Phi)
+    assert_allclose(
+        lam_of(rule, scaled, sup=np.full(4, factor**2)), factor * lam_of(rule, problem), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("rule", ["hkz", "chernoff", "monte-carlo"])
+def test_rules_that_read_the_scale_off_the_data_follow_each_group(rule, Phi, problem):
+    scales = np.array([1e-3, 1.0, 20.0, 5.0])
+    scaled = problem_of(Phi * np.repeat(scales, [1, 2, 3, 1]))
+    assert_allclose(lam_of(rule, scaled), scales * lam_of(rule, problem), rtol=1e-10)
+
+
+def test_unknown_sup_counts_as_one(problem):
+    known = lam_of("self-normalised", problem, sup=np.ones(4))
+    assert_array_equal(lam_of("self-normalised", problem), known)
+    assert_array_equal(lam_of("self-normalised", problem, sup=[1, np.nan, 1, np.nan]), known)
+
+
+def test_rho_does_not_look_at_the_points(problem):
+    # With no features at all the rule is 4 sigma / N sqrt(rho 2 log(p / delta)): rho laid bare.
+    empty = problem_of(np.zeros((5, 12, 7)))
+    log_term = 2 * np.log(4 / 0.1)
+    rho = (lam_of("self-normalised", empty) * 60 / 4) ** 2 / log_term
+    spectra = problem.spectra()
+    expected = [
+        4 / 60 * np.sqrt((v.max() + r) * (np.log1p(v / r).sum() + log_term))
+        for v, r in zip(spectra, rho, strict=True)
+    ]
+    assert_allclose(lam_of("self-normalised", problem), expected)
+    # ... and minimises the worst case over rho.
+    grid = np.geomspace(rho[0] / 100, rho[0] * 100, 2001)
+    worst = (12 + grid) * (5 * np.log1p(12 / grid) + log_term)
+    assert_allclose(grid[worst.argmin()], rho[0], rtol=0.02)
+
+
+@pytest.mark.parametrize(("m", "ratio"), [(1, 0.893), (10, 0.929), (50, 0.965), (200, 0.984)])
+def test_self_normalised_is_below_the_papers_lambda_even_at_its_worst(m, ratio):
+    ones = problem_of(np.ones((m, 20, 20)), [slice(j, j + 1) for j in range(20)])
+    measured = lam_of("self-normalised", ones) / lam_of("paper", ones)
+    assert_allclose(measured, ratio, atol=1e-3)  # reference: an independent implementation
+
+
+def event_frequency(problem, Phi, lam, noise, weights=None):
+    """How often ||(Phi' eps)^(j)|| / N <= lam_j / 4 for all groups, over noise (R, m, n)."""
+    weights = np.ones(len(Phi)) if weights is None else weights
+    score = np.einsum("s,snd,rsn->rsd", weights, Phi, noise, optimize=True)
+    norms = np.stack([np.sqrt((score[:, :, g] ** 2).sum((1, 2))) for g in GROUPS], axis=1)
+    return float((norms / problem.total <= lam / 4).all(axis=1).mean())
+
+
+NOISES = {
+    "gaussian": lambda rng, size: rng.standard_normal(size),
+    "rademacher": lambda rng, size: rng.choice([-1.0, 1.0], size=size),
+    "uniform": lambda rng, size: rng.uniform(-np.sqrt(3), np.sqrt(3), size),
+}
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("rule", ANALYTIC)
+def test_the_event_holds_as_often_as_promised(rule, noise, Phi, problem):
+    draws = NOISES[noise](np.random.default_rng(2), (1000, 5, 12))
+    frequency = event_frequency(problem, Phi, lam_of(rule, problem), draws)
+    assert frequency >= stats.binom.ppf(1e-4, 1000, 0.9) / 1000
+
+
+def test_a_lambda_a_third_lower_would_not_do(Phi, problem):
+    draws = np.random.default_rng(2).standard_normal((1000, 5, 12))
+    lam = chernoff(problem, noise_std=1.0, delta=0.1) * 2 / 3
+    assert event_frequency(problem, Phi, lam, draws) < 0.85
+
+
+def test_the_simulated_rule_has_exactly_the_level_asked_for(Phi, problem):
+    lam = monte_carlo(problem, noise_std=1.0, delta=0.1, rng=np.random.default_rng(3), draws=999)
+    draws = np.random.default_rng(4).standard_normal((4000, 5, 12))
+    deviation = np.sqrt(0.09 / 999 + 0.09 / 4000)  # of the rule, and of its check
+    assert abs(event_frequency(problem, Phi, lam, draws) - 0.9) < 4 * deviation
+
+
+@pytest.mark.parametrize("rule", ["self-normalised", "hkz", "chernoff", "dimension-free"])
+def test_the_event_holds_for_tasks_of_unequal_size_weighted_alike(rule):
+    rng = np.random.default_rng(5)
+    sizes = np.array([3, 12, 12, 7, 1])
+    Phi = bounded_features(rng)
+    present = np.arange(12) < sizes[:, None]
+    rows = [F[:n] for F, n in zip(Phi, sizes, strict=True)]
+    problem = Problem.from_tasks(rows, [np.ones(n) for n in sizes], GROUPS, loss="tasks")
+    draws = rng.standard_normal((1000, 5, 12)) * present
+    weights = sizes.sum() / (5 * sizes)
+    frequency = event_frequency(problem, Phi, lam_of(rule, problem), draws, weights)
+    assert frequency >= stats.binom.ppf(1e-4, 1000, 0.9) / 1000
+
+
+@dataclass(frozen=True)
+class OneTask:
+    """n observations of the feature 1: the smallest problem a rule can read."""
+
+    n: int
+    m = p = 1
+    dims = (1,)
+    task_weights = np.ones(1)
+
+    @property
+    def total(self):
+        return self.n
+
+    @property
+    def sizes(self):
+        return np.array([self.n])
+
+    def spectra(self):
+        return [np.array([[float(self.n)]])]
+
+    def energies(self, vectors):
+        return np.array([vectors[0].sum() ** 2])
+
+
+HORIZON = 300
+
+
+@pytest.fixture(scope="module")
+def walks():
+    """(R, HORIZON) sums of unit Gaussian noise, as a policy that may stop sees them."""
+    return np.random.default_rng(6).standard_normal((2000, HORIZON)).cumsum(axis=1)
+
+
+def test_self_normalised_survives_a_policy_that_stops_when_it_likes(walks):
+    # The worst policy: stop at the first n at which the event fails.
+    levels = np.array(
+        [
+            n / 4 * self_normalised(OneTask(n), noise_std=1.0, delta=0.1, planned_sizes=HORIZON)[0]
+            for n in range(1, HORIZON + 1)
+        ]
+    )
+    coverage = (np.abs(walks) <= levels).all(axis=1).mean()
+    assert coverage >= stats.binom.ppf(1e-4, len(walks), 0.9) / len(walks)
+
+
+def test_the_simulated_rule_does_not_survive_that_policy(walks):
+    rng = np.random.default_rng(7)
+    lam = monte_carlo(OneTask(50), noise_std=1.0, delta=0.1, rng=rng, draws=999)[0]
+    quantile = 50 / 4 * lam / np.sqrt(50)  # |sum| <= quantile sqrt(n): the same for every n
+    assert_allclose(quantile, stats.norm.ppf(0.95), rtol=0.1)
+    fixed = (np.abs(walks[:, -1]) <= quantile * np.sqrt(HORIZON)).mean()
+    stopped = (np.abs(walks) <= quantile * np.sqrt(np.arange(1, HORIZON + 1))).all(axis=1).mean()
+    assert fixed > 0.85
+    assert stopped < 0.5
+
+
+def test_the_pivotal_rule_bounds_noise_of_any_size(Phi, problem):
+    analytic = pivotal_lambda(problem, delta=0.1)
+    simulated = pivotal_lambda(problem, delta=0.1, rng=np.random.default_rng(8), draws=999)
+    noise = 1e5 * np.random.default_rng(9).standard_normal((2000, 5, 12))
+    score = np.einsum("snd,rsn->rsd", Phi, noise)
+    norms = np.stack([np.sqrt((score[:, :, g] ** 2).sum((1, 2))) for g in GROUPS], axis=1)
+    ratio = norms / (np.sqrt(60) * np.sqrt((noise**2).sum((1, 2))))[:, None]
+    covered = [(ratio <= lam / 2).all(axis=1).mean() for lam in (analytic, simulated)]
+    assert covered[0] >= 0.9
+    assert abs(covered[1] - 0.9) < 4 * np.sqrt(0.09 / 999 + 0.09 / 2000)
+    assert (simulated < analytic).all()
+
+
+def test_the_pivotal_rule_tends_to_half_of_lambda_over_sigma():
+    Phi = bounded_features(np.random.default_rng(0), m=40, n=1000)
+    large = problem_of(Phi)
+    with_sigma = chernoff(large, noise_std=1.0, delta=0.1)
+    assert_allclose(2 * pivotal_lambda(large, delta=0.1), with_sigma, rtol=0.05)
+
+
+def test_too_few_observations_for_the_pivotal_bound_are_refused():
+    with pytest.raises(InputError, match="too few"):
+        pivotal_lambda(OneTask(3), delta=0.1)
+    assert pivotal_lambda(OneTask(3), delta=0.1, rng=np.random.default_rng(0)) > 0
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_kernel_without_features_gets_a_usable_lambda(rule, Phi):
+    Phi[:, :, 6] = 0.0
+    lam = lam_of(rule, problem_of(Phi))
+    assert np.isfinite(lam).all()
+    assert (lam > 0).all()
+    assert (lam_of(rule, problem_of(0 * Phi)) > 0).all()
+
+
+@pytest.mark.parametrize("rule", ["hkz", "chernoff", "monte-carlo"])
+def test_a_kernel_without_features_does_not_change_the_others(rule, Phi):
+    problem = problem_of(Phi[:, :, :6], GROUPS[:3])
+    Phi[:, :, 6] = 0.0
+    padded = problem_of(Phi)
+    delta = 0.1 if rule == "monte-carlo" else 0.1 * 4 / 3  # the same delta / p
+    assert_allclose(lam_of(rule, padded, delta=delta)[:3], lam_of(rule, problem))
+
+
+def test_chernoff_solves_its_equation():
+    # One eigenvalue v, tail P(v g^2 > q): the optimal t is (1 - v/q) / (2 v).
+    n, x = 50, np.log(1 / 0.1)
+    q = (OneTask(n).total * chernoff(OneTask(n), noise_std=1.0, delta=0.1)[0] / 4) ** 2 / n
+    assert_allclose(q - 1 - np.log(q), 2 * x, rtol=1e-8)
+
+
+def test_given_values_are_used_as_they_are(problem):
+    assert_array_equal(choose_lambda(0.03, problem, noise_std=None, delta=0.1), np.full(4, 0.03))
+    each = np.array([0.1, 0.2, 0.3, 0.4])
+    assert_array_equal(choose_lambda(each, problem, noise_std=None, delta=0.1), each)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf, [0.1, 0.1, 0.0, 0.1]])
+def test_values_that_are_not_positive_are_refused(bad, problem):
+    with pytest.raises(InputError, match="finite numbers > 0"):
+        choose_lambda(bad, problem, noise_std=1.0, delta=0.1)
+
+
+def test_other_bad_input_is_refused_with_what_was_expected(problem):
+    with pytest.raises(ShapeError, match=r"\(3,\).*\(4,\)"):
+        choose_lambda([0.1, 0.1, 0.1], problem, noise_std=1.0, delta=0.1)
+    with pytest.raises(InputError, match="expected a number"):
+        choose_lambda(["a"], problem, noise_std=1.0, delta=0.1)
+    with pytest.raises(InputError, match=r"'lasso'.*self-normalised, hkz"):
+        choose_lambda("lasso", problem, noise_std=1.0, delta=0.1)
+    with pytest.raises(InputError, match="noise_std is None"):
+        choose_lambda("hkz", problem, noise_std=None, delta=0.1)
+    with pytest.raises(InputError, match="delta is 0"):
+        choose_lambda("hkz", problem, noise_std=1.0, delta=0.0)
+    with pytest.raises(InputError, match="pass rng="):
+        choose_lambda("monte-carlo", problem, noise_std=1.0, delta=0.1)
+    with pytest.raises(InputError, match="at least 99"):
+        monte_carlo(problem, noise_std=1.0, delta=0.01, rng=np.random.default_rng(0), draws=98)
+    with pytest.raises(ShapeError, match="one value per kernel"):
+        lam_of("self-normalised", problem, sup=np.ones(3))
+    with pytest.raises(InputError, match="kernel 0 has mean"):
+        lam_of("dimension-free", problem_of(3 * np.ones((2, 5, 7))))
+
+
+def test_the_smallest_number_of_draws_is_enough(problem):
+    lam = monte_carlo(problem, noise_std=1.0, delta=0.1, rng=np.random.default_rng(0), draws=9)
+    assert (lam > 0).all()
+
+
+def test_rules_grow_with_the_confidence_asked_for(problem):
+    for rule in ANALYTIC:
+        values = [lam_of(rule, problem, delta=delta) for delta in (0.5, 0.1, 1e-3, 1e-9)]
+        assert all((a < b).all() for a, b in pairwise(values)), rule
+
+
+def test_none_is_no_lambda(problem):
+    with pytest.raises(InputError, match="lam is None; expected a number"):
+        choose_lambda(None, problem, noise_std=1.0, delta=0.1)
+
+
+def test_the_rule_for_unknown_noise_is_said_to_be_elsewhere(problem):
+    with pytest.raises(InputError, match="pivotal_lambda"):
+        choose_lambda("square-root", problem, noise_std=1.0, delta=0.1)
+
+
+def test_a_seed_is_no_generator(problem):
+    with pytest.raises(InputError, match=r"rng is 0; expected a numpy\.random\.Generator"):
+        choose_lambda("monte-carlo", problem, noise_std=1.0, delta=0.1, rng=0)
+    with pytest.raises(InputError, match=r"rng is 0; expected a numpy\.random\.Generator"):
+        pivotal_lambda(problem, delta=0.1, rng=0)

@@ -1,0 +1,130 @@
+"""The certificate: never violated where the bounds hold, and worth something."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from games import line_problem, optimizer, play, square_problem
+from numpy.testing import assert_allclose
+
+from metakel import regret
+from metakel.kernels import KernelSum, legendre
+from metakel.optimize import GPUCB
+from metakel.search import box, grid
+
+LINE = grid([(-1, 1)], 101)
+TOLERANCE = 1e-9
+
+
+def covered(game, problem):
+    lower, upper = game.confidence()
+    values = problem.f(LINE.X)
+    return ((lower - TOLERANCE <= values) & (values <= upper + TOLERANCE)).all()
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_on_covered_runs_simple_regret_and_summed_widths_are_bounded_at_every_time(maximize):
+    checked = 0
+    for seed in range(25):
+        problem = line_problem(seed)
+        values = problem.f(LINE.X)
+        optimum = values.max() if maximize else values.min()
+        game = optimizer(problem, LINE, seed=seed, maximize=maximize)
+        rng = np.random.default_rng(1000 + seed)
+        widths, total = 0.0, 0.0
+        for _ in range(15):
+            x = game.ask()
+            lower, upper = game.confidence()
+            widths += (upper - lower)[LINE.index(x[None])[0]]
+            total += abs(optimum - problem.f(x)[0])
+            game.tell(x, problem.noisy(x, rng))
+            if not covered(game, problem):
+                break
+            checked += 1
+            assert abs(optimum - problem.f(game.best.x)[0]) <= game.certificate + TOLERANCE
+            assert total <= widths + TOLERANCE
+    assert checked > 25 * 15 * 0.9
+
+
+def test_on_a_box_it_bounds_the_regret_of_the_best_point_against_a_dense_search():
+    Z = grid([(-1, 1)] * 2, 61).X
+    for seed in range(4):
+        problem = square_problem(seed)
+        optimum = problem.f(Z).max()
+        game = optimizer(problem, box([(-1, 1)] * 2), seed=seed)
+        for step in range(6):
+            play(game, problem, 4, seed=step)
+            assert optimum - problem.f(game.best.x)[0] <= game.certificate
+
+
+def test_on_a_finite_domain_it_never_grows_and_becomes_small():
+    problem = line_problem()
+    game = optimizer(problem, LINE)
+    found = []
+    for step in range(30):
+        play(game, problem, 1, seed=step)
+        found.append(game.certificate)
+    assert game.sequence.alarm is None
+    assert (np.diff(found) <= TOLERANCE).all()
+    assert found[-1] < 0.3 * found[0]
+
+
+def test_it_is_the_largest_upper_minus_the_largest_told_lower_bound():
+    problem = line_problem()
+    game = play(optimizer(problem, LINE), problem, 6)
+    lower, upper = game.confidence()
+    told = LINE.index(game.X)
+    assert_allclose(game.certificate, upper.max() - lower[told].max())
+    assert game.best.lower == lower[told].max()
+
+
+def test_stopping_by_certificate_stops_close_to_the_optimum():
+    problem = line_problem()
+    game = optimizer(problem, LINE, stop_at=0.3)
+    rng = np.random.default_rng(0)
+    while not game.done:
+        x = game.ask()
+        game.tell(x, problem.noisy(x, rng))
+    assert game.t < 40
+    assert problem.f(LINE.X).max() - problem.f(game.best.x)[0] <= 0.3
+
+
+def run_regret(problem, kernel, seed, *, steps=40):
+    """Cumulative regret on the paper's 1-D example with signed coefficients."""
+    game = GPUCB(kernel, LINE, rng=np.random.default_rng(seed), noise_std=0.01, norm_bound=10.0)
+    rng = np.random.default_rng(seed)
+    values = []
+    for _ in range(steps):
+        x = game.ask()
+        values.append(problem.f(x)[0])
+        game.tell(x, problem.f(x) + 0.01 * rng.standard_normal(1))
+    return regret.cumulative(values, problem.f(LINE.X).max())[-1]
+
+
+def test_a_learned_kernel_halves_the_regret_of_all_base_kernels():
+    """Signed coefficients: with positive ones the maximum is always at x = 1."""
+    base = legendre(20, scaling="sup")
+    won = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        active = np.sort(rng.choice(20, 5, replace=False))
+        learned = KernelSum.uniform(base, active=active)
+        problem = line_problem(seed, p=20, active=active)
+        theta = rng.standard_normal(5)
+        problem = type(problem)(learned, 10 * theta / np.linalg.norm(theta))
+        full = KernelSum.uniform(base, weight=1.0)
+        won += run_regret(problem, learned, seed) <= 0.5 * run_regret(problem, full, seed)
+    assert won >= 27
+
+
+def test_doubling_the_error_budget_narrows_the_intervals():
+    problem = line_problem()
+    widths = []
+    for options in ({"delta": 0.05}, {"delta": 0.1}, {"delta": 0.1, "delta_learning": 0.05}):
+        game = optimizer(problem, LINE, **options)
+        X = LINE.X[::10, 0]
+        game.tell(X, problem.noisy(X[:, None], np.random.default_rng(0)))
+        widths.append(np.subtract(*game.confidence()[::-1]))
+    assert (widths[1] <= widths[0]).all()
+    assert widths[1].mean() < widths[0].mean()
+    assert_allclose(widths[2], widths[0])

@@ -1,0 +1,117 @@
+"""The norm bound, the kernel it is about, and the bands around the learned mean."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from histories import draw_task, simulate
+from numpy.testing import assert_allclose
+from scipy.stats import binom
+
+from metakel import KernelSum, learn_prior
+from metakel.errors import InputError
+from metakel.priors.calibration import Calibration, needed_norms, prior_kernel
+
+
+@pytest.fixture(scope="module")
+def prior():
+    return learn_prior(simulate(np.random.default_rng(3), m=24))
+
+
+def test_the_kernel_is_the_belief_plus_level_and_amplitude(prior):
+    rng = np.random.default_rng(0)
+    X, Z = rng.uniform(-1, 1, (8, 2)), rng.uniform(-1, 1, (5, 2))
+    shape, model = prior.shape, prior.model
+    left, right = shape.prepare(X), shape.prepare(Z)
+    amplitude = np.exp(model.spread**2) - 1
+    expected = model.level_variance + amplitude * np.outer(left.mean, right.mean)
+    expected = model.scale**2 * (expected + shape.gram(left, right))
+    kernel = prior.kernel
+    assert_allclose(kernel(X, Z), expected, atol=1e-8)
+    again = KernelSum.from_json(kernel.to_json())
+    assert (again(X, Z) == kernel(X, Z)).all()
+
+
+def test_principal_functions_have_the_slopes_they_say(prior):
+    family = prior.kernel.base.families[0]
+    X = np.random.default_rng(0).uniform(-1, 1, (6, 2))
+    slopes = family.jacobian(X)
+    for i in range(2):
+        step = 1e-6 * np.eye(2)[i]
+        difference = (family.features(X + step) - family.features(X - step)) / 2e-6
+        assert_allclose(slopes[:, :, i], difference, atol=1e-6)
+
+
+def test_the_bound_is_the_right_order_statistic_or_infinite(prior):
+    norms = np.arange(1.0, 10.0)  # 9 held-out tasks
+    calibration = Calibration(prior.shape, prior.model, norms)
+    assert calibration.norm_bound(0.1) == 9
+    assert calibration.norm_bound(0.2) == 8
+    assert calibration.norm_bound(0.09) == np.inf
+    with pytest.raises(InputError, match="delta is 1"):
+        calibration.norm_bound(1.0)
+
+
+def test_the_conformal_bound_covers_exchangeable_tasks(prior):
+    """Kernel fixed, tasks new: nine calibrate, one is tested, 150 times."""
+    rng = np.random.default_rng(1)
+    calibration, delta, runs = prior.calibration, 0.1, 150
+    fresh = simulate(rng, m=10 * runs, n=15)
+    norms = needed_norms(calibration.shape, calibration.model, fresh).reshape(runs, 10)
+    bounds = [
+        Calibration(prior.shape, prior.model, np.sort(row[:9])).norm_bound(delta) for row in norms
+    ]
+    missed = int((norms[:, 9] > bounds).sum())
+    assert missed <= binom.ppf(1 - 1e-4, runs, delta)
+    assert missed > 0  # nine norms give exactly 0.9: a bound that never fails is too large
+
+
+def test_bands_around_the_learned_mean_cover_at_all_times(prior):
+    rng = np.random.default_rng(2)
+    delta, runs, missed = 0.2, 40, 0
+    Z = rng.uniform(-0.95, 0.95, (40, 2))
+    widths = []
+    for _ in range(runs):
+        f = draw_task(rng)
+        band = prior.confidence(delta=delta, noise_std=0.02)
+        covered = True
+        for _ in range(3):
+            X = rng.uniform(-0.95, 0.95, (3, 2))
+            band.tell(X, f(X) + 0.02 * rng.standard_normal(3))
+            lower, upper = band.interval(Z)
+            covered &= bool(((lower <= f(Z)) & (f(Z) <= upper)).all())
+        missed += not covered
+        widths.append((upper - lower).mean())
+    assert missed <= binom.ppf(1 - 1e-4, runs, delta)
+    first_lower, first_upper = prior.confidence(delta=delta).interval(Z)
+    assert np.mean(widths) < 0.5 * (first_upper - first_lower).mean()
+
+
+def test_a_wrong_norm_bound_is_noticed(prior):
+    """Negative control: with norms a hundred times too small the bands miss."""
+    small = Calibration(
+        prior.calibration.shape, prior.calibration.model, prior.calibration.norms / 100
+    )
+    rng = np.random.default_rng(2)
+    Z = rng.uniform(-1, 1, (40, 2))
+    centre, bound = small.centre(Z), small.norm_bound(0.1)
+    width = bound * np.sqrt(small.kernel.diag(Z))
+    misses = [bool((np.abs(draw_task(rng)(Z) - centre) > width).any()) for _ in range(20)]
+    assert sum(misses) > 10
+
+
+def test_too_few_tasks_give_no_bands():
+    prior = learn_prior(simulate(np.random.default_rng(0), m=6))
+    assert prior.norm_bound(0.1) == np.inf
+    with pytest.raises(InputError, match="3 held-out tasks cannot vouch"):
+        prior.confidence(delta=0.1)
+    few = learn_prior(simulate(np.random.default_rng(0), m=3))
+    assert few.calibration is None
+    with pytest.raises(InputError, match="at least 4 tasks"):
+        few.confidence()
+
+
+def test_level_and_shape_of_the_prior_kernel_are_named(prior):
+    names = prior_kernel(prior.shape, prior.model).base.names
+    assert names[:3] == ("level", "common shape", "difference 1")
+    assert "matern52" in names[-1]

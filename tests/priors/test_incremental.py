@@ -1,0 +1,215 @@
+"""Beliefs updated value by value against the textbook formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from histories import draw_task, simulate
+from numpy.testing import assert_allclose
+
+from metakel import learn_prior
+from metakel.gp import posterior
+from metakel.gp.incremental import Belief
+from metakel.gp.task_gp import DefaultGP
+from metakel.optimize.mixture import GPMixture
+from metakel.optimize.mixture_scores import (
+    expected_improvement,
+    mixture,
+    predict,
+    shortlist,
+    upper_bound,
+)
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def prior():
+    return learn_prior(simulate(np.random.default_rng(3)))
+
+
+@pytest.fixture(scope="module")
+def told():
+    f = draw_task(np.random.default_rng(4))
+    X = np.random.default_rng(5).uniform(-1, 1, (12, 2))
+    return X, f(X)
+
+
+def shapes(prior):
+    return [prior.shape, DefaultGP.typical(2)]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_means_and_variances_are_those_of_the_posterior(prior, told, which):
+    X, y = told
+    Z = RNG.uniform(-1, 1, (30, 2))
+    shape, model = shapes(prior)[which], prior.model
+    belief = Belief(shape, model, np.concatenate([Z, X]))
+    for i, (x, value) in enumerate(zip(X, y, strict=True)):
+        belief.tell(x, value, candidate=30 + i if i % 2 else None)
+
+    class Kernel:
+        def __call__(self, A, B=None):
+            right = shape.prepare(A if B is None else B)
+            return shape.gram(shape.prepare(A), right) + model.level_variance
+
+        def diag(self, A):
+            return np.diag(self(A))
+
+    scale = 1.7
+    rest = (y - model.level) / scale - shape.prepare(X).mean
+    reference = posterior(Kernel(), X, rest, noise_var=shape.noise)
+    mean = model.level + scale * (shape.prepare(Z).mean + reference.mean(Z))
+    for terms in (belief.terms, belief.at(Z)):
+        assert_allclose((terms.base + scale * terms.tilt)[:30], mean, atol=1e-7)
+        assert_allclose(np.sqrt(terms.variance[:30]), reference.std(Z), atol=1e-6)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("scale", [0.3, 1.7])
+def test_supposed_points_are_predictions_one_deviation_below_and_no_evidence(
+    prior, told, which, scale
+):
+    X, y = told
+    Z = np.random.default_rng(8).uniform(-1, 1, (30, 2))
+    supposed = np.concatenate([Z[:3], Z[:1]])  # one of them twice
+    belief = Belief(shapes(prior)[which], prior.model, Z)
+    for x, value in zip(X, y, strict=True):
+        belief.tell(x, value)
+    after, one_by_one = belief.supposing(belief.look_at(supposed)), belief.fork()
+    for x in supposed:
+        terms = one_by_one.at(x[None])
+        low = terms.base + scale * (terms.tilt - np.sqrt(terms.variance))
+        one_by_one.tell(x, float(low[0]))
+    for terms, told_so in ((after.terms, one_by_one.terms), (after.at(Z), one_by_one.at(Z))):
+        mean, low = (t.base + scale * t.tilt for t in (terms, told_so))
+        assert_allclose(mean, low, atol=1e-4)
+        assert_allclose(terms.variance, told_so.variance, atol=1e-6)
+    assert_allclose(after.log_likelihoods, belief.log_likelihoods)
+    assert not np.allclose(one_by_one.log_likelihoods, belief.log_likelihoods)
+
+
+def test_likelihoods_are_those_of_the_normal_density(prior, told):
+    from scipy.stats import multivariate_normal
+
+    X, y = told
+    belief = Belief(prior.shape, prior.model, X)
+    for i in range(len(X)):
+        belief.tell(X[i], y[i], i)
+    prepared = prior.shape.prepare(X)
+    K = prior.shape.gram(prepared, prepared) + prior.model.level_variance
+    K += prior.shape.noise * np.eye(len(X))
+    direct = [
+        multivariate_normal(prior.model.level + s * prepared.mean, s**2 * K).logpdf(y)
+        for s in prior.model.scales
+    ]
+    ours = belief.log_likelihoods
+    assert_allclose(ours - ours[0], np.array(direct) - direct[0], atol=1e-6)
+    assert_allclose(ours - len(X) / 2 * np.log(2 * np.pi), direct, atol=1e-6)
+
+
+def test_more_values_than_the_first_capacity_fit_in(prior):
+    X = RNG.uniform(-1, 1, (70, 2))
+    belief = Belief(prior.shape, prior.model, X)
+    for i in range(70):
+        belief.tell(X[i], float(X[i, 0]), i)
+    assert belief.t == 70
+    assert_allclose(belief.at(X).variance, belief.terms.variance, atol=1e-9)
+
+
+def test_expected_improvement_and_prediction_are_those_of_simulation(prior, told):
+    X, y = told
+    Z = RNG.uniform(-1, 1, (6, 2))
+    beliefs = [Belief(shape, prior.model, Z) for shape in shapes(prior)]
+    for belief in beliefs:
+        for x, value in zip(X[:4], y[:4], strict=True):
+            belief.tell(x, value)
+    mix = mixture([b.log_likelihoods for b in beliefs], (0.5, 0.5), prior.model)
+    terms = [belief.terms for belief in beliefs]
+    rng, count = np.random.default_rng(0), 400_000
+    drawn = rng.choice(mix.weights.size, count, p=mix.weights.ravel())
+    member, scale = np.divmod(drawn, mix.weights.shape[1])
+    s = prior.model.scales[scale]
+    g = rng.standard_normal(count)
+    best = float(y[:4].max())
+    gain, (mean, sd) = expected_improvement(terms, mix, best), predict(terms, mix)
+    for z in range(6):
+        base, tilt, var = (
+            np.array([getattr(t, name)[z] for t in terms])[member]
+            for name in ("base", "tilt", "variance")
+        )
+        centre = base + s * tilt
+        values = centre + s * np.sqrt(var) * g
+        assert_allclose(mean[z], values.mean(), atol=0.02)
+        assert_allclose(sd[z], values.std(), rtol=0.02)
+        noise = np.array([t.noise for t in terms])[member]
+        wide = centre + s * np.sqrt(1.5**2 * var + noise) * g  # INFLATION; what will be seen
+        assert_allclose(gain[z], np.maximum(wide - best, 0).mean(), atol=0.01, rtol=0.03)
+
+
+def test_the_upper_bound_is_averaged_over_beliefs_and_scales(prior, told):
+    X, y = told
+    beliefs = [Belief(shape, prior.model, X) for shape in shapes(prior)]
+    for belief in beliefs:
+        belief.tell(X[0], y[0], 0)
+    mix = mixture([b.log_likelihoods for b in beliefs], (0.5, 0.5), prior.model)
+    direct = sum(
+        weight * (b.terms.base + s * (b.terms.tilt + 3 * np.sqrt(b.terms.variance)))
+        for b, weights in zip(beliefs, mix.weights, strict=True)
+        for s, weight in zip(prior.model.scales, weights, strict=True)
+    )
+    assert_allclose(upper_bound([b.terms for b in beliefs], mix, 3.0), direct, atol=1e-9)
+
+
+def test_beliefs_that_share_their_kernel_decide_like_separate_ones(prior, told):
+    X, y = told
+    Z = RNG.uniform(-1, 1, (40, 2))
+    decider = GPMixture(prior, np.concatenate([Z, X]), "ucb")
+    separate, start = prior.beliefs
+    beliefs = [Belief(shape, prior.model, Z) for shape in separate]
+    for i, (x, value) in enumerate(zip(X, y, strict=True)):
+        decider.tell(x, value, 40 + i if i % 2 else None)
+        for belief in beliefs:
+            belief.tell(x, value)
+    mix = mixture([b.log_likelihoods for b in beliefs], start, prior.model)
+    assert_allclose(decider.mix.weights, mix.weights, atol=1e-6)
+    expected = upper_bound([b.terms for b in beliefs], mix)
+    assert_allclose(decider.scores(np.zeros(52, dtype=bool))[:40], expected, atol=1e-6)
+    assert_allclose(decider.scores_at(Z), expected, atol=1e-6)
+    assert decider.trust == pytest.approx(1 - mix.members[-1], abs=1e-6)
+
+
+def test_a_task_without_noise_is_noticed(prior):
+    Z = RNG.uniform(-1, 1, (40, 2))
+    quiet, noisy = GPMixture(prior, Z, "ucb"), GPMixture(prior, Z, "ucb")
+    rng, f = np.random.default_rng(6), draw_task(np.random.default_rng(7))
+    y = f(Z)
+    for i in range(40):
+        quiet.tell(Z[i], y[i], i)
+        noisy.tell(Z[i], y[i] + 0.3 * y.std() * rng.standard_normal(), i)
+    shares = [d.mix.members[:3] / d.mix.members[:3].sum() for d in (quiet, noisy)]  # by noise
+    assert shares[0][0] < 0.5 < shares[1][0]
+
+
+def test_the_shortlist_holds_the_best(prior, told):
+    X, y = told
+    Z = RNG.uniform(-1, 1, (600, 2))
+    beliefs = [Belief(shape, prior.model, Z) for shape in shapes(prior)]
+    for x, value in zip(X, y, strict=True):
+        for belief in beliefs:
+            belief.tell(x, value)
+        mix = mixture([b.log_likelihoods for b in beliefs], (0.95, 0.05), prior.model)
+        terms = [belief.terms for belief in beliefs]
+        full = expected_improvement(terms, mix, float(y.max()))
+        assert int(np.argmax(full)) in shortlist(terms, mix, float(y.max()), 128)
+
+
+@pytest.mark.parametrize("acquisition", ["ucb", "ei"])
+def test_points_score_alike_as_candidates_and_elsewhere(prior, told, acquisition):
+    X, y = told
+    Z = RNG.uniform(-1, 1, (40, 2))
+    decider = GPMixture(prior, Z, acquisition)
+    for x, value in zip(X, y, strict=True):  # at every step, as beliefs lose their weight
+        decider.tell(x, value, None)
+        here, there = decider.scores(np.zeros(40, dtype=bool)), decider.scores_at(Z)
+        assert_allclose(here, there, atol=1e-6 * np.ptp(here))

@@ -1,0 +1,221 @@
+"""Ask and tell with named parameters and with tables; explaining."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from named_runs import loss, run, table
+
+from metakel import learn_prior
+from metakel.data import History
+from metakel.errors import InputError
+from metakel.priors import TableOptimizer
+from metakel.priors.explain import even_points
+
+
+@pytest.fixture(scope="module")
+def prior():
+    rows = table(np.random.default_rng(0))
+    return learn_prior(History.from_frame(rows, task="task", output="loss", minimize=True))
+
+
+def test_named_parameters_in_and_out_find_the_minimum(prior):
+    optimizer = run(prior.optimizer(rng=np.random.default_rng(0)))
+    row, value = optimizer.best
+    assert set(row) == {"rate", "depth", "kind"}
+    assert type(row["depth"]) is int
+    assert row["kind"] == "v"
+    assert value == loss(**row) < 0.1
+    assert optimizer.t == 12
+    mean, sd = optimizer.predict([row])
+    assert abs(mean[0] - value) < 0.3 + 2 * sd[0]
+
+
+def test_the_same_generator_gives_the_same_configurations(prior):
+    one, other = (run(prior.optimizer(rng=np.random.default_rng(3)), 5) for _ in range(2))
+    assert one._told == other._told
+
+
+def test_fixed_parameters_stay_fixed_even_outside_the_recorded_range(prior):
+    optimizer = prior.optimizer(rng=np.random.default_rng(0), fixed={"depth": 2, "kind": "u"})
+    for _ in range(4):
+        row = optimizer.ask()
+        assert (row["depth"], row["kind"]) == (2, "u")
+        optimizer.tell(row, loss(**row))
+    with pytest.raises(InputError, match="'depth' is 30"):
+        prior.optimizer(rng=np.random.default_rng(0), fixed={"depth": 30})
+    wide = prior.optimizer(rng=np.random.default_rng(0), fixed={"depth": 30}, outside=True)
+    assert wide.ask()["depth"] == 30
+
+
+def test_a_table_of_candidates_is_asked_by_row_without_repeats(prior):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(table(np.random.default_rng(5), m=1, n=60))
+    optimizer = prior.optimizer(frame)
+    rows = []
+    for _ in range(60):
+        rows.append(optimizer.ask())
+        optimizer.tell(rows[-1], float(frame["loss"][rows[-1]]))
+    assert sorted(rows) == list(range(60))
+    assert optimizer.best == (int(frame["loss"].argmin()), frame["loss"].min())
+    assert rows.index(int(frame["loss"].argmin())) < 10
+    with pytest.raises(InputError, match="all 60 candidates"):
+        optimizer.ask()
+
+
+def test_candidates_beyond_the_recorded_ranges_are_taken_and_named(prior):
+    rows = prior.space.decode(prior.space.sample(np.random.default_rng(0), 5))
+    top = prior.space.columns["rate"].stop - 1
+    for place, warned in ((1.05, False), (1.3, True)):
+        point = prior.space.encode(rows[:1])
+        point[:, top] = place
+        beyond = [*rows, {**rows[0], "rate": prior.space.decode(point)[0]["rate"]}]
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            optimizer = prior.optimizer(beyond)
+        assert [str(w.message)[:30] for w in said] == ["1 of 6 candidates lie beyond t"] * warned
+        if warned:
+            assert "rate (1);" in str(said[0].message)
+            assert said[0].filename == __file__
+        optimizer.tell(5, 0.1)
+        assert optimizer.best == (5, 0.1)
+        assert optimizer.predict(beyond)[0].shape == (6,)
+        prior.optimizer(beyond, outside=True)  # filterwarnings: error
+        with pytest.raises(InputError, match=r"'rate' is .*outside=True"):
+            prior.optimizer(beyond, outside=False)
+
+
+def test_failed_runs_are_counted_and_not_asked_again(prior):
+    rows = prior.space.decode(prior.space.sample(np.random.default_rng(0), 5))
+    optimizer = prior.optimizer(rows)
+    first = optimizer.ask()
+    optimizer.tell(first, None)
+    second = optimizer.ask()
+    optimizer.tell(second, float("nan"))
+    assert optimizer.failed == 2
+    assert optimizer.t == 0
+    assert first != second
+    with pytest.raises(InputError, match="no best"):
+        _ = optimizer.best
+
+
+def test_a_seed_is_not_a_generator(prior):
+    with pytest.raises(InputError, match=r"rng is 7; expected .*default_rng\(7\)"):
+        prior.optimizer(rng=7)
+
+
+def test_ucb_and_ei_both_decide(prior):
+    rows = prior.space.decode(prior.space.sample(np.random.default_rng(1), 300))
+    for acquisition in ("ei", "ucb"):
+        optimizer = prior.optimizer(rows, acquisition=acquisition)
+        for _ in range(10):
+            row = optimizer.ask()
+            optimizer.tell(row, loss(**rows[row]))
+        assert optimizer.best[1] < 0.2
+
+
+def test_wrong_uses_say_what_to_do(prior):
+    with pytest.raises(InputError, match="pass rng="):
+        prior.optimizer()
+    with pytest.raises(InputError, match="'ei' or 'ucb'"):
+        prior.optimizer(rng=np.random.default_rng(0), acquisition="pi")
+    with pytest.raises(InputError, match="leave the other rows out"):
+        prior.optimizer([{"rate": 0.1, "depth": 2, "kind": "u"}], fixed={"kind": "u"})
+    optimizer = prior.optimizer([{"rate": 0.1, "depth": 2, "kind": "u"}])
+    with pytest.raises(InputError, match="row 4 does not exist"):
+        optimizer.tell(4, 1.0)
+    with pytest.raises(InputError, match="empty"):
+        prior.optimizer([])
+    with pytest.raises(InputError, match="configuration 0 is a list; expected a dict"):
+        prior.optimizer([[0.1, 2, "u"]])
+
+
+def test_an_unknown_name_is_refused_before_anything_is_asked(prior):
+    with pytest.raises(InputError, match="no parameter 'deph'; the space has rate, depth, kind"):
+        prior.optimizer(rng=np.random.default_rng(0), fixed={"deph": 1})
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.003, 0.1 + 0.2])
+def test_a_held_number_comes_back_bit_by_bit(prior, rate):
+    optimizer = prior.optimizer(rng=np.random.default_rng(0), fixed={"rate": rate, "depth": 2.0})
+    for _ in range(3):
+        row = optimizer.ask()
+        assert row["rate"] == rate
+        assert type(row["depth"]) is int
+        optimizer.tell(row, loss(**row))
+
+
+@pytest.mark.parametrize("value", ["0.5", "x", b"1", [1.0, 2.0], {}])
+def test_what_is_refused_leaves_no_trace(prior, value):
+    rows = prior.space.decode(prior.space.sample(np.random.default_rng(0), 5))
+    for make in (
+        lambda: prior.optimizer(rng=np.random.default_rng(1)),
+        lambda: prior.optimizer(rows),
+    ):
+        refused, untouched = run_like(make(), rows, 2), run_like(make(), rows, 2)
+        choice = 0 if isinstance(refused, TableOptimizer) else rows[0]
+        with pytest.raises(InputError, match=r"value told is .*expected a number"):
+            refused.tell(choice, value)
+        assert repr(refused) == repr(untouched)
+        assert [refused.ask() for _ in range(2)] == [untouched.ask() for _ in range(2)]
+
+
+def run_like(optimizer, rows, steps):
+    for _ in range(steps):
+        choice = optimizer.ask()
+        row = rows[choice] if isinstance(optimizer, TableOptimizer) else choice
+        optimizer.tell(choice, np.float32(loss(**row)))
+    return optimizer
+
+
+@pytest.mark.parametrize("row", [True, False, 1.0, "1", None])
+def test_a_row_is_a_whole_number(prior, row):
+    rows = prior.space.decode(prior.space.sample(np.random.default_rng(0), 5))
+    optimizer = prior.optimizer(rows)
+    with pytest.raises(InputError, match=r"row is .*expected its number"):
+        optimizer.tell(row, 1.0)
+    assert sorted(optimizer.ask() for _ in range(5)) == list(range(5))
+
+
+def test_a_glance_says_how_far_it_is(prior):
+    optimizer = run(prior.optimizer(rng=np.random.default_rng(0)), 2)
+    optimizer.tell(optimizer.ask(), None)
+    assert repr(optimizer) == "SpaceOptimizer(t=2, failed=1, parameters=[rate, depth, kind])"
+    rows = prior.space.decode(prior.space.sample(np.random.default_rng(0), 5))
+    table = prior.optimizer(rows)
+    table.tell(table.ask(), 1.0)
+    table.ask()
+    assert repr(table) == "TableOptimizer(t=1, failed=0, candidates=5, open=3)"
+    band = prior.confidence(delta=0.5)
+    band.tell(rows[:2], [1.0, 2.0])
+    assert repr(band).startswith("ConfidenceBand(t=2, delta=0.5, norm_bound=")
+
+
+def test_the_explanation_names_what_matters(prior):
+    explained = prior.explain()
+    common, differences = explained.common, explained.differences
+    assert common["rate"] > common["kind"] > 0.005
+    assert max(differences, key=differences.get) == "rate"
+    assert sum(common.values()) == pytest.approx(1, abs=0.1)
+    rate = next(curve for curve in explained.curves if curve.name == "rate")
+    lowest = rate.values[int(np.argmin(rate.common))]
+    assert 1e-3 < lowest < 1e-1  # the loss is smallest near 0.01
+    assert "rate" in str(explained)
+
+
+def test_the_explanation_can_be_drawn(prior):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    axes = prior.explain().plot()
+    assert [ax.get_xlabel() for ax in axes] == ["rate", "depth", "kind"]
+    assert axes[0].get_xscale() == "log"
+    matplotlib.pyplot.close("all")
+
+
+def test_even_points_are_even():
+    for d in (1, 3, 8):
+        points = even_points(1024, d)
+        np.testing.assert_allclose(points.mean(axis=0), 0.5, atol=0.01)
+        np.testing.assert_allclose(points.var(axis=0), 1 / 12, atol=0.005)

@@ -1,0 +1,177 @@
+"""Runs without a value, constraints, other ranges, and copies that leave no trace."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from histories import draw_task, simulate
+from numpy.testing import assert_allclose
+
+from metakel import InputError, learn_prior
+from metakel.data import History
+from metakel.optimize.feasibility import Feasibility, feasible
+from metakel.space import Categorical, Float, Integer, Space
+
+
+@pytest.fixture(scope="module")
+def prior():
+    return learn_prior(simulate(np.random.default_rng(3)))
+
+
+@pytest.fixture
+def optimizer(prior):
+    return told(prior.optimizer(rng=np.random.default_rng(0)))
+
+
+def task(x):
+    f = draw_task(np.random.default_rng(4))
+    return float(f(np.array([[x["x0"], x["x1"]]]))[0])
+
+
+def told(optimizer, steps=5):
+    for _ in range(steps):
+        x = optimizer.ask()
+        optimizer.tell(x, task(x))
+    return optimizer
+
+
+def test_what_a_fork_is_told_leaves_no_trace(prior, optimizer):
+    alike = told(prior.optimizer(rng=np.random.default_rng(0)))
+    for _ in range(3):
+        fork = optimizer.fork(np.random.default_rng(1))
+        fork.suppose({"x0": 0.1, "x1": 0.2})
+        fork.tell({"x0": 0.3, "x1": 0.2}, 5.0, {"c": 1.0})
+        fork.ask()
+    assert optimizer.t == 5
+    assert told(optimizer)._told == told(alike)._told
+
+
+def test_a_supposed_run_is_kept_away_from_and_is_never_the_best(optimizer):
+    best = optimizer.best
+    x = optimizer.fork(np.random.default_rng(2)).ask()
+    before = optimizer.predict([x])
+    optimizer.suppose(x)
+    after = optimizer.predict([x])
+    drop = (before[0] - after[0]) / before[1]
+    assert 0.3 < drop < 1.0  # one standard deviation, of which some may be noise
+    assert after[1] < before[1]
+    assert optimizer.best == best
+    assert optimizer.fork(np.random.default_rng(2)).ask() != x
+
+
+def test_runs_without_values_say_nothing_about_trust(prior):
+    with_failures, without = (prior.optimizer(rng=np.random.default_rng(0)) for _ in range(2))
+    with_failures.tell(with_failures.ask(), None)
+    for step in range(6):
+        assert_allclose(with_failures.trust, without.trust, rtol=1e-12)
+        x = without.ask()
+        for optimizer in (with_failures, without):
+            optimizer.tell(x, 50.0 + task(x))  # another level than any before
+        with_failures.suppose({"x0": -0.9 + 0.2 * step, "x1": 0.9})
+
+
+def test_it_does_not_matter_when_a_run_without_a_value_is_mentioned(prior):
+    early, late = (prior.optimizer(rng=np.random.default_rng(0)) for _ in range(2))
+    good, failed = {"x0": 0.4, "x1": -0.2}, {"x0": 0.5, "x1": -0.1}
+    early.suppose(failed)
+    for optimizer in (early, late):
+        optimizer.tell(good, 3.0)
+    late.suppose(failed)
+    Z = np.random.default_rng(5).uniform(-0.9, 0.9, (20, 2))
+    assert_allclose(early.predict(Z), late.predict(Z), rtol=1e-9)
+    assert early.ask() == late.ask()
+
+
+def test_a_failed_row_of_a_table_leaves_its_like_behind(prior):
+    Z = np.random.default_rng(6).uniform(-1, 1, (200, 2))
+    table = prior.optimizer(Z)
+    first = table.ask()
+    Z[-1] = Z[first] + 1e-3  # the best but for the first
+    plain, table = prior.optimizer(Z), prior.optimizer(Z)
+    assert plain.ask() == table.ask() == first
+    table.tell(first, None)
+    assert plain.ask() == len(Z) - 1 != table.ask()
+
+
+@pytest.mark.parametrize("acquisition", ["ucb", "ei"])
+def test_runs_without_values_alone_still_spread(prior, acquisition):
+    optimizer = prior.optimizer(rng=np.random.default_rng(0), acquisition=acquisition)
+    asked = []
+    for _ in range(4):
+        asked.append(optimizer.ask())
+        optimizer.suppose(asked[-1])
+    points = prior.space.encode(asked)
+    gaps = np.linalg.norm(points[:, None] - points[None], axis=2)
+    assert gaps[np.triu_indices(4, 1)].min() > 0.05
+    with pytest.raises(InputError, match="nothing was told"):
+        _ = optimizer.best
+
+
+def test_the_best_is_feasible_and_what_is_infeasible_still_informs(prior):
+    optimizer = prior.optimizer(rng=np.random.default_rng(0))
+    good, poor = {"x0": 0.4, "x1": -0.2}, {"x0": -0.9, "x1": 0.9}
+    optimizer.tell(good, 3.0, {"memory": 0.5})
+    with pytest.raises(InputError, match="all 1 told are infeasible"):
+        _ = optimizer.best
+    assert_allclose(optimizer.predict([good])[0], 3.0, atol=0.3)
+    optimizer.tell(poor, -3.0, {"memory": -0.5})
+    assert optimizer.best == (poor, -3.0)
+    with pytest.raises(InputError, match="not nan"):
+        optimizer.tell(good, 1.0, {"memory": float("nan")})
+
+
+def test_chances_follow_what_was_seen_whatever_the_unit():
+    Z = np.linspace(-1, 1, 21)[:, None]
+    chances = []
+    for unit in (1.0, 1e6):
+        feasibility = Feasibility(Z)
+        assert feasibility.chance is None
+        for x in (-0.8, -0.4, 0.4, 0.8):
+            feasibility.tell(np.array([x]), {"c": unit * x, "free": -unit})
+        assert_allclose(feasibility.chance, feasibility.chance_at(Z), atol=1e-9)
+        chances.append(feasibility.chance)
+    assert_allclose(chances[0], chances[1], atol=1e-6)
+    assert (np.diff(chances[0][6:-6]) < 0).all()
+    assert chances[0][4] > 0.9 > 0.1 > chances[0][-5]
+
+
+def test_infinite_constraints_are_taken_in():
+    feasibility = Feasibility(np.zeros((1, 1)))
+    feasibility.tell(np.zeros(1), {"c": float("inf")})
+    assert feasibility.chance[0] < 0.1
+    assert feasible({"c": float("-inf"), "d": 0.0})
+    assert not feasible({"c": 1e-9})
+
+
+def test_other_ranges_are_searched_and_unknown_ones_refused(prior):
+    within = Space((Float("x0", -0.5, 0.1), Float("x1", 0.5, 3.0)))
+    rng = np.random.default_rng(0)
+    optimizer = prior.optimizer(rng=rng, within=within, outside=True)
+    for _ in range(6):
+        x = optimizer.ask()
+        assert -0.5 <= x["x0"] <= 0.1
+        assert 0.5 <= x["x1"] <= 3.0
+        optimizer.tell(x, x["x1"])
+    assert optimizer.best[1] > 2.5
+    with pytest.raises(InputError, match="no parameter 'x7'"):
+        prior.optimizer(rng=rng, within=Space((Float("x7", 0, 1),)))
+    with pytest.raises(InputError, match="no range and no value for parameter 'x1'"):
+        prior.optimizer(rng=rng, within=Space((Float("x0", 0, 1),)))
+    held = prior.optimizer(rng=rng, within=Space((Float("x0", 0, 1),)), fixed={"x1": 0.3})
+    assert set(held.ask()) == {"x0"}
+
+
+def test_ranges_of_another_kind_are_placed_where_they_mean_the_same():
+    rng = np.random.default_rng(0)
+    rows = {"task": [], "n": [], "y": []}
+    for s in range(5):
+        for _ in range(12):
+            n = int(rng.integers(1, 65))
+            rows["task"].append(s)
+            rows["n"].append(n)
+            rows["y"].append(-((np.log2(n) - 4) ** 2) + 0.1 * s)
+    space = Space((Integer("n", 1, 64),))
+    prior = learn_prior(History.from_frame(rows, task="task", output="y", space=space))
+    within = Space((Categorical("n", (2, 8, 16, 64)),))
+    optimizer = prior.optimizer(rng=rng, within=within)
+    assert optimizer.ask() == {"n": 16}

@@ -1,0 +1,113 @@
+"""Shards on Dask workers: the same answer, also when a worker dies."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+
+import pytest
+from numpy.testing import assert_allclose
+from sharded_histories import LEGENDRE, history, write
+
+import metakel as mk
+from metakel.scale import spread
+from metakel.scale.on_dask import OnDask
+
+distributed = pytest.importorskip("distributed")
+# Sockets of a cluster that is closing are collected late.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def learn(scan):
+    return mk.learn_kernel(scan, LEGENDRE, noise_std=0.1, tol=1e-12)
+
+
+def test_a_client_is_used_as_it_is(rng, client):
+    tasks = history(rng)
+    expected = learn(tasks)
+    found = learn(spread(tasks, shards=3, client=client))
+    assert_allclose(found.solution.eta, expected.solution.eta, rtol=0, atol=1e-10)
+    assert client.status == "running"
+
+
+def test_shards_read_their_own_files(rng, client, tmp_path):
+    tasks = history(rng)
+    write(tmp_path, tasks)
+    found = learn(mk.History.scan(tmp_path, client=client))
+    assert_allclose(found.solution.eta, learn(tasks).solution.eta, rtol=0, atol=1e-10)
+    updated = found.update(history(rng, 3))
+    assert updated.history.m == tasks.m + 3
+
+
+@pytest.mark.parametrize("stage", ["reading", "round 2", "certificate"])
+def test_a_worker_killed_by_its_process_id_changes_nothing(rng, client, caplog, stage):
+    client.wait_for_workers(2)
+    tasks = history(rng)
+    killed = []
+
+    def kill(step):
+        if step.stage == stage and not killed:
+            pids = client.run(os.getpid)
+            killed.append(next(iter(pids.values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    with caplog.at_level(logging.WARNING, "metakel"):
+        found = learn(spread(tasks, shards=4, client=client, progress=kill))
+    assert killed
+    assert_allclose(found.solution.eta, learn(tasks).solution.eta, rtol=0, atol=1e-10)
+    assert "was lost with its worker; it is made again on" in caplog.text
+
+
+def test_a_broken_file_does_not_lose_the_other_shards(rng, client, tmp_path):
+    tasks = history(rng, 12)
+    write(tmp_path, tasks)
+    file = tmp_path / "part-1.parquet"
+    good = file.read_bytes()
+    scan = mk.History.scan(tmp_path, shards=3, client=client)
+    file.write_bytes(good[:50])
+    with pytest.raises(mk.InputError, match=r"part-1.parquet.*\n\(2 other shards"):
+        learn(scan)
+    file.write_bytes(good)
+    assert_allclose(learn(scan).solution.eta, learn(tasks).solution.eta, rtol=0, atol=1e-10)
+
+
+def test_without_a_client_a_local_cluster_is_started_with_a_note(rng, caplog):
+    tasks = history(rng, 6)
+    with caplog.at_level(logging.INFO, "metakel"):
+        scan = spread(tasks, workers=1)
+        found = learn(scan)
+        scan.close()
+    assert "starting 1 worker process" in caplog.text
+    assert_allclose(found.solution.eta, learn(tasks).solution.eta, rtol=0, atol=1e-10)
+
+
+def test_closing_forgets_the_shards_on_the_workers(rng, client):
+    scan = spread(history(rng, 6), shards=2, client=client)
+    executor = scan.as_problem(LEGENDRE).executor
+    assert isinstance(executor, OnDask)
+    learn(scan)
+
+    def names():
+        from metakel.scale.on_dask import _TABLE
+
+        return list(_TABLE)
+
+    held = [name for found in client.run(names).values() for name in found]
+    assert any(name.startswith(executor._prefix) for name in held)
+    scan.close()
+    held = [name for found in client.run(names).values() for name in found]
+    assert not any(name.startswith(executor._prefix) for name in held)
