@@ -56,7 +56,7 @@ def learned(m: int, n: int) -> tuple[Prior, float]:
     start = time.process_time()
     prior = MetaKelSampler(studies).prior
     assert prior is not None
-    assert prior.used
+    assert prior.helps
     return prior, time.process_time() - start
 
 

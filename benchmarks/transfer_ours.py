@@ -58,7 +58,7 @@ def hand_set(acquisition: str) -> Method:
 OURS: dict[str, Method] = {
     "metakel": learned,
     "metakel, EI": partial(learned, acquisition="ei"),
-    "metakel, no guard": partial(learned, guard=0.0),
-    "metakel, zero mean (paper)": partial(learned, mean=False, guard=0.0),
+    "metakel, no guard": partial(learned, cold_weight=0.0),
+    "metakel, zero mean (paper)": partial(learned, mean=False, cold_weight=0.0),
     "hand-set Matern": hand_set("ucb"),
 }

@@ -179,7 +179,7 @@ def test_a_column_whose_name_has_a_comma_is_one_column(metakel, tmp_path):
         (
             lab_table(),
             ("--space", "s.toml"),
-            ("line 3 of lab.csv, task S0: parameter 'hours' is 8.5", "(--outside allows"),
+            ("line 3 of lab.csv, task S0: parameter 'hours' is 8.5", "(--extrapolate allows"),
         ),
         (
             "substrate,hours,heat,yield\nA,1,,3\nA,2,,4\nB,3,9,4\nB,3,8,1\n",
@@ -202,10 +202,10 @@ def test_advice_can_be_typed(metakel, tmp_path, text, words, messages):
 def test_what_was_advised_works(metakel, tmp_path):
     (tmp_path / "lab.csv").write_text(lab_table())
     (tmp_path / "s.toml").write_text(SPACE)
-    allowed = metakel("learn", *LAB, "--space", "s.toml", "--outside")
+    allowed = metakel("learn", *LAB, "--space", "s.toml", "--extrapolate")
     assert allowed.code == 0, allowed.err
     assert "9 rows lie outside of the ranges of the space" in allowed.out
     (tmp_path / "lab.csv").write_text(lab_table(stray="-"))
     assert "  hours    one of -, 1.5" in metakel("learn", *LAB, "--category", "hours").out
-    for words in (("--outside",), ("--space", "s.toml", "--category", "hours")):
+    for words in (("--extrapolate",), ("--space", "s.toml", "--category", "hours")):
         assert metakel("learn", *LAB, *words).code == 2

@@ -185,8 +185,8 @@ def test_what_messages_advise_can_be_typed(metakel, prior):
     beyond = ("--fix", "learning rate=5")
     refused = metakel("suggest", prior, *beyond)
     assert refused.code == 1
-    assert "outside=True" in refused.err
-    allowed = metakel("suggest", prior, *beyond, "--outside", "--json")
+    assert "extrapolate=True" in refused.err
+    allowed = metakel("suggest", prior, *beyond, "--extrapolate", "--json")
     assert json.loads(allowed.out)[0]["configuration"]["learning rate"] == 5
     run = ("tune", prior, "--budget", 2, "--stop-at", 100)
     refused = metakel(*run, "--delta", 0.01, *ECHO)

@@ -240,7 +240,7 @@ def history_of(rng, m, *, related):
 @pytest.mark.parametrize("related", [True, False])
 def test_a_mean_that_does_not_help_is_left_out_as_in_the_prior(related, rng):
     prior = mk.learn_prior(history_of(rng, 8, related=related))
-    assert prior.used is related
+    assert prior.helps is related
     configurations = prior.space.decode(GRID[::40])
     found = GPyTorchMean(prior)(torch.tensor(prior.space.encode(configurations)))
     assert_allclose(found, prior.mean(configurations), rtol=1e-9)

@@ -85,7 +85,7 @@ def test_a_past_of_noise_is_not_used():
         )
         noise.append(other)
     sampler = MetaKelSampler(noise, seed=0)
-    assert not sampler.prior.used
+    assert not sampler.prior.helps
     study = optuna.create_study(sampler=sampler)
     study.optimize(lambda t: t.suggest_float("x", -1, 1) ** 2, n_trials=4)
     assert sampler.trust(study) == 0

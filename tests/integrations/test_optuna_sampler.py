@@ -40,7 +40,7 @@ def params(study):
 
 
 def test_the_prior_decides_every_parameter_from_the_first_trial_on(prior):
-    assert prior.used
+    assert prior.helps
     study = run(MetaKelSampler(prior=prior, seed=0, independent_sampler=Refusing()))
     past = [trial.value for source in lr_past() for trial in source.trials]
     assert study.trials[0].value < np.quantile(past, 0.1)
@@ -49,7 +49,7 @@ def test_the_prior_decides_every_parameter_from_the_first_trial_on(prior):
 
 def test_the_pasts_of_the_host_suite_are_used_too():
     spaces = [FloatDistribution(-1, 1), IntDistribution(1, 100, log=True)]
-    assert all(learned(("x", one), ("y", two)).used for one in spaces for two in spaces)
+    assert all(learned(("x", one), ("y", two)).helps for one in spaces for two in spaces)
 
 
 def test_studies_and_their_prior_are_the_same_thing(prior, tmp_path):
@@ -147,7 +147,7 @@ def test_a_past_in_a_storage_is_read_from_there(tmp_path):
             from_study_name=source.study_name, from_storage=source._storage, to_storage=url
         )
     sampler = MetaKelSampler(url, seed=0)
-    assert len(sampler.prior.facts.tasks) == 3
+    assert len(sampler.prior.info.tasks) == 3
     assert "3 tasks" in repr(sampler)
 
 
@@ -155,14 +155,14 @@ def test_any_iterable_of_studies_will_do():
     studies = past_studies({"x": FloatDistribution(0, 1)}, m=3, n=5)
     named = {study.study_name: study for study in studies}
     for source in (named, named.values(), iter(studies), tuple(studies)):
-        assert MetaKelSampler(source).prior.facts.tasks == tuple(named)
+        assert MetaKelSampler(source).prior.info.tasks == tuple(named)
 
 
 def test_studies_of_one_name_in_different_storages_stay_apart():
     studies = past_studies({"x": FloatDistribution(0, 1)}, m=2)
     for study in studies:
         study.study_name = "tuning"
-    assert MetaKelSampler(studies).prior.facts.tasks == ("tuning (1)", "tuning (2)")
+    assert MetaKelSampler(studies).prior.info.tasks == ("tuning (1)", "tuning (2)")
 
 
 def test_without_one_of_these_parameters_it_is_the_independent_sampler(caplog):
@@ -209,17 +209,17 @@ def test_a_resumed_study_is_not_its_own_past(tmp_path, caplog):
     first, study = start()
     study.optimize(bad, n_trials=6)
     sampler, again = start()
-    assert "new" in sampler.prior.facts.tasks  # nobody has said yet which study it is for
+    assert "new" in sampler.prior.info.tasks  # nobody has said yet which study it is for
     copy = pickle.loads(pickle.dumps(sampler))
     with caplog.at_level(logging.INFO, logger="metakel"):
         for resumed in (sampler, copy):
             assert_allclose(resumed.trust(again), first.trust(study), rtol=1e-9)
-            assert resumed.prior.facts.tasks == first.prior.facts.tasks
+            assert resumed.prior.info.tasks == first.prior.info.tasks
     assert "'new' is in the source of its own past" in caplog.text
     again.optimize(bad, n_trials=2)
-    assert sampler.prior.facts.tasks == first.prior.facts.tasks
+    assert sampler.prior.info.tasks == first.prior.info.tasks
     # Another study of the same name is no reason to leave anything out.
-    assert "new" in MetaKelSampler(url).prior.facts.tasks
+    assert "new" in MetaKelSampler(url).prior.info.tasks
     assert MetaKelSampler(url).trust(optuna.create_study(study_name="new")) > 0
 
 
@@ -284,7 +284,7 @@ def test_values_are_of_the_types_that_optuna_hands_out(prior):
 
 def test_trust_begins_high_and_is_kept_by_a_related_study(prior):
     sampler = MetaKelSampler(prior=prior, seed=0)
-    assert_allclose(sampler.trust(optuna.create_study()), 1 - prior.guard)
+    assert_allclose(sampler.trust(optuna.create_study()), 1 - prior.cold_weight)
     assert sampler.trust(run(sampler, 10)) > 0.9
 
 

@@ -170,7 +170,7 @@ def test_a_row_outside_of_the_space_is_named_or_taken(tmp_path):
         InputError, match=f"line {first + 2} of runs.csv, task a: parameter 'hours'"
     ):
         History.from_csv(path, **WANTED, space=space)
-    history = History.from_csv(path, **WANTED, space=space, outside=True)
+    history = History.from_csv(path, **WANTED, space=space, extrapolate=True)
     beyond = sum(v > 15 for v in columns()["hours"])
     assert any(f"{beyond} rows lie outside" in note for note in history.report.notes)
     assert history.report.kept == N

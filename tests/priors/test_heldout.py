@@ -96,16 +96,16 @@ def test_tasks_with_structure_are_told_from_noise(tasks, compared):
 def test_the_noisiness_of_past_tasks_is_counted():
     rng = np.random.default_rng(4)
 
-    def noisiness(noisy):
+    def noise_ratio(noisy):
         """Of tasks of which some have ten times the noise of the others."""
         tasks = [
             Task(t.X, t.y + t.y.std() * (0.3 if s < noisy else 0.003) * rng.standard_normal(25))
             for s, t in enumerate(simulate(np.random.default_rng(0), m=20))
         ]
         mixed = standardise(History(tuple(tasks)))
-        return check(mixed, compare(mixed), mean=True).noisiness
+        return check(mixed, compare(mixed), mean=True).noise_ratio
 
-    few, all_alike = noisiness(6), noisiness(20)
+    few, all_alike = noise_ratio(6), noise_ratio(20)
     assert_allclose([sum(few), sum(all_alike)], 1)
     assert min(few + all_alike) > 0
     assert few[0] < 0.6 < all_alike[0]

@@ -15,7 +15,7 @@ from metakel.space import Fixed, Float, Space
 
 
 def search(prior, X, y, horizon=20):
-    optimizer = prior.optimizer(X, outside=True)
+    optimizer = prior.optimizer(X, extrapolate=True)
     for _ in range(horizon):
         row = optimizer.ask()
         optimizer.tell(row, float(y[row]))
@@ -35,7 +35,7 @@ def prior():
 def test_the_common_shape_is_found(prior):
     X = np.random.default_rng(1).uniform(-0.95, 0.95, (300, 2))
     assert np.corrcoef(prior.mean(X), shape(X))[0, 1] > 0.9
-    assert prior.used
+    assert prior.helps
     assert prior.heldout.gain > 0.5
     assert (prior.heldout.gains > prior.heldout.cold).mean() > 0.5
 
@@ -52,7 +52,7 @@ def test_a_learned_prior_beats_a_cold_start_on_tasks_like_the_past():
     learned = learn_prior(history)
     shuffled = History(tuple(Task(t.X, rng.permutation(t.y)) for t in history))
     cold = learn_prior(shuffled)  # is refused, so this is a cold start
-    assert not cold.used
+    assert not cold.helps
     X = rng.uniform(-1, 1, (300, 2))
     tasks = [draw_task(rng)(X) for _ in range(20)]
     ours, theirs = (np.mean([regret(p, X, y, 4) for y in tasks]) for p in (learned, cold))
@@ -66,7 +66,7 @@ def test_unrelated_histories_cost_little():
     X = rng.uniform(-1, 1, (300, 2))
     tasks = [draw_task(rng, spread=1.0)(X) for _ in range(12)]
     shuffled = learn_prior(History(tuple(Task(t.X, rng.permutation(t.y)) for t in history)))
-    assert not shuffled.used
+    assert not shuffled.helps
     assert "NOT used" in str(shuffled)
     rough = learn_prior(History(tuple(Task(t.X[:1], t.y[:1]) for t in history)))  # levels only
     one, other = (np.mean([regret(p, X, y) for y in tasks]) for p in (shuffled, rough))
@@ -79,8 +79,8 @@ def test_a_mirrored_history_loses_weight_and_costs_little():
     honest = learn_prior(history)
     mirrored = learn_prior(History(tuple(Task(-t.X, t.y) for t in history)))
     cold = learn_prior(History(tuple(Task(t.X, rng.permutation(t.y)) for t in history)))
-    assert mirrored.used  # held-out tasks are mirrored alike: nothing to see there
-    assert not cold.used
+    assert mirrored.helps  # held-out tasks are mirrored alike: nothing to see there
+    assert not cold.helps
     X = rng.uniform(-1, 1, (300, 2))
     tasks = [draw_task(rng, spread=0.1)(X) for _ in range(8)]
     trusts = [np.mean([search(p, X, y, 8).trust for y in tasks]) for p in (mirrored, honest)]
@@ -115,7 +115,7 @@ def test_very_bad_values_do_not_hide_the_shape():
     history = simulate(rng, m=12)
     crashed = [Task(t.X, np.where(t.X[:, 0] < -0.85, -1000.0, t.y), t.name) for t in history]
     prior = learn_prior(History(tuple(crashed)))
-    assert prior.facts.fenced >= 12
+    assert prior.info.winsorized >= 12
     X = rng.uniform(-0.7, 0.95, (300, 2))
     assert np.corrcoef(prior.mean(X), shape(X))[0, 1] > 0.85
     assert prior.model.scale < 10
@@ -123,7 +123,7 @@ def test_very_bad_values_do_not_hide_the_shape():
 
 def test_zero_mean_is_the_papers_prior():
     history = simulate(np.random.default_rng(11))
-    prior = learn_prior(history, mean=False, guard=0)
+    prior = learn_prior(history, mean=False, cold_weight=0)
     assert not prior.shape.mu.any()
     assert all(isinstance(shape, TaskGP) for shape in prior.beliefs[0])  # no guard
     X = np.random.default_rng(0).uniform(-1, 1, (5, 2))
@@ -133,7 +133,7 @@ def test_zero_mean_is_the_papers_prior():
 @pytest.mark.parametrize("lam", ["cv", "square-root", 0.01])
 def test_every_rule_for_lambda_gives_a_prior(lam):
     prior = learn_prior(simulate(np.random.default_rng(12)), lam=lam)
-    assert prior.used
+    assert prior.helps
     assert prior.shape.eta.size <= 100
 
 
@@ -146,11 +146,11 @@ def test_names_that_tasks_share_change_nothing_but_the_names():
     one, other = (learn_prior(History(tasks)) for tasks in (own, alike))
     np.testing.assert_array_equal(one.calibration.norms, other.calibration.norms)
     np.testing.assert_array_equal(one.heldout.gains, other.heldout.gains)
-    assert len(set(other.facts.tasks)) == len(own)
-    number = {name: i for i, name in enumerate(other.facts.tasks)}
+    assert len(set(other.info.tasks)) == len(own)
+    number = {name: i for i, name in enumerate(other.info.tasks)}
     assert "odd" in one.outliers
     assert tuple(own[number[name]].name for name in other.outliers) == one.outliers
-    assert [own[number[name]].name for name in other.facts.constant] == ["flat"]
+    assert [own[number[name]].name for name in other.info.constant] == ["flat"]
 
 
 def test_a_history_with_a_space_takes_no_other():
@@ -196,7 +196,7 @@ def test_degenerate_histories_give_a_prior_that_decides(case):
     if history.d0 == 3:
         X[:, 2] = 4.0
         assert prior.space["x2"] == Fixed("x2", 4.0)
-    optimizer = prior.optimizer(X, outside=True)
+    optimizer = prior.optimizer(X, extrapolate=True)
     rows = []
     for i in range(10):
         rows.append(optimizer.ask())
@@ -216,7 +216,7 @@ def test_a_space_can_be_given_to_unnamed_inputs():
     with pytest.raises(InputError, match="expected a History"):
         learn_prior([1, 2])
     with pytest.raises(InputError, match="guard is 1"):
-        learn_prior(history, guard=1)
+        learn_prior(history, cold_weight=1)
 
 
 def test_the_bundled_history_teaches_that_lambda_matters():

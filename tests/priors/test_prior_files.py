@@ -105,14 +105,14 @@ def test_damage_anywhere_is_refused_with_the_name_of_the_file(prior, tmp_path, j
 
 
 MAY_BE_NONE = {"basis", "calibration", "step"}
-MAY_BE_NEGATIVE = {"level", "low", "runs", "fenced", 0}
+MAY_BE_NEGATIVE = {"level", "low", "runs", "winsorized", 0}
 
 
-@pytest.mark.parametrize("guard", [7, 1, -0.1, True, "0.05"])
-def test_a_guard_is_a_weight(prior, tmp_path, guard):
+@pytest.mark.parametrize("cold_weight", [7, 1, -0.1, True, "0.05"])
+def test_a_guard_is_a_weight(prior, tmp_path, cold_weight):
     file = tmp_path / "prior.json"
     prior.save(file)
-    file.write_text(json.dumps({**json.loads(file.read_text()), "guard": guard}))
+    file.write_text(json.dumps({**json.loads(file.read_text()), "guard": cold_weight}))
     with pytest.raises(InputError, match=r"prior\.json is damaged: guard is"):
         Prior.load(file)
 
@@ -135,11 +135,11 @@ def test_arrays_with_flags_constants_and_tuples_are_saved_and_decide_alike(tmp_p
         "y": rng.standard_normal(120),
     }
     history = History.from_frame(columns, task="task", output="y")
-    prior = learn_prior(history, guard=np.float32(0.25))
+    prior = learn_prior(history, cold_weight=np.float32(0.25))
     prior.save(tmp_path / "prior.json")
     again = Prior.load(tmp_path / "prior.json")
     assert again.space == prior.space
-    assert again.guard == 0.25
+    assert again.cold_weight == 0.25
     one, other = (p.optimizer(rng=np.random.default_rng(7)).ask() for p in (prior, again))
     assert one == other
     assert one["layers"] in ((64,), (64, 64))

@@ -46,7 +46,7 @@ def test_fixed_parameters_stay_fixed_even_outside_the_recorded_range(prior):
         optimizer.tell(row, loss(**row))
     with pytest.raises(InputError, match="'depth' is 30"):
         prior.optimizer(rng=np.random.default_rng(0), fixed={"depth": 30})
-    wide = prior.optimizer(rng=np.random.default_rng(0), fixed={"depth": 30}, outside=True)
+    wide = prior.optimizer(rng=np.random.default_rng(0), fixed={"depth": 30}, extrapolate=True)
     assert wide.ask()["depth"] == 30
 
 
@@ -82,9 +82,9 @@ def test_candidates_beyond_the_recorded_ranges_are_taken_and_named(prior):
         optimizer.tell(5, 0.1)
         assert optimizer.best == (5, 0.1)
         assert optimizer.predict(beyond)[0].shape == (6,)
-        prior.optimizer(beyond, outside=True)  # filterwarnings: error
-        with pytest.raises(InputError, match=r"'rate' is .*outside=True"):
-            prior.optimizer(beyond, outside=False)
+        prior.optimizer(beyond, extrapolate=True)  # filterwarnings: error
+        with pytest.raises(InputError, match=r"'rate' is .*extrapolate=True"):
+            prior.optimizer(beyond, extrapolate=False)
 
 
 def test_failed_runs_are_counted_and_not_asked_again(prior):

@@ -146,7 +146,7 @@ def test_infinite_constraints_are_taken_in():
 def test_other_ranges_are_searched_and_unknown_ones_refused(prior):
     within = Space((Float("x0", -0.5, 0.1), Float("x1", 0.5, 3.0)))
     rng = np.random.default_rng(0)
-    optimizer = prior.optimizer(rng=rng, within=within, outside=True)
+    optimizer = prior.optimizer(rng=rng, within=within, extrapolate=True)
     for _ in range(6):
         x = optimizer.ask()
         assert -0.5 <= x["x0"] <= 0.1

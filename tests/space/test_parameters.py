@@ -100,9 +100,9 @@ def test_values_off_the_grid_are_refused_unless_asked_for():
         (Float("x", 1e6, 1e6 + 1, step=0.1), 1e6 + 3 * 0.1, 1e6 + 0.35),
     ):
         parameter.encode([on])
-        with pytest.raises(InputError, match=r"'x' is .*step.*outside=True"):
+        with pytest.raises(InputError, match=r"'x' is .*step.*extrapolate=True"):
             parameter.encode([on, off])
-        assert parameter.encode([off], outside=True).shape == (1, 1)
+        assert parameter.encode([off], extrapolate=True).shape == (1, 1)
 
 
 @given(
@@ -146,11 +146,11 @@ def test_what_is_sampled_lies_in_the_range(parameter, u):
 
 def test_values_outside_are_refused_unless_asked_for():
     parameter = Float("x", 0, 1)
-    with pytest.raises(InputError, match=r"'x' is 1\.5.*outside=True"):
+    with pytest.raises(InputError, match=r"'x' is 1\.5.*extrapolate=True"):
         parameter.encode([0.5, 1.5])
-    assert parameter.decode(parameter.encode([1.5], outside=True)) == [pytest.approx(1.5)]
+    assert parameter.decode(parameter.encode([1.5], extrapolate=True)) == [pytest.approx(1.5)]
     with pytest.raises(InputError, match="is -1"):
-        Float("x", 1, 10, log=True).encode([-1.0], outside=True)
+        Float("x", 1, 10, log=True).encode([-1.0], extrapolate=True)
 
 
 @pytest.mark.parametrize("bad", ["a", None, float("nan"), True])

@@ -54,7 +54,7 @@ def test_what_is_listed_twice_changes_nothing_and_is_noted(caplog):
 
 def test_a_number_is_the_same_whole_or_not():
     rows = [{"rate": r, "depth": 4, "kind": "adam"} for r in (1, 0.01)]
-    tuner = Tuner(PRIOR, candidates=rows, outside=True)
+    tuner = Tuner(PRIOR, candidates=rows, extrapolate=True)
     x = tuner.ask()
     for told in ({**rows[0], "rate": 1.0, "depth": np.float64(4)}, {**rows[1], "depth": 4.0}):
         tuner.tell(told, 0.5)

@@ -206,7 +206,7 @@ def test_a_journal_refuses_other_settings(tmp_path, change, message):
     with pytest.raises(InputError, match=message):
         Tuner(PRIOR, tmp_path / "j", **change)
     with pytest.raises(InputError, match="another prior"):
-        Tuner(replace(PRIOR, guard=0.1), tmp_path / "j")
+        Tuner(replace(PRIOR, cold_weight=0.1), tmp_path / "j")
 
 
 def test_bad_input_changes_nothing(tmp_path):

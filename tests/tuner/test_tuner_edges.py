@@ -84,7 +84,7 @@ def test_a_fixed_value_beyond_the_recorded_range_needs_outside():
     beyond = 2 * max(p.high for p in PRIOR.space.parameters if p.name == "rate")
     with pytest.raises(InputError, match="'rate'"):
         Tuner(PRIOR, fixed={"rate": beyond})
-    assert Tuner(PRIOR, fixed={"rate": beyond}, outside=True).ask()["rate"] == beyond
+    assert Tuner(PRIOR, fixed={"rate": beyond}, extrapolate=True).ask()["rate"] == beyond
 
 
 def test_fixed_beside_candidates_and_unknown_names_are_refused():
@@ -132,7 +132,7 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
     ("prior", "options", "why"),
     [
         (PRIOR, {"delta": 0.01}, "expected delta >="),
-        (PRIOR, {"outside": True}, "beyond the recorded ranges"),
+        (PRIOR, {"extrapolate": True}, "beyond the recorded ranges"),
         (replace(PRIOR, calibration=None), {}, "at least 4 tasks"),
         (PRIOR, {}, "nothing was told yet"),
     ],
@@ -154,7 +154,7 @@ def evaluate_one(tuner: Tuner) -> int:
 
 def test_copies_share_the_journal_in_this_process_and_in_others(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    tuner = Tuner(PRIOR, "j", budget=4, seed=5, delta=0.3, fixed={"kind": "sgd"}, detached=True)
+    tuner = Tuner(PRIOR, "j", budget=4, seed=5, delta=0.3, fixed={"kind": "sgd"}, manual=True)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")  # they know the way
     for twin in (copy.copy(tuner), copy.deepcopy(tuner), pickle.loads(pickle.dumps(tuner))):

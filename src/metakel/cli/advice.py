@@ -14,7 +14,7 @@ _OPTIONS = (
     (r"categories=\['([^']*)'\]", r"--category '\1'"),
     (r"inputs=\[\.\.\.\]", "--input NAME"),
     (r"delimiter='(.|\\t)'", r"--delimiter '\1'"),
-    (r"outside=True", "--outside"),
+    (r"extrapolate=True", "--extrapolate"),
     (r"\bspace=(?= )", "--space FILE"),
 )
 

@@ -25,12 +25,12 @@ def read_history(
     defaults: list[str] | None = None,
     categories: list[str] | None = None,
     space: Path | Space | None = None,
-    outside: bool = False,
+    extrapolate: bool = False,
     delimiter: str | None = None,
 ) -> History:
     """The history in a file or an Optuna storage."""
     options: dict[str, Any] = {"inputs": inputs, "log": log, "categories": categories or ()}
-    options["outside"] = outside
+    options["extrapolate"] = extrapolate
     options["defaults"] = dict(_default(text) for text in defaults or ())
     if space is not None:
         options["space"] = space if isinstance(space, Space) else _read_space(space)

@@ -43,7 +43,7 @@ Delimiter = Annotated[
     typer.Option(help="What separates cells, such as ';' or tab; by default the header decides."),
 ]
 Outside = Annotated[
-    bool, typer.Option("--outside", help="Take rows beyond the ranges of --space as well.")
+    bool, typer.Option("--extrapolate", help="Take rows beyond the ranges of --space as well.")
 ]
 SpacePath = Annotated[Path | None, typer.Option("--space", help="TOML file with the parameters.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
@@ -61,7 +61,7 @@ def learn(
     defaults: Defaults = None,
     categories: Categories = None,
     space: SpacePath = None,
-    outside: Outside = False,
+    extrapolate: Outside = False,
     delimiter: Delimiter = None,
     json: Json = False,
 ) -> None:
@@ -76,12 +76,12 @@ def learn(
     if space is not None and categories:
         raise typer.BadParameter(f"--category beside --space: {space} says what columns hold")
     refuse_overwriting(out, history, space)
-    if outside and space is None:
-        raise typer.BadParameter("--outside without --space: there are no ranges to go beyond")
+    if extrapolate and space is None:
+        raise typer.BadParameter("--extrapolate without --space: there are no ranges to go beyond")
     with advice_as_options():
         past = read_history(
             history, task, output, minimize=bool(minimize), inputs=inputs, log=log,
-            defaults=defaults, categories=categories, space=space, outside=outside,
+            defaults=defaults, categories=categories, space=space, extrapolate=extrapolate,
             delimiter=delimiter,
         )  # fmt: skip
     prior = learn_prior(past)
@@ -122,16 +122,16 @@ def described(prior: Prior) -> dict[str, Any]:
     held = prior.heldout
     explained = None if prior.shape is None else prior.explain()
     return {
-        "output": prior.facts.output,
-        "minimize": prior.facts.minimize,
-        "tasks": list(prior.facts.tasks),
-        "runs": prior.facts.runs,
-        "used": prior.used,
+        "output": prior.info.output,
+        "minimize": prior.info.minimize,
+        "tasks": list(prior.info.tasks),
+        "runs": prior.info.runs,
+        "used": prior.helps,
         "held_out_gain": held.gain,
         "held_out_tasks": int(held.tasks.size),
         "better_than_cold": int((held.gains > held.cold).sum()),
         "outliers": list(prior.outliers),
-        "notes": list(prior.facts.notes),
+        "notes": list(prior.info.notes),
         "parameters": [p.to_dict() for p in prior.space.parameters],
         "common": None if explained is None else explained.common,
         "differences": None if explained is None else explained.differences,

@@ -17,7 +17,7 @@ from metakel.tuner import Tuner
 def take_in(tuner: Tuner, path: Path) -> None:
     """Tell the runs of a CSV file, and say how many were taken and why others were not."""
     columns = csv_columns(path)
-    output = tuner.prior.facts.output
+    output = tuner.prior.info.output
     varying = tuner.prior.space.free
     for name in (*varying, output):
         if name not in columns:

@@ -40,7 +40,7 @@ def report(
     if history is not None:
         note("leaving tasks out, a moment ...")
         past = read_history(
-            history, task, known.facts.output, minimize=known.facts.minimize, space=known.space
+            history, task, known.info.output, minimize=known.info.minimize, space=known.space
         )
         check = check_history(past, np.random.default_rng(seed))
     with writing(out):

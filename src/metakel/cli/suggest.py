@@ -22,7 +22,7 @@ Observed = Annotated[
 ]
 Fix = Annotated[list[str] | None, typer.Option("--fix", help="name=value to hold fixed.")]
 Outside = Annotated[
-    bool, typer.Option("--outside", help="Allow values beyond the recorded ranges.")
+    bool, typer.Option("--extrapolate", help="Allow values beyond the recorded ranges.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 JournalPath = Annotated[Path | None, typer.Option(help="Journal to go on with, or to begin.")]
@@ -34,14 +34,14 @@ def suggest(
     observed: Observed = None,
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     fix: Fix = None,
-    outside: Outside = False,
+    extrapolate: Outside = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Give the next configurations to try; with --journal they are noted as pending."""
     known = Prior.load(prior)
     fixed = assignments(known.space, fix or ())
-    tuner = Tuner(known, journal, seed=seed, fixed=fixed, outside=outside, detached=True)
+    tuner = Tuner(known, journal, seed=seed, fixed=fixed, extrapolate=extrapolate, manual=True)
     if observed is not None:
         take_in(tuner, observed)
     chosen = tuner.ask_batch(count)
@@ -57,7 +57,7 @@ def suggest(
             ]
         )
         return
-    header = ["number", *known.space.names, f"{known.facts.output} expected"]
+    header = ["number", *known.space.names, f"{known.info.output} expected"]
     grid(
         header,
         [

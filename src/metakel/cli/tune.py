@@ -47,7 +47,7 @@ def tune(
     ] = 0.2,
     observed: Observed = None,
     fix: Fix = None,
-    outside: Outside = False,
+    extrapolate: Outside = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -68,7 +68,7 @@ def tune(
     resumed = journal.exists()
     tuner = Tuner(
         known, journal, budget=budget, stop_at=stop_at, seed=seed, delta=delta,
-        fixed=assignments(known.space, fix or ()), outside=outside,
+        fixed=assignments(known.space, fix or ()), extrapolate=extrapolate,
     )  # fmt: skip
     if observed is not None:
         take_in(tuner, observed)

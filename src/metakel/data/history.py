@@ -113,7 +113,7 @@ class History:
             default the data decide, and the report says so. ``space``: the parameters, if they are
             not to be found out from the table. ``defaults``: what tasks that do not record a
             parameter used for it. ``categories``: columns of choices, even where they look like
-            numbers. ``outside``: whether rows may lie outside of the ranges of ``space``.
+            numbers. ``extrapolate``: whether rows may lie outside of the ranges of ``space``.
         """
         columns = frame_columns(frame)
         return cls._from_source(Source("a table", columns, task, output), **options)

@@ -71,7 +71,7 @@ class TaskGP:
         Their weights.
     floor : float
         Weight of the shared kernel.
-    noisiness : float
+    noise_ratio : float
         Share of the usual noise that the values of this task have.
     """
 
@@ -80,12 +80,12 @@ class TaskGP:
     directions: Array
     eta: Array
     floor: float
-    noisiness: float = 1.0
+    noise_ratio: float = 1.0
 
     @property
     def noise(self) -> float:
         """Variance of what no function explains, in units of the squared scale."""
-        return self.noisiness * self.basis.shared.noise
+        return self.noise_ratio * self.basis.shared.noise
 
     def mean(self, X: Array) -> Array:
         """(n,) values m(x)."""
@@ -106,9 +106,9 @@ class TaskGP:
         K += left.phi @ right.phi.T
         return K
 
-    def with_noisiness(self, noisiness: float) -> TaskGP:
+    def with_noisiness(self, noise_ratio: float) -> TaskGP:
         """The same mean and kernel for a task with this share of the usual noise."""
-        return replace(self, noisiness=noisiness)
+        return replace(self, noise_ratio=noise_ratio)
 
 
 @dataclass(frozen=True, eq=False)

@@ -74,10 +74,10 @@ def assemble(
         notes = (*notes, *guesses, *(_whole_note(name) for name in whole))
     labels = _labels([columns[wanted.task][i] for i in rows])
     where = (f"{place(i)}, task {task}" for i, task in zip(rows, labels, strict=True))
-    X = _encoded(space, usable, where, outside=wanted.outside)
+    X = _encoded(space, usable, where, extrapolate=wanted.extrapolate)
     beyond = int((np.abs(X) > 1 + RANGE_SLACK).any(axis=1).sum())
     if beyond:
-        notes = (*notes, f"{beyond} rows lie outside of the ranges of the space (outside=True)")
+        notes = (*notes, f"{beyond} rows lie outside of the ranges of the space (extrapolate=True)")
     sign = -1.0 if wanted.minimize else 1.0
     return Intake(
         X=X,
@@ -133,15 +133,16 @@ def _settled(
     return read, notes
 
 
-def _encoded(space: Space, usable: Columns, where: Iterable[str], *, outside: bool) -> Array:
+def _encoded(space: Space, usable: Columns, where: Iterable[str], *, extrapolate: bool) -> Array:
     """The rows as points; if one of them cannot be, the refusal says which."""
     try:
-        return space.encode(usable, outside=outside)
+        return space.encode(usable, extrapolate=extrapolate)
     except InputError:
         for i, place in enumerate(where):
             try:
                 space.encode(
-                    {name: values[i : i + 1] for name, values in usable.items()}, outside=outside
+                    {name: values[i : i + 1] for name, values in usable.items()},
+                    extrapolate=extrapolate,
                 )
             except InputError as error:
                 raise InputError(f"{place}: {error}") from None

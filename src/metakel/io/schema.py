@@ -17,7 +17,7 @@ _UNNAMED = re.compile(r"\s*|Unnamed: \d+")
 FEWEST_COUNTED = 10
 
 # What the caller may say besides; `History.from_frame` explains them.
-OPTIONS = ("inputs", "minimize", "log", "space", "defaults", "categories", "outside")
+OPTIONS = ("inputs", "minimize", "log", "space", "defaults", "categories", "extrapolate")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Wanted:
     space: Space | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     categories: Sequence[str] = ()
-    outside: bool = False
+    extrapolate: bool = False
 
     def __post_init__(self) -> None:
         for option in ("inputs", "categories"):

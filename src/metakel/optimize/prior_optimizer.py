@@ -29,10 +29,10 @@ SAME = 1e-9
 class PriorOptimizer:
     """What both optimizers share: values told, in the user's units and direction."""
 
-    def __init__(self, prior: Prior, Z: Array, acquisition: str, *, outside: bool) -> None:
-        self.prior, self.outside = prior, outside
+    def __init__(self, prior: Prior, Z: Array, acquisition: str, *, extrapolate: bool) -> None:
+        self.prior, self.extrapolate = prior, extrapolate
         self._Z = Z
-        self._sign = -1.0 if prior.facts.minimize else 1.0
+        self._sign = -1.0 if prior.info.minimize else 1.0
         self._decider = GPMixture(prior, Z, acquisition)
         self._supposed = np.empty((0, Z.shape[1]))
         self._ahead: GPMixture | None = None  # until more is told or supposed
@@ -52,7 +52,7 @@ class PriorOptimizer:
 
     def predict(self, configurations: Any) -> tuple[Array, Array]:
         """(n,) mean and standard deviation for configurations."""
-        Z = encode_configurations(configurations, self.prior.space, outside=self.outside)
+        Z = encode_configurations(configurations, self.prior.space, extrapolate=self.extrapolate)
         mean, sd = self._outlook.predict(Z)
         return self._sign * mean, sd
 
@@ -93,10 +93,12 @@ class PriorOptimizer:
 class TableOptimizer(PriorOptimizer):
     """Choose among the rows of a table; no row is asked twice."""
 
-    def __init__(self, prior: Prior, Z: Array, acquisition: str, *, outside: bool = False) -> None:
+    def __init__(
+        self, prior: Prior, Z: Array, acquisition: str, *, extrapolate: bool = False
+    ) -> None:
         if not len(Z):
             raise InputError("the table of candidates is empty")
-        super().__init__(prior, Z, acquisition, outside=outside)
+        super().__init__(prior, Z, acquisition, extrapolate=extrapolate)
         self._open: NDArray[np.bool_] = np.ones(len(Z), dtype=bool)
 
     @property
@@ -154,7 +156,7 @@ class SpaceOptimizer(PriorOptimizer):
         if prior.shape is not None:  # configurations of the past are worth a look as well
             past = ground.past(prior.shape.basis.landmarks, pool[0])
             pool = np.concatenate([pool, past])
-        super().__init__(prior, ground.place(pool), acquisition, outside=ground.outside)
+        super().__init__(prior, ground.place(pool), acquisition, extrapolate=ground.extrapolate)
         self._rng, self._ground, self._pool = rng, ground, pool
         self._asked = np.empty((0, self._Z.shape[1]))
         self._closed: NDArray[np.bool_] = np.zeros(len(pool), dtype=bool)
@@ -234,7 +236,7 @@ class SpaceOptimizer(PriorOptimizer):
 
     def _encoded(self, configuration: Mapping[str, Any]) -> Array:
         row = {**self._ground.unseen, **configuration}
-        return np.asarray(self.prior.space.encode([row], outside=self.outside)[0])
+        return np.asarray(self.prior.space.encode([row], extrapolate=self.extrapolate)[0])
 
     def _close(self, x: Array) -> None:
         """Do not ask for this point again."""

@@ -47,7 +47,7 @@ def read_facts(data: Mapping[str, Any]) -> PriorInfo:
     for kind, names in (
         (list, ("tasks", "constant", "notes")),
         (str, ("output", "lam")),
-        (int, ("runs", "fenced")),
+        (int, ("runs", "winsorized")),
         (bool, ("minimize", "mean")),
     ):
         for name in set(names) & set(found):  # some have a default

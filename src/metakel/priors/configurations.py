@@ -18,22 +18,22 @@ from metakel.space import Fixed, Float, Parameter, Space
 SLIGHTLY = 0.1
 
 
-def encode_candidates(candidates: Any, space: Space, *, outside: bool | None) -> Array:
+def encode_candidates(candidates: Any, space: Space, *, extrapolate: bool | None) -> Array:
     """(n, d0) points of a table to choose from.
 
-    To list a candidate is to allow it. Where ``outside`` is None, a warning names those that lie
-    more than slightly beyond the recorded ranges.
+    To list a candidate is to allow it. Where ``extrapolate`` is None, a warning names those
+    that lie more than slightly beyond the recorded ranges.
     """
-    Z = encode_configurations(candidates, space, outside=outside is not False)
-    if outside is None:
+    Z = encode_configurations(candidates, space, extrapolate=extrapolate is not False)
+    if extrapolate is None:
         far = np.abs(Z) > 1 + SLIGHTLY
         counts = {name: int(far[:, space.columns[name]].any(axis=1).sum()) for name in space.free}
         if any(counts.values()):
             named = ", ".join(f"{name} ({count})" for name, count in counts.items() if count)
             warnings.warn(
                 f"{int(far.any(axis=1).sum())} of {len(Z)} candidates lie beyond the recorded "
-                f"ranges of {named}; what the prior says there is a guess. outside=True says that "
-                "they are meant, outside=False refuses them",
+                f"ranges of {named}; what the prior says there is a guess. extrapolate=True says that "
+                "they are meant, extrapolate=False refuses them",
                 stacklevel=3,
             )
     return Z
@@ -51,7 +51,7 @@ def as_rows(configurations: Any, space: Space) -> list[Any]:
     return list(configurations)
 
 
-def encode_configurations(configurations: Any, space: Space, *, outside: bool = False) -> Array:
+def encode_configurations(configurations: Any, space: Space, *, extrapolate: bool = False) -> Array:
     """(n, d0) numeric points of a dict, a sequence of dicts, a frame, or an array of numbers.
 
     An array has one column per parameter, in the order of the space. Other columns of a frame
@@ -69,16 +69,16 @@ def encode_configurations(configurations: Any, space: Space, *, outside: bool = 
             for i, name in enumerate(space.names)
             if not isinstance(space[name], Fixed)
         }
-        return space.encode(columns, outside=outside)
+        return space.encode(columns, extrapolate=extrapolate)
     if isinstance(configurations, Mapping) and not any(
         isinstance(value, (list, tuple, np.ndarray)) for value in configurations.values()
     ):
-        return space.encode([configurations], outside=outside)
+        return space.encode([configurations], extrapolate=extrapolate)
     if isinstance(configurations, Sequence):
-        return space.encode(list(configurations), outside=outside)
+        return space.encode(list(configurations), extrapolate=extrapolate)
     table = frame_columns(configurations)
     known = {name: values for name, values in table.items() if name in space.names}
-    return space.encode(known, outside=outside)
+    return space.encode(known, extrapolate=extrapolate)
 
 
 def with_space(history: History, space: Space | None) -> tuple[History, Space]:

@@ -29,8 +29,8 @@ from metakel.priors.selection import (
 from metakel.priors.standardize import StandardTasks
 
 # How noisy a task is differs from task to task: shares of the noise that all tasks share.
-NOISINESS = (1.0, 0.1, 0.01)
-EQUALLY = tuple(1 / len(NOISINESS) for _ in NOISINESS)
+NOISE_RATIOS = (1.0, 0.1, 0.01)
+EQUALLY = tuple(1 / len(NOISE_RATIOS) for _ in NOISE_RATIOS)
 FLOORS = (0.05, 0.1, 0.2, 0.4)
 DEFAULT_FLOOR = 0.1
 # A history that explains held-out tasks by less than this, in nats per value, is not used.
@@ -53,7 +53,7 @@ class HeldOut:
         The same for the cold start.
     share, floor : float
         The choices that predict best.
-    noisiness : 3 floats
+    noise_ratio : 3 floats
         How many tasks have 1, 1/10 and 1/100 of the usual noise, as shares.
     """
 
@@ -62,7 +62,7 @@ class HeldOut:
     cold: Array
     share: float = DEFAULT_SHARE
     floor: float = DEFAULT_FLOOR
-    noisiness: tuple[float, ...] = EQUALLY
+    noise_ratio: tuple[float, ...] = EQUALLY
 
     @property
     def checked(self) -> bool:
@@ -111,13 +111,13 @@ def hold_out(
     cold = np.array([_cold_score(*tasks[held[k]]) for k in order])
     chosen = np.array(held, dtype=np.intp)[order]
     heard = [
-        lesson.noisiness(tasks[s], F[s], int(i), FLOORS[j])
+        lesson.noise_ratio(tasks[s], F[s], int(i), FLOORS[j])
         for s, lesson in zip(held, lessons, strict=True)
     ]
     # One more task of each noisiness in equal parts, so that none is ruled out.
     counts = np.sum(heard, axis=0) + np.array(EQUALLY)
-    noisiness = tuple((counts / counts.sum()).tolist())
-    return HeldOut(chosen, table[:, i, j], cold, SHARES[i], FLOORS[j], noisiness)
+    noise_ratio = tuple((counts / counts.sum()).tolist())
+    return HeldOut(chosen, table[:, i, j], cold, SHARES[i], FLOORS[j], noise_ratio)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,13 +139,13 @@ class _Lesson:
         C[..., np.arange(len(z)), np.arange(len(z))] += self.basis.shared.noise
         return _log_density(C, z - psi @ self.known.mu) - white_noise(z)
 
-    def noisiness(self, task: tuple[Array, Array], F: Array, path: int, floor: float) -> Array:
+    def noise_ratio(self, task: tuple[Array, Array], F: Array, path: int, floor: float) -> Array:
         """(3,) posterior probabilities of the shares of noise, equal before."""
         rows = spread_rows(np.arange(len(F)), ROWS)
         X, z, psi = task[0][rows], task[1][rows], F[rows]
         K = self._gram(psi, self.paths[path]) + floor * self.basis.shared(X, X) + LEVEL_VARIANCE
-        C = np.tile(K, (len(NOISINESS), 1, 1))
-        noise = self.basis.shared.noise * np.array(NOISINESS)
+        C = np.tile(K, (len(NOISE_RATIOS), 1, 1))
+        noise = self.basis.shared.noise * np.array(NOISE_RATIOS)
         C[:, np.arange(len(z)), np.arange(len(z))] += noise[:, None]
         logs = len(z) * _log_density(C, z - psi @ self.known.mu)
         shares = np.exp(logs - logs.max())

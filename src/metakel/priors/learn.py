@@ -15,7 +15,7 @@ from metakel.priors.calibration import Calibration, calibrate
 from metakel.priors.configurations import with_space
 from metakel.priors.fit import Compared, check, compare, learn_shape
 from metakel.priors.heldout import DEFAULT_FLOOR, HeldOut
-from metakel.priors.prior import GUARD, Prior, PriorInfo
+from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
 from metakel.priors.selection import DEFAULT_SHARE
 from metakel.priors.standardize import StandardTasks, standardise
 from metakel.space import Space
@@ -29,7 +29,7 @@ def learn_prior(
     *,
     lam: str | float = "cv",
     mean: bool = True,
-    guard: float = GUARD,
+    cold_weight: float = COLD_WEIGHT,
 ) -> Prior:
     """Learn what past tasks have in common, where they differ, and how far to trust that.
 
@@ -45,18 +45,20 @@ def learn_prior(
         predicts held-out tasks best, the pivotal rule, or a number.
     mean : bool
         Whether to learn a common shape; without it the prior is the paper's, around zero.
-    guard : float
+    cold_weight : float
         Start weight of a cold start beside the learned belief; 0 leaves it out.
     """
     if not isinstance(history, History):
         raise InputError(f"history is a {type(history).__name__}; expected a History")
-    if not 0 <= guard < 1:
-        raise InputError(f"guard is {guard}; expected a weight in [0, 1)")
+    if not 0 <= cold_weight < 1:
+        raise InputError(f"guard is {cold_weight}; expected a weight in [0, 1)")
     history, space = with_space(_told_apart(history), space)
     tasks = standardise(history)
-    facts = _facts(history, tasks, lam, mean)
+    info = _facts(history, tasks, lam, mean)
     if tasks.m == 0:
-        return Prior(space, _flat_model(history), None, _unchecked(), None, facts, float(guard))
+        return Prior(
+            space, _flat_model(history), None, _unchecked(), None, info, float(cold_weight)
+        )
     compared = compare(tasks)
     held = check(tasks, compared, mean=mean)
     shape = learn_shape(
@@ -70,7 +72,7 @@ def learn_prior(
     )
     model = task_model(tasks.means, tasks.spreads)
     calibration = _calibration(history, tasks, compared, mean)
-    return Prior(space, model, shape, held, calibration, facts, float(guard))
+    return Prior(space, model, shape, held, calibration, info, float(cold_weight))
 
 
 def _calibration(
@@ -112,7 +114,7 @@ def _facts(history: History, tasks: StandardTasks, lam: str | float, mean: bool)
         output="y" if report is None else report.output,
         minimize=report is not None and bool(report.minimize),
         constant=tasks.constant,
-        fenced=tasks.fenced,
+        winsorized=tasks.winsorized,
         lam=str(lam),
         mean=bool(mean),
         notes=() if report is None else report.notes,

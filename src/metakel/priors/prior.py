@@ -17,13 +17,13 @@ from metakel.priors.band import ConfidenceBand
 from metakel.priors.calibration import Calibration, prior_kernel
 from metakel.priors.configurations import encode_candidates, encode_configurations
 from metakel.priors.explain import Explanation, explain
-from metakel.priors.heldout import NOISINESS, HeldOut
+from metakel.priors.heldout import NOISE_RATIOS, HeldOut
 from metakel.priors.summary import summary
 from metakel.search.named import SearchSpace
 from metakel.space import Space
 
 # Start weight of the cold start beside the learned belief; evidence moves it from there.
-GUARD = 0.05
+COLD_WEIGHT = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class PriorInfo:
     output: str
     minimize: bool
     constant: tuple[str, ...] = ()
-    fenced: int = 0
+    winsorized: int = 0
     lam: str = "cv"
     mean: bool = True
     notes: tuple[str, ...] = ()
@@ -56,8 +56,8 @@ class Prior:
         What held-out tasks say about it.
     calibration : Calibration or None
         The norm bound; None with fewer than 4 tasks that vary.
-    facts : PriorInfo
-    guard : float
+    info : PriorInfo
+    cold_weight : float
         Start weight of a cold start beside the learned belief.
     """
 
@@ -66,11 +66,11 @@ class Prior:
     shape: TaskGP | None
     heldout: HeldOut
     calibration: Calibration | None
-    facts: PriorInfo
-    guard: float = field(default=GUARD)
+    info: PriorInfo
+    cold_weight: float = field(default=COLD_WEIGHT)
 
     @property
-    def used(self) -> bool:
+    def helps(self) -> bool:
         """Whether the learned shape enters decisions; otherwise they are those of a cold start."""
         return self.shape is not None and self.heldout.helps
 
@@ -80,16 +80,16 @@ class Prior:
         cold: Shape = DefaultGP.typical(self.space.d0)
         if self.shape is None or not self.heldout.helps:
             return (cold,), (1.0,)
-        learned = tuple(self.shape.with_noisiness(share) for share in NOISINESS)
-        weights = tuple((1 - self.guard) * weight for weight in self.heldout.noisiness)
-        if self.guard == 0:
+        learned = tuple(self.shape.with_noisiness(share) for share in NOISE_RATIOS)
+        weights = tuple((1 - self.cold_weight) * weight for weight in self.heldout.noise_ratio)
+        if self.cold_weight == 0:
             return learned, weights
-        return (*learned, cold), (*weights, self.guard)
+        return (*learned, cold), (*weights, self.cold_weight)
 
     @property
     def outliers(self) -> tuple[str, ...]:
         """Tasks that the others explain worse than white noise would."""
-        varying = [name for name in self.facts.tasks if name not in self.facts.constant]
+        varying = [name for name in self.info.tasks if name not in self.info.constant]
         return tuple(varying[s] for s, g in self._judged if g < 0)
 
     @property
@@ -108,9 +108,9 @@ class Prior:
     def mean(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """(n,) what a typical task measures there."""
         X = encode_configurations(configurations, self.space)
-        shape = self.shape.mean(X) if self.shape is not None and self.used else np.zeros(len(X))
+        shape = self.shape.mean(X) if self.shape is not None and self.helps else np.zeros(len(X))
         values = self.model.level + self.model.scale * shape
-        return -values if self.facts.minimize else values
+        return -values if self.info.minimize else values
 
     def optimizer(
         self,
@@ -119,7 +119,7 @@ class Prior:
         rng: np.random.Generator | None = None,
         acquisition: Literal["ucb", "ei"] = "ucb",
         fixed: dict[str, Any] | None = None,
-        outside: bool | None = None,
+        extrapolate: bool | None = None,
         within: Space | None = None,
     ) -> SpaceOptimizer | TableOptimizer:
         """Ask and tell on the next task.
@@ -136,7 +136,7 @@ class Prior:
             both averaged over beliefs and scales.
         fixed : dict, optional
             Parameters to hold at a value (without candidates).
-        outside : bool, optional
+        extrapolate : bool, optional
             Whether values beyond the recorded ranges are allowed. Unless told, those of
             ``candidates`` are, with a warning where they are far beyond, and no others.
         within : Space, optional
@@ -150,12 +150,12 @@ class Prior:
                 raise InputError(
                     "fixed parameters or ranges, and candidates: leave the other rows out instead"
                 )
-            Z = encode_candidates(candidates, self.space, outside=outside)
-            return TableOptimizer(self, Z, acquisition, outside=outside is not False)
+            Z = encode_candidates(candidates, self.space, extrapolate=extrapolate)
+            return TableOptimizer(self, Z, acquisition, extrapolate=extrapolate is not False)
         if rng is None:
             raise InputError("an optimizer on the whole space draws its pool: pass rng=")
         check_generator(rng)
-        ground = SearchSpace(within or self.space, self.space, fixed or {}, bool(outside))
+        ground = SearchSpace(within or self.space, self.space, fixed or {}, bool(extrapolate))
         return SpaceOptimizer(self, rng, acquisition, ground=ground)
 
     def norm_bound(self, delta: float = 0.1) -> float:
@@ -173,14 +173,14 @@ class Prior:
         return ConfidenceBand(
             self.calibration,
             self.space,
-            minimize=self.facts.minimize,
+            minimize=self.info.minimize,
             delta=delta,
             noise_std=noise_std,
         )
 
     def explain(self) -> Explanation:
         """Which parameters and pairs shape the common part, and where tasks differ."""
-        return explain(self._shape, self.space, minimize=self.facts.minimize)
+        return explain(self._shape, self.space, minimize=self.info.minimize)
 
     @property
     def _shape(self) -> TaskGP:
@@ -205,4 +205,4 @@ class Prior:
         return summary(self)
 
     def __repr__(self) -> str:
-        return f"Prior({len(self.facts.tasks)} tasks, {self.facts.runs} runs, used={self.used})"
+        return f"Prior({len(self.info.tasks)} tasks, {self.info.runs} runs, used={self.helps})"

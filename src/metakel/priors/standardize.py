@@ -29,7 +29,7 @@ class StandardTasks:
         Level and scale that were taken out.
     names : m str
     constant : names of the tasks left out because all their values are equal
-    fenced : int
+    winsorized : int
         How many values were drawn in to the fence.
     """
 
@@ -39,7 +39,7 @@ class StandardTasks:
     spreads: Array
     names: tuple[str, ...]
     constant: tuple[str, ...]
-    fenced: int
+    winsorized: int
 
     @property
     def m(self) -> int:
@@ -53,21 +53,21 @@ class StandardTasks:
 def standardise(history: History) -> StandardTasks:
     """Level, scale and shape of every past task."""
     X, z, means, spreads, names = [], [], [], [], []
-    constant, fenced = [], 0
+    constant, winsorized = [], 0
     for task in history:
         y = fence(task.y)
         spread = float(y.std())
         if spread <= ROUNDING * float(np.abs(y).max()):
             constant.append(task.name)
             continue
-        fenced += int((y > task.y).sum())
+        winsorized += int((y > task.y).sum())
         X.append(task.X)
         z.append((y - y.mean()) / spread)
         means.append(float(y.mean()))
         spreads.append(spread)
         names.append(task.name)
     return StandardTasks(
-        X, z, np.array(means), np.array(spreads), tuple(names), tuple(constant), fenced
+        X, z, np.array(means), np.array(spreads), tuple(names), tuple(constant), winsorized
     )
 
 

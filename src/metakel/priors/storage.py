@@ -68,7 +68,7 @@ def to_dict(prior: Prior) -> dict[str, Any]:
             "cold": held.cold.tolist(),
             "share": held.share,
             "floor": held.floor,
-            "noisiness": list(held.noisiness),
+            "noisiness": list(held.noise_ratio),
         },
         "calibration": None
         if calibration is None
@@ -77,8 +77,8 @@ def to_dict(prior: Prior) -> dict[str, Any]:
             "model": asdict(calibration.model),
             "norms": calibration.norms.tolist(),
         },
-        "facts": asdict(prior.facts),
-        "guard": prior.guard,
+        "facts": asdict(prior.info),
+        "guard": prior.cold_weight,
     }
 
 
@@ -86,7 +86,7 @@ def from_dict(data: Mapping[str, Any]) -> Prior:
     """Inverse of `to_dict`; refuses what `learn_prior` cannot have made."""
     space = Space.from_dict(data["space"])
     basis = None if data["basis"] is None else _basis_from_dict(data["basis"], space)
-    found, facts = data["calibration"], read_facts(data["facts"])
+    found, info = data["calibration"], read_facts(data["facts"])
     calibration = None
     if found is not None and basis is not None:
         calibration = Calibration(
@@ -98,10 +98,10 @@ def from_dict(data: Mapping[str, Any]) -> Prior:
         space=space,
         model=_model_from_dict(data["model"]),
         shape=None if basis is None else _shape_from_dict(data["shape"], basis),
-        heldout=_heldout_from_dict(data["heldout"], len(facts.tasks) - len(facts.constant)),
+        heldout=_heldout_from_dict(data["heldout"], len(info.tasks) - len(info.constant)),
         calibration=calibration,
-        facts=facts,
-        guard=number("guard", data["guard"], 0, 1),
+        info=info,
+        cold_weight=number("guard", data["guard"], 0, 1),
     )
 
 

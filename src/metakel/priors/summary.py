@@ -19,11 +19,11 @@ LEVEL = 0.1
 
 def summary(prior: Prior) -> str:
     """Several lines: where from, how far to trust it, what is common, what differs."""
-    facts = prior.facts
-    verb = "minimise" if facts.minimize else "maximise"
+    info = prior.info
+    verb = "minimise" if info.minimize else "maximise"
     inputs = _some(prior.space.names)
     lines = [
-        f"prior from {len(facts.tasks)} tasks, {facts.runs} runs: {verb} {facts.output}; {inputs}",
+        f"prior from {len(info.tasks)} tasks, {info.runs} runs: {verb} {info.output}; {inputs}",
         *_trust(prior),
         *_shape(prior),
         _new_task(prior),
@@ -43,8 +43,8 @@ def _trust(prior: Prior) -> list[str]:
         ]
     better = int((held.gains > held.cold).sum())
     verdict = (
-        f"used, beside a cold start that starts with weight {prior.guard:g}"
-        if prior.used
+        f"used, beside a cold start that starts with weight {prior.cold_weight:g}"
+        if prior.helps
         else "NOT used: decisions are those of a cold start"
     )
     gain = f"{held.gain:.2f} nats per value better than without structure (median task;"
@@ -60,7 +60,7 @@ def _shape(prior: Prior) -> list[str]:
         return []
     lines = []
     shape = prior.shape
-    if prior.facts.mean:
+    if prior.info.mean:
         points = shape.basis.landmarks
         top = prior.space.decode(points[[int(np.argmax(shape.mean(points)))]])[0]
         where = _some(tuple(f"{name} = {_short(value)}" for name, value in top.items()))
@@ -88,15 +88,15 @@ def _bound(prior: Prior) -> list[str]:
 
 
 def _noticed(prior: Prior) -> list[str]:
-    facts = prior.facts
+    info = prior.info
     lines = []
     if prior.outliers:
         lines.append(f"  not explained by the others: {_some(prior.outliers)}")
-    if facts.constant:
-        lines.append(f"  constant values, not learned from: {_some(facts.constant)}")
-    if facts.fenced:
-        lines.append(f"  {facts.fenced} very bad values drawn in to Tukey's fence of their task")
-    return [*lines, *(f"  note: {note}" for note in facts.notes)]
+    if info.constant:
+        lines.append(f"  constant values, not learned from: {_some(info.constant)}")
+    if info.winsorized:
+        lines.append(f"  {info.winsorized} very bad values drawn in to Tukey's fence of their task")
+    return [*lines, *(f"  note: {note}" for note in info.notes)]
 
 
 def _new_task(prior: Prior) -> str:
@@ -108,7 +108,7 @@ def _new_task(prior: Prior) -> str:
 
 
 def _level(prior: Prior) -> float:
-    return -prior.model.level if prior.facts.minimize else prior.model.level
+    return -prior.model.level if prior.info.minimize else prior.model.level
 
 
 def _level_spread(prior: Prior) -> float:

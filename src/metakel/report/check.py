@@ -105,7 +105,7 @@ def check_history(history: History, rng: np.random.Generator, *, folds: int = FO
 
 
 def _play(prior: Prior, task: Task, seen: NDArray[np.intp]) -> Played:
-    sign = -1.0 if prior.facts.minimize else 1.0  # tasks hold what is to be maximised
+    sign = -1.0 if prior.info.minimize else 1.0  # tasks hold what is to be maximised
     rows = prior.space.decode(task.X)
     predictor = _table(prior, rows)
     for i in seen:

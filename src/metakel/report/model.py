@@ -111,8 +111,8 @@ def _map(prior: Prior, by_share: list[str]) -> str:
     caption = f"From {number(low)} (pale) to {number(high)} (full)." + (
         f" Elsewhere: {', '.join(others)}." if others else ""
     )
-    title = f"Typical {prior.facts.output} by {across} and {up}"
-    return figure(chart.render(f"map of the typical {prior.facts.output}"), title, caption)
+    title = f"Typical {prior.info.output} by {across} and {up}"
+    return figure(chart.render(f"map of the typical {prior.info.output}"), title, caption)
 
 
 def _as_number(prior: Prior, name: str) -> Float:

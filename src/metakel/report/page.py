@@ -39,7 +39,7 @@ def write_report(
     title : str
         By default what is tuned.
     """
-    heading = title or f"Tuning {prior.facts.output}"
+    heading = title or f"Tuning {prior.info.output}"
     body = "".join(
         [
             f"<h1>{escape(heading)}</h1>",
@@ -57,13 +57,13 @@ def write_report(
 
 
 def _summary(prior: Prior) -> str:
-    facts, held = prior.facts, prior.heldout
-    verb = "minimise" if facts.minimize else "maximise"
+    info, held = prior.info, prior.heldout
+    verb = "minimise" if info.minimize else "maximise"
     better = f"{int((held.gains > held.cold).sum())} of {len(held.gains)}"
     entries = [
-        (str(len(facts.tasks)), "past tasks", ""),
-        (str(facts.runs), f"runs, {verb} {facts.output}", ""),
-        ("used", "the history", "good") if prior.used else ("not used", "the history", "bad"),
+        (str(len(info.tasks)), "past tasks", ""),
+        (str(info.runs), f"runs, {verb} {info.output}", ""),
+        ("used", "the history", "good") if prior.helps else ("not used", "the history", "bad"),
     ]
     if held.checked:
         entries.append((better, "left-out tasks predicted better than cold", ""))
@@ -71,12 +71,12 @@ def _summary(prior: Prior) -> str:
 
 
 def _notes(prior: Prior) -> str:
-    facts = prior.facts
-    lines = list(facts.notes)
-    if facts.constant:
-        lines.append(f"constant values, not learned from: {', '.join(facts.constant)}")
-    if facts.fenced:
-        lines.append(f"{facts.fenced} very bad values were drawn in")
+    info = prior.info
+    lines = list(info.notes)
+    if info.constant:
+        lines.append(f"constant values, not learned from: {', '.join(info.constant)}")
+    if info.winsorized:
+        lines.append(f"{info.winsorized} very bad values were drawn in")
     if not lines:
         return ""
     return section("What was noticed in the data", *(paragraph(line, "soft") for line in lines))

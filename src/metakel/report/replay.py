@@ -55,8 +55,8 @@ def follow(prior: Prior, trials: Trials, settings: Settings) -> RunStory:
     """Go through a run again."""
     watch = Monitor(prior, settings)
     rows = []
-    pick = min if prior.facts.minimize else max
-    best = inf if prior.facts.minimize else -inf
+    pick = min if prior.info.minimize else max
+    best = inf if prior.info.minimize else -inf
     for trial in trials.told:
         watch.tell(trial)
         best = pick(best, float(trial.value or 0.0))

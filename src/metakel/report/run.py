@@ -28,7 +28,7 @@ def ran_section(prior: Prior, story: RunStory) -> str:
 
 
 def _cards(prior: Prior, story: RunStory, counts: str) -> list[tuple[str, str, str]]:
-    entries = [(number(float(story.best[-1])), f"best {prior.facts.output} ({counts})", "")]
+    entries = [(number(float(story.best[-1])), f"best {prior.info.output} ({counts})", "")]
     if np.isfinite(story.regret[-1]):
         sure = f"{1 - story.delta:.0%}"
         band = f"{number(float(story.lower[-1]))} to {number(float(story.upper[-1]))}"
@@ -51,7 +51,7 @@ def _values(prior: Prior, story: RunStory) -> str:
     steps = np.arange(1, len(story.told) + 1)
     values = np.array([trial.value for trial in story.told], dtype=np.float64)
     chart = Chart(
-        (1, max(len(steps), 2)), span(values), x_label="values told", y_label=prior.facts.output
+        (1, max(len(steps), 2)), span(values), x_label="values told", y_label=prior.info.output
     )
     tips = [
         f"{trial.number}: {number(float(trial.value or 0.0))}\n"
@@ -73,7 +73,7 @@ def _promises(prior: Prior, story: RunStory) -> list[str]:
     across = (1.0, float(max(len(steps), 2)))
     band = Chart(
         across, span(story.lower, story.upper, story.best), x_label="values told",
-        y_label=prior.facts.output,
+        y_label=prior.info.output,
     )  # fmt: skip
     band.band(steps, story.lower, story.upper, "learned").line(steps, story.best, "learned")
     _mark(band, story)
@@ -117,11 +117,11 @@ def _mark(chart: Chart, story: RunStory) -> None:
 
 
 def _best_trials(prior: Prior, story: RunStory) -> str:
-    sign = 1.0 if prior.facts.minimize else -1.0
+    sign = 1.0 if prior.info.minimize else -1.0
     top = sorted(story.told, key=lambda trial: sign * float(trial.value or 0.0))[:SHOWN_TRIALS]
     rows = [
         [str(t.number), number(float(t.value or 0.0))]
         + [f"{v:.5g}" if isinstance(v, float) else str(v) for v in t.configuration.values()]
         for t in top
     ]
-    return table(["trial", prior.facts.output, *top[0].configuration], rows)
+    return table(["trial", prior.info.output, *top[0].configuration], rows)

@@ -37,7 +37,7 @@ def trusted_section(prior: Prior, check: Check | None) -> str:
 def _verdict(prior: Prior) -> str:
     held = prior.heldout
     better, count = int((held.gains > held.cold).sum()), len(held.gains)
-    if prior.used:
+    if prior.helps:
         text = (
             f"The history helps: learned from the others, it predicts {better} of {count} "
             "left-out tasks better than a cold start."
@@ -54,7 +54,7 @@ def _verdict(prior: Prior) -> str:
 def _gains(prior: Prior) -> str:
     """Every left-out task: cold start across, history up; above the diagonal it helped."""
     held = prior.heldout
-    varying = [name for name in prior.facts.tasks if name not in prior.facts.constant]
+    varying = [name for name in prior.info.tasks if name not in prior.info.constant]
     names = [varying[s] for s in held.tasks]
     low, high = span(held.gains, held.cold)
     both = max(low, WORST_SHOWN), max(high, WORST_SHOWN + 1)  # some cold starts are far off

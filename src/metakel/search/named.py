@@ -26,14 +26,14 @@ class SearchSpace:
         The space of the prior.
     fixed : dict
         Parameters held at a value. Those of ``target`` that ``look`` lacks have to be here.
-    outside : bool
+    extrapolate : bool
         Whether values may lie beyond the ranges of ``target``.
     """
 
     look: Space
     target: Space
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    outside: bool = False
+    extrapolate: bool = False
 
     def __post_init__(self) -> None:
         for name in (*self.look.names, *self.fixed):
@@ -69,7 +69,7 @@ class SearchSpace:
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         """(n, look.d0) random points."""
-        return self.look.sample(rng, n, fixed=self._held, outside=self.outside)
+        return self.look.sample(rng, n, fixed=self._held, extrapolate=self.extrapolate)
 
     def past(self, landmarks: Array, like: Array) -> Array:
         """Points of ``target`` that ``look`` has a like of; held columns as ``like``."""
@@ -85,7 +85,7 @@ class SearchSpace:
         for row in self.target.decode(points):
             known = {name: value for name, value in row.items() if name in self.look.names}
             try:
-                found.append(self.look.encode([known], outside=True))
+                found.append(self.look.encode([known], extrapolate=True))
             except InputError:  # a value that ``look`` has no like of
                 continue
         return self.look.nearest(np.concatenate([np.empty((0, self.look.d0)), *found]))
@@ -107,8 +107,8 @@ class SearchSpace:
             if p.name in self.look.names:
                 own, columns = self.look[p.name], X[:, self.look.columns[p.name]]
                 same = own == p
-                parts.append(columns if same else p.encode(own.decode(columns), outside=True))
+                parts.append(columns if same else p.encode(own.decode(columns), extrapolate=True))
             elif not isinstance(p, Fixed):
-                held = p.encode([self.fixed[p.name]], outside=self.outside)
+                held = p.encode([self.fixed[p.name]], extrapolate=self.extrapolate)
                 parts.append(np.repeat(held, len(X), axis=0))
         return np.concatenate([np.empty((len(X), 0)), *parts], axis=1)

@@ -30,7 +30,7 @@ class Ordinal(Parameter):
         """One column."""
         return 1
 
-    def encode(self, values: Sequence[Any], *, outside: bool = False) -> Array:
+    def encode(self, values: Sequence[Any], *, extrapolate: bool = False) -> Array:
         """Ranks, evenly spaced in [-1, 1]."""
         ranks = np.array([_index(self, value) for value in values], dtype=np.float64)
         return (2 * ranks / (len(self.values) - 1) - 1)[:, None]
@@ -68,7 +68,7 @@ class Categorical(Parameter):
         """One column per value."""
         return len(self.values)
 
-    def encode(self, values: Sequence[Any], *, outside: bool = False) -> Array:
+    def encode(self, values: Sequence[Any], *, extrapolate: bool = False) -> Array:
         """1 in the column of the value, 0 elsewhere."""
         return np.eye(self.width)[[_index(self, value) for value in values]]
 
@@ -102,11 +102,11 @@ class Fixed(Parameter):
         """No column."""
         return 0
 
-    def encode(self, values: Sequence[Any], *, outside: bool = False) -> Array:
+    def encode(self, values: Sequence[Any], *, extrapolate: bool = False) -> Array:
         """Checks that the value is the only one."""
-        for value in () if outside else values:
+        for value in () if extrapolate else values:
             if place_among((self.value,), value) is None:
-                raise self._refuse(value, f"fixed at {self.value!r} (outside=True ignores it)")
+                raise self._refuse(value, f"fixed at {self.value!r} (extrapolate=True ignores it)")
         return np.empty((len(values), 0))
 
     def decode(self, columns: Array) -> list[Any]:

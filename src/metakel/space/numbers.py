@@ -44,20 +44,21 @@ class Float(Parameter):
         """One column."""
         return 1
 
-    def encode(self, values: Sequence[Any], *, outside: bool = False) -> Array:
+    def encode(self, values: Sequence[Any], *, extrapolate: bool = False) -> Array:
         """Linear, or linear in the log, with low at -1 and high at 1."""
         numbers = self._numbers(values)
         slack = RANGE_SLACK * (self.high - self.low)
         beyond = (numbers < self.low - slack) | (numbers > self.high + slack)
         if self.log:
             beyond |= numbers <= 0
-        if not outside:
+        if not extrapolate:
             beyond |= self._off_grid(numbers)
-        if beyond.any() and (not outside or (self.log and (numbers <= 0).any())):
+        if beyond.any() and (not extrapolate or (self.log and (numbers <= 0).any())):
             value = numbers[beyond][0]
             raise self._refuse(
                 float(value),
-                f"{self.describe()}" + ("" if outside else " (outside=True allows other values)"),
+                f"{self.describe()}"
+                + ("" if extrapolate else " (extrapolate=True allows other values)"),
             )
         low, high = self._ends
         scaled = (np.log(numbers) if self.log else numbers) - low

@@ -26,8 +26,8 @@ class Parameter(ABC):
         """How many numeric columns it takes."""
 
     @abstractmethod
-    def encode(self, values: Sequence[Any], *, outside: bool = False) -> Array:
-        """(n, width) columns; values outside of the range are refused unless ``outside``."""
+    def encode(self, values: Sequence[Any], *, extrapolate: bool = False) -> Array:
+        """(n, width) columns; values outside of the range are refused unless ``extrapolate``."""
 
     @abstractmethod
     def decode(self, columns: Array) -> list[Any]:

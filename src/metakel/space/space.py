@@ -68,12 +68,12 @@ class Space:
         raise InputError(f"no parameter {name!r}; the space has {', '.join(self.names)}")
 
     def encode(
-        self, rows: Sequence[Row] | Mapping[str, Sequence[Any]], *, outside: bool = False
+        self, rows: Sequence[Row] | Mapping[str, Sequence[Any]], *, extrapolate: bool = False
     ) -> Array:
         """(n, d0) numeric points of configurations, given as dicts or as columns by name.
 
         Fixed parameters may be left out. Values outside of a range are refused unless
-        ``outside``.
+        ``extrapolate``.
         """
         table = _columns(rows) if isinstance(rows, Mapping) else _as_columns(rows, self.names)
         for name in table:
@@ -86,7 +86,7 @@ class Space:
                 if isinstance(parameter, Fixed):
                     continue
                 raise InputError(f"parameter {parameter.name!r} is missing")
-            parts.append(parameter.encode(table[parameter.name], outside=outside))
+            parts.append(parameter.encode(table[parameter.name], extrapolate=extrapolate))
         return np.concatenate([np.empty((n, 0)), *parts], axis=1)
 
     def decode(self, X: Array) -> list[dict[str, Any]]:
@@ -107,7 +107,12 @@ class Space:
         return np.concatenate(parts, axis=1)
 
     def sample(
-        self, rng: np.random.Generator, n: int, *, fixed: Row | None = None, outside: bool = False
+        self,
+        rng: np.random.Generator,
+        n: int,
+        *,
+        fixed: Row | None = None,
+        extrapolate: bool = False,
     ) -> Array:
         """(n, d0) random configurations; ``fixed`` holds some parameters at a value."""
         check_generator(rng)
@@ -116,7 +121,9 @@ class Space:
             [p.sample(u) for p, u in zip(self.parameters, uniform.T, strict=True)], axis=1
         )
         for name, value in (fixed or {}).items():
-            X[:, self.columns[self[name].name]] = self[name].encode([value], outside=outside)
+            X[:, self.columns[self[name].name]] = self[name].encode(
+                [value], extrapolate=extrapolate
+            )
         return X
 
     @property

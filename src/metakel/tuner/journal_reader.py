@@ -81,7 +81,7 @@ class JournalReader:
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
         row = settled(self.space, configuration)
-        self.space.encode([row], outside=bool(self.header["outside"]))
+        self.space.encode([row], extrapolate=bool(self.header["outside"]))
         known = {key(trial.configuration, self.space) for trial in self.trials.all}
         if self.header.get("candidates") is not None and key(row) not in known:
             raise InputError(

@@ -48,10 +48,12 @@ class Monitor:
     """Follows the values told, one by one; equal values give equal answers in every process."""
 
     def __init__(self, prior: Prior, settings: Settings) -> None:
-        self._minimize = prior.facts.minimize
+        self._minimize = prior.info.minimize
         # Numbers that a run keeps do not depend on who looks, or how often.
         rng = np.random.default_rng(settings.seed)
-        optimizer = prior.optimizer(rng=rng, fixed=dict(settings.fixed), outside=settings.outside)
+        optimizer = prior.optimizer(
+            rng=rng, fixed=dict(settings.fixed), extrapolate=settings.extrapolate
+        )
         assert isinstance(optimizer, SpaceOptimizer)
         self._optimizer = optimizer
         self.band, self.no_band = _band(prior, settings)
@@ -60,7 +62,7 @@ class Monitor:
         self._certificate: Certificate | None = None
         self.alarm: AlarmRaised | None = None
         self.trust = optimizer.trust
-        self._guarded = prior.used and prior.guard > 0
+        self._guarded = prior.helps and prior.cold_weight > 0
 
     @property
     def t(self) -> int:
@@ -113,9 +115,9 @@ class Monitor:
 
 
 def _band(prior: Prior, settings: Settings) -> tuple[LazyBand | None, str]:
-    if settings.outside:
+    if settings.extrapolate:
         return None, "values beyond the recorded ranges are allowed"
-    if not prior.used:
+    if not prior.helps:
         return None, "the history is not used"
     try:
         return LazyBand(prior.confidence(delta=settings.delta)), ""
@@ -126,7 +128,9 @@ def _band(prior: Prior, settings: Settings) -> tuple[LazyBand | None, str]:
 def _pool(prior: Prior, settings: Settings, rng: np.random.Generator) -> list[Configuration]:
     if settings.candidates is not None:
         rows = settings.candidates.points
-        prior.space.encode(rows, outside=settings.outside)  # refuses what the space does not know
+        prior.space.encode(
+            rows, extrapolate=settings.extrapolate
+        )  # refuses what the space does not know
         return rows
-    points = prior.space.sample(rng, POOL, fixed=settings.fixed, outside=settings.outside)
+    points = prior.space.sample(rng, POOL, fixed=settings.fixed, extrapolate=settings.extrapolate)
     return prior.space.decode(points)

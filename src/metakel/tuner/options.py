@@ -30,7 +30,7 @@ class Settings:
         Probability with which the certificate may fail.
     fixed : dict
         Parameters held at a value.
-    outside : bool
+    extrapolate : bool
         Whether values beyond the recorded ranges are allowed.
     candidates : Candidates or None
         The only configurations that can be evaluated, if they are few.
@@ -39,7 +39,7 @@ class Settings:
     seed: int = 0
     delta: float = 0.2
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    outside: bool = False
+    extrapolate: bool = False
     candidates: Candidates | None = None
 
     def __post_init__(self) -> None:
@@ -61,13 +61,13 @@ class Settings:
             "format": FORMAT,
             "version": VERSION,
             "prior": digest(to_dict(prior)),
-            "output": prior.facts.output,
-            "minimize": prior.facts.minimize,
+            "output": prior.info.output,
+            "minimize": prior.info.minimize,
             "space": prior.space.to_dict(),
             "seed": self.seed,
             "delta": self.delta,
             "fixed": dict(self.fixed),
-            "outside": self.outside,
+            "outside": self.extrapolate,
             "candidates": None if self.candidates is None else self.candidates.digest,
         }
 

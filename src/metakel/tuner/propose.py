@@ -29,7 +29,7 @@ def propose(prior: Prior, trials: Trials, settings: Settings) -> Configuration:
     rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(number,)))
     if settings.candidates is None:
         optimizer = believed.optimizer(
-            rng=rng, fixed=dict(settings.fixed), outside=settings.outside
+            rng=rng, fixed=dict(settings.fixed), extrapolate=settings.extrapolate
         )
         assert isinstance(optimizer, SpaceOptimizer)
         for trial in trials.told:
@@ -38,7 +38,7 @@ def propose(prior: Prior, trials: Trials, settings: Settings) -> Configuration:
             optimizer.suppose(trial.configuration)
         return plain(optimizer.ask())
     rows = settings.candidates
-    table = believed.optimizer(rows.points, outside=settings.outside)
+    table = believed.optimizer(rows.points, extrapolate=settings.extrapolate)
     assert isinstance(table, TableOptimizer)
     for trial in trials.told:
         table.tell(rows.number(trial.configuration), trial.value)

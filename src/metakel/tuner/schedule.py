@@ -22,7 +22,7 @@ class RunSchedule:
     settings: Settings
     budget: int | None
     stop_at: float | None
-    detached: bool
+    manual: bool
 
     def __post_init__(self) -> None:
         if self.budget is not None and self.budget < 1:
@@ -32,7 +32,7 @@ class RunSchedule:
 
     def next(self, trials: Trials, watch: Monitor) -> Event | None:
         """What to note for the next configuration; None where nothing is left to ask."""
-        by = None if self.detached else this_process()
+        by = None if self.manual else this_process()
         orphans = self._orphans(trials)
         if orphans:
             return {"event": "adopted", "number": orphans[0].number, "by": by}
@@ -56,6 +56,6 @@ class RunSchedule:
 
     def _orphans(self, trials: Trials) -> list[Trial]:
         """Pending evaluations whose process is gone, or let go of them."""
-        if self.detached:
+        if self.manual:
             return []
         return [trial for trial in trials.pending if trial.released or is_dead(trial.owner)]

@@ -57,9 +57,9 @@ class Tuner:
         (`drop_failed`).
     stop_at : float, optional
         Done as soon as the certificate is at most this, in units of the output.
-    seed, delta, fixed, outside, candidates
+    seed, delta, fixed, extrapolate, candidates
         See `Settings`; a journal keeps them. Candidates are a frame or a sequence of dicts.
-    detached : bool
+    manual : bool
         Whether evaluations outlive this process, as when a person does them; they are then never
         asked again by themselves.
     """
@@ -74,9 +74,9 @@ class Tuner:
         seed: int = 0,
         delta: float = 0.2,
         fixed: Mapping[str, Any] | None = None,
-        outside: bool = False,
+        extrapolate: bool = False,
         candidates: Any = None,
-        detached: bool = False,
+        manual: bool = False,
     ) -> None:
         if not isinstance(prior, Prior):
             raise InputError(
@@ -85,8 +85,8 @@ class Tuner:
             )
         listed = None if candidates is None else Candidates.of(candidates, prior.space)
         self.prior = prior
-        self.settings = Settings(seed, delta, plain(fixed or {}), outside, listed)
-        self._plan = RunSchedule(prior, self.settings, budget, stop_at, detached)
+        self.settings = Settings(seed, delta, plain(fixed or {}), extrapolate, listed)
+        self._plan = RunSchedule(prior, self.settings, budget, stop_at, manual)
         watch = Monitor(prior, self.settings)
         if stop_at is not None and watch.no_band:
             raise InputError(f"stop_at needs a certificate; there is none: {watch.no_band}")
@@ -118,7 +118,7 @@ class Tuner:
     @property
     def best(self) -> Best:
         """The best value told."""
-        top = self.trials.best(minimize=self.prior.facts.minimize)
+        top = self.trials.best(minimize=self.prior.info.minimize)
         if top is None:
             raise InputError("nothing was told yet, so there is no best")
         return Best(dict(top.configuration), float(top.value or 0.0))
@@ -154,7 +154,7 @@ class Tuner:
         best = f", best {self.best.value:.4g}" if trials.told else ""
         alarm = ", ALARM" if trials.alarm else ""
         counts = f"{len(trials.told)} told, {len(trials.pending)} pending"
-        return f"Tuner({self.prior.facts.output}: {counts}{best}{alarm})"
+        return f"Tuner({self.prior.info.output}: {counts}{best}{alarm})"
 
     # Ask and tell
 
@@ -205,7 +205,7 @@ class Tuner:
                 yield dict(trial.configuration)
             except GeneratorExit:
                 # A fork throws its copy of the loop away as well.
-                if process == os.getpid() and not (self._plan.detached or sys.is_finalizing()):
+                if process == os.getpid() and not (self._plan.manual or sys.is_finalizing()):
                     with suppress(MetaKelError):  # else it is pending while this process lives
                         self._kept.release(trial.number, unless=handed)
                 raise
@@ -317,7 +317,7 @@ class Tuner:
         options = {
             "budget": self.budget,
             "stop_at": self.stop_at,
-            "detached": self._plan.detached,
+            "manual": self._plan.manual,
             **{f.name: getattr(self.settings, f.name) for f in fields(self.settings)},
         }
         if self.settings.candidates is not None:
@@ -326,7 +326,7 @@ class Tuner:
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
         row = settled(self.prior.space, configuration)
-        self.prior.space.encode([row], outside=self.settings.outside)
+        self.prior.space.encode([row], extrapolate=self.settings.extrapolate)
         candidates = self.settings.candidates
         if candidates is not None and candidates.find(row) is None:
             raise InputError(f"{row} is not among the {len(candidates.rows)} candidates")

@@ -19,7 +19,7 @@ class GPyTorchMean(Exact, gpytorch.means.Mean):  # type: ignore[misc]
     It goes with ``GPyTorchKernel(prior.kernel)``: both take numeric points
     (``prior.space.encode(...)``) and speak of the output in its own units, with the sign that is
     maximised, so outputs that are minimised are negated before they are told. Without a common
-    shape, or where held-out tasks say that it does not help (`Prior.used`), it is the level alone.
+    shape, or where held-out tasks say that it does not help (`Prior.helps`), it is the level alone.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class GPyTorchMean(Exact, gpytorch.means.Mean):  # type: ignore[misc]
             )
         super().__init__()
         shape = learned.shape
-        if isinstance(learned, Prior) and not learned.used:
+        if isinstance(learned, Prior) and not learned.helps:
             shape = None
         self.keep("level", learned.model.level)
         self.landmarks = None if shape is None else Landmarks(shape.basis)

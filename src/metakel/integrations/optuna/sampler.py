@@ -207,8 +207,8 @@ class MetaKelSampler(BaseSampler):
 
 
 def _check_direction(study: Study, prior: Prior) -> None:
-    if (study.direction == StudyDirection.MINIMIZE) != prior.facts.minimize:
-        words = ("minimised", "maximises") if prior.facts.minimize else ("maximised", "minimises")
+    if (study.direction == StudyDirection.MINIMIZE) != prior.info.minimize:
+        words = ("minimised", "maximises") if prior.info.minimize else ("maximised", "minimises")
         raise InputError(
             f"the past was {words[0]} but study {study.study_name!r} {words[1]}; values must mean "
             "the same in both, so create the study with the direction of the past"

@@ -38,11 +38,11 @@ def nearest_value(name: str, value: Any, distribution: BaseDistribution, space: 
         raise InputError(f"parameter {name!r} is not what the prior knows by this name")
     known = space[name]
     if isinstance(parameter, Categorical) and isinstance(known, Float):
-        apart = np.abs(known.encode(parameter.values, outside=True) - known.encode([value]))
+        apart = np.abs(known.encode(parameter.values, extrapolate=True) - known.encode([value]))
         return parameter.values[int(np.argmin(apart))]
     if isinstance(parameter, Float):  # a whole number may be near to one that is not whole
         scale = Float(name, parameter.low, parameter.high, parameter.log)
-        return parameter.decode(np.clip(scale.encode([value], outside=True), -1, 1))[0]
+        return parameter.decode(np.clip(scale.encode([value], extrapolate=True), -1, 1))[0]
     return parameter.decode(parameter.encode([value]))[0]
 
 
@@ -60,7 +60,7 @@ def _match(name: str, distribution: BaseDistribution, known: Parameter) -> Param
     try:
         parameter = Space.from_optuna({name: distribution})[name]
         probes = parameter.decode(parameter.sample(np.linspace(0, 1, PROBES, endpoint=False)))
-        known.encode(probes, outside=True)
+        known.encode(probes, extrapolate=True)
     except InputError:
         return None
     return parameter

@@ -58,8 +58,8 @@ def _learned(studies: Sequence[RecordedStudy]) -> Prior | None:
         )
         return None
     prior = learn_prior(History.from_optuna(studies))
-    for note in prior.facts.notes:
+    for note in prior.info.notes:
         LOGGER.info("past studies: %s", note)
-    if not prior.used:
+    if not prior.helps:
         LOGGER.info("held-out studies are not predicted better with the others: a cold start")
     return prior

@@ -39,7 +39,7 @@ def held_values(prior: Prior, within: Space, record: Sequence[Outcome]) -> dict[
     missing = [p for p in varying(prior).parameters if p.name not in within.names]
     if not missing:
         return {}
-    worse = 1.0 if prior.facts.minimize else -1.0
+    worse = 1.0 if prior.info.minimize else -1.0
     valued = [(worse * o.value, o.params) for o in record if o.value is not None and o.feasible]
     valued.sort(key=lambda pair: pair[0])
     held, first = {}, _first_choice(prior)
@@ -56,7 +56,7 @@ def _first_choice(prior: Prior) -> dict[str, Any]:
 
 def _placeable(parameter: Any, value: Any) -> bool:
     try:
-        parameter.encode([value], outside=True)
+        parameter.encode([value], extrapolate=True)
     except InputError:
         return False
     return True
@@ -66,7 +66,7 @@ def _optimizer(
     prior: Prior, *, within: Space | None, held: Mapping[str, Any], seed: int
 ) -> SpaceOptimizer:
     rng = stream(seed, POOL_STREAM)
-    optimizer = prior.optimizer(rng=rng, within=within, fixed=dict(held), outside=True)
+    optimizer = prior.optimizer(rng=rng, within=within, fixed=dict(held), extrapolate=True)
     assert isinstance(optimizer, SpaceOptimizer)
     return optimizer
 
