@@ -32,8 +32,8 @@ def encode_candidates(candidates: Any, space: Space, *, extrapolate: bool | None
             named = ", ".join(f"{name} ({count})" for name, count in counts.items() if count)
             warnings.warn(
                 f"{int(far.any(axis=1).sum())} of {len(Z)} candidates lie beyond the recorded "
-                f"ranges of {named}; what the prior says there is a guess. extrapolate=True says that "
-                "they are meant, extrapolate=False refuses them",
+                f"ranges of {named}; what the prior says there is a guess. extrapolate=True "
+                "accepts them, extrapolate=False refuses them",
                 stacklevel=3,
             )
     return Z
