@@ -17,8 +17,8 @@ from metakel.tuner import Tuner
 def take_in(tuner: Tuner, path: Path) -> None:
     """Tell the runs of a CSV file, and say how many were taken and why others were not."""
     columns = csv_columns(path)
-    output = tuner.prior.info.output
-    varying = tuner.prior.space.free
+    output = tuner.output
+    varying = tuner.space.free
     for name in (*varying, output):
         if name not in columns:
             raise InputError(f"{path.name} has no column {name!r}; found {', '.join(columns)}")
@@ -31,7 +31,7 @@ def take_in(tuner: Tuner, path: Path) -> None:
         elif None in cells.values():
             lacking["with a missing input"] += 1
         else:
-            rows.append({name: typed(tuner.prior.space, name, v) for name, v in cells.items()})
+            rows.append({name: typed(tuner.space, name, v) for name, v in cells.items()})
             told.append(value)
     left_out = _counted(lacking)
     if not rows:

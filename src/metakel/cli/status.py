@@ -10,7 +10,7 @@ import typer
 
 from metakel.cli.console import emit, grid, say, short
 from metakel.cli.learn import Json
-from metakel.tuner import Trial
+from metakel.tuner import JournalTrial
 from metakel.tuner.journal_reader import JournalReader
 
 
@@ -24,7 +24,7 @@ def status(
     if json:
         emit(
             {
-                "told": len(trials.told),
+                "complete": len(trials.complete),
                 "failed": len(trials.failed),
                 "pending": [trial.number for trial in trials.pending],
                 "best": None if best is None else best.number,
@@ -44,18 +44,20 @@ def status(
                 for trial, row in zip(trials.all, cells, strict=True)
             ],
         )
-    counts = f"{len(trials.told)} told, {len(trials.failed)} failed, {len(trials.pending)} pending"
+    counts = (
+        f"{len(trials.complete)} values, {len(trials.failed)} failed, {len(trials.pending)} pending"
+    )
     say(counts + ("" if best is None else f"; best {short(best.value)}, number {best.number}"))
     if alarm is not None:
-        say(f"ALARM after {alarm.told} values: {alarm.reason}")
+        say(f"ALARM after {alarm.time} values: {alarm.reason}")
 
 
-def _result(trial: Trial, best: Trial | None) -> str:
-    if trial.status != "told":
-        return trial.status + (f": {trial.reason}" if trial.reason else "")
+def _result(trial: JournalTrial, best: JournalTrial | None) -> str:
+    if trial.state != "complete":
+        return trial.state + (f": {trial.reason}" if trial.reason else "")
     return short(trial.value) + " *" * (best is not None and trial.number == best.number)
 
 
-def _described(trial: Trial) -> dict[str, object]:
-    names = ("number", "configuration", "status", "value", "reason")
+def _described(trial: JournalTrial) -> dict[str, object]:
+    names = ("number", "configuration", "state", "value", "reason")
     return {name: getattr(trial, name) for name in names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import nan
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from metakel.cli.observed import take_in
 from metakel.cli.values import assignments
 from metakel.errors import InputError
 from metakel.priors import Prior
-from metakel.tuner import Trial, Tuner
+from metakel.tuner import JournalTrial, Tuner
 from metakel.tuner.journal_reader import JournalReader
 from metakel.tuner.normalise import key
 
@@ -46,9 +47,11 @@ def suggest(
         take_in(tuner, observed)
     chosen = tuner.ask_batch(count)
     # Others may have asked meanwhile, so numbers are looked up and not counted.
-    waiting = {key(trial.configuration): trial.number for trial in tuner.trials.pending}
-    numbers = [waiting[key(x)] for x in chosen]
-    means, sds = tuner.watch.predict(chosen)
+    waiting = {key(trial.configuration): trial for trial in tuner.trials.pending}
+    asked = [waiting[key(x)] for x in chosen]
+    numbers = [trial.number for trial in asked]
+    # By the model that chose: later suggestions of the batch take the earlier ones into account.
+    means, sds = zip(*(trial.expected or (nan, nan) for trial in asked), strict=True)
     if json:
         emit(
             [
@@ -66,7 +69,7 @@ def suggest(
         ],
     )
     if tuner.alarm is not None:
-        note(f"ALARM after {tuner.alarm.told} values: {tuner.alarm.reason}")
+        note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
     if journal is not None:
         note(f"then: metakel tell {journal} VALUE --number {numbers[0]}")
 
@@ -108,11 +111,11 @@ def tell(
     else:
         measured = None if failed else _number(value)
         noted = _note(record, measured, number, assigned or [], reason, correct=correct)
-    count, without = len(record.trials.told), noted.status == "failed"
+    count, without = len(record.trials.complete), noted.state == "failed"
     if json:
-        emit({"configuration": noted.configuration, "told": count, "failed": without})
+        emit({"configuration": noted.configuration, "values": count, "failed": without})
         return
-    say(f"noted {one_line(noted.configuration)}: {_what(noted)}; {count} told")
+    say(f"noted {one_line(noted.configuration)}: {_what(noted)}; {count} values")
     if assigned and number is None and record.trials.pending:
         waiting = ", ".join(str(trial.number) for trial in record.trials.pending)
         note(f"a run of its own; pending stays {waiting}: --number with --set says what was done")
@@ -126,7 +129,7 @@ def _note(
     reason: str,
     *,
     correct: bool,
-) -> Trial:
+) -> JournalTrial:
     """A result, or another in place of a wrong one; of a suggestion, or of a run of its own."""
     changed = assignments(record.space, assigned)
     if correct:
@@ -139,9 +142,9 @@ def _note(
     return record.tell({**suggested.configuration, **changed}, value, suggested.number, reason)
 
 
-def _what(noted: Trial) -> str:
+def _what(noted: JournalTrial) -> str:
     why = f" ({noted.reason})" if noted.reason else ""
-    return short(noted.value) if noted.status == "told" else f"{noted.status}{why}"
+    return short(noted.value) if noted.state == "complete" else f"{noted.state}{why}"
 
 
 def _number(text: str) -> float:

@@ -106,9 +106,9 @@ def _go_on(tuner: Tuner, journal: Path) -> None:
     """Where everything failed nothing is known of any place, only that something was wrong."""
     trials = tuner.trials
     failed = f", {len(trials.failed)} failed" if trials.failed else ""
-    note(f"going on with {journal}: {len(trials.told)} values{failed} so far")
+    note(f"going on with {journal}: {len(trials.complete)} values{failed} so far")
     at_work = [t for t in trials.pending if not (t.released or is_dead(t.owner))]
-    if trials.failed and not trials.told and not at_work:
+    if trials.failed and not trials.complete and not at_work:
         count = tuner.drop_failed()
         note(
             f"nothing has succeeded yet: the {count} failures are taken back; they are no bad "
@@ -134,8 +134,8 @@ def _loop(tuner: Tuner, program: Program, retries: int, give_up: int, *, json: b
         _show(tuner, number, configuration, outcome, json=json)
         if tuner.alarm is not None and not rung:
             rung = True
-            note(f"ALARM after {tuner.alarm.told} values: {tuner.alarm.reason}")
-            note("the history is left out from here on")
+            note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
+            note("the certificate ends here; decisions go on by the evidence of the values")
         if failures >= give_up:
             break
     return failures
@@ -156,7 +156,7 @@ def _evaluate(
 def _show(
     tuner: Tuner, number: int, configuration: dict[str, Any], outcome: Outcome, *, json: bool
 ) -> None:
-    event = "failed" if outcome.value is None else "told"
+    event = "failed" if outcome.value is None else "complete"
     if json:
         emit({"event": event, "number": number, "configuration": configuration, **asdict(outcome)})
     elif outcome.value is None:
@@ -170,16 +170,16 @@ def _show(
 
 def _conclude(tuner: Tuner, journal: Path, failures: int, give_up: int, *, json: bool) -> None:
     trials = tuner.trials
-    why = tuner.done or f"{failures} evaluations in a row failed"
+    why = tuner.stop_reason or f"{failures} evaluations in a row failed"
     certificate = tuner.certificate
     if json:
         emit(
             {
                 "event": "finished",
                 "reason": why,
-                "told": len(trials.told),
+                "complete": len(trials.complete),
                 "failed": len(trials.failed),
-                "best": asdict(tuner.best) if trials.told else None,
+                "best": asdict(tuner.best) if trials.complete else None,
                 "certificate": asdict(certificate),
                 "alarm": None if trials.alarm is None else asdict(trials.alarm),
                 "trust": tuner.trust,
@@ -187,10 +187,10 @@ def _conclude(tuner: Tuner, journal: Path, failures: int, give_up: int, *, json:
         )
     else:
         say(f"done: {why}")
-        if trials.told:
-            say(f"best {tuner.best.value:.6g}  {one_line(tuner.best.configuration)}")
+        if trials.complete:
+            say(f"best {tuner.best.value:.6g}  {one_line(tuner.best.x)}")
         note(f"journal: {journal}")
-    if not trials.told or failures >= give_up:
+    if not trials.complete or failures >= give_up:
         last = trials.failed[-1].reason if trials.failed else "nothing was evaluated"
         note(f"metakel: {failures} evaluations in a row failed, the last with: {last}")
         note(_advice(tuner, journal))
@@ -199,9 +199,9 @@ def _conclude(tuner: Tuner, journal: Path, failures: int, give_up: int, *, json:
 
 def _advice(tuner: Tuner, journal: Path) -> str:
     trials = tuner.trials
-    if not trials.told:
+    if not trials.complete:
         return (
-            "was the command at fault? Mend it and start again: as nothing has succeeded, these "
+            "was the command at fault? Fix it and start again: as nothing has succeeded, these "
             "failures will not count. If it was not, a larger --give-up looks further away"
         )
     return (

@@ -193,6 +193,16 @@ class ConfidenceSequence:
         return self._state.now.radius
 
     @property
+    def alpha(self) -> float:
+        """Regulariser of `mean`, in units of the noise variance."""
+        return self._state.now.alpha
+
+    @property
+    def points(self) -> Array | None:
+        """(n, d0) the finite domain on which the intersection over time is exact, if any."""
+        return self._state.intersection.points
+
+    @property
     def largest_norm_scale(self) -> float:
         """The largest guess of the norm of f in the widest kernel."""
         return float(self._state.hypotheses[-1].norm_scales.max())

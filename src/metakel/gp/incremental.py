@@ -1,14 +1,17 @@
-r"""One belief about the new task, updated value by value over a fixed set of candidates.
+r"""A Gaussian process on a new task, updated one value at a time over fixed candidates.
 
-In units of the scale s: y = level + s (m(x) + h(x)) + noise, h ~ GP(0, k + level_variance).
-Everything is linear in s, so one Cholesky factor serves all scales: with L L' the covariance of
-the values told, wy = L^{-1}(y - level), wm = L^{-1} m and V = L^{-1} k(X, Z),
+In units of the scale s of the task: y = level + s (m(x) + h(x)) + noise, with
+h ~ GP(0, k + level_variance). Everything is linear in s, so one Cholesky factor serves all scales.
+With L L' the covariance of the observed values, wy = L^{-1}(y - level), wm = L^{-1} m and
+V = L^{-1} k(X, Z),
 
-    mean(z) = base(z) + s tilt(z),   base = level + V'wy,   tilt = m - V'wm,   sd(z) = s sqrt(var).
+    mean(z) = offset(z) + s slope(z),  offset = level + V'wy,  slope = m - V'wm,
+    sd(z) = s sqrt(variance(z)).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import log, sqrt
@@ -17,191 +20,252 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.gp.task_gp import PointCache, Shape
+from metakel.gp.task_gp import PointCache, TaskProcess
 from metakel.gp.task_scale import TaskModel
 
 SMALLEST_VARIANCE = 1e-12
 FIRST_CAPACITY = 64
-JITTER = 1e-9  # of the variance; the same point may be supposed twice
+JITTER = 1e-9  # of the variance; the same point may be pending twice
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a belief says of points: at scale s, mean base + s tilt and variance s^2 variance.
+    """At scale s: mean ``offset + s slope``, variance ``s^2 variance`` of the function.
 
-    ``noise`` times s^2 is the variance of a value beyond that of the function.
+    ``noise`` times s^2 is the variance that an observation has beyond that of the function.
     """
 
-    base: Array
-    tilt: Array
+    offset: Array
+    slope: Array
     variance: Array
     noise: float
 
     def __getitem__(self, rows: NDArray[np.intp]) -> Prediction:
-        return Prediction(self.base[rows], self.tilt[rows], self.variance[rows], self.noise)
+        return Prediction(self.offset[rows], self.slope[rows], self.variance[rows], self.noise)
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionGradient:
+    """A `Prediction` at n points and its (n, d0) derivatives."""
+
+    value: Prediction
+    offset: Array
+    slope: Array
+    variance: Array
 
 
 @dataclass(frozen=True, eq=False)
 class CrossCovariance:
-    """A point, and ``row`` (N,) its covariance with the candidates, level included.
+    """Points and the covariance (n, N) of the function there with the candidates."""
 
-    Or several points, with a row for each.
+    points: PointCache
+    rows: Array
+
+
+@dataclass(eq=False)
+class _Factor:
+    """Rows of L, V, wy and wm, of which the first ``used`` are written.
+
+    Processes that grew from one another share a factor and read only their own first rows. Whoever
+    would overwrite a row of another copies the factor first.
     """
 
-    point: PointCache
-    row: Array
+    L: Array
+    V: Array
+    wy: Array
+    wm: Array
+    used: int = 0
+
+    @classmethod
+    def empty(cls, candidates: int) -> _Factor:
+        n = FIRST_CAPACITY
+        return cls(np.zeros((n, n)), np.empty((n, candidates)), np.empty(n), np.empty(n))
+
+    def with_room(self, t: int) -> _Factor:
+        """A factor whose row ``t`` may be written, with the rows before it."""
+        if self.used == t < len(self.wy):
+            return self
+        capacity = max(FIRST_CAPACITY, 2 * t if t == len(self.wy) else len(self.wy))
+        grown = _Factor(
+            np.zeros((capacity, capacity)),
+            np.empty((capacity, self.V.shape[1])),
+            np.empty(capacity),
+            np.empty(capacity),
+            t,
+        )
+        grown.L[:t, :t] = self.L[:t, :t]
+        grown.V[:t], grown.wy[:t], grown.wm[:t] = self.V[:t], self.wy[:t], self.wm[:t]
+        return grown
 
 
-class Belief:
-    """GP belief over candidates ``Z`` (N, d0); `tell` costs O(t N)."""
+class IncrementalGP:
+    """Posterior over candidates ``Z`` (N, d0); `observe` and `with_fantasies` return a new one.
+
+    One observation costs O(t N).
+    """
 
     def __init__(
-        self, shape: Shape, model: TaskModel, Z: Array, candidates: PointCache | None = None
+        self, process: TaskProcess, scale: TaskModel, Z: Array, cache: PointCache | None = None
     ) -> None:
-        self.shape, self.model = shape, model
+        self.process, self.scale = process, scale
         self._Z = Z
-        self._candidates = shape.prepare(Z) if candidates is None else candidates
-        self._base = np.full(len(Z), model.level)
-        self._tilt = self._candidates.mean.copy()
-        self._variance = self._candidates.diag + model.level_variance
-        self._V = np.empty((FIRST_CAPACITY, len(Z)))
-        self._L = np.zeros((FIRST_CAPACITY, FIRST_CAPACITY))
-        self._wy, self._wm = np.empty(FIRST_CAPACITY), np.empty(FIRST_CAPACITY)
-        self._told: list[PointCache] = []
-        self.t = 0  # how many points were told, the supposed ones last
-        self._evidence = 0  # how many of them with a value
+        self._cache = process.prepare(Z) if cache is None else cache
+        self._offset = np.full(len(Z), scale.level)
+        self._slope = self._cache.mean
+        self._variance = self._cache.diag + scale.level_variance
+        self._factor = _Factor.empty(len(Z))
+        self._seen: PointCache | None = None
+        self.t = 0  # observed points, fantasies last
+        self._evidence = 0  # how many of them have a value
         self._log_pivots = 0.0
 
     @property
-    def terms(self) -> Prediction:
+    def prediction(self) -> Prediction:
         """At the candidates."""
-        return Prediction(self._base, self._tilt, self._variance, self.shape.noise)
+        return Prediction(self._offset, self._slope, self._variance, self.process.noise)
 
     @property
     def log_likelihoods(self) -> Array:
-        """(15,) log density of the values told, one per scale of the grid."""
+        """(15,) log density of the observed values, one per scale of the grid."""
         n = self._evidence
-        wy, wm = self._wy[:n], self._wm[:n]
-        scales = self.model.scales
+        wy, wm = self._factor.wy[:n], self._factor.wm[:n]
+        scales = self.scale.scales
         squares = wy @ wy / scales**2 - 2 * (wy @ wm) / scales + wm @ wm
         return np.asarray(-squares / 2 - n * np.log(scales) - self._log_pivots)
 
     @property
     def likely_scale(self) -> float:
-        """The scale at which the values told are likeliest, where the mean is 0."""
-        wy = self._wy[: self._evidence]
+        """The scale at which the observed values are likeliest, where the mean is 0."""
+        wy = self._factor.wy[: self._evidence]
         return sqrt(float(wy @ wy) / max(self._evidence, 1))
 
-    def with_shape(self, shape: Shape) -> Belief:
-        """A belief told nothing yet, whose shape differs in the noise only."""
-        return Belief(shape, self.model, self._Z, self._candidates)
+    def with_process(self, process: TaskProcess) -> IncrementalGP:
+        """Without observations, for a process that differs in its noise only."""
+        return IncrementalGP(process, self.scale, self._Z, self._cache)
 
-    def fork(self) -> Belief:
-        """A copy to be told what if, without a trace here; of use until this one is told again.
+    def cross_covariance(self, X: Array, candidate: int | None = None) -> CrossCovariance:
+        """Of points (n, d0), or of one candidate, with the candidates; the same for any noise."""
+        points = self.process.prepare(X) if candidate is None else self._cache[candidate]
+        K = self.process.gram(points, self._cache)
+        K += self.scale.level_variance
+        return CrossCovariance(points, K)
 
-        Both write their next rows into the same arrays, and read only the rows they were told.
-        """
-        fork = copy(self)
-        fork._told = list(self._told)
-        return fork
-
-    def tell(self, x: Array, y: float, candidate: int | None = None) -> None:
-        """Take in one value at point x (d0,); ``candidate`` is its row where it is one."""
-        self.take(self.look(x, candidate), y, candidate)
-
-    def look(self, x: Array, candidate: int | None = None) -> CrossCovariance:
-        """A point and its covariance with the candidates; the same whatever the noise."""
-        known = None if candidate is None else self._candidates[candidate]
-        point = self.shape.prepare(x[None]) if known is None else known
-        return CrossCovariance(point, self._with_candidates(point)[0])
-
-    def look_at(self, X: Array) -> CrossCovariance:
-        """Several points (k, d0) and their covariance (k, N) with the candidates."""
-        points = self.shape.prepare(X)
-        return CrossCovariance(points, self._with_candidates(points))
-
-    def _with_candidates(self, points: PointCache) -> Array:
-        K = self.shape.gram(points, self._candidates)
-        K += self.model.level_variance
-        return K
-
-    def take(self, looked: CrossCovariance, y: float, candidate: int | None = None) -> None:
-        """Take in one value at a point that was looked at."""
-        t, point = self.t, looked.point
-        if t == len(self._wy):
-            self._grow()
+    def observe(
+        self, cross: CrossCovariance, y: float, candidate: int | None = None
+    ) -> IncrementalGP:
+        """After one more value at the one point of ``cross``; ``candidate`` is its number."""
+        t, point = self.t, cross.points
+        factor = self._factor.with_room(t)
         if candidate is None:
             below = self._whiten(self.covariance(point))[:, 0]
         else:
-            below = self._V[:t, candidate].copy()
-        row = looked.row - below @ self._V[:t]
-        total = float(point.diag[0]) + self.model.level_variance + self.shape.noise
+            below = factor.V[:t, candidate].copy()
+        row = cross.rows[0] - below @ factor.V[:t]
+        total = float(point.diag[0]) + self.scale.level_variance + self.process.noise
         pivot = sqrt(max(total - float(below @ below), SMALLEST_VARIANCE))
         row /= pivot
-        self._L[t, :t], self._L[t, t], self._V[t] = below, pivot, row
-        wy = (y - self.model.level - float(below @ self._wy[:t])) / pivot
-        wm = (float(point.mean[0]) - float(below @ self._wm[:t])) / pivot
-        self._wy[t], self._wm[t] = wy, wm
-        self._log_pivots += log(pivot)
-        self._base = self._base + wy * row
-        self._tilt = self._tilt - wm * row
-        self._variance = np.maximum(self._variance - row * row, SMALLEST_VARIANCE)
-        self._told.append(point)
-        self.t += 1
-        self._evidence += 1
+        wy = (y - self.scale.level - float(below @ factor.wy[:t])) / pivot
+        wm = (float(point.mean[0]) - float(below @ factor.wm[:t])) / pivot
+        factor.L[t, :t], factor.L[t, t], factor.V[t] = below, pivot, row
+        factor.wy[t], factor.wm[t], factor.used = wy, wm, t + 1
+        after = self._after(point, t + 1, factor)
+        after._evidence = self._evidence + 1
+        after._log_pivots = self._log_pivots + log(pivot)
+        after._offset = self._offset + wy * row
+        after._slope = self._slope - wm * row
+        after._variance = np.maximum(self._variance - row * row, SMALLEST_VARIANCE)
+        return after
 
-    def supposing(self, looked: CrossCovariance) -> Belief:
-        """A belief that takes every point as its prediction, one standard deviation below.
+    def with_fantasies(self, cross: CrossCovariance) -> IncrementalGP:
+        """As if every point had shown its prediction minus one standard deviation.
 
-        One after the other, and at every scale by itself: in whitened units the predictions are
-        met exactly and the deviations are the same number for all scales. What is supposed is no
-        evidence between beliefs or scales. It comes after all values: the new belief takes none.
+        One after the other, and at every scale by itself: in whitened units the predictions are met
+        exactly and the deviations are the same number for all scales. Fantasies are no evidence
+        between processes or scales. They come after all values: the result takes no observation.
         """
         from scipy.linalg import cholesky, solve_triangular
 
-        t, points = self.t, looked.point
+        t, points, factor = self.t, cross.points, self._factor
         below = self._whiten(self.covariance(points))  # (t, k)
-        K = self.shape.gram(points, points) + self.model.level_variance - below.T @ below
-        noise = self.shape.noise + JITTER * float(points.diag.max() + self.model.level_variance)
+        K = self.process.gram(points, points) + self.scale.level_variance - below.T @ below
+        noise = self.process.noise + JITTER * float(points.diag.max() + self.scale.level_variance)
         K[np.diag_indices_from(K)] += noise
         corner = cholesky(K, lower=True, check_finite=False)
-        rows = solve_triangular(corner, looked.row - below.T @ self._V[:t], lower=True)  # (k, N)
+        rows = solve_triangular(corner, cross.rows - below.T @ factor.V[:t], lower=True)  # (k, N)
         wm = np.sqrt(np.maximum(1 - noise / np.diag(corner) ** 2, 0.0))
-        after = self.fork()
-        after._L = np.block([[self._L[:t, :t], np.zeros_like(below)], [below.T, corner]])
-        after._V = np.concatenate([self._V[:t], rows])
-        after._wy = np.append(self._wy[:t], np.zeros_like(wm))
-        after._wm = np.append(self._wm[:t], wm)
-        after._tilt = self._tilt - wm @ rows
+        ahead = _Factor(
+            np.block([[factor.L[:t, :t], np.zeros_like(below)], [below.T, corner]]),
+            np.concatenate([factor.V[:t], rows]),
+            np.append(factor.wy[:t], np.zeros_like(wm)),
+            np.append(factor.wm[:t], wm),
+            t + len(wm),
+        )
+        after = self._after(points, t + len(wm), ahead)
+        after._slope = self._slope - wm @ rows
         spent = np.einsum("kn,kn->n", rows, rows)
         after._variance = np.maximum(self._variance - spent, SMALLEST_VARIANCE)
-        after._told.append(points)
-        after.t = t + len(wm)
         return after
 
-    def at(self, Z: Array) -> Prediction:
-        """At any points (k, d0)."""
-        return self.at_prepared(self.shape.prepare(Z))
+    def _after(self, points: PointCache, t: int, factor: _Factor) -> IncrementalGP:
+        after = copy(self)
+        after.t, after._factor = t, factor
+        after._seen = points if self._seen is None else self._seen.joined(points)
+        return after
 
     def covariance(self, points: PointCache) -> Array:
-        """(t, k) of the values told and the function at the points; without noise."""
-        if self.t == 0:
+        """(t, k) of the observed points and the function at ``points``; without noise."""
+        if self._seen is None:
             return np.empty((0, len(points.mean)))
-        return self.shape.gram(self._joined(), points) + self.model.level_variance
+        return self.process.gram(self._seen, points) + self.scale.level_variance
 
-    def at_prepared(self, points: PointCache, K: Array | None = None) -> Prediction:
-        """At points that were prepared by a shape that differs in the noise at most.
+    def at(self, points: PointCache, K: Array | None = None) -> Prediction:
+        """At points prepared by a process that differs in its noise at most.
 
         ``K`` is their `covariance`, which does not differ then.
         """
         V = self._whiten(self.covariance(points) if K is None else K)
-        variance = points.diag + self.model.level_variance - np.einsum("tk,tk->k", V, V)
+        variance = points.diag + self.scale.level_variance - np.einsum("tk,tk->k", V, V)
         return Prediction(
-            self.model.level + self._wy[: self.t] @ V,
-            points.mean - self._wm[: self.t] @ V,
+            self.scale.level + self._factor.wy[: self.t] @ V,
+            points.mean - self._factor.wm[: self.t] @ V,
             np.maximum(variance, SMALLEST_VARIANCE),
-            self.shape.noise,
+            self.process.noise,
         )
+
+    def gradient_at(self, points: PointCache, Z: Array) -> PredictionGradient:
+        """`at` with derivatives, at points (n, d0) and their cache."""
+        return self.gradients_at(points, Z, [self])[0]
+
+    def gradients_at(
+        self, points: PointCache, Z: Array, relatives: Sequence[IncrementalGP]
+    ) -> list[PredictionGradient]:
+        """Of several that differ in their noise only, and so share the costly derivatives."""
+        from scipy.linalg import solve_triangular
+
+        slopes = self.process.derivatives(points, Z)
+        K = self.covariance(points)
+        dK = (
+            self.process.gram_derivative(self._seen, points, slopes)  # (t, n, d0)
+            if self._seen is not None
+            else None
+        )
+        found = []
+        for gp in relatives:
+            value = gp.at(points, K)
+            if dK is None:
+                zero = np.zeros_like(Z)
+                found.append(PredictionGradient(value, zero, slopes.mean, slopes.diag))
+                continue
+            # The derivative of L^{-1} K enters through L^{-T}: one solve for all right-hand sides.
+            t, factor = gp.t, gp._factor
+            right = np.column_stack([factor.wy[:t], factor.wm[:t], gp._whiten(K)])
+            solved = solve_triangular(factor.L[:t, :t], right, lower=True, trans="T")
+            offset, mean = np.tensordot(solved[:, :2].T, dK, axes=1)  # (n, d0) each
+            push = np.einsum("tn,tnd->nd", solved[:, 2:], dK)
+            found.append(
+                PredictionGradient(value, offset, slopes.mean - mean, slopes.diag - 2 * push)
+            )
+        return found
 
     def _whiten(self, K: Array) -> Array:
         """(t, k) matrix L^{-1} K."""
@@ -209,21 +273,5 @@ class Belief:
 
         if self.t == 0:
             return K
-        L = self._L[: self.t, : self.t]
+        L = self._factor.L[: self.t, : self.t]
         return np.asarray(solve_triangular(L, K, lower=True, check_finite=False))
-
-    def _joined(self) -> PointCache:
-        """All points told; what was joined before is kept."""
-        if len(self._told) > 1:
-            parts = ("scaled", "norms", "phi", "mean", "diag")
-            columns = ([getattr(point, name) for point in self._told] for name in parts)
-            self._told = [PointCache(*map(np.concatenate, columns))]
-        return self._told[0]
-
-    def _grow(self) -> None:
-        t = self.t
-        self._V = np.concatenate([self._V, np.empty_like(self._V)])
-        self._wy, self._wm = np.append(self._wy, np.empty(t)), np.append(self._wm, np.empty(t))
-        L = np.zeros((2 * t, 2 * t))
-        L[:t, :t] = self._L
-        self._L = L

@@ -1,9 +1,9 @@
-r"""What the prior knows of the shape of a task: its mean m and its kernel (Eqs. 5, 6).
+r"""Mean and kernel of the standardised function of a task (Eqs. 5, 6).
 
-    k(x, z) = sum_j eta_j phi_j(x) phi_j(z) + floor k0(x, z)
+    k(x, z) = sum_j eta_j phi_j(x) phi_j(z) + residual_weight k0(x, z)
 
-phi_j = psi'u_j are principal functions of past tasks, each a base kernel of its own; k0 is the
-Matern kernel that they share, which keeps every continuous function possible.
+phi_j = psi'u_j are eigenfunctions of past tasks, each a base kernel of its own. k0 is the
+Matern-5/2 kernel that the tasks share; it keeps every continuous function possible.
 """
 
 from __future__ import annotations
@@ -18,29 +18,12 @@ from metakel.kernels.matern52 import Matern52ARD
 from metakel.kernels.nystrom import NystromFeatures
 
 
-class Shape(Protocol):
-    """Mean and kernel of the standardised function of a task."""
-
-    @property
-    def noise(self) -> float:
-        """Variance of what no function explains, in units of the squared scale."""
-        ...
-
-    def prepare(self, Z: Array) -> PointCache:
-        """Everything about points that is needed more than once."""
-        ...
-
-    def gram(self, left: PointCache, right: PointCache) -> Array:
-        """(n, k) values k(x, z)."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class PointCache:
-    """Points with all that is needed of them more than once.
+    """Points with everything that is needed of them more than once.
 
-    ``scaled`` (n, d0) in units of the lengthscales, their squared ``norms`` (n,), principal
-    functions ``phi`` (n, J) times root eta, ``mean`` (n,) and ``diag`` (n,).
+    ``scaled`` (n, d0) in units of the lengthscales, their squared ``norms`` (n,), eigenfunctions
+    ``phi`` (n, J) times root eta, ``mean`` (n,) and ``diag`` (n,).
     """
 
     scaled: Array
@@ -55,6 +38,47 @@ class PointCache:
             self.scaled[one], self.norms[one], self.phi[one], self.mean[one], self.diag[one]
         )
 
+    def joined(self, other: PointCache) -> PointCache:
+        """These points and others."""
+        parts = ("scaled", "norms", "phi", "mean", "diag")
+        return PointCache(*(np.concatenate([getattr(p, n) for p in (self, other)]) for n in parts))
+
+
+@dataclass(frozen=True, eq=False)
+class PointDerivatives:
+    """Derivatives at n points: ``phi`` (n, J, d0), ``mean`` (n, d0) and ``diag`` (n, d0)."""
+
+    phi: Array
+    mean: Array
+    diag: Array
+
+
+class TaskProcess(Protocol):
+    """Mean and kernel of the standardised function of a task."""
+
+    @property
+    def noise(self) -> float:
+        """Variance of what no function explains, in units of the squared scale."""
+        ...
+
+    def prepare(self, Z: Array) -> PointCache:
+        """Everything about points (n, d0) that is needed more than once."""
+        ...
+
+    def gram(self, left: PointCache, right: PointCache) -> Array:
+        """(n, k) values k(x, z)."""
+        ...
+
+    def derivatives(self, points: PointCache, Z: Array) -> PointDerivatives:
+        """Of mean, eigenfunctions and k(z, z) at points (n, d0) and their cache."""
+        ...
+
+    def gram_derivative(
+        self, left: PointCache, right: PointCache, slopes: PointDerivatives
+    ) -> Array:
+        """(n, k, d0) derivatives of k(x, z) in z."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class TaskGP:
@@ -66,20 +90,20 @@ class TaskGP:
     mu : (r,) array
         Coefficients of the mean m(x) = psi(x)'mu.
     directions : (r, J) array
-        Orthonormal coefficients u_j of the principal functions.
+        Orthonormal coefficients u_j of the eigenfunctions.
     eta : (J,) array
         Their weights.
-    floor : float
+    residual_weight : float
         Weight of the shared kernel.
     noise_ratio : float
-        Share of the usual noise that the values of this task have.
+        The noise of this task over the noise that tasks usually have.
     """
 
     basis: NystromFeatures
     mu: Array
     directions: Array
     eta: Array
-    floor: float
+    residual_weight: float
     noise_ratio: float = 1.0
 
     @property
@@ -92,28 +116,49 @@ class TaskGP:
         return np.asarray(self.basis.features(X) @ self.mu)
 
     def prepare(self, Z: Array) -> PointCache:
-        """Everything about points that is needed more than once."""
+        """Everything about points (n, d0) that is needed more than once."""
         psi = self.basis.features(Z)
         phi = (psi @ self.directions) * np.sqrt(self.eta)
-        diag = np.einsum("nj,nj->n", phi, phi) + self.floor * self.basis.shared.signal
+        diag = np.einsum("nj,nj->n", phi, phi) + self.residual_weight * self.basis.shared.signal
         return PointCache(*self.basis.shared.scale(Z), phi, psi @ self.mu, diag)
 
     def gram(self, left: PointCache, right: PointCache) -> Array:
         """(n, k) values k(x, z)."""
         shared = self.basis.shared
         K = shared.of_scaled(left.scaled, left.norms, right.scaled, right.norms)
-        K *= self.floor
+        K *= self.residual_weight
         K += left.phi @ right.phi.T
         return K
 
-    def with_noisiness(self, noise_ratio: float) -> TaskGP:
+    def derivatives(self, points: PointCache, Z: Array) -> PointDerivatives:
+        """Of mean, eigenfunctions and k(z, z) at points (n, d0) and their cache."""
+        pull = self.basis.inverse.T @ np.column_stack(
+            [self.mu, self.directions * np.sqrt(self.eta)]
+        )
+        landmarks = self.basis.landmarks / self.basis.shared.lengthscales
+        slopes = self.basis.shared.slopes_of_scaled(landmarks, points.scaled)  # (r, n, d0)
+        both = np.tensordot(pull.T, slopes, axes=1)  # (1 + J, n, d0)
+        phi = both[1:].transpose(1, 0, 2)
+        return PointDerivatives(phi, both[0], 2 * np.einsum("nj,njd->nd", points.phi, phi))
+
+    def gram_derivative(
+        self, left: PointCache, right: PointCache, slopes: PointDerivatives
+    ) -> Array:
+        """(n, k, d0) derivatives of k(x, z) in z."""
+        dK = self.basis.shared.slopes_of_scaled(left.scaled, right.scaled)
+        dK *= self.residual_weight
+        if left.phi.shape[1]:
+            dK += np.einsum("nj,kjd->nkd", left.phi, slopes.phi, optimize=True)
+        return dK
+
+    def with_noise_ratio(self, noise_ratio: float) -> TaskGP:
         """The same mean and kernel for a task with this share of the usual noise."""
         return replace(self, noise_ratio=noise_ratio)
 
 
 @dataclass(frozen=True, eq=False)
 class DefaultGP:
-    """Zero mean and a hand-set Matern kernel: what there is without a history."""
+    """Zero mean and a Matern kernel set by hand: what there is without a history."""
 
     shared: Matern52ARD
 
@@ -128,7 +173,7 @@ class DefaultGP:
         return self.shared.noise
 
     def prepare(self, Z: Array) -> PointCache:
-        """Nothing but the points: the mean is 0."""
+        """Only the points: the mean is 0."""
         n = len(Z)
         signal = np.full(n, self.shared.signal)
         return PointCache(*self.shared.scale(Z), np.empty((n, 0)), np.zeros(n), signal)
@@ -136,3 +181,15 @@ class DefaultGP:
     def gram(self, left: PointCache, right: PointCache) -> Array:
         """(n, k) values k(x, z)."""
         return self.shared.of_scaled(left.scaled, left.norms, right.scaled, right.norms)
+
+    def derivatives(self, points: PointCache, Z: Array) -> PointDerivatives:
+        """All 0: mean and k(z, z) are constant."""
+        return PointDerivatives(
+            np.empty((len(Z), 0, Z.shape[1])), np.zeros(Z.shape), np.zeros(Z.shape)
+        )
+
+    def gram_derivative(
+        self, left: PointCache, right: PointCache, slopes: PointDerivatives
+    ) -> Array:
+        """(n, k, d0) derivatives of k(x, z) in z."""
+        return self.shared.slopes_of_scaled(left.scaled, right.scaled)

@@ -65,6 +65,15 @@ class Matern52ARD:
         K *= self.signal
         return K
 
+    def slopes_of_scaled(self, left: Array, right: Array) -> Array:
+        """(n, k, d0) derivatives of k(x, z) in z, of points in units of the lengthscales."""
+        gaps = right[None, :, :] - left[:, None, :]
+        r = np.sqrt(5 * np.einsum("nkd,nkd->nk", gaps, gaps))
+        fall = (self.signal * 5 / 3) * (1 + r) * np.exp(-r)
+        gaps *= -fall[:, :, None]
+        gaps /= self.lengthscales
+        return gaps
+
     def slope(self, X: Array, Z: Array, i: int) -> Array:
         """(n, k) derivatives of k(x, z) in input i of x."""
         gaps = (X[:, None, :] - Z[None, :, :]) / self.lengthscales

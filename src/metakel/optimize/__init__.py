@@ -1,6 +1,27 @@
-"""GP-UCB: which point to try next, what is best so far, and how far from optimal it can be."""
+"""One optimizer: a record of trials, a model of the objective, an acquisition and a domain."""
 
-from metakel.optimize.events import Best, Event
+from metakel.optimize.acquisition import ACQUISITIONS, Acquisition
+from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.gpucb import GPUCB
+from metakel.optimize.mixture import MixtureModel
+from metakel.optimize.model import Best, Certificate, Model, Score
+from metakel.optimize.optimizer import Optimizer
+from metakel.optimize.outcomes import Outcomes, outcomes
+from metakel.optimize.record import Record, Trial
 
-__all__ = ["GPUCB", "Best", "Event"]
+__all__ = [
+    "ACQUISITIONS",
+    "GPUCB",
+    "Acquisition",
+    "Best",
+    "Certificate",
+    "CertifiedModel",
+    "MixtureModel",
+    "Model",
+    "Optimizer",
+    "Outcomes",
+    "Record",
+    "Score",
+    "Trial",
+    "outcomes",
+]

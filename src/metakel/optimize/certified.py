@@ -1,34 +1,39 @@
-"""What is believed of the function: a confidence sequence, or the posterior with a fixed factor."""
+"""The model of a kernel: a confidence sequence (Theorem 5.1), or a posterior with fixed nu."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, log, sqrt
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.confidence.fallback import Alarm
-from metakel.confidence.observation_log import Batch, ObservationLog
-from metakel.confidence.observations import Observations
-from metakel.confidence.options import is_number
+from metakel.confidence._validation import as_kernel
+from metakel.confidence.fallback import Alarm, AlarmEvent
+from metakel.confidence.observation_log import Batch
+from metakel.confidence.observations import Observations, no_observations
+from metakel.confidence.options import NormBound, is_number, positive
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.confidence.set import ConfidenceSet, closed_form_set
 from metakel.confidence.spectrum import Spectrum
 from metakel.errors import InputError
+from metakel.gp import Posterior, posterior
 from metakel.kernels.sum import KernelSum
-from metakel.search import Domain, Finite
+from metakel.optimize.model import Model, Score
+from metakel.optimize.outcomes import Outcomes
+from metakel.optimize.upper_bound import UpperBound
+from metakel.search import Domain, Finite, StartPoints
 
 # A number, or one for every step t = 1, 2, ... as the paper's nu_t.
 Schedule = float | Callable[[int], float]
 
 
 def checked_schedule(name: str, schedule: Schedule | None) -> Schedule | None:
-    """A schedule, of which a number is checked at once and a function whenever it is asked."""
+    """A schedule, of which a number is checked at once and a function whenever it is called."""
     if schedule is None or callable(schedule):
         return schedule
     return at_step(name, schedule, 1)
@@ -54,7 +59,7 @@ class FixedNu:
         How many there are.
     nu, noise_var : Schedule
     noise_std : float
-        The noise of an observation that says nothing else; ``noise_var`` is meant for it.
+        The noise of an observation that has no other; ``noise_var`` is meant for it.
     """
 
     observations: Observations
@@ -63,8 +68,8 @@ class FixedNu:
     noise_var: Schedule
     noise_std: float
 
-    def told(self, batch: Batch) -> FixedNu:
-        """With the observations of one more batch."""
+    def observe(self, batch: Batch) -> FixedNu:
+        """With the observations of one more call."""
         observations = self.observations.append(batch)
         return replace(self, observations=observations, t=self.t + len(batch.y))
 
@@ -86,105 +91,333 @@ class FixedNu:
         return self.observations.append(Batch(pending, np.zeros(len(pending)), noise)).spectrum()
 
 
-def present_set(sequence: ConfidenceSequence) -> ConfidenceSet:
-    """The set that a sequence believes in; where it believes in nothing, one that still explores.
+@dataclass(eq=False)
+class _StartFeatures:
+    """Features of the start points, computed once for each kernel.
 
-    Nothing fits when the noise is larger than was said. The upper bounds are infinite then and of
-    no use for a choice, so the posterior with the largest scale of the mixture stands in.
+    Where a climb follows, the start is only a first look, for which single precision is enough.
     """
-    if sequence.hypothesis is not None:
-        return sequence.current
-    scale = sequence.largest_norm_scale
-    spectrum = sequence.spectrum(np.zeros((0, 1)))
-    nu = scale * sqrt(2 * log(1 / sequence.delta_deciding))
-    return closed_form_set(spectrum, alpha=scale**-2.0, nu=nu)
+
+    start: StartPoints
+    kernel: KernelSum | None = None
+    features: Array | None = None
+
+    def at(self, kernel: KernelSum, Z: Array) -> Array | None:
+        """(n, d) features for a first look at ``Z``; None where the kernel has none."""
+        if not kernel.finite:
+            return None
+        climbs = self.start.neighbours is not None or self.start.U is not None
+        if Z is self.start.X:
+            if self.kernel is not kernel:
+                found = kernel.features(Z)
+                self.kernel, self.features = kernel, found.astype(np.float32) if climbs else found
+            return self.features
+        return kernel.features(Z).astype(np.float32) if climbs and kernel.smooth else None
 
 
-class Belief:
-    """Upper bounds to choose by, and confidence bounds to report; they differ for a fixed nu.
-
-    Everything is in the sign to be maximised.
+class CertifiedModel(Model):
+    """The objective lies in the space of a kernel; bounds from a `ConfidenceSequence`.
 
     Parameters
     ----------
-    domain : Domain
+    kernel : KernelSum
     sequence : ConfidenceSequence or None
+        The bounds. None promises nothing.
     fixed : FixedNu or None
-        At least one of the two is there; ``fixed`` chooses where both are.
+        What decides instead of the bounds.
+    noise_std : float
+        Noise of an observation that has no other.
+    noise_var : Schedule or None
+        The regulariser of Eq. 3 for `posterior`; noise_std^2 where None.
     """
 
+    kind: ClassVar[str] = "certified"
+
     def __init__(
-        self, domain: Domain, sequence: ConfidenceSequence | None, fixed: FixedNu | None
+        self,
+        kernel: KernelSum,
+        sequence: ConfidenceSequence | None,
+        fixed: FixedNu | None,
+        *,
+        noise_std: float,
+        noise_var: Schedule | None = None,
     ) -> None:
-        self.domain, self.sequence, self.fixed = domain, sequence, fixed
+        self.kernel, self.sequence, self.fixed = kernel, sequence, fixed
+        self.noise_std, self.noise_var = noise_std, noise_var
+        self._pending = np.zeros((0, 1))
+        self._features: _StartFeatures | None = None
+        self._raised: Alarm | None = None
+
+    @classmethod
+    def make(
+        cls,
+        kernel: KernelSum,
+        domain: Domain,
+        *,
+        noise_std: float,
+        norm_bound: NormBound = None,
+        nu: Schedule | None = None,
+        noise_var: Schedule | None = None,
+        **options: Any,
+    ) -> CertifiedModel:
+        """With the arguments of `GPUCB`; ``options`` are those of `ConfidenceSequence`."""
+        kernel = as_kernel("kernel", kernel)
+        noise_std = positive("noise_std", noise_std)
+        nu, noise_var = checked_schedule("nu", nu), checked_schedule("noise_var", noise_var)
+        sequence = fixed = None
+        if nu is None or norm_bound is not None:
+            points = domain.X if isinstance(domain, Finite) else None
+            sequence = ConfidenceSequence(
+                kernel, noise_std=noise_std, norm_bound=norm_bound, points=points, **options
+            )
+        if nu is not None:
+            variance = noise_std**2 if noise_var is None else noise_var
+            fixed = FixedNu(no_observations(kernel), 0, nu, variance, noise_std)
+        return cls(kernel, sequence, fixed, noise_std=noise_std, noise_var=noise_var)
 
     @property
-    def confident(self) -> ConfidenceSequence:
+    def d0(self) -> int | None:
+        """How many inputs a point has; None for any number."""
+        return self.kernel.d0
+
+    def prepare(self, start: StartPoints) -> Self:
+        """Ready to be searched from these points; an error where the kernel does not fit them."""
+        self.kernel.base.points(start.X)
+        model = copy(self)
+        model._features = _StartFeatures(start)
+        return model
+
+    def observe(self, X: Array, y: Array, noise_std: Array) -> Self:
+        """After the observations of one call; all of them, or on an error none."""
+        noise = np.where(np.isnan(noise_std), self.noise_std, noise_std)
+        model = copy(self)
+        model._raised = None
+        if self.fixed is not None:
+            model.fixed = self.fixed.observe(Batch(X, y, noise))
+        if self.sequence is not None:
+            model.sequence = copy(self.sequence)
+            try:
+                model.sequence.tell(X, y, noise)
+            except Alarm as alarm:  # which is raised after the observations were taken in
+                model._raised = alarm
+        return model
+
+    def with_fantasies(self, X: Array) -> Self:
+        """With smaller widths around the points (q, d0), and the same means."""
+        model = copy(self)
+        model._pending = X
+        return model
+
+    # What it answers
+
+    @property
+    def certified(self) -> ConfidenceSequence:
         """The confidence sequence; an error where there is none."""
         if self.sequence is None:
-            raise InputError("a fixed nu alone promises nothing; give a norm_bound for confidence")
+            raise InputError(self.no_bounds)
         return self.sequence
 
-    def tell(self, batch: Batch) -> Alarm | None:
-        """Take in observations, all or on an error none; the `Alarm` they rang, to be raised."""
-        fixed = None if self.fixed is None else self.fixed.told(batch)
-        alarm = None
-        if self.sequence is not None:
-            try:
-                self.sequence.tell(batch.X, batch.y, batch.noise_std)
-            except Alarm as rung:  # which it raises after taking the observations in
-                alarm = rung
-        self.fixed = fixed
-        return alarm
+    @property
+    def no_bounds(self) -> str:
+        """Why there are no confidence bounds; empty where there are."""
+        if self.sequence is None:
+            return "a fixed nu alone promises nothing; give a norm_bound for confidence"
+        return ""
 
-    def copied(self) -> Belief:
-        """One that is told by itself; what both were told is never changed, and shared."""
-        return Belief(self.domain, copy(self.sequence), self.fixed)
+    @property
+    def delta(self) -> float:
+        """Probability with which the bounds may fail."""
+        return 1.0 if self.sequence is None else self.sequence.delta
 
-    def assumed(self, kernel: KernelSum) -> str:
-        """What is assumed of the function at present, when all began with ``kernel``."""
+    @property
+    def alarm(self) -> AlarmEvent | None:
+        """The last time at which the data contradicted what was assumed."""
+        return None if self.sequence is None else self.sequence.alarm
+
+    @property
+    def raised(self) -> Alarm | None:
+        """The error of the last call's observations, where ``on_alarm="raise"``."""
+        return self._raised
+
+    @property
+    def transfer_weight(self) -> float:
+        """1 as long as the kernel that was given is believed, 0 after a fallback."""
+        return float(self._deciding.kernel is self.kernel)
+
+    @property
+    def log_evidence(self) -> float:
+        """Logarithm of the mixture behind the radius, for the default method."""
+        sequence = self.sequence
+        if sequence is None or sequence.method != "dmm":
+            return 0.0
+        return log(1 / sequence.delta_deciding) - sequence.radius**2 / 2
+
+    @property
+    def scale(self) -> float:
+        """The range of the upper bounds over the start points."""
+        if self._features is None:
+            return 1.0
+        return float(np.ptp(self.upper_bound().values(self._features.start.X))) or 1.0
+
+    @property
+    def _deciding(self) -> ConfidenceSet:
+        """The set that decides; where nothing fits any more, one that still explores.
+
+        Nothing fits when the noise is larger than was said. The upper bounds are infinite then and
+        of no use for a choice, so the posterior with the largest scale of the mixture stands in.
+        """
+        if self.fixed is not None:
+            return self.fixed.current
+        sequence = self.certified
+        if sequence.hypothesis is not None:
+            return sequence.current
+        scale = sequence.largest_norm_scale
+        spectrum = sequence.spectrum(np.zeros((0, 1)))
+        nu = scale * sqrt(2 * log(1 / sequence.delta_deciding))
+        return closed_form_set(spectrum, alpha=scale**-2.0, nu=nu)
+
+    def _spectrum(self, deciding: ConfidenceSet) -> Spectrum:
+        if not len(self._pending):
+            return deciding.spectrum
+        source = self.certified if self.fixed is None else self.fixed
+        return source.spectrum(self._pending)
+
+    def upper_bound(self) -> Score:
+        """The upper bound of the present set, less wide around fantasies (Eq. 11)."""
+        deciding = self._deciding
+        return self._score(UpperBound(deciding, self._spectrum(deciding)))
+
+    def _score(self, bound: UpperBound) -> Score:
+        kernel = bound.set.kernel
+        look = None if self._features is None else self._features.at
+
+        def values(Z: Array) -> Array:
+            return bound.upper(Z, None if look is None else look(kernel, Z))
+
+        return Score(values, bound.upper_and_gradient if kernel.smooth else None)
+
+    def bounds(self, Z: Array) -> tuple[Array, Array]:
+        """(n,) lower and upper confidence bounds, for all points and times together."""
+        return self.certified.interval(Z)
+
+    def domain_bounds(self) -> tuple[Array, Array]:
+        """(N,) bounds at the points of a finite domain, exact over all times."""
+        return self.certified.interval()
+
+    def predict(self, Z: Array) -> tuple[Array, Array]:
+        """(n,) posterior means and standard deviations; fantasies shrink the latter."""
+        deciding = self._deciding
+        alpha = float(deciding.alphas[0])
+        if self.fixed is None and self.certified.hypothesis is not None:
+            mean = self.certified.mean(Z)
+            alpha = self.certified.alpha
+        else:
+            mean = deciding.mean(Z, alpha)
+        spectrum = self._spectrum(deciding)
+        inside, outside = spectrum.project(Z)
+        variance = spectrum.inverse(np.array([alpha]))[0] @ inside**2 + outside / max(alpha, 1e-300)
+        return mean, np.sqrt(variance)
+
+    def posterior(self, outcomes: Outcomes, *, sign: float = 1.0) -> Posterior:
+        """GP(0, k) given the observations (Eq. 3), k being the kernel believed at present."""
+        scale = 1.0
+        if self.noise_var is not None:
+            scale = at_step("noise_var", self.noise_var, outcomes.t + 1) / self.noise_std**2
+        noise = np.where(np.isnan(outcomes.noise_std), self.noise_std, outcomes.noise_std)
+        return posterior(
+            self._deciding.kernel, outcomes.X, sign * outcomes.y, noise_var=scale * noise**2
+        )
+
+    def largest_upper(self, domain: Domain, start: StartPoints) -> float:
+        """The largest upper bound in the domain, as far as the search finds it."""
+        if isinstance(domain, Finite):
+            return float(self.domain_bounds()[1].max())
+        current = self.certified.current
+        if not np.isfinite(current.norm_bound) and np.isinf(current.upper(start.X)).any():
+            return inf
+        score = self._score(UpperBound(current, current.spectrum))
+        _, values = domain.maximisers(score.values, start, gradient=score.gradient)
+        return float(values.max())
+
+    def best(self, outcomes: Outcomes) -> tuple[int, float, float, float]:
+        """The observed point with the largest lower bound; where all are infinite, mean."""
+        mean, lower, upper = self._at_observed(outcomes.X)
+        height = lower if np.isfinite(lower).any() else mean
+        chosen = int(np.argmax(np.where(outcomes.counts, height, -inf)))
+        low, high = float(lower[chosen]), float(upper[chosen])
+        return chosen, min(max(float(mean[chosen]), low), high), low, high
+
+    def certain(self, outcomes: Outcomes) -> tuple[int, float, float]:
+        """The same point as `best`."""
+        chosen, _, lower, upper = self.best(outcomes)
+        return chosen, lower, upper
+
+    def _at_observed(self, X: Array) -> tuple[Array, Array, Array]:
+        if self.sequence is None:
+            deciding = self._deciding
+            mean = deciding.mean(X, float(deciding.alphas[0]))
+            return mean, *deciding.interval(X, refine=False)
+        mean = self.sequence.mean(X)
+        points = self.sequence.points
+        if points is None:
+            return mean, *self.sequence.interval(X, refine=False)
+        lower, upper = self.sequence.interval()
+        rows = np.array([_row(points, x) for x in X], dtype=np.intp)
+        return mean, lower[rows], upper[rows]
+
+    def describe(self) -> str:
+        """What is assumed of the objective at present."""
         if self.sequence is None or self.fixed is not None:
-            return f"{len(kernel.active)} of {kernel.base.p} base kernels"
+            return f"{len(self.kernel.active)} of {self.kernel.base.p} base kernels"
         believed = self.sequence.hypothesis
         return "nothing assumed (check noise_std)" if believed is None else str(believed)
 
-    def replay(self, sequence: ConfidenceSequence | None, told: ObservationLog) -> None:
-        """Go on from a sequence that was told all of this already."""
-        if sequence is not None and sequence.t != told.t:
-            raise InputError(
-                f"the log tells {told.t} observations but the confidence sequence took in "
-                f"{sequence.t}; expected the same"
-            )
-        self.sequence = sequence
-        if self.fixed is not None:
-            for batch in told.batches:
-                self.fixed = self.fixed.told(batch)
+    # How it is kept
 
-    @property
-    def present(self) -> ConfidenceSet:
-        """The set to choose by."""
-        return present_set(self.confident) if self.fixed is None else self.fixed.current
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form of the model before any observation."""
+        first = self if self._first is None else self._first
+        sequence = first.sequence
+        full = None if sequence is None else sequence.full
+        nu = None if self.fixed is None else self.fixed.nu
+        return {
+            "kind": self.kind,
+            "kernel": self.kernel.to_json(),
+            "full": None if full is None else full.to_json(),
+            "sequence": None if sequence is None else sequence.to_dict(),
+            "noise_std": self.noise_std,
+            "nu": _storable("nu", nu),
+            "noise_var": _storable("noise_var", self.noise_var),
+        }
 
-    def spectrum(self, pending: Array) -> Spectrum:
-        """Observations, and points ``pending`` (q, d0) whose values are not known yet."""
-        if not len(pending):
-            return self.present.spectrum
-        chooser = self.confident if self.fixed is None else self.fixed
-        return chooser.spectrum(pending)
+    @classmethod
+    def from_dict(
+        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> CertifiedModel:
+        """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
+        kernel = KernelSum.from_json(data["kernel"], functions)
+        noise_std = positive("noise_std", data["noise_std"])
+        nu = checked_schedule("nu", data["nu"])
+        noise_var = checked_schedule("noise_var", data["noise_var"])
+        sequence = fixed = None
+        if data["sequence"] is not None:
+            # The kernel itself stands for no second one.
+            full = kernel if data["full"] is None else KernelSum.from_json(data["full"], functions)
+            sequence = ConfidenceSequence.from_dict(data["sequence"], kernel, full)
+        if nu is not None:
+            variance = noise_std**2 if noise_var is None else noise_var
+            fixed = FixedNu(no_observations(kernel), 0, nu, variance, noise_std)
+        if sequence is None and fixed is None:
+            raise InputError("stored model has neither a confidence sequence nor a nu")
+        return cls(kernel, sequence, fixed, noise_std=noise_std, noise_var=noise_var)
 
-    @property
-    def ceiling(self) -> Array | None:
-        """(N,) upper bounds at the points of a finite domain, over all times together."""
-        return self.confident.interval()[1] if isinstance(self.domain, Finite) else None
 
-    def at_told(self, X: Array) -> tuple[Array, Array, Array]:
-        """Mean, lower and upper bounds (n,) at points of the domain."""
-        if self.sequence is None:
-            present = self.present
-            return present.mean(X, float(present.alphas[0])), *present.interval(X, refine=False)
-        mean = self.sequence.mean(X)
-        if not isinstance(self.domain, Finite):
-            return mean, *self.sequence.interval(X, refine=False)
-        lower, upper = self.sequence.interval()
-        rows = self.domain.index(X)
-        return mean, lower[rows], upper[rows]
+def _storable(name: str, value: Any) -> Any:
+    if callable(value):
+        raise InputError(f"a {name} that is a function cannot be stored; store the record instead")
+    return value
+
+
+def _row(X: Array, x: Array) -> int:
+    """Which of the points ``x`` is; both come from the same finite domain."""
+    return int(np.argmin(np.abs(X - x).max(axis=1)))

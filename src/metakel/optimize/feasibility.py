@@ -1,74 +1,78 @@
-"""The chance that constraints hold: one cold belief per constraint, none learned from the past."""
+"""The chance that constraints hold: one default process per constraint, none learned."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import copysign, isfinite
 
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.errors import InputError
-from metakel.gp.incremental import Belief, Prediction
+from metakel.gp.incremental import IncrementalGP, Prediction
 from metakel.gp.task_gp import DefaultGP
 from metakel.gp.task_scale import TaskModel
 
 # Constraint values are around 0, where they hold just so; their scale is found from the values.
 MODEL = TaskModel(level=0.0, level_variance=1.0, scale=1.0, spread=1.0)
 SMALLEST_SCALE = 1e-12
-
-
-def feasible(constraints: Mapping[str, float]) -> bool:
-    """Whether no constraint is above 0."""
-    if any(value != value for value in constraints.values()):
-        raise InputError(f"constraints are {dict(constraints)}; expected numbers, not nan")
-    return all(value <= 0 for value in constraints.values())
+Observed = Sequence[tuple[Array, Mapping[str, float]]]
 
 
 class Feasibility:
-    """Chances over candidates ``Z`` (N, d0) and anywhere else."""
+    """Chances at start points ``Z`` (N, d0) and anywhere else; `observe` returns a new one."""
 
     def __init__(self, Z: Array) -> None:
-        self._Z, self._shape = Z, DefaultGP.typical(Z.shape[1])
-        self._beliefs: dict[str, Belief] = {}
-        self._largest: dict[str, float] = {}
+        self._Z, self._process = Z, DefaultGP.typical(Z.shape[1])
+        self._models: dict[str, IncrementalGP] = {}
+        self._observed: list[tuple[Array, dict[str, float]]] = []
 
-    def tell(self, x: Array, constraints: Mapping[str, float]) -> None:
-        """Take in the constraints at a point; an infinite one counts as the largest seen."""
-        for name, value in constraints.items():
-            if name not in self._beliefs:
-                self._beliefs[name] = Belief(self._shape, MODEL, self._Z)
-            largest = self._largest.get(name, 0.0)
-            if isfinite(value):
-                self._largest[name] = max(largest, abs(value))
-            else:
-                value = copysign(largest or 1.0, value)
-            self._beliefs[name].tell(x, value)
+    def observe(self, constraints: Observed) -> Feasibility:
+        """Given all constraints so far; an infinite one counts as the largest of its name."""
+        settled = [(x, _finite(values, constraints)) for x, values in constraints]
+        start = len(self._observed)
+        after = Feasibility(self._Z)
+        if _same(self._observed, settled[:start]):
+            after._models = dict(self._models)
+        else:
+            start = 0
+        for x, values in settled[start:]:
+            for name, value in values.items():
+                model = after._models.get(name)
+                if model is None:
+                    model = IncrementalGP(self._process, MODEL, self._Z)
+                after._models[name] = model.observe(model.cross_covariance(x[None]), value)
+        after._observed = settled
+        return after
 
-    @property
-    def chance(self) -> Array | None:
-        """(N,) of the candidates; None where there is no constraint."""
-        return _chance([(b, b.terms) for b in self._beliefs.values()])
+    def chance(self, Z: Array) -> Array | None:
+        """(n,) that all constraints hold; None where there is no constraint."""
+        return _chance([(m, self._at(m, Z)) for m in self._models.values()])
 
-    def chance_at(self, Z: Array) -> Array | None:
-        """(k,) of other points."""
-        return _chance([(b, b.at(Z)) for b in self._beliefs.values()])
-
-    def fork(self) -> Feasibility:
-        """A copy to be told what if; of use until this one is told again."""
-        fork = Feasibility(self._Z)
-        fork._beliefs = {name: belief.fork() for name, belief in self._beliefs.items()}
-        fork._largest = dict(self._largest)
-        return fork
+    def _at(self, model: IncrementalGP, Z: Array) -> Prediction:
+        return model.prediction if Z is self._Z else model.at(self._process.prepare(Z))
 
 
-def _chance(constraints: list[tuple[Belief, Prediction]]) -> Array | None:
+def _finite(values: Mapping[str, float], observed: Observed) -> dict[str, float]:
+    def largest(name: str) -> float:
+        sizes = [abs(v[name]) for _, v in observed if name in v and isfinite(v[name])]
+        return max(sizes, default=0.0) or 1.0
+
+    return {n: v if isfinite(v) else copysign(largest(n), v) for n, v in values.items()}
+
+
+def _same(one: Observed, other: Observed) -> bool:
+    return len(one) == len(other) and all(
+        np.array_equal(x, z) and v == w for (x, v), (z, w) in zip(one, other, strict=True)
+    )
+
+
+def _chance(constraints: list[tuple[IncrementalGP, Prediction]]) -> Array | None:
     from scipy.special import ndtr
 
     if not constraints:
         return None
     chances = [
-        ndtr(-terms.base / (max(b.likely_scale, SMALLEST_SCALE) * np.sqrt(terms.variance)))
-        for b, terms in constraints
+        ndtr(-p.offset / (max(model.likely_scale, SMALLEST_SCALE) * np.sqrt(p.variance)))
+        for model, p in constraints
     ]
     return np.asarray(np.prod(chances, axis=0))

@@ -1,178 +1,328 @@
-"""Beliefs over candidates, weighed by evidence, and the score that decides among them."""
+"""The model of a prior: learned processes beside a default one, weighed by their evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.gp.incremental import Belief, Prediction
-from metakel.gp.task_gp import Shape, TaskGP
+from metakel.confidence.fallback import AlarmEvent
+from metakel.gp.incremental import IncrementalGP, Prediction, PredictionGradient
+from metakel.gp.task_gp import TaskGP, TaskProcess
 from metakel.gp.task_scale import TaskModel
-from metakel.optimize.mixture_scores import (
+from metakel.optimize.band import Band
+from metakel.optimize.mixture_weights import (
     FLAT,
-    Mixture,
+    MixtureWeights,
     expected_improvement,
-    mixture,
+    improvement_gradient,
+    mixture_weights,
     predict,
     shortlist,
     upper_bound,
+    upper_bound_gradient,
 )
-
-if TYPE_CHECKING:
-    from metakel.priors.prior import Prior
+from metakel.optimize.model import Model, Score
+from metakel.search import StartPoints
 
 SHORTLIST = 128
-SMALLEST_CHANCE = 1e-300
+# Below this weight the history is given up. If the learned process is right, its weight ever falls
+# from 0.95 to 0.01 with probability below 0.06 % (Ville's inequality).
+LOST_TRUST = 0.01
+
+Store = Callable[[], dict[str, Any]]
 
 
-class GPMixture:
-    """Beliefs over candidates, and the score of each candidate; larger values are better."""
+class MixtureModel(Model):
+    """Gaussian processes for the new task, averaged by their posterior weights.
 
-    def __init__(self, prior: Prior, Z: Array, acquisition: str) -> None:
-        shapes, self._start = prior.beliefs
-        self._families = _families(shapes, prior.model, Z)
-        self._model, self._acquisition = prior.model, acquisition
-        self._Z = Z
-        self._shaped = bool(self._beliefs[0].terms.tilt.any())
-        self._learned = np.array([isinstance(shape, TaskGP) for shape in shapes])
-        self.values: list[float] = []
-        self._counted: list[float] = []
-        self._supposing = False
-        self._mix: Mixture | None = None  # until the next value
+    Parameters
+    ----------
+    processes : sequence of TaskProcess
+        Learned ones and a default; neighbours that differ in their noise only share the rest.
+    start_weights : sequence of float
+        Their weights before any value.
+    scale : TaskModel
+        Level and scale of a task.
+    band : Band or str
+        The confidence band around the learned mean, or why there is none.
+    store : callable
+        Gives the JSON form of what the model was made from.
+    """
+
+    kind: ClassVar[str] = "mixture"
+
+    def __init__(
+        self,
+        processes: Sequence[TaskProcess],
+        start_weights: Sequence[float],
+        scale: TaskModel,
+        *,
+        d0: int,
+        band: Band | str,
+        store: Store,
+    ) -> None:
+        self._processes, self._start = tuple(processes), tuple(start_weights)
+        self._task, self._d0, self._store = scale, d0, store
+        self.band = band
+        self._learned = np.array([isinstance(p, TaskGP) for p in processes])
+        self._Z: Array | None = None
+        self._families: list[list[IncrementalGP]] = _families(self._processes, scale, d0)
+        self._mean = False
+        self._fantasies = False
+        self._mix: MixtureWeights | None = None
+        self._alarm: AlarmEvent | None = None
+        self._t = 0
 
     @property
-    def _beliefs(self) -> list[Belief]:
-        return [belief for family in self._families for belief in family]
+    def d0(self) -> int:
+        """How many inputs a point has."""
+        return self._d0
 
     @property
-    def trust(self) -> float:
-        """Posterior weight of what was learned, however noisy the task, against the cold start."""
+    def scale(self) -> float:
+        """The usual scale of a task."""
+        return self._task.scale
+
+    def prepare(self, start: StartPoints) -> Self:
+        """Ready to be searched from these points: their predictions are kept up to date."""
+        model = copy(self)
+        model._Z = start.X
+        model._families = _families(self._processes, self._task, self._d0, start.X)
+        model._mean = bool(model._families[0][0].prediction.slope.any())
+        return model
+
+    # Values and fantasies
+
+    def observe(self, X: Array, y: Array, noise_std: Array) -> Self:
+        """After the observations of one call; their noise is part of what was learned."""
+        model = copy(self)
+        model._families = [list(family) for family in self._families]
+        for x, value in zip(X, y, strict=True):
+            model._take(x, float(value))
+        model._mix = None
+        model._ring()
+        return model
+
+    def _take(self, x: Array, y: float) -> None:
+        candidate = self._candidate(x)
+        for family in self._families:
+            cross = family[0].cross_covariance(x[None], candidate)
+            family[:] = [process.observe(cross, y, candidate) for process in family]
+        self._t += 1
+        if isinstance(self.band, Band):
+            self.band = self.band.observe(x, y)
+
+    def _candidate(self, x: Array) -> int | None:
+        """Which of the start points ``x`` is, to the last bit."""
+        if self._Z is None or not len(self._Z):
+            return None
+        found = np.flatnonzero((self._Z[:, 0] == x[0]) & (x == self._Z).all(axis=1))
+        return int(found[0]) if len(found) else None
+
+    def _ring(self) -> None:
+        """An alarm is about the values so far, and stays."""
+        if self._alarm is not None:
+            return
+        contradicted = self.band.alarm if isinstance(self.band, Band) else ""
+        weight = self.transfer_weight
+        if contradicted:
+            reason = f"the confidence band is contradicted: {contradicted}"
+            self._alarm = AlarmEvent(self._t, reason)
+        elif self._guarded and weight < LOST_TRUST:
+            reason = f"the values favour the default model: trust in the history is {weight:.1g}"
+            self._alarm = AlarmEvent(self._t, reason)
+
+    @property
+    def _guarded(self) -> bool:
+        return bool(self._learned.any() and not self._learned.all())
+
+    def with_fantasies(self, X: Array) -> Self:
+        """Every process takes the points as its own prediction, minus one standard deviation.
+
+        The weights of processes and scales are those of the values.
+        """
+        model = copy(self)
+        model._mix = self.mix
+        if len(X):
+            model._fantasies = True
+            model._families = []
+            for family in self._families:
+                cross = family[0].cross_covariance(X)
+                model._families.append([process.with_fantasies(cross) for process in family])
+        return model
+
+    # Weights
+
+    @property
+    def mix(self) -> MixtureWeights:
+        """Posterior weights of processes and scales."""
+        if self._mix is None:
+            likelihoods = [p.log_likelihoods for family in self._families for p in family]
+            self._mix = mixture_weights(likelihoods, self._start, self._task)
+        return self._mix
+
+    @property
+    def transfer_weight(self) -> float:
+        """Posterior weight of what was learned, however noisy the task, against the default."""
         return float(self.mix.members[self._learned].sum())
 
     @property
-    def best(self) -> float:
-        """The value to improve on: the best that counts, or of all told where none does."""
-        return max(self._counted or self.values)
+    def log_evidence(self) -> float:
+        """Log density of the observed values, up to a constant."""
+        return self.mix.log_evidence
 
     @property
-    def mix(self) -> Mixture:
-        """Posterior weights of beliefs and scales."""
-        if self._mix is None:
-            likelihoods = [belief.log_likelihoods for belief in self._beliefs]
-            self._mix = mixture(likelihoods, self._start, self._model)
-        return self._mix
+    def alarm(self) -> AlarmEvent | None:
+        """The first time at which the values contradicted the history.
 
-    def tell(self, x: Array, y: float, candidate: int | None, *, counts: bool = True) -> None:
-        """Take in one value; one that does not count as an achievement informs all the same."""
-        for family in self._families:
-            looked = family[0].look(x, candidate)
-            for belief in family:
-                belief.take(looked, y, candidate)
-        self.values.append(y)
-        self._mix = None
-        if counts:
-            self._counted.append(y)
-
-    def fork(self) -> GPMixture:
-        """A copy to be told what if; of use until this one is told again."""
-        fork = copy(self)
-        fork._families = [[belief.fork() for belief in family] for family in self._families]
-        fork.values, fork._counted = list(self.values), list(self._counted)
-        return fork
-
-    def supposing(self, X: Array) -> GPMixture:
-        """A copy that keeps away from points (k, d0) whose values are not known.
-
-        Every belief takes them as its own prediction, one standard deviation for the worse; the
-        weights of beliefs and scales are those of the values told. It is told none itself.
+        It ends the promise of the band. Decisions go on by the posterior weights.
         """
-        ahead = copy(self)
-        ahead._families, ahead._supposing = [], True
-        for family in self._families:
-            looked = family[0].look_at(X)
-            ahead._families.append([belief.supposing(looked) for belief in family])
-        return ahead
+        return self._alarm
 
-    def best_candidate(self, closed: NDArray[np.bool_]) -> int:
-        """The open candidate with the largest score."""
-        return int(np.argmax(np.where(closed, -np.inf, self.scores(closed))))
-
-    def scores(self, closed: NDArray[np.bool_], chance: Array | None = None) -> Array:
-        """(N,) of the candidates; -inf where another is certainly better.
-
-        ``chance`` (N,) that each would count.
-        """
-        terms = [belief.terms for belief in self._beliefs]
-        if not self.values and not self._supposing:
-            return self._first(terms[0].tilt, self._Z)
-        short = len(closed) <= 2 * SHORTLIST
-        if chance is not None or self._acquisition != "ei" or short or not self.values:
-            return self._score(terms, self.mix, chance)
-        mix, best = self.mix, self.best
-        chosen = shortlist(terms, mix, best, SHORTLIST)
-        gains = expected_improvement([term[chosen] for term in terms], mix, best)
-        if gains[~closed[chosen]].max(initial=0.0) <= FLAT * self._model.scale:
-            return upper_bound(terms, mix)
-        scores = np.full(len(closed), -np.inf)
-        scores[chosen] = gains
-        return scores
-
-    def scores_at(self, Z: Array, chance: Array | None = None) -> Array:
-        """(k,) of other points."""
-        if not self.values and not self._supposing:
-            return self._first(self._terms_at(Z)[0].tilt, Z)
-        if self._acquisition != "ei" and chance is None:
-            return self._score(self._terms_at(Z), self.mix, chance)  # all have a say in a bound
-        mix, weighty = self.mix.weighty()
-        return self._score(self._terms_at(Z, weighty), mix, chance)
-
-    def _first(self, tilt: Array, Z: Array) -> Array:
-        """Before any value: the top of the common shape; without one, the centre of the space."""
-        return tilt if self._shaped else -np.einsum("nd,nd->n", Z, Z)
+    # Predictions and scores
 
     def predict(self, Z: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation at any points."""
-        return predict(self._terms_at(Z), self.mix)
+        """(n,) means and standard deviations of the objective."""
+        return predict(self._at(Z), self.mix)
 
-    def _terms_at(self, Z: Array, weighty: NDArray[np.bool_] | None = None) -> list[Prediction]:
-        """Of all beliefs, or of the weighty ones."""
-        wanted = iter([True] * len(self._beliefs) if weighty is None else weighty.tolist())
-        terms = []
-        for family in self._families:
-            chosen = [belief for belief in family if next(wanted)]
-            if chosen:
-                points = chosen[0].shape.prepare(Z)
-                K = chosen[0].covariance(points)
-                terms += [belief.at_prepared(points, K) for belief in chosen]
-        return terms
+    @property
+    def no_bounds(self) -> str:
+        """Why there are no confidence bounds; empty where there are."""
+        return self.band if isinstance(self.band, str) else ""
 
-    def _score(self, terms: list[Prediction], mix: Mixture, chance: Array | None) -> Array:
-        if chance is not None and not self._counted:
-            return chance  # first find anything that counts
-        # A chance can weigh an improvement, which is 0 at worst, but not an upper bound.
-        if self.values and (self._acquisition == "ei" or chance is not None):
-            gain = expected_improvement(terms, mix, self.best)
-            gain = gain if chance is None else gain * chance
-            if gain.max() > FLAT * self._model.scale:
-                return gain
-        bound = upper_bound(terms, mix)
-        if chance is None:
-            return bound
-        return bound + self._model.scale * np.log(np.maximum(chance, SMALLEST_CHANCE))
+    @property
+    def delta(self) -> float:
+        """Probability with which the bounds may fail."""
+        return self.band.delta if isinstance(self.band, Band) else 1.0
+
+    def bounds(self, Z: Array) -> tuple[Array, Array]:
+        """(n,) lower and upper confidence bounds, for all points and times together."""
+        return self.band.interval(Z) if isinstance(self.band, Band) else super().bounds(Z)
+
+    def first_score(self) -> Score | None:
+        """Before any value: the top of the mean; without one, the centre of the space."""
+        if self._t or self._fantasies:
+            return None
+        if not self._mean:
+            return Score(
+                lambda Z: -np.einsum("nd,nd->n", Z, Z),
+                lambda Z: (-np.einsum("nd,nd->n", Z, Z), -2 * Z),
+            )
+
+        def gradient(Z: Array) -> tuple[Array, Array]:
+            process = self._families[0][0]
+            found = process.gradient_at(process.process.prepare(Z), Z)
+            return found.value.slope, found.slope
+
+        return Score(lambda Z: self._at(Z)[0].slope, gradient)
+
+    def upper_bound(self) -> Score:
+        """Mean plus 1.5 standard deviations, averaged over processes and scales."""
+        mix = self.mix
+
+        def values(Z: Array) -> Array:
+            return upper_bound(self._at(Z), mix)
+
+        return Score(values, lambda Z: upper_bound_gradient(self._gradients(Z), mix))
+
+    def expected_improvement(self, best: float) -> Score:
+        """Of the value to be seen, averaged; the upper bound where there is none to expect."""
+        mix, kept = self.mix.without_negligible()
+        flat = self._Z is not None and self._flat(best)
+        if flat:
+            return self.upper_bound()
+
+        def values(Z: Array) -> Array:
+            if Z is self._Z and len(Z) > 2 * SHORTLIST:
+                return self._shortlisted(best)
+            return expected_improvement(self._at(Z, kept), mix, best)
+
+        return Score(values, lambda Z: improvement_gradient(self._gradients(Z, kept), mix, best))
+
+    def _flat(self, best: float) -> bool:
+        assert self._Z is not None
+        return float(self._shortlisted(best).max()) <= FLAT * self._task.scale
+
+    def _shortlisted(self, best: float) -> Array:
+        """(N,) at the start points; -inf where another is certainly better."""
+        predictions = [p.prediction for family in self._families for p in family]
+        N = len(predictions[0].offset)
+        if N <= 2 * SHORTLIST:
+            return expected_improvement(predictions, self.mix, best)
+        chosen = shortlist(predictions, self.mix, best, SHORTLIST)
+        scores = np.full(N, -np.inf)
+        scores[chosen] = expected_improvement([p[chosen] for p in predictions], self.mix, best)
+        return scores
+
+    def _at(self, Z: Array, kept: NDArray[np.bool_] | None = None) -> list[Prediction]:
+        """Of all processes, or of those kept."""
+        here = Z is self._Z
+        found = []
+        for chosen in self._chosen(kept):
+            if here:
+                found += [process.prediction for process in chosen]
+                continue
+            points = chosen[0].process.prepare(Z)
+            K = chosen[0].covariance(points)
+            found += [process.at(points, K) for process in chosen]
+        return found
+
+    def _gradients(
+        self, Z: Array, kept: NDArray[np.bool_] | None = None
+    ) -> list[PredictionGradient]:
+        found = []
+        for chosen in self._chosen(kept):
+            points = chosen[0].process.prepare(Z)
+            found += chosen[0].gradients_at(points, Z, chosen)
+        return found
+
+    def _chosen(self, kept: NDArray[np.bool_] | None) -> list[list[IncrementalGP]]:
+        if kept is None:
+            return self._families
+        flags = iter(kept.tolist())
+        families = [[p for p in family if next(flags)] for family in self._families]
+        return [family for family in families if family]
+
+    def describe(self) -> str:
+        """How far the history is trusted."""
+        if not self._learned.any():
+            return "no history"
+        return f"trust {self.transfer_weight:.2f} in the history"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form of what the model was made from."""
+        return {"kind": self.kind, **self._store()}
 
 
-def _families(shapes: Sequence[Shape], model: TaskModel, Z: Array) -> list[list[Belief]]:
-    """Beliefs in the order of their shapes; those that differ in the noise only share the rest."""
-    families: list[list[Belief]] = []
-    for shape in shapes:
-        kin = families[-1][0] if families else None
-        if kin and isinstance(shape, TaskGP) and isinstance(kin.shape, TaskGP):
-            families[-1].append(kin.with_shape(shape))
+Loader = Callable[[Mapping[str, Any]], MixtureModel]
+_LOADERS: dict[str, Loader] = {}
+
+
+def register_loader(kind: str, loader: Loader) -> None:
+    """How to read a stored model that was made from a prior; called by `metakel.priors`."""
+    _LOADERS[kind] = loader
+
+
+def load_mixture(data: Mapping[str, Any]) -> MixtureModel:
+    """Inverse of `MixtureModel.to_dict`."""
+    return _LOADERS[MixtureModel.kind](data)
+
+
+def _families(
+    processes: Sequence[TaskProcess], scale: TaskModel, d0: int, Z: Array | None = None
+) -> list[list[IncrementalGP]]:
+    """In the order of the processes; those that differ in the noise only share the rest."""
+    points = np.zeros((0, d0)) if Z is None else Z
+    families: list[list[IncrementalGP]] = []
+    for process in processes:
+        first = families[-1][0] if families else None
+        if first and isinstance(process, TaskGP) and isinstance(first.process, TaskGP):
+            families[-1].append(first.with_process(process))
         else:
-            families.append([Belief(shape, model, Z)])
+            families.append([IncrementalGP(process, scale, points)])
     return families

@@ -1,6 +1,5 @@
 """A prior from past tasks: learn it, look at it, decide with it."""
 
-from metakel.optimize.prior_optimizer import SpaceOptimizer, TableOptimizer
 from metakel.priors.band import ConfidenceBand
 from metakel.priors.effects import effect_kernels, learn_effects
 from metakel.priors.explain import Explanation
@@ -11,8 +10,6 @@ __all__ = [
     "ConfidenceBand",
     "Explanation",
     "Prior",
-    "SpaceOptimizer",
-    "TableOptimizer",
     "effect_kernels",
     "learn_effects",
     "learn_prior",

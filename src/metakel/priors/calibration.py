@@ -79,7 +79,7 @@ def prior_kernel(shape: TaskGP, model: TaskModel) -> KernelSum:
     )
     shared = shape.basis.shared
     floor = matern(2.5, [shared.lengthscales.tolist()], d0=len(shared.lengthscales))
-    weights = [model.level_variance, amplitude, *shape.eta, shape.floor * shared.signal]
+    weights = [model.level_variance, amplitude, *shape.eta, shape.residual_weight * shared.signal]
     base = KernelDictionary((functions,)) + floor
     return KernelSum(base, model.scale**2 * np.array(weights))
 

@@ -41,6 +41,9 @@ def encode_candidates(candidates: Any, space: Space, *, extrapolate: bool | None
 
 def as_rows(configurations: Any, space: Space) -> list[Any]:
     """Configurations one by one; of a frame, dicts of the parameters that it has columns for."""
+    if isinstance(configurations, np.ndarray):
+        values = np.atleast_2d(configurations).tolist()
+        return [dict(zip(space.names, row, strict=False)) for row in values]
     if isinstance(configurations, Mapping) or hasattr(type(configurations), "columns"):
         known = {n: v for n, v in frame_columns(configurations).items() if n in space.names}
         rows = zip(*known.values(), strict=True)

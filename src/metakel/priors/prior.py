@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from metakel.errors import InputError, check_generator
-from metakel.gp.task_gp import DefaultGP, Shape, TaskGP
+from metakel.errors import InputError
+from metakel.gp.task_gp import DefaultGP, TaskGP, TaskProcess
 from metakel.gp.task_scale import TaskModel
 from metakel.kernels import KernelSum
-from metakel.optimize.prior_optimizer import SpaceOptimizer, TableOptimizer
+from metakel.optimize.acquisition import Acquisition
+from metakel.optimize.band import Band
+from metakel.optimize.mixture import MixtureModel, register_loader
+from metakel.optimize.optimizer import Optimizer
 from metakel.priors.band import ConfidenceBand
 from metakel.priors.calibration import Calibration, prior_kernel
-from metakel.priors.configurations import encode_candidates, encode_configurations
+from metakel.priors.configurations import as_rows, encode_candidates, encode_configurations
 from metakel.priors.explain import Explanation, explain
 from metakel.priors.heldout import NOISE_RATIOS, HeldOut
 from metakel.priors.summary import summary
-from metakel.search.named import SearchSpace
+from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Space
 
 # Start weight of the cold start beside the learned belief; evidence moves it from there.
@@ -75,12 +79,12 @@ class Prior:
         return self.shape is not None and self.heldout.helps
 
     @property
-    def beliefs(self) -> tuple[tuple[Shape, ...], tuple[float, ...]]:
+    def beliefs(self) -> tuple[tuple[TaskProcess, ...], tuple[float, ...]]:
         """The learned belief by noisiness of the task, and its guard, with their start weights."""
-        cold: Shape = DefaultGP.typical(self.space.d0)
+        cold: TaskProcess = DefaultGP.typical(self.space.d0)
         if self.shape is None or not self.heldout.helps:
             return (cold,), (1.0,)
-        learned = tuple(self.shape.with_noisiness(share) for share in NOISE_RATIOS)
+        learned = tuple(self.shape.with_noise_ratio(share) for share in NOISE_RATIOS)
         weights = tuple((1 - self.cold_weight) * weight for weight in self.heldout.noise_ratio)
         if self.cold_weight == 0:
             return learned, weights
@@ -117,46 +121,89 @@ class Prior:
         candidates: Any = None,
         *,
         rng: np.random.Generator | None = None,
-        acquisition: Literal["ucb", "ei"] = "ucb",
-        fixed: dict[str, Any] | None = None,
+        acquisition: str | Acquisition = "ucb",
+        fixed: Mapping[str, Any] | None = None,
         extrapolate: bool | None = None,
-        within: Space | None = None,
-    ) -> SpaceOptimizer | TableOptimizer:
-        """Ask and tell on the next task.
+        space: Space | None = None,
+        delta: float = 0.2,
+        stop_at: float | None = None,
+    ) -> Optimizer:
+        """Ask and tell on the next task; points are dicts of named parameters.
 
         Parameters
         ----------
         candidates : frame, array or sequence of dicts, optional
-            A finite table to choose from; `ask` then gives row numbers. Without it, `ask` gives
-            dicts of named parameters from the whole space.
-        rng : Generator
-            Needed without candidates.
-        acquisition : "ucb" or "ei"
+            A finite table to choose from, each configuration once. Without it, the whole space.
+        rng : Generator, optional
+            Draws the points at which a search begins; by default always the same.
+        acquisition : "ucb", "ei" or callable
             Mean plus 1.5 standard deviations, or expected improvement of the value to be seen;
-            both averaged over beliefs and scales.
+            both averaged over models and scales.
         fixed : dict, optional
             Parameters to hold at a value (without candidates).
         extrapolate : bool, optional
-            Whether values beyond the recorded ranges are allowed. Unless told, those of
+            Whether values beyond the recorded ranges are allowed. By default those of
             ``candidates`` are, with a warning where they are far beyond, and no others.
-        within : Space, optional
+        space : Space, optional
             Ranges of this task, where they are not those of the prior (without candidates).
             Parameters of the prior that it lacks are held by ``fixed``.
+        delta : float
+            Probability with which confidence bounds and certificate may fail.
+        stop_at : float, optional
+            `Optimizer.done` is True once the certificate's regret is at most this.
         """
-        if acquisition not in ("ei", "ucb"):
-            raise InputError(f"acquisition is {acquisition!r}; expected 'ei' or 'ucb'")
+        if candidates is not None and (fixed or space is not None):
+            raise InputError(
+                "fixed parameters or ranges, and candidates: leave the other rows out instead"
+            )
+        domain: Domain
         if candidates is not None:
-            if fixed or within is not None:
-                raise InputError(
-                    "fixed parameters or ranges, and candidates: leave the other rows out instead"
-                )
+            rows = as_rows(candidates, self.space)
             Z = encode_candidates(candidates, self.space, extrapolate=extrapolate)
-            return TableOptimizer(self, Z, acquisition, extrapolate=extrapolate is not False)
-        if rng is None:
-            raise InputError("an optimizer on the whole space draws its pool: pass rng=")
-        check_generator(rng)
-        ground = SearchSpace(within or self.space, self.space, fixed or {}, bool(extrapolate))
-        return SpaceOptimizer(self, rng, acquisition, ground=ground)
+            domain = CandidateTable.of(rows, Z, self.space)
+        else:
+            landmarks = None if self.shape is None else self.shape.basis.landmarks
+            domain = SearchSpace(
+                space or self.space, self.space, dict(fixed or {}), bool(extrapolate), landmarks
+            )
+        return Optimizer(
+            self.task_model(delta=delta, extrapolate=bool(extrapolate)),
+            domain,
+            rng=np.random.default_rng(0) if rng is None else rng,
+            acquisition=acquisition,
+            maximize=not self.info.minimize,
+            stop_at=stop_at,
+        )
+
+    def task_model(self, *, delta: float = 0.2, extrapolate: bool = False) -> MixtureModel:
+        """The model of a new task that `optimizer` decides with, in the sign to be maximised."""
+        processes, weights = self.beliefs
+
+        def store() -> dict[str, Any]:
+            from metakel.priors.storage import to_dict
+
+            return {"prior": to_dict(self), "delta": delta, "extrapolate": extrapolate}
+
+        return MixtureModel(
+            processes,
+            weights,
+            self.model,
+            d0=self.space.d0,
+            band=self._band(delta, extrapolate),
+            store=store,
+        )
+
+    def _band(self, delta: float, extrapolate: bool) -> Band | str:
+        """The confidence band, or why there is none."""
+        if extrapolate:
+            return "values beyond the recorded ranges are allowed"
+        if not self.helps:
+            return "the history is not used"
+        try:
+            band = self.confidence(delta=delta)
+        except InputError as error:
+            return str(error)
+        return Band(band.sequence, band.calibration.centre)
 
     def norm_bound(self, delta: float = 0.1) -> float:
         """B: a task exchangeable with these needs at most this norm, with probability 1 - delta.
@@ -206,3 +253,14 @@ class Prior:
 
     def __repr__(self) -> str:
         return f"Prior({len(self.info.tasks)} tasks, {self.info.runs} runs, used={self.helps})"
+
+
+def _load_model(data: Mapping[str, Any]) -> MixtureModel:
+    """Inverse of what `Prior.task_model` stores."""
+    from metakel.priors.storage import from_dict
+
+    prior = from_dict(data["prior"])
+    return prior.task_model(delta=float(data["delta"]), extrapolate=bool(data["extrapolate"]))
+
+
+register_loader(MixtureModel.kind, _load_model)

@@ -137,7 +137,7 @@ def _shape_to_dict(shape: TaskGP) -> dict[str, Any]:
         "mu": shape.mu.tolist(),
         "directions": shape.directions.T.tolist(),
         "eta": shape.eta.tolist(),
-        "floor": shape.floor,
+        "floor": shape.residual_weight,
     }
 
 

@@ -1,8 +1,20 @@
-"""Where actions come from, and the argmax over them (Eq. 11)."""
+"""Where points come from and the argmax over them (Eq. 11): tables, boxes and named spaces."""
 
 from metakel.search.box import Box, box
 from metakel.search.domain import Domain, domain_from_dict
 from metakel.search.finite import Finite, candidates, grid
-from metakel.search.start import Candidates
+from metakel.search.named import CandidateTable, SearchSpace
+from metakel.search.start import StartPoints
 
-__all__ = ["Box", "Candidates", "Domain", "Finite", "box", "candidates", "domain_from_dict", "grid"]
+__all__ = [
+    "Box",
+    "CandidateTable",
+    "Domain",
+    "Finite",
+    "SearchSpace",
+    "StartPoints",
+    "box",
+    "candidates",
+    "domain_from_dict",
+    "grid",
+]

@@ -14,7 +14,7 @@ from metakel._arrays import Array, as_points
 from metakel.errors import ShapeError, check_generator
 from metakel.search.climb import compass_climb, newton_climb
 from metakel.search.domain import Domain, Function, WithGradient, checked_bounds, tied
-from metakel.search.start import Candidates, clouds, neighbours, peaks, start_points
+from metakel.search.start import StartPoints, clouds, neighbours, peaks, quasi_random
 
 # Points closer than this share of the width of the box are the same.
 SAME = 1e-6
@@ -81,7 +81,7 @@ class Box(Domain):
         within = (found >= low) & (found <= high)
         return np.asarray(within.all(axis=1))
 
-    def settled(self, X: Array) -> Array:
+    def snap(self, X: Array) -> Array:
         """(n, d0) points between the bounds, which ``X`` may leave by rounding."""
         return np.minimum(np.maximum(X, self._low), self.bounds[:, 1])
 
@@ -99,23 +99,23 @@ class Box(Domain):
         check_generator(rng)
         return self._from_unit(rng.random((n, self.d0)))
 
-    def candidates(self, rng: np.random.Generator) -> Candidates:
+    def start_points(self, rng: np.random.Generator) -> StartPoints:
         """Quasi-random points, shifted by the generator; some lie on faces, edges and corners."""
-        U = start_points(CANDIDATES * min(self.d0, 4), self.d0, rng)
-        return Candidates(self._from_unit(U), neighbours(U))
+        U = quasi_random(CANDIDATES * min(self.d0, 4), self.d0, rng)
+        return StartPoints(self._from_unit(U), neighbours(U))
 
     def maximisers(
         self,
         function: Function,
-        candidates: Candidates,
+        start: StartPoints,
         *,
         gradient: WithGradient | None = None,
         exclude: Array | None = None,
     ) -> tuple[Array, Array]:
         """The best points found: all candidates are looked at, then the best few climb."""
-        values = function(candidates.X)
+        values = function(start.X)
         spacing = float(len(values)) ** (-1 / self.d0)
-        U = self._starts(function, candidates, values, spacing)
+        U = self._starts(function, start, values, spacing)
         if gradient is None:
             found, heights = compass_climb(lambda V: function(self._from_unit(V)), U, spacing)
         else:
@@ -127,21 +127,21 @@ class Box(Domain):
             free = ~self.same(X, exclude).any(axis=1)
             X, heights = X[free], heights[free]
             if not len(X):  # the best candidates that did not move
-                free = ~self.same(candidates.X, exclude).any(axis=1)
-                X, heights = candidates.X[free], values[free]
+                free = ~self.same(start.X, exclude).any(axis=1)
+                X, heights = start.X[free], values[free]
         best = tied(heights, values)
         return self._distinct(X[best], heights[best])
 
     def _starts(
-        self, function: Function, candidates: Candidates, values: Array, spacing: float
+        self, function: Function, start: StartPoints, values: Array, spacing: float
     ) -> Array:
         """(k, d0) points of the unit cube to climb from.
 
         Peaks of the candidates all over the box, and of a closer look around the first of them: an
         observed maximum leaves a peak of the upper bound on every side of it.
         """
-        assert candidates.neighbours is not None
-        far = candidates.X[peaks(values, candidates.neighbours, FAR)]
+        assert start.neighbours is not None
+        far = start.X[peaks(values, start.neighbours, FAR)]
         unit = (far - self._low) / self._width
         close, next_to = clouds(unit[:CLOUDS], 2 * spacing)
         near = peaks(function(self._from_unit(close)), next_to, NEAR)

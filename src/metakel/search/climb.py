@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metakel._arrays import Array
 
@@ -17,7 +18,11 @@ COMPASS_STEPS = 32
 
 
 def newton_climb(
-    gradient: Callable[[Array], tuple[Array, Array]], U: Array, radius: float, scale: float
+    gradient: Callable[[Array], tuple[Array, Array]],
+    U: Array,
+    radius: float,
+    scale: float,
+    free: NDArray[np.intp] | None = None,
 ) -> tuple[Array, Array]:
     """Newton's method with trust regions; curvature from the gradients at d0 neighbours.
 
@@ -34,6 +39,8 @@ def newton_climb(
         How far the first step may go.
     scale : float
         The range of the values over the cube, which says what gain is negligible.
+    free : array of int, optional
+        Columns that may change; by default all.
 
     Returns
     -------
@@ -41,36 +48,41 @@ def newton_climb(
         Where every climb ended, never below its start, and the value there.
     """
     U, radii = U.copy(), np.full(len(U), radius)
-    value, slope, curvature = _quadratic_model(gradient, U)
-    step = _newton_step(U, slope, curvature, radii)
+    free = np.arange(U.shape[1]) if free is None else free
+    value, slope, curvature = _quadratic_model(gradient, U, free)
+    step = _newton_step(U[:, free], slope, curvature, radii)
     for _ in range(NEWTON_STEPS):
         # Twice the gain of a Newton step; who cannot become the best with it stays behind.
         promise = np.einsum("ki,ki->k", slope, step)
         moving = np.flatnonzero(value + promise > value.max() + GAIN * scale)
         if not len(moving):
             break
-        trial = np.clip(U[moving] + step[moving], 0.0, 1.0)
-        trial_value, trial_slope, trial_curvature = _quadratic_model(gradient, trial)
+        trial = U[moving]
+        trial[:, free] = np.clip(trial[:, free] + step[moving], 0.0, 1.0)
+        trial_value, trial_slope, trial_curvature = _quadratic_model(gradient, trial, free)
         better = trial_value > value[moving]
         radii[moving[~better]] /= 4
         moved = moving[better]
         U[moved], value[moved] = trial[better], trial_value[better]
         slope[moved], curvature[moved] = trial_slope[better], trial_curvature[better]
-        step[moving] = _newton_step(U[moving], slope[moving], curvature[moving], radii[moving])
+        step[moving] = _newton_step(
+            U[np.ix_(moving, free)], slope[moving], curvature[moving], radii[moving]
+        )
     return U, value
 
 
 def _quadratic_model(
-    gradient: Callable[[Array], tuple[Array, Array]], U: Array
+    gradient: Callable[[Array], tuple[Array, Array]], U: Array, free: NDArray[np.intp]
 ) -> tuple[Array, Array, Array]:
-    """Values (k,), gradients (k, d0) and Hessians (k, d0, d0)."""
+    """Values (k,), gradients (k, f) and Hessians (k, f, f) in the free columns."""
     k, d0 = U.shape
-    inward = np.where(U > 0.5, -PROBE, PROBE)  # (k, d0)
-    around = U[:, None] + inward[:, :, None] * np.eye(d0)
+    inward = np.where(U[:, free] > 0.5, -PROBE, PROBE)  # (k, f)
+    around = U[:, None] + inward[:, :, None] * np.eye(d0)[free]
     values, slopes = gradient(np.concatenate([U[:, None], around], axis=1).reshape(-1, d0))
-    slopes = slopes.reshape(k, d0 + 1, d0)
+    count = len(free) + 1
+    slopes = slopes[:, free].reshape(k, count, len(free))
     hessian = (slopes[:, 1:] - slopes[:, :1]) / inward[:, :, None]
-    return values[:: d0 + 1].copy(), slopes[:, 0].copy(), (hessian + hessian.swapaxes(1, 2)) / 2
+    return values[::count].copy(), slopes[:, 0].copy(), (hessian + hessian.swapaxes(1, 2)) / 2
 
 
 def _newton_step(U: Array, slope: Array, curvature: Array, radii: Array) -> Array:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_points
 from metakel.errors import InputError, ShapeError, check_generator
-from metakel.search.start import Candidates
+from metakel.search.start import StartPoints
 
 # (n, d0) points -> (n,) values
 Function = Callable[[Array], Array]
@@ -46,7 +46,7 @@ class Domain(ABC):
     def contains(self, X: ArrayLike) -> NDArray[np.bool_]:
         """(n,) which of the points ``X`` (n, d0) lie in the domain, up to rounding."""
 
-    def settled(self, X: Array) -> Array:
+    def snap(self, X: Array) -> Array:
         """(n, d0) points ``X`` that it contains, without the rounding that `contains` allows."""
         return X
 
@@ -63,14 +63,14 @@ class Domain(ABC):
         """(n, d0) points drawn uniformly and independently."""
 
     @abstractmethod
-    def candidates(self, rng: np.random.Generator) -> Candidates:
-        """Points to look at first: all of a finite domain."""
+    def start_points(self, rng: np.random.Generator) -> StartPoints:
+        """Points at which a search begins: all of a finite domain."""
 
     @abstractmethod
     def maximisers(
         self,
         function: Function,
-        candidates: Candidates,
+        start: StartPoints,
         *,
         gradient: WithGradient | None = None,
         exclude: Array | None = None,
@@ -80,7 +80,7 @@ class Domain(ABC):
         Parameters
         ----------
         function : (n, d0) -> (n,)
-        candidates : Candidates
+        start : StartPoints
             ``function`` is called with their very array, so it may keep what it computed for it.
         gradient : (n, d0) -> (n,), (n, d0), optional
             ``function`` again with its derivative. A box climbs with it, and feels its way without.
@@ -104,24 +104,48 @@ class Domain(ABC):
         *,
         gradient: WithGradient | None = None,
         exclude: Array | None = None,
-        candidates: Candidates | None = None,
+        start: StartPoints | None = None,
     ) -> tuple[Array, float]:
         """A best point (d0,) and its value; ties are broken by the generator, never by order.
 
-        Parameters are those of `maximisers`; without ``candidates`` new ones are drawn.
+        Parameters are those of `maximisers`; without ``start`` new points are drawn.
         """
         check_generator(rng)
-        starts = self.candidates(rng) if candidates is None else candidates
-        found, values = self.maximisers(function, starts, gradient=gradient, exclude=exclude)
+        start = self.start_points(rng) if start is None else start
+        found, values = self.maximisers(function, start, gradient=gradient, exclude=exclude)
         chosen = int(rng.integers(len(found)))
         return found[chosen], float(values[chosen])
 
-    def points(self, X: ArrayLike, where: str) -> Array:
-        """``X`` as an (n, d0) array of points of the domain; an error where it is not.
+    def supply(self, tried: Array, pending: Array) -> float:
+        """How many more points may be asked for after these (n, d0) and (q, d0)."""
+        return np.inf if self.repeat else self.unused(np.concatenate([tried, pending]))
 
-        One point may be given as a vector of d0 numbers; for d0 = 1 a vector is n points. What
-        rounding has changed, as float32 does, is put right.
+    def excluded(self, tried: Array, pending: Array) -> Array:
+        """(k, d0) points not to ask for: pending ones, and those tried where none is repeated."""
+        if not self.repeat:
+            return np.concatenate([pending, tried])
+        return pending if self.unused(pending) else pending[:0]
+
+    def decode(self, x: Array) -> Any:
+        """A point (d0,) as users see it."""
+        return x.copy()
+
+    def locate(self, points: Any, where: str) -> Array:
+        """(n, d0) points as a model sees them, which need not lie in the domain."""
+        Z = np.asarray(points, dtype=np.float64)
+        Z = Z.reshape(1, -1) if Z.ndim == 0 or (Z.ndim == 1 and self.d0 > 1) else Z
+        Z = as_points(Z, where)
+        if Z.shape[1] != self.d0:
+            raise ShapeError(f"{where}: a point has {Z.shape[1]} inputs; the domain has {self.d0}")
+        return Z
+
+    def encode(self, points: Any, where: str) -> Array:
+        """Points as users give them, as an (n, d0) array; an error where one is not in the domain.
+
+        One point may be given as a vector of d0 numbers; for d0 = 1 a vector is n points. Rounding,
+        as by float32, is undone.
         """
+        X = points
         given = np.asarray(X)
         if given.ndim == 0 or (given.ndim == 1 and self.d0 > 1):
             given = given.reshape(1, -1)
@@ -134,7 +158,7 @@ class Domain(ABC):
         if not inside.all():
             first = found[int(np.argmin(inside))]
             raise InputError(f"{where}: the point {first.tolist()} is not in the domain {self!r}")
-        return self.settled(found)
+        return self.snap(found)
 
 
 def domain_from_dict(data: Mapping[str, Any]) -> Domain:

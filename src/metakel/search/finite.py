@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array, as_points
 from metakel.errors import InputError, ShapeError, check_generator
 from metakel.search.domain import Domain, Function, WithGradient, checked_bounds, tied
-from metakel.search.start import Candidates
+from metakel.search.start import StartPoints
 
 # Up to these differences, relative to the largest size of an input, two points are the same: what
 # float64 loses, and what float32 loses if no other point is nearly as close.
@@ -78,7 +78,7 @@ class Finite(Domain):
         alone = apart[nearest] <= SINGLE and CLOSER * apart[nearest] <= second
         return nearest if alone or apart[nearest] <= ROUNDING else -1
 
-    def settled(self, X: Array) -> Array:
+    def snap(self, X: Array) -> Array:
         """(n, d0) points of the list that ``X`` is up to rounding."""
         return self.X[self.index(X)]
 
@@ -100,27 +100,27 @@ class Finite(Domain):
         check_generator(rng)
         return self.X[rng.integers(len(self.X), size=n)]
 
-    def candidates(self, rng: np.random.Generator) -> Candidates:
+    def start_points(self, rng: np.random.Generator) -> StartPoints:
         """All points."""
-        return Candidates(self.X)
+        return StartPoints(self.X)
 
     def maximisers(
         self,
         function: Function,
-        candidates: Candidates,
+        start: StartPoints,
         *,
         gradient: WithGradient | None = None,
         exclude: Array | None = None,
     ) -> tuple[Array, Array]:
         """All best points; every point is looked at, so the gradient is not used."""
-        values = function(candidates.X)
+        values = function(start.X)
         allowed = np.ones(len(values), dtype=bool)
         if exclude is not None and len(exclude):
             allowed[self.index(exclude)] = False
         if not allowed.any():
             raise InputError(f"all {len(values)} points of the domain are excluded")
         best = np.flatnonzero(allowed)[tied(values[allowed], values)]
-        return candidates.X[best], values[best]
+        return start.X[best], values[best]
 
     def __repr__(self) -> str:
         if self.axes is not None:

@@ -1,114 +1,484 @@
-"""Where an optimizer looks: the space of the prior, or one with other ranges, placed in it."""
+"""Domains of named parameters: a space to search, and a table of configurations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property, lru_cache
+from itertools import product
+from math import floor, prod
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array
-from metakel.errors import InputError
-from metakel.space import Fixed, Float, Space
+from metakel._arrays import Array, as_points
+from metakel.errors import InputError, check_generator
+from metakel.search.climb import newton_climb
+from metakel.search.domain import Domain, Function, WithGradient, tied
+from metakel.search.finite import Finite
+from metakel.search.start import StartPoints
+from metakel.space import Categorical, Fixed, Float, Ordinal, Parameter, Space
+
+POOL = 1000
+ENUMERABLE = 2000  # a space of at most so many configurations is searched by looking at each
+STARTS = 4  # points from which a search climbs, and how far apart they are in the unit cube
+APART = 0.1
+ROUNDS = 2
+# Without a gradient: draws around the best points, closer and closer.
+STEPS, DRAWS = (0.1, 0.03, 0.01), 48
+SAME = 1e-9
+PROBE = 1e-6
 
 
-@dataclass(frozen=True, eq=False)
-class SearchSpace:
-    """Points of the space ``look``, and where they lie in the numeric domain of ``target``.
+@dataclass(frozen=True, eq=False, repr=False)
+class SearchSpace(Domain):
+    """Configurations of a space, and where a model on another space sees them.
+
+    Configurations that were tried are not asked for again, unless there are no others.
 
     Parameters
     ----------
-    look : Space
-        Ranges to choose from.
-    target : Space
-        The space of the prior.
+    space : Space
+        Parameters to choose, with their ranges.
+    model_space : Space
+        The space that the model was learned on, often the same. Its parameters that ``space`` lacks
+        have to be in ``fixed``.
     fixed : dict
-        Parameters held at a value. Those of ``target`` that ``look`` lacks have to be here.
+        Parameters held at a value.
     extrapolate : bool
-        Whether values may lie beyond the ranges of ``target``.
+        Whether values may lie beyond the ranges of ``model_space``.
+    landmarks : (r, d0) array, optional
+        Points of ``model_space`` at which a search looks as well.
     """
 
-    look: Space
-    target: Space
+    space: Space
+    model_space: Space
     fixed: Mapping[str, Any] = field(default_factory=dict)
     extrapolate: bool = False
+    landmarks: Array | None = None
+
+    kind: ClassVar[str] = "space"
 
     def __post_init__(self) -> None:
-        for name in (*self.look.names, *self.fixed):
-            self.target[name]  # an unknown name is refused there
-        for p in self.target.parameters:
-            if p.name not in {*self.look.names, *self.fixed} and not isinstance(p, Fixed):
+        for name in (*self.space.names, *self.fixed):
+            self.model_space[name]  # an unknown name is refused there
+        for p in self.model_space.parameters:
+            if p.name not in {*self.space.names, *self.fixed} and not isinstance(p, Fixed):
                 raise InputError(
                     f"no range and no value for parameter {p.name!r} of the prior; "
                     "hold it by fixed={...}"
                 )
 
     @property
-    def free(self) -> NDArray[np.intp]:
-        """Numeric columns of ``look`` that vary."""
-        return self.look.varying(self._held)
+    def d0(self) -> int:
+        """How many inputs the model has."""
+        return self.model_space.d0
 
     @property
-    def unseen(self) -> dict[str, Any]:
-        """Held parameters that no configuration of ``look`` mentions."""
-        return {name: v for name, v in self.fixed.items() if name not in self.look.names}
+    def repeat(self) -> bool:
+        """Only where everything was tried."""
+        return False
 
-    @property
+    # Coordinates
+
+    @cached_property
     def _held(self) -> dict[str, Any]:
-        return {name: v for name, v in self.fixed.items() if name in self.look.names}
+        return {name: v for name, v in self.fixed.items() if name in self.space.names}
 
-    def configuration(self, x: Array) -> dict[str, Any]:
-        """The parameters of a point (d0,) of ``look``; held numbers exactly as they were given."""
-        row = self.look.decode(x[None])[0]
+    @cached_property
+    def _free(self) -> tuple[Parameter, ...]:
+        """Parameters that vary."""
+        return tuple(self.space[n] for n in self.space.free if n not in self._held)
+
+    @cached_property
+    def _climbing(self) -> NDArray[np.intp]:
+        """Columns of ``space`` along which a search may move by any amount."""
+        numeric = [p for p in self._free if isinstance(p, Float | Ordinal)]
+        return np.array([self.space.columns[p.name].start for p in numeric], dtype=np.intp)
+
+    @cached_property
+    def _like(self) -> Array:
+        """(d,) a point whose columns of held parameters are right."""
+        rng = np.random.default_rng(0)
+        point = self.space.sample(rng, 1, fixed=self._held, extrapolate=self.extrapolate)
+        return np.asarray(point[0])
+
+    def to_model(self, U: Array) -> Array:
+        """(n, d0) points of ``space`` (n, d) as the model sees them."""
+        if self.space == self.model_space:
+            return U
+        parts = []
+        for p in self.model_space.parameters:
+            if p.name in self.space.names:
+                own, columns = self.space[p.name], U[:, self.space.columns[p.name]]
+                parts.append(columns if own == p else _translated(own, p, columns))
+            elif not isinstance(p, Fixed):
+                held = p.encode([self.fixed[p.name]], extrapolate=self.extrapolate)
+                parts.append(np.repeat(held, len(U), axis=0))
+        return np.concatenate([np.empty((len(U), 0)), *parts], axis=1)
+
+    def _nearest(self, U: Array) -> Array:
+        """(n, d) points that stand for a configuration, near to these."""
+        near = self.space.nearest(U)
+        held = np.ones(self.space.d0, dtype=bool)
+        for p in self._free:
+            held[self.space.columns[p.name]] = False
+        near[:, held] = self._like[held]
+        return near
+
+    def encode(self, points: Any, where: str) -> Array:
+        """(n, d0) of one configuration or a sequence of them."""
+        rows = _rows(points, self.space)
+        hidden = {n: v for n, v in self.fixed.items() if n not in self.space.names}
+        full = [{**hidden, **row} if isinstance(row, Mapping) else row for row in rows]
+        return self.model_space.encode(full, extrapolate=self.extrapolate)
+
+    def locate(self, points: Any, where: str) -> Array:
+        """(n, d0) of configurations."""
+        return self.encode(points, where)
+
+    def decode(self, x: Array) -> dict[str, Any]:
+        """The configuration of a point (d0,) that a search found."""
+        return self._configuration(self._from_model(x[None])[0])
+
+    def _configuration(self, u: Array) -> dict[str, Any]:
+        """Of a point (d,) of ``space``; held numbers exactly as they were given."""
+        row = self.space.decode(u[None])[0]
         for name, value in self._held.items():
-            if type(self.look[name]) is Float:
+            if type(self.space[name]) is Float:
                 row[name] = float(value)
         return row
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        """(n, look.d0) random points."""
-        return self.look.sample(rng, n, fixed=self._held, extrapolate=self.extrapolate)
-
-    def past(self, landmarks: Array, like: Array) -> Array:
-        """Points of ``target`` that ``look`` has a like of; held columns as ``like``."""
-        points = np.clip(landmarks, -1, 1)
-        if self.look != self.target:
-            points = self._moved(points)
-        held = np.tile(like, (len(points), 1))
-        held[:, self.free] = points[:, self.free]
-        return held
-
-    def _moved(self, points: Array) -> Array:
-        found = []
-        for row in self.target.decode(points):
-            known = {name: value for name, value in row.items() if name in self.look.names}
-            try:
-                found.append(self.look.encode([known], extrapolate=True))
-            except InputError:  # a value that ``look`` has no like of
-                continue
-        return self.look.nearest(np.concatenate([np.empty((0, self.look.d0)), *found]))
-
-    def nearest(self, X: Array, like: Array) -> Array:
-        """Points that stand for a configuration, near to these; held columns as ``like``."""
-        near = self.look.nearest(X)
-        held = np.ones(self.look.d0, dtype=bool)
-        held[self.free] = False
-        near[:, held] = like[held]
-        return near
-
-    def place(self, X: Array) -> Array:
-        """(n, target.d0) the same configurations in the numeric domain of the prior."""
-        if self.look == self.target:
+    def _from_model(self, X: Array) -> Array:
+        """(n, d) points of ``space`` whose values are nearest to those (n, d0) of the model."""
+        if self.space == self.model_space:
             return X
-        parts = []
-        for p in self.target.parameters:
-            if p.name in self.look.names:
-                own, columns = self.look[p.name], X[:, self.look.columns[p.name]]
-                same = own == p
-                parts.append(columns if same else p.encode(own.decode(columns), extrapolate=True))
-            elif not isinstance(p, Fixed):
-                held = p.encode([self.fixed[p.name]], extrapolate=self.extrapolate)
-                parts.append(np.repeat(held, len(X), axis=0))
-        return np.concatenate([np.empty((len(X), 0)), *parts], axis=1)
+        U = np.tile(self._like, (len(X), 1))
+        for p in self._free:
+            theirs = self.model_space[p.name]
+            if not isinstance(theirs, Fixed):
+                columns = X[:, self.model_space.columns[p.name]]
+                U[:, self.space.columns[p.name]] = _returned(p, theirs, columns)
+        return U
+
+    # What a domain answers
+
+    def contains(self, X: ArrayLike) -> NDArray[np.bool_]:
+        """(n,) which points lie within the ranges."""
+        return np.asarray((np.abs(as_points(X, "domain")) <= 1 + SAME).all(axis=1))
+
+    def same(self, X: Array, Z: Array) -> NDArray[np.bool_]:
+        """(n, k) which points are the same configuration, up to rounding."""
+        same = np.ones((len(X), len(Z)), dtype=bool)
+        for column, theirs in zip(X.T, Z.T, strict=True):
+            same &= np.abs(column[:, None] - theirs) < SAME
+        return same
+
+    def unused(self, X: Array) -> float:
+        """How many configurations are not among ``X``; inf where one parameter is continuous."""
+        if self._grid is None:
+            return np.inf
+        return float((~self.same(self.to_model(self._grid), X).any(axis=1)).sum())
+
+    def supply(self, tried: Array, pending: Array) -> float:
+        """Always more: where everything was tried, the best is tried again."""
+        return np.inf
+
+    def excluded(self, tried: Array, pending: Array) -> Array:
+        """Everything tried or pending, as long as there is something else."""
+        for X in (np.concatenate([pending, tried]), pending):
+            if self.unused(X):
+                return X
+        return pending[:0]
+
+    @cached_property
+    def _grid(self) -> Array | None:
+        """(N, d) all configurations, where they are few."""
+        codes = [_codes(p) for p in self._free]
+        if any(c is None for c in codes) or prod(len(c) for c in codes if c is not None) > (
+            ENUMERABLE
+        ):
+            return None
+        combinations = list(product(*(c for c in codes if c is not None)))
+        U = np.tile(self._like, (len(combinations), 1))
+        for i, p in enumerate(self._free):
+            U[:, self.space.columns[p.name]] = [row[i] for row in combinations]
+        return U
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        """(n, d0) configurations drawn uniformly, as the model sees them."""
+        return self.to_model(self._sample(rng, n))
+
+    def _sample(self, rng: np.random.Generator, n: int) -> Array:
+        check_generator(rng)
+        return self.space.sample(rng, n, fixed=self._held, extrapolate=self.extrapolate)
+
+    def start_points(self, rng: np.random.Generator) -> StartPoints:
+        """All configurations where they are few; else random ones, and those near landmarks."""
+        U = self._grid
+        if U is None:
+            U = self._sample(rng, POOL)
+            if self.landmarks is not None:
+                near = self._nearest(self._from_model(np.clip(self.landmarks, -1, 1)))
+                U = np.concatenate([U, near])
+        return StartPoints(self.to_model(U), U=U)
+
+    def maximisers(
+        self,
+        function: Function,
+        start: StartPoints,
+        *,
+        gradient: WithGradient | None = None,
+        exclude: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """The best points found: all start points are looked at, then the best few climb."""
+        assert start.U is not None
+        closed = np.zeros((0, self.d0)) if exclude is None else exclude
+        values = function(start.X)
+        scores = np.where(self.same(start.X, closed).any(axis=1), -np.inf, values)
+        if self._grid is not None:
+            best = tied(scores, values)
+            return start.X[best], values[best]
+        best, height = start.U[int(np.argmax(scores))], float(scores.max())
+        U, spread = _spread(start.U, scores), float(np.ptp(values))
+
+        def judged(V: Array) -> tuple[Array, Array]:
+            near = self._nearest(V)
+            X = self.to_model(near)
+            return near, np.where(self.same(X, closed).any(axis=1), -np.inf, function(X))
+
+        if gradient is None or not len(self._climbing):
+            trials = self._drawn(judged, U)
+        else:
+            trials = self._climbed(judged, gradient, U, len(values), spread)
+        for near, found in trials:
+            top = int(np.argmax(found))
+            if found[top] > height:
+                best, height = near[top], float(found[top])
+        return self.to_model(best[None]), np.array([height])
+
+    def _drawn(self, judged: Any, U: Array) -> Iterable[tuple[Array, Array]]:
+        """Points drawn around the best, with their scores; closer and closer."""
+        free = np.concatenate(
+            [np.arange(self.space.d0)[self.space.columns[p.name]] for p in self._free]
+            or [np.zeros(0, dtype=np.intp)]
+        )
+        for step in STEPS if len(free) else ():
+            drawn = np.repeat(U, DRAWS, axis=0)
+            drawn[:, free] += step * _pattern(len(drawn), len(free))
+            near, scores = judged(drawn)
+            yield near, scores
+            U = near[np.argsort(-scores, kind="stable")[:STARTS]]
+
+    def _climbed(
+        self, judged: Any, gradient: WithGradient, U: Array, count: int, spread: float
+    ) -> Iterable[tuple[Array, Array]]:
+        """Ends of climbs along numbers, and their neighbours with other choices."""
+        radius = float(count) ** (-1 / len(self._climbing))
+
+        def along(V: Array) -> tuple[Array, Array]:
+            points = 2 * V - 1
+            X = self.to_model(points)
+            values, slopes = gradient(X)
+            return values, 2 * self._pulled_back(points, slopes)
+
+        for _ in range(ROUNDS):
+            V, _ = newton_climb(along, (U + 1) / 2, radius, spread, self._climbing)
+            near, scores = judged(2 * V - 1)
+            yield near, scores
+            moved = self._neighbours(near[int(np.argmax(scores))])
+            if not len(moved):
+                return
+            changed, found = judged(moved)
+            yield changed, found
+            if found.max() <= scores.max():
+                return
+            U = changed[[int(np.argmax(found))]]
+
+    def _pulled_back(self, U: Array, slopes: Array) -> Array:
+        """(n, d) derivatives in ``space`` of those (n, d0) in the inputs of the model."""
+        if self.space == self.model_space:
+            return slopes
+        ahead, behind = self.to_model(U + PROBE), self.to_model(U - PROBE)
+        rates = (ahead - behind) / (2 * PROBE)  # every input depends on its own parameter only
+        pulled = np.zeros_like(U)
+        for p in self._free:
+            if isinstance(p, Float | Ordinal):
+                inputs = self.model_space.columns[p.name]
+                product_ = slopes[:, inputs] * rates[:, inputs]
+                pulled[:, self.space.columns[p.name].start] = product_.sum(axis=1)
+        return pulled
+
+    def _neighbours(self, u: Array) -> Array:
+        """(k, d) points that differ in one choice or in one step of one parameter."""
+        moved = []
+        for p in self._free:
+            codes = _codes(p)
+            if codes is None:
+                continue
+            columns = self.space.columns[p.name]
+            if not isinstance(p, Categorical):
+                here = int(np.argmin(np.abs(codes[:, 0] - u[columns.start])))
+                codes = codes[[i for i in (here - 1, here + 1) if 0 <= i < len(codes)]]
+            for code in codes:
+                other = u.copy()
+                other[columns] = code
+                moved.append(other)
+        return np.array(moved).reshape(-1, len(u))
+
+    def __repr__(self) -> str:
+        return f"space[{', '.join(p.name for p in self._free)}]"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        return {
+            "kind": self.kind,
+            "space": self.space.to_dict(),
+            "model_space": self.model_space.to_dict(),
+            "fixed": dict(self.fixed),
+            "extrapolate": self.extrapolate,
+            "landmarks": None if self.landmarks is None else self.landmarks.tolist(),
+        }
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> SearchSpace:
+        """Inverse of `to_dict`."""
+        landmarks = data["landmarks"]
+        return cls(
+            Space.from_dict(data["space"]),
+            Space.from_dict(data["model_space"]),
+            dict(data["fixed"]),
+            bool(data["extrapolate"]),
+            None if landmarks is None else np.array(landmarks, dtype=np.float64),
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CandidateTable(Finite):
+    """A table of configurations, each of which may be chosen once; make it with `of`.
+
+    Parameters
+    ----------
+    rows : tuple of dict
+        Configurations as they were given, one for every point of ``X``.
+    space : Space
+    """
+
+    rows: tuple[dict[str, Any], ...] = ()
+    space: Space = None  # type: ignore[assignment]
+
+    kind: ClassVar[str] = "table"
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]], X: Array, space: Space) -> CandidateTable:
+        """From configurations and their points (n, d0); of equal ones the first is kept."""
+        if not len(X):
+            raise InputError("the table of candidates is empty; expected at least one")
+        points = X + 0.0  # -0.0 and 0.0 are one point
+        _, first = np.unique(points, axis=0, return_index=True)
+        kept = np.sort(first)
+        distinct = points[kept]
+        distinct.setflags(write=False)
+        return cls(distinct, False, None, tuple(dict(rows[i]) for i in kept), space)
+
+    def locate(self, points: Any, where: str) -> Array:
+        """(n, d0) of configurations, in the table or not."""
+        return self.space.encode(_rows(points, self.space), extrapolate=True) + 0.0
+
+    def encode(self, points: Any, where: str) -> Array:
+        """(n, d0) of one configuration of the table or a sequence of them."""
+        X = self.locate(points, where)
+        missing = self.index(X) < 0
+        if missing.any():
+            found = _rows(points, self.space)[int(np.argmax(missing))]
+            raise InputError(f"{where}: {dict(found)} is not among the {len(self)} candidates")
+        return self.snap(X)
+
+    def decode(self, x: Array) -> dict[str, Any]:
+        """The configuration as it was listed."""
+        return dict(self.rows[int(self.index(x[None])[0])])
+
+    def __repr__(self) -> str:
+        return f"table of {len(self)} candidates"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        rows = [dict(row) for row in self.rows]
+        return {"kind": self.kind, "rows": rows, "space": self.space.to_dict()}
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> CandidateTable:
+        """Inverse of `to_dict`."""
+        space = Space.from_dict(data["space"])
+        return cls.of(data["rows"], space.encode(data["rows"], extrapolate=True), space)
+
+
+def _rows(points: Any, space: Space) -> list[Any]:
+    """Configurations one by one; of an array of numbers, by the names of the parameters."""
+    if isinstance(points, Mapping):
+        return [points]
+    if isinstance(points, np.ndarray):
+        return [dict(zip(space.names, row, strict=True)) for row in points.tolist()]
+    return list(points)
+
+
+def _translated(own: Parameter, theirs: Parameter, columns: Array) -> Array:
+    """Columns of one parameter as columns of another that has the same values."""
+    if isinstance(own, Float) and isinstance(theirs, Float):
+        # Not rounded, so that a search can move by any amount.
+        low, high = np.log([own.low, own.high]) if own.log else (own.low, own.high)
+        numbers = low + (columns + 1) / 2 * (high - low)
+        numbers = np.exp(numbers) if own.log else numbers
+        low, high = np.log([theirs.low, theirs.high]) if theirs.log else (theirs.low, theirs.high)
+        scaled = np.log(np.maximum(numbers, 1e-300)) if theirs.log else numbers
+        return np.asarray(2 * (scaled - low) / (high - low) - 1)
+    return theirs.encode(own.decode(columns), extrapolate=True)
+
+
+def _returned(own: Parameter, theirs: Parameter, columns: Array) -> Array:
+    """Columns of ``own`` whose values are nearest to columns of ``theirs``."""
+    if own == theirs:
+        return columns
+    if isinstance(own, Float) and isinstance(theirs, Float):
+        return own.nearest(np.clip(_translated(theirs, own, columns), -1, 1))
+    codes = _codes(own)
+    if codes is None:
+        return own.encode(theirs.decode(columns), extrapolate=True)
+    placed = _translated(own, theirs, codes)
+    apart = np.abs(columns[:, None] - placed).max(axis=2)
+    return np.asarray(codes[np.argmin(apart, axis=1)])
+
+
+def _codes(parameter: Parameter) -> Array | None:
+    """(k, width) columns of all values of a parameter, where they are few."""
+    if isinstance(parameter, Categorical):
+        return np.eye(parameter.width)
+    if isinstance(parameter, Ordinal):
+        return parameter.encode(parameter.values)
+    if isinstance(parameter, Float) and parameter.step is not None:
+        count = floor((parameter.high - parameter.low) / parameter.step + 1e-9) + 1
+        if count <= ENUMERABLE:
+            values = parameter.low + parameter.step * np.arange(count)
+            return parameter.nearest(parameter.encode(np.minimum(values, parameter.high).tolist()))
+    return None
+
+
+def _spread(U: Array, scores: Array) -> Array:
+    """(k, d) the best of the points that are not close to a better one."""
+    order = np.argsort(-scores, kind="stable")[: 8 * STARTS]
+    chosen: list[int] = []
+    for i in order.tolist():
+        if not np.isfinite(scores[i]):
+            break
+        if all(np.abs(U[i] - U[j]).max() / 2 > APART for j in chosen):
+            chosen.append(i)
+        if len(chosen) == STARTS:
+            break
+    return U[chosen or order[:1].tolist()]
+
+
+@lru_cache(maxsize=64)
+def _pattern(n: int, d: int) -> Array:
+    """(n, d) normal numbers, always the same: a search is a function of what it is given."""
+    return np.random.default_rng(np.random.SeedSequence((n, d))).standard_normal((n, d))

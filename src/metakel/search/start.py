@@ -23,21 +23,25 @@ BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
-    """Points to look at first.
+class StartPoints:
+    """Points at which every search of a domain begins.
 
     Parameters
     ----------
     X : (n, d0) array
+        As a model sees them.
     neighbours : (n, k) array of int, optional
         Which points are next to each; not needed where all points of a domain are here.
+    U : (n, d) array, optional
+        As a named space sees them, where that differs.
     """
 
     X: Array
     neighbours: NDArray[np.intp] | None = None
+    U: Array | None = None
 
 
-def start_points(count: int, d0: int, rng: np.random.Generator) -> Array:
+def quasi_random(count: int, d0: int, rng: np.random.Generator) -> Array:
     """(count, d0) quasi-random points, moved around the cube by a random shift.
 
     Multiples of the square roots of the primes modulo 1 (Richtmyer). They fill the cube about as

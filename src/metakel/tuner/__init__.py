@@ -1,7 +1,16 @@
-"""Tune named parameters: ask, tell, and a journal on disk that survives anything."""
+"""Tune named parameters: an optimizer over a journal on disk that survives crashes."""
 
 from metakel.tuner.journal import Journal, JournalError
-from metakel.tuner.trials import AlarmRaised, Trial, Trials
-from metakel.tuner.tuner import Best, Tuner
+from metakel.tuner.journal_reader import JournalReader
+from metakel.tuner.trials import JournalTrial, Trials
+from metakel.tuner.tuner import Finished, Tuner
 
-__all__ = ["AlarmRaised", "Best", "Journal", "JournalError", "Trial", "Trials", "Tuner"]
+__all__ = [
+    "Finished",
+    "Journal",
+    "JournalError",
+    "JournalReader",
+    "JournalTrial",
+    "Trials",
+    "Tuner",
+]

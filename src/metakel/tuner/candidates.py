@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +11,8 @@ from typing import Any
 from metakel.errors import InputError
 from metakel.priors.configurations import as_rows
 from metakel.space import Space
-from metakel.tuner.normalise import Configuration, key, plain, settled
+from metakel.tuner.normalise import Configuration, key, normalised, plain
+from metakel.tuner.source import digest
 
 LOG = logging.getLogger("metakel")
 
@@ -59,7 +58,7 @@ class Candidates:
     @cached_property
     def points(self) -> list[Configuration]:
         """The same, as the space gives them."""
-        return [settled(self.space, row) for row in self.rows]
+        return [normalised(self.space, row) for row in self.rows]
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -87,9 +86,3 @@ class Candidates:
     def begun_with(self, noted: Any) -> bool:
         """Whether a journal was begun with these; at first, journals noted them as typed."""
         return noted in (self.digest, digest([dict(row) for row in self.given]))
-
-
-def digest(data: Any) -> str:
-    """Sixteen characters that differ for different data."""
-    text = json.dumps(data, sort_keys=True, default=repr)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,14 +1,18 @@
-"""What an event of a journal holds, checked where it is read."""
+"""Events of a journal: what each of them holds, and how results make them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
 from metakel.confidence.options import is_number
 from metakel.errors import InputError
+from metakel.optimize.record import LARGEST
+from metakel.tuner.normalise import Configuration
 
+Event = dict[str, Any]
 Expected = tuple[str, Callable[[Any], bool]]
 
 
@@ -18,6 +22,10 @@ def _is_finite(value: Any) -> bool:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_finite, value))
 
 
 def _is_process(value: Any) -> bool:
@@ -34,6 +42,7 @@ NUMBER: Expected = "a finite number", _is_finite
 COUNT: Expected = "a whole number >= 0", _is_count
 MAYBE_COUNT: Expected = "a whole number >= 0, or null", lambda v: v is None or _is_count(v)
 MAYBE_NUMBER: Expected = "a finite number, or null", lambda v: v is None or _is_finite(v)
+MAYBE_PAIR: Expected = "two finite numbers, or null", lambda v: v is None or _is_pair(v)
 PROCESS: Expected = "a process with its pid, or null", _is_process
 TEXT: Expected = "text", lambda value: isinstance(value, str)
 BOOL: Expected = "true or false", lambda value: isinstance(value, bool)
@@ -46,7 +55,7 @@ FIELDS: dict[str, dict[str, Expected]] = {
         "fixed": MAPPING,
         "outside": BOOL,
     },
-    "asked": {"configuration": MAPPING, "by": PROCESS},
+    "asked": {"configuration": MAPPING, "by": PROCESS, "expected": MAYBE_PAIR},
     "queued": {"configuration": MAPPING},
     "adopted": {"number": COUNT, "by": PROCESS},
     "told": {"configuration": MAPPING, "number": MAYBE_COUNT, "value": NUMBER},
@@ -59,8 +68,61 @@ FIELDS: dict[str, dict[str, Expected]] = {
 
 
 def refuse_damaged(event: Mapping[str, Any]) -> None:
-    """Whatever the fold over events relies on; kinds of a later version are not ours to judge."""
+    """Check what the fold over events relies on; kinds of a later version are not judged."""
     for name, (expected, holds) in FIELDS.get(event["event"], {}).items():
         if not holds(event.get(name)):
             found = repr(event[name])[:60] if name in event else "nothing"
             raise InputError(f"{event['event']!r} has {found} as {name}; expected {expected}")
+
+
+def result(number: int | None, configuration: Configuration, value: Any, reason: str) -> Event:
+    """A result of a trial, or without a number of a new one."""
+    event: Event = {"number": number, "configuration": configuration}
+    found, why = _judged(value, reason)
+    if found is None:
+        return {"event": "failed", **event, "reason": why}
+    return {"event": "told", **event, "value": found}
+
+
+def correction(number: int, configuration: Configuration, value: Any, reason: str) -> Event:
+    """Another result in place of a wrong one."""
+    found, why = _judged(value, reason)
+    return {
+        "event": "corrected",
+        "number": number,
+        "configuration": configuration,
+        "value": found,
+        "reason": why,
+    }
+
+
+def _judged(value: Any, reason: str) -> tuple[float | None, str]:
+    """A value, or why there is none: not finite, or as good as infinite, is a failure."""
+    if value is None:
+        return None, reason
+    found = as_value(value)
+    if not abs(found) <= LARGEST:
+        return None, reason or f"the value is {found}"
+    return found, ""
+
+
+def as_value(value: Any) -> float:
+    """A number of any type, an array of one number included; text is refused."""
+    found = value
+    try:
+        # A float32 would be compared, and noted, as one; an array is no number by itself.
+        found = value.item() if hasattr(value, "item") else value
+        if not isinstance(found, str | bytes):
+            return float(found)
+    except OverflowError:
+        return float("inf") if found > 0 else float("-inf")
+    except (TypeError, ValueError):
+        pass
+    raise InputError(
+        f"the value is {value!r}; expected a number (failed=True if there is none)"
+    ) from None
+
+
+def stamped(event: Event) -> Event:
+    """With the time of day, for people who read the journal."""
+    return {**event, "at": datetime.now(UTC).isoformat(timespec="seconds")}

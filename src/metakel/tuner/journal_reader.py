@@ -1,4 +1,4 @@
-"""A journal without its prior: enough to note what was measured."""
+"""A journal without its prior: enough to look at it and to add results."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from metakel.errors import InputError
 from metakel.space import Space
-from metakel.tuner.journal import Event, Journal
-from metakel.tuner.normalise import Configuration, key, settled
+from metakel.tuner.events import Event, correction, result, stamped
+from metakel.tuner.journal import Journal
+from metakel.tuner.normalise import Configuration, key, normalised
 from metakel.tuner.options import check_header
-from metakel.tuner.results import correction, dropping, result, stamped
-from metakel.tuner.trials import Trial, Trials
+from metakel.tuner.trials import JournalTrial, Trials
 
 
 class JournalReader:
@@ -34,11 +34,11 @@ class JournalReader:
         return Space.from_dict(self.header["space"])
 
     @property
-    def best(self) -> Trial | None:
+    def best(self) -> JournalTrial | None:
         """The best of those told."""
         return self.trials.best(minimize=bool(self.header["minimize"]))
 
-    def pending(self, number: int | None = None) -> Trial:
+    def pending(self, number: int | None = None) -> JournalTrial:
         """The pending trial of a number, or the only one."""
         return self.trials.pending_one(number)
 
@@ -48,7 +48,7 @@ class JournalReader:
         value: float | None,
         number: int | None = None,
         reason: str = "",
-    ) -> Trial:
+    ) -> JournalTrial:
         """Add a result; None for a failed evaluation. Gives the trial as it is noted.
 
         With a ``number``, that suggestion is done: it was run as this configuration.
@@ -57,7 +57,8 @@ class JournalReader:
         with self._turn():
             waiting = self.trials.waiting(row, self.space)
             waiting = waiting if number is None else self.pending(number)
-            self._append(result(waiting, row, value, reason))
+            number = None if waiting is None else waiting.number
+            self._append(result(number, row, value, reason))
             return self.trials.all[self.trials.finished[-1]]
 
     def correct(
@@ -66,21 +67,22 @@ class JournalReader:
         value: float | None,
         configuration: Mapping[str, Any] | None = None,
         reason: str = "",
-    ) -> Trial:
+    ) -> JournalTrial:
         """Another result in place of a wrong one; None for a failed evaluation."""
         row = None if configuration is None else self._checked(configuration)
         with self._turn():
-            self._append(correction(self.trials.result_of(number), row, value, reason))
+            wrong = self.trials.result_of(number)
+            self._append(correction(number, row or wrong.configuration, value, reason))
             return self.trials.all[number]
 
-    def drop(self, number: int) -> Trial:
+    def drop(self, number: int) -> JournalTrial:
         """A suggestion that will not be done, or a failure that says nothing."""
         with self._turn():
-            self._append(dropping(self.trials, number))
+            self._append(self.trials.drop(number))
             return self.trials.all[number]
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
-        row = settled(self.space, configuration)
+        row = normalised(self.space, configuration)
         self.space.encode([row], extrapolate=bool(self.header["outside"]))
         known = {key(trial.configuration, self.space) for trial in self.trials.all}
         if self.header.get("candidates") is not None and key(row) not in known:

@@ -1,4 +1,4 @@
-"""When two configurations are the same one: as the space sees them, not as they were typed."""
+"""Configurations in one form, so that equal ones can be recognised however they were typed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def plain(configuration: Mapping[str, Any]) -> Configuration:
 
 def key(configuration: Mapping[str, Any], space: Space | None = None) -> str:
     """The same for equal configurations, as a space sees them; 5 and 5.0 are always equal."""
-    row = plain(configuration) if space is None else settled(space, configuration)
+    row = plain(configuration) if space is None else normalised(space, configuration)
     values = {name: _same(value) for name, value in row.items()}
     return json.dumps(values, sort_keys=True, default=repr)
 
 
-def settled(space: Space, configuration: Mapping[str, Any]) -> Configuration:
+def normalised(space: Space, configuration: Mapping[str, Any]) -> Configuration:
     """Values as the space gives them, parameters of only one value included.
 
     What the space does not know stays as it is: to refuse it is up to `Space.encode`.
@@ -35,12 +35,12 @@ def settled(space: Space, configuration: Mapping[str, Any]) -> Configuration:
     row = plain(configuration)
     only = {p.name: p.value for p in space.parameters if isinstance(p, Fixed)}
     known = {p.name: p for p in space.parameters}
-    given = {k: _settled(known[k], v) if k in known else v for k, v in row.items()}
+    given = {k: _normalised(known[k], v) if k in known else v for k, v in row.items()}
     lacking = {name: value for name, value in only.items() if name not in given}
     return {**given, **lacking}
 
 
-def _settled(parameter: Parameter, value: Any) -> Any:
+def _normalised(parameter: Parameter, value: Any) -> Any:
     if isinstance(parameter, Categorical | Ordinal | Fixed):
         known = (parameter.value,) if isinstance(parameter, Fixed) else parameter.values
         return own_value(known, value)

@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from metakel.confidence.options import is_number
 from metakel.errors import InputError
-from metakel.priors import Prior
-from metakel.priors.storage import to_dict
-from metakel.tuner.candidates import Candidates, digest
+from metakel.optimize import Optimizer
+from metakel.tuner.candidates import Candidates
 from metakel.tuner.journal import FORMAT
+from metakel.tuner.source import Source
 
 VERSION = 1
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunOptions:
     """Choices that hold for the life of a journal.
 
     Parameters
@@ -54,16 +56,16 @@ class Settings:
         object.__setattr__(self, "seed", int(self.seed))
         object.__setattr__(self, "delta", float(self.delta))
 
-    def header(self, prior: Prior) -> dict[str, Any]:
+    def header(self, source: Source) -> dict[str, Any]:
         """The first event of a journal."""
         return {
             "event": "started",
             "format": FORMAT,
             "version": VERSION,
-            "prior": digest(to_dict(prior)),
-            "output": prior.info.output,
-            "minimize": prior.info.minimize,
-            "space": prior.space.to_dict(),
+            "prior": source.digest,
+            "output": source.output,
+            "minimize": source.minimize,
+            "space": source.space.to_dict(),
             "seed": self.seed,
             "delta": self.delta,
             "fixed": dict(self.fixed),
@@ -71,12 +73,22 @@ class Settings:
             "candidates": None if self.candidates is None else self.candidates.digest,
         }
 
-    def refuse_another(self, prior: Prior, found: Mapping[str, Any], where: str) -> None:
-        """A journal goes on only with the prior and the settings that it began with."""
-        expected, noted = self.header(prior), found.get("candidates")
+    def refuse_another(self, source: Source, found: Mapping[str, Any], where: str) -> None:
+        """A journal goes on only with the prior and the options that it began with."""
+        expected, noted = self.header(source), found.get("candidates")
         if self.candidates is not None and self.candidates.begun_with(noted):
             expected["candidates"] = noted
         refuse_differences(expected, found, where)
+
+    def optimizer(self, source: Source) -> Optimizer:
+        """What decides: the same for the same source and options, in every process."""
+        return source.optimizer(
+            rng=np.random.default_rng(self.seed),
+            candidates=None if self.candidates is None else self.candidates.points,
+            fixed=self.fixed,
+            extrapolate=self.extrapolate,
+            delta=self.delta,
+        )
 
 
 def _check_seed(seed: Any) -> None:

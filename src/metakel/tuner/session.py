@@ -1,28 +1,32 @@
-"""A prior, its settings and a journal, kept in step: what any process has to know of a run."""
+"""An optimizer and a journal, kept in step: what any process has to know of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.priors import Prior
-from metakel.tuner.journal import Event, Journal
-from metakel.tuner.monitor import Monitor
-from metakel.tuner.options import Settings, check_header
-from metakel.tuner.results import stamped
+from metakel.tuner.events import Event, stamped
+from metakel.tuner.journal import Journal
+from metakel.tuner.normalise import Configuration
+from metakel.tuner.options import RunOptions, check_header
+from metakel.tuner.source import Source
 from metakel.tuner.trials import Trials
 
 
 class Session:
     """Reads what others wrote before it decides, and decides while nobody else writes."""
 
-    def __init__(self, prior: Prior, settings: Settings, watch: Monitor, journal: Journal) -> None:
-        self._prior, self._settings = prior, settings
+    def __init__(self, source: Source, options: RunOptions, journal: Journal) -> None:
+        self._source, self._options = source, options
         self._journal, self._begun = journal, False
-        self.watch, self._corrections = watch, 0
+        self.optimizer = options.optimizer(source)
         self.trials = Trials()
+        self._known = Trials()  # what the optimizer has seen
+        self._points: dict[int, tuple[Configuration, Array]] = {}
         self.latest()
 
     @property
@@ -41,7 +45,7 @@ class Session:
         with self._journal.exclusive():
             self._sync()
             if not self._begun:
-                self.append([self._settings.header(self._prior)])
+                self.append([self._options.header(self._source)])
             self._ring()
             yield
 
@@ -64,29 +68,48 @@ class Session:
             if number in pending and pending.isdisjoint(unless):
                 self.append([{"event": "released", "number": number}])
 
+    def suggest(self, trials: Trials) -> Configuration:
+        """The next configuration, if the journal said this."""
+        self._condition(trials)
+        return dict(self.optimizer.suggest())
+
+    def expected(self, trials: Trials, configuration: Configuration) -> list[float]:
+        """Mean and standard deviation there, by the model that decided."""
+        self._condition(trials)
+        mean, sd = self.optimizer.predict([configuration])
+        return [float(mean[0]), float(sd[0])]
+
     def _ring(self) -> None:
         """Note an alarm, once, whichever process sees it first."""
-        seen = self.watch.alarm
+        seen = self.optimizer.alarm
         if seen is not None and self.trials.alarm is None:
-            self.append([{"event": "alarm", "told": seen.told, "reason": seen.reason}])
+            self.append([{"event": "alarm", "told": seen.time, "reason": seen.reason}])
 
     def _sync(self) -> None:
         where = str(self._journal.path or "the journal")
         with self._journal.reading() as events:
             if events and not self._begun:
                 first = check_header(events, where)
-                self._settings.refuse_another(self._prior, first, where)
-            self.trials = self.trials.after(events, where, self._journal.line + 1)
+                self._options.refuse_another(self._source, first, where)
+            trials = self.trials.after(events, where, self._journal.line + 1)
             self._begun = self._begun or bool(events)
-        self._follow(where)
+        self.trials = trials
+        self._condition(trials)
 
-    def _follow(self, where: str) -> None:
-        """Take in the values told since, or all of them where one was corrected."""
-        if self.trials.corrections != self._corrections:
-            self.watch = Monitor(self._prior, self._settings)
-            self._corrections = self.trials.corrections
-        for trial in self.trials.told[self.watch.t :]:
-            try:
-                self.watch.tell(trial)
-            except InputError as error:
-                raise InputError(f"{where}, trial {trial.number}: {error}") from None
+    def _condition(self, trials: Trials) -> None:
+        if trials is not self._known:
+            self.optimizer.record = trials.as_record(self._encode)
+            self._known = trials
+
+    def _encode(self, number: int, configuration: Mapping[str, Any]) -> Array:
+        """The point of a trial's configuration, encoded once."""
+        kept = self._points.get(number)
+        if kept is not None and kept[0] == configuration:
+            return kept[1]
+        try:
+            x: Array = self.optimizer.domain.encode(configuration, "journal")[0]
+        except InputError as error:
+            where = self._journal.path or "the journal"
+            raise InputError(f"{where}, trial {number}: {error}") from None
+        self._points[number] = dict(configuration), x
+        return x

@@ -1,21 +1,26 @@
-"""What a journal says happened: a fold over its events."""
+"""What a journal says happened: a fold over its events, and the record of it for an optimizer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from metakel._arrays import Array
+from metakel.confidence import AlarmEvent
 from metakel.errors import InputError
+from metakel.optimize import Record, Trial
 from metakel.space import Space
-from metakel.tuner.events import refuse_damaged
+from metakel.tuner.events import Event, refuse_damaged
 from metakel.tuner.normalise import Configuration, key
 
-Status = Literal["pending", "told", "failed", "dropped"]
+State = Literal["pending", "complete", "failed", "dropped"]
+STATES: dict[str, State] = {"told": "complete", "failed": "failed", "dropped": "dropped"}
+FINISHED = ("complete", "failed")
 
 
 @dataclass(frozen=True)
-class Trial:
+class JournalTrial:
     """One configuration, asked by the tuner or brought along.
 
     Parameters
@@ -24,7 +29,7 @@ class Trial:
         Its place in the journal, from 0.
     configuration : dict
         What was run, once there is a result; until then, what was suggested.
-    status : "pending", "told", "failed" or "dropped"
+    state : "pending", "complete", "failed" or "dropped"
     value : float or None
         What was measured.
     asked : bool
@@ -37,42 +42,30 @@ class Trial:
         What the tuner suggested, where something else was run instead.
     released : bool
         Whether it was given back, so that it is asked again.
+    expected : pair of float, or None
+        Mean and standard deviation by the model that chose it, when it did.
     """
 
     number: int
     configuration: Configuration
-    status: Status = "pending"
+    state: State = "pending"
     value: float | None = None
     asked: bool = True
     owner: Mapping[str, Any] | None = None
     reason: str = ""
     suggested: Configuration | None = None
     released: bool = False
-
-
-@dataclass(frozen=True)
-class AlarmRaised:
-    """The values told contradict the history; from then on it is left out.
-
-    Parameters
-    ----------
-    told : int
-        How many values had been told.
-    reason : str
-    """
-
-    told: int
-    reason: str
+    expected: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
 class Trials:
     """All trials, in order of their numbers, and in order of their results."""
 
-    all: tuple[Trial, ...] = ()
+    all: tuple[JournalTrial, ...] = ()
     finished: tuple[int, ...] = ()  # numbers, in the order in which results came
     queued: tuple[Configuration, ...] = ()
-    alarm: AlarmRaised | None = field(default=None)
+    alarm: AlarmEvent | None = field(default=None)
     corrections: int = 0
 
     def after(
@@ -92,35 +85,41 @@ class Trials:
         kind = event["event"]
         if kind == "asked":
             queued = self.queued[1:] if event.get("queued") else self.queued
-            new = Trial(len(self.all), dict(event["configuration"]), owner=event.get("by"))
+            guess = event.get("expected")
+            new = JournalTrial(
+                len(self.all),
+                dict(event["configuration"]),
+                owner=event.get("by"),
+                expected=None if guess is None else (float(guess[0]), float(guess[1])),
+            )
             return replace(self, all=(*self.all, new), queued=queued)
         if kind == "queued":
             return replace(self, queued=(*self.queued, dict(event["configuration"])))
         if kind == "alarm":
-            return replace(self, alarm=AlarmRaised(int(event["told"]), str(event["reason"])))
+            return replace(self, alarm=AlarmEvent(int(event["told"]), str(event["reason"])))
         if kind == "adopted":
             return self._changed(int(event["number"]), owner=event.get("by"), released=False)
         if kind == "released":
             return self._changed(int(event["number"]), released=True)
         if kind == "corrected":
             return self._correct(event)
-        if kind in ("told", "failed", "dropped"):
-            return self._finish(event, kind)
+        if kind in STATES:
+            return self._finish(event, STATES[kind])
         return self  # of a later version: not ours to judge
 
-    def _finish(self, event: Mapping[str, Any], status: Status) -> Trials:
+    def _finish(self, event: Mapping[str, Any], state: State) -> Trials:
         result = {"value": event.get("value"), "reason": str(event.get("reason", ""))}
         result["released"] = bool(event.get("again", False))
         number = event.get("number")
         if number is None:
             number = len(self.all)
-            new = Trial(number, dict(event["configuration"]), asked=False)
+            new = JournalTrial(number, dict(event["configuration"]), asked=False)
             grown = replace(self, all=(*self.all, new))
         else:
             grown, run = self, event.get("configuration")
             if run is not None and 0 <= number < len(self.all):
                 result |= _run_instead(self.all[number], dict(run))
-        changed = grown._changed(int(number), status=status, **result)
+        changed = grown._changed(int(number), state=state, **result)
         return replace(changed, finished=(*self.finished, int(number)))
 
     def _correct(self, event: Mapping[str, Any]) -> Trials:
@@ -130,8 +129,8 @@ class Trials:
         """
         number, value = int(event["number"]), event["value"]
         wrong = self.result_of(number)
-        status: Status = "failed" if value is None else "told"
-        result = {"status": status, "value": value, "reason": str(event.get("reason", ""))}
+        state: State = "failed" if value is None else "complete"
+        result = {"state": state, "value": value, "reason": str(event.get("reason", ""))}
         result |= _run_instead(wrong, dict(event["configuration"]))
         changed = self._changed(number, **result)
         return replace(changed, alarm=None, corrections=self.corrections + 1)
@@ -143,55 +142,90 @@ class Trials:
         return replace(self, all=(*self.all[:number], trial, *self.all[number + 1 :]))
 
     @property
-    def told(self) -> tuple[Trial, ...]:
+    def complete(self) -> tuple[JournalTrial, ...]:
         """With a value, in the order in which the values came."""
         done = (self.all[i] for i in self.finished)
-        return tuple(trial for trial in done if trial.status == "told")
+        return tuple(trial for trial in done if trial.state == "complete")
 
     @property
-    def failed(self) -> tuple[Trial, ...]:
+    def failed(self) -> tuple[JournalTrial, ...]:
         """Without a value, for good."""
-        return tuple(trial for trial in self.all if trial.status == "failed")
+        return tuple(trial for trial in self.all if trial.state == "failed")
 
     @property
-    def pending(self) -> tuple[Trial, ...]:
+    def pending(self) -> tuple[JournalTrial, ...]:
         """Asked, and no result yet."""
-        return tuple(trial for trial in self.all if trial.status == "pending")
+        return tuple(trial for trial in self.all if trial.state == "pending")
 
     @property
     def spent(self) -> int:
         """Evaluations that count towards a budget: asked and not dropped."""
-        return sum(trial.asked and trial.status != "dropped" for trial in self.all)
+        return sum(trial.asked and trial.state != "dropped" for trial in self.all)
 
     @property
     def asked_for(self) -> list[Configuration]:
         """Configurations that are not asked again: those run, suggested, and dropped for good."""
-        kept = [t for t in self.all if not (t.status == "dropped" and t.released)]
+        kept = [t for t in self.all if not (t.state == "dropped" and t.released)]
         suggested = [trial.suggested for trial in kept if trial.suggested is not None]
         return [*(trial.configuration for trial in kept), *suggested]
 
-    def waiting(self, configuration: Mapping[str, Any], space: Space | None = None) -> Trial | None:
+    def waiting(
+        self, configuration: Mapping[str, Any], space: Space | None = None
+    ) -> JournalTrial | None:
         """The first pending trial with this configuration, as the space sees it."""
         wanted = key(configuration, space)
         found = (trial for trial in self.pending if key(trial.configuration, space) == wanted)
         return next(found, None)
 
-    def done_as(self, configuration: Mapping[str, Any], space: Space) -> Trial:
+    def done_as(self, configuration: Mapping[str, Any], space: Space) -> JournalTrial:
         """The only trial with a result for this configuration."""
         wanted = key(configuration, space)
-        done = (trial for trial in self.all if trial.status in ("told", "failed"))
+        done = (trial for trial in self.all if trial.state in ("complete", "failed"))
         found = [trial for trial in done if key(trial.configuration, space) == wanted]
         if len(found) != 1:
             numbers = ", ".join(str(trial.number) for trial in found) or "none"
             raise InputError(f"which trial is meant? Say its number; with this result: {numbers}")
         return found[0]
 
-    def best(self, *, minimize: bool) -> Trial | None:
-        """The best of those told."""
+    def best(self, *, minimize: bool) -> JournalTrial | None:
+        """The best of those with a value."""
         sign = -1.0 if minimize else 1.0
-        return max(self.told, key=lambda trial: sign * (trial.value or 0.0), default=None)
+        return max(self.complete, key=lambda trial: sign * (trial.value or 0.0), default=None)
 
-    def pending_one(self, number: int | None = None) -> Trial:
+    def drop(self, number: int) -> Event:
+        """The event that gives up a pending trial, or takes back a failure."""
+        state = self.all[number].state if 0 <= number < len(self.all) else ""
+        if state not in ("pending", "failed"):
+            raise InputError(
+                f"trial {number} is not pending: {self.describe(number)}; expected a pending or a "
+                "failed one"
+            )
+        return {"event": "dropped", "number": number, "again": state == "failed"}
+
+    def as_record(self, encode: Callable[[int, Configuration], Array]) -> Record:
+        """For an optimizer; ``encode`` gives the point (d0,) of a trial's configuration.
+
+        Results come in the order in which the journal has them. A suggestion in whose place
+        something else was run is not made again.
+        """
+        trials = []
+        for trial in self.all:
+            found = Trial(
+                trial.number, trial.configuration, encode(trial.number, trial.configuration)
+            )
+            if trial.state in ("complete", "failed"):
+                found = found.with_result(trial.value)
+            elif trial.state == "dropped":
+                found = replace(found, state="forgotten", closed=not trial.released)
+            trials.append(found)
+        for trial in self.all:
+            if trial.suggested is not None:
+                x = encode(-1 - trial.number, trial.suggested)
+                trials.append(Trial(len(trials), trial.suggested, x, state="forgotten"))
+        done = (self.all[number] for number in self.finished)
+        return Record(tuple(trials), tuple((t.number,) for t in done if t.state in FINISHED))
+
+    def pending_one(self, number: int | None = None) -> JournalTrial:
         """The pending trial of a number, or the only one."""
         waiting = self.pending
         numbers = ", ".join(str(trial.number) for trial in waiting) or "none"
@@ -206,10 +240,10 @@ class Trials:
             )
         return found
 
-    def result_of(self, number: int) -> Trial:
+    def result_of(self, number: int) -> JournalTrial:
         """A trial with a result, right or wrong."""
         trial = self.all[number] if 0 <= number < len(self.all) else None
-        if trial is None or trial.status not in ("told", "failed"):
+        if trial is None or trial.state not in ("complete", "failed"):
             raise InputError(
                 f"trial {number} has no result that could be corrected: {self.describe(number)}"
             )
@@ -223,13 +257,13 @@ class Trials:
         why = f" ({trial.reason})" if trial.reason else ""
         mend = "; Tuner.correct or --correct replaces that"
         words = {
-            "told": f"it was told {trial.value or 0.0:g}{mend}",
+            "complete": f"it has the value {trial.value or 0.0:g}{mend}",
             "failed": f"it failed{why}{mend}",
         }
-        return words.get(trial.status, f"it is {trial.status}")
+        return words.get(trial.state, f"it is {trial.state}")
 
 
-def _run_instead(trial: Trial, run: Configuration) -> dict[str, Any]:
+def _run_instead(trial: JournalTrial, run: Configuration) -> dict[str, Any]:
     if key(run) == key(trial.configuration):
         return {}
     suggested = trial.suggested or (trial.configuration if trial.asked else None)

@@ -7,36 +7,33 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from metakel._arrays import Array
+from metakel.confidence import AlarmEvent
 from metakel.errors import InputError, MetaKelError
+from metakel.learn import LearnedKernel
+from metakel.optimize import Best, Certificate, Optimizer
 from metakel.priors import Prior
+from metakel.space import Space
 from metakel.tuner.candidates import Candidates
-from metakel.tuner.journal import Event, Journal
-from metakel.tuner.monitor import Certificate, Monitor
-from metakel.tuner.normalise import Configuration, key, plain, settled
-from metakel.tuner.options import Settings
-from metakel.tuner.results import as_value, correction, dropping, result
-from metakel.tuner.schedule import RunSchedule
+from metakel.tuner.events import Event, as_value, correction, result
+from metakel.tuner.journal import Journal
+from metakel.tuner.normalise import Configuration, key, normalised, plain
+from metakel.tuner.options import RunOptions
+from metakel.tuner.owner import is_dead, this_process
 from metakel.tuner.session import Session
-from metakel.tuner.trials import AlarmRaised, Trial, Trials
+from metakel.tuner.source import Source
+from metakel.tuner.trials import JournalTrial, Trials
 
 LOG = logging.getLogger("metakel")
 
 
 class Finished(InputError):
     """The budget is spent, or the certificate is small enough: nothing is left to ask."""
-
-
-@dataclass(frozen=True)
-class Best:
-    """The best value told, and where."""
-
-    configuration: Configuration
-    value: float
 
 
 class Tuner:
@@ -48,8 +45,9 @@ class Tuner:
 
     Parameters
     ----------
-    prior : Prior
-        It knows the parameters, the output, and whether to maximise or to minimise.
+    prior : Prior or LearnedKernel
+        It knows the parameters, the output, and whether to maximise or to minimise. A kernel must
+        have been learned from a history with named parameters.
     journal : path, optional
         Created where there is none; without it, memory is all there is.
     budget : int, optional
@@ -58,15 +56,17 @@ class Tuner:
     stop_at : float, optional
         Done as soon as the certificate is at most this, in units of the output.
     seed, delta, fixed, extrapolate, candidates
-        See `Settings`; a journal keeps them. Candidates are a frame or a sequence of dicts.
+        See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts.
     manual : bool
         Whether evaluations outlive this process, as when a person does them; they are then never
         asked again by themselves.
+    norm_bound : float, optional
+        For a learned kernel: B of `ConfidenceSequence`.
     """
 
     def __init__(
         self,
-        prior: Prior,
+        prior: Prior | LearnedKernel,
         journal: str | Path | None = None,
         *,
         budget: int | None = None,
@@ -77,38 +77,29 @@ class Tuner:
         extrapolate: bool = False,
         candidates: Any = None,
         manual: bool = False,
+        norm_bound: float | None = None,
     ) -> None:
-        if not isinstance(prior, Prior):
-            raise InputError(
-                f"prior is a {type(prior).__name__}; expected a Prior: Prior.load(path) reads one "
-                "that was saved, learn_prior(history) learns one"
-            )
-        listed = None if candidates is None else Candidates.of(candidates, prior.space)
-        self.prior = prior
-        self.settings = Settings(seed, delta, plain(fixed or {}), extrapolate, listed)
-        self._plan = RunSchedule(prior, self.settings, budget, stop_at, manual)
-        watch = Monitor(prior, self.settings)
-        if stop_at is not None and watch.no_band:
-            raise InputError(f"stop_at needs a certificate; there is none: {watch.no_band}")
-        self._kept = Session(prior, self.settings, watch, Journal(journal))
+        source = Source(prior, norm_bound)
+        if budget is not None and budget < 1:
+            raise InputError(f"budget is {budget}; expected at least one evaluation")
+        if stop_at is not None and not stop_at > 0:
+            raise InputError(f"stop_at is {stop_at}; expected a number > 0")
+        listed = None if candidates is None else Candidates.of(candidates, source.space)
+        self.prior, self._source = prior, source
+        self.options = RunOptions(seed, delta, plain(fixed or {}), extrapolate, listed)
+        self.budget, self.stop_at, self._manual = budget, stop_at, manual
+        self._session = Session(source, self.options, Journal(journal))
+        no_bounds = self._session.optimizer.model.no_bounds
+        if stop_at is not None and no_bounds:
+            raise InputError(f"stop_at needs a certificate; there is none: {no_bounds}")
         self._wondered = False
 
     # What it knows
 
     @property
-    def budget(self) -> int | None:
-        """At most how many evaluations are asked for."""
-        return self._plan.budget
-
-    @property
-    def stop_at(self) -> float | None:
-        """The certificate that is good enough."""
-        return self._plan.stop_at
-
-    @property
     def trials(self) -> Trials:
         """Everything the journal says, by whichever process."""
-        return self._kept.latest()
+        return self._session.latest()
 
     @property
     def pending(self) -> tuple[Configuration, ...]:
@@ -116,45 +107,76 @@ class Tuner:
         return tuple(trial.configuration for trial in self.trials.pending)
 
     @property
-    def best(self) -> Best:
-        """The best value told."""
-        top = self.trials.best(minimize=self.prior.info.minimize)
-        if top is None:
-            raise InputError("nothing was told yet, so there is no best")
-        return Best(dict(top.configuration), float(top.value or 0.0))
+    def space(self) -> Space:
+        """Parameters and their recorded ranges."""
+        return self._source.space
 
     @property
-    def alarm(self) -> AlarmRaised | None:
-        """Set once the values told contradict the history; it is left out from then on."""
+    def output(self) -> str:
+        """What is measured."""
+        return self._source.output
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """What decides, given everything that the journal says."""
+        self._session.latest()
+        return self._session.optimizer
+
+    @property
+    def best(self) -> Best:
+        """The best observed configuration."""
+        return self.optimizer.best
+
+    @property
+    def alarm(self) -> AlarmEvent | None:
+        """Set once the values contradict the history; the certificate ends with it."""
         return self.trials.alarm
 
     @property
     def trust(self) -> float:
-        """Posterior weight of the history against a cold start; 0 after an alarm."""
-        return self._kept.watch.trust if self.trials.alarm is None else 0.0
+        """Posterior weight of the history against a cold start."""
+        return self.optimizer.trust
 
     @property
     def certificate(self) -> Certificate:
         """How much better than the best certain configuration anything can be."""
-        return self.watch.certificate
+        return self.optimizer.certificate
+
+    def predict(self, configurations: Any) -> tuple[Array, Array]:
+        """(n,) means and standard deviations, by the model that decides next."""
+        return self.optimizer.predict(configurations)
+
+    def confidence(self, configurations: Any) -> tuple[Array, Array]:
+        """(n,) lower and upper confidence bounds, for all configurations and times at once."""
+        return self.optimizer.confidence(configurations)
 
     @property
-    def watch(self) -> Monitor:
-        """The band behind the certificate."""
-        self._kept.latest()
-        return self._kept.watch
+    def done(self) -> bool:
+        """Whether nothing more is asked for."""
+        return bool(self.stop_reason)
 
     @property
-    def done(self) -> str:
-        """Why nothing more is asked; empty while there is something to do."""
-        return self._plan.done(self.trials, self._kept.watch)
+    def stop_reason(self) -> str:
+        """Why nothing more is asked for; empty while there is something to do."""
+        return self._stop_reason(self.trials)
+
+    def _stop_reason(self, trials: Trials) -> str:
+        if self.stop_at is not None and self._session.optimizer.certificate.regret <= self.stop_at:
+            return f"no configuration can be better by more than {self.stop_at:g}"
+        spent = self.budget is not None and trials.spent >= self.budget
+        if spent and not self._orphans(trials):
+            return f"the budget of {self.budget} evaluations is spent"
+        rows = self.options.candidates
+        if rows is not None and set(range(len(rows.rows))) <= set(map(rows.find, trials.asked_for)):
+            return f"all {len(rows.rows)} candidates were asked"
+        return ""
 
     def __repr__(self) -> str:
         trials = self.trials
-        best = f", best {self.best.value:.4g}" if trials.told else ""
+        best = f", best {self.best.value:.4g}" if trials.complete else ""
         alarm = ", ALARM" if trials.alarm else ""
-        counts = f"{len(trials.told)} told, {len(trials.pending)} pending"
-        return f"Tuner({self.prior.info.output}: {counts}{best}{alarm})"
+        counts = f"{len(trials.complete)} values, {len(trials.pending)} pending"
+        return f"Tuner({self._source.output}: {counts}{best}{alarm})"
 
     # Ask and tell
 
@@ -171,13 +193,13 @@ class Tuner:
             raise InputError(f"ask_batch: n is {n}; expected at least 0")
         return [dict(trial.configuration) for trial in self._ask(n)]
 
-    def _ask(self, n: int) -> list[Trial]:
-        chosen: list[Trial] = []
+    def _ask(self, n: int) -> list[JournalTrial]:
+        chosen: list[JournalTrial] = []
         events: list[Event] = []
-        with self._kept.turn():
-            trials = self._kept.trials
+        with self._session.turn():
+            trials = self._session.trials
             for _ in range(n):
-                event = self._plan.next(trials, self._kept.watch)
+                event = self._next(trials)
                 if event is None:
                     break
                 events.append(event)
@@ -185,9 +207,37 @@ class Tuner:
                 number = event.get("number", len(trials.all) - 1)
                 chosen.append(trials.all[number])
             if n and not events:
-                raise Finished(self.done)
-            self._kept.append(events)  # all or none: whoever gets no answer leaves nothing pending
+                raise Finished(self._stop_reason(trials))
+            self._session.append(events)  # all or none: who gets no answer leaves nothing pending
         return chosen
+
+    def _next(self, trials: Trials) -> Event | None:
+        """What to note for the next configuration; None where nothing is left to ask for."""
+        by = None if self._manual else this_process()
+        orphans = self._orphans(trials)
+        if orphans:
+            return {"event": "adopted", "number": orphans[0].number, "by": by}
+        if self._stop_reason(trials):
+            return None
+        queued = trials.queued[:1]
+        chosen = queued[0] if queued else self._suggestion(trials)
+        return {
+            "event": "asked",
+            "configuration": chosen,
+            "by": by,
+            "queued": bool(queued),
+            "expected": self._session.expected(trials, chosen),
+        }
+
+    def _suggestion(self, trials: Trials) -> Configuration:
+        chosen, listed = plain(self._session.suggest(trials)), self.options.candidates
+        return chosen if listed is None else dict(listed.rows[listed.number(chosen)])
+
+    def _orphans(self, trials: Trials) -> list[JournalTrial]:
+        """Pending evaluations whose process is gone, or let go of them."""
+        if self._manual:
+            return []
+        return [trial for trial in trials.pending if trial.released or is_dead(trial.owner)]
 
     def __iter__(self) -> Iterator[Configuration]:
         """Ask until done: ``for x in tuner: tuner.tell(x, measure(x))``.
@@ -205,9 +255,9 @@ class Tuner:
                 yield dict(trial.configuration)
             except GeneratorExit:
                 # A fork throws its copy of the loop away as well.
-                if process == os.getpid() and not (self._plan.manual or sys.is_finalizing()):
+                if process == os.getpid() and not (self._manual or sys.is_finalizing()):
                     with suppress(MetaKelError):  # else it is pending while this process lives
-                        self._kept.release(trial.number, unless=handed)
+                        self._session.release(trial.number, unless=handed)
                 raise
             handed.append(trial.number)
 
@@ -229,9 +279,10 @@ class Tuner:
         if value is None and not failed:
             raise InputError("tell: no value; say failed=True if there is none")
         checked = self._checked(configuration)
-        with self._kept.turn():
+        with self._session.turn():
             waiting = self._settles(checked, instead_of)
-            self._kept.append([result(waiting, checked, None if failed else value, reason)])
+            number = None if waiting is None else waiting.number
+            self._session.append([result(number, checked, None if failed else value, reason)])
 
     def correct(
         self,
@@ -255,12 +306,12 @@ class Tuner:
         """
         if value is None and not failed:
             raise InputError("correct: no value; say failed=True if there is none")
-        with self._kept.turn():
-            trials = self._kept.trials
+        with self._session.turn():
+            trials = self._session.trials
             if isinstance(which, Mapping):
-                which = trials.done_as(which, self.prior.space).number
-            right = None if failed else value
-            self._kept.append([correction(trials.result_of(which), None, right, reason)])
+                which = trials.done_as(which, self._source.space).number
+            wrong, right = trials.result_of(which), None if failed else value
+            self._session.append([correction(which, wrong.configuration, right, reason)])
 
     def observe(self, configurations: Sequence[Mapping[str, Any]], values: Sequence[float]) -> int:
         """Warm start: values of this very task from elsewhere. Gives how many were new."""
@@ -268,19 +319,19 @@ class Tuner:
             raise InputError(f"{len(configurations)} configurations but {len(values)} values")
         rows = [self._checked(configuration) for configuration in configurations]
         found = [result(None, row, as_value(v), "") for row, v in zip(rows, values, strict=True)]
-        with self._kept.turn():
-            trials = self._kept.trials
-            done = [*trials.told, *trials.failed]
-            known = {(key(t.configuration, self.prior.space), t.value) for t in done}
+        with self._session.turn():
+            trials = self._session.trials
+            done = [*trials.complete, *trials.failed]
+            known = {(key(t.configuration, self._source.space), t.value) for t in done}
             new = [e for e in found if (key(e["configuration"]), e.get("value")) not in known]
-            self._kept.append(new)
+            self._session.append(new)
         return len(new)
 
     def enqueue(self, configurations: Sequence[Mapping[str, Any]]) -> None:
         """Ask for these first."""
         rows = [self._checked(configuration) for configuration in configurations]
-        with self._kept.turn():
-            self._kept.append([{"event": "queued", "configuration": row} for row in rows])
+        with self._session.turn():
+            self._session.append([{"event": "queued", "configuration": row} for row in rows])
 
     def drop(self, which: Mapping[str, Any] | int) -> None:
         """This pending evaluation will not be done; it does not count towards the budget.
@@ -288,28 +339,28 @@ class Tuner:
         By its configuration or its number. A failed one is taken back by its number: it is no bad
         place, and does not count either.
         """
-        with self._kept.turn():
-            trials = self._kept.trials
+        with self._session.turn():
+            trials = self._session.trials
             if isinstance(which, Mapping):
-                waiting = trials.waiting(which, self.prior.space)
+                waiting = trials.waiting(which, self._source.space)
                 if waiting is None:
                     raise InputError(f"{dict(which)} is not pending")
                 which = waiting.number
-            self._kept.append([dropping(trials, which)])
+            self._session.append([trials.drop(which)])
 
     def drop_failed(self) -> int:
         """Take all failures back, as when the program was at fault; gives how many."""
-        with self._kept.turn():
-            trials = self._kept.trials
+        with self._session.turn():
+            trials = self._session.trials
             failed = [trial.number for trial in trials.failed]
-            self._kept.append([dropping(trials, number) for number in failed])
+            self._session.append([trials.drop(number) for number in failed])
         return len(failed)
 
     # How it is kept
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, here or in another process, is a Tuner on the same journal."""
-        if self._kept.place is None:
+        if self._session.place is None:
             raise TypeError(
                 "this Tuner has no journal, so its memory cannot be copied or pickled; "
                 "expected a Tuner with a journal, which its copies share: Tuner(prior, path)"
@@ -317,26 +368,27 @@ class Tuner:
         options = {
             "budget": self.budget,
             "stop_at": self.stop_at,
-            "manual": self._plan.manual,
-            **{f.name: getattr(self.settings, f.name) for f in fields(self.settings)},
+            "manual": self._manual,
+            "norm_bound": self._source.norm_bound,
+            **{f.name: getattr(self.options, f.name) for f in fields(self.options)},
         }
-        if self.settings.candidates is not None:
-            options["candidates"] = self.settings.candidates.given
-        return partial(type(self), self.prior, self._kept.place, **options), ()
+        if self.options.candidates is not None:
+            options["candidates"] = self.options.candidates.given
+        return partial(type(self), self.prior, self._session.place, **options), ()
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
-        row = settled(self.prior.space, configuration)
-        self.prior.space.encode([row], extrapolate=self.settings.extrapolate)
-        candidates = self.settings.candidates
+        row = normalised(self._source.space, configuration)
+        self._source.space.encode([row], extrapolate=self.options.extrapolate)
+        candidates = self.options.candidates
         if candidates is not None and candidates.find(row) is None:
             raise InputError(f"{row} is not among the {len(candidates.rows)} candidates")
         return row
 
     def _settles(
         self, row: Configuration, instead_of: Mapping[str, Any] | int | None
-    ) -> Trial | None:
+    ) -> JournalTrial | None:
         """The pending trial that a result is of."""
-        trials, space = self._kept.trials, self.prior.space
+        trials, space = self._session.trials, self._source.space
         if instead_of is None:
             found = trials.waiting(row, space)
             if found is None:
@@ -351,11 +403,13 @@ class Tuner:
 
     def _wonder(self, row: Configuration) -> None:
         """Whoever runs suggestions with rounded values leaves them pending for ever."""
-        mine = [t for t in self._kept.trials.pending if (t.owner or {}).get("pid") == os.getpid()]
+        mine = [
+            t for t in self._session.trials.pending if (t.owner or {}).get("pid") == os.getpid()
+        ]
         if mine and not self._wondered:
             self._wondered = True
             LOG.warning(
-                "told %s, which was not asked: trial %d stays pending. If this was run instead of "
+                "%s was not asked for: trial %d stays pending. If this was run instead of "
                 "it, say so: tell(..., instead_of=%d), or the configuration that was asked",
                 row,
                 mine[0].number,

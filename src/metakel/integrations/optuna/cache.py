@@ -1,4 +1,4 @@
-"""What a sampler keeps from trial to trial, for speed alone: all of it can be made again."""
+"""What a sampler keeps from trial to trial for speed alone; all of it can be made again."""
 
 from __future__ import annotations
 
@@ -18,30 +18,29 @@ from metakel.space import Space
 MOST_STUDIES = 16
 
 
-class Memory:
+class SamplerCache:
     """Of the study seen last. A copy made by pickle begins empty."""
 
     def __init__(self) -> None:
         self.lock = RLock()  # threads of one process share a sampler
         self._key: tuple[Any, ...] = ()
-        self._following: StudyReplay | None = None
+        self._replay: StudyReplay | None = None
         self._learned: dict[tuple[Any, int], Prior | None] = {}
         self._unknown: str | None = None
         self._spaces: tuple[Any, int, IntersectionSearchSpace] | None = None
 
-    def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
-        return Memory, ()
+    def __reduce__(self) -> tuple[type[SamplerCache], tuple[()]]:
+        return SamplerCache, ()
 
-    def follow(
-        self, prior: Prior, study: Study, record: list[Outcome], within: Space, seed: int
+    def replay(
+        self, prior: Prior, study: Study, record: list[Outcome], space: Space, seed: int
     ) -> StudyReplay:
-        """An optimizer that was told the record: the one of the last trial, if that will do."""
-        held = held_values(prior, within, record)
-        key = (prior, study.study_name, within, held, seed)
-        if self._key != key or self._following is None or not self._following.leads_to(record):
-            self._key, self._following = key, StudyReplay(prior, within, held, seed)
-        self._following.catch_up(record)
-        return self._following
+        """The replay of the last trial, if it will do, or a new one."""
+        held = held_values(prior, space, record)
+        key = (prior, study.study_name, space, held, seed)
+        if self._key != key or self._replay is None:
+            self._key, self._replay = key, StudyReplay(prior, space, held, seed)
+        return self._replay
 
     def learned(self, study: Study, past: SourceStudies) -> Prior | None:
         """From the past without this study, where it is a part of it."""

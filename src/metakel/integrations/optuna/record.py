@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
 
@@ -13,6 +14,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 KEY = "metakel:params:"
 CHUNK = 2045  # what every SQL storage can hold in one attribute
+
+
+UNANNOUNCED = timedelta(seconds=60)  # a running trial announces its choice at once, or was killed
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,8 @@ class Outcome:
 def outcomes(trials: Iterable[FrozenTrial]) -> list[Outcome]:
     """Finished trials in the order in which they finished, so that new ones come last."""
     finished = [trial for trial in trials if trial.state.is_finished()]
-    finished.sort(key=lambda t: (t.datetime_complete is None, t.datetime_complete, t.number))
+    # An order that does not depend on who reads, also for trials that were added all at once.
+    finished.sort(key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
     return [_outcome(trial) for trial in finished]
 
 
@@ -43,10 +48,26 @@ def _outcome(trial: FrozenTrial) -> Outcome:
     return Outcome(trial.number, attempted(trial), value if finite else None, trial.constraints)
 
 
-def running(trials: Iterable[FrozenTrial], own: int) -> list[dict[str, Any]]:
-    """What the other running trials are trying or about to try."""
-    others = (t for t in trials if t.state == TrialState.RUNNING and t.number != own)
-    return [attempted(trial) for trial in others]
+def running(trials: Iterable[FrozenTrial], own: int) -> list[tuple[int, dict[str, Any] | None]]:
+    """Numbers of the other running trials, with what each tries or is about to try.
+
+    None for an earlier trial that has announced nothing yet, unless it was given up.
+    """
+    found: list[tuple[int, dict[str, Any] | None]] = []
+    for trial in trials:
+        if trial.state != TrialState.RUNNING or trial.number == own:
+            continue
+        params = attempted(trial)
+        if params:
+            found.append((trial.number, params))
+        elif trial.number < own and _is_young(trial):
+            found.append((trial.number, None))
+    return found
+
+
+def _is_young(trial: FrozenTrial) -> bool:
+    start = trial.datetime_start
+    return start is not None and datetime.now() - start < UNANNOUNCED
 
 
 def attempted(trial: FrozenTrial) -> dict[str, Any]:
@@ -55,14 +76,6 @@ def attempted(trial: FrozenTrial) -> dict[str, Any]:
         return trial.params
     enqueued = trial.system_attrs.get("fixed_params", {})
     return {**read_choice(trial.system_attrs), **enqueued, **trial.params}
-
-
-def alike(choice: Mapping[str, Any], trials: Iterable[FrozenTrial], own: int) -> set[int]:
-    """The numbers of other trials that try or tried the same."""
-    (name, value), *_ = choice.items()  # most differ in the first parameter already
-    others = ((trial.number, attempted(trial)) for trial in trials if trial.number != own)
-    near = ((number, params) for number, params in others if params.get(name, ...) == value)
-    return {number for number, params in near if choice.items() <= params.items()}
 
 
 def read_choice(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,22 +12,13 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from metakel.errors import InputError
-from metakel.integrations.optuna.cache import Memory
-from metakel.integrations.optuna.record import (
-    alike,
-    outcomes,
-    read_choice,
-    running,
-    write_choice,
-)
+from metakel.integrations.optuna.cache import SamplerCache
+from metakel.integrations.optuna.record import outcomes, read_choice, running, write_choice
 from metakel.integrations.optuna.search_space import matching, nearest_value
 from metakel.integrations.optuna.source_studies import SourceStudies
 from metakel.integrations.optuna.study_replay import varying
 from metakel.priors import Prior
 from metakel.space import Space
-
-# How often a choice is made again because another worker made the same one meanwhile.
-ATTEMPTS = 5
 
 
 class MetaKelSampler(BaseSampler):
@@ -67,7 +58,7 @@ class MetaKelSampler(BaseSampler):
         self.prior = prior if self._past is None else self._past.prior
         self._seed = _fresh_seed() if seed is None else seed
         self._independent = independent_sampler or TPESampler(seed=seed)
-        self._memory = Memory()
+        self._cache = SamplerCache()
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
@@ -77,10 +68,10 @@ class MetaKelSampler(BaseSampler):
         prior = self._prior_for(study)
         if prior is None:
             return self._independent.infer_relative_search_space(study, trial)
-        common = self._memory.common(study)
+        common = self._cache.common(study)
         known = matching(common, prior.space)
         if common and not known:
-            self._memory.say_unknown(study, prior)
+            self._cache.say_unknown(study, prior)
             return self._independent.infer_relative_search_space(study, trial)
         return {name: common[name] for name in known}
 
@@ -98,7 +89,7 @@ class MetaKelSampler(BaseSampler):
         if prior is None or (search_space and not known):
             return self._independent.sample_relative(study, trial, search_space)
         _check_direction(study, prior)
-        with self._memory.lock:
+        with self._cache.lock:
             trials = study.get_trials(deepcopy=False)
             if known:
                 return self._choose(prior, study, trial, trials, Space(tuple(known.values())))
@@ -135,16 +126,16 @@ class MetaKelSampler(BaseSampler):
             return 0.0
         _check_direction(study, prior)
         trials = study.get_trials(deepcopy=False)
-        common = self._memory.common(study)
+        common = self._cache.common(study)
         known = matching(common, prior.space)
         if common and not known:
-            self._memory.say_unknown(study, prior)
+            self._cache.say_unknown(study, prior)
             return 0.0
-        within = Space(tuple(known.values())) if known else varying(prior)
-        with self._memory.lock:
+        space = Space(tuple(known.values())) if known else varying(prior)
+        with self._cache.lock:
             record = outcomes(trials)
-            following = self._memory.follow(prior, study, record, within, self._seed)
-            return following.optimizer.trust
+            replay = self._cache.replay(prior, study, record, space, self._seed)
+            return replay.given(record).trust
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Nothing of its own."""
@@ -162,7 +153,7 @@ class MetaKelSampler(BaseSampler):
 
     def reseed_rng(self) -> None:
         """Other random numbers from here on; Optuna asks for it where trials run in parallel."""
-        with self._memory.lock:
+        with self._cache.lock:
             self._seed = _fresh_seed()
             self._independent.reseed_rng()
 
@@ -170,8 +161,8 @@ class MetaKelSampler(BaseSampler):
         """What was learned, without the study itself where it was among the sources."""
         if self._past is None:
             return self.prior
-        with self._memory.lock:
-            self.prior = self._memory.learned(study, self._past)
+        with self._cache.lock:
+            self.prior = self._cache.learned(study, self._past)
             return self.prior
 
     def _choose(
@@ -180,26 +171,17 @@ class MetaKelSampler(BaseSampler):
         study: Study,
         trial: FrozenTrial,
         trials: list[FrozenTrial],
-        within: Space,
+        space: Space,
     ) -> dict[str, Any]:
-        """Choose, note, and look whether another worker noted the same meanwhile.
+        """Choose given what is finished and running, and announce it to the other workers.
 
-        Then both choose again, from the same record; the later trial leaves the best to the other.
+        Workers that start together know of each other's running trials. An earlier trial that has
+        announced nothing yet is taken to make the choice that this sampler would make for it.
         """
-        choice: dict[str, Any] = {}
-        rivals: set[int] = set()
-        for attempt in range(ATTEMPTS):
-            record, others = outcomes(trials), running(trials, trial.number)
-            following = self._memory.follow(prior, study, record, within, self._seed)
-            choice = following.ask(trial.number, attempt, others)
-            if any(number < trial.number for number in rivals):
-                choice = following.ask(trial.number, attempt, [*others, choice])
-            write_choice(study, trial, choice)
-            known = alike(choice, trials, trial.number)
-            trials = study.get_trials(deepcopy=False)
-            rivals = alike(choice, trials, trial.number) - known
-            if not rivals:
-                break
+        record = outcomes(trials)
+        replay = self._cache.replay(prior, study, record, space, self._seed)
+        choice = dict(replay.given(record, running(trials, trial.number)).suggest())
+        write_choice(study, trial, choice)
         return choice
 
     def __repr__(self) -> str:

@@ -1,0 +1,240 @@
+"""What a model of the objective is, and what it answers.
+
+A model is a value: conditioning it gives another one. Everything is in the sign to be maximised.
+Subclasses state how one call's observations, and points without a value, change what is believed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from metakel._arrays import Array
+from metakel.confidence.fallback import Alarm, AlarmEvent
+from metakel.errors import InputError
+from metakel.optimize.outcomes import Outcomes, no_outcomes
+from metakel.search import Domain, StartPoints
+
+UCB_WIDTH = 1.5
+ROOT_TWO_PI = 2.5066282746310002
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """What a search maximises.
+
+    Parameters
+    ----------
+    values : (n, d0) -> (n,)
+    gradient : (n, d0) -> (n,), (n, d0), optional
+        The values again with their derivatives.
+    """
+
+    values: Callable[[Array], Array]
+    gradient: Callable[[Array], tuple[Array, Array]] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The best point that was observed.
+
+    Parameters
+    ----------
+    x : array or dict
+        The point.
+    value : float
+        What the model takes the objective to be there. A certified model gives the posterior mean
+        of the point with the largest lower bound; a prior gives the best observed value.
+    lower, upper : float
+        Confidence bounds of the objective there; infinite where nothing is promised.
+    """
+
+    x: Any
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """With probability 1 - delta, at all times: how far the best point can be from the optimum.
+
+    Parameters
+    ----------
+    regret : float
+        How much better than ``x`` any point of the domain can be; inf where nothing is promised.
+    x : array, dict or None
+        The observed point that is certain to be at least as good as any other is certain to be.
+    lower, upper : float
+        Bounds of its value.
+    delta : float
+        Probability with which all of this may fail.
+    reason : str
+        Why nothing is promised; empty where something is.
+    """
+
+    regret: float
+    x: Any = None
+    lower: float = -inf
+    upper: float = inf
+    delta: float = 1.0
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if self.reason:
+            return f"no certificate: {self.reason}"
+        sure = f"with probability {1 - self.delta:g}"
+        return (
+            f"no configuration is better than the best one by more than {self.regret:.3g}, {sure}"
+        )
+
+
+class Model(ABC):
+    """What is believed of the objective; larger is better.
+
+    Subclasses give `observe`, `with_fantasies` and `predict`; a model that promises something gives
+    `bounds` and `delta` as well. None of the methods changes the model.
+    """
+
+    kind: ClassVar[str] = ""
+    outcomes: Outcomes | None = None
+    _first: Self | None = None
+
+    # What a subclass states
+
+    @property
+    @abstractmethod
+    def d0(self) -> int | None:
+        """How many inputs a point has; None for any number."""
+
+    @abstractmethod
+    def observe(self, X: Array, y: Array, noise_std: Array) -> Self:
+        """After the observations of one call: (n, d0), (n,), and (n,) noise, nan where unknown."""
+
+    @abstractmethod
+    def with_fantasies(self, X: Array) -> Self:
+        """As if the points (q, d0) had been run; the evidence stays the same."""
+
+    @abstractmethod
+    def predict(self, Z: Array) -> tuple[Array, Array]:
+        """(n,) means and standard deviations of the objective at ``Z`` (n, d0)."""
+
+    def prepare(self, start: StartPoints) -> Self:
+        """Ready to be searched from these points; before any observation."""
+        return copy(self)
+
+    def bounds(self, Z: Array) -> tuple[Array, Array]:
+        """(n,) lower and upper confidence bounds, for all points and times together."""
+        raise InputError(self.no_bounds)
+
+    @property
+    def no_bounds(self) -> str:
+        """Why there are no confidence bounds; empty where there are."""
+        return "this model promises nothing"
+
+    @property
+    def delta(self) -> float:
+        """Probability with which the bounds may fail."""
+        return 1.0
+
+    def largest_upper(self, domain: Domain, start: StartPoints) -> float:
+        """The largest upper bound in the domain, as far as a search finds it."""
+        return float(self.bounds(start.X)[1].max())
+
+    @property
+    def transfer_weight(self) -> float:
+        """Posterior weight of what was learned from the past, between 0 and 1."""
+        return 1.0
+
+    @property
+    def log_evidence(self) -> float:
+        """Log density of the observed values, up to a constant."""
+        return 0.0
+
+    @property
+    def scale(self) -> float:
+        """A typical size of differences of the objective."""
+        return 1.0
+
+    @property
+    def alarm(self) -> AlarmEvent | None:
+        """The last time at which the values contradicted what was assumed."""
+        return None
+
+    @property
+    def raised(self) -> Alarm | None:
+        """The error of the last call's observations, where alarms are to be raised."""
+        return None
+
+    def first_score(self) -> Score | None:
+        """What to maximise before there is any value or fantasy, where that is special."""
+        return None
+
+    def upper_bound(self) -> Score:
+        """Mean plus 1.5 standard deviations, or the upper confidence bound."""
+
+        def values(Z: Array) -> Array:
+            mean, sd = self.predict(Z)
+            return mean + UCB_WIDTH * sd
+
+        return Score(values)
+
+    def expected_improvement(self, best: float) -> Score:
+        """Expected improvement on the value ``best``."""
+
+        def values(Z: Array) -> Array:
+            from scipy.special import ndtr
+
+            mean, sd = self.predict(Z)
+            sd = np.maximum(sd, 1e-300)
+            z = (mean - best) / sd
+            return np.asarray(sd * (z * ndtr(z) + np.exp(-0.5 * z * z) / ROOT_TWO_PI))
+
+        return Score(values)
+
+    def best(self, outcomes: Outcomes) -> tuple[int, float, float, float]:
+        """Which of the observations that count is best; value, lower and upper bound there."""
+        y = np.where(outcomes.counts, outcomes.y, -inf)
+        chosen = int(np.argmax(y))
+        if self.no_bounds:
+            return chosen, float(y[chosen]), -inf, inf
+        lower, upper = self.bounds(outcomes.X[[chosen]])
+        return chosen, float(y[chosen]), float(lower[0]), float(upper[0])
+
+    def certain(self, outcomes: Outcomes) -> tuple[int, float, float]:
+        """Which of the observations that count has the largest lower bound; its bounds."""
+        lower, upper = self.bounds(outcomes.X)
+        chosen = int(np.argmax(np.where(outcomes.counts, lower, -inf)))
+        return chosen, float(lower[chosen]), float(upper[chosen])
+
+    def describe(self) -> str:
+        """What is assumed at present, in a few words."""
+        return type(self).__name__
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form of the model before any observation."""
+        raise InputError(f"a {type(self).__name__} cannot be stored; it has no to_dict")
+
+    # What follows
+
+    def condition(self, outcomes: Outcomes) -> Self:
+        """Given all outcomes of a record; those of an earlier record need not be repeated."""
+        first = self if self._first is None else self._first
+        known = self.outcomes
+        model = self
+        if known is None or not outcomes.begins_with(known):
+            model, known = copy(first), no_outcomes(outcomes)
+        start = known.t
+        for end in outcomes.ends[len(known.ends) :]:
+            rows = slice(start, end)
+            model = model.observe(outcomes.X[rows], outcomes.y[rows], outcomes.noise_std[rows])
+            start = end
+        model = copy(model)
+        model._first, model.outcomes = first, outcomes
+        return model

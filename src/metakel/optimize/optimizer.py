@@ -1,0 +1,515 @@
+"""The optimizer: a model, a domain and a record."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from math import inf, nan
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from metakel._arrays import Array
+from metakel._json import VERSION, check_format, from_file, parsed, reading
+from metakel.confidence.fallback import AlarmEvent
+from metakel.confidence.options import is_number, positive
+from metakel.errors import InputError, ShapeError, check_generator
+from metakel.optimize.acquisition import Acquisition, as_acquisition, constrained
+from metakel.optimize.certified import CertifiedModel
+from metakel.optimize.feasibility import Feasibility
+from metakel.optimize.mixture import MixtureModel, load_mixture
+from metakel.optimize.model import Best, Certificate, Model, Score
+from metakel.optimize.outcomes import Outcomes, outcomes
+from metakel.optimize.record import NO_CONSTRAINTS, Record, Trial, feasible
+from metakel.search import Domain, Finite, domain_from_dict
+
+FORMAT = "metakel.Optimizer"
+LOGGER = logging.getLogger("metakel")
+START_STREAM, ASK_STREAM = 0, 1
+
+
+class Optimizer:
+    """Ask where to look next, tell what was observed there.
+
+    The next point maximises an acquisition of the model, given the record. Points that were asked
+    for and have no value yet are pending: the search keeps away from them. Results may come in any
+    order, or never (`forget`). The same record gives the same next point, whatever the order in
+    which it came about, and after a restart too.
+
+    `mk.GPUCB` and `Prior.optimizer` make optimizers; see there.
+
+    Parameters
+    ----------
+    model : Model
+        What is believed of the objective.
+    domain : Domain
+        Where to look.
+    rng : Generator
+        Draws the start of the search and breaks ties; used once, here.
+    acquisition : str or callable
+        "ucb", "ei", or a function of your own (`metakel.optimize.acquisition`).
+    maximize : bool
+        False to minimise; everything is reported in the sign of the values.
+    stop_at : float, optional
+        `done` is True once the certificate's regret is at most this.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        domain: Domain,
+        *,
+        rng: np.random.Generator,
+        acquisition: str | Acquisition = "ucb",
+        maximize: bool = True,
+        stop_at: float | None = None,
+    ) -> None:
+        if not isinstance(domain, Domain):
+            raise InputError(
+                f"domain is a {type(domain).__name__}; use mk.box, mk.grid or mk.candidates, "
+                "or a Space"
+            )
+        check_generator(rng)
+        if model.d0 not in (None, domain.d0):
+            raise ShapeError(f"the model takes {model.d0} inputs but the domain has {domain.d0}")
+        if stop_at is not None and not (is_number(stop_at) and 0 <= stop_at < inf):
+            raise InputError(f"stop_at is {stop_at!r}; expected a number >= 0")
+        self.domain, self.maximize = domain, maximize
+        self.stop_at = None if stop_at is None else float(stop_at)
+        self.acquisition = acquisition
+        self._acquire = as_acquisition(acquisition)
+        self._start_up(model, int(rng.integers(2**63)))
+
+    def _start_up(self, model: Model, seed: int) -> None:
+        self._seed = seed
+        self._start = self.domain.start_points(_stream(seed, START_STREAM))
+        self._model = model.prepare(self._start)
+        self._feasibility = Feasibility(self._start.X)
+        self._record = Record()
+        self._sync()
+
+    # What it knows
+
+    @property
+    def model(self) -> Model:
+        """What is believed of the objective, given all values; in the sign to be maximised."""
+        return self._model
+
+    @property
+    def record(self) -> Record:
+        """All trials: the whole memory. It may be replaced by another record of the same domain."""
+        return self._record
+
+    @record.setter
+    def record(self, record: Record) -> None:
+        self._record = record
+        self._sync()
+
+    @property
+    def t(self) -> int:
+        """How many values were observed."""
+        return self._outcomes.t
+
+    @property
+    def X(self) -> Array:
+        """(t, d0) where values were observed, as the model sees it."""
+        return self._outcomes.X
+
+    @property
+    def y(self) -> Array:
+        """(t,) the observed values."""
+        return self._sign * self._outcomes.y
+
+    @property
+    def pending(self) -> list[Any]:
+        """Points that were asked for, and neither observed nor forgotten."""
+        return [trial.point for trial in self._record.pending]
+
+    @property
+    def trust(self) -> float:
+        """Posterior weight of what was learned from the past, given the values so far."""
+        return self._model.transfer_weight
+
+    @property
+    def alarm(self) -> AlarmEvent | None:
+        """The time at which the values contradicted what was assumed; None as long as they agree.
+
+        It is logged as a warning, too.
+        """
+        return self._model.alarm
+
+    @property
+    def _sign(self) -> float:
+        return 1.0 if self.maximize else -1.0
+
+    def _sync(self) -> None:
+        """Condition the model on the record."""
+        found = outcomes(self._record, d0=self.domain.d0, sign=self._sign)
+        self._model = self._model.condition(found)
+        self._feasibility = self._feasibility.observe(found.constraints)
+        self._outcomes: Outcomes = found
+        self._ahead: Model | None = None
+        self._best: Best | None = None
+        self._certificate: Certificate | None = None
+
+    @property
+    def _outlook(self) -> Model:
+        """The model that decides: given the values, and runs without one as fantasies."""
+        if self._ahead is None:
+            fantasies = self._outcomes.fantasies
+            self._ahead = self._model.with_fantasies(fantasies) if len(fantasies) else self._model
+        return self._ahead
+
+    def __repr__(self) -> str:
+        found = ""
+        if self._outcomes.counts.any():
+            best = self.best
+            named = isinstance(best.x, Mapping)
+            shown = best.x.items() if named else enumerate(best.x)
+            x = ", ".join((f"{name}=" if named else "") + _short(v) for name, v in shown)
+            found = f", best {best.value:.4g} at ({x})"
+        goal = "maximise" if self.maximize else "minimise"
+        rung = f", alarm at t={self.alarm.time}" if self.alarm else ""
+        failed = sum(trial.state == "failed" for trial in self._record.trials)
+        counts = f"t={self.t}{f', failed={failed}' if failed else ''}{rung}"
+        return (
+            f"Optimizer({goal} over {self.domain!r}, {self._model.describe()}, {counts}, "
+            f"pending={len(self._outcomes.pending)}{found})"
+        )
+
+    def __copy__(self) -> Self:
+        """One that goes on by itself, in the same way."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
+    # Ask and tell
+
+    def ask(self) -> Any:
+        """The next point: an array (d0,), or a dict of named parameters. It is pending then."""
+        self._check_supply(1)
+        point, x = self._suggest()
+        self._record = self._record.with_pending(point, x)
+        self._sync()
+        return copy(point)
+
+    def ask_batch(self, n: int) -> list[Any]:
+        """The next ``n`` points, to be run side by side; all are pending then."""
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+            raise InputError(f"ask_batch: n is {n!r}; expected an integer >= 1")
+        self._check_supply(n)
+        return [self.ask() for _ in range(n)]
+
+    def suggest(self) -> Any:
+        """The point that `ask` would give, without noting it."""
+        self._check_supply(1)
+        return copy(self._suggest()[0])
+
+    def _check_supply(self, n: int) -> None:
+        supply = self._supply
+        if n > supply:
+            raise InputError(f"ask: {n} asked for, but {supply:g} points are left to ask for")
+
+    @property
+    def _supply(self) -> float:
+        return self.domain.supply(self._outcomes.closed, self._outcomes.pending)
+
+    def _suggest(self) -> tuple[Any, Array]:
+        score = self._score()
+        x, _ = self.domain.maximise(
+            score.values,
+            _stream(self._seed, ASK_STREAM, len(self._record)),
+            gradient=score.gradient,
+            exclude=self.domain.excluded(self._outcomes.closed, self._outcomes.pending),
+            start=self._start,
+        )
+        return self.domain.decode(x), x
+
+    def _score(self) -> Score:
+        model, found = self._outlook, self._outcomes
+        first = model.first_score()
+        if first is not None and not found.constraints:
+            return first
+        counted = found.y[found.counts]
+        if found.constraints:
+            best = float(counted.max()) if len(counted) else None
+            return constrained(model, best, self._feasibility)
+        values = counted if len(counted) else found.y
+        return self._acquire(model, float(values.max()) if len(values) else None)
+
+    def tell(
+        self,
+        x: Any,
+        value: Any,
+        noise_std: float | ArrayLike | None = None,
+        constraints: Mapping[str, float] | None = None,
+    ) -> None:
+        """Take in what was observed; on bad input nothing has changed.
+
+        Parameters
+        ----------
+        x : point, or several
+            Asked for or not. For a domain of one input, a vector is several points.
+        value : float or None, or one for every point
+            None, nan or a value beyond 1e50 stands for a failed run: it is no evidence, and the
+            search keeps away from the point.
+        noise_std : float, optional
+            Noise level of these observations, if it is not that of the model.
+        constraints : dict, optional
+            Numbers by name. A run is feasible where none of them is above 0. An infeasible run
+            updates the model but is never the best; later suggestions avoid that region.
+        """
+        X = self.domain.encode(x, "tell")
+        values = _as_values(value, len(X))
+        noise = _as_noise(noise_std, len(X))
+        limits = NO_CONSTRAINTS if constraints is None else dict(constraints)
+        feasible(limits)
+        if not len(X):
+            return
+        points = _points_of(x, X, self.domain)
+        results, taken = [], set[int]()
+        for point, row, found, level in zip(points, X, values, noise, strict=True):
+            trial = self._waiting(row, taken) or Trial(
+                len(self._record) + sum(n >= len(self._record) for n in taken), point, row
+            )
+            taken.add(trial.number)
+            results.append(trial.with_result(found, level, limits))
+        before = copy(self)
+        try:
+            self.record = self._record.with_results(results)
+        except Exception:
+            vars(self).update(vars(before))
+            raise
+        if self._model.raised is not None:
+            raise self._model.raised
+        alarm = self.alarm
+        if alarm is not None and (before.alarm is None or before.alarm.time != alarm.time):
+            LOGGER.warning("alarm at t=%d: %s", alarm.time, alarm.reason)
+
+    def _waiting(self, x: Array, taken: set[int]) -> Trial | None:
+        """The first pending trial at this point that no other result has taken."""
+        for trial in self._record.pending:
+            if trial.number not in taken and self.domain.same(trial.x[None], x[None])[0, 0]:
+                return trial
+        return None
+
+    def forget(self, x: Any) -> None:
+        """Points that were asked for will not be run: they are pending no more."""
+        taken: set[int] = set()
+        for row in self.domain.encode(x, "forget"):
+            trial = self._waiting(row, taken)
+            if trial is None:
+                raise InputError(f"forget: the point {self.domain.decode(row)} is not pending")
+            taken.add(trial.number)
+        self.record = self._record.with_forgotten(sorted(taken))
+
+    # What it answers
+
+    def predict(self, x: Any) -> tuple[Array, Array]:
+        """(n,) means and standard deviations, by the model that decides next."""
+        mean, sd = self._outlook.predict(self.domain.locate(x, "predict"))
+        return self._sign * mean, sd
+
+    def confidence(self, x: Any = None) -> tuple[Array, Array]:
+        """Lower and upper bounds (n,) of the objective, for all points and times at once.
+
+        By default at the points of a finite domain.
+        """
+        if x is None and not isinstance(self.domain, Finite):
+            raise InputError(
+                f"confidence: the domain {self.domain!r} has no finite number of points; give some,"
+                f" as in confidence(Z) with Z of shape (n, {self.domain.d0})"
+            )
+        if self._model.no_bounds:
+            raise InputError(f"there is no confidence band: {self._model.no_bounds}")
+        if x is None and isinstance(self._model, CertifiedModel):
+            lower, upper = self._model.domain_bounds()
+        else:
+            Z = self._start.X if x is None else self.domain.locate(x, "confidence")
+            lower, upper = self._model.bounds(Z)
+        return (lower, upper) if self.maximize else (-upper, -lower)
+
+    @property
+    def best(self) -> Best:
+        """The best observed point; see `Best` for what is best to which model."""
+        if self._best is None:
+            found = self._outcomes
+            if not found.counts.any():
+                told = f"all {self.t} are infeasible" if self.t else "nothing was observed yet"
+                raise InputError(f"best: {told}")
+            chosen, value, lower, upper = self._model.best(found)
+            low, high = sorted((self._sign * lower, self._sign * upper))
+            point = self._record.observed[chosen].point
+            self._best = Best(copy(point), self._sign * value, low, high)
+        return self._best
+
+    @property
+    def certificate(self) -> Certificate:
+        """How far the best point can be from the optimum.
+
+        The largest upper bound in the domain minus the largest lower bound of an observed point. On
+        a continuous domain the former is the largest that the search found. After an alarm of a
+        prior nothing is promised any more.
+        """
+        if self._certificate is None:
+            self._certificate = self._certify()
+        return self._certificate
+
+    def _certify(self) -> Certificate:
+        model, found = self._model, self._outcomes
+        reason = model.no_bounds
+        if not reason and not found.counts.any():
+            reason = "nothing was observed yet"
+        if not reason and isinstance(model, MixtureModel) and model.alarm is not None:
+            reason = f"alarm after {model.alarm.time} values: {model.alarm.reason}"
+        if reason:
+            return Certificate(inf, delta=model.delta, reason=reason)
+        chosen, lower, upper = model.certain(found)
+        regret = max(model.largest_upper(self.domain, self._start) - lower, 0.0)
+        low, high = sorted((self._sign * lower, self._sign * upper))
+        point = copy(self._record.observed[chosen].point)
+        return Certificate(regret, point, low, high, model.delta)
+
+    @property
+    def done(self) -> bool:
+        """Whether the certificate is at most ``stop_at``, or no point is left to ask for."""
+        return bool(self.stop_reason)
+
+    @property
+    def stop_reason(self) -> str:
+        """Why nothing more is asked for; empty while there is something to do."""
+        if not self._supply:
+            return f"all points of the {self.domain!r} were asked for"
+        if self.stop_at is not None and self.certificate.regret <= self.stop_at:
+            return f"no point can be better by more than {self.stop_at:g}"
+        return ""
+
+    # How it is kept
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form; what is read from it goes on as this optimizer would."""
+        if callable(self.acquisition):
+            raise InputError("an acquisition that is a function cannot be stored")
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "model": self._model.to_dict(),
+            "domain": self.domain.to_dict(),
+            "acquisition": self.acquisition,
+            "maximize": self.maximize,
+            "stop_at": self.stop_at,
+            "seed": self._seed,
+            "record": self._record.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(
+        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> Optimizer:
+        """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
+        check_format(data, "stored optimizer", FORMAT)
+        with reading("stored optimizer"):
+            optimizer = cls(
+                _model_from_dict(data["model"], functions),
+                domain_from_dict(data["domain"]),
+                rng=np.random.default_rng(0),
+                acquisition=data["acquisition"],
+                maximize=bool(data["maximize"]),
+                stop_at=data["stop_at"],
+            )
+            optimizer._start_up(_model_from_dict(data["model"], functions), int(data["seed"]))
+            optimizer.record = Record.from_dict(data["record"], optimizer._stored_point)
+            return optimizer
+
+    def _stored_point(self, stored: Any) -> tuple[Any, Array]:
+        X = self.domain.encode(stored, "stored optimizer")
+        if len(X) != 1:
+            raise InputError(f"stored point is {stored!r}; expected one point")
+        return (dict(stored) if isinstance(stored, Mapping) else X[0].copy()), X[0]
+
+    def save(self, path: str | Path) -> None:
+        """Write `to_dict` to a file."""
+        import json
+
+        Path(path).write_text(json.dumps(self.to_dict(), allow_nan=False), encoding="utf-8")
+
+    @classmethod
+    def load(
+        cls, path: str | Path, functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> Optimizer:
+        """Read what `save` wrote."""
+        with from_file(path) as text:
+            return cls.from_dict(parsed(text, "stored optimizer"), functions)
+
+
+def _model_from_dict(
+    data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
+) -> Model:
+    kind = data["kind"]
+    if kind == CertifiedModel.kind:
+        return CertifiedModel.from_dict(data, functions)
+    if kind == MixtureModel.kind:
+        return load_mixture(data)
+    raise InputError(f"stored model is of kind {kind!r}; known: certified, mixture")
+
+
+def _stream(seed: int, *key: int) -> np.random.Generator:
+    """Random numbers of their own for every purpose and step."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def _points_of(x: Any, X: Array, domain: Domain) -> list[Any]:
+    """Points as users see them: dicts as they were given, arrays as the domain has them."""
+    if isinstance(x, Mapping):
+        return [dict(x)]
+    if isinstance(x, Sequence) and len(x) and isinstance(x[0], Mapping):
+        return [dict(row) for row in x]
+    return [domain.decode(row) for row in X]
+
+
+def _as_values(value: Any, n: int) -> list[float | None]:
+    """One number or None for every point; text is refused, even of a number."""
+    many = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    entries = list(value) if many else [value]
+    if isinstance(value, np.ndarray) and value.ndim > 1:
+        raise ShapeError(f"tell: values have shape {value.shape}; expected ({n},)")
+    if len(entries) != n:
+        raise ShapeError(f"tell: {n} points but {len(entries)} values; expected one for each")
+    return [_as_value(entry) for entry in entries]
+
+
+def _as_value(value: Any) -> float | None:
+    if value is None:
+        return None
+    try:
+        found = value.item() if hasattr(value, "item") else value
+        if not isinstance(found, str | bytes | bool):
+            return float(found)
+    except OverflowError:
+        return nan
+    except (TypeError, ValueError):
+        pass
+    raise InputError(
+        f"tell: the value is {value!r}; expected a number, or None or nan for a failed run"
+    )
+
+
+def _as_noise(noise_std: float | ArrayLike | None, n: int) -> list[float | None]:
+    if noise_std is None:
+        return [None] * n
+    given = np.asarray(noise_std, dtype=np.float64)
+    if given.ndim == 0:
+        given = np.full(n, float(given))
+    if given.shape != (n,):
+        raise ShapeError(
+            f"tell: noise_std has shape {given.shape}; expected one number or ({n},), one for "
+            "every observation"
+        )
+    return [positive("tell: noise_std", float(level)) for level in given]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)

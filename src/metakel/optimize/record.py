@@ -1,0 +1,174 @@
+"""The record of a run: which points were asked for and what became of them.
+
+It is the whole memory of an optimizer. What follows from it for the model is decided in one place,
+`metakel.optimize.outcomes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from metakel._arrays import Array
+from metakel.errors import InputError
+
+State = Literal["pending", "complete", "infeasible", "failed", "forgotten"]
+NO_CONSTRAINTS: Mapping[str, float] = MappingProxyType({})
+LARGEST = 1e50  # beyond this no interval can be computed, and a value says no more than "failed"
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One point, asked for or brought along.
+
+    Parameters
+    ----------
+    number : int
+        Its place in the record, from 0.
+    point : object
+        As the user sees it: an array, or a dict of named parameters.
+    x : (d0,) array
+        As the model sees it.
+    state : "pending", "complete", "infeasible", "failed" or "forgotten"
+        Infeasible: it has a value, but violates a constraint. Failed: there is no value, for good.
+        Forgotten: it will not be run.
+    value : float or None
+        What was observed.
+    noise_std : float or None
+        Noise of this observation, where it is not that of the optimizer.
+    constraints : dict
+        Numbers by name; a constraint holds where its number is not above 0.
+    closed : bool
+        Whether the point is not to be asked for again, in a domain that does not repeat points.
+    """
+
+    number: int
+    point: Any
+    x: Array
+    state: State = "pending"
+    value: float | None = None
+    noise_std: float | None = None
+    constraints: Mapping[str, float] = field(default_factory=lambda: NO_CONSTRAINTS)
+    closed: bool = True
+
+    def with_result(
+        self,
+        value: float | None,
+        noise_std: float | None = None,
+        constraints: Mapping[str, float] = NO_CONSTRAINTS,
+    ) -> Trial:
+        """After it was run; a value that is None, not finite or beyond 1e50 is a failure."""
+        if value is None or not isfinite(value) or abs(value) > LARGEST:
+            return replace(self, state="failed", value=None, constraints=constraints)
+        state: State = "complete" if feasible(constraints) else "infeasible"
+        return replace(
+            self, state=state, value=float(value), noise_std=noise_std, constraints=constraints
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        point = self.point.tolist() if isinstance(self.point, np.ndarray) else self.point
+        stored = {
+            "point": point,
+            "state": self.state,
+            "value": self.value,
+            "noise_std": self.noise_std,
+            "constraints": dict(self.constraints),
+            "closed": self.closed,
+        }
+        return {name: v for name, v in stored.items() if v is not None and v != {}}
+
+
+def feasible(constraints: Mapping[str, float]) -> bool:
+    """Whether no constraint is above 0."""
+    if any(value != value for value in constraints.values()):
+        raise InputError(f"constraints are {dict(constraints)}; expected numbers, not nan")
+    return all(value <= 0 for value in constraints.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """Trials by number, and the order in which results came.
+
+    Parameters
+    ----------
+    trials : tuple of Trial
+    steps : tuple of tuple of int
+        Numbers of the trials that have a result; those of one call together.
+    """
+
+    trials: tuple[Trial, ...] = ()
+    steps: tuple[tuple[int, ...], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.trials)
+
+    @property
+    def pending(self) -> tuple[Trial, ...]:
+        """Asked for, and without a result."""
+        return tuple(trial for trial in self.trials if trial.state == "pending")
+
+    @property
+    def observed(self) -> tuple[Trial, ...]:
+        """With a value, in the order in which the values came."""
+        done = (self.trials[number] for step in self.steps for number in step)
+        return tuple(trial for trial in done if trial.value is not None)
+
+    def with_pending(self, point: Any, x: Array) -> Record:
+        """After one more point was asked for."""
+        return replace(self, trials=(*self.trials, Trial(len(self.trials), point, x)))
+
+    def with_results(self, results: Sequence[Trial]) -> Record:
+        """After trials got results in one call; those whose number is new are added."""
+        trials = list(self.trials)
+        for trial in results:
+            if trial.number < len(trials):
+                trials[trial.number] = trial
+            else:
+                trials.append(trial)
+        return Record(tuple(trials), (*self.steps, tuple(trial.number for trial in results)))
+
+    def with_forgotten(self, numbers: Sequence[int]) -> Record:
+        """After pending trials were given up; their points may be asked for again."""
+        trials = list(self.trials)
+        for number in numbers:
+            trials[number] = replace(trials[number], state="forgotten", closed=False)
+        return replace(self, trials=tuple(trials))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        return {
+            "trials": [trial.to_dict() for trial in self.trials],
+            "steps": [list(step) for step in self.steps],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], encode: Any) -> Record:
+        """Inverse of `to_dict`; ``encode`` gives the (d0,) array of a stored point."""
+        trials = []
+        for number, entry in enumerate(data["trials"]):
+            state = entry["state"]
+            if state not in get_args(State):
+                known = ", ".join(get_args(State))
+                raise InputError(f"stored trial {number} is {state!r}; known states: {known}")
+            point, x = encode(entry["point"])
+            kept = {name: entry[name] for name in ("value", "noise_std") if name in entry}
+            kept |= {"constraints": dict(entry.get("constraints", {})), "closed": entry["closed"]}
+            trials.append(Trial(number, point, x, state, **kept))
+        steps = tuple(tuple(map(int, step)) for step in data["steps"])
+        finished = [number for step in steps for number in step]
+        expected = [t.number for t in trials if t.state not in ("pending", "forgotten")]
+        if sorted(finished) != expected:
+            raise InputError(
+                f"stored steps name the trials {sorted(finished)}; expected those with a result, "
+                f"{expected}"
+            )
+        for trial in trials:
+            if (trial.value is not None) != (trial.state in ("complete", "infeasible")):
+                raise InputError(f"stored trial {trial.number} is {trial.state} with {trial.value}")
+        return cls(tuple(trials), steps)
