@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from metakel.errors import InputError
-from metakel.paper import FIGURES
-from metakel.paper.figure import Claim, Figure, load_figure
-from metakel.paper.settings import READINGS
+from reproduction import FIGURES
+from reproduction.figure import Claim, Figure, load_figure
+from reproduction.settings import READINGS
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from metakel.paper.instance import domain, instance, norm_in, objective, theory_nu
-from metakel.paper.settings import LITERAL, RESOLVED, SIGNED, Settings
-from metakel.paper.streams import Streams
-from metakel.paper.synthetic import coefficients
 from metakel.theory import full_kernel_norm
+from reproduction.settings import LITERAL, RESOLVED, SIGNED, ExperimentSettings, Streams
+from reproduction.synthetic import coefficients, domain, instance, norm_in, objective, theory_nu
 
-SETTINGS = Settings(runs=1, m=20, n=25, grid=51)
+SETTINGS = ExperimentSettings(runs=1, m=20, n=25, grid=51)
 STREAMS = Streams(0, 0, 0)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metakel.paper.intervals import rate, ratio, shown
+from reproduction.figure import rate, ratio, shown
 
 
 def covered(seed, clusters):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from metakel.paper.streams import ROLES, Streams
+from reproduction.settings import ROLES, Streams
 
 
 def first(streams: Streams, role="history") -> float:

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from metakel.kernels import legendre
-from metakel.paper.synthetic import (
+from reproduction.synthetic import (
     coefficients,
     sample_history,
     sample_tasks,

@@ -9,16 +9,15 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from metakel.grouplasso import lambda_max
-from metakel.paper.drawing import COLOURS, LABELS, shaded, tidy
-from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.instance import domain, instance, objective, theory_lambda
-from metakel.paper.regret_runs import play_paper
-from metakel.paper.settings import Settings
-from metakel.paper.streams import Streams
+from reproduction.drawing import COLOURS, LABELS, shaded, tidy
+from reproduction.figure import Claim, Figure, Rows, Table
+from reproduction.play import play_paper
+from reproduction.settings import ExperimentSettings, Streams
+from reproduction.synthetic import domain, instance, objective, theory_lambda
 
 
 @dataclass(frozen=True)
-class LambdaChoice(Settings):
+class LambdaChoice(ExperimentSettings):
     """Figure 10: the lambdas."""
 
     lams: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0)

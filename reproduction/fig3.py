@@ -10,16 +10,14 @@ from matplotlib.figure import Figure as Canvas
 from metakel._arrays import Array
 from metakel.gp import posterior
 from metakel.kernels import KernelSum
-from metakel.paper.drawing import COLOURS, LABELS, look, shaded, tidy
-from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.instance import instance
-from metakel.paper.settings import Settings
-from metakel.paper.streams import Streams
-from metakel.paper.synthetic import coefficients
+from reproduction.drawing import COLOURS, LABELS, look, shaded, tidy
+from reproduction.figure import Claim, Figure, Rows, Table
+from reproduction.settings import ExperimentSettings, Streams
+from reproduction.synthetic import coefficients, instance
 
 
 @dataclass(frozen=True)
-class Calibration(Settings):
+class Calibration(ExperimentSettings):
     """Figure 3: ``train`` observations, ``test`` points, central intervals at the levels."""
 
     train: int = 4

@@ -20,8 +20,8 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from metakel.errors import InputError, writing
-from metakel.paper.figure import Rows, Table
-from metakel.paper.settings import Reading, Settings
+from reproduction.figure import Rows, Table
+from reproduction.settings import ExperimentSettings, Reading
 
 Key: TypeAlias = tuple[int, int]  # draw, run
 
@@ -35,7 +35,9 @@ class Store:
 
     folder: Path
 
-    def open(self, figure: str, settings: Settings, seed: int, *, fresh: bool = False) -> None:
+    def open(
+        self, figure: str, settings: ExperimentSettings, seed: int, *, fresh: bool = False
+    ) -> None:
         """Make the folder, or check that what it holds belongs to the same experiment."""
         described = describe(figure, settings, seed)
         if fresh:
@@ -88,7 +90,7 @@ class Store:
         }
         self._describe({**description, **spent})
 
-    def table(self, settings: Settings) -> Table:
+    def table(self, settings: ExperimentSettings) -> Table:
         """The runs that the settings ask for."""
         if not self._table.exists():
             raise InputError(f"{self.folder} holds no results; run the figure first")
@@ -101,7 +103,7 @@ class Store:
         """Whether there is a table, that is, a run that came to its end."""
         return self._table.exists()
 
-    def settings(self, kind: type[Settings]) -> Settings:
+    def settings(self, kind: type[ExperimentSettings]) -> ExperimentSettings:
         """The settings of the saved results, of the class that the figure uses."""
         values = self.description()["settings"]
         lists = {name: tuple(v) for name, v in values.items() if isinstance(v, list)}
@@ -144,7 +146,7 @@ class Store:
         return self.folder / "settings.json"
 
 
-def describe(figure: str, settings: Settings, seed: int) -> dict[str, Any]:
+def describe(figure: str, settings: ExperimentSettings, seed: int) -> dict[str, Any]:
     """Everything that the numbers depend on, in the form that JSON gives back."""
     packages = ("metakel", "numpy", "scipy")
     content = {

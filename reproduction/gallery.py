@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
-from metakel.paper import FIGURES
-from metakel.paper.figure import Claim, Figure, Measured, load_figure
-from metakel.paper.intervals import shown
-from metakel.paper.runner import draw
-from metakel.paper.settings import Settings
-from metakel.paper.store import Store
+from reproduction import FIGURES
+from reproduction.drawing import draw
+from reproduction.figure import Claim, Figure, Measured, load_figure, shown
+from reproduction.settings import ExperimentSettings
+from reproduction.store import Store
 
 OWN = "Not in the paper."
 
@@ -21,7 +19,7 @@ OWN = "Not in the paper."
 class Outcome:
     """A figure in one reading, from disk."""
 
-    settings: Settings
+    settings: ExperimentSettings
     measured: Measured
     seed: int
     seconds: float
@@ -35,7 +33,7 @@ def write_gallery(
     target = Path(docs)
     (target / "img" / "paper").mkdir(parents=True, exist_ok=True)
     size = " (quick size: too small to judge by)" if quick else ""
-    intro = (files("metakel.paper") / "gallery.md").read_text(encoding="utf-8")
+    intro = Path(__file__).with_name("gallery.md").read_text(encoding="utf-8")
     parts, rows = [intro.replace("{size}", size)], []
     for name in names:
         figure = load_figure(name)

@@ -8,22 +8,21 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from metakel._arrays import Array
-from metakel.paper.drawing import curves, legend_below
-from metakel.paper.evidence import refitted
-from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.intervals import ratio
-from metakel.paper.play import Model, OnGrid, Played, play
-from metakel.paper.streams import Streams
-from metakel.paper.tuning_split import TESTS, Learner, Tuning, learner, smooth_kernel
 from metakel.theory import noise_var_paper
+from reproduction.drawing import curves, legend_below
+from reproduction.evidence import refitted
+from reproduction.figure import Claim, Figure, Rows, Table, ratio
+from reproduction.glmnet import TESTS, Learner, TuningSettings, learner, smooth_kernel
+from reproduction.play import Model, OnGrid, Played, play
+from reproduction.settings import Streams
 
-SETTINGS = Tuning(runs=10, draws=TESTS, p=500, m=24)
+SETTINGS = TuningSettings(runs=10, draws=TESTS, p=500, m=24)
 QUICK = replace(SETTINGS, runs=1, draws=4, horizon=40)
 
 GOOD = 0.01  # of AUC below the best configuration
 
 
-def run_once(settings: Tuning, streams: Streams) -> Rows:
+def run_once(settings: TuningSettings, streams: Streams) -> Rows:
     """Tune one test task with every kernel, and at random; regrets in units of AUC."""
     made = learner(settings, streams.seed, streams.run)
     task = made.tests[streams.draw]
@@ -52,7 +51,7 @@ def run_once(settings: Tuning, streams: Streams) -> Rows:
     return _rows(settings, played, f, made, streams, task.name)
 
 
-def _regulariser(settings: Tuning) -> Array:
+def _regulariser(settings: TuningSettings) -> Array:
     steps = np.arange(1, settings.horizon + 1)
     if settings.reading.centred:
         return np.full(len(steps), settings.noise_var)
@@ -60,7 +59,7 @@ def _regulariser(settings: Tuning) -> Array:
 
 
 def _rows(
-    settings: Tuning,
+    settings: TuningSettings,
     played: dict[str, Played],
     f: Array,
     made: Learner,
@@ -115,7 +114,7 @@ def measure(table: Table) -> dict[str, float]:
     return measured
 
 
-def draw(table: Table, settings: Tuning, canvas: Canvas) -> None:
+def draw(table: Table, settings: TuningSettings, canvas: Canvas) -> None:
     """Simple and cumulative regret with standard errors over tasks and seeds."""
     left, right = canvas.subplots(1, 2)
     curves(left, table, "simple", spread="sem", clusters="task")

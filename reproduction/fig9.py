@@ -8,18 +8,15 @@ from math import sqrt
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from metakel.paper.drawing import COLOURS, believed, one_run, tidy
-from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.instance import domain, instance, objective, paper_noise_var, theory_nu
-from metakel.paper.intervals import ratio
-from metakel.paper.play import OnGrid
-from metakel.paper.regret_runs import play_paper
-from metakel.paper.settings import Settings
-from metakel.paper.streams import Streams
+from reproduction.drawing import COLOURS, believed, one_run, tidy
+from reproduction.figure import Claim, Figure, Rows, Table, ratio
+from reproduction.play import OnGrid, play_paper
+from reproduction.settings import ExperimentSettings, Streams
+from reproduction.synthetic import domain, instance, objective, paper_noise_var, theory_nu
 
 
 @dataclass(frozen=True)
-class Trace(Settings):
+class Trace(ExperimentSettings):
     """Figure 9: the times that are shown."""
 
     times: tuple[int, ...] = (5, 55)

@@ -14,17 +14,15 @@ from scipy.stats import norm
 from metakel._arrays import Array
 from metakel.confidence import ConfidenceSequence
 from metakel.kernels import KernelSum
-from metakel.paper.drawing import shaded, tidy
-from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.instance import Instance, domain, instance, objective
-from metakel.paper.play import OnGrid
-from metakel.paper.regret_runs import play_paper
-from metakel.paper.settings import Settings
-from metakel.paper.streams import Streams
+from reproduction.drawing import shaded, tidy
+from reproduction.figure import Claim, Figure, Rows, Table
+from reproduction.play import OnGrid, play_paper
+from reproduction.settings import ExperimentSettings, Streams
+from reproduction.synthetic import Instance, domain, instance, objective
 
 
 @dataclass(frozen=True)
-class Anytime(Settings):
+class Anytime(ExperimentSettings):
     """When widths are recorded; ``horizon`` is for GP-UCB, the last time for uniform points."""
 
     times: tuple[int, ...] = (0, 1, 2, 5, 10, 20, 50)

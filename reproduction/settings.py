@@ -1,13 +1,16 @@
-"""What an experiment depends on: the numbers of Section 6, and how its open points are read."""
+"""What an experiment depends on: the numbers of Section 6, a reading of them, random streams."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from metakel.kernels.products import Scaling
 from metakel.learn import Scale
-from metakel.paper.synthetic import Signs
+
+Signs = Literal["positive", "both"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ READINGS = {reading.name: reading for reading in (RESOLVED, LITERAL, SIGNED)}
 
 
 @dataclass(frozen=True)
-class Settings:
+class ExperimentSettings:
     """The numbers of Section 6, the same for all figures unless one changes them.
 
     Attributes
@@ -83,3 +86,44 @@ class Settings:
     horizon: int = 100
     grid: int = 501
     reading: Reading = RESOLVED
+
+
+Role = Literal["kernel", "history", "objective", "points", "noise", "ties", "features", "split"]
+ROLES: tuple[Role, ...] = (
+    "kernel",
+    "history",
+    "objective",
+    "points",
+    "noise",
+    "ties",
+    "features",
+    "split",
+)
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The streams of one run: the same alone, in a pool, or after somebody adds more runs.
+
+    Parameters
+    ----------
+    seed : int
+    draw : int
+        Which k* (or test task).
+    run : int
+        Which instance for this k*.
+    fresh : bool
+        Whether the run has a k* of its own.
+    """
+
+    seed: int
+    draw: int
+    run: int
+    fresh: bool = False
+
+    def rng(self, role: Role) -> np.random.Generator:
+        """A new generator at the start of the stream; two calls give the same numbers."""
+        shared = role == "kernel" and not self.fresh
+        run = () if shared else (self.run,)
+        key = (ROLES.index(role), self.draw, *run)
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))

@@ -8,19 +8,17 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import FancyBboxPatch
 
-from metakel.paper.drawing import COLOURS, one_run, tidy, weights_label
-from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.instance import instance, norm_in
-from metakel.paper.settings import Settings
-from metakel.paper.streams import Streams
-from metakel.paper.synthetic import coefficients
+from reproduction.drawing import COLOURS, one_run, tidy, weights_label
+from reproduction.figure import Claim, Figure, Rows, Table
+from reproduction.settings import ExperimentSettings, Streams
+from reproduction.synthetic import coefficients, instance, norm_in
 
 # Fewer points than in the other figures, so that k-hat is larger than k* and the three differ.
-SETTINGS = Settings(runs=50, n=12, fresh=True)
+SETTINGS = ExperimentSettings(runs=50, n=12, fresh=True)
 QUICK = replace(SETTINGS, runs=10)
 
 
-def run_once(settings: Settings, streams: Streams) -> Rows:
+def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     """The weights of the three kernels, and the norm of a new function in each space."""
     drawn = instance(settings, streams)
     rng = streams.rng("objective")
@@ -59,7 +57,7 @@ def measure(table: Table) -> dict[str, float]:
     }
 
 
-def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
+def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
     """Nested boxes with the base kernels in them; the weights on the right."""
     one = one_run(table)
     eta = {

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from metakel._arrays import Array
 from metakel.kernels import KernelSum, squared_exponential
-from metakel.paper.play import OnGrid
+from reproduction.play import OnGrid
 
 # Inputs lie in [0, 1] and [-1, 1], values have variance of order 1.
 LENGTHS = (0.02, 5.0)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from metakel._arrays import Array
 from metakel.learn import Scale
-from metakel.paper.figure import Table
+from reproduction.figure import Figure, Table
+from reproduction.settings import ExperimentSettings
 
 LABELS = {
     "true": "true kernel $k^*$ (oracle)",
@@ -32,6 +35,19 @@ COLOURS = {
 STYLES = {"true": "--", "random": ":"}
 # In points, for as long as a figure is drawn.
 FONTS: dict[Any, Any] = {"axes.titlesize": 9, "legend.fontsize": 7}
+
+
+DPI = 110
+
+
+def draw(figure: Figure, table: Table, settings: ExperimentSettings, path: str | Path) -> None:
+    """Draw saved results into a file."""
+    canvas = Canvas(figsize=figure.size, layout="constrained")
+    with matplotlib.rc_context(FONTS):
+        figure.draw(table, settings, canvas)
+    canvas.savefig(
+        path, dpi=DPI, metadata={"Software": None} if str(path).endswith("png") else None
+    )
 
 
 def curves(

@@ -7,20 +7,18 @@ from dataclasses import replace
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from metakel.paper.drawing import one_run, tidy
-from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.instance import dictionary, domain
-from metakel.paper.settings import Settings
-from metakel.paper.streams import Streams
-from metakel.paper.synthetic import coefficients, true_kernel
+from reproduction.drawing import one_run, tidy
+from reproduction.figure import Claim, Figure, Rows, Table
+from reproduction.settings import ExperimentSettings, Streams
+from reproduction.synthetic import coefficients, dictionary, domain, true_kernel
 
-SETTINGS = Settings(runs=50, grid=201)
+SETTINGS = ExperimentSettings(runs=50, grid=201)
 QUICK = replace(SETTINGS, runs=10)
 
 SHOWN = 5
 
 
-def run_once(settings: Settings, streams: Streams) -> Rows:
+def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     """One function of the space of k*, at the grid."""
     kernel = true_kernel(
         dictionary(settings), sparsity=settings.sparsity, rng=streams.rng("kernel")
@@ -48,7 +46,7 @@ def measure(table: Table) -> dict[str, float]:
     }
 
 
-def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
+def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
     """A few functions."""
     ax = canvas.subplots()
     for run in range(min(SHOWN, settings.runs)):

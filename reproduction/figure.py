@@ -1,4 +1,7 @@
-"""What a figure is: settings, one run, a drawing, and the claims of its caption as bounds."""
+"""What a figure is: settings, one run, a drawing, and the claims of its caption as bounds.
+
+Measured numbers come with 95 % intervals: `ratio` of means (bootstrap) and `rate` (Wilson).
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,19 @@ from math import inf, isfinite
 from typing import Any, TypeAlias
 
 import matplotlib.figure
+import numpy as np
+from numpy.typing import ArrayLike
 
 from metakel.errors import InputError
-from metakel.paper.settings import READINGS, Settings
-from metakel.paper.streams import Streams
+from reproduction.settings import READINGS, ExperimentSettings, Streams
 
 Rows: TypeAlias = list[dict[str, Any]]
 Table: TypeAlias = Any  # pandas.DataFrame: what `run_once` returned, with columns draw and run
 Measured: TypeAlias = Mapping[str, float]
+
+LEVEL = 0.95
+RESAMPLES = 2000
+Z = 1.959964  # quantile of the normal distribution for LEVEL
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class Figure:
         What it shows.
     caption : str
         What the paper says it shows.
-    settings, quick : Settings
+    settings, quick : ExperimentSettings
         At the size of the paper, and small enough for a test.
     run_once : callable(settings, streams) -> rows
         Pure: one instance, as rows of a table.
@@ -92,8 +100,8 @@ class Figure:
 
     title: str
     caption: str
-    settings: Settings
-    quick: Settings
+    settings: ExperimentSettings
+    quick: ExperimentSettings
     run_once: Callable[[Any, Streams], Rows]
     measure: Callable[[Table], Measured]
     draw: Callable[[Table, Any, matplotlib.figure.Figure], None]
@@ -104,7 +112,7 @@ class Figure:
 
     def configured(
         self, reading: str | None = None, *, quick: bool = False, runs: int | None = None
-    ) -> Settings:
+    ) -> ExperimentSettings:
         """Its settings in a reading, full size or quick."""
         name = self.readings[0] if reading is None else reading
         if name not in READINGS:
@@ -118,11 +126,59 @@ class Figure:
 
 
 def load_figure(name: str) -> Figure:
-    """The figure of this name (`metakel.paper.FIGURES`)."""
-    from metakel.paper import FIGURES
+    """The figure of this name (`reproduction.FIGURES`)."""
+    from reproduction import FIGURES
 
     if name not in FIGURES:
         raise InputError(f"there is no figure {name!r}; known: {', '.join(FIGURES)}")
-    figure = importlib.import_module(f"metakel.paper.{FIGURES[name]}").FIGURE
+    figure = importlib.import_module(f"reproduction.{FIGURES[name]}").FIGURE
     assert isinstance(figure, Figure)
     return figure
+
+
+def ratio(
+    key: str, over: ArrayLike, under: ArrayLike, clusters: ArrayLike | None = None
+) -> dict[str, float]:
+    """Mean of ``over`` / mean of ``under`` as ``key``, and its interval as "low" and "high".
+
+    Parameters
+    ----------
+    over, under : (N,) arrays
+        Paired: entry i of both belongs to the same instance.
+    clusters : (N,) array, optional
+        Labels of what was drawn independently, where several instances share something.
+    """
+    pairs = np.column_stack([np.asarray(over, dtype=float), np.asarray(under, dtype=float)])
+    labels = np.arange(len(pairs)) if clusters is None else np.asarray(clusters)
+    names, where = np.unique(labels, return_inverse=True)
+    sums = np.zeros((len(names), 2))
+    np.add.at(sums, where, pairs)
+    total = sums.sum(axis=0)
+    value = float(total[0] / total[1]) if total[1] else np.nan
+    rng = np.random.default_rng(0)
+    counts = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=RESAMPLES)
+    drawn = counts @ sums  # (RESAMPLES, 2)
+    drawn = drawn[drawn[:, 1] != 0]  # a resample of zeros says nothing
+    tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    edges = np.quantile(drawn[:, 0] / drawn[:, 1], tails) if len(drawn) else (np.nan, np.nan)
+    return {key: value, f"{key} low": float(edges[0]), f"{key} high": float(edges[1])}
+
+
+def rate(key: str, successes: ArrayLike) -> dict[str, float]:
+    """Fraction of successes as ``key``, and its Wilson interval, which is honest at 0 and 1."""
+    values = np.asarray(successes, dtype=float)
+    n, p, z = len(values), float(values.mean()), Z
+    centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    low, high = (0.0 if p == 0 else centre - half), (1.0 if p == 1 else centre + half)
+    return {key: p, f"{key} low": float(low), f"{key} high": float(high)}
+
+
+def shown(measured: Measured, key: str) -> str:
+    """The number, with its interval where there is one."""
+    if np.isnan(measured[key]):
+        return "–"
+    text = f"{measured[key]:.3g}"
+    if f"{key} low" not in measured:
+        return text
+    return f"{text} ({measured[f'{key} low']:.3g} to {measured[f'{key} high']:.3g})"

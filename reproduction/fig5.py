@@ -10,16 +10,15 @@ from matplotlib.figure import Figure as Canvas
 
 from metakel._arrays import Array
 from metakel.kernels import KernelSum
-from metakel.paper.drawing import COLOURS, LABELS, legend_below, mark_values, rates, shaded, tidy
-from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.instance import domain, instance, objective, theory_lambda
-from metakel.paper.regret_runs import play_paper
-from metakel.paper.settings import Settings
-from metakel.paper.streams import Streams
+from reproduction.drawing import COLOURS, LABELS, legend_below, mark_values, rates, shaded, tidy
+from reproduction.figure import Claim, Figure, Rows, Table
+from reproduction.play import play_paper
+from reproduction.settings import ExperimentSettings, Streams
+from reproduction.synthetic import domain, instance, objective, theory_lambda
 
 
 @dataclass(frozen=True)
-class Consistency(Settings):
+class Consistency(ExperimentSettings):
     """Figure 5: numbers of tasks, and lambdas beside the smallest one that Theorem 4.3 allows."""
 
     tasks: tuple[int, ...] = (2, 5, 10, 20, 50, 100)
@@ -53,7 +52,13 @@ def run_once(settings: Consistency, streams: Streams) -> Rows:
 
 
 def _row(
-    settings: Settings, played: KernelSum, Z: Array, f: Array, streams: Streams, *, kernel: str
+    settings: ExperimentSettings,
+    played: KernelSum,
+    Z: Array,
+    f: Array,
+    streams: Streams,
+    *,
+    kernel: str,
 ) -> dict[str, object]:
     regrets = play_paper(settings, played, Z, f, streams).regrets()
     finals = {name: float(curve[-1]) for name, curve in regrets.items()}

@@ -6,21 +6,19 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure as Canvas
 
-from metakel.paper.drawing import COLOURS, believed, one_run, tidy, weights_label
-from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.instance import domain, instance, objective, paper_noise_var, theory_nu
-from metakel.paper.play import OnGrid
-from metakel.paper.regret_runs import play_paper
-from metakel.paper.settings import Settings
-from metakel.paper.streams import Streams
+from reproduction.drawing import COLOURS, believed, one_run, tidy, weights_label
+from reproduction.figure import Claim, Figure, Rows, Table
+from reproduction.play import OnGrid, play_paper
+from reproduction.settings import ExperimentSettings, Streams
+from reproduction.synthetic import domain, instance, objective, paper_noise_var, theory_nu
 
-SETTINGS = Settings(runs=10, horizon=15, grid=201)
+SETTINGS = ExperimentSettings(runs=10, horizon=15, grid=201)
 QUICK = replace(SETTINGS, runs=3)
 
 TASKS = 3
 
 
-def run_once(settings: Settings, streams: Streams) -> Rows:
+def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     """Some past tasks, the weights learned from all of them, and a new task optimised with them."""
     drawn = instance(settings, streams)
     Z = domain(settings)
@@ -67,7 +65,7 @@ def measure(table: Table) -> dict[str, float]:
     }
 
 
-def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
+def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
     """Past tasks, weights, new task."""
     one = one_run(table)
     past, learned, new = canvas.subplots(1, 3, gridspec_kw={"wspace": 0.12})

@@ -7,7 +7,7 @@ the smaller of feature space and observation space. The values at the domain are
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -18,7 +18,11 @@ from scipy.linalg import cholesky, solve_triangular
 
 from metakel._arrays import Array
 from metakel.kernels import KernelSum
+from reproduction.figure import Rows, Table, ratio
+from reproduction.settings import ExperimentSettings, Streams
+from reproduction.synthetic import paper_noise_var, theory_nu
 
+REGRETS = ("simple", "mu", "arg", "reg")
 TIE = 1e-9  # relative: rounding must not decide between points that symmetry makes equal
 
 
@@ -158,6 +162,70 @@ def play(
         ratio[i], typical[i] = errors.max(), np.median(errors)
         y[i] = f[where[i]] + noise_std * noise.standard_normal()
     return Played(f, where, y, predicted, guesses, ratio, typical)
+
+
+def play_paper(
+    settings: ExperimentSettings,
+    kernel: KernelSum,
+    Z: Array,
+    f: Array,
+    streams: Streams,
+    nu: Array | None = None,
+) -> Played:
+    """GP-UCB as in Section 6: nu_t of the theory and the regulariser 1 + 2/t.
+
+    Noise and ties are those of the run, the same for every kernel.
+    """
+    return play(
+        OnGrid(kernel, Z),
+        f,
+        nu=theory_nu(settings, kernel) if nu is None else nu,
+        noise_var=paper_noise_var(settings),
+        noise_std=settings.noise_std,
+        noise=streams.rng("noise"),
+        ties=streams.rng("ties"),
+    )
+
+
+def curve_rows(played: Mapping[str, Played]) -> Rows:
+    """One row per kernel and step, with all regrets."""
+    rows: Rows = []
+    for name, game in played.items():
+        regrets = game.regrets()
+        for i in range(len(game.queries)):
+            values = {key: float(curve[i]) for key, curve in regrets.items()}
+            rows.append({"kernel": name, "t": i + 1, **values})
+    return rows
+
+
+def final(table: Table) -> Table:
+    """Regrets at the last step: a row per instance (draw, run), columns (regret, kernel)."""
+    last = table[table["t"] == table["t"].max()]
+    return last.set_index(["draw", "run", "kernel"])[list(REGRETS)].unstack()
+
+
+def final_ratios(table: Table, over: str, under: str) -> dict[str, float]:
+    """Ratio of mean regrets at the last step, pooled, and its largest value over the draws.
+
+    Intervals: of the pooled ratio for other k* (for other runs, if there is only one k*); of the
+    largest one for other runs with the same k*.
+    """
+    wide = final(table)
+    ratios: dict[str, float] = {}
+    draws = wide.index.get_level_values("draw")
+    for regret in ("mu", "arg", "reg"):
+        key, pair = f"{regret} {over}/{under}", (wide[regret, over], wide[regret, under])
+        ratios |= ratio(key, *pair, draws if draws.nunique() > 1 else None)
+        means = wide[regret].groupby(level="draw").mean()
+        worst = draws == (means[over] / means[under]).idxmax()
+        ratios |= ratio(f"worst {key}", *(values[worst] for values in pair))
+    return ratios
+
+
+def wins(table: Table, regret: str, one: str, other: str) -> float:
+    """Fraction of instances in which ``one`` ends with less regret than ``other``."""
+    wide = final(table)[regret]
+    return float(np.mean(wide[one] < wide[other]))
 
 
 def first_at_random(values: Array, rng: np.random.Generator) -> int:

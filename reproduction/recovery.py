@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from metakel.paper.drawing import legend_below, mark_values, rates, shaded, tidy
-from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.instance import instance, theory_lambda
-from metakel.paper.intervals import rate
-from metakel.paper.settings import Settings
-from metakel.paper.streams import Streams
+from reproduction.drawing import legend_below, mark_values, rates, shaded, tidy
+from reproduction.figure import Claim, Figure, Rows, Table, rate
+from reproduction.settings import ExperimentSettings, Streams
+from reproduction.synthetic import instance, theory_lambda
 
 
 @dataclass(frozen=True)
-class Recovery(Settings):
+class Recovery(ExperimentSettings):
     """The values of m, n and sigma; where one varies, the others are those of the paper."""
 
     tasks: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100)

@@ -12,12 +12,11 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from metakel.errors import InputError
-from metakel.paper import FIGURES
-from metakel.paper.figure import Figure, Measured, load_figure
-from metakel.paper.gallery import verdict, write_gallery
-from metakel.paper.intervals import shown
-from metakel.paper.runner import draw, run
-from metakel.paper.workers import new_workers
+from reproduction import FIGURES
+from reproduction.drawing import draw
+from reproduction.figure import Figure, Measured, load_figure, shown
+from reproduction.gallery import verdict, write_gallery
+from reproduction.runner import new_workers, run
 
 app = typer.Typer(no_args_is_help=True, help="The figures of the paper, each by one command.")
 console = Console()

@@ -8,16 +8,15 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from metakel.kernels import KernelSum, squared_exponential
-from metakel.paper.drawing import curves, legend_below
-from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.instance import domain, instance, objective
-from metakel.paper.regret_runs import curve_rows, final_ratios, play_paper
-from metakel.paper.settings import Settings
-from metakel.paper.streams import Streams
+from reproduction.drawing import curves, legend_below
+from reproduction.figure import Claim, Figure, Rows, Table
+from reproduction.play import curve_rows, final_ratios, play_paper
+from reproduction.settings import ExperimentSettings, Streams
+from reproduction.synthetic import domain, instance, objective
 
 
 @dataclass(frozen=True)
-class TwoInputs(Settings):
+class TwoInputs(ExperimentSettings):
     """Figure 6, left: the grid has ``grid`` points per input."""
 
     lengthscale: float = 0.3

@@ -7,23 +7,21 @@ from math import nan
 
 from matplotlib.figure import Figure as Canvas
 
-from metakel.paper.drawing import curves
-from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.instance import domain, instance, objective
-from metakel.paper.intervals import ratio
-from metakel.paper.regret_runs import curve_rows, final, final_ratios, play_paper, wins
-from metakel.paper.settings import Settings
-from metakel.paper.streams import Streams
+from reproduction.drawing import curves
+from reproduction.figure import Claim, Figure, Rows, Table, ratio
+from reproduction.play import curve_rows, final, final_ratios, play_paper, wins
+from reproduction.settings import ExperimentSettings, Streams
+from reproduction.synthetic import domain, instance, objective
 
 # The paper has one k*; nine more tell whether it was a lucky one.
-SETTINGS = Settings(runs=100, draws=10)
+SETTINGS = ExperimentSettings(runs=100, draws=10)
 QUICK = replace(SETTINGS, runs=6, draws=2)
 
 SLOWER = 0.75
 INSIDE, ENDS = 0.8, 0.95  # |x*|
 
 
-def run_once(settings: Settings, streams: Streams) -> Rows:
+def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     """One draw of meta-data and objective; regret curves by kernel."""
     drawn = instance(settings, streams)
     Z = domain(settings)
@@ -61,7 +59,7 @@ def measure(table: Table) -> dict[str, float]:
     return measured
 
 
-def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
+def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
     """Simple, inference and cumulative regret, for the first k*."""
     first = table[table["draw"] == 0]
     titles = {

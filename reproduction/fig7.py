@@ -14,17 +14,16 @@ from metakel._arrays import Array
 from metakel.data import History
 from metakel.kernels import KernelDictionary, random_fourier
 from metakel.learn import learn_kernel
-from metakel.paper.drawing import one_run
-from metakel.paper.figure import Claim, Figure, Rows, Table
-from metakel.paper.settings import Settings
-from metakel.paper.streams import Streams
+from reproduction.drawing import one_run
+from reproduction.figure import Claim, Figure, Rows, Table
+from reproduction.settings import ExperimentSettings, Streams
 
 # Three tasks, few points and two features per kernel, to be seen by eye.
-SETTINGS = Settings(runs=10, m=3, n=6, p=4, noise_std=0.1, lam=0.15)
+SETTINGS = ExperimentSettings(runs=10, m=3, n=6, p=4, noise_std=0.1, lam=0.15)
 QUICK = replace(SETTINGS, runs=4)
 
 
-def run_once(settings: Settings, streams: Streams) -> Rows:
+def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     """Entries of the block-diagonal Phi, y and beta; and how well beta solves that regression."""
     base = random_fourier(settings.p, 1, lengthscales=0.4, rng=streams.rng("features"))
     history = _history(settings, base, streams)
@@ -51,7 +50,7 @@ def run_once(settings: Settings, streams: Streams) -> Rows:
     return [*rows, {"part": "gap", "row": 0, "column": 0, "value": gap}]
 
 
-def _history(settings: Settings, base: KernelDictionary, streams: Streams) -> History:
+def _history(settings: ExperimentSettings, base: KernelDictionary, streams: Streams) -> History:
     rng = streams.rng("history")
     pairs = []
     for _ in range(settings.m):
@@ -98,7 +97,7 @@ def measure(table: Table) -> dict[str, float]:
     }
 
 
-def draw(table: Table, settings: Settings, canvas: Canvas) -> None:
+def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
     """y = Phi beta + noise, with one task and one kernel marked."""
     one = one_run(table)
     m, n, d = settings.m, settings.n, 2 * settings.p
