@@ -185,7 +185,8 @@ def _check_workers(client: Any, address: str) -> None:
     for worker, found in client.run(look, PACKAGES).items():
         if found != here:
             raise InputError(
-                f"the Dask worker {worker} has {_listed(found)}; expected {_listed(here)} as here"
+                f"the Dask worker {worker} has {_listed(found)}; expected {_listed(here)} as here "
+                "(a clone of the repository, installed with its extra paper and on PYTHONPATH)"
             )
 
 
@@ -194,8 +195,9 @@ def _looker() -> Callable[[tuple[str, ...]], Versions]:
 
     def look(packages: tuple[str, ...]) -> Versions:
         from importlib.metadata import PackageNotFoundError, version
+        from importlib.util import find_spec
 
-        found: Versions = {}
+        found: Versions = {"reproduction": "found" if find_spec("reproduction") else None}
         for name in packages:
             try:
                 found[name] = version(name)

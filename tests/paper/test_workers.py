@@ -91,7 +91,9 @@ class FakeClient:
 
 def test_workers_of_other_versions_are_refused():
     runner._check_workers(FakeClient({"a": 2}, {}), "tcp://x")
-    with pytest.raises(InputError, match=r"worker a has metakel missing"):
+    with pytest.raises(InputError, match=r"reproduction missing.*on PYTHONPATH"):
+        runner._check_workers(FakeClient({"a": 2}, {"reproduction": None}), "tcp://x")
+    with pytest.raises(InputError, match=r"worker a has .*metakel missing"):
         runner._check_workers(FakeClient({"a": 2}, {"metakel": None}), "tcp://x")
     with pytest.raises(InputError, match=r"numpy 1\.0.*expected"):
         runner._check_workers(FakeClient({"a": 2}, {"numpy": "1.0"}), "tcp://x")
