@@ -1,9 +1,11 @@
-"""Pieces of the page: sections, figures, cards, bars. All text is escaped here."""
+"""Pieces of the page: sections, figures, cards, bars, tables. All text is escaped here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+
+from metakel.charts import COLD, LEARNED, Style, SvgChart
 
 
 def section(title: str, *parts: str) -> str:
@@ -16,14 +18,20 @@ def paragraph(text: str, style: str = "") -> str:
     return f'<p class="{style}">{escape(text)}</p>' if style else f"<p>{escape(text)}</p>"
 
 
-def figure(
-    picture: str, title: str, caption: str = "", legend: Sequence[tuple[str, str]] = ()
-) -> str:
-    """A picture with its title, the names of its lines, and what to see in it."""
-    keys = "".join(f'<span class="key {style}">{escape(name)}</span>' for style, name in legend)
+def figure(chart: SvgChart, title: str, caption: str = "", description: str = "") -> str:
+    """A chart with its title, the names of its marks, and what to see in it."""
     below = f"<p>{escape(caption)}</p>" if caption else ""
+    picture = chart.render(description or caption)
     return (
-        f"<figure><figcaption><h3>{escape(title)}</h3>{keys}</figcaption>{picture}{below}</figure>"
+        f"<figure><figcaption><h3>{escape(title)}</h3>{legend(chart.legend)}</figcaption>"
+        f"{picture}{below}</figure>"
+    )
+
+
+def legend(entries: Sequence[tuple[Style, str]]) -> str:
+    """Names beside the colours that they have."""
+    return "".join(
+        f'<span class="key {style.name}">{escape(name)}</span>' for style, name in entries
     )
 
 
@@ -45,16 +53,17 @@ def bars(rows: Sequence[tuple[str, float, float]], names: tuple[str, str]) -> st
     """Two shares per row."""
     lines = "".join(
         f'<div class="bar"><span class="name">{escape(name)}</span><span class="tracks">'
-        f"{_track(first, 'learned', names[0])}{_track(second, 'cold', names[1])}</span></div>"
+        f"{_track(first, LEARNED, names[0])}{_track(second, COLD, names[1])}</span></div>"
         for name, first, second in rows
     )
-    return f'<div class="bars">{lines}</div>'
+    keys = legend([(LEARNED, names[0]), (COLD, names[1])])
+    return f'<p>{keys}</p><div class="bars">{lines}</div>'
 
 
-def _track(share: float, style: str, name: str) -> str:
+def _track(share: float, style: Style, name: str) -> str:
     width = 100 * min(max(share, 0.0), 1.0)
     return (
-        f'<span class="track"><i class="{style}" style="width:{width:.1f}%" '
+        f'<span class="track"><i class="{style.name}" style="width:{width:.1f}%" '
         f'data-tip="{escape(name, quote=True)}: {share:.0%}" tabindex="0"></i>'
         f"<em>{share:.0%}</em></span>"
     )
