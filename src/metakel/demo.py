@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.charts import ALARM, COLD, LEARNED, RANDOM, Panel, tidy
+from metakel.charts import CHOSEN, COLD, LEARNED, RANDOM, Panel, tidy
 from metakel.data import History, Task
 from metakel.datasets import load_glmnet
 from metakel.kernels import KernelSum, squared_exponential
@@ -201,8 +201,8 @@ def draw(
     figure.colorbar(cloud, ax=left, label="AUC")
     for t, trial in enumerate(tuner.trials.told[:10], start=1):
         place = (trial.configuration["lambda"], trial.configuration["alpha"])
-        left.plot(*place, "o", ms=13, mfc="white", mec=ALARM.colour, mew=1.5)
-        left.annotate(str(t), place, ha="center", va="center", fontsize=8, color=ALARM.colour)
+        left.plot(*place, "o", ms=13, mfc="white", mec=CHOSEN.colour, mew=1.5)
+        left.annotate(str(t), place, ha="center", va="center", fontsize=8, color=CHOSEN.colour)
     left.set(
         xscale="log", xlabel="lambda", ylabel="alpha",
         title=f"A new data set, {task.name}: the first 10 choices",

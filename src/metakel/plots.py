@@ -16,7 +16,7 @@ from metakel._arrays import Array, as_points
 from metakel.charts import (
     ALARM,
     CERTIFICATE,
-    COLD,
+    CHOSEN,
     LEARNED,
     OBSERVED,
     REFERENCE,
@@ -82,7 +82,7 @@ def band(
     if next_point is not None:
         awaited = np.asarray(next_point, dtype=np.float64).reshape(-1, 1)
     for i, point in enumerate(awaited[:, 0]):
-        panel.rule(point, COLD, "" if i else "next point")
+        panel.rule(point, CHOSEN, "" if i else "next point")
     ax.set_xlabel("x")
     ax.set_ylabel("value")
     ax.set_xlim(x[0], x[-1])

@@ -113,10 +113,10 @@ def test_a_corrected_run_is_as_if_the_right_value_had_been_told(tmp_path, wrong)
     assert (again.best, again.certificate, again.ask()) == (
         tuner.best, tuner.certificate, again.pending[-1],
     )  # fmt: skip
-    story, expected = replay_journal(PRIOR, path), replay_journal(PRIOR, tmp_path / "right")
-    assert story.alarm is None
+    replayed, expected = replay_journal(PRIOR, path), replay_journal(PRIOR, tmp_path / "right")
+    assert replayed.alarm is None
     for name in ("best", "lower", "upper", "regret", "trust"):
-        np.testing.assert_array_equal(getattr(story, name), getattr(expected, name))
+        np.testing.assert_array_equal(getattr(replayed, name), getattr(expected, name))
 
 
 def test_decisions_follow_a_correction(tmp_path):

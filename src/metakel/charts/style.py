@@ -35,9 +35,11 @@ class Style:
 
 LEARNED = Style("learned", "#0072b2", "#6cb8ea")  # with what past tasks teach
 COLD = Style("cold", "#d55e00", "#ff9d5c")  # without it: a cold start, or all base kernels
+SPREAD = Style("spread", "#56b4e9", "#3a86b8")  # what sets tasks apart
 RANDOM = Style("random", "#777777", "#98a2ae", ":")
 TRUTH = Style("truth", "#222222", "#e6e9ee", "--")  # the function itself, or the oracle
 OBSERVED = Style("observed", "#444c56", "#b4bdc8")
+CHOSEN = Style("chosen", "#c2338a", "#f08bc4")  # where to look next
 CERTIFICATE = Style("certificate", "#e69f00", "#f0b93a", "--")
 ALARM = Style("alarm", "#c11e2f", "#ff7b83", "--")
 REFERENCE = Style("reference", "#888888", "#7d8793")  # a diagonal, a threshold

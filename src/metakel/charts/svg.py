@@ -15,11 +15,13 @@ from metakel.charts.style import (
     ALARM,
     BAND_OPACITY,
     CERTIFICATE,
+    CHOSEN,
     COLD,
     LEARNED,
     OBSERVED,
     RANDOM,
     REFERENCE,
+    SPREAD,
     TRUTH,
     Axis,
     Style,
@@ -27,7 +29,10 @@ from metakel.charts.style import (
 
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 62, 20, 12, 44
-ROLES = (LEARNED, COLD, RANDOM, TRUTH, OBSERVED, CERTIFICATE, ALARM, REFERENCE)
+ROLES = (
+    *(LEARNED, COLD, SPREAD, RANDOM, TRUTH, OBSERVED),
+    *(CHOSEN, CERTIFICATE, ALARM, REFERENCE),
+)
 DASHES = {"-": "", "--": "5 4", ":": "2 4"}
 
 
@@ -47,13 +52,13 @@ class SvgChart:
 
     Attributes
     ----------
-    legend : list of (Style, str)
-        What marks with a label stand for; the page writes it beside the picture.
+    legend : list of (str, str)
+        The classes of marks with a label, and the label; the page writes it beside the picture.
     """
 
     def __init__(self, x: Axis, y: Axis) -> None:
         self.x, self.y = x, y
-        self.legend: list[tuple[Style, str]] = []
+        self.legend: list[tuple[str, str]] = []
         self._marks: list[str] = []
 
     def line(self, x: ArrayLike, y: ArrayLike, style: Style, *, label: str = "") -> Self:
@@ -71,7 +76,7 @@ class SvgChart:
             for piece in pieces
             if piece
         ]
-        return self._named(style, label)
+        return self._named("line", style, label)
 
     def steps(self, x: ArrayLike, y: ArrayLike, style: Style, *, label: str = "") -> Self:
         """A value that stays until it changes, such as the best so far."""
@@ -88,7 +93,7 @@ class SvgChart:
         if rows:
             points = " ".join(forth + back)
             self._marks.append(f'<polygon class="band {style.name}" points="{points}"/>')
-        return self._named(style, label)
+        return self._named("band", style, label)
 
     def dots(
         self,
@@ -107,7 +112,7 @@ class SvgChart:
                 across, up = self._place(at, value).split(",")
                 place = f'cx="{across}" cy="{up}" r="{size / 2:g}"'
                 self._marks.append(f'<circle class="dot {style.name}" {place}{_tip(tip)}/>')
-        return self._named(style, label)
+        return self._named("dot", style, label)
 
     def rule(self, x: float, style: Style, label: str = "") -> Self:
         """A line from bottom to top, with a word beside it."""
@@ -145,9 +150,9 @@ class SvgChart:
         up = HEIGHT - BOTTOM - self.y.fraction(y) * (HEIGHT - BOTTOM - TOP)
         return f"{across:.1f},{up:.1f}"
 
-    def _named(self, style: Style, label: str) -> Self:
+    def _named(self, mark: str, style: Style, label: str) -> Self:
         if label:
-            self.legend.append((style, label))
+            self.legend.append((f"{mark} {style.name}", label))
         return self
 
     def _axes(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from metakel.charts import COLD, LEARNED, Style, SvgChart
+from metakel.charts import LEARNED, SPREAD, Style, SvgChart
 
 
 def section(title: str, *parts: str) -> str:
@@ -28,10 +28,10 @@ def figure(chart: SvgChart, title: str, caption: str = "", description: str = ""
     )
 
 
-def legend(entries: Sequence[tuple[Style, str]]) -> str:
-    """Names beside the colours that they have."""
+def legend(entries: Sequence[tuple[str, str]]) -> str:
+    """Names beside the marks that they have."""
     return "".join(
-        f'<span class="key {style.name}">{escape(name)}</span>' for style, name in entries
+        f'<span class="key"><i class="{mark}"></i>{escape(name)}</span>' for mark, name in entries
     )
 
 
@@ -53,10 +53,10 @@ def bars(rows: Sequence[tuple[str, float, float]], names: tuple[str, str]) -> st
     """Two shares per row."""
     lines = "".join(
         f'<div class="bar"><span class="name">{escape(name)}</span><span class="tracks">'
-        f"{_track(first, LEARNED, names[0])}{_track(second, COLD, names[1])}</span></div>"
+        f"{_track(first, LEARNED, names[0])}{_track(second, SPREAD, names[1])}</span></div>"
         for name, first, second in rows
     )
-    keys = legend([(LEARNED, names[0]), (COLD, names[1])])
+    keys = legend([(LEARNED.name, names[0]), (SPREAD.name, names[1])])
     return f'<p>{keys}</p><div class="bars">{lines}</div>'
 
 

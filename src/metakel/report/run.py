@@ -132,7 +132,7 @@ def _alarm(run: RunReplay) -> str:
     if run.alarm is not None:
         text = f"Alarm after {run.alarm.told} values: {run.alarm.reason}. "
         return paragraph(text + "The history is left out from there on.", "bad")
-    return paragraph("No value contradicts the hirun.", "good")
+    return paragraph("No value contradicts the history.", "good")
 
 
 def _chart(run: RunReplay, y: Axis) -> SvgChart:
