@@ -23,9 +23,9 @@ from metakel.confidence import ConfidenceSequence
 from metakel.kernels import KernelSum
 from metakel.kernels.products import Scaling
 from metakel.optimize import GPUCB
-from metakel.paper.streams import Streams
 from metakel.search import candidates
 from metakel.theory.regret import cumulative
+from reproduction.settings import Streams
 
 HORIZON = 50
 NOISY_HORIZON = 200

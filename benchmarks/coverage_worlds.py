@@ -18,8 +18,8 @@ from metakel.gp import posterior
 from metakel.kernels import KernelSum, legendre
 from metakel.kernels.products import Scaling
 from metakel.learn import learn_kernel
-from metakel.paper.streams import Streams
-from metakel.paper.synthetic import coefficients, sample_tasks, signal, true_kernel
+from reproduction.settings import Streams
+from reproduction.synthetic import coefficients, sample_tasks, signal, true_kernel
 
 P, SPARSITY, TASKS, POINTS = 20, 5, 50, 50
 NORM, NOISE, DELTA = 10.0, 0.01, 0.1

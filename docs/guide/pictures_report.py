@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import metakel as mk
-from metakel.report import check_history, follow, write_report
+from metakel.report import replay_run, validate_history, write_report
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "img" / "guide"
@@ -46,8 +46,12 @@ def write_page(path: Path) -> Path:
     tuner = mk.Tuner(prior, candidates=rows, budget=STEPS)
     for x in tuner:
         tuner.tell(x, values[tuple(x.values())])
-    check = check_history(history, np.random.default_rng(0))
-    return write_report(prior, path, check=check, run=follow(prior, tuner.trials, tuner.settings))
+    return write_report(
+        prior,
+        path,
+        validation=validate_history(history, np.random.default_rng(0)),
+        run=replay_run(prior, tuner.trials, tuner.settings),
+    )
 
 
 def main() -> None:

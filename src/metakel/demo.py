@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import Array
+from metakel.charts import CHOSEN, COLD, LEARNED, RANDOM, Panel, tidy
 from metakel.data import History, Task
 from metakel.datasets import load_glmnet
 from metakel.kernels import KernelSum, squared_exponential
 from metakel.optimize import GPUCB
 from metakel.priors import Prior, TableOptimizer, learn_prior
-from metakel.report import check_history, follow, write_report
-from metakel.report.check import random_regret
+from metakel.report import replay_run, validate_history, write_report
+from metakel.report.validation import random_regret
 from metakel.search import candidates
 from metakel.tuner import Tuner
 from metakel.tuner.normalise import key
@@ -26,7 +27,8 @@ from metakel.tuner.normalise import key
 TURNS = 3
 EVALUATIONS = 30
 SHOWN = (1, 2, 3, 5, 10, 20, 30)
-WAYS = ("metakel", "cold GP-UCB", "random")
+STYLES = {"metakel": LEARNED, "cold GP-UCB": COLD, "random": RANDOM}
+WAYS = tuple(STYLES)
 # What a person sets by hand who knows nothing of the past: half of the range, and little noise.
 LENGTHSCALE, NOISE, WIDTH = 0.5, 0.05, 2.0
 
@@ -77,8 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     page = write_report(
         turn.prior,
         chosen.out / "report.html",
-        check=check_history(turn.known, np.random.default_rng(chosen.seed)),
-        run=follow(turn.prior, tuner.trials, tuner.settings),
+        validation=validate_history(turn.known, np.random.default_rng(chosen.seed)),
+        run=replay_run(turn.prior, tuner.trials, tuner.settings),
         title=f"Elastic net on {typical.task.name}",
     )
     picture = draw(turn.prior, typical.task, tuner, compared, chosen.out / "demo.png")
@@ -183,12 +185,10 @@ def draw(
     prior: Prior, task: Task, tuner: Tuner, compared: Sequence[Comparison], path: Path
 ) -> Path:
     """Where it looked on one new task, and how fast it was on all."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+    figure = Figure(figsize=(11, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
     rows = prior.space.decode(task.X)
     cloud = left.scatter(
         [row["lambda"] for row in rows],
@@ -201,27 +201,25 @@ def draw(
     figure.colorbar(cloud, ax=left, label="AUC")
     for t, trial in enumerate(tuner.trials.told[:10], start=1):
         place = (trial.configuration["lambda"], trial.configuration["alpha"])
-        left.plot(*place, "o", ms=13, mfc="white", mec="crimson", mew=1.5)
-        left.annotate(str(t), place, ha="center", va="center", fontsize=8, color="crimson")
+        left.plot(*place, "o", ms=13, mfc="white", mec=CHOSEN.colour, mew=1.5)
+        left.annotate(str(t), place, ha="center", va="center", fontsize=8, color=CHOSEN.colour)
     left.set(
         xscale="log", xlabel="lambda", ylabel="alpha",
         title=f"A new data set, {task.name}: the first 10 choices",
     )  # fmt: skip
     steps = np.arange(1, EVALUATIONS + 1)
-    for way, color, line in zip(WAYS, ("C0", "C1", "0.5"), ("-", "-", "--"), strict=True):
+    for way, style in STYLES.items():
         curves = np.array([c.regret[way] for c in compared])
         mean, error = curves.mean(axis=0), curves.std(axis=0) / np.sqrt(len(curves))
         low, middle, high = (np.maximum(v, 1e-4) for v in (mean - error, mean, mean + error))
-        right.plot(steps, middle, line, color=color, lw=2.2, label=way)
-        right.fill_between(steps, low, high, color=color, alpha=0.15, lw=0)
+        Panel(right).curve(steps, middle, low, high, style, label=way, linewidth=2.2)
     right.set(
         yscale="log", xlabel="evaluations", ylabel="distance to the best AUC",
         title=f"Mean ± standard error over {len(compared)} new data sets",
     )  # fmt: skip
-    right.grid(alpha=0.3)
+    tidy(right)
     right.legend()
     figure.savefig(path, dpi=110)
-    plt.close(figure)
     return path
 
 

@@ -1,18 +1,30 @@
 """Pictures: a confidence band and how it shrinks, learned weights, task functions.
 
-Every function draws on the Axes it is given, or on new ones, and returns them. Colours are those of
-Okabe and Ito, which all readers can tell apart.
+Every function draws on the Axes it is given, or on new ones, and returns them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel._arrays import Array, as_points
+from metakel.charts import (
+    ALARM,
+    CERTIFICATE,
+    CHOSEN,
+    LEARNED,
+    OBSERVED,
+    REFERENCE,
+    SERIES,
+    TRUTH,
+    Panel,
+    new_axes,
+)
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.sum import KernelSum
@@ -22,7 +34,7 @@ from metakel.optimize import GPUCB
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#777777"
+STYLES = ("-", "--", ":", "-.")
 
 
 def band(
@@ -47,38 +59,30 @@ def band(
         Where to look next, usually ``optimizer.ask()``; the pending points of an optimizer are
         marked without it.
     """
-    ax = _axes(ax)
+    ax = ax or new_axes()[0]
     grid = _line(Z)
     order = np.argsort(grid[:, 0])
     x = grid[order, 0]
     lower, upper = (bound[order] for bound in _interval(source, grid))
     seen_x, seen_y = _observations(source)
-    finite = np.isfinite(lower) & np.isfinite(upper)
-    ax.fill_between(
-        x,
-        np.where(finite, lower, np.nan),
-        np.where(finite, upper, np.nan),
-        color=BLUE,
-        alpha=0.2,
-        linewidth=0,
-        label=f"{_level(source):.0%} confidence, all x and t",
-    )
-    ax.plot(x, _mean(source, grid)[order], color=BLUE, label="posterior mean")
+    panel = Panel(ax)
+    panel.band(x, lower, upper, LEARNED, label=f"{_level(source):.0%} confidence, all x and t")
+    panel.line(x, _mean(source, grid)[order], LEARNED, label="posterior mean")
     if truth is not None:
         values = np.asarray(truth, dtype=np.float64)
         if values.shape == (len(grid), 1):
             values = values.reshape(len(grid))
         if values.shape != (len(grid),):
             raise ShapeError(f"band: truth has shape {values.shape}; expected ({len(grid)},)")
-        ax.plot(x, values[order], color="black", linestyle="--", linewidth=1, label="function")
+        panel.line(x, values[order], TRUTH, label="function", linewidth=1)
     if len(seen_x):
         label = f"{len(seen_x)} observation{'s' if len(seen_x) > 1 else ''}"
-        ax.plot(seen_x[:, 0], seen_y, "o", color="black", markersize=4, label=label, clip_on=False)
+        panel.dots(seen_x[:, 0], seen_y, OBSERVED, label=label, clip_on=False)
     awaited = source.pending if isinstance(source, GPUCB) else np.zeros((0, 1))
     if next_point is not None:
         awaited = np.asarray(next_point, dtype=np.float64).reshape(-1, 1)
     for i, point in enumerate(awaited[:, 0]):
-        ax.axvline(point, color=RED, linewidth=1.2, label=None if i else "next point")
+        panel.rule(point, CHOSEN, "" if i else "next point")
     ax.set_xlabel("x")
     ax.set_ylabel("value")
     ax.set_xlim(x[0], x[-1])
@@ -109,7 +113,7 @@ def trace(
     times : sequence of int, optional
         After how many calls of tell to look, by default at most 60 of them.
     """
-    ax = _axes(ax)
+    ax = ax or new_axes()[0]
     points = as_points(Z, "trace")
     sequence = source.sequence if isinstance(source, GPUCB) else source
     if sequence is None:
@@ -131,11 +135,12 @@ def trace(
             quantiles.append(share)
             gaps.append(_gap(replayed, upper))
     low, middle, high = np.where(np.isfinite(quantiles), quantiles, np.nan).T
-    ax.fill_between(steps, low, high, color=BLUE, alpha=0.2, linewidth=0, label="10 % to 90 % of x")
-    ax.plot(steps, middle, color=BLUE, label="half-width, median over x")
-    ax.plot(steps, gaps, color=ORANGE, linestyle="--", label="certificate of the best point")
+    panel = Panel(ax)
+    panel.band(steps, low, high, LEARNED, label="10 % to 90 % of x")
+    panel.line(steps, middle, LEARNED, label="half-width, median over x")
+    panel.line(steps, gaps, CERTIFICATE, label="certificate of the best point")
     for event in sequence.alarms:
-        ax.axvline(event.time, color=RED, linewidth=1, label="alarm")
+        panel.rule(event.time, ALARM, "alarm")
     ax.set_yscale("log")
     ax.set_xlabel("observations")
     ax.set_ylabel("in units of the function")
@@ -154,7 +159,7 @@ def weights(source: LearnedKernel | KernelSum, *, ax: Axes | None = None, limit:
     limit : int
         With more base kernels only the strongest that were not dropped are shown.
     """
-    ax = _axes(ax)
+    ax = ax or new_axes()[0]
     if isinstance(source, LearnedKernel):
         eta, names, quantity = source.solution.eta, source.kernel.base.names, "strength found"
     else:
@@ -162,10 +167,11 @@ def weights(source: LearnedKernel | KernelSum, *, ax: Axes | None = None, limit:
     shown = np.arange(len(eta))
     if len(eta) > limit:
         shown = np.sort(np.argsort(-eta, kind="stable")[: max(1, min(limit, (eta > 0).sum()))])
-    ax.bar(np.arange(len(shown)), eta[shown], color=BLUE, width=0.8)
+    ax.bar(np.arange(len(shown)), eta[shown], color=LEARNED.colour, width=0.8)
     dropped = np.flatnonzero(eta[shown] == 0)
     if len(dropped):
-        ax.plot(dropped, np.zeros(len(dropped)), "x", color=GREY, markersize=4, label="dropped")
+        none = np.zeros(len(dropped))
+        ax.plot(dropped, none, "x", color=REFERENCE.colour, markersize=4, label="dropped")
         ax.legend(loc="best", fontsize="small")
     ax.set_xticks(np.arange(len(shown)))
     long = max(len(names[j]) for j in shown) > 3 or len(shown) > 15
@@ -200,7 +206,7 @@ def functions(
     names : sequence of m str, optional
         Shown in a legend.
     """
-    ax = _axes(ax)
+    ax = ax or new_axes()[0]
     grid = _line(Z)
     rows = np.atleast_2d(np.asarray(values, dtype=np.float64))
     if rows.shape[1:] != (len(grid),):
@@ -208,32 +214,15 @@ def functions(
     if names is not None and len(names) != len(rows):
         raise ShapeError(f"functions: {len(names)} names for {len(rows)} functions")
     order = np.argsort(grid[:, 0])
-    colours = [BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "#F0E442", "black"]
-    styles = ["-", "--", ":", "-."]
     for s, row in enumerate(rows):
-        ax.plot(
-            grid[order, 0],
-            row[order],
-            color=colours[s % len(colours)],
-            linestyle=styles[s // len(colours) % len(styles)],
-            label=None if names is None else names[s],
-        )
+        style = replace(SERIES[s % len(SERIES)], line=STYLES[s // len(SERIES) % len(STYLES)])
+        Panel(ax).line(grid[order, 0], row[order], style, label="" if names is None else names[s])
     ax.set_xlabel("x")
     ax.set_ylabel("value")
     ax.margins(x=0)
     if names is not None:
         ax.legend(loc="best", fontsize="small")
     return ax
-
-
-def _axes(ax: Axes | None) -> Axes:
-    if ax is not None:
-        return ax
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install metakel[plots]") from error
-    return plt.subplots(figsize=(6.4, 3.8), layout="constrained")[1]
 
 
 def _line(Z: ArrayLike) -> Array:

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import metakel as mk
 from metakel.grouplasso import lambda_max
 from metakel.learn import as_problem
-from metakel.paper.synthetic import sample_history, true_kernel
+from reproduction.synthetic import sample_history, true_kernel
 
 L2 = mk.legendre(20, scaling="l2")
 SUP = mk.legendre(20, scaling="sup")

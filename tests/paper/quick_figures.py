@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 
 import matplotlib.figure
 
-from metakel.paper.figure import Figure, load_figure
-from metakel.paper.runner import run
+from reproduction.figure import Figure, load_figure
+from reproduction.runner import run
 
 
 def results(name: str, reading: str = "resolved"):

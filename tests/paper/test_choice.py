@@ -6,7 +6,7 @@ from scipy.stats import multivariate_normal
 
 from metakel.data import History
 from metakel.kernels import KernelSum, random_fourier, squared_exponential
-from metakel.paper.choice import choose_fixed, choose_learned, evidence
+from reproduction.choice import choose_fixed, choose_learned, evidence
 
 
 def smooth(length):

@@ -5,7 +5,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 
-from metakel.paper.evidence import negative_evidence, refitted
+from reproduction.evidence import negative_evidence, refitted
 
 
 def data(t=12, seed=0):

@@ -8,10 +8,10 @@ import numpy as np
 from quick_figures import check_picture, failing, measured, results
 
 from metakel.kernels import KernelSum
-from metakel.paper.figure import load_figure
-from metakel.paper.instance import dictionary, domain, objective
-from metakel.paper.regret_runs import play_paper
-from metakel.paper.streams import Streams
+from reproduction.figure import load_figure
+from reproduction.play import play_paper
+from reproduction.settings import Streams
+from reproduction.synthetic import dictionary, domain, objective
 
 # 2 k* with 6 instances each instead of 5 with 100; a ratio has a standard error of about 0.1.
 SLACK = {
@@ -71,7 +71,7 @@ def test_the_k_star_of_the_earlier_study_gives_what_it_gave_there(monkeypatch):
         eta[degrees - 1] = rng.dirichlet(np.full(5, 4.0))
         return KernelSum(base, eta)
 
-    monkeypatch.setattr("metakel.paper.instance.true_kernel", named)
+    monkeypatch.setattr("reproduction.synthetic.true_kernel", named)
     rows = [row for draw in range(12) for row in figure.run_once(settings, Streams(0, draw, 0))]
     final = [row for row in rows if row["t"] == settings.horizon]
     mean = {

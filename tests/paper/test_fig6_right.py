@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 from quick_figures import check_picture, measured, results
 
-from metakel.paper import tuning_split
-from metakel.paper.figure import load_figure
-from metakel.paper.streams import Streams
-from metakel.paper.tuning_split import learner
+from reproduction import glmnet
+from reproduction.figure import load_figure
+from reproduction.glmnet import learner
+from reproduction.settings import Streams
 
 
 def test_learned_kernel_tunes_with_less_regret_than_the_others():
@@ -21,12 +21,12 @@ def test_learned_kernel_tunes_with_less_regret_than_the_others():
 def test_lambda_and_lengthscale_come_from_past_tasks_alone(monkeypatch):
     settings = load_figure("fig6-right").configured(quick=True)
     settings = replace(settings, p=20, lams=(0.1, 0.01), lengthscales=(0.1, 0.3))
-    table = tuning_split.tuning_tasks("")
-    _, tests = table.split(Streams(0, 0, 0).rng("split"), test=tuning_split.TESTS)
+    table = glmnet.tuning_tasks("")
+    _, tests = table.split(Streams(0, 0, 0).rng("split"), test=glmnet.TESTS)
     names = {task.name for task in tests}
     other = [replace(t, y=t.y[::-1]) if t.name in names else t for t in table.tasks]
     before = learner(settings, 0, 0)
-    monkeypatch.setattr(tuning_split, "tuning_tasks", lambda _: replace(table, tasks=tuple(other)))
+    monkeypatch.setattr(glmnet, "tuning_tasks", lambda _: replace(table, tasks=tuple(other)))
     learner.cache_clear()
     after = learner(settings, 0, 0)
     learner.cache_clear()

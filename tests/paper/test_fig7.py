@@ -5,9 +5,9 @@ from quick_figures import drawn, failing, results
 
 from metakel.data import History
 from metakel.kernels import random_fourier
-from metakel.paper.fig7 import duality_gap, stacked
-from metakel.paper.figure import load_figure
-from metakel.paper.gallery import overall
+from reproduction.fig7 import duality_gap, stacked
+from reproduction.figure import load_figure
+from reproduction.gallery import overall
 
 
 def test_small_problems_solve_the_big_one():

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from metakel.paper.figure import Claim, load_figure
-from metakel.paper.gallery import overall, verdict, write_gallery
-from metakel.paper.runner import run
+from reproduction.figure import Claim, load_figure
+from reproduction.gallery import overall, verdict, write_gallery
+from reproduction.runner import run
 
 CLAIM = Claim("small", "x", 0, 1)
 GOOD, BAD = {"x": 0.5}, {"x": 2.0}

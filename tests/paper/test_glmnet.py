@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from metakel.errors import InputError
-from metakel.paper.glmnet import TEST_IDS, TRAIN_IDS, bundled, read_published
+from reproduction.glmnet import TEST_IDS, TRAIN_IDS, bundled, read_published
 
 HEADER = (
     '"data_id","task_id","alpha","lambda","auc","accuracy","brier","runtime","scimark",'

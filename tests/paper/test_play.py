@@ -7,10 +7,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from metakel.gp import posterior
 from metakel.kernels import KernelSum, legendre, squared_exponential
 from metakel.optimize import GPUCB
-from metakel.paper.instance import norm_in
-from metakel.paper.play import OnGrid, first_at_random, play
-from metakel.paper.synthetic import coefficients, true_kernel
 from metakel.search import candidates
+from reproduction.play import OnGrid, first_at_random, play
+from reproduction.synthetic import coefficients, norm_in, true_kernel
 
 BASE = legendre(12, scaling="l2")
 Z = np.linspace(-1, 1, 61)[:, None]

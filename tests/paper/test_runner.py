@@ -14,11 +14,12 @@ import pytest
 from joblib import parallel_config
 
 from metakel.errors import InputError
-from metakel.paper import runner
-from metakel.paper.figure import load_figure
-from metakel.paper.runner import run
-from metakel.paper.store import Store
+from reproduction import runner
+from reproduction.figure import load_figure
+from reproduction.runner import run
+from reproduction.store import Store
 
+ROOT = Path(__file__).parents[2]
 SMALL = replace(load_figure("fig3").configured(), runs=4, test=20, m=10, n=25)
 
 
@@ -37,8 +38,8 @@ def test_one_and_two_jobs_give_identical_results(tmp_path):
 SCRIPT = """
 import sys
 from dataclasses import replace
-from metakel.paper.figure import load_figure
-from metakel.paper.runner import run
+from reproduction.figure import load_figure
+from reproduction.runner import run
 settings = replace(load_figure("fig3").configured(), runs=40, test=20, m=10, n=25)
 run("fig3", settings, seed=7, out=sys.argv[1], jobs=int(sys.argv[2]))
 """
@@ -49,7 +50,7 @@ def test_killed_half_way_and_resumed_is_identical(tmp_path, monkeypatch, jobs):
     out = tmp_path / "killed"
     # A session of its own, so that the workers of the process can be killed with it.
     command = [sys.executable, "-c", SCRIPT, str(out), str(jobs)]
-    process = subprocess.Popen(command, start_new_session=True)
+    process = subprocess.Popen(command, start_new_session=True, cwd=ROOT)
     parts = out / "fig3" / "resolved" / "parts"
     give_up = time.monotonic() + 60
     while len(list(parts.glob("*.csv"))) < 3 and time.monotonic() < give_up:

@@ -12,11 +12,10 @@ from threadpoolctl import threadpool_info
 from typer.testing import CliRunner
 
 from metakel.errors import InputError
-from metakel.paper import workers
-from metakel.paper.commands import app
-from metakel.paper.figure import load_figure
-from metakel.paper.runner import run
-from metakel.paper.workers import OneThread, read_jobs
+from reproduction import runner
+from reproduction.commands import app
+from reproduction.figure import load_figure
+from reproduction.runner import OneThread, read_jobs, run
 
 distributed = pytest.importorskip("distributed")
 # Sockets of a cluster that is closing are collected late.
@@ -56,7 +55,7 @@ def test_command_takes_the_address(tmp_path, cluster):
 
 
 def test_nobody_at_the_address(tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "PATIENCE", "1s")
+    monkeypatch.setattr(runner, "PATIENCE", "1s")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -77,7 +76,7 @@ def test_extra_is_named_where_it_is_missing(tmp_path, monkeypatch):
         run("fig3", SMALL, seed=7, out=tmp_path, jobs="dask://127.0.0.1:8786")
 
 
-class OutOfCoreProblem:
+class FakeClient:
     """A client whose worker says these versions."""
 
     def __init__(self, cores, found):
@@ -91,13 +90,15 @@ class OutOfCoreProblem:
 
 
 def test_workers_of_other_versions_are_refused():
-    workers._check_workers(OutOfCoreProblem({"a": 2}, {}), "tcp://x")
-    with pytest.raises(InputError, match=r"worker a has metakel missing"):
-        workers._check_workers(OutOfCoreProblem({"a": 2}, {"metakel": None}), "tcp://x")
+    runner._check_workers(FakeClient({"a": 2}, {}), "tcp://x")
+    with pytest.raises(InputError, match=r"reproduction missing.*on PYTHONPATH"):
+        runner._check_workers(FakeClient({"a": 2}, {"reproduction": None}), "tcp://x")
+    with pytest.raises(InputError, match=r"worker a has .*metakel missing"):
+        runner._check_workers(FakeClient({"a": 2}, {"metakel": None}), "tcp://x")
     with pytest.raises(InputError, match=r"numpy 1\.0.*expected"):
-        workers._check_workers(OutOfCoreProblem({"a": 2}, {"numpy": "1.0"}), "tcp://x")
+        runner._check_workers(FakeClient({"a": 2}, {"numpy": "1.0"}), "tcp://x")
     with pytest.raises(InputError, match="no workers; start some"):
-        workers._check_workers(OutOfCoreProblem({}, {}), "tcp://x")
+        runner._check_workers(FakeClient({}, {}), "tcp://x")
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,15 @@ import pytest
 from chromium import browser, chromium
 
 from metakel import History, Prior, datasets, learn_prior
-from metakel.report import Check, RunStory, check_history, follow, write_report
-from metakel.report.check import random_regret
-from metakel.report.replay import follow_journal
+from metakel.report import (
+    RunReplay,
+    Validation,
+    replay_journal,
+    replay_run,
+    validate_history,
+    write_report,
+)
+from metakel.report.validation import random_regret
 from metakel.space import Categorical
 from metakel.tuner import Tuner
 
@@ -40,21 +46,21 @@ def some_history() -> History:
 
 
 @cache
-def some_report() -> tuple[Prior, Check, RunStory]:
+def some_report() -> tuple[Prior, Validation, RunReplay]:
     prior = learn_prior(some_history())
     tuner = Tuner(prior, budget=10)
     for i, x in enumerate(tuner):
         value = -0.1 * (log10(x["rate"]) + 2) ** 2 - 0.02 * (x["depth"] - 6) ** 2
         tuner.tell(x, 0.9 + value, failed=i == 3, reason="oom")
-    check = check_history(some_history(), np.random.default_rng(0))
-    return prior, check, follow(prior, tuner.trials, tuner.settings)
+    validation = validate_history(some_history(), np.random.default_rng(0))
+    return prior, validation, replay_run(prior, tuner.trials, tuner.settings)
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    prior, check, story = some_report()
+    prior, validation, run = some_report()
     path = tmp_path_factory.mktemp("report") / "report.html"
-    return write_report(prior, path, check=check, run=story, title=f"Tuning {EVIL}")
+    return write_report(prior, path, validation=validation, run=run, title=f"Tuning {EVIL}")
 
 
 def test_no_name_becomes_markup_and_nothing_is_fetched(page):
@@ -75,37 +81,37 @@ def test_every_part_is_there(page):
 
 
 def test_parts_that_are_not_known_are_left_out_and_said(tmp_path):
-    prior, _, story = some_report()
+    prior, _, _ = some_report()
     bare = write_report(prior, tmp_path / "a.html").read_text()
     assert "The run" not in bare
     assert "metakel report --history adds" in bare
     useless = replace(prior, shape=None, calibration=None)
     flat = write_report(useless, tmp_path / "b.html").read_text()
     assert "there is no shape" in flat
-    cold = follow(useless, Tuner(useless).trials, Tuner(useless).settings)
+    cold = replay_run(useless, Tuner(useless).trials, Tuner(useless).settings)
     assert "nothing to show yet" in write_report(prior, tmp_path / "c.html", run=cold).read_text()
 
 
 def test_an_alarm_cannot_be_overlooked(tmp_path):
-    prior, _, story = some_report()
+    prior, _, _ = some_report()
     tuner = Tuner(prior, budget=12)
     for x in tuner:
         tuner.tell(x, 30 + 5 * (log10(x["rate"]) + 2) ** 2)
-    alarmed = follow(prior, tuner.trials, tuner.settings)
+    alarmed = replay_run(prior, tuner.trials, tuner.settings)
     text = write_report(prior, tmp_path / "r.html", run=alarmed).read_text()
     assert '<div class="card bad"><b>ALARM</b>' in text
     assert f"Alarm after {tuner.alarm.told} values" in text
     assert alarmed.trust[-1] == 0
 
 
-def test_a_journal_tells_the_same_story_as_its_tuner(tmp_path):
+def test_a_journal_is_replayed_like_its_tuner(tmp_path):
     prior, _, _ = some_report()
     tuner = Tuner(prior, tmp_path / "j", budget=4)
     for x in tuner:
         tuner.tell(x, log10(x["rate"]))
     ours, theirs = (
-        follow(prior, tuner.trials, tuner.settings),
-        follow_journal(prior, tmp_path / "j"),
+        replay_run(prior, tuner.trials, tuner.settings),
+        replay_journal(prior, tmp_path / "j"),
     )
     np.testing.assert_array_equal(ours.regret, theirs.regret)
     np.testing.assert_array_equal(ours.best, theirs.best)
@@ -122,12 +128,12 @@ def test_random_search_is_computed_exactly():
 
 
 def test_held_out_tasks_of_one_kind_are_predicted_honestly_and_tuned_fast():
-    _, check, _ = some_report()
-    curves = check.curves
+    _, validation, _ = some_report()
+    curves = validation.curves
     assert curves["learned"][4] < curves["cold"][4] < curves["random"][0]
-    learned, _ = check.covered
+    learned, _ = validation.covered
     assert learned[-1] > 0.85  # 95 % promised
-    assert check.sharpness[0] < check.sharpness[1]
+    assert validation.sharpness[0] < validation.sharpness[1]
 
 
 @pytest.mark.skipif(browser() is None, reason="no chromium with chromedriver on this machine")

@@ -12,7 +12,7 @@ import pytest
 from tuning_history import measure, small_prior
 
 from metakel import InputError, Prior
-from metakel.report.replay import follow_journal
+from metakel.report import replay_journal
 from metakel.tuner import Tuner
 from metakel.tuner.journal_reader import JournalReader
 
@@ -113,10 +113,10 @@ def test_a_corrected_run_is_as_if_the_right_value_had_been_told(tmp_path, wrong)
     assert (again.best, again.certificate, again.ask()) == (
         tuner.best, tuner.certificate, again.pending[-1],
     )  # fmt: skip
-    story, expected = follow_journal(PRIOR, path), follow_journal(PRIOR, tmp_path / "right")
-    assert story.alarm is None
+    replayed, expected = replay_journal(PRIOR, path), replay_journal(PRIOR, tmp_path / "right")
+    assert replayed.alarm is None
     for name in ("best", "lower", "upper", "regret", "trust"):
-        np.testing.assert_array_equal(getattr(story, name), getattr(expected, name))
+        np.testing.assert_array_equal(getattr(replayed, name), getattr(expected, name))
 
 
 def test_decisions_follow_a_correction(tmp_path):
@@ -149,7 +149,7 @@ def test_an_alarm_that_a_wrong_value_rang_is_taken_back_and_a_true_one_stays(tmp
     for x in tuner.ask_batch(2):
         tuner.tell(x, 713.0)
     JournalReader(other).correct(1, 712.0)  # without a prior nobody knows whether it stands
-    assert follow_journal(PRIOR, other).alarm is not None
+    assert replay_journal(PRIOR, other).alarm is not None
     assert Tuner(PRIOR, other).alarm is not None
     assert tuner.alarm is not None
     kinds = [event["event"] for event in events(other)]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from metakel.errors import CannotWrite, MetaKelError
+
 if TYPE_CHECKING:
     import typer
 
@@ -29,8 +31,9 @@ def main() -> None:
         root = _commands()
     except ModuleNotFoundError as error:
         sys.exit(f"metakel: {NEEDS} ({error})")
+    except MetaKelError as error:
+        sys.exit(f"metakel: {error}")
     from metakel.cli.exit_codes import CANNOT_WRITE, INTERRUPTED
-    from metakel.errors import CannotWrite, MetaKelError
     from metakel.tuner import JournalError
 
     try:
@@ -51,6 +54,8 @@ def main() -> None:
 def _commands() -> typer.Typer:
     import typer
 
+    from metakel.cli.paper import HELP, paper_commands
+
     root = typer.Typer(
         no_args_is_help=True,
         help="Learn from past tasks, then tune the next one.",
@@ -60,11 +65,11 @@ def _commands() -> typer.Typer:
     )
     _register(root)
     if sys.argv[1:2] == ["paper"]:  # the figures import a lot that nothing else needs
-        from metakel.paper.commands import app
+        app = paper_commands()
     else:
-        app = typer.Typer(help="The figures of the paper, each by one command.")
+        app = typer.Typer()
         app.callback()(lambda: None)
-    root.add_typer(app, name="paper")
+    root.add_typer(app, name="paper", help=HELP)
     return root
 
 

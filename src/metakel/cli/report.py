@@ -15,8 +15,7 @@ from metakel.cli.learn import Json, PriorPath, Task
 from metakel.cli.suggest import JournalPath, Seed
 from metakel.errors import writing
 from metakel.priors import Prior
-from metakel.report import check_history, write_report
-from metakel.report.replay import follow_journal
+from metakel.report import replay_journal, validate_history, write_report
 
 
 def report(
@@ -35,16 +34,16 @@ def report(
         raise typer.BadParameter(f"--task beside {history}: every study is a task")
     refuse_overwriting(out, prior, journal, history)
     known = Prior.load(prior)
-    run = None if journal is None else follow_journal(known, journal)
-    check = None
+    run = None if journal is None else replay_journal(known, journal)
+    validation = None
     if history is not None:
         note("leaving tasks out, a moment ...")
         past = read_history(
             history, task, known.info.output, minimize=known.info.minimize, space=known.space
         )
-        check = check_history(past, np.random.default_rng(seed))
+        validation = validate_history(past, np.random.default_rng(seed))
     with writing(out):
-        page = write_report(known, out, check=check, run=run)
+        page = write_report(known, out, validation=validation, run=run)
     if json:
         emit({"report": str(page), "bytes": page.stat().st_size})
     else:

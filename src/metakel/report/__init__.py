@@ -1,7 +1,14 @@
 """One self-contained page: what was learned, how far to trust it, how a run went."""
 
-from metakel.report.check import Check, check_history
 from metakel.report.page import write_report
-from metakel.report.replay import RunStory, follow
+from metakel.report.run import RunReplay, replay_journal, replay_run
+from metakel.report.validation import Validation, validate_history
 
-__all__ = ["Check", "RunStory", "check_history", "follow", "write_report"]
+__all__ = [
+    "RunReplay",
+    "Validation",
+    "replay_journal",
+    "replay_run",
+    "validate_history",
+    "write_report",
+]

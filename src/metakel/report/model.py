@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from metakel.charts import LEARNED, Axis, SvgChart, number
 from metakel.priors import Prior
-from metakel.report.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart
-from metakel.report.parts import bars, figure, figures, paragraph, section, table
-from metakel.report.scales import number, span
+from metakel.priors.explain import Curve
+from metakel.priors.picture import EFFECT, draw_effect, effect_axis
+from metakel.report.html import bars, figure, figures, paragraph, section, table
 from metakel.space import Float
 
 CELLS = 24
@@ -18,7 +19,7 @@ SHOWN_SHARES = 12
 SMALLEST_SHARE = 0.005
 
 
-def learned_section(prior: Prior) -> str:
+def model_section(prior: Prior) -> str:
     """Shares of variance, effects, and the common shape as a map."""
     if prior.shape is None:
         return section("What was learned", paragraph("No past task varies: there is no shape."))
@@ -38,42 +39,18 @@ def learned_section(prior: Prior) -> str:
             "How much of the variation each parameter explains, alone or together with another: in "
             "what all tasks have in common, and in what sets them apart."
         ),
-        '<p><span class="key learned">common shape</span>'
-        '<span class="key cold">differences between tasks</span></p>',
         bars(rows[:SHOWN_SHARES], names),
         figures(*([heat] if heat else []), *pictures),
         table(["parameter", "range"], [[p.name, p.describe()] for p in prior.space.parameters]),
     )
 
 
-def _effect(curve: Any) -> str:
-    middle, spread = np.asarray(curve.common), np.asarray(curve.spread)
-    lower, upper = middle - spread, middle + spread
-    if curve.numeric:
-        xs = [float(value) for value in curve.values]
-        chart = Chart(
-            (xs[0], xs[-1]),
-            span(lower, upper),
-            x_label=curve.name,
-            y_label="effect, in spreads of a task",
-            x_log=curve.log,
-        )
-        chart.band(xs, lower, upper, "cold").line(xs, middle, "learned")
-    else:
-        xs = [float(i) for i in range(len(curve.values))]
-        chart = Chart(
-            (-0.5, len(xs) - 0.5),
-            span(lower, upper),
-            x_label=curve.name,
-            y_label="effect, in spreads of a task",
-            categories=[str(value) for value in curve.values],
-        )
-        for x, low, high in zip(xs, lower, upper, strict=True):
-            chart.band([x - 0.06, x + 0.06], [low] * 2, [high] * 2, "cold")
-        chart.dots(xs, middle, "learned", [str(value) for value in curve.values], 5)
+def _effect(curve: Curve) -> str:
+    ends = curve.common - curve.spread, curve.common + curve.spread
+    chart = SvgChart(effect_axis(curve), Axis.covering(EFFECT, *ends))
+    draw_effect(chart, curve)
     description = f"average effect of {curve.name} with the spread between tasks"
-    legend = [("learned", "common"), ("cold", "± between tasks")]
-    return figure(chart.render(description), f"Effect of {curve.name}", legend=legend)
+    return figure(chart, f"Effect of {curve.name}", description=description)
 
 
 def _map(prior: Prior, by_share: list[str]) -> str:
@@ -92,33 +69,24 @@ def _map(prior: Prior, by_share: list[str]) -> str:
     values = prior.mean(rows)
     low, high = float(values.min()), float(values.max())
     scaled = (values - low) / ((high - low) or 1.0)
-    x_parameter, y_parameter = (_as_number(prior, name) for name in numbers)
-    chart = Chart(
-        (x_parameter.low, x_parameter.high),
-        (y_parameter.low, y_parameter.high),
-        x_label=across,
-        y_label=up,
-        x_log=x_parameter.log,
-        y_log=y_parameter.log,
-    )
-    width, height = (WIDTH - RIGHT - LEFT) / CELLS, (HEIGHT - BOTTOM - TOP) / CELLS
-    for k, row in enumerate(rows):
-        i, j = k % CELLS, k // CELLS
-        tip = f"{across} {_short(row[across])}, {up} {_short(row[up])}\n{number(float(values[k]))}"
-        y = HEIGHT - BOTTOM - (j + 1) * height
-        chart.cell(LEFT + i * width, y, width + 0.4, height + 0.4, float(scaled[k]), tip)
+    tips = [
+        f"{across} {_short(row[across])}, {up} {_short(row[up])}\n{number(float(value))}"
+        for row, value in zip(rows, values, strict=True)
+    ]
+    chart = SvgChart(_axis(prior, across), _axis(prior, up))
+    chart.cells(scaled.reshape(CELLS, CELLS), LEARNED, tips)
     others = [f"{n} = {_short(v)}" for n, v in top.items() if n not in numbers]
     caption = f"From {number(low)} (pale) to {number(high)} (full)." + (
         f" Elsewhere: {', '.join(others)}." if others else ""
     )
     title = f"Typical {prior.info.output} by {across} and {up}"
-    return figure(chart.render(f"map of the typical {prior.info.output}"), title, caption)
+    return figure(chart, title, caption, f"map of the typical {prior.info.output}")
 
 
-def _as_number(prior: Prior, name: str) -> Float:
+def _axis(prior: Prior, name: str) -> Axis:
     parameter = prior.space[name]
     assert isinstance(parameter, Float)
-    return parameter
+    return Axis(name, parameter.low, parameter.high, parameter.log)
 
 
 def _short(value: Any) -> str:

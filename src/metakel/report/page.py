@@ -6,13 +6,12 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from metakel.charts.svg import style_sheet
 from metakel.priors import Prior
-from metakel.report.check import Check
-from metakel.report.model import learned_section
-from metakel.report.parts import cards, paragraph, section
-from metakel.report.replay import RunStory
-from metakel.report.run import ran_section
-from metakel.report.validation import trusted_section
+from metakel.report.html import cards, paragraph, section
+from metakel.report.model import model_section
+from metakel.report.run import RunReplay, run_section
+from metakel.report.validation import Validation, validation_section
 
 # Even if something slipped through, a browser would fetch nothing.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -22,8 +21,8 @@ def write_report(
     prior: Prior,
     path: str | Path,
     *,
-    check: Check | None = None,
-    run: RunStory | None = None,
+    validation: Validation | None = None,
+    run: RunReplay | None = None,
     title: str = "",
 ) -> Path:
     """Write one self-contained HTML page.
@@ -32,10 +31,10 @@ def write_report(
     ----------
     prior : Prior
     path : path
-    check : Check, optional
-        Of `check_history`: adds calibration and tuning of tasks that were left out.
-    run : RunStory, optional
-        Of `follow`: adds how one run went.
+    validation : Validation, optional
+        Of `validate_history`: adds calibration and tuning of tasks that were left out.
+    run : RunReplay, optional
+        Of `replay_run`: adds how one run went.
     title : str
         By default what is tuned.
     """
@@ -44,9 +43,9 @@ def write_report(
         [
             f"<h1>{escape(heading)}</h1>",
             _summary(prior),
-            ran_section(prior, run) if run is not None else "",
-            learned_section(prior),
-            trusted_section(prior, check),
+            run_section(prior, run) if run is not None else "",
+            model_section(prior),
+            validation_section(prior, validation),
             _notes(prior),
             "<footer>Made by metakel. This page needs no network.</footer>",
         ]
@@ -76,7 +75,7 @@ def _notes(prior: Prior) -> str:
     if info.constant:
         lines.append(f"constant values, not learned from: {', '.join(info.constant)}")
     if info.winsorized:
-        lines.append(f"{info.winsorized} very bad values were drawn in")
+        lines.append(f"{info.winsorized} very bad values were replaced by less extreme ones")
     if not lines:
         return ""
     return section("What was noticed in the data", *(paragraph(line, "soft") for line in lines))
@@ -84,7 +83,7 @@ def _notes(prior: Prior) -> str:
 
 def _page(title: str, body: str) -> str:
     here = files("metakel.report")
-    style = (here / "page.css").read_text(encoding="utf-8")
+    style = style_sheet() + (here / "page.css").read_text(encoding="utf-8")
     script = (here / "page.js").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

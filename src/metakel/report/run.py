@@ -1,124 +1,206 @@
-"""The page's part on one run: values, band, certificate, trust, alarm."""
+"""One run replayed value by value, and the page's part on it: band, certificate, trust, alarm."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
 import numpy as np
 
+from metakel._arrays import Array
+from metakel.charts import ALARM, LEARNED, OBSERVED, Axis, SvgChart, number
 from metakel.priors import Prior
-from metakel.report.chart import Chart
-from metakel.report.parts import cards, figure, figures, paragraph, section, table
-from metakel.report.replay import RunStory
-from metakel.report.scales import number, span
+from metakel.report.html import cards, figure, figures, paragraph, section, table
+from metakel.tuner import AlarmRaised, Trial, Trials
+from metakel.tuner.journal_reader import JournalReader
+from metakel.tuner.monitor import Monitor
+from metakel.tuner.options import Settings, refuse_differences
 
 SHOWN_TRIALS = 10
 
 
-def ran_section(prior: Prior, story: RunStory) -> str:
-    """How the run went."""
-    counts = f"{len(story.told)} values, {story.failed} failed, {story.pending} pending"
-    if not story.told:
-        return section("The run", paragraph(f"{counts}: nothing to show yet."))
-    return section(
-        "The run",
-        cards(_cards(prior, story, counts)),
-        _alarm(story),
-        figures(_values(prior, story), *_promises(prior, story), _trust(story)),
-        _best_trials(prior, story),
+@dataclass(frozen=True, eq=False)
+class RunReplay:
+    """What was known after every value: arrays (t,).
+
+    Parameters
+    ----------
+    trials : tuple of Trial
+        Those with a value.
+    best : (t,) array
+        Best value so far.
+    lower, upper : (t,) arrays
+        Band of the configuration that is certainly best; infinite where there is none.
+    regret : (t,) array
+        The certificate.
+    trust : (t,) array
+        Weight of the history against a cold start.
+    alarm : AlarmRaised or None
+    failed, pending : int
+    no_band : str
+        Why there is no band; empty where there is one.
+    delta : float
+    """
+
+    trials: tuple[Trial, ...]
+    best: Array
+    lower: Array
+    upper: Array
+    regret: Array
+    trust: Array
+    alarm: AlarmRaised | None
+    failed: int
+    pending: int
+    no_band: str
+    delta: float
+
+
+def replay_run(prior: Prior, trials: Trials, settings: Settings) -> RunReplay:
+    """Go through a run again, as the tuner saw it."""
+    monitor = Monitor(prior, settings)
+    rows = []
+    pick = min if prior.info.minimize else max
+    best = inf if prior.info.minimize else -inf
+    for trial in trials.told:
+        monitor.tell(trial)
+        best = pick(best, float(trial.value or 0.0))
+        certificate = monitor.certificate
+        # After a correction, nobody may have noted yet whether the alarm stands.
+        raised = trials.alarm or monitor.alarm
+        gone = raised is not None and monitor.t >= raised.told
+        trust = 0.0 if gone else monitor.trust
+        rows.append((best, certificate.lower, certificate.upper, certificate.regret, trust))
+    columns = np.array(rows, dtype=np.float64).reshape(-1, 5).T
+    best_so_far, lower, upper, regret, trusts = columns
+    return RunReplay(
+        trials=trials.told,
+        best=best_so_far,
+        lower=lower,
+        upper=upper,
+        regret=regret,
+        trust=trusts,
+        alarm=trials.alarm or monitor.alarm,
+        failed=len(trials.failed),
+        pending=len(trials.pending),
+        no_band=monitor.no_band,
+        delta=settings.delta,
     )
 
 
-def _cards(prior: Prior, story: RunStory, counts: str) -> list[tuple[str, str, str]]:
-    entries = [(number(float(story.best[-1])), f"best {prior.info.output} ({counts})", "")]
-    if np.isfinite(story.regret[-1]):
-        sure = f"{1 - story.delta:.0%}"
-        band = f"{number(float(story.lower[-1]))} to {number(float(story.upper[-1]))}"
+def replay_journal(prior: Prior, path: str | Path) -> RunReplay:
+    """Go through a journal; it must have been begun with this prior."""
+    record = JournalReader(path)
+    head = record.header
+    settings = Settings(
+        int(head["seed"]), float(head["delta"]), dict(head["fixed"]), bool(head["outside"])
+    )
+    expected = {**settings.header(prior), "candidates": head["candidates"]}
+    refuse_differences(expected, head, str(path))
+    return replay_run(prior, record.trials, settings)
+
+
+def run_section(prior: Prior, run: RunReplay) -> str:
+    """How the run went."""
+    counts = f"{len(run.trials)} values, {run.failed} failed, {run.pending} pending"
+    if not run.trials:
+        return section("The run", paragraph(f"{counts}: nothing to show yet."))
+    return section(
+        "The run",
+        cards(_cards(prior, run, counts)),
+        _alarm(run),
+        figures(_values(prior, run), *_promises(prior, run), _trust(run)),
+        _best_trials(prior, run),
+    )
+
+
+def _cards(prior: Prior, run: RunReplay, counts: str) -> list[tuple[str, str, str]]:
+    entries = [(number(float(run.best[-1])), f"best {prior.info.output} ({counts})", "")]
+    if np.isfinite(run.regret[-1]):
+        sure = f"{1 - run.delta:.0%}"
+        band = f"{number(float(run.lower[-1]))} to {number(float(run.upper[-1]))}"
         entries += [
             (band, f"the surest configuration's true value, {sure} sure", ""),
-            (number(float(story.regret[-1])), f"nothing is better by more, {sure} sure", ""),
+            (number(float(run.regret[-1])), f"nothing is better by more, {sure} sure", ""),
         ]
-    alarm = ("none", "alarm", "good") if story.alarm is None else ("ALARM", "see below", "bad")
+    alarm = ("none", "alarm", "good") if run.alarm is None else ("ALARM", "see below", "bad")
     return [*entries, alarm]
 
 
-def _alarm(story: RunStory) -> str:
-    if story.alarm is not None:
-        text = f"Alarm after {story.alarm.told} values: {story.alarm.reason}. "
+def _alarm(run: RunReplay) -> str:
+    if run.alarm is not None:
+        text = f"Alarm after {run.alarm.told} values: {run.alarm.reason}. "
         return paragraph(text + "The history is left out from there on.", "bad")
     return paragraph("No value contradicts the history.", "good")
 
 
-def _values(prior: Prior, story: RunStory) -> str:
-    steps = np.arange(1, len(story.told) + 1)
-    values = np.array([trial.value for trial in story.told], dtype=np.float64)
-    chart = Chart(
-        (1, max(len(steps), 2)), span(values), x_label="values told", y_label=prior.info.output
-    )
+def _chart(run: RunReplay, y: Axis) -> SvgChart:
+    chart = SvgChart(Axis("values observed", 1, max(len(run.trials), 2)), y)
+    if run.alarm is not None:
+        chart.rule(float(run.alarm.told), ALARM, "alarm")
+    return chart
+
+
+def _values(prior: Prior, run: RunReplay) -> str:
+    steps = np.arange(1, len(run.trials) + 1)
+    values = np.array([trial.value for trial in run.trials], dtype=np.float64)
     tips = [
         f"{trial.number}: {number(float(trial.value or 0.0))}\n"
         + "\n".join(f"{k} = {v:.4g}" if isinstance(v, float) else f"{k} = {v}"
                     for k, v in trial.configuration.items())
-        for trial in story.told
+        for trial in run.trials
     ]  # fmt: skip
-    chart.line(steps, story.best, "learned").dots(steps, values, "plain", tips, 4)
-    _mark(chart, story)
-    legend = [("learned", "best so far"), ("random", "each value")]
-    return figure(chart.render("values and the best so far"), "Values", legend=legend)
+    chart = _chart(run, Axis.covering(prior.info.output, values))
+    chart.steps(steps, run.best, LEARNED, label="best so far")
+    chart.dots(steps, values, OBSERVED, label="each value", tips=tips, size=8)
+    return figure(chart, "Values", description="values and the best so far")
 
 
-def _promises(prior: Prior, story: RunStory) -> list[str]:
-    if not np.isfinite(story.regret).any():
-        return [paragraph(f"No band and no certificate: {story.no_band}.", "soft")]
-    steps = np.arange(1, len(story.told) + 1)
-    sure = f"{1 - story.delta:.0%}"
-    across = (1.0, float(max(len(steps), 2)))
-    band = Chart(
-        across, span(story.lower, story.upper, story.best), x_label="values told",
-        y_label=prior.info.output,
-    )  # fmt: skip
-    band.band(steps, story.lower, story.upper, "learned").line(steps, story.best, "learned")
-    _mark(band, story)
-    regret = Chart(
-        across, (0.0, span(story.regret)[1]), x_label="values told", y_label="can be better by"
-    )
-    tips = [f"after {t}: {number(float(r))}" for t, r in zip(steps, story.regret, strict=True)]
-    regret.line(steps, story.regret, "learned").dots(steps, story.regret, "learned", tips, 3)
-    _mark(regret, story)
+def _promises(prior: Prior, run: RunReplay) -> list[str]:
+    if not np.isfinite(run.regret).any():
+        return [paragraph(f"No band and no certificate: {run.no_band}.", "soft")]
+    steps = np.arange(1, len(run.trials) + 1)
+    sure = f"{1 - run.delta:.0%}"
+    band = _chart(run, Axis.covering(prior.info.output, run.lower, run.upper, run.best))
+    band.band(steps, run.lower, run.upper, LEARNED)
+    band.steps(steps, run.best, LEARNED, label="best value so far")
     return [
         figure(
-            band.render("band of the surest configuration"),
+            band,
             "Band around the surest configuration",
             f"Its value without noise lies in the band, at all times together, {sure} sure.",
-            [("learned", "best value told")],
+            "band of the surest configuration",
         ),
         figure(
-            regret.render("certificate over time"),
+            _followed(run, Axis("can be better by", 0, Axis.covering("", run.regret).high),
+                      run.regret, number),
             "Certificate",
             "No configuration looked at is better than the surest one by more than this, "
             f"{sure} sure, if the task is like the past ones.",
+            "certificate over time",
         ),
-    ]
+    ]  # fmt: skip
 
 
-def _trust(story: RunStory) -> str:
-    steps = np.arange(1, len(story.told) + 1)
-    chart = Chart(
-        (1, max(len(steps), 2)), (0, 1), x_label="values told", y_label="trust in the history"
+def _trust(run: RunReplay) -> str:
+    chart = _followed(run, Axis("trust in the history", 0, 1), run.trust, "{:.0%}".format)
+    return figure(
+        chart, "Trust", "Weight of the history against a cold start, moved by every value."
     )
-    tips = [f"after {t}: {v:.0%}" for t, v in zip(steps, story.trust, strict=True)]
-    chart.line(steps, story.trust, "learned").dots(steps, story.trust, "learned", tips, 3)
-    _mark(chart, story)
-    caption = "Weight of the history against a cold start, moved by every value."
-    return figure(chart.render(caption), "Trust", caption)
 
 
-def _mark(chart: Chart, story: RunStory) -> None:
-    if story.alarm is not None:
-        chart.vertical(float(story.alarm.told), "bad", "alarm")
+def _followed(run: RunReplay, y: Axis, values: Array, text: Callable[[float], str]) -> SvgChart:
+    """A number after every value."""
+    steps = np.arange(1, len(values) + 1)
+    tips = [f"after {t}: {text(float(v))}" for t, v in zip(steps, values, strict=True)]
+    chart = _chart(run, y)
+    return chart.line(steps, values, LEARNED).dots(steps, values, LEARNED, tips=tips, size=6)
 
 
-def _best_trials(prior: Prior, story: RunStory) -> str:
+def _best_trials(prior: Prior, run: RunReplay) -> str:
     sign = 1.0 if prior.info.minimize else -1.0
-    top = sorted(story.told, key=lambda trial: sign * float(trial.value or 0.0))[:SHOWN_TRIALS]
+    top = sorted(run.trials, key=lambda trial: sign * float(trial.value or 0.0))[:SHOWN_TRIALS]
     rows = [
         [str(t.number), number(float(t.value or 0.0))]
         + [f"{v:.5g}" if isinstance(v, float) else str(v) for v in t.configuration.values()]

@@ -1,36 +1,194 @@
-"""The page's part on held-out tasks: does the history help, and are its predictions honest."""
+"""Tasks left out: how well the others predict and tune them, and the page's part on it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import erf, sqrt
+
 import numpy as np
+from numpy.typing import NDArray
 
-from metakel.priors import Prior
+from metakel._arrays import Array
+from metakel.charts import COLD, LEARNED, RANDOM, REFERENCE, Axis, SvgChart, number
+from metakel.data import History, Task
+from metakel.errors import InputError
+from metakel.priors import Prior, TableOptimizer, learn_prior
 from metakel.priors.heldout import NEEDED_GAIN
-from metakel.report.chart import Chart
-from metakel.report.check import EVALUATIONS, LEVELS, SEEN, Check
-from metakel.report.parts import figure, figures, paragraph, section
-from metakel.report.scales import number, span
+from metakel.report.html import figure, figures, paragraph, section
 
-LEGEND = [("learned", "with the history"), ("cold", "cold start")]
+FOLDS = 3
+TASKS = 24  # at most so many are played through
+ROWS = 300  # of a task
+SEEN = 5  # values observed before the rest is predicted
+EVALUATIONS = 20
+WITH_HISTORY = "with the history"
 SHOWN_NAMES = 8
-WORST_SHOWN = -3.0
+WORST_SHOWN = -3.0  # some cold starts are far off
+FLOOR = 1e-3  # of a logarithmic axis
+LEVELS = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 0.95])
 
 
-def trusted_section(prior: Prior, check: Check | None) -> str:
+@dataclass(frozen=True, eq=False)
+class HeldOutTask:
+    """One held-out task under one model.
+
+    Parameters
+    ----------
+    surprises : (r,) array
+        (value - mean) / sd of rows that were not observed.
+    sharpness : float
+        Mean predicted standard deviation in units of the task's.
+    regret : (T,) array
+        Best possible minus best found, in units of the task's standard deviation.
+    """
+
+    surprises: Array
+    sharpness: float
+    regret: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """What held-out tasks show; ``learned``, ``cold`` and ``random`` (h, T) by task."""
+
+    names: tuple[str, ...]
+    learned: tuple[HeldOutTask, ...]
+    cold: tuple[HeldOutTask, ...]
+    random: Array
+
+    @property
+    def covered(self) -> tuple[Array, Array]:
+        """Share of held-out values inside central intervals of `LEVELS`: learned, cold."""
+        return _covered(self.learned), _covered(self.cold)
+
+    @property
+    def sharpness(self) -> tuple[float, float]:
+        """Mean width of the predictions, learned and cold, in units of a task's spread."""
+        learned = float(np.mean([p.sharpness for p in self.learned]))
+        return learned, float(np.mean([p.sharpness for p in self.cold]))
+
+    @property
+    def curves(self) -> dict[str, Array]:
+        """(T,) mean regret by method."""
+        return {
+            "learned": np.mean([p.regret for p in self.learned], axis=0),
+            "cold": np.mean([p.regret for p in self.cold], axis=0),
+            "random": self.random.mean(axis=0),
+        }
+
+    @property
+    def harmed(self) -> tuple[str, ...]:
+        """Tasks on which the history made things clearly worse than a cold start."""
+        worse = [
+            float(a.regret.mean() - b.regret.mean())
+            for a, b in zip(self.learned, self.cold, strict=True)
+        ]
+        return tuple(name for name, w in zip(self.names, worse, strict=True) if w > 0.05)
+
+    def within(self, share: float, evaluations: int) -> float:
+        """Regret that this share of the tasks does not exceed after so many evaluations."""
+        last = [p.regret[min(evaluations, len(p.regret)) - 1] for p in self.learned]
+        return float(np.quantile(last, share, method="higher"))
+
+
+def validate_history(
+    history: History, rng: np.random.Generator, *, folds: int = FOLDS
+) -> Validation:
+    """Learn from some tasks and try the others, fold by fold."""
+    if history.m < 2 * folds:
+        raise InputError(f"{history.m} tasks are too few to leave some out; expected {2 * folds}")
+    names, learned, cold, random = [], [], [], []
+    for rest, held in history.folds(folds):
+        prior = learn_prior(rest)
+        for whole in held.tasks[: max(TASKS // folds, 1)]:
+            task = _some_rows(whole, rng)
+            if np.ptp(task.y) == 0:
+                continue
+            seen = rng.permutation(task.n)[:SEEN]
+            names.append(task.name)
+            learned.append(_try(prior, task, seen))
+            cold.append(_try(replace(prior, shape=None, calibration=None), task, seen))
+            random.append(random_regret(task.y / task.y.std(), EVALUATIONS))
+    return Validation(tuple(names), tuple(learned), tuple(cold), np.array(random))
+
+
+def _try(prior: Prior, task: Task, seen: NDArray[np.intp]) -> HeldOutTask:
+    sign = -1.0 if prior.info.minimize else 1.0  # tasks hold what is to be maximised
+    rows = prior.space.decode(task.X)
+    predictor = _table(prior, rows)
+    for i in seen:
+        predictor.tell(int(i), sign * float(task.y[int(i)]))
+    others = np.setdiff1d(np.arange(task.n), seen)
+    mean, sd = predictor.predict([rows[i] for i in others])
+    surprises = (sign * task.y[others] - mean) / sd
+    optimizer, best = _table(prior, rows), []
+    for _ in range(min(EVALUATIONS, task.n)):
+        row = optimizer.ask()
+        optimizer.tell(row, sign * float(task.y[row]))
+        best.append(float(task.y.max() - sign * optimizer.best[1]))
+    spread = float(task.y.std())
+    regret = np.pad(np.array(best), (0, EVALUATIONS - len(best)), mode="edge")
+    return HeldOutTask(surprises, float(sd.mean()) / spread, regret / spread)
+
+
+def _table(prior: Prior, rows: list[dict[str, object]]) -> TableOptimizer:
+    optimizer = prior.optimizer(rows)
+    assert isinstance(optimizer, TableOptimizer)
+    return optimizer
+
+
+def _some_rows(task: Task, rng: np.random.Generator) -> Task:
+    kept = np.sort(rng.permutation(task.n)[:ROWS])
+    return Task(task.X[kept], task.y[kept], task.name)
+
+
+def random_regret(y: Array, evaluations: int) -> Array:
+    """(T,) expected regret of rows drawn without repetition, exactly."""
+    order = np.sort(y)
+    n = len(order)
+    regret = np.zeros(evaluations)
+    # P(best of t is at most the i-th smallest) = C(i, t) / C(n, t), by a running product.
+    for t in range(1, evaluations + 1):
+        below = np.arange(n + 1, dtype=np.float64)
+        chance = np.ones(n + 1)
+        for k in range(min(t, n)):
+            chance *= np.maximum(below - k, 0) / (n - k)
+        regret[t - 1] = order[-1] - np.diff(chance) @ order
+    return regret
+
+
+def _covered(played: Sequence[HeldOutTask]) -> Array:
+    """Tasks count alike, however many rows they have."""
+    widths = np.array([_width(level) for level in LEVELS])
+    shares = [(np.abs(p.surprises)[:, None] <= widths).mean(axis=0) for p in played]
+    return np.asarray(np.mean(shares, axis=0))
+
+
+def _width(level: float) -> float:
+    """How many standard deviations hold this share of a normal distribution."""
+    low, high = 0.0, 10.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if erf(middle / sqrt(2)) < level else (low, middle)
+    return low
+
+
+def validation_section(prior: Prior, validation: Validation | None) -> str:
     """What tasks say that were left out."""
     held = prior.heldout
     parts = []
     if not held.checked:
         parts.append(paragraph("There are too few tasks to leave any out: nothing is vouched for."))
+    elif validation is None:
+        hint = "metakel report --history adds calibration and runs on tasks that were left out."
+        parts += [_verdict(prior), figures(_gains(prior)), paragraph(hint, "soft")]
     else:
-        parts += [_verdict(prior), figures(_gains(prior), *_played(check))]
-        parts += [] if check is None else [_harm(check)]
+        pictures = _gains(prior), _regret(validation), _calibration(validation)
+        parts += [_verdict(prior), figures(*pictures), _harm(validation)]
     if prior.outliers:
         names = ", ".join(prior.outliers[:SHOWN_NAMES])
         parts.append(paragraph(f"Not explained by the other tasks: {names}.", "soft"))
-    if check is None and held.checked:
-        hint = "metakel report --history adds calibration and runs on tasks that were left out."
-        parts.append(paragraph(hint, "soft"))
     return section("How far it can be trusted", *parts)
 
 
@@ -56,77 +214,70 @@ def _gains(prior: Prior) -> str:
     held = prior.heldout
     varying = [name for name in prior.info.tasks if name not in prior.info.constant]
     names = [varying[s] for s in held.tasks]
-    low, high = span(held.gains, held.cold)
-    both = max(low, WORST_SHOWN), max(high, WORST_SHOWN + 1)  # some cold starts are far off
-    chart = Chart(both, both, x_label="cold start, nats per value", y_label="with the history")
+    covering = Axis.covering("", held.gains, held.cold)
+    low, high = max(covering.low, WORST_SHOWN), max(covering.high, WORST_SHOWN + 1)
+    chart = SvgChart(
+        Axis("cold start, nats per value", low, high), Axis("with the history", low, high)
+    )
     tips = [
         f"{name}\nhistory {g:.2f}, cold {c:.2f}"
         for name, g, c in zip(names, held.gains, held.cold, strict=True)
     ]
-    chart.line(both, both, "even").dots(held.cold, held.gains, "learned", tips, 4)
+    chart.line([low, high], [low, high], REFERENCE)
+    chart.dots(held.cold, held.gains, LEARNED, tips=tips, size=8)
     caption = (
         "One dot per left-out task; above the line the history predicts better. Numbers below "
         f"{WORST_SHOWN:g} are drawn there."
     )
-    return figure(chart.render(caption), "Prediction of left-out tasks", caption)
+    return figure(chart, "Prediction of left-out tasks", caption)
 
 
-def _played(check: Check | None) -> list[str]:
-    if check is None:
-        return []
-    return [_regret(check), _calibration(check)]
-
-
-def _regret(check: Check) -> str:
-    curves = check.curves
+def _regret(validation: Validation) -> str:
+    curves = {name: np.maximum(c, FLOOR) for name, c in validation.curves.items()}
     steps = np.arange(1, EVALUATIONS + 1)
-    floor = 1e-3
-    chart = Chart(
-        (1, EVALUATIONS),
-        (floor, max(float(max(c.max() for c in curves.values())) * 1.2, 10 * floor)),
-        x_label="evaluations",
-        y_label="distance to the best",
-        y_log=True,
+    highest = max(float(max(c.max() for c in curves.values())) * 1.2, 10 * FLOOR)
+    chart = SvgChart(
+        Axis("evaluations", 1, EVALUATIONS), Axis("distance to the best", FLOOR, highest, log=True)
     )
-    for name in ("random", "cold", "learned"):
-        chart.line(steps, np.maximum(curves[name], floor), name)
-    for name in ("cold", "learned"):
+    chart.line(steps, curves["random"], RANDOM, label="random search")
+    for name, style, label in (("cold", COLD, "cold start"), ("learned", LEARNED, WITH_HISTORY)):
         tips = [
-            f"{name}, {t} evaluations: {number(float(v))}"
-            for t, v in zip(steps, curves[name], strict=True)
+            f"{label}, {t} evaluations: {number(float(v))}"
+            for t, v in zip(steps, validation.curves[name], strict=True)
         ]
-        chart.dots(steps, np.maximum(curves[name], floor), name, tips, 3)
+        chart.line(steps, curves[name], style, label=label)
+        chart.dots(steps, curves[name], style, tips=tips, size=6)
     caption = (
-        f"Mean over {len(check.names)} left-out tasks. With the history, 9 of 10 tasks are within "
-        f"{check.within(0.9, EVALUATIONS):.2g} spreads of their best after {EVALUATIONS}."
+        f"Mean over {len(validation.names)} left-out tasks. With the history, 9 of 10 tasks are "
+        f"within {validation.within(0.9, EVALUATIONS):.2g} spreads of their best after "
+        f"{EVALUATIONS}."
     )
-    legend = [*LEGEND, ("random", "random search")]
-    return figure(chart.render(caption), "Tuning left-out tasks", caption, legend)
+    return figure(chart, "Tuning left-out tasks", caption)
 
 
-def _calibration(check: Check) -> str:
-    learned, cold = check.covered
-    chart = Chart((0, 1), (0, 1), x_label="promised share", y_label="share found inside")
-    chart.line([0, 1], [0, 1], "even")
-    for style, found in (("cold", cold), ("learned", learned)):
+def _calibration(validation: Validation) -> str:
+    chart = SvgChart(Axis("promised share", 0, 1), Axis("share found inside", 0, 1))
+    chart.line([0, 1], [0, 1], REFERENCE)
+    learned, cold = validation.covered
+    for found, style, label in ((cold, COLD, "cold start"), (learned, LEARNED, WITH_HISTORY)):
         tips = [f"promised {p:.0%}, found {f:.0%}" for p, f in zip(LEVELS, found, strict=True)]
-        chart.line(LEVELS, found, style).dots(LEVELS, found, style, tips, 4)
-    sharp, dull = check.sharpness
+        chart.line(LEVELS, found, style, label=label).dots(LEVELS, found, style, tips=tips, size=8)
+    with_history, without = validation.sharpness
     caption = (
-        f"Intervals for the other values of a left-out task after {SEEN} were told. On the line is "
-        f"honest, above it careful. Width: {sharp:.2g} spreads with the history, "
-        f"{dull:.2g} without."
+        f"Intervals for the other values of a left-out task after {SEEN} were observed. On the "
+        f"line is honest, above it careful. Width: {with_history:.2g} spreads with the history, "
+        f"{without:.2g} without."
     )
-    return figure(chart.render(caption), "Calibration and sharpness", caption, LEGEND)
+    return figure(chart, "Calibration and sharpness", caption)
 
 
-def _harm(check: Check) -> str:
-    harmed = check.harmed
+def _harm(validation: Validation) -> str:
+    harmed, count = validation.harmed, len(validation.names)
     if not harmed:
-        text = f"No negative transfer on any of {len(check.names)} left-out tasks that were tuned."
+        text = f"No negative transfer on any of {count} left-out tasks that were tuned."
         return paragraph(text, "good")
     names = ", ".join(harmed[:SHOWN_NAMES]) + (" …" if len(harmed) > SHOWN_NAMES else "")
     return paragraph(
-        f"Negative transfer on {len(harmed)} of {len(check.names)} left-out tasks: there a cold "
+        f"Negative transfer on {len(harmed)} of {count} left-out tasks: there a cold "
         f"start found better values sooner ({names})."
     )

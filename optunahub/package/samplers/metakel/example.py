@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import optuna
+
 import optunahub
 
 MetaKelSampler = optunahub.load_module("samplers/metakel").MetaKelSampler

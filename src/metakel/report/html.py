@@ -1,0 +1,79 @@
+"""Pieces of the page: sections, figures, cards, bars, tables. All text is escaped here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from metakel.charts import LEARNED, SPREAD, Style, SvgChart
+
+
+def section(title: str, *parts: str) -> str:
+    """A titled part of the page."""
+    return f"<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
+
+
+def paragraph(text: str, style: str = "") -> str:
+    """Some text."""
+    return f'<p class="{style}">{escape(text)}</p>' if style else f"<p>{escape(text)}</p>"
+
+
+def figure(chart: SvgChart, title: str, caption: str = "", description: str = "") -> str:
+    """A chart with its title, the names of its marks, and what to see in it."""
+    below = f"<p>{escape(caption)}</p>" if caption else ""
+    picture = chart.render(description or caption)
+    return (
+        f"<figure><figcaption><h3>{escape(title)}</h3>{legend(chart.legend)}</figcaption>"
+        f"{picture}{below}</figure>"
+    )
+
+
+def legend(entries: Sequence[tuple[str, str]]) -> str:
+    """Names beside the marks that they have."""
+    return "".join(
+        f'<span class="key"><i class="{mark}"></i>{escape(name)}</span>' for mark, name in entries
+    )
+
+
+def figures(*pictures: str) -> str:
+    """Side by side where there is room."""
+    return f'<div class="figures">{"".join(pictures)}</div>'
+
+
+def cards(entries: Sequence[tuple[str, str, str]]) -> str:
+    """Numbers to see first: value, meaning and style."""
+    inner = "".join(
+        f'<div class="card {style}"><b>{escape(value)}</b><span>{escape(meaning)}</span></div>'
+        for value, meaning, style in entries
+    )
+    return f'<div class="cards">{inner}</div>'
+
+
+def bars(rows: Sequence[tuple[str, float, float]], names: tuple[str, str]) -> str:
+    """Two shares per row."""
+    lines = "".join(
+        f'<div class="bar"><span class="name">{escape(name)}</span><span class="tracks">'
+        f"{_track(first, LEARNED, names[0])}{_track(second, SPREAD, names[1])}</span></div>"
+        for name, first, second in rows
+    )
+    keys = legend([(LEARNED.name, names[0]), (SPREAD.name, names[1])])
+    return f'<p>{keys}</p><div class="bars">{lines}</div>'
+
+
+def _track(share: float, style: Style, name: str) -> str:
+    width = 100 * min(max(share, 0.0), 1.0)
+    return (
+        f'<span class="track"><i class="{style.name}" style="width:{width:.1f}%" '
+        f'data-tip="{escape(name, quote=True)}: {share:.0%}" tabindex="0"></i>'
+        f"<em>{share:.0%}</em></span>"
+    )
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Text in columns; it scrolls by itself where the page is narrow."""
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    inner = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="scroll"><table>{inner}</table></div>'
