@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import signal
+from contextlib import suppress
 
+import psutil
 import pytest
 from numpy.testing import assert_allclose
 from sharded_histories import LEGENDRE, history, write
@@ -25,7 +28,10 @@ pytestmark = pytest.mark.filterwarnings(
 def client():
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -93,6 +99,27 @@ def test_without_a_client_a_local_cluster_is_started_with_a_note(rng, caplog):
         scan.close()
     assert "starting 1 worker process" in caplog.text
     assert_allclose(found.solution.eta, learn(tasks).solution.eta, rtol=0, atol=1e-10)
+
+
+def listening():
+    """(process, address, port) of every socket on which we or our children listen."""
+    this, found = psutil.Process(), set()
+    for process in (this, *this.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            for socket in process.net_connections(kind="inet"):
+                if socket.status == psutil.CONN_LISTEN:
+                    found.add((process.pid, socket.laddr.ip, socket.laddr.port))
+    return found
+
+
+def test_a_local_cluster_listens_on_this_machine_only(rng):
+    before = listening()
+    scan = spread(history(rng, 6), workers=2)
+    learn(scan)
+    opened = listening() - before
+    scan.close()
+    assert len({process for process, _, _ in opened}) >= 3  # the scheduler and both workers
+    assert [where for where in opened if not ipaddress.ip_address(where[1]).is_loopback] == []
 
 
 def test_closing_forgets_the_shards_on_the_workers(rng, client):

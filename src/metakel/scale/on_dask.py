@@ -24,6 +24,7 @@ POLL = 0.5  # seconds between looks at who is still alive
 PATIENCE_FOR_ANSWER = 2.0  # seconds for an answer that is said to be there
 PATIENCE = 60.0  # seconds to wait for any worker at all
 MISSING = "missing"
+LOOPBACK = "127.0.0.1"
 
 _TABLE: dict[str, Shard] = {}  # of a worker's process
 _LOCK = threading.Lock()
@@ -59,11 +60,16 @@ class OnDask:
 
     @classmethod
     def local(cls, workers: int) -> OnDask:
-        """A cluster of processes on this machine."""
+        """A cluster of processes on this machine, which no other machine can reach."""
         distributed = _dask()
         LOG.info("no Dask client given: starting %d worker processes on this machine", workers)
         cluster = distributed.LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0"
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            # Whoever reaches a scheduler can run code on its workers.
+            host=LOOPBACK,
+            dashboard_address=f"{LOOPBACK}:0",
         )
         return cls(distributed.Client(cluster), owned=True)
 
