@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose
 from sharded_histories import LEGENDRE, history, write
 
 import metakel as mk
-from metakel.scale import spread
-from metakel.scale.on_dask import OnDask
+from metakel.scale import distribute
+from metakel.scale.executors import DaskExecutor
 
 distributed = pytest.importorskip("distributed")
 # Sockets of a cluster that is closing are collected late.
@@ -45,7 +45,7 @@ def learn(scan):
 def test_a_client_is_used_as_it_is(rng, client):
     tasks = history(rng)
     expected = learn(tasks)
-    found = learn(spread(tasks, shards=3, client=client))
+    found = learn(distribute(tasks, shards=3, client=client))
     assert_allclose(found.solution.eta, expected.solution.eta, rtol=0, atol=1e-10)
     assert client.status == "running"
 
@@ -72,7 +72,7 @@ def test_a_worker_killed_by_its_process_id_changes_nothing(rng, client, caplog, 
             os.kill(killed[0], signal.SIGKILL)
 
     with caplog.at_level(logging.WARNING, "metakel"):
-        found = learn(spread(tasks, shards=4, client=client, progress=kill))
+        found = learn(distribute(tasks, shards=4, client=client, progress=kill))
     assert killed
     assert_allclose(found.solution.eta, learn(tasks).solution.eta, rtol=0, atol=1e-10)
     assert "was lost with its worker; it is made again on" in caplog.text
@@ -94,7 +94,7 @@ def test_a_broken_file_does_not_lose_the_other_shards(rng, client, tmp_path):
 def test_without_a_client_a_local_cluster_is_started_with_a_note(rng, caplog):
     tasks = history(rng, 6)
     with caplog.at_level(logging.INFO, "metakel"):
-        scan = spread(tasks, workers=1)
+        scan = distribute(tasks, workers=1)
         found = learn(scan)
         scan.close()
     assert "starting 1 worker process" in caplog.text
@@ -114,7 +114,7 @@ def listening():
 
 def test_a_local_cluster_listens_on_this_machine_only(rng):
     before = listening()
-    scan = spread(history(rng, 6), workers=2)
+    scan = distribute(history(rng, 6), workers=2)
     learn(scan)
     opened = listening() - before
     scan.close()
@@ -123,15 +123,15 @@ def test_a_local_cluster_listens_on_this_machine_only(rng):
 
 
 def test_closing_forgets_the_shards_on_the_workers(rng, client):
-    scan = spread(history(rng, 6), shards=2, client=client)
+    scan = distribute(history(rng, 6), shards=2, client=client)
     executor = scan.as_problem(LEGENDRE).executor
-    assert isinstance(executor, OnDask)
+    assert isinstance(executor, DaskExecutor)
     learn(scan)
 
     def names():
-        from metakel.scale.on_dask import _TABLE
+        from metakel.scale.executors import _shards
 
-        return list(_TABLE)
+        return list(_shards)
 
     held = [name for found in client.run(names).values() for name in found]
     assert any(name.startswith(executor._prefix) for name in held)
