@@ -5,8 +5,10 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import re
 import signal
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -120,6 +122,35 @@ def test_a_local_cluster_listens_on_this_machine_only(rng):
     scan.close()
     assert len({process for process, _, _ in opened}) >= 3  # the scheduler and both workers
     assert [where for where in opened if not ipaddress.ip_address(where[1]).is_loopback] == []
+
+
+def documented(name):
+    """A function of docs/scale.md, as it is printed there."""
+    page = Path(__file__).parents[2] / "docs" / "scale.md"
+    code = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
+    names = {}
+    exec("from distributed import Client, LocalCluster, Security", names)
+    exec(next(block for block in code if f"def {name}(" in block), names)
+    return names[name]
+
+
+def test_a_cluster_with_tls_is_used_as_the_documentation_says(rng, tmp_path, monkeypatch):
+    pytest.importorskip("cryptography")
+    monkeypatch.chdir(tmp_path)
+    tasks = history(rng, 6)
+    with documented("private_cluster")(1) as cluster:
+        assert cluster.scheduler_address.startswith("tls://127.0.0.1:")
+        security = cluster.security
+        Path("ca.pem").write_text(security.tls_ca_file)
+        Path("client.pem").write_text(security.tls_client_cert)
+        Path("client-key.pem").write_text(security.tls_client_key)
+        for client in (
+            distributed.Client(cluster),
+            documented("connect")(cluster.scheduler_address),
+        ):
+            with client:
+                found = learn(distribute(tasks, shards=2, client=client))
+            assert_allclose(found.solution.eta, learn(tasks).solution.eta, rtol=0, atol=1e-10)
 
 
 def test_closing_forgets_the_shards_on_the_workers(rng, client):

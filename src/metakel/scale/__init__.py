@@ -1,5 +1,6 @@
 """Learning from more tasks than fit in memory, on one machine or on many."""
 
+from metakel.scale.blocks import Rows
 from metakel.scale.executors import SerialExecutor
 from metakel.scale.history import ShardedHistory, distribute, scan
 from metakel.scale.problem import Progress, ShardedProblem
@@ -8,6 +9,7 @@ from metakel.scale.sums import TaskSums
 
 __all__ = [
     "Progress",
+    "Rows",
     "SerialExecutor",
     "Shard",
     "ShardedHistory",

@@ -320,5 +320,5 @@ def _raise_errors(answers: list[Any]) -> None:
     errors = [answer for answer in answers if isinstance(answer, ShardError)]
     if errors:
         others = len(answers) - len(errors)
-        lines = [str(error) for error in errors]
-        raise ShardError("\n".join([*lines, f"({others} other shards answered and are kept)"]))
+        kept = "shard answered and is kept" if others == 1 else "shards answered and are kept"
+        raise ShardError("\n".join([*map(str, errors), f"({others} other {kept})"]))
