@@ -43,7 +43,7 @@ class ShardedEvaluator:
     def extend(self, groups: Index) -> None:
         self.work = np.concatenate([self.work, groups])
         self._places = self.problem.extend_work(self.work)
-        self.curvature = self._scale / self.problem.m * self.problem.summary.sizes[self.work]
+        self.curvature = self._scale / self.problem.m * self.problem.summary.gram_trace[self.work]
 
     def start(self, lam: Array) -> Array:
         scores = self._scale**2 * self.problem.summary.scores[self.work]

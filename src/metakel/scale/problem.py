@@ -282,7 +282,7 @@ class ShardedProblem:
     def _bound(self, k: int, point: Point, local: LocalCertificate) -> Certificate | None:
         """The certificate with bounds for scores outside the working set, None if they are far."""
         last = np.sqrt(self._certificates[k][1].scores)
-        increase = np.sqrt(self._summaries[k].widest * local.distance)
+        increase = np.sqrt(self._summaries[k].gram_top * local.distance)
         if not (increase <= NEAR * last).all():
             return None
         scores = (last + increase) ** 2

@@ -24,12 +24,13 @@ from metakel.scale.sums import (
     LocalCertificate,
     Point,
     Summary,
+    TaskSums,
     total,
 )
 
 
-class Shard:
-    """`TaskSums` over the tasks of some sources, which are read when they are first asked about.
+class Shard(TaskSums):
+    """Sums over the tasks of some sources, which are read when they are first asked about.
 
     Until then a shard is small, so it can be sent to another process. What it keeps between calls
     only saves work: if a shard is lost with its process, a new one gives the same answers.
@@ -53,15 +54,12 @@ class Shard:
         return f"{first}, and {len(others)} more" if others else first
 
     def summarize(self) -> Summary:
-        """What is known before any weight is chosen; reads everything."""
         return total(_summary(problem, spectrum) for problem, spectrum in self._store.load())
 
     def evaluate(self, point: Point) -> Evaluation:
-        """Value, gradient and Hessian at a point: one round of the solver."""
         return total(_evaluation(cached, point) for cached in self._store.evaluators(point))
 
     def hessian(self, point: Point, groups: Index) -> Array:
-        """(g, g) Hessian over these places in ``point.work``, which contain the active ones."""
         out = np.zeros((groups.size, groups.size))
         for cached in self._store.evaluators(point):
             cached.at(point)
@@ -69,25 +67,20 @@ class Shard:
         return out
 
     def certify(self, point: Point) -> Certificate:
-        """What the duality gap needs, from the observations themselves."""
         return total(_certified(problem, point) for problem, _ in self._store.problems())
 
     def recertify(self, point: Point, previous: Point) -> LocalCertificate:
-        """The same from statistics of the working set, which both points share."""
         return total(
             _recertified(cached, point, previous) for cached in self._store.evaluators(point)
         )
 
     def log_det(self, rho: Array) -> Array:
-        """(p,) sums of log(1 + v / rho_j) over the eigenvalues v of group j."""
         return total(spectrum.log_det(rho) for spectrum in self._store.spectra())
 
     def tilted(self, top: Array, z: Array) -> Array:
-        """(2, p) sums that the Chernoff bound minimises over z."""
         return total(spectrum.tilted(top, z) for spectrum in self._store.spectra())
 
     def least_squares(self, groups: Index) -> LeastSquares:
-        """Sums over the least-squares fits of every task on the columns of these groups."""
         return total(
             least_squares(problem, groups).repeated(multiplicity)
             for problem, multiplicity in self._store.problems()
@@ -105,10 +98,10 @@ def _summary(problem: Problem, spectrum: BlockSpectrum) -> Summary:
     return Summary(
         energy=sum(float(np.vdot(batch.y, batch.y)) for batch in problem.batches),
         scores=scores,
-        sizes=times * np.array([(v.sum(axis=1) / weights).sum() for v in values]),
+        gram_trace=times * np.array([(v.sum(axis=1) / weights).sum() for v in values]),
         counts=times * np.array([float(v.size) for v in values]),
         top=np.array([v.max(initial=0.0) for v in values]),
-        widest=np.array([(v.max(axis=1) / weights).max(initial=0.0) for v in values]),
+        gram_top=np.array([(v.max(axis=1) / weights).max(initial=0.0) for v in values]),
         trace=times * np.array([v.sum() for v in values]),
         squares=times * np.array([np.vdot(v, v) for v in values]),
     )

@@ -85,24 +85,29 @@ class Summary(Sums):
 
     energy: float  # ||y||^2
     scores: Array  # (p,) ||Phi_j' y||^2
-    sizes: Array  # (p,) traces of K_j
-    counts: Array  # (p,) number of eigenvalues
-    top: Array  # (p,) largest eigenvalue
-    widest: Array  # (p,) largest eigenvalue of K_j
-    trace: Array  # (p,) sum of eigenvalues
-    squares: Array  # (p,) sum of squared eigenvalues
+    gram_trace: Array  # (p,) sum of the traces of K_j
+    counts: Array  # (p,) number of eigenvalues v
+    top: Array  # (p,) largest v
+    gram_top: Array  # (p,) largest eigenvalue of K_j
+    trace: Array  # (p,) sum of v
+    squares: Array  # (p,) sum of v^2
 
     def __add__(self, other: Summary) -> Summary:
-        top, widest = np.maximum(self.top, other.top), np.maximum(self.widest, other.widest)
-        return replace(super().__add__(other), top=top, widest=widest)
+        top = np.maximum(self.top, other.top)
+        gram_top = np.maximum(self.gram_top, other.gram_top)
+        return replace(super().__add__(other), top=top, gram_top=gram_top)
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation(Sums):
-    """The objective's data part, its gradient and its Hessian at a point."""
+    r"""The data part of the objective, y'r, and its derivatives in w.
+
+    The Hessian is half of the second derivative:
+    :math:`H_{ij} = r^\top K_i (I + \sum_l w_l K_l)^{-1} K_j r`.
+    """
 
     value: float  # y'r
-    scores: Array  # (q,) ||Phi_j' r||^2 over the working set
+    scores: Array  # (q,) ||Phi_j' r||^2 over the working set: minus the gradient
     hessian: Array  # (a, a) over the active groups
 
 
@@ -140,7 +145,7 @@ class TaskSums(Protocol):
         ...
 
     def hessian(self, point: Point, groups: Index) -> Array:
-        """(g, g) Hessian over these places in ``point.work``, which contain the active ones."""
+        """(g, g) the Hessian over these places in ``point.work``, which contain the active ones."""
         ...
 
     def certify(self, point: Point) -> Certificate:
