@@ -21,8 +21,8 @@ import numpy as np
 import metakel as mk
 from benchmarks.scale_data import NOISE, base_kernels, dense_history, write
 from metakel.learn import LearnedKernel
-from metakel.scale import Progress, ShardedProblem, spread
-from metakel.scale.on_dask import OnDask
+from metakel.scale import Progress, ShardedProblem, distribute
+from metakel.scale.executors import DaskExecutor
 
 TOL = 1e-8
 MEMORY = "1 GB"
@@ -71,7 +71,7 @@ def learn(folder: str, new: str | None) -> dict[str, Any]:
         **spent,
         "rounds": problem.rounds,
         "passes": problem.executor.calls,
-        "floats": problem.executor.floats,
+        "floats": problem.executor.numbers_received,
         "shards": len(problem.shards),
         "work": int(problem.work.size),
         "gap": learned.solution.gap,
@@ -93,10 +93,10 @@ def rounds(m: int) -> dict[str, Any]:
     """Seconds of a round in one process and on two workers, and what two processes can do here."""
     out: dict[str, Any] = {}
     for name, workers in (("one process", None), ("two workers", 2)):
-        scan = spread(dense_history(m), shards=4, workers=workers, memory="4 GB")
+        scan = distribute(dense_history(m), shards=4, workers=workers, memory="4 GB")
         out[name] = time_of_a_round(scan.as_problem(base_kernels()))
         scan.close()
-    scan = spread(dense_history(8), shards=4, workers=2)
+    scan = distribute(dense_history(8), shards=4, workers=2)
     out["latency"] = time_of_a_round(scan.as_problem(base_kernels()))["wall"]
     scan.close()
     out["capacity"] = capacity()
@@ -122,7 +122,7 @@ def time_of_a_round(problem: ShardedProblem, *, repeats: int = 7) -> dict[str, f
 
 def processor_seconds(problem: ShardedProblem) -> dict[str, float]:
     """Of every process that holds shards."""
-    if isinstance(problem.executor, OnDask):
+    if isinstance(problem.executor, DaskExecutor):
         found: dict[str, float] = problem.executor.client.run(time.process_time)
         return found
     return {"here": time.process_time()}

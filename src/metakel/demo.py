@@ -17,7 +17,7 @@ from metakel.data import History, Task
 from metakel.datasets import load_glmnet
 from metakel.kernels import KernelSum, squared_exponential
 from metakel.optimize import GPUCB
-from metakel.priors import Prior, TableOptimizer, learn_prior
+from metakel.priors import Prior, learn_prior
 from metakel.report import replay_run, validate_history, write_report
 from metakel.report.validation import random_regret
 from metakel.search import candidates
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         turn.prior,
         chosen.out / "report.html",
         validation=validate_history(turn.known, np.random.default_rng(chosen.seed)),
-        run=replay_run(turn.prior, tuner.trials, tuner.settings),
+        run=replay_run(turn.prior, tuner.trials, tuner.options),
         title=f"Elastic net on {typical.task.name}",
     )
     picture = draw(turn.prior, typical.task, tuner, compared, chosen.out / "demo.png")
@@ -111,13 +111,14 @@ def tune(prior: Prior, task: Task, journal: Path) -> Tuner:
 
 def compare(prior: Prior, task: Task) -> Comparison:
     """The same task with the history, with a cold GP-UCB, and at random."""
-    ours = prior.optimizer(prior.space.decode(task.X))
-    assert isinstance(ours, TableOptimizer)
+    rows = prior.space.decode(task.X)
+    values = {key(row): float(value) for row, value in zip(rows, task.y, strict=True)}
+    ours = prior.optimizer(rows)
     found = []
     for _ in range(EVALUATIONS):
-        row = ours.ask()
-        ours.tell(row, float(task.y[row]))
-        found.append(float(task.y[row]))
+        x = ours.ask()
+        found.append(values[key(x)])
+        ours.tell(x, found[-1])
     by_way = {"metakel": found, "cold GP-UCB": cold_values(prior, task)}
     regret = {
         way: task.y.max() - np.maximum.accumulate(np.array(values))
@@ -163,7 +164,7 @@ def show(compared: Sequence[Comparison], typical: Comparison, tuner: Tuner) -> N
     print(
         f"\nHow sure: the AUC of the surest configuration on {name} lies in "
         f"[{certificate.lower:.3f}, {certificate.upper:.3f}],\nand none of the 1000 is better by "
-        f"more than {certificate.regret:.3f}, with probability {1 - tuner.settings.delta:g} at all "
+        f"more than {certificate.regret:.3f}, with probability {1 - tuner.options.delta:g} at all "
         f"times together,\nfor a task exchangeable with the past ones. "
         f"Alarm: {'none' if tuner.alarm is None else tuner.alarm.reason}."
     )
@@ -199,7 +200,7 @@ def draw(
         alpha=0.8,
     )
     figure.colorbar(cloud, ax=left, label="AUC")
-    for t, trial in enumerate(tuner.trials.told[:10], start=1):
+    for t, trial in enumerate(tuner.trials.complete[:10], start=1):
         place = (trial.configuration["lambda"], trial.configuration["alpha"])
         left.plot(*place, "o", ms=13, mfc="white", mec=CHOSEN.colour, mew=1.5)
         left.annotate(str(t), place, ha="center", va="center", fontsize=8, color=CHOSEN.colour)

@@ -29,7 +29,7 @@ from metakel.confidence.sequence import ConfidenceSequence
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.sum import KernelSum
 from metakel.learn import LearnedKernel
-from metakel.optimize import GPUCB
+from metakel.optimize import CertifiedModel, Optimizer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ STYLES = ("-", "--", ":", "-.")
 
 
 def band(
-    source: ConfidenceSequence | GPUCB,
+    source: ConfidenceSequence | Optimizer,
     Z: ArrayLike,
     *,
     ax: Axes | None = None,
@@ -49,7 +49,8 @@ def band(
 
     Parameters
     ----------
-    source : ConfidenceSequence or GPUCB
+    source : ConfidenceSequence or Optimizer
+        An optimizer of `mk.GPUCB`
     Z : (n,) or (n, 1) array
         Where to draw it; sorted by the picture.
     ax : Axes, optional
@@ -78,7 +79,8 @@ def band(
     if len(seen_x):
         label = f"{len(seen_x)} observation{'s' if len(seen_x) > 1 else ''}"
         panel.dots(seen_x[:, 0], seen_y, OBSERVED, label=label, clip_on=False)
-    awaited = source.pending if isinstance(source, GPUCB) else np.zeros((0, 1))
+    waiting = source.pending if isinstance(source, Optimizer) else []
+    awaited = np.array(waiting, dtype=np.float64).reshape(-1, 1)
     if next_point is not None:
         awaited = np.asarray(next_point, dtype=np.float64).reshape(-1, 1)
     for i, point in enumerate(awaited[:, 0]):
@@ -94,7 +96,7 @@ def band(
 
 
 def trace(
-    source: ConfidenceSequence | GPUCB,
+    source: ConfidenceSequence | Optimizer,
     Z: ArrayLike,
     *,
     ax: Axes | None = None,
@@ -106,7 +108,8 @@ def trace(
 
     Parameters
     ----------
-    source : ConfidenceSequence or GPUCB
+    source : ConfidenceSequence or Optimizer
+        An optimizer of `mk.GPUCB`
     Z : (n, d0) array
         Where to look; any number of inputs.
     ax : Axes, optional
@@ -115,9 +118,7 @@ def trace(
     """
     ax = ax or new_axes()[0]
     points = as_points(Z, "trace")
-    sequence = source.sequence if isinstance(source, GPUCB) else source
-    if sequence is None:
-        raise InputError("trace: a fixed nu alone has no confidence band; give a norm_bound")
+    sequence = _sequence(source)
     batches = sequence.told.batches
     if times is None:
         times = np.unique(np.linspace(0, len(batches), 61).round()).astype(int).tolist()
@@ -232,30 +233,32 @@ def _line(Z: ArrayLike) -> Array:
     return grid
 
 
-def _interval(source: ConfidenceSequence | GPUCB, Z: Array) -> tuple[Array, Array]:
-    return source.confidence(Z) if isinstance(source, GPUCB) else source.interval(Z)
+def _interval(source: ConfidenceSequence | Optimizer, Z: Array) -> tuple[Array, Array]:
+    return source.confidence(Z) if isinstance(source, Optimizer) else source.interval(Z)
 
 
-def _mean(source: ConfidenceSequence | GPUCB, Z: Array) -> Array:
-    if isinstance(source, ConfidenceSequence):
-        return source.mean(Z)
-    if source.sequence is None:
-        return source.posterior.mean(Z)
-    return source.sequence.mean(Z) if source.maximize else -source.sequence.mean(Z)
+def _mean(source: ConfidenceSequence | Optimizer, Z: Array) -> Array:
+    return source.predict(Z)[0] if isinstance(source, Optimizer) else source.mean(Z)
 
 
-def _observations(source: ConfidenceSequence | GPUCB) -> tuple[Array, Array]:
-    if isinstance(source, GPUCB):
+def _observations(source: ConfidenceSequence | Optimizer) -> tuple[Array, Array]:
+    if isinstance(source, Optimizer):
         return source.X, source.y
     batches = source.told.batches
     X = np.concatenate([np.zeros((0, 1)), *(batch.X for batch in batches)])
     return X, np.concatenate([np.zeros(0), *(batch.y for batch in batches)])
 
 
-def _level(source: ConfidenceSequence | GPUCB) -> float:
-    sequence = source.sequence if isinstance(source, GPUCB) else source
-    assert sequence is not None
-    return 1 - sequence.delta
+def _level(source: ConfidenceSequence | Optimizer) -> float:
+    return 1 - (source.model.delta if isinstance(source, Optimizer) else source.delta)
+
+
+def _sequence(source: ConfidenceSequence | Optimizer) -> ConfidenceSequence:
+    if isinstance(source, ConfidenceSequence):
+        return source
+    if not isinstance(source.model, CertifiedModel):
+        raise InputError("trace: the optimizer has no kernel; expected one of mk.GPUCB")
+    return source.model.certified
 
 
 def _gap(sequence: ConfidenceSequence, upper: Array) -> float:

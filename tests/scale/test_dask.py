@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
+import re
 import signal
+from contextlib import suppress
+from pathlib import Path
 
+import psutil
 import pytest
 from numpy.testing import assert_allclose
 from sharded_histories import LEGENDRE, history, write
 
 import metakel as mk
-from metakel.scale import spread
-from metakel.scale.on_dask import OnDask
+from metakel.scale import distribute
+from metakel.scale.executors import DaskExecutor
 
 distributed = pytest.importorskip("distributed")
 # Sockets of a cluster that is closing are collected late.
@@ -25,7 +30,10 @@ pytestmark = pytest.mark.filterwarnings(
 def client():
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -39,7 +47,7 @@ def learn(scan):
 def test_a_client_is_used_as_it_is(rng, client):
     tasks = history(rng)
     expected = learn(tasks)
-    found = learn(spread(tasks, shards=3, client=client))
+    found = learn(distribute(tasks, shards=3, client=client))
     assert_allclose(found.solution.eta, expected.solution.eta, rtol=0, atol=1e-10)
     assert client.status == "running"
 
@@ -66,7 +74,7 @@ def test_a_worker_killed_by_its_process_id_changes_nothing(rng, client, caplog, 
             os.kill(killed[0], signal.SIGKILL)
 
     with caplog.at_level(logging.WARNING, "metakel"):
-        found = learn(spread(tasks, shards=4, client=client, progress=kill))
+        found = learn(distribute(tasks, shards=4, client=client, progress=kill))
     assert killed
     assert_allclose(found.solution.eta, learn(tasks).solution.eta, rtol=0, atol=1e-10)
     assert "was lost with its worker; it is made again on" in caplog.text
@@ -88,23 +96,73 @@ def test_a_broken_file_does_not_lose_the_other_shards(rng, client, tmp_path):
 def test_without_a_client_a_local_cluster_is_started_with_a_note(rng, caplog):
     tasks = history(rng, 6)
     with caplog.at_level(logging.INFO, "metakel"):
-        scan = spread(tasks, workers=1)
+        scan = distribute(tasks, workers=1)
         found = learn(scan)
         scan.close()
     assert "starting 1 worker process" in caplog.text
     assert_allclose(found.solution.eta, learn(tasks).solution.eta, rtol=0, atol=1e-10)
 
 
+def listening():
+    """(process, address, port) of every socket on which we or our children listen."""
+    this, found = psutil.Process(), set()
+    for process in (this, *this.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            for socket in process.net_connections(kind="inet"):
+                if socket.status == psutil.CONN_LISTEN:
+                    found.add((process.pid, socket.laddr.ip, socket.laddr.port))
+    return found
+
+
+def test_a_local_cluster_listens_on_this_machine_only(rng):
+    before = listening()
+    scan = distribute(history(rng, 6), workers=2)
+    learn(scan)
+    opened = listening() - before
+    scan.close()
+    assert len({process for process, _, _ in opened}) >= 3  # the scheduler and both workers
+    assert [where for where in opened if not ipaddress.ip_address(where[1]).is_loopback] == []
+
+
+def documented(name):
+    """A function of docs/scale.md, as it is printed there."""
+    page = Path(__file__).parents[2] / "docs" / "scale.md"
+    code = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
+    names = {}
+    exec("from distributed import Client, LocalCluster, Security", names)
+    exec(next(block for block in code if f"def {name}(" in block), names)
+    return names[name]
+
+
+def test_a_cluster_with_tls_is_used_as_the_documentation_says(rng, tmp_path, monkeypatch):
+    pytest.importorskip("cryptography")
+    monkeypatch.chdir(tmp_path)
+    tasks = history(rng, 6)
+    with documented("private_cluster")(1) as cluster:
+        assert cluster.scheduler_address.startswith("tls://127.0.0.1:")
+        security = cluster.security
+        Path("ca.pem").write_text(security.tls_ca_file)
+        Path("client.pem").write_text(security.tls_client_cert)
+        Path("client-key.pem").write_text(security.tls_client_key)
+        for client in (
+            distributed.Client(cluster),
+            documented("connect")(cluster.scheduler_address),
+        ):
+            with client:
+                found = learn(distribute(tasks, shards=2, client=client))
+            assert_allclose(found.solution.eta, learn(tasks).solution.eta, rtol=0, atol=1e-10)
+
+
 def test_closing_forgets_the_shards_on_the_workers(rng, client):
-    scan = spread(history(rng, 6), shards=2, client=client)
+    scan = distribute(history(rng, 6), shards=2, client=client)
     executor = scan.as_problem(LEGENDRE).executor
-    assert isinstance(executor, OnDask)
+    assert isinstance(executor, DaskExecutor)
     learn(scan)
 
     def names():
-        from metakel.scale.on_dask import _TABLE
+        from metakel.scale.executors import _shards
 
-        return list(_TABLE)
+        return list(_shards)
 
     held = [name for found in client.run(names).values() for name in found]
     assert any(name.startswith(executor._prefix) for name in held)

@@ -204,8 +204,8 @@ class History:
     def scan(path: Any, *, task: str = "task", output: str = "y", **options: Any) -> Any:
         """More tasks than fit in memory: Parquet files, read piece by piece.
 
-        What comes back is a `metakel.scale.Scan`, which `learn_kernel` takes like a history.
-        Options (``inputs``, ``memory``, ``workers``, ``client``, ``journal``, ...) are those of
+        Returns a `metakel.scale.ShardedHistory`, which `learn_kernel` takes like a history.
+        Options (``inputs``, ``memory``, ``workers``, ``client``, ``checkpoint``, ...) are those of
         `metakel.scale.scan`. Outputs are maximised and inputs are used as they are.
         """
         # The scan stands above this layer: it knows kernels and the solver.

@@ -23,7 +23,7 @@ class OutOfCoreProblem(Fittable, NoiseProblem, Protocol):
 
 
 class OutOfCoreHistory(Protocol):
-    """A history whose tasks are elsewhere: `metakel.scale.Scan`."""
+    """A history whose tasks are elsewhere: `metakel.scale.ShardedHistory`."""
 
     @property
     def m(self) -> int: ...

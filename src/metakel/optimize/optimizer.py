@@ -226,7 +226,9 @@ class Optimizer:
             exclude=self.domain.excluded(self._outcomes.closed, self._outcomes.pending),
             start=self._start,
         )
-        return self.domain.decode(x), x
+        point = self.domain.decode(x)
+        # As it will be read again from a file or a host's record, to the last bit.
+        return point, self.domain.encode([point], "ask")[0]
 
     def _score(self) -> Score:
         model, found = self._outlook, self._outcomes

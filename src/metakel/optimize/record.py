@@ -140,6 +140,17 @@ class Record:
             trials[number] = replace(trials[number], state="forgotten", closed=False)
         return replace(self, trials=tuple(trials))
 
+    def until(self, step: int) -> Record:
+        """As it was after so many calls, with only the trials that had a result then."""
+        known = {number for numbers in self.steps[:step] for number in numbers}
+        trials = tuple(
+            trial
+            if trial.number in known
+            else Trial(trial.number, trial.point, trial.x, "forgotten", closed=False)
+            for trial in self.trials
+        )
+        return Record(trials, self.steps[:step])
+
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
         return {

@@ -11,12 +11,12 @@ import numpy as np
 
 from metakel._arrays import Array
 from metakel.charts import ALARM, LEARNED, OBSERVED, Axis, SvgChart, number
+from metakel.confidence import AlarmEvent
 from metakel.priors import Prior
 from metakel.report.html import cards, figure, figures, paragraph, section, table
-from metakel.tuner import AlarmRaised, Trial, Trials
-from metakel.tuner.journal_reader import JournalReader
-from metakel.tuner.monitor import Monitor
-from metakel.tuner.options import Settings, refuse_differences
+from metakel.tuner import JournalReader, JournalTrial, Trials
+from metakel.tuner.options import RunOptions, refuse_differences
+from metakel.tuner.source import Source
 
 SHOWN_TRIALS = 10
 
@@ -27,7 +27,7 @@ class RunReplay:
 
     Parameters
     ----------
-    trials : tuple of Trial
+    trials : tuple of JournalTrial
         Those with a value.
     best : (t,) array
         Best value so far.
@@ -37,55 +37,55 @@ class RunReplay:
         The certificate.
     trust : (t,) array
         Weight of the history against a cold start.
-    alarm : AlarmRaised or None
+    alarm : AlarmEvent or None
     failed, pending : int
     no_band : str
         Why there is no band; empty where there is one.
     delta : float
     """
 
-    trials: tuple[Trial, ...]
+    trials: tuple[JournalTrial, ...]
     best: Array
     lower: Array
     upper: Array
     regret: Array
     trust: Array
-    alarm: AlarmRaised | None
+    alarm: AlarmEvent | None
     failed: int
     pending: int
     no_band: str
     delta: float
 
 
-def replay_run(prior: Prior, trials: Trials, settings: Settings) -> RunReplay:
-    """Go through a run again, as the tuner saw it."""
-    monitor = Monitor(prior, settings)
+def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
+    """Go through a run again, with the optimizer that decided in it."""
+    optimizer = options.optimizer(Source(prior))
+    whole = trials.as_record(lambda _, x: optimizer.domain.encode(x, "report")[0])
     rows = []
     pick = min if prior.info.minimize else max
     best = inf if prior.info.minimize else -inf
-    for trial in trials.told:
-        monitor.tell(trial)
-        best = pick(best, float(trial.value or 0.0))
-        certificate = monitor.certificate
-        # After a correction, nobody may have noted yet whether the alarm stands.
-        raised = trials.alarm or monitor.alarm
-        gone = raised is not None and monitor.t >= raised.told
-        trust = 0.0 if gone else monitor.trust
-        rows.append((best, certificate.lower, certificate.upper, certificate.regret, trust))
+    for step in range(1, len(whole.steps) + 1):
+        optimizer.record = whole.until(step)
+        value = whole.trials[whole.steps[step - 1][0]].value
+        if value is None:
+            continue
+        best = pick(best, value)
+        found = optimizer.certificate
+        rows.append((best, found.lower, found.upper, found.regret, optimizer.trust))
     columns = np.array(rows, dtype=np.float64).reshape(-1, 5).T
     best_so_far, lower, upper, regret, trusts = columns
     return RunReplay(
-        trials=trials.told,
+        trials=trials.complete,
         best=best_so_far,
         lower=lower,
         upper=upper,
         regret=regret,
         trust=trusts,
-        alarm=trials.alarm or monitor.alarm,
+        alarm=optimizer.alarm,
         failed=len(trials.failed),
         pending=len(trials.pending),
-        no_band=monitor.no_band,
-        delta=settings.delta,
+        no_band=optimizer.model.no_bounds,
+        delta=options.delta,
     )
 
 
@@ -93,12 +93,12 @@ def replay_journal(prior: Prior, path: str | Path) -> RunReplay:
     """Go through a journal; it must have been begun with this prior."""
     record = JournalReader(path)
     head = record.header
-    settings = Settings(
+    options = RunOptions(
         int(head["seed"]), float(head["delta"]), dict(head["fixed"]), bool(head["outside"])
     )
-    expected = {**settings.header(prior), "candidates": head["candidates"]}
+    expected = {**options.header(Source(prior)), "candidates": head["candidates"]}
     refuse_differences(expected, head, str(path))
-    return replay_run(prior, record.trials, settings)
+    return replay_run(prior, record.trials, options)
 
 
 def run_section(prior: Prior, run: RunReplay) -> str:
@@ -130,15 +130,18 @@ def _cards(prior: Prior, run: RunReplay, counts: str) -> list[tuple[str, str, st
 
 def _alarm(run: RunReplay) -> str:
     if run.alarm is not None:
-        text = f"Alarm after {run.alarm.told} values: {run.alarm.reason}. "
-        return paragraph(text + "The history is left out from there on.", "bad")
+        text = f"Alarm after {run.alarm.time} values: {run.alarm.reason}. "
+        return paragraph(
+            text + "The certificate ends there; decisions go on by the evidence of the values.",
+            "bad",
+        )
     return paragraph("No value contradicts the history.", "good")
 
 
 def _chart(run: RunReplay, y: Axis) -> SvgChart:
     chart = SvgChart(Axis("values observed", 1, max(len(run.trials), 2)), y)
     if run.alarm is not None:
-        chart.rule(float(run.alarm.told), ALARM, "alarm")
+        chart.rule(float(run.alarm.time), ALARM, "alarm")
     return chart
 
 

@@ -13,7 +13,7 @@ from metakel._arrays import Array
 from metakel.charts import COLD, LEARNED, RANDOM, REFERENCE, Axis, SvgChart, number
 from metakel.data import History, Task
 from metakel.errors import InputError
-from metakel.priors import Prior, TableOptimizer, learn_prior
+from metakel.priors import Prior, learn_prior
 from metakel.priors.heldout import NEEDED_GAIN
 from metakel.report.html import figure, figures, paragraph, section
 
@@ -116,26 +116,20 @@ def validate_history(
 def _try(prior: Prior, task: Task, seen: NDArray[np.intp]) -> HeldOutTask:
     sign = -1.0 if prior.info.minimize else 1.0  # tasks hold what is to be maximised
     rows = prior.space.decode(task.X)
-    predictor = _table(prior, rows)
-    for i in seen:
-        predictor.tell(int(i), sign * float(task.y[int(i)]))
+    predictor = prior.optimizer(rows)
+    predictor.tell([rows[i] for i in seen], sign * task.y[seen])
     others = np.setdiff1d(np.arange(task.n), seen)
     mean, sd = predictor.predict([rows[i] for i in others])
     surprises = (sign * task.y[others] - mean) / sd
-    optimizer, best = _table(prior, rows), []
-    for _ in range(min(EVALUATIONS, task.n)):
-        row = optimizer.ask()
-        optimizer.tell(row, sign * float(task.y[row]))
-        best.append(float(task.y.max() - sign * optimizer.best[1]))
+    optimizer, best = prior.optimizer(rows), []
+    places = {tuple(row.values()): i for i, row in reversed(list(enumerate(rows)))}
+    for _ in range(min(EVALUATIONS, len(places))):
+        x = optimizer.ask()
+        optimizer.tell(x, sign * float(task.y[places[tuple(x.values())]]))
+        best.append(float(task.y.max() - sign * optimizer.best.value))
     spread = float(task.y.std())
     regret = np.pad(np.array(best), (0, EVALUATIONS - len(best)), mode="edge")
     return HeldOutTask(surprises, float(sd.mean()) / spread, regret / spread)
-
-
-def _table(prior: Prior, rows: list[dict[str, object]]) -> TableOptimizer:
-    optimizer = prior.optimizer(rows)
-    assert isinstance(optimizer, TableOptimizer)
-    return optimizer
 
 
 def _some_rows(task: Task, rng: np.random.Generator) -> Task:

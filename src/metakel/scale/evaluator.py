@@ -1,57 +1,30 @@
-"""The solver's questions, answered by adding up what shards say.
+"""Sums of shards in the form in which the solver and the lambda rules read them.
 
-A round sends the active groups and their weights to every shard, and gets back one number, a score
-for every group that the shards have statistics of, and the Hessian of the active ones. Answers are
-added in the order of the shards, so they do not depend on who answered first.
+A round of the solver sends the active groups and their weights to every shard. It gets back one
+number, a score for every group of the working set, and the Hessian of the active groups. Answers
+are added in the order of the shards, so they do not depend on who answered first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.grouplasso.evaluate import Residual, alone
-from metakel.scale.sums import Certificate, total
+from metakel.scale.sums import Certificate, Index, Point
 
 if TYPE_CHECKING:
     from metakel.scale.problem import ShardedProblem
 
-Index = NDArray[np.intp]
-SAME = 1e-13  # weights that differ by less are the same point
-OVERLAP = 0.3  # kernels overlap, so each needs less than it would take alone
-
-
-@dataclass(frozen=True, eq=False)
-class Point:
-    """Where shards are asked: weights w > 0 on ``active``, increasing places in ``work``."""
-
-    work: Index
-    active: Index
-    w: Array
-
-    @property
-    def groups(self) -> Index:
-        """The active groups."""
-        return self.work[self.active]
-
-    def same(self, other: Point) -> bool:
-        """Whether it is the same point, up to rounding."""
-        return (
-            np.array_equal(self.work, other.work)
-            and np.array_equal(self.active, other.active)
-            and np.allclose(self.w, other.w, rtol=SAME, atol=0.0)
-        )
+OVERLAP = 0.3  # kernels overlap, so each needs less weight than it would take alone
 
 
 class ShardedEvaluator:
-    """Evaluator (`grouplasso.evaluate`) over the shards of a problem.
+    """`metakel.grouplasso.evaluate.Evaluator` over the shards of a problem.
 
-    Its working set may be any part of what the shards have statistics of, in any order; ``_places``
-    says where each of its groups stands there.
+    Its working set may be any part of what the shards have statistics of, in any order.
     """
 
     def __init__(self, problem: ShardedProblem) -> None:
@@ -59,18 +32,18 @@ class ShardedEvaluator:
         self.p = problem.p
         # With features, a round reads statistics of the working set, a certificate all points.
         self.rough = problem.kernel_mode
-        self.energy = problem.summary.energy / problem.rows
+        self.energy = problem.summary.energy / problem.divisor
         self.work: Index = np.empty(0, np.intp)
         self.active: Index = np.empty(0, np.intp)
         self.curvature = np.empty(0)
-        self._scale = 2 / problem.rows
+        self._scale = 2 / problem.divisor
         self._x = np.empty(0)
-        self._places: Index = np.empty(0, np.intp)
+        self._places: Index = np.empty(0, np.intp)  # of our working set in that of the shards
 
     def extend(self, groups: Index) -> None:
         self.work = np.concatenate([self.work, groups])
-        self._places = self.problem.cover(self.work)
-        self.curvature = self._scale / self.problem.m * self.problem.summary.sizes[self.work]
+        self._places = self.problem.extend_work(self.work)
+        self.curvature = self._scale / self.problem.m * self.problem.summary.gram_trace[self.work]
 
     def start(self, lam: Array) -> Array:
         scores = self._scale**2 * self.problem.summary.scores[self.work]
@@ -81,8 +54,8 @@ class ShardedEvaluator:
         self.active, self._x = active, x
         if not active.size:
             return self.energy, self._scale**2 * self.problem.summary.scores[self.work]
-        found = self.problem.round(self._point())
-        return found.value / self.problem.rows, self._scale**2 * found.scores[self._places]
+        found = self.problem.evaluate(self._point())
+        return found.value / self.problem.divisor, self._scale**2 * found.scores[self._places]
 
     def _point(self) -> Point:
         places = self._places[self.active]
@@ -90,33 +63,31 @@ class ShardedEvaluator:
         return Point(self.problem.work, places[order], self._scale * self._x[order])
 
     def hessian(self, groups: Index) -> Array:
-        # The solver asks for curvature only where it has decided to stay.
+        # The solver asks for curvature only at points that it has accepted.
         point = self._point()
-        self.problem.note(point)
+        self.problem.save(point)
         self.problem.rounds += 1
         places = self._places[groups]
         order = np.argsort(places)
         if np.array_equal(places[order], point.active):
-            H = self.problem.round(point).hessian
+            H = self.problem.evaluate(point).hessian
         else:
-            args = (point.work, point.active, point.w, places[order])
-            H = total(self.problem.ask("hessian", args, self.problem.stage))
+            H = self.problem.ask("hessian", (point, places[order]), self.problem.stage)
         back = np.argsort(order)
         return self._scale**3 * H[np.ix_(back, back)]
 
     def residual(self) -> Residual:
-        here, rows = self.work[self.active], self.problem.rows
         norms = np.zeros(self.p)
-        if not here.size:
+        if not self.active.size:
             scores = self._scale**2 * self.problem.summary.scores
             return Residual(scores, norms, self.energy, self.energy)
         point = self._point()
-        self.problem.note(point)
-        found = self.problem.certificate(point)
+        self.problem.save(point)
+        found = self.problem.certify(point)
         self._certified: tuple[Point, Certificate] = point, found
         norms[point.groups] = np.sqrt(found.norms)
-        scores = self._scale**2 * found.scores
-        return Residual(scores, norms, found.square / rows, found.inner / rows)
+        scores, divisor = self._scale**2 * found.scores, self.problem.divisor
+        return Residual(scores, norms, found.square / divisor, found.inner / divisor)
 
     def misfit(self, lam: Array) -> Array:
         """An upper bound: z is beta / x up to rounding, and that is parallel to beta."""
@@ -124,13 +95,36 @@ class ShardedEvaluator:
             return np.empty(0)
         point, found = self._certified
         along = np.abs(self._scale * np.sqrt(found.norms) / point.w - lam[point.groups])
-        off = along + self._scale * np.sqrt(found.misfit)
-        return off[np.argsort(np.argsort(self._places[self.active]))]
+        misfit = along + self._scale * np.sqrt(found.misfit)
+        return misfit[np.argsort(np.argsort(self._places[self.active]))]
 
     def beta(self) -> None:
-        """Coefficients stay with the shards."""
+        """None: coefficients stay with the shards."""
         return
 
     def residuals(self) -> list[Array]:
-        """Residuals stay with the shards."""
+        """Empty: residuals stay with the shards."""
         return []
+
+
+class ShardedSpectrum:
+    """`metakel.learn.rules.spectrum.Spectrum` over the shards of a problem."""
+
+    def __init__(self, problem: ShardedProblem) -> None:
+        summary = problem.summary
+        self._problem = problem
+        self._unit = problem.weight_scale**2  # shards leave it out of their eigenvalues
+        self.counts = summary.counts
+        self.top = self._unit * summary.top
+        self.trace = self._unit * summary.trace
+        self.frobenius = self._unit * np.sqrt(summary.squares)
+
+    def log_det(self, rho: Array) -> Array:
+        """(p,) sums of log(1 + v / rho_j)."""
+        sums: Array = self._problem.ask("log_det", (rho / self._unit,), "lambda")
+        return sums
+
+    def tilted(self, top: Array, z: Array) -> Array:
+        """(2, p) sums that the Chernoff bound minimises over z."""
+        sums: Array = self._problem.ask("tilted", (top / self._unit, z), "lambda")
+        return sums

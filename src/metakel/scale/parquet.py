@@ -1,4 +1,4 @@
-"""Parquet files as tasks: an index of who is where, and rows read piece by piece."""
+"""Tasks in Parquet files: an index of their rows, and sources that read them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError, MetaKelError, ShardError
 from metakel.scale.blocks import Rows
-
-Index = NDArray[np.intp]
+from metakel.scale.sums import Index
 
 
 @dataclass(frozen=True)
@@ -38,22 +36,21 @@ class FileIndex:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
-    """Whole tasks that stand together in one file: rows ``first`` to ``first + sizes.sum()``."""
+class RowRange:
+    """Consecutive rows of one file that hold whole tasks: a `metakel.scale.blocks.Source`."""
 
     path: str
     columns: Columns
     first: int
     sizes: Index
-
-    held = False
+    in_memory: ClassVar[bool] = False
 
     @property
     def stop(self) -> int:
         return self.first + int(self.sizes.sum())
 
     def read(self) -> Rows:
-        """Only the row groups that are needed; an error names the file, the row and the reason."""
+        """The observations; reads only the row groups that are needed."""
         table = _read_rows(self.path, self.first, self.stop, self.columns)
         inputs = [self._numbers(table, name) for name in self.columns.inputs]
         y = self._numbers(table, self.columns.output)
@@ -82,18 +79,18 @@ class Piece:
 
 
 def check_unread(old: Iterable[object], new: Iterable[object]) -> None:
-    """Refuse rows that are there already: their tasks would count twice."""
-    known: dict[str, list[Piece]] = {}
+    """Refuse rows that were learned from before: their tasks would count twice."""
+    known: dict[str, list[RowRange]] = {}
     for other in old:
-        if isinstance(other, Piece):
+        if isinstance(other, RowRange):
             known.setdefault(os.path.realpath(other.path), []).append(other)
-    for piece in new:
-        if not isinstance(piece, Piece):
+    for rows in new:
+        if not isinstance(rows, RowRange):
             continue
-        for other in known.get(os.path.realpath(piece.path), ()):
-            if piece.first < other.stop and other.first < piece.stop:
+        for other in known.get(os.path.realpath(rows.path), ()):
+            if rows.first < other.stop and other.first < rows.stop:
                 raise InputError(
-                    f"update: {piece} were learned from before; expected new tasks only, so scan "
+                    f"update: {rows} were learned from before; expected new tasks only, so scan "
                     "the files that are new"
                 )
 
@@ -160,13 +157,13 @@ def index_file(path: str, columns: Columns) -> FileIndex:
         raise ShardError(f"{path}, row {row}: there is no task label")
     if count == 0:
         return FileIndex(path, [], np.empty(0, np.intp))
-    runs = pc.run_end_encode(labels.cast(_plain(labels.type)))
+    runs = pc.run_end_encode(labels.cast(_label_type(labels.type)))
     ends = np.asarray(runs.run_ends.to_numpy(), np.intp)
     return FileIndex(path, runs.values.to_pylist(), np.diff(ends, prepend=0))
 
 
-def check_together(files: Sequence[FileIndex]) -> None:
-    """Refuse tasks whose rows do not stand together."""
+def check_not_repeated(files: Sequence[FileIndex]) -> None:
+    """Refuse a label that turns up again: the rows of a task must stand together."""
     seen: dict[Any, tuple[str, int]] = {}
     for file in files:
         row = 0
@@ -182,15 +179,15 @@ def check_together(files: Sequence[FileIndex]) -> None:
             row += size
 
 
-def pieces_of(file: FileIndex, columns: Columns, rows: int) -> list[Piece]:
-    """Pieces of about ``rows`` rows, at least one task each."""
-    pieces, first, start, count = [], 0, 0, 0
+def row_ranges(file: FileIndex, columns: Columns, rows: int) -> list[RowRange]:
+    """The file in parts of at most ``rows`` rows, or of one task where that is longer."""
+    ranges, first, start, count = [], 0, 0, 0
     for i, size in enumerate([*file.sizes.tolist(), rows + 1]):
         if count and count + size > rows:
-            pieces.append(Piece(file.path, columns, start, file.sizes[first:i]))
+            ranges.append(RowRange(file.path, columns, start, file.sizes[first:i]))
             first, start, count = i, start + count, 0
         count += size
-    return pieces
+    return ranges
 
 
 def _read_rows(path: str, first: int, stop: int, columns: Columns) -> Any:
@@ -211,6 +208,7 @@ def _read_rows(path: str, first: int, stop: int, columns: Columns) -> Any:
 
 @contextmanager
 def _reading(path: str, what: str) -> Iterator[None]:
+    """An error while reading names the file and the part of it."""
     import pyarrow as pa
 
     try:
@@ -237,13 +235,13 @@ def _open(path: str | Path) -> tuple[Any, str]:
     return fs.LocalFileSystem(), str(path)
 
 
-def _plain(kind: Any) -> Any:
-    """The type of the labels themselves, where a dictionary stores them."""
+def _label_type(kind: Any) -> Any:
+    """The type of the labels, also where they are dictionary-encoded."""
     import pyarrow as pa
 
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _partition(path: str) -> dict[str, str]:
-    """Keys that folders named key=value give to the rows below them."""
+    """Values that folders named key=value give to the rows below them."""
     return dict(part.split("=", 1) for part in Path(path).parts[:-1] if "=" in part)

@@ -1,4 +1,4 @@
-"""Eq. 8 over shards: what `grouplasso.solve` and the lambda rules ask of a problem."""
+"""Eq. 8 over shards: what `metakel.grouplasso.solve` and the lambda rules ask of a problem."""
 
 from __future__ import annotations
 
@@ -9,21 +9,27 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError, ShardError
 from metakel.grouplasso.batch import Batch
 from metakel.kernels import KernelDictionary
+from metakel.learn.options import Loss
 from metakel.learn.refit import LeastSquares
-from metakel.scale.blocks import Loss
-from metakel.scale.evaluator import Point, ShardedEvaluator
+from metakel.scale.checkpoint import Checkpoint
+from metakel.scale.evaluator import ShardedEvaluator, ShardedSpectrum
 from metakel.scale.executors import Executor
-from metakel.scale.journal import Journal
-from metakel.scale.shard import Recipe
-from metakel.scale.sums import Certificate, Round, Summary, total
+from metakel.scale.sums import (
+    Certificate,
+    Evaluation,
+    Index,
+    LocalCertificate,
+    Point,
+    Summary,
+    TaskSums,
+    total,
+)
 
-Index = NDArray[np.intp]
 NEAR = 0.2  # a bound on the scores may exceed the last ones by this share
 
 
@@ -34,72 +40,89 @@ class Progress:
     Parameters
     ----------
     stage : str
-        "reading", "round 3", "certificate", ...
-    done, of : int
-        Shards.
+        "reading", "lambda", "round 3", "certificate" or "refit".
+    done, total : int
+        Number of shards.
     seconds : float
         Since the pass began.
     """
 
     stage: str
     done: int
-    of: int
+    total: int
     seconds: float
 
     @property
-    def left(self) -> float:
-        """Seconds that the rest of the pass will take if it goes on like this."""
-        return self.seconds * (self.of - self.done) / self.done
+    def seconds_left(self) -> float:
+        """Estimate for the rest of the pass, from the time per shard so far."""
+        return self.seconds * (self.total - self.done) / self.done
 
 
-Monitor = Callable[[Progress], None]
+ProgressCallback = Callable[[Progress], None]
 
 
 class ShardedProblem:
-    """Tasks cut into shards, of which only sums are known here."""
+    """`metakel.learn.problems.OutOfCoreProblem` over shards, of which only sums are known here.
+
+    Parameters
+    ----------
+    executor : Executor
+        Holds the shards and asks them.
+    shards : sequence of TaskSums
+        In the order in which their answers are added. They were not asked anything yet.
+    base : KernelDictionary
+        The base kernels, in the order of the groups in the shards' answers.
+    sizes : (m,) array
+        Observations of each task.
+    loss : "points" or "tasks"
+    progress : callable(Progress), optional
+    checkpoint : Checkpoint, optional
+        Where accepted rounds are saved.
+    previous : ShardedProblem, optional
+        A problem whose shards come first, with everything known of them.
+    """
 
     def __init__(
         self,
         executor: Executor,
-        recipes: Sequence[Recipe],
+        shards: Sequence[TaskSums],
         base: KernelDictionary,
         sizes: Index,
         *,
         loss: Loss = "points",
-        progress: Monitor | None = None,
-        journal: Journal | None = None,
-        before: ShardedProblem | None = None,
+        progress: ProgressCallback | None = None,
+        checkpoint: Checkpoint | None = None,
+        previous: ShardedProblem | None = None,
     ) -> None:
-        """``before`` is a problem whose shards come first, with everything known of them."""
-        self.base, self.loss = base, loss
-        self.executor, self.journal = executor, journal
-        self.sizes: Index = sizes if before is None else np.concatenate([before.sizes, sizes])
-        self._progress = progress
-        self.shards = [executor.add(recipe) for recipe in recipes]
-        self._summaries: dict[int, Summary] = {}
-        self._rounds: dict[int, tuple[Point, Round]] = {}
-        self._certificates: dict[int, tuple[Point, Certificate]] = {}
+        self.base, self.loss, self.sizes = base, loss, sizes
+        self.executor = executor
+        self.shards = [executor.add(shard) for shard in shards]
         self.start: Array | None = None
-        self.work: Index = np.empty(0, np.intp)  # what the shards have statistics of
+        self.work: Index = np.empty(0, np.intp)  # groups that the shards have statistics of
         self.rounds = 0
-        self._before = before  # whose shards are ours, too, and must live as long
-        if before is not None:
-            self.shards = [*before.shards, *self.shards]
-            self._summaries = dict(before._summaries)
-            self._rounds = dict(before._rounds)
-            self._certificates = dict(before._certificates)
-            self.work = before.work
+        self._progress, self._checkpoint = progress, checkpoint
+        self._summaries: dict[int, Summary] = {}
+        self._evaluations: dict[int, tuple[Point, Evaluation]] = {}  # the last of each shard
+        self._certificates: dict[int, tuple[Point, Certificate]] = {}
+        self._previous = previous  # closes our executor when it is collected, so we keep it
+        if previous is not None:
+            self.sizes = np.concatenate([previous.sizes, sizes])
+            self.shards = [*previous.shards, *self.shards]
+            self.work = previous.work
+            self._summaries = dict(previous._summaries)
+            self._evaluations = dict(previous._evaluations)
+            self._certificates = dict(previous._certificates)
 
     # -- what a problem is asked for ---------------------------------------------------------
 
     @property
     def m(self) -> int:
-        """How many tasks there are."""
+        """Number of tasks."""
         return self.sizes.size
 
     @property
     def p(self) -> int:
-        """How many groups there are."""
+        """Number of groups."""
         return self.base.p
 
     @property
@@ -108,9 +131,14 @@ class ShardedProblem:
         return int(self.sizes.sum())
 
     @property
-    def rows(self) -> int:
-        """What sums are divided by; where all tasks count alike they weigh 1/n_s in shards."""
+    def divisor(self) -> int:
+        """What the loss divides sums of squares by: with ``loss="tasks"`` shards divide by n_s."""
         return self.total if self.loss == "points" else self.m
+
+    @property
+    def weight_scale(self) -> float:
+        """Task weights of Eq. 8 over those that the shards use."""
+        return self.total / self.divisor
 
     @property
     def dims(self) -> tuple[int | None, ...]:
@@ -131,7 +159,7 @@ class ShardedProblem:
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        """Not here."""
+        """Refused: the data stay with the shards."""
         raise InputError("coefficients and residuals stay with the shards; only sums are known")
 
     def columns(self, j: int) -> slice:
@@ -139,33 +167,19 @@ class ShardedProblem:
         return self.base.groups[j]
 
     def evaluator(self) -> ShardedEvaluator:
-        """What the solver asks."""
+        """The sums that the solver asks for."""
         return ShardedEvaluator(self)
 
-    @cached_property
-    def summary(self) -> Summary:
-        """What is known before any weight; reads every shard that was not read yet.
-
-        One that cannot be read does not undo the others: after the file is put right (or left
-        out), only that shard is read.
-        """
-        waiting = [k for k in self.shards if k not in self._summaries]
-        answers = self._call("load", waiting, (), "reading")
-        found = zip(waiting, answers, strict=True)
-        self._summaries |= {k: a for k, a in found if not isinstance(a, ShardError)}
-        _raise_errors(answers)
-        return total([self._summaries[k] for k in self.shards])
-
-    def spectrum(self) -> SumsOfEigenvalues:
-        """Eigenvalues for the lambda rules."""
-        return SumsOfEigenvalues(self)
+    def spectrum(self) -> ShardedSpectrum:
+        """The sums over eigenvalues that the lambda rules ask for."""
+        return ShardedSpectrum(self)
 
     def spectra(self) -> list[Array]:
-        """Not here: `spectrum` has their sums."""
+        """Refused: `spectrum` has the sums."""
         raise InputError("eigenvalues stay with the shards; only sums are known")
 
     def energies(self, vectors: Sequence[Array]) -> Array:
-        """Not here."""
+        """Refused: noise cannot be simulated here."""
         raise InputError(
             "lambda rules that simulate noise need every observation in memory; for shards use "
             "'self-normalised', 'hkz', 'chernoff', 'dimension-free' or 'paper'"
@@ -173,17 +187,31 @@ class ShardedProblem:
 
     def group_scores(self) -> Array:
         """(p,) squared norms of every group's correlation with the observations."""
-        return self.summary.scores * (self.total / self.rows) ** 2
+        return self.summary.scores * self.weight_scale**2
 
     def least_squares(self, active: Index) -> LeastSquares:
-        """Sums over the least-squares fits of every task, for `refit`."""
-        fit: LeastSquares = total(self.ask("least_squares", (active,), "refit"))
+        """Sums over the least-squares fits of every task, for `metakel.learn.refit`."""
+        fit: LeastSquares = self.ask("least_squares", (active,), "refit")
         return fit
 
     # -- asking shards -----------------------------------------------------------------------
 
-    def cover(self, groups: Index) -> Index:
-        """Have the shards keep statistics of these groups; where each stands among them."""
+    @cached_property
+    def summary(self) -> Summary:
+        """What is known before any weight; reads every shard that was not read yet.
+
+        A shard that cannot be read does not undo the others: after its file is repaired (or left
+        out), only that shard is read.
+        """
+        unread = [k for k in self.shards if k not in self._summaries]
+        answers = self._call("summarize", unread, (), "reading")
+        found = zip(unread, answers, strict=True)
+        self._summaries |= {k: a for k, a in found if not isinstance(a, ShardError)}
+        _raise_errors(answers)
+        return total(self._summaries[k] for k in self.shards)
+
+    def extend_work(self, groups: Index) -> Index:
+        """Add groups to the working set of the shards; returns the place of each in it."""
         new = groups[~np.isin(groups, self.work)]
         if new.size:
             self.work = np.concatenate([self.work, new])
@@ -192,23 +220,23 @@ class ShardedProblem:
 
     @property
     def stage(self) -> str:
-        """Which round it is, for messages."""
+        """Name of the current round, for `Progress`."""
         return f"round {self.rounds + 1}"
 
-    def round(self, point: Point) -> Round:
-        """One point, asked only of shards that have not just answered it."""
+    def evaluate(self, point: Point) -> Evaluation:
+        """Value, gradient and Hessian; asks only shards whose last answer was for another point."""
         waiting = [
             k for k in self.shards
-            if k not in self._rounds or not self._rounds[k][0].same(point)
+            if k not in self._evaluations or not self._evaluations[k][0].same(point)
         ]  # fmt: skip
-        answers = self._call("at", waiting, (point.work, point.active, point.w), self.stage)
+        answers = self._call("evaluate", waiting, (point,), self.stage)
         _raise_errors(answers)
         for k, found in zip(waiting, answers, strict=True):
-            self._rounds[k] = point, found
-        return total([self._rounds[k][1] for k in self.shards])
+            self._evaluations[k] = point, found
+        return total(self._evaluations[k][1] for k in self.shards)
 
-    def certificate(self, point: Point) -> Certificate:
-        """What the duality gap needs, from the points themselves where no bound does.
+    def certify(self, point: Point) -> Certificate:
+        """What the duality gap needs, from the points themselves where no bound suffices.
 
         A shard that was certified at a point nearby is not read again: its residuals have moved by
         a known distance, which bounds the scores of groups outside the working set,
@@ -216,91 +244,81 @@ class ShardedProblem:
         """
         found = self._bounds(point)
         waiting = [k for k in self.shards if k not in found]
-        answers = self._call("certificate", waiting, (point.groups, point.w), "certificate")
+        answers = self._call("certify", waiting, (point,), "certificate")
         _raise_errors(answers)
         for k, answer in zip(waiting, answers, strict=True):
             self._certificates[k] = point, answer
             found[k] = answer
-        return total([found[k] for k in self.shards])
+        return total(found[k] for k in self.shards)
 
     def _bounds(self, point: Point) -> dict[int, Certificate]:
         """Certificates of the shards whose last one is near enough."""
-        begins: list[tuple[Point, list[int]]] = []  # shards by where they were certified last
-        for k in self.shards:
-            if k in self._certificates:
-                before = self._certificates[k][0]
-                shards = next((s for p, s in begins if p.same(before)), None)
-                if shards is None:
-                    begins.append((before, shards := []))
-                shards.append(k)
         bounds = {}
-        for before, shards in begins:
-            if not np.isin(before.groups, point.work).all():
+        for certified, shards in self._last_certified():
+            if not np.isin(certified.groups, point.work).all():
                 continue
-            places = np.array([np.flatnonzero(point.work == j)[0] for j in before.groups])
-            args = (point.work, point.active, point.w, places, before.w)
-            answers = self._call("moved", shards, args, "certificate")
+            places = np.array([np.flatnonzero(point.work == j)[0] for j in certified.groups])
+            args = (point, Point(point.work, places, certified.w))
+            answers = self._call("recertify", shards, args, "certificate")
             _raise_errors(answers)
-            for k, move in zip(shards, answers, strict=True):
-                raw = np.sqrt(self._certificates[k][1].scores)
-                further = np.sqrt(self._summaries[k].widest * move.distance)
-                if (further <= NEAR * raw).all():
-                    scores = (raw + further) ** 2
-                    scores[point.work] = move.near.scores
-                    bounds[k] = replace(move.near, scores=scores)
+            for k, local in zip(shards, answers, strict=True):
+                bound = self._bound(k, point, local)
+                if bound is not None:
+                    bounds[k] = bound
         return bounds
 
-    def ask(self, method: str, args: tuple[Any, ...], stage: str) -> list[Any]:
-        """Answers of all shards, in their order."""
+    def _last_certified(self) -> list[tuple[Point, list[int]]]:
+        """Points of the last certificates, and the shards of each."""
+        found: list[tuple[Point, list[int]]] = []
+        for k in self.shards:
+            if k in self._certificates:
+                point = self._certificates[k][0]
+                shards = next((shards for other, shards in found if other.same(point)), None)
+                if shards is None:
+                    found.append((point, shards := []))
+                shards.append(k)
+        return found
+
+    def _bound(self, k: int, point: Point, local: LocalCertificate) -> Certificate | None:
+        """The certificate with bounds for scores outside the working set, None if they are far."""
+        last = np.sqrt(self._certificates[k][1].scores)
+        increase = np.sqrt(self._summaries[k].gram_top * local.distance)
+        if not (increase <= NEAR * last).all():
+            return None
+        scores = (last + increase) ** 2
+        scores[point.work] = local.certificate.scores
+        return replace(local.certificate, scores=scores)
+
+    def ask(self, method: str, args: tuple[Any, ...], stage: str) -> Any:
+        """The sum of the answers of all shards."""
         answers = self._call(method, self.shards, args, stage)
         _raise_errors(answers)
-        return answers
+        return total(answers)
 
-    def note(self, point: Point) -> None:
-        """A point that the solver has accepted, written down so that learning can go on from it."""
-        if self.journal is not None:
-            self.journal.write(point.groups, point.w)
+    def save(self, point: Point) -> None:
+        """Save a point that the solver has accepted, so that learning can continue from it."""
+        if self._checkpoint is not None:
+            self._checkpoint.write(point.groups, point.w)
 
     def _call(self, method: str, shards: list[int], args: tuple[Any, ...], stage: str) -> list[Any]:
         if not shards:
             return []
         begin = monotonic()
 
-        def done(count: int) -> None:
+        def report(done: int) -> None:
             if self._progress is not None:
-                self._progress(Progress(stage, count, len(shards), monotonic() - begin))
+                self._progress(Progress(stage, done, len(shards), monotonic() - begin))
 
-        return self.executor.call(method, shards, args, done)
+        return self.executor.call(method, shards, args, report)
 
     def close(self) -> None:
-        """Let go of the shards (and of a cluster that was started for them)."""
+        """Release the shards, and a cluster that was started for them."""
         self.executor.close()
-
-
-class SumsOfEigenvalues:
-    """`regularisation.spectrum.Spectrum` over shards, whose eigenvalues lack (N/rows)^2."""
-
-    def __init__(self, problem: ShardedProblem) -> None:
-        summary = problem.summary
-        self._problem = problem
-        self._unit = (problem.total / problem.rows) ** 2
-        self.counts = summary.counts
-        self.top = self._unit * summary.top
-        self.trace = self._unit * summary.trace
-        self.frobenius = self._unit * np.sqrt(summary.squares)
-
-    def log_det(self, rho: Array) -> Array:
-        """(p,) sums of log(1 + v / rho_j)."""
-        return total(self._problem.ask("log_det", (rho / self._unit,), "lambda"))
-
-    def tilted(self, top: Array, z: Array) -> Array:
-        """(2, p) sums that the Chernoff bound minimises over z."""
-        return total(self._problem.ask("tilted", (top / self._unit, z), "lambda"))
 
 
 def _raise_errors(answers: list[Any]) -> None:
     errors = [answer for answer in answers if isinstance(answer, ShardError)]
     if errors:
         others = len(answers) - len(errors)
-        lines = [str(error) for error in errors]
-        raise ShardError("\n".join([*lines, f"({others} other shards answered and are kept)"]))
+        kept = "shard answered and is kept" if others == 1 else "shards answered and are kept"
+        raise ShardError("\n".join([*map(str, errors), f"({others} other {kept})"]))

@@ -1,98 +1,176 @@
-r"""What shards report: sums over their tasks, in units that know neither N nor lambda.
+r"""What learning asks of data: sums over tasks.
 
-With w_j = (2/N) x_j the residual of a task is :math:`r_s = (I + \sum_j w_j K_{sj})^{-1} y_s`
-whatever the other tasks are, so these sums stay valid when tasks are added. The evaluator puts the
-powers of 2/N back (`evaluator`).
+Learning never needs an observation, a coefficient or a residual of a single task. It needs the
+sums that `TaskSums` lists, and adds them up over everybody who holds tasks. `metakel.scale.Shard`
+computes them from files or from memory. Any object with these methods can take its place, e.g. one
+that forwards every call to the owner of the data, who answers with sums only.
+
+The sums know neither lambda nor the number N of all observations. With weights
+:math:`w_j = \tfrac{2}{N} x_j`, where :math:`x_j = \eta_j / \lambda_j`, the residual of a task is
+:math:`r_s = (I + \sum_j w_j K_{sj})^{-1} y_s` whatever the other tasks are. So a sum stays valid
+when tasks are added, and no holder has to know the others. `ShardedEvaluator` puts the powers of
+2/N back.
+
+Notation: :math:`\Phi_j` has the features of group j in its columns, :math:`K_j = \Phi_j\Phi_j^\top`
+and :math:`\beta_j = w_j \Phi_j^\top r`, for one task; sums run over tasks. With ``loss="tasks"``,
+:math:`\Phi` and y of a task with n observations are divided by :math:`\sqrt n` first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from operator import add
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metakel._arrays import Array
+from metakel.learn.refit import LeastSquares
+
+Index = NDArray[np.intp]
+SAME_WEIGHTS = 1e-13  # relative difference of weights that are equal up to rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Summary:
-    """What is known of a shard before any weight: observations, scores at zero, eigenvalues."""
+class Point:
+    """Weights at which sums are asked for.
+
+    Parameters
+    ----------
+    work : (q,) array
+        The working set: groups whose scores are wanted. All other groups have weight zero.
+    active : (a,) array
+        Increasing places in ``work`` of the groups with positive weight.
+    w : (a,) array
+        Their weights.
+    """
+
+    work: Index
+    active: Index
+    w: Array
+
+    @property
+    def groups(self) -> Index:
+        """(a,) the active groups."""
+        return self.work[self.active]
+
+    def same(self, other: Point) -> bool:
+        """Whether both points are equal up to rounding."""
+        return (
+            np.array_equal(self.work, other.work)
+            and np.array_equal(self.active, other.active)
+            and np.allclose(self.w, other.w, rtol=SAME_WEIGHTS, atol=0.0)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Sums over tasks, which are added up field by field over blocks and shards."""
+
+    def __add__(self, other: Self) -> Self:
+        names = [field.name for field in fields(self)]
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
+@dataclass(frozen=True, eq=False)
+class Summary(Sums):
+    """What is known before any weight is chosen.
+
+    Eigenvalues v are those of c K_j for every task, with c = 1 for ``loss="points"`` and c = 1/n
+    for ``loss="tasks"``, as the lambda rules need them (`metakel.grouplasso.Problem.spectra`).
+    """
 
     energy: float  # ||y||^2
     scores: Array  # (p,) ||Phi_j' y||^2
-    sizes: Array  # (p,) sums of the traces of Phi_j' Phi_j
-    counts: Array  # (p,) how many eigenvalues there are
-    top: Array  # (p,) the largest eigenvalue
-    widest: (
-        Array  # (p,) the largest eigenvalue of Phi_j Phi_j', without the second weight of the loss
-    )
-    trace: Array  # (p,)
-    squares: Array  # (p,) sums of squared eigenvalues
+    gram_trace: Array  # (p,) sum of the traces of K_j
+    counts: Array  # (p,) number of eigenvalues v
+    top: Array  # (p,) largest v
+    gram_top: Array  # (p,) largest eigenvalue of K_j
+    trace: Array  # (p,) sum of v
+    squares: Array  # (p,) sum of v^2
 
     def __add__(self, other: Summary) -> Summary:
-        return Summary(
-            self.energy + other.energy,
-            self.scores + other.scores,
-            self.sizes + other.sizes,
-            self.counts + other.counts,
-            np.maximum(self.top, other.top),
-            np.maximum(self.widest, other.widest),
-            self.trace + other.trace,
-            self.squares + other.squares,
-        )
+        top = np.maximum(self.top, other.top)
+        gram_top = np.maximum(self.gram_top, other.gram_top)
+        return replace(super().__add__(other), top=top, gram_top=gram_top)
 
 
 @dataclass(frozen=True, eq=False)
-class Round:
-    """One point x: y'r, ||Phi_j' r||^2 over the working set, and the Hessian of active groups."""
+class Evaluation(Sums):
+    r"""The data part of the objective, y'r, and its derivatives in w.
 
-    value: float
-    scores: Array
-    hessian: Array
+    The Hessian is half of the second derivative:
+    :math:`H_{ij} = r^\top K_i (I + \sum_l w_l K_l)^{-1} K_j r`.
+    """
 
-    def __add__(self, other: Round) -> Round:
-        return Round(
-            self.value + other.value, self.scores + other.scores, self.hessian + other.hessian
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Certificate:
-    """From raw residuals: ||r||^2, y'r, all scores; of active groups the squared norms of beta and
-    of Phi_j' r - beta_j / w_j, which is zero up to rounding."""
-
-    square: float
-    inner: float
-    scores: Array
-    norms: Array
-    misfit: Array
-
-    def __add__(self, other: Certificate) -> Certificate:
-        return Certificate(
-            self.square + other.square,
-            self.inner + other.inner,
-            self.scores + other.scores,
-            self.norms + other.norms,
-            self.misfit + other.misfit,
-        )
+    value: float  # y'r
+    scores: Array  # (q,) ||Phi_j' r||^2 over the working set: minus the gradient
+    hessian: Array  # (a, a) over the active groups
 
 
 @dataclass(frozen=True, eq=False)
-class Move:
-    """A certificate from statistics of the working set alone, and how far the residuals moved."""
+class Certificate(Sums):
+    """What the duality gap needs, from residuals of the observations themselves."""
 
-    near: Certificate  # its scores are those of the working set
-    distance: float  # ||r - r_0||^2
+    square: float  # ||r||^2
+    inner: float  # y'r
+    scores: Array  # (p,) ||Phi_j' r||^2
+    norms: Array  # (a,) ||beta_j||^2
+    misfit: Array  # (a,) ||Phi_j' r - beta_j / w_j||^2, zero up to rounding
 
-    def __add__(self, other: Move) -> Move:
-        return Move(self.near + other.near, self.distance + other.distance)
+
+@dataclass(frozen=True, eq=False)
+class LocalCertificate(Sums):
+    """A certificate as far as the working set goes, and how far the residuals have moved."""
+
+    certificate: Certificate  # its scores are (q,)
+    distance: float  # ||r - r_previous||^2
+
+
+class TaskSums(Protocol):
+    """Whoever holds tasks: every question that learning asks, answered by sums over them.
+
+    An answer depends on the arguments alone. Data that cannot be read raise a `ShardError`.
+    """
+
+    def summarize(self) -> Summary:
+        """What is known before any weight is chosen. Asked first, and once."""
+        ...
+
+    def evaluate(self, point: Point) -> Evaluation:
+        """Value, gradient and Hessian at a point: one round of the solver."""
+        ...
+
+    def hessian(self, point: Point, groups: Index) -> Array:
+        """(g, g) the Hessian over these places in ``point.work``, which contain the active ones."""
+        ...
+
+    def certify(self, point: Point) -> Certificate:
+        """What the duality gap needs, from the observations themselves."""
+        ...
+
+    def recertify(self, point: Point, previous: Point) -> LocalCertificate:
+        """The same from statistics of the working set, which both points share."""
+        ...
+
+    def log_det(self, rho: Array) -> Array:
+        """(p,) sums of log(1 + v / rho_j) over the eigenvalues v of group j."""
+        ...
+
+    def tilted(self, top: Array, z: Array) -> Array:
+        """(2, p) sums of `metakel.learn.rules.spectrum.tilted` over v / top_j at z_j."""
+        ...
+
+    def least_squares(self, groups: Index) -> LeastSquares:
+        """Sums over the least-squares fits of every task on the columns of these groups."""
+        ...
 
 
 class Addable(Protocol):
-    """Anything that is added up over blocks and shards."""
+    """`Sums`, or an array of them."""
 
     def __add__(self, other: Self, /) -> Self: ...
 
@@ -100,6 +178,6 @@ class Addable(Protocol):
 Sum = TypeVar("Sum", bound=Addable)
 
 
-def total(parts: list[Sum]) -> Sum:
-    """The sum, in the order of the list: the same floating-point number every time."""
+def total(parts: Iterable[Sum]) -> Sum:
+    """The sum, in the given order: the same floating-point number every time."""
     return reduce(add, parts)

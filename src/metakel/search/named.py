@@ -275,7 +275,7 @@ class SearchSpace(Domain):
         self, judged: Any, gradient: WithGradient, U: Array, count: int, spread: float
     ) -> Iterable[tuple[Array, Array]]:
         """Ends of climbs along numbers, and their neighbours with other choices."""
-        radius = float(count) ** (-1 / len(self._climbing))
+        radius, tightness = float(count) ** (-1 / len(self._climbing)), spread / 20
 
         def along(V: Array) -> tuple[Array, Array]:
             points = 2 * V - 1
@@ -284,7 +284,7 @@ class SearchSpace(Domain):
             return values, 2 * self._pulled_back(points, slopes)
 
         for _ in range(ROUNDS):
-            V, _ = newton_climb(along, (U + 1) / 2, radius, spread, self._climbing)
+            V, _ = newton_climb(along, (U + 1) / 2, radius, tightness, self._climbing)
             near, scores = judged(2 * V - 1)
             yield near, scores
             moved = self._neighbours(near[int(np.argmax(scores))])

@@ -18,10 +18,14 @@ PLAIN = (type(None), bool, int, float, str)
 
 
 def matching(distributions: Mapping[str, BaseDistribution], space: Space) -> dict[str, Parameter]:
-    """Parameters of a study, with their ranges there, that a prior on ``space`` can judge."""
+    """Parameters of a study, with their ranges there, that a prior on ``space`` can judge.
+
+    In the order of ``space``: the order in which a host names them must not decide anything.
+    """
     found = {}
-    for name, distribution in distributions.items():
-        if name in space.names and _plain(distribution) and not distribution.single():
+    for name in (name for name in space.names if name in distributions):
+        distribution = distributions[name]
+        if _plain(distribution) and not distribution.single():
             parameter = _match(name, distribution, space[name])
             if parameter is not None:
                 found[name] = parameter
