@@ -83,9 +83,9 @@ def few_columns(seed=0, sizes=(30,) * 8, dims=(1,) * 9, active=3):
 
 
 def solved_together(problem, solutions, monkeypatch):
-    """Whether the same path, with the common way barred, takes other steps to the same end."""
+    """Whether the same path, solved one by one, reaches the same solutions by other steps."""
     with monkeypatch.context() as patch:
-        patch.setattr(batched_path, "suits", lambda *_: False)
+        patch.setattr(batched_path, "is_worthwhile", lambda *_: False)
         in_turn = path(problem, [s.lam[0] for s in solutions], tol=1e-10)
     assert_allclose(
         [s.objective for s in solutions], [s.objective for s in in_turn], rtol=1e-8, atol=1e-12
@@ -153,7 +153,7 @@ def test_lambdas_solved_together_come_in_any_order_and_repeat():
 @pytest.mark.parametrize("common", [True, False])
 def test_a_path_is_a_sequence_with_its_numbers_as_arrays(common, monkeypatch):
     if not common:
-        monkeypatch.setattr(batched_path, "suits", lambda *_: False)
+        monkeypatch.setattr(batched_path, "is_worthwhile", lambda *_: False)
     found = path(few_columns().problem(), count=12, tol=1e-10)
     assert len(found) == len(list(found)) == 12
     for i, solution in enumerate(found):

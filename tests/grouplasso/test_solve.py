@@ -11,6 +11,7 @@ from reference import Data, cut, draw
 
 from metakel.errors import InputError, NotConverged, ShapeError
 from metakel.grouplasso import Problem, lambda_max, path, solve, solve_square_root
+from metakel.grouplasso.solve import evaluator_of, optimise
 
 RAGGED_DIMS = (1, 4, 2, 3, 1, 2)
 TIGHT = 1e-14
@@ -345,9 +346,6 @@ def test_a_random_search_finds_nothing_better(n):
 
 
 def on_rows(problem, lam):
-    from metakel.grouplasso.solve import evaluator_of
-    from metakel.grouplasso.working_set import optimise
-
     evaluator = evaluator_of(problem)
     optimise(evaluator, np.full(problem.p, lam), None, tol=1e-10, max_iterations=100, progress=None)
     return evaluator._gram is None

@@ -12,8 +12,8 @@ from metakel._arrays import Array
 from metakel.data import History
 from metakel.errors import check_generator
 from metakel.grouplasso import Problem, solve, solve_square_root
+from metakel.grouplasso.solve import Progress
 from metakel.grouplasso.square_root import EXACT_FIT
-from metakel.grouplasso.working_set import Progress
 from metakel.kernels import KernelDictionary
 from metakel.learn.learned import LearnedKernel
 from metakel.learn.options import DEFAULT, PIVOTAL, LearnOptions, Loss, Scale, Weights

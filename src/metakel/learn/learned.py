@@ -12,7 +12,7 @@ from metakel._arrays import Array
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.grouplasso import Problem, Solution, lambda_max
-from metakel.grouplasso.working_set import Progress
+from metakel.grouplasso.solve import Progress
 from metakel.kernels import KernelSum
 from metakel.learn.options import PIVOTAL, LearnOptions, Weights
 from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem

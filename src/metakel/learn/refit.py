@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.grouplasso import Problem, Remote, Solution
+from metakel.grouplasso import Problem, RemoteProblem, Solution
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class LeastSquares:
         return LeastSquares(self.squares, times * self.variances, self.rss, times * self.free)
 
 
-class Fittable(Remote, Protocol):
+class Fittable(RemoteProblem, Protocol):
     """A problem whose tasks are elsewhere and fitted there."""
 
     @property

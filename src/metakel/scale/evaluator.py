@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.grouplasso.evaluate import Residual, alone
+from metakel.grouplasso.evaluator import Residual, independent_weights
 from metakel.scale.sums import Certificate, total
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Point:
 
 
 class ShardedEvaluator:
-    """Evaluator (`grouplasso.evaluate`) over the shards of a problem.
+    """Evaluator (`grouplasso.evaluator`) over the shards of a problem.
 
     Its working set may be any part of what the shards have statistics of, in any order; ``_places``
     says where each of its groups stands there.
@@ -74,7 +74,7 @@ class ShardedEvaluator:
 
     def start(self, lam: Array) -> Array:
         scores = self._scale**2 * self.problem.summary.scores[self.work]
-        guess = alone(scores, lam, self.curvature)
+        guess = independent_weights(scores, lam, self.curvature)
         return OVERLAP * guess if self.problem.kernel_mode else guess
 
     def at(self, active: Index, x: Array) -> tuple[float, Array]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.errors import InputError, ShardError
 from metakel.grouplasso import Problem
-from metakel.grouplasso.evaluate import Evaluator
+from metakel.grouplasso.evaluator import Evaluator
 from metakel.grouplasso.solve import evaluator_of
 from metakel.kernels import KernelDictionary
 from metakel.scale.blocks import Block, Loss, Rows, blocks_of, compressed, merged

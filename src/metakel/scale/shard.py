@@ -14,7 +14,7 @@ import numpy as np
 
 from metakel._arrays import Array
 from metakel.grouplasso import Problem
-from metakel.grouplasso.evaluate import Evaluator
+from metakel.grouplasso.evaluator import Evaluator
 from metakel.grouplasso.solve import evaluator_of
 from metakel.kernels import KernelDictionary
 from metakel.learn.refit import LeastSquares, least_squares

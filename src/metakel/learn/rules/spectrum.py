@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.grouplasso.remote import ProblemSize
+from metakel.grouplasso.problem import ProblemSize
 
 
 class NoiseProblem(ProblemSize, Protocol):
