@@ -459,8 +459,8 @@ def test_what_is_no_problem_is_named(ask):
 def test_a_lambda_that_is_no_number_is_named(lam, rng):
     problem = Problem.from_arrays(rng.normal(size=(2, 5, 3)), rng.normal(size=(2, 5)))
     for ask in (solve, solve_square_root):
-        with pytest.raises(InputError, match=r"lam is .*expected positive numbers"):
+        with pytest.raises(InputError, match=r"lam is .*expected numbers > 0"):
             ask(problem, lam)
     if lam is not None:
-        with pytest.raises(InputError, match=r"lams is .*expected positive numbers"):
+        with pytest.raises(InputError, match=r"lams is .*expected numbers > 0"):
             path(problem, lam)

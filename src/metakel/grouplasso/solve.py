@@ -173,8 +173,8 @@ def as_numbers(lam: ArrayLike | None, name: str) -> Array:
     except (TypeError, ValueError):
         pass
     raise InputError(
-        f"{name} is {lam!r}; expected positive numbers (metakel.learn.rules.choose_lambda "
-        "computes them by a rule; nothing is selected from lambda_max on)"
+        f"{name} is {lam!r}; expected numbers > 0 (metakel.learn.rules.choose_lambda computes "
+        "them by a rule; nothing is selected from lambda_max on)"
     )
 
 

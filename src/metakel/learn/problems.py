@@ -13,7 +13,7 @@ from metakel.grouplasso import Problem
 from metakel.kernels import KernelDictionary
 from metakel.learn.options import Loss
 from metakel.learn.refit import Fittable
-from metakel.learn.rules.spectrum import NoiseProblem
+from metakel.learn.rule_spectrum import NoiseProblem
 
 
 class OutOfCoreProblem(Fittable, NoiseProblem, Protocol):

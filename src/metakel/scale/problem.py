@@ -278,7 +278,7 @@ class ShardedProblem:
 
 
 class SumsOfEigenvalues:
-    """`regularisation.spectrum.Spectrum` over shards, whose eigenvalues lack (N/rows)^2."""
+    """`metakel.learn.rule_spectrum.Spectrum` over shards, whose eigenvalues lack (N/rows)^2."""
 
     def __init__(self, problem: ShardedProblem) -> None:
         summary = problem.summary

@@ -10,7 +10,7 @@ from metakel._arrays import Array
 from metakel.errors import ShardError
 from metakel.grouplasso import Problem
 from metakel.grouplasso.problem import group_energies
-from metakel.learn.rules.spectrum import tilted
+from metakel.learn.rule_spectrum import tilted
 from metakel.scale.sums import Summary
 
 
