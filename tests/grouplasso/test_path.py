@@ -209,7 +209,7 @@ def test_what_cannot_be_certified_is_never_silent():
     assert all(warning.filename == __file__ for warning in caught)
 
 
-def test_duplicates_along_a_path_are_told():
+def test_duplicates_along_a_path_are_reported():
     data = few_columns()
     twice = Problem.from_tasks([np.hstack([F, F]) for F in data.Phi], data.y)
     once = path(data.problem(), count=20, tol=1e-10)
@@ -221,14 +221,14 @@ def test_duplicates_along_a_path_are_told():
         assert two.unique == (not pairs.any())
 
 
-def test_nan_features_along_a_path_are_told():
+def test_nan_features_along_a_path_are_reported():
     Phi, y = np.ones((2, 5, 3)), np.arange(10.0).reshape(2, 5)
     Phi[1, 2, 1] = np.nan
     with pytest.raises(InputError, match="group 1"):
         path(Problem.from_arrays(Phi, y), np.geomspace(1, 0.1, 10))
 
 
-def test_progress_is_told_every_lambda(data):
+def test_progress_is_reported_every_lambda(data):
     calls = []
     solutions = path(data.problem(), count=4, progress=lambda *call: calls.append(call))
     assert calls == [(i, s.gap) for i, s in enumerate(solutions)]

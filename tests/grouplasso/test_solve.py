@@ -395,7 +395,7 @@ def test_the_start_does_not_matter(data, lam, mode):
     assert solve(problem, lam, tol=1e-8, start=cold.eta).iterations == 0
 
 
-def test_progress_is_told_every_round(data, lam):
+def test_progress_is_reported_every_round(data, lam):
     calls = []
     solution = solve(data.problem(), lam, progress=lambda *call: calls.append(call))
     assert [round_ for round_, _ in calls] == list(range(len(calls)))

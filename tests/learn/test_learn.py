@@ -174,7 +174,7 @@ def test_report_lists_strengths_and_what_would_be_detected():
     )
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     _, history = example(0, m=5)
     seen = []
     mk.learn_kernel(history, L2, noise_std=0.01, progress=lambda i, gap: seen.append(gap))
@@ -288,7 +288,7 @@ def test_tasks_that_are_multiples_of_one_another_or_constant_are_learned_from():
     levels = mk.History.from_pairs([(GRID, np.full(30, a)) for a in (1.0, 2.0, 3.0)] * 5)
     with_level = mk.legendre(5, scaling="l2", degrees=range(5))
     assert mk.learn_kernel(levels, with_level).names == ("P0",)
-    # What was learned predicts without a word on rounding: warnings are errors here.
+    # What was learned predicts without a warning about rounding: warnings are errors here.
     noise = learned.noise_std**2
     known = mk.posterior(learned.kernel, GRID[::7], 4 * GRID[::7] ** 3, noise_var=noise)
     assert_allclose(known.mean(GRID), 4 * GRID**3, atol=1e-4)

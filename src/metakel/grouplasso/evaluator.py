@@ -37,8 +37,9 @@ class Residual:
 class Evaluator(Protocol):
     """Sums over tasks at a current point x, for groups of a growing working set.
 
-    ``work`` holds the groups of the working set. All other arguments and results refer to groups by
-    their position in it. A new evaluator is at x = 0 with an empty working set.
+    ``work`` holds the groups of the working set. ``active``, ``curvature`` and the arguments of
+    `at` and `hessian` refer to groups by their position in it. A new evaluator is at x = 0 with an
+    empty working set.
     """
 
     p: int

@@ -60,13 +60,13 @@ class FeatureEvaluator:
             new_parts.append(part)
             self._Phi[b] = part if old == 0 else np.concatenate([self._Phi[b], part], axis=1)
         if self._gram is not None:
-            # From here on, n x n systems of the features replace the Gram matrices.
+            # Once the columns outnumber the rows, n x n systems replace the Gram matrices for good.
             many = self._starts[-1] > 1.5 * self.problem.total / self.problem.m + 16
             self._gram = None if many else self._bordered(self._gram, new_parts, old)
         h = self._correlations(columns, new_parts)
         self._h = np.concatenate([self._h, h], axis=1)
         traces = self._squares(new_parts, old) / self.problem.m
-        traces = group_sums(traces, group_starts(self._dims[groups]))
+        traces = group_sums(traces, self._starts[-1 - groups.size :] - old)
         self.curvature = np.concatenate([self.curvature, traces])
         self._refresh(new_parts)
 

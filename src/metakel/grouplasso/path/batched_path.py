@@ -17,13 +17,41 @@ from metakel.grouplasso.path.entry_order import find_stages
 from metakel.grouplasso.path.series import expand, sum_up
 from metakel.grouplasso.problem import Problem
 
-# Problems that are worth it: at least so many lambdas, at most so many columns and numbers in their
+# Where solving at once is worthwhile: the fewest lambdas, and the most columns and numbers in the
 # Gram matrices.
 MIN_LAMBDAS, MAX_COLUMNS, MAX_NUMBERS = 8, 64, 1 << 22
 MAX_ACTIVE = 12  # columns that may be active
 # Error estimate of a series: accepted up to ACCEPT tol, used as a start up to USABLE (both relative
 # to the energy).
 ACCEPT, USABLE = 0.2, 0.1
+
+
+def solve_together(
+    problem: Problem, values: Array, shape: Array, tol: float, max_iterations: int
+) -> tuple[Certified | None, Index]:
+    """Solutions at lam_j = value shape_j, and for each of the values (L,) its row among them.
+
+    The row is -1 where no solution reached the tolerance.
+    """
+    sigma, rows = -values, np.arange(values.size)
+    if not (sigma[1:] > sigma[:-1]).all():
+        sigma, rows = np.unique(sigma, return_inverse=True)
+    none = np.full(values.size, -1)
+    if not is_worthwhile(problem, sigma.size) or max_iterations < MAX_STEPS:
+        return None, none
+    try:
+        # Rounding may spoil a hard problem; the certificate finds out.
+        with np.errstate(all="ignore"):
+            found = estimate(problem, -sigma, shape, tol=tol)
+    except np.linalg.LinAlgError:
+        return None, none
+    if found is None:
+        return None, none
+    reached = -sigma[: found.beta.shape[2], None]
+    common = certify(problem, found, reached * shape, tol)
+    good = np.zeros(sigma.size, np.bool)
+    good[: len(reached)] = common.converged
+    return common, np.where(good[rows], rows, -1)
 
 
 def is_worthwhile(problem: Problem, count: int) -> bool:
@@ -78,31 +106,3 @@ def all_columns(problem: Problem) -> Columns:
         np.multiply(gram.transpose(1, 2, 0), scale, out=G[:, :, some])
         h[:, some] = scale * np.matmul(batch.Phi, batch.y[:, :, None])[..., 0].T
     return Columns(G, h, problem.starts, problem.energy)
-
-
-def solve_together(
-    problem: Problem, values: Array, shape: Array, tol: float, max_iterations: int
-) -> tuple[Certified | None, Index]:
-    """Solutions at lam_j = value shape_j, and for each of the values (L,) its row among them.
-
-    The row is -1 where no solution reached the tolerance.
-    """
-    sigma, places = -values, np.arange(values.size)
-    if not (sigma[1:] > sigma[:-1]).all():
-        sigma, places = np.unique(sigma, return_inverse=True)
-    none = np.full(values.size, -1)
-    if not is_worthwhile(problem, sigma.size) or max_iterations < MAX_STEPS:
-        return None, none
-    try:
-        # Rounding may spoil a hard problem; the certificate finds out.
-        with np.errstate(all="ignore"):
-            found = estimate(problem, -sigma, shape, tol=tol)
-    except np.linalg.LinAlgError:
-        return None, none
-    if found is None:
-        return None, none
-    reached = -sigma[: found.beta.shape[2], None]
-    common = certify(problem, found, reached * shape, tol)
-    good = np.zeros(sigma.size, np.bool)
-    good[: len(reached)] = common.converged
-    return common, np.where(good[places], places, -1)

@@ -19,7 +19,7 @@ CACHE = 1 << 15  # residuals at a time, which fit into the cache
 
 @dataclass(frozen=True)
 class Estimate:
-    """Coefficients at L decreasing lambdas, of unknown accuracy until `certify` has seen them."""
+    """Coefficients at L decreasing lambdas, of unknown accuracy before `certify`."""
 
     groups: Index  # (k,) the groups that may be active
     columns: Index  # (c,) their columns
@@ -136,7 +136,7 @@ def _correlations(Phi: Array, y: Array, beta: Array, columns: Index) -> tuple[Ar
 
 
 def _allocate(L: int, *shapes: tuple[int, int]) -> list[Array]:
-    """Arrays (*shape, L) in one allocation, which several would make the dominating cost."""
+    """Arrays (*shape, L) in one block of memory; separate allocations would dominate the cost."""
     memory = np.empty((sum(a * b for a, b in shapes), L))
     arrays, stop = [], 0
     for a, b in shapes:
