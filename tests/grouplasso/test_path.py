@@ -83,9 +83,9 @@ def few_columns(seed=0, sizes=(30,) * 8, dims=(1,) * 9, active=3):
 
 
 def solved_together(problem, solutions, monkeypatch):
-    """Whether the same path, with the common way barred, takes other steps to the same end."""
+    """Whether the same path, solved one by one, reaches the same solutions by other steps."""
     with monkeypatch.context() as patch:
-        patch.setattr(batched_path, "suits", lambda *_: False)
+        patch.setattr(batched_path, "is_worthwhile", lambda *_: False)
         in_turn = path(problem, [s.lam[0] for s in solutions], tol=1e-10)
     assert_allclose(
         [s.objective for s in solutions], [s.objective for s in in_turn], rtol=1e-8, atol=1e-12
@@ -153,7 +153,7 @@ def test_lambdas_solved_together_come_in_any_order_and_repeat():
 @pytest.mark.parametrize("common", [True, False])
 def test_a_path_is_a_sequence_with_its_numbers_as_arrays(common, monkeypatch):
     if not common:
-        monkeypatch.setattr(batched_path, "suits", lambda *_: False)
+        monkeypatch.setattr(batched_path, "is_worthwhile", lambda *_: False)
     found = path(few_columns().problem(), count=12, tol=1e-10)
     assert len(found) == len(list(found)) == 12
     for i, solution in enumerate(found):
@@ -209,7 +209,7 @@ def test_what_cannot_be_certified_is_never_silent():
     assert all(warning.filename == __file__ for warning in caught)
 
 
-def test_duplicates_along_a_path_are_told():
+def test_duplicates_along_a_path_are_reported():
     data = few_columns()
     twice = Problem.from_tasks([np.hstack([F, F]) for F in data.Phi], data.y)
     once = path(data.problem(), count=20, tol=1e-10)
@@ -221,14 +221,14 @@ def test_duplicates_along_a_path_are_told():
         assert two.unique == (not pairs.any())
 
 
-def test_nan_features_along_a_path_are_told():
+def test_nan_features_along_a_path_are_reported():
     Phi, y = np.ones((2, 5, 3)), np.arange(10.0).reshape(2, 5)
     Phi[1, 2, 1] = np.nan
     with pytest.raises(InputError, match="group 1"):
         path(Problem.from_arrays(Phi, y), np.geomspace(1, 0.1, 10))
 
 
-def test_progress_is_told_every_lambda(data):
+def test_progress_is_reported_every_lambda(data):
     calls = []
     solutions = path(data.problem(), count=4, progress=lambda *call: calls.append(call))
     assert calls == [(i, s.gap) for i, s in enumerate(solutions)]

@@ -218,14 +218,14 @@ def test_a_symmetric_matrix_is_not_called_uneven():
     Problem.from_grams([np.zeros((2, 4, 4)), EYE[:2]], [Y[0]] * 2)
 
 
-def test_indefinite_gram_matrices_are_told():
+def test_indefinite_gram_matrices_are_reported():
     K = np.full((4, 4), 2.0) - np.eye(4)  # eigenvalues 7 and -1
     y = np.array([1.0, 1.0, 1.0, 0.5])
     with pytest.raises(InputError, match="negative eigenvalues"):
         solve(Problem.from_grams([K[None]], [y]), 1e-3)
 
 
-def test_indefinite_gram_matrices_are_told_with_group_and_task():
+def test_indefinite_gram_matrices_are_reported_with_group_and_task():
     # No pair of points contradicts another, but three of them do: eigenvalues -0.8, 1, 1.9, 1.9.
     K = np.eye(4)
     K[0, 1] = K[1, 0] = K[1, 2] = K[2, 1] = 0.9

@@ -11,6 +11,7 @@ from reference import Data, cut, draw
 
 from metakel.errors import InputError, NotConverged, ShapeError
 from metakel.grouplasso import Problem, lambda_max, path, solve, solve_square_root
+from metakel.grouplasso.solve import evaluator_of, optimise
 
 RAGGED_DIMS = (1, 4, 2, 3, 1, 2)
 TIGHT = 1e-14
@@ -345,9 +346,6 @@ def test_a_random_search_finds_nothing_better(n):
 
 
 def on_rows(problem, lam):
-    from metakel.grouplasso.solve import evaluator_of
-    from metakel.grouplasso.working_set import optimise
-
     evaluator = evaluator_of(problem)
     optimise(evaluator, np.full(problem.p, lam), None, tol=1e-10, max_iterations=100, progress=None)
     return evaluator._gram is None
@@ -397,7 +395,7 @@ def test_the_start_does_not_matter(data, lam, mode):
     assert solve(problem, lam, tol=1e-8, start=cold.eta).iterations == 0
 
 
-def test_progress_is_told_every_round(data, lam):
+def test_progress_is_reported_every_round(data, lam):
     calls = []
     solution = solve(data.problem(), lam, progress=lambda *call: calls.append(call))
     assert [round_ for round_, _ in calls] == list(range(len(calls)))
@@ -461,8 +459,8 @@ def test_what_is_no_problem_is_named(ask):
 def test_a_lambda_that_is_no_number_is_named(lam, rng):
     problem = Problem.from_arrays(rng.normal(size=(2, 5, 3)), rng.normal(size=(2, 5)))
     for ask in (solve, solve_square_root):
-        with pytest.raises(InputError, match=r"lam is .*expected positive numbers"):
+        with pytest.raises(InputError, match=r"lam is .*expected numbers > 0"):
             ask(problem, lam)
     if lam is not None:
-        with pytest.raises(InputError, match=r"lams is .*expected positive numbers"):
+        with pytest.raises(InputError, match=r"lams is .*expected numbers > 0"):
             path(problem, lam)

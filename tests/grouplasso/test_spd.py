@@ -75,3 +75,36 @@ def test_indefinite_beyond_rounding_is_refused():
     A[0, 1] = A[1, 0] = 1.1
     with pytest.raises(InputError, match="negative eigenvalues"):
         spd.Factor(A[None].copy())
+
+
+# -- the systems of the solver --------------------------------------------------------------------
+
+
+def grams(m, k, seed=0):
+    F = np.random.default_rng(seed).standard_normal((m, k, k + 2))
+    return F @ F.transpose(0, 2, 1)
+
+
+@pytest.mark.parametrize("way", [spd.Stacked, spd.Swept])
+@pytest.mark.parametrize("stiff", [False, True])
+@pytest.mark.parametrize("k", [1, 4, 7, 30])
+def test_what_is_solved_solves_the_system(way, stiff, k):
+    m, rng = 70, np.random.default_rng(1)
+    G, root, b = grams(m, k), rng.uniform(0.1, 2, k), rng.standard_normal((m, k))
+    systems = way(G.copy())
+    T = np.eye(k) + root[:, None] * G * root
+    for scale in (1.0, 3.0):  # asked again at another point
+        w = systems.solve(root, scale * b, stiff=stiff)
+        assert_allclose(np.einsum("sab,sb->sa", T, w), scale * b, atol=1e-9)
+    inverse = np.linalg.inv(T)
+    v, C = rng.standard_normal((m, k)), rng.standard_normal((m, k, 3))
+    assert_allclose(systems.form(v), np.einsum("sa,sab,sb->ab", v, inverse, v), atol=1e-9)
+    assert_allclose(systems.apply(C), inverse @ C, atol=1e-9)
+    assert_allclose(systems.apply(C), np.linalg.solve(T, C), atol=1e-9)
+
+
+def test_tiny_and_many_are_swept():
+    assert isinstance(spd.systems_of(grams(spd.SWEEP_STACK, spd.SWEEP_BELOW - 1)), spd.Swept)
+    assert isinstance(spd.systems_of(grams(spd.SWEEP_STACK - 1, spd.SWEEP_BELOW - 1)), spd.Stacked)
+    assert isinstance(spd.systems_of(grams(spd.SWEEP_STACK, spd.SWEEP_BELOW)), spd.Stacked)
+    assert isinstance(spd.systems_of(np.empty((spd.SWEEP_STACK, 0, 0))), spd.Stacked)

@@ -140,7 +140,7 @@ def test_an_empty_selection_is_explained_and_usable():
     _, history = example(0, m=5)
     learned = mk.learn_kernel(history, L2, noise_std=100.0)
     assert learned.active.size == 0
-    assert "none stands out of the noise" in str(learned)
+    assert "none stands out from the noise" in str(learned)
     assert not learned.kernel(np.linspace(-1, 1, 3)).any()
     assert learned.kernel.dim == 0
 
@@ -162,17 +162,19 @@ def test_degenerate_histories_learn_something_certified(history):
     assert str(learned)
 
 
-def test_report_lists_strengths_and_what_would_have_been_kept():
+def test_report_lists_strengths_and_what_would_be_detected():
     truth, history = example(4)
     report = mk.learn_kernel(history, L2, noise_std=0.01).report()
     for j in truth.active:
         assert L2.names[j] in report
-    assert "would have been kept" in report
+    assert "is detected with probability 0.9" in report
     short = sample_history(truth, m=5, n=10, norm=10, noise_std=0.01, rng=np.random.default_rng(0))
-    assert "no statement on what was missed" in mk.learn_kernel(short, L2, noise_std=0.01).report()
+    assert (
+        "missing kernels were not tested for" in mk.learn_kernel(short, L2, noise_std=0.01).report()
+    )
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     _, history = example(0, m=5)
     seen = []
     mk.learn_kernel(history, L2, noise_std=0.01, progress=lambda i, gap: seen.append(gap))
@@ -286,7 +288,7 @@ def test_tasks_that_are_multiples_of_one_another_or_constant_are_learned_from():
     levels = mk.History.from_pairs([(GRID, np.full(30, a)) for a in (1.0, 2.0, 3.0)] * 5)
     with_level = mk.legendre(5, scaling="l2", degrees=range(5))
     assert mk.learn_kernel(levels, with_level).names == ("P0",)
-    # What was learned predicts without a word on rounding: warnings are errors here.
+    # What was learned predicts without a warning about rounding: warnings are errors here.
     noise = learned.noise_std**2
     known = mk.posterior(learned.kernel, GRID[::7], 4 * GRID[::7] ** 3, noise_var=noise)
     assert_allclose(known.mean(GRID), 4 * GRID**3, atol=1e-4)
@@ -312,7 +314,7 @@ LENGTHS = mk.squared_exponential([0.1, 0.3, 1.0])
 
 def test_learning_nothing_with_unknown_noise_is_said_where_it_happens():
     history = odd_history(0.05)
-    with pytest.warns(UserWarning, match=r"root mean square of y itself; give noise_std=") as said:
+    with pytest.warns(UserWarning, match=r"root mean square of y; pass noise_std=") as said:
         learned = mk.learn_kernel(history, LENGTHS)
     assert said[0].filename == __file__
     assert "50%" in str(said[0].message)  # more than noise would reach

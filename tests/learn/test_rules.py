@@ -325,7 +325,7 @@ def test_values_that_are_not_positive_are_refused(bad, problem):
 def test_other_bad_input_is_refused_with_what_was_expected(problem):
     with pytest.raises(ShapeError, match=r"\(3,\).*\(4,\)"):
         choose_lambda([0.1, 0.1, 0.1], problem, noise_std=1.0, delta=0.1)
-    with pytest.raises(InputError, match="expected a number"):
+    with pytest.raises(InputError, match=r"\[.a.\]; expected numbers > 0"):
         choose_lambda(["a"], problem, noise_std=1.0, delta=0.1)
     with pytest.raises(InputError, match=r"'lasso'.*self-normalised, hkz"):
         choose_lambda("lasso", problem, noise_std=1.0, delta=0.1)
@@ -355,7 +355,7 @@ def test_rules_grow_with_the_confidence_asked_for(problem):
 
 
 def test_none_is_no_lambda(problem):
-    with pytest.raises(InputError, match="lam is None; expected a number"):
+    with pytest.raises(InputError, match="lam is None; expected numbers > 0"):
         choose_lambda(None, problem, noise_std=1.0, delta=0.1)
 
 

@@ -43,10 +43,10 @@ def test_tasks_over_the_same_space_are_added():
 @pytest.mark.parametrize(
     ("columns", "options", "words"),
     [
-        (table(2, high=100.0), {"space": space(100.0)}, "another space.*space=learned"),
+        (table(2, high=100.0), {"space": space(100.0)}, "another search space.*space=learned"),
         (table(2, names=("x", "w")), {"space": space(names=("x", "w"))}, "'w'"),
         (table(2), {"space": space(names=("z", "x"))}, "another order"),
-        (table(2), {"space": space(), "minimize": True}, "is minimised but.*maximised"),
+        (table(2), {"space": space(), "minimize": True}, "is minimised, but.*maximised"),
     ],
     ids=["range", "names", "order", "direction"],
 )
@@ -69,7 +69,7 @@ def test_named_parameters_are_not_mixed_with_bare_numbers_unless_the_user_says_s
 def test_a_task_does_not_count_twice():
     old = read(table(1), space=space())
     begin = learned(old)
-    with pytest.raises(mk.InputError, match="4 of 4 new tasks were learned from before"):
+    with pytest.raises(mk.InputError, match="4 of 4 new tasks were already used"):
         begin.update(read(table(1), space=space()))
     both = mk.History((*read(table(2), space=space()).tasks, old[1]), space=space())
     with pytest.raises(mk.InputError, match=r"1 of 5 .* e\.g\. '1-1'"):
@@ -114,7 +114,7 @@ def test_the_same_files_are_not_scanned_twice(tmp_path):
     assert after.history.m == 6
     with pytest.raises(mk.InputError, match=r"2\.parquet"):
         after.update(mk.History.scan(tmp_path / "2.parquet", task="ds", memory="10 KB"))
-    with pytest.raises(mk.InputError, match="turned into numbers"):
+    with pytest.raises(mk.InputError, match="encoded as numbers"):
         after.update(read(table(3), space=space()))
 
 

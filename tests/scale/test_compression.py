@@ -75,7 +75,7 @@ def test_tasks_on_a_grid_share_one_gram_matrix(rng, base, loss):
 
 
 def test_grids_keep_lambda_rules_and_noise(rng):
-    from metakel.learn.refit import noise_left
+    from metakel.learn.refit import estimate_noise_std
     from metakel.learn.rules import choose_lambda
 
     tasks = history(rng, m=60, sizes=(12, 12), shared=True)
@@ -84,7 +84,7 @@ def test_grids_keep_lambda_rules_and_noise(rng):
         lam = [choose_lambda(rule, p, noise_std=0.1, delta=0.1) for p in (whole, cut)]
         assert_allclose(lam[0], lam[1], rtol=1e-10)
     one, many = solve(whole, lam[0]), solve(cut, lam[0])
-    assert_allclose(noise_left(whole, one), noise_left(cut, many), rtol=1e-9)
+    assert_allclose(estimate_noise_std(whole, one), estimate_noise_std(cut, many), rtol=1e-9)
 
 
 def test_nothing_of_a_file_is_kept_without_memory(rng, tmp_path):

@@ -12,7 +12,7 @@ from sharded_histories import KERNELS, LEGENDRE, PAIRS, history
 import metakel as mk
 from metakel.grouplasso import lambda_max, solve
 from metakel.learn import as_problem
-from metakel.learn.refit import noise_left, refitted_weights
+from metakel.learn.refit import estimate_noise_std, refitted_weights
 from metakel.learn.rules import choose_lambda, pivotal_lambda
 from metakel.scale import distribute
 
@@ -68,7 +68,7 @@ def test_refit_and_noise_read_the_same_from_shards(rng, loss):
     whole, cut = as_problem(tasks, PAIRS, loss), distribute(tasks, shards=4).as_problem(PAIRS, loss)
     lam = 0.2 * lambda_max(whole)
     one, many = solve(whole, lam), solve(cut, lam)
-    assert_allclose(noise_left(whole, one), noise_left(cut, many), rtol=1e-9)
+    assert_allclose(estimate_noise_std(whole, one), estimate_noise_std(cut, many), rtol=1e-9)
     assert_allclose(
         refitted_weights(whole, one.active, 0.1),
         refitted_weights(cut, many.active, 0.1),
@@ -90,7 +90,7 @@ def test_learning_from_shards_is_learning(rng):
         assert_allclose(cut.kernel.eta, whole.kernel.eta, rtol=1e-6, atol=1e-12)
         assert_allclose(cut.noise_std, whole.noise_std, rtol=1e-6)
         assert without_gap(cut) == without_gap(whole)
-        assert "needs them in memory" in cut.report()
+        assert "needs all tasks in memory" in cut.report()
     with pytest.raises(mk.InputError, match="stay with the shards"):
         _ = cut.solution.residuals
 

@@ -1,22 +1,24 @@
-"""Tasks given by features: the sums of `evaluate` from Gram matrices of the working set."""
+"""The sums of `evaluator` for tasks given by features.
+
+Most quantities come from the Gram matrices of the working set's columns, which are kept and
+extended. Once the columns outnumber the rows, n x n systems of the features are used instead.
+"""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from metakel.grouplasso import blocks, spd
-from metakel.grouplasso.evaluate import Residual, alone
+from metakel._arrays import Array
+from metakel.grouplasso import block_descent, spd
+from metakel.grouplasso.batch import Index, columns_of, group_starts, group_sums
+from metakel.grouplasso.evaluator import Residual, independent_weights
 from metakel.grouplasso.problem import Problem
-from metakel.grouplasso.systems import systems_of
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 ROUNDING = 16 * np.finfo(float).eps
-# From this product of curvature and weight on (small lambda), w = T^-1 b cancels in an explicit
-# inverse and is solved for.
+# Where weights times curvature exceed this (small lambda), T^-1 b loses digits if T is inverted
+# explicitly, so the system is solved instead.
 STIFF = 1e4
-SMALL = 64  # up to this many groups a round costs next to nothing
+SMALL = 64  # up to this many groups an iteration costs next to nothing
 
 
 class FeatureEvaluator:
@@ -47,9 +49,9 @@ class FeatureEvaluator:
     def extend(self, groups: Index) -> None:
         old = int(self._starts[-1])
         self.work = np.concatenate([self.work, groups])
-        self._starts = np.concatenate([[0], np.cumsum(self._dims[self.work])])
-        columns = self._columns_of(groups)
-        # All columns in their own order are read in place.
+        self._starts = group_starts(self._dims[self.work])
+        columns = columns_of(groups, self.problem.starts)
+        # All columns in their original order are not copied.
         whole = np.array_equal(columns, np.arange(self.problem.starts[-1]))
         new_parts = []
         for b, batch in enumerate(self.problem.batches):
@@ -58,27 +60,26 @@ class FeatureEvaluator:
             new_parts.append(part)
             self._Phi[b] = part if old == 0 else np.concatenate([self._Phi[b], part], axis=1)
         if self._gram is not None:
-            # The n x n side reads the features themselves, once the columns outnumber the rows.
-            self._gram = None if self._on_rows() else self._bordered(self._gram, new_parts, old)
+            # Once the columns outnumber the rows, n x n systems replace the Gram matrices for good.
+            many = self._starts[-1] > 1.5 * self.problem.total / self.problem.m + 16
+            self._gram = None if many else self._bordered(self._gram, new_parts, old)
         h = self._correlations(columns, new_parts)
         self._h = np.concatenate([self._h, h], axis=1)
         traces = self._squares(new_parts, old) / self.problem.m
-        if not self._unit:
-            widths = self._dims[groups]
-            traces = np.add.reduceat(traces, np.cumsum(widths) - widths)
+        traces = group_sums(traces, self._starts[-1 - groups.size :] - old)
         self.curvature = np.concatenate([self.curvature, traces])
         self._refresh(new_parts)
 
     def _correlations(self, columns: Index, parts: list[Array]) -> Array:
         """(m, .) scaled correlations of new columns with y."""
-        if self._at_zero is not None:  # the first certificate has computed them all
+        if self._at_zero is not None:  # the certificate at x = 0 has computed them all
             return np.take(self._at_zero, columns, axis=1)
         batches = self.problem.batches
         applied = [_apply(part, batch.y) for part, batch in zip(parts, batches, strict=True)]
         return self.scale * np.concatenate(applied)
 
     def _squares(self, parts: list[Array], old: int) -> Array:
-        """Sums over the tasks of the scaled squared norms of new columns."""
+        """Scaled squared norms of new columns, summed over the tasks."""
         if self._gram is not None:
             squares: Array = np.einsum("sdd->d", self._gram[:, old:, old:])
         else:
@@ -86,7 +87,7 @@ class FeatureEvaluator:
         return squares
 
     def _refresh(self, new_parts: list[Array]) -> None:
-        """The point stays; its quantities get the columns that are new, with weight zero."""
+        """Extend the quantities of the current point to new columns, which have weight zero."""
         if self._gram is None and self._residual_rows is None and self.active.size:
             self._select(self.active)
             self.at(self.active, self._weights)
@@ -103,10 +104,8 @@ class FeatureEvaluator:
                 new = new - np.matmul(self._beta[:, None, :], self._cross[:, :, old:])[:, 0, :]
         self._z = np.concatenate([self._z, new], axis=1)
 
-    def _on_rows(self) -> bool:
-        return int(self._starts[-1]) > 1.5 * self.problem.total / self.problem.m + 16
-
     def _bordered(self, gram: Array, parts: list[Array], old: int) -> Array:
+        """The Gram matrices with the rows and columns of the new features."""
         width = int(self._starts[-1])
         out = np.empty((self.problem.m, width, width))
         out[:, :old, :old] = gram
@@ -118,19 +117,13 @@ class FeatureEvaluator:
         out[:, :old, old:] = out[:, old:, :old].transpose(0, 2, 1)
         return out
 
-    def _columns_of(self, groups: Index) -> Index:
-        if self._unit:
-            return groups
-        ranges = [np.arange(self.problem.starts[j], self.problem.starts[j + 1]) for j in groups]
-        return np.concatenate(ranges) if ranges else np.empty(0, np.intp)
-
     def start(self, lam: Array) -> Array:
         if self._gram is not None:
-            return blocks.sweep(self._gram, self._h, self._starts, lam)
+            return block_descent.sweep(self._gram, self._h, self._starts, lam)
         squares = np.einsum("sd,sd->d", self._h, self._h)
-        return alone(np.add.reduceat(squares, self._starts[:-1]), lam, self.curvature)
+        return independent_weights(group_sums(squares, self._starts), lam, self.curvature)
 
-    # -- one point ---------------------------------------------------------------------------
+    # -- the current point -------------------------------------------------------------------
 
     def at(self, active: Index, x: Array) -> tuple[float, Array]:
         if active.size != self.active.size or (active != self.active).any():
@@ -143,29 +136,19 @@ class FeatureEvaluator:
             self._x = x if self._unit else np.repeat(x, self._active_dims)
             self._root = np.sqrt(self._x)
             value = self._at_columns(x) if self._gram is not None else self._at_rows()
-        scores = np.einsum("sd,sd->d", self._z, self._z)
-        if not self._unit and self.work.size:
-            scores = np.add.reduceat(scores, self._starts[:-1])
-        return value, scores
+        return value, group_sums(np.einsum("sd,sd->d", self._z, self._z), self._starts)
 
     def _select(self, active: Index) -> None:
         self.active = active
         self._active_dims = self._dims[self.work[active]]
-        self._cols = self._places(active)
+        self._cols = columns_of(active, self._starts)
         if self._gram is not None:
-            # np.take, unlike indexing, always returns C order, which the diagonal strides rely on.
+            # np.take, unlike indexing, always returns C order, as strides over diagonals need it.
             self._cross = np.take(self._gram, self._cols, axis=1)  # (m, dA, dW)
-            self._systems = systems_of(np.take(self._cross, self._cols, axis=2))
+            self._systems = spd.systems_of(np.take(self._cross, self._cols, axis=2))
             self._h_active = self._h[:, self._cols]
         else:
             self._Phi_active = [np.take(Phi, self._cols, axis=1) for Phi in self._Phi]
-
-    def _places(self, groups: Index) -> Index:
-        """Columns, within the working set, of groups given by their place in it."""
-        if self._unit:
-            return groups
-        ranges = [np.arange(self._starts[j], self._starts[j + 1]) for j in groups]
-        return np.concatenate(ranges) if ranges else np.empty(0, np.intp)
 
     def _at_columns(self, x: Array) -> float:
         b = self._h_active * self._root
@@ -173,7 +156,8 @@ class FeatureEvaluator:
         w = self._systems.solve(self._root, b, stiff=stiff)
         self._beta = self._root * w
         self._z = self._h - np.matmul(self._beta[:, None, :], self._cross)[:, 0, :]
-        # h - G beta cancels where the residual is small; on active columns z = beta / x does not.
+        # h - G beta loses digits where the residual is small; z = beta / x on active columns does
+        # not.
         self._zeta = w / self._x
         self._z[:, self._cols] = self._zeta * self._root
         return self.energy - 0.5 * float(np.vdot(b, w))
@@ -205,20 +189,20 @@ class FeatureEvaluator:
         else:
             zeta = self._zeta
             H = -self._systems.form(zeta)
-            # I - T^-1 loses the digits that x_j G_jj lacks; the same rounding, added back to the
-            # diagonal, keeps H positive definite.
+            # I - T^-1 has an error of the size of rounding. As much is added to the diagonal, which
+            # keeps H positive definite.
             H.reshape(-1)[:: len(H) + 1] += (1 + ROUNDING) * np.einsum("sd,sd->d", zeta, zeta)
             H = self._summed(self._summed(H, groups, axis=0), groups, axis=1)
         return 0.5 * (H + H.T)
 
     def _hessian_with_idle(self, groups: Index) -> Array:
-        """z z' times Q = G (I + X G)^-1, which needs no weight to be positive.
+        """Sums of z z' times Q = G (I + X G)^-1, which is defined for weights of zero, too.
 
-        Rows of active columns are X^-1/2 T^-1 X^1/2 G, which does not cancel. Between idle columns
-        only the difference G - G X^1/2 T^-1 X^1/2 G is left, which rounding may turn negative.
+        Rows of active columns are X^-1/2 T^-1 X^1/2 G, which is accurate. Between idle columns we
+        need the difference G - G X^1/2 T^-1 X^1/2 G, whose diagonal may be negative by rounding.
         """
         assert self._gram is not None
-        cols = self._places(groups)
+        cols = columns_of(groups, self._starts)
         Q = np.take(np.take(self._gram, cols, axis=1), cols, axis=2)
         z = self._z[:, cols]
         lost = ROUNDING * np.einsum("sd,sdd->d", z * z, Q)
@@ -236,7 +220,7 @@ class FeatureEvaluator:
         return H
 
     def _hessian_on_rows(self, groups: Index) -> Array:
-        cols = self._places(groups)
+        cols = columns_of(groups, self._starts)
         H = np.zeros((groups.size, groups.size))
         stop = 0
         for b, Phi in enumerate(self._Phi):
@@ -250,19 +234,17 @@ class FeatureEvaluator:
         return H
 
     def _summed(self, values: Array, groups: Index, *, axis: int) -> Array:
-        """Sums over the columns of each group along one axis."""
+        """Sums over the columns of each of these groups along one axis."""
         if self._unit:
             return values
-        widths = np.diff(self._starts)[groups]
-        out: Array = np.add.reduceat(values, np.cumsum(widths) - widths, axis=axis)
-        return out
+        return group_sums(values, group_starts(self._dims[self.work[groups]]), axis)
 
-    # -- the answer --------------------------------------------------------------------------
+    # -- the solution ------------------------------------------------------------------------
 
     def beta(self) -> Array:
         full = np.zeros((self.problem.m, int(self.problem.starts[-1])))
         if self.active.size:
-            columns = self._columns_of(self.work[self.active])
+            columns = columns_of(self.work[self.active], self.problem.starts)
             full[self._order[:, None], columns] = self._beta
         return full
 
@@ -283,13 +265,12 @@ class FeatureEvaluator:
     def residual(self) -> Residual:
         N, here = self.problem.total, self.work[self.active]
         scores, norms, square, inner = np.zeros(self.p), np.zeros(self.p), 0.0, 0.0
-        columns, raw = self._columns_of(here), []
+        columns, raw = columns_of(here, self.problem.starts), []
         self._residuals = self._raw_residuals()
         for r, batch in zip(self._residuals, self.problem.batches, strict=True):
             assert batch.Phi is not None
             z = self.scale * _apply(batch.Phi, r)
-            squares = np.einsum("sd,sd->d", z, z)
-            scores += squares if self._unit else np.add.reduceat(squares, self.problem.starts[:-1])
+            scores += group_sums(np.einsum("sd,sd->d", z, z), self.problem.starts)
             square += float(np.vdot(r, r)) / N
             inner += float(np.vdot(batch.y, r)) / N
             raw.append(z)
@@ -310,10 +291,7 @@ class FeatureEvaluator:
 
     def _grouped(self, values: Array) -> Array:
         """Sums of squares over tasks and over the columns of each active group."""
-        sums: Array = np.einsum("sd,sd->d", values, values)
-        if not self._unit:
-            sums = np.add.reduceat(sums, np.cumsum(self._active_dims) - self._active_dims)
-        return sums
+        return self._summed(np.einsum("sd,sd->d", values, values), self.active, axis=0)
 
 
 def _apply(Phi: Array, r: Array) -> Array:

@@ -1,22 +1,21 @@
-"""Tasks given by Gram matrices alone: the same sums, from n x n factorisations."""
+"""The sums of `evaluator` for tasks given by Gram matrices: one n x n factorisation per task."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from metakel._arrays import Array
 from metakel.grouplasso import spd
-from metakel.grouplasso.batch import check_eigenvalues
-from metakel.grouplasso.evaluate import Residual, alone
+from metakel.grouplasso.batch import Index, check_eigenvalues
+from metakel.grouplasso.evaluator import Residual, independent_weights
 from metakel.grouplasso.problem import Problem, group_energies
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
-# Tasks are taken in runs whose Gram matrices of one group hold about this many numbers, so that
-# they are still in the cache when they are multiplied with the residual.
+# Tasks are processed in chunks. The Gram matrices of one group in a chunk hold about this many
+# numbers, so that they are still in the cache when they are multiplied with the residual.
 CACHE_NUMBERS = 40_000
+OVERLAP = 0.3  # kernels overlap, so each needs less weight than it would without the others
 
 
 class GramEvaluator:
@@ -37,7 +36,7 @@ class GramEvaluator:
     def extend(self, groups: Index) -> None:
         self.work = np.concatenate([self.work, groups])
         traces, scores = np.zeros(groups.size), np.zeros(groups.size)
-        for K, y in self._runs():
+        for K, y in self._chunks():
             for i, j in enumerate(groups):
                 traces[i] += np.einsum("snn->", K[j])
                 scores[i] += np.vdot(np.matmul(K[j], y[:, :, None])[..., 0], y)
@@ -45,10 +44,9 @@ class GramEvaluator:
         self._scores_at_zero = np.concatenate([self._scores_at_zero, self.scale**2 * scores])
 
     def start(self, lam: Array) -> Array:
-        # Kernels overlap, so each needs less than it would take alone.
-        return 0.3 * alone(self._scores_at_zero, lam, self.curvature)
+        return OVERLAP * independent_weights(self._scores_at_zero, lam, self.curvature)
 
-    def _runs(self) -> Iterator[tuple[Array, Array]]:
+    def _chunks(self) -> Iterator[tuple[Array, Array]]:
         """Views of (p, k, n, n) Gram matrices and (k, n) observations, k tasks at a time."""
         for batch in self.problem.batches:
             assert batch.K is not None
@@ -63,7 +61,7 @@ class GramEvaluator:
         idle = np.setdiff1d(np.arange(self.work.size), active)
         scores, value = np.zeros(self.work.size), 0.0
         self._parts = []
-        for K, y in self._runs():
+        for K, y in self._chunks():
             A = np.zeros(K.shape[1:])
             for j, weight in zip(self.work[active], x, strict=True):
                 daxpy(K[j].reshape(-1), A.reshape(-1), a=self.scale * weight)  # A += ... in place
@@ -89,7 +87,7 @@ class GramEvaluator:
     def hessian(self, groups: Index) -> Array:
         H = np.zeros((groups.size, groups.size))
         place = {int(j): i for i, j in enumerate(self.active)}
-        for (K, _), (factor, r, U) in zip(self._runs(), self._parts, strict=True):
+        for (K, _), (factor, r, U) in zip(self._chunks(), self._parts, strict=True):
             V = np.empty((len(r), groups.size, r.shape[1]))
             for i, j in enumerate(groups):
                 if int(j) in place:
@@ -135,7 +133,7 @@ class GramEvaluator:
         unit = lam[here] / np.sqrt(self._scores[self.active])
         rows = np.concatenate([r.ravel() for r in self.residuals()])
         total, stop = np.zeros(here.size), 0
-        for (K, _), (_, solved, _) in zip(self._runs(), self._parts, strict=True):
+        for (K, _), (_, solved, _) in zip(self._chunks(), self._parts, strict=True):
             r = rows[stop : stop + solved.size].reshape(solved.shape)
             stop += solved.size
             for i, j in enumerate(here):
@@ -145,7 +143,7 @@ class GramEvaluator:
 
 
 def _check_matrices(problem: Problem, groups: Index) -> None:
-    """Raise with the group and the task of a matrix that is indefinite by itself."""
+    """Raise with the group and the task of the first indefinite matrix."""
     for batch in problem.batches:
         assert batch.K is not None
         for j in groups:

@@ -1,10 +1,10 @@
-r"""The p-dimensional problem in x = eta / lam, by projected Newton steps.
+r"""Projected Newton for the p-dimensional problem in x = eta / lam (see `evaluator`).
 
-Setting the gradient of g to zero asks for ||z^(j)|| = lam_j on active groups. Where a group's
-design is orthogonal, 1/||z^(j)|| is linear in x_j, so we solve that form: the *long* step takes
-q_j = v_j (1 - sqrt(v_j) / lam_j) in place of the gradient (lam_j^2 - v_j) / 2, with v_j =
-||z^(j)||^2 and the same Hessian. It is exact in one step for orthogonal features and keeps its
-length where x is far too small. The gradient itself is the fallback, so every step descends.
+A stationary point has ||z^(j)|| = lam_j on active groups. For orthogonal features 1/||z^(j)|| is
+linear in x_j, so we apply Newton's method to 1/||z^(j)|| = 1/lam_j. With v_j = ||z^(j)||^2, this
+*long* step replaces the gradient (lam_j^2 - v_j) / 2 by q_j = v_j (1 - sqrt(v_j) / lam_j) and keeps
+the Hessian. For orthogonal features a single step is exact, and steps do not get short where x is
+far too small. The plain Newton step is the fallback, so every accepted step decreases g.
 """
 
 from __future__ import annotations
@@ -13,21 +13,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from metakel.grouplasso.evaluate import Evaluator
+from metakel._arrays import Array
+from metakel.grouplasso.evaluator import Evaluator
 
-Array = NDArray[np.float64]
-# Below this (relative to the same weight) the curvature is lost to rounding, and so is any effect.
+# Weights times curvature below this have no effect beyond rounding, and are set to zero.
 NEGLIGIBLE = 1e-12
-# Rounding of the objective relative to the energy: at best, and where it is ill-conditioned.
-ROUNDING, DROWNED = 1e-15, 1e-11
-PATIENCE = 5  # steps that gain nothing before rounding is taken for the reason
+# Rounding errors of the objective relative to the energy: usual, and if it is ill-conditioned.
+ROUNDING, ILL_CONDITIONED = 1e-15, 1e-11
+PATIENCE = 5  # steps without progress after which rounding is assumed to prevent it
 
 
 @dataclass
 class Iterate:
-    """A point x over the working set with what was computed there."""
+    """A point x over the working set and the quantities computed there."""
 
     x: Array
     lam: Array
@@ -66,7 +65,7 @@ def dual_value(inner: float, square: float, norms: Array, lam: Array) -> float:
 
 
 def minimise(evaluator: Evaluator, now: Iterate, *, tol: float, max_iterations: int) -> Iterate:
-    """Minimise g over the working set to an absolute gap ``tol``, from where the evaluator is."""
+    """Minimise g over the working set to an absolute gap ``tol``, from the current point."""
     taken, idle = 0, 0
     objective, gap = now.objective, now.gap  # the best so far
     while taken < max_iterations and idle < PATIENCE and now.gap > tol:
@@ -82,7 +81,7 @@ def minimise(evaluator: Evaluator, now: Iterate, *, tol: float, max_iterations: 
 
 
 def evaluate(evaluator: Evaluator, lam: Array, x: Array) -> Iterate:
-    """The point x, without the weight of groups that have nothing to explain (z = beta = 0)."""
+    """Move the evaluator to x; groups without any correlation (z = beta = 0) lose their weight."""
     active = np.flatnonzero(x)
     data, scores = evaluator.at(active, x[active])
     blank = active[scores[active] == 0.0]
@@ -94,8 +93,8 @@ def evaluate(evaluator: Evaluator, lam: Array, x: Array) -> Iterate:
 
 
 def _step(evaluator: Evaluator, now: Iterate) -> Iterate | None:
-    """One accepted step from ``now``, or None where rounding leaves nothing to gain."""
-    # Idle groups whose score exceeds lambda take part: they want to enter.
+    """One accepted step from ``now``, or None if no step decreases g beyond rounding."""
+    # Besides the active groups: idle ones whose weight would increase.
     places = np.flatnonzero((now.x > 0) | (now.scores > now.lam * now.lam))
     if not places.size:
         return None
@@ -111,7 +110,7 @@ def _step(evaluator: Evaluator, now: Iterate) -> Iterate | None:
         if slope >= 0.0:
             continue
         share = 1.0
-        # The long step gets one try; the Newton step descends for a short enough share of it.
+        # The long step gets one try; the plain Newton step is shortened until it decreases g.
         for _ in range(1 if q is not gradient else 30):
             moved = now.x.copy()
             moved[places] = target if share == 1.0 else x + share * (target - x)
@@ -120,11 +119,11 @@ def _step(evaluator: Evaluator, now: Iterate) -> Iterate | None:
             rise = (trial.objective - here) / evaluator.energy
             if rise <= 1e-4 * share * slope / evaluator.energy + ROUNDING:
                 return trial
-            # Near the end the objective drowns in its rounding, and the gap does not yet.
-            if rise <= DROWNED and trial.gap <= 0.5 * gap:
+            # Close to the optimum rounding dominates the objective earlier than the gap.
+            if rise <= ILL_CONDITIONED and trial.gap <= 0.5 * gap:
                 return trial
             share *= 0.5
-    # Leave the evaluator where the caller believes it to be.
+    # Return the evaluator to the point of the caller.
     active = np.flatnonzero(now.x)
     evaluator.at(active, now.x[active])
     return None
@@ -133,10 +132,10 @@ def _step(evaluator: Evaluator, now: Iterate) -> Iterate | None:
 def bounded_newton(H: Array, q: Array, x: Array) -> Array:
     """x + t for the t that minimises t'Ht/2 + q't subject to x + t >= 0.
 
-    Guesses the set of zeros, solves for the rest, corrects the guess by the signs found, and hands
-    over to non-negative least squares should the guesses ever cycle.
+    An active-set method: guess which entries of x + t are zero, solve for the others, and correct
+    the guess by the signs found. Should the guesses cycle, use non-negative least squares.
     """
-    # Duplicated groups leave H singular; the ridge picks one of the equally good answers.
+    # Duplicated groups make H singular; the ridge selects one of the equally good steps.
     H = H.copy()
     H.reshape(-1)[:: x.size + 1] *= 1 + 1e-11
     target = x + np.linalg.solve(H, -q)
@@ -161,7 +160,7 @@ def _by_nnls(H: Array, q: Array, x: Array) -> Array:
 
     scale = 1 / np.sqrt(H.diagonal())
     values, vectors = np.linalg.eigh(H * np.outer(scale, scale))
-    # Rounding may leave H slightly indefinite; nearly flat directions get a little curvature.
+    # H may be slightly indefinite by rounding; nearly flat directions get some curvature.
     roots = np.sqrt(np.maximum(values, 1e-10 * values[-1]))
     b = vectors.T @ (scale * (H @ x - q)) / roots
     found: Array = nnls(roots[:, None] * vectors.T, b, maxiter=30 * x.size + 100)[0]

@@ -1,4 +1,4 @@
-r"""The Meta-KeL problem in arrays (Eqs. 7, 8, A.2 and A.3): what is minimised, apart from how.
+r"""The Meta-KeL problem in arrays (Eqs. 7, 8, A.2 and A.3): the data and the objective.
 
 Notation, with shapes
 ---------------------
@@ -6,7 +6,7 @@ m tasks, task s with n_s observations, N in all; p groups, group j of d_j column
 
 =========  ==============  ===========================================================
 Phi        (m, d, n)       features of a batch of tasks, one row per feature
-K          (p, m, n, n)    or one Gram matrix per group and task
+K          (p, m, n, n)    or one Gram matrix per group and task instead
 y          (m, n)          observations
 beta       (m, d)          coefficients; group j is a set of columns
 z          (m, d)          2/N Phi (y - Phi' beta): minus the gradient of the loss
@@ -21,36 +21,76 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from metakel._arrays import Array
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso.batch import (
     Batch,
+    Index,
     Loss,
     as_vector,
     check_eigenvalues,
     check_finite,
     check_symmetry,
     group_sizes,
+    group_starts,
+    group_sums,
     similar_sizes,
     sizes_and_weights,
 )
-from metakel.grouplasso.remote import Remote
+from metakel.grouplasso.evaluator import Evaluator
 
-Array = NDArray[np.float64]
+
+class ProblemSize(Protocol):
+    """The sizes of a problem: m tasks, p groups, ``total`` observations."""
+
+    @property
+    def m(self) -> int: ...
+    @property
+    def p(self) -> int: ...
+    @property
+    def total(self) -> int: ...
+    @property
+    def dims(self) -> Sequence[int | None]: ...
+    @property
+    def sizes(self) -> Index: ...
+    @property
+    def task_weights(self) -> Array: ...
+
+
+class RemoteProblem(ProblemSize, Protocol):
+    """A problem whose tasks are stored elsewhere; only sums over the tasks are available."""
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """Raises: coefficients and residuals stay where the tasks are."""
+        ...
+
+    def evaluator(self) -> Evaluator:
+        """Computes the sums over tasks that the solver needs."""
+        ...
+
+    def group_scores(self) -> Array:
+        """(p,) squared norms of every group's correlation with the observations."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Past tasks as arrays, grouped by base kernel; made by one of the ``from_`` methods."""
+    """Past tasks as arrays, with one group of features per base kernel.
+
+    Use `from_arrays`, `from_tasks` or `from_grams` to make one.
+    """
 
     batches: tuple[Batch, ...]
     dims: tuple[int | None, ...]
-    sizes: NDArray[np.intp]
+    sizes: Index
     task_weights: Array
-    starts: NDArray[np.intp] = field(repr=False)
+    starts: Index = field(repr=False)
 
     @classmethod
     def from_arrays(
@@ -61,10 +101,11 @@ class Problem:
         Parameters
         ----------
         Phi : (m, n, d) array
-            Fastest when it is a transposed view of (m, d, n) memory; any layout is read in place.
+            Not copied, whatever its layout; fastest as a transposed view of (m, d, n) memory.
         y : (m, n) array
-            Read in place too: leave both as they are while the problem is in use.
-        groups : p slices that cut the d columns in order, or None for one column per group
+            Not copied either: do not change the arrays while the problem is in use.
+        groups : sequence of p slices, optional
+            They partition the d columns in order. None means one column per group.
         """
         features, values = np.asarray(Phi, np.float64), np.asarray(y, np.float64)
         if features.ndim != 3 or values.shape != features.shape[:2]:
@@ -74,8 +115,8 @@ class Problem:
             )
         m, n, d = features.shape
         if features.size == 0:
-            raise InputError(f"Phi has shape {features.shape}; expected at least one of each")
-        check_finite(values, "y")  # Phi is large and is checked by what it first computes
+            raise InputError(f"Phi has shape {features.shape}; expected no empty dimension")
+        check_finite(values, "y")  # Phi may be large: its first products are checked instead
         batch = Batch(np.arange(m), values, Phi=features.transpose(0, 2, 1))
         return cls._build((batch,), group_sizes(groups, d), np.full(m, n), np.ones(m))
 
@@ -88,10 +129,11 @@ class Problem:
         *,
         loss: Loss = "points",
     ) -> Problem:
-        """One (n_s, d) array and one (n_s,) vector or (n_s, 1) column per task; sizes may differ.
+        """Tasks of any size: one (n_s, d) array and one (n_s,) vector or (n_s, 1) column each.
 
-        ``loss="points"`` weighs every observation alike (1/N with N the number of observations of
-        all tasks), ``loss="tasks"`` every task alike (the mean over tasks of each one's mean).
+        ``loss="points"`` gives every observation the same weight (1/N, with N the number of
+        observations of all tasks); ``loss="tasks"`` gives every task the same weight (the mean
+        over tasks of each task's mean).
         """
         features = [np.asarray(F, np.float64) for F in Phi]
         values = [as_vector(v) for v in y]
@@ -123,7 +165,7 @@ class Problem:
         *,
         loss: Loss = "points",
     ) -> Problem:
-        """One (p, n_s, n_s) stack of Gram matrices and one vector, as above, per task."""
+        """One (p, n_s, n_s) stack of Gram matrices per task; the rest as in `from_tasks`."""
         grams = [np.asarray(k, np.float64) for k in K]
         values = [as_vector(v) for v in y]
         sizes, weights = sizes_and_weights(grams, values, loss, row_axis=1)
@@ -152,11 +194,10 @@ class Problem:
         cls,
         batches: tuple[Batch, ...],
         dims: tuple[int | None, ...],
-        sizes: NDArray[np.intp],
+        sizes: Index,
         weights: Array,
     ) -> Problem:
-        starts = np.concatenate([[0], np.cumsum([k or 0 for k in dims])])
-        return cls(batches, dims, sizes, weights, starts)
+        return cls(batches, dims, sizes, weights, group_starts([k or 0 for k in dims]))
 
     def __repr__(self) -> str:
         few, many = self.sizes.min(), self.sizes.max()
@@ -166,22 +207,22 @@ class Problem:
 
     @property
     def m(self) -> int:
-        """How many tasks there are."""
+        """Number of tasks."""
         return self.sizes.size
 
     @property
     def p(self) -> int:
-        """How many groups there are."""
+        """Number of groups."""
         return len(self.dims)
 
     @property
     def d(self) -> int | None:
-        """How many columns there are; None in kernel mode."""
+        """Number of columns; None in kernel mode."""
         return None if self.kernel_mode else int(self.starts[-1])
 
     @property
     def kernel_mode(self) -> bool:
-        """Whether only Gram matrices are known."""
+        """Whether tasks are given by Gram matrices instead of features."""
         return self.batches[0].K is not None
 
     @cached_property
@@ -191,7 +232,7 @@ class Problem:
 
     @cached_property
     def energy(self) -> float:
-        """The mean square of y, to which gaps are relative (in the weights of the loss)."""
+        """Mean square of y, with the weights of the loss; duality gaps are relative to it."""
         return float(sum(np.vdot(b.y, b.y) for b in self.batches)) / self.total
 
     def columns(self, j: int) -> slice:
@@ -207,15 +248,15 @@ class Problem:
         return out
 
     def spectra(self) -> list[Array]:
-        """Eigenvalues of every task's Gram matrix, group by group, as the noise event needs them.
+        """Eigenvalues of every task's Gram matrix: p arrays (m, r_j), one per group.
 
-        Returns p arrays (m, r_j); with ``loss="tasks"`` the score of task s carries its weight
-        twice, so its eigenvalues do too.
+        They are scaled for the noise event of `metakel.learn.rules`: with ``loss="tasks"`` the
+        score of a task contains its weight twice, and so do its eigenvalues.
         """
         rows: list[list[Array]] = [[] for _ in range(self.p)]
         order = np.concatenate([b.tasks for b in self.batches])
         for batch in self.batches:
-            # The batch holds one factor of the weight already.
+            # The data of the batch already contain one factor of the weight.
             weight = self.task_weights[batch.tasks][:, None]
             for j in range(self.p):
                 rows[j].append(weight * self._eigenvalues(batch, j))
@@ -247,7 +288,7 @@ class Problem:
         return np.maximum(values, 0.0)
 
     def energies(self, v: Sequence[ArrayLike]) -> Array:
-        """(p,) sum over tasks of the squared norm of group j's score on the vectors ``v``.
+        """(p,) squared norms, over all tasks, of every group's correlation with ``v``.
 
         ``v`` holds one (n_s,) vector per task, in the units of the raw observations.
         """
@@ -268,12 +309,11 @@ def group_energies(problem: Problem, batch: Batch, r: Array) -> Array:
         return np.maximum(forms, 0.0)
     assert batch.Phi is not None
     z = np.matmul(batch.Phi, r[:, :, None])[..., 0]  # (m, d)
-    energies: Array = np.add.reduceat(np.einsum("sd,sd->d", z, z), problem.starts[:-1])
-    return energies
+    return group_sums(np.einsum("sd,sd->d", z, z), problem.starts)
 
 
 def check_problem(problem: object) -> None:
-    """Raise where what was given is no problem, e.g. the history it is made of."""
+    """Raise where the argument is not a problem, e.g. the history it is made from."""
     if not isinstance(problem, Problem) and not hasattr(problem, "group_scores"):
         raise InputError(
             f"problem is a {type(problem).__name__}; expected a Problem, made by "
@@ -282,7 +322,7 @@ def check_problem(problem: object) -> None:
         )
 
 
-def lambda_max(problem: Problem | Remote, weights: ArrayLike | None = None) -> float:
+def lambda_max(problem: Problem | RemoteProblem, weights: ArrayLike | None = None) -> float:
     """Smallest lambda at which every coefficient is zero: max_j (2/N) ||(Phi'y)^(j)|| / w_j."""
     check_problem(problem)
     if isinstance(problem, Problem):

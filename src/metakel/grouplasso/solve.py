@@ -1,9 +1,14 @@
-"""solve(problem, lam) -> Solution."""
+"""Solve the group lasso (Eq. 8) to a certified duality gap.
+
+The groups enter a working set by how much they violate optimality. Newton's method minimises over
+the working set; then the duality gap over all groups is computed from the raw data, until it is
+small enough.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -11,36 +16,44 @@ from math import inf
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from metakel._arrays import Array
 from metakel.errors import InputError, NotConverged, ShapeError
-from metakel.grouplasso.evaluate import Evaluator, Residual
+from metakel.grouplasso.batch import Index
+from metakel.grouplasso.evaluator import Evaluator, Residual
 from metakel.grouplasso.features import FeatureEvaluator
 from metakel.grouplasso.grams import GramEvaluator
-from metakel.grouplasso.problem import Problem, check_problem
-from metakel.grouplasso.remote import Remote
-from metakel.grouplasso.working_set import Progress, optimise
+from metakel.grouplasso.newton import Iterate, dual_value, evaluate, minimise
+from metakel.grouplasso.problem import Problem, RemoteProblem, check_problem
 
-Array = NDArray[np.float64]
+Progress = Callable[[int, float], None]
+FIRST = 10  # groups that the working set begins with
+# Below this multiple of lambda_max most groups are active, so more of them are added at once.
+TINY = 1e-4
+ROUNDS = 200
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A minimiser of Eq. 8 with its certificate.
+    """A minimiser of Eq. 8 with its duality gap.
 
     Attributes
     ----------
-    beta : (m, d) array, or None where only Gram matrices are known
+    beta : (m, d) array or None
+        Coefficients; None where the tasks are given by Gram matrices.
     eta : (p,) array
         Norms of the groups, the weights of Proposition 4.1.
     objective : float
     gap : float
-        Primal minus dual objective over the mean square of y, from raw residuals.
+        Primal minus dual objective, relative to the mean square of y, from raw residuals.
     kkt : float
         Largest violation of the optimality conditions (B.6, B.7), relative to lambda.
     iterations : int
-        Newton steps.
+        Number of Newton steps.
     converged : bool
+        Whether ``gap`` reached the tolerance.
     lam : (p,) array
-    padded : residuals as the batches of ``problem`` hold them, where ``beta`` does not tell
+    padded : tuple of arrays, optional
+        Residuals in the padded form of ``problem.batches``; None computes them from ``beta``.
     """
 
     beta: Array | None
@@ -51,12 +64,12 @@ class Solution:
     iterations: int
     converged: bool
     lam: Array
-    problem: Problem | Remote = field(repr=False)
+    problem: Problem | RemoteProblem = field(repr=False)
     padded: tuple[Array, ...] | None = field(default=None, repr=False)
 
     @cached_property
     def residuals(self) -> tuple[Array, ...]:
-        """m arrays (n_s,), observations minus fit."""
+        """Observations minus fit: one (n_s,) array per task."""
         out: list[Array] = [np.empty(0)] * self.problem.m
         for batch, part in zip(self.problem.batches, self._padded(), strict=True):
             for s, row in zip(batch.tasks, part, strict=True):
@@ -73,7 +86,7 @@ class Solution:
 
     @cached_property
     def unique(self) -> bool:
-        """False where active groups leave a flat direction (duplicates): others fit alike."""
+        """False where other weights fit equally well, e.g. because of duplicated groups."""
         evaluator, active = evaluator_of(self.problem), self.active
         if not active.size:
             return True
@@ -86,8 +99,8 @@ class Solution:
         return bool(np.linalg.eigvalsh(H * np.outer(scale, scale))[0] > 1e-9)
 
     @property
-    def active(self) -> NDArray[np.intp]:
-        """Indices of the groups that are not zero."""
+    def active(self) -> Index:
+        """Indices of the selected groups."""
         return np.flatnonzero(self.eta)
 
     def __repr__(self) -> str:
@@ -99,7 +112,7 @@ class Solution:
 
 
 def solve(
-    problem: Problem | Remote,
+    problem: Problem | RemoteProblem,
     lam: ArrayLike,
     *,
     tol: float = 1e-10,
@@ -117,11 +130,11 @@ def solve(
     tol : float
         Duality gap to reach, relative to the mean square of y.
     start : (p,) array, optional
-        Weights ``eta`` to start from, e.g. of a neighbouring lambda.
+        Weights ``eta`` to start from, e.g. those of a similar lambda.
     max_iterations : int
-        Newton steps after which to stop, with a warning that tells the gap.
+        Maximal number of Newton steps. A `NotConverged` warning reports the gap reached.
     progress : callable(round, gap), optional
-        Called after every round over the working set with the certified relative gap.
+        Called with the certified relative gap whenever the working set was optimised.
     """
     check_problem(problem)
     strengths = as_strengths(lam, problem.p)
@@ -132,8 +145,8 @@ def solve(
     )
 
 
-def evaluator_of(problem: Problem | Remote) -> Evaluator:
-    """The evaluator for the form in which the problem's tasks are given."""
+def evaluator_of(problem: Problem | RemoteProblem) -> Evaluator:
+    """The evaluator for the kind of data that the problem holds."""
     if not isinstance(problem, Problem):
         return problem.evaluator()
     return GramEvaluator(problem) if problem.kernel_mode else FeatureEvaluator(problem)
@@ -143,23 +156,25 @@ def as_strengths(lam: ArrayLike, p: int) -> Array:
     """One positive lambda per group."""
     values = as_numbers(lam, "lam")
     if values.ndim > 1 or values.size not in (1, p):
-        raise ShapeError(f"lam has shape {values.shape}; expected one number or {p} of them")
-    if not (np.isfinite(values) & (values > 0)).all():
-        worst = values.reshape(-1)[~(np.isfinite(values.reshape(-1)) & (values.reshape(-1) > 0))][0]
-        raise InputError(f"lam holds {worst}; expected positive finite numbers")
+        raise ShapeError(
+            f"lam has shape {values.shape}; expected one number, or one per group, ({p},)"
+        )
+    wrong = ~(np.isfinite(values) & (values > 0))
+    if wrong.any():
+        raise InputError(f"lam holds {values[wrong].flat[0]}; expected finite numbers > 0")
     return np.broadcast_to(values, (p,)).copy()
 
 
 def as_numbers(lam: ArrayLike | None, name: str) -> Array:
-    """What was given for lambda, if it can be read as numbers; rules have names elsewhere."""
+    """``lam`` as an array of numbers; the rules of `metakel.learn` are resolved before."""
     try:
         if lam is not None:
             return np.asarray(lam, np.float64)
     except (TypeError, ValueError):
         pass
     raise InputError(
-        f"{name} is {lam!r}; expected positive numbers (metakel.learn.rules.choose_lambda "
-        "makes them by a rule, lambda_max says how large they can be)"
+        f"{name} is {lam!r}; expected numbers > 0 (metakel.learn.rules.choose_lambda computes "
+        "them by a rule; nothing is selected from lambda_max on)"
     )
 
 
@@ -178,7 +193,7 @@ def _as_weights(start: ArrayLike, p: int) -> Array:
 
 
 def solve_with(
-    problem: Problem | Remote,
+    problem: Problem | RemoteProblem,
     evaluator: Evaluator,
     lam: Array,
     x: Array | None,
@@ -188,9 +203,10 @@ def solve_with(
     max_iterations: int,
     progress: Progress | None = None,
 ) -> Solution:
-    """`solve` with an evaluator that keeps its working set from one lambda to the next.
+    """`solve` from weights x = eta / lambda, with an evaluator that keeps its working set.
 
-    ``aim`` is a gap below ``tol`` to try for, which rounding may keep out of reach.
+    ``aim`` is a smaller gap than ``tol`` to aim for. Not reaching it is no failure, because
+    rounding may prevent it.
     """
     check_tolerance(tol)
     end = optimise(
@@ -200,8 +216,8 @@ def solve_with(
     converged = gap <= tol
     if not converged:
         warnings.warn(
-            f"group lasso stopped after {end.iterations} steps at relative gap {gap:.1e}, "
-            f"short of {tol:.1e}",
+            f"the group lasso stopped after {end.iterations} Newton steps at a relative duality "
+            f"gap of {gap:.1e}; tol is {tol:.1e}",
             NotConverged,
             stacklevel=3,
         )
@@ -225,3 +241,95 @@ def _violation(evaluator: Evaluator, residual: Residual, lam: Array) -> float:
     beyond = np.sqrt(residual.scores[~active]) / lam[~active] - 1
     off = evaluator.misfit(lam) / lam[evaluator.work[evaluator.active]]
     return float(np.concatenate([beyond, off]).max(initial=0.0))
+
+
+# -- the working set -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class End:
+    """The point where the optimisation stopped, and its duality gap."""
+
+    residual: Residual
+    objective: float
+    gap: float
+    iterations: int
+
+
+def optimise(
+    evaluator: Evaluator,
+    lam: Array,
+    x: Array | None,
+    *,
+    tol: float,
+    max_iterations: int,
+    progress: Progress | None,
+) -> End:
+    """Minimise over all groups, from x (p,) or from zero, to a gap of tol times the energy."""
+    target = tol * evaluator.energy
+    state = np.zeros(evaluator.work.size) if x is None else x[evaluator.work]
+    if x is not None and (outside := _outside(evaluator, x > 0)).size:
+        evaluator.extend(outside)
+        state = x[evaluator.work]
+    from_zero = x is None
+    steps = 0
+    if not from_zero:
+        # A good start is improved before the raw data are read.
+        now = evaluate(evaluator, lam[evaluator.work], state)
+        now = minimise(evaluator, now, tol=0.3 * target, max_iterations=max_iterations)
+        state, steps = now.x, now.iterations
+    end = _certify(evaluator, lam, steps)
+    if not np.isfinite(end.residual.scores).all():
+        j = int(np.flatnonzero(~np.isfinite(end.residual.scores))[0])
+        raise InputError(f"the features of group {j} hold nan or infinite numbers")
+    first = True
+    for round_ in range(ROUNDS):
+        if end.gap <= target or end.iterations >= max_iterations:
+            break
+        ratio = np.sqrt(end.residual.scores) / lam
+        candidates = _outside(evaluator, ratio > 1)
+        most = max(FIRST if first else FIRST // 2, int(np.count_nonzero(state)))
+        if first and float(ratio.max()) * TINY > 1:
+            most *= 4
+        new = np.sort(candidates[np.argsort(-ratio[candidates], kind="stable")][:most])
+        if new.size:
+            evaluator.extend(new)
+            state = np.concatenate([state, np.zeros(new.size)])
+        if from_zero:
+            now = evaluate(evaluator, lam[evaluator.work], evaluator.start(lam[evaluator.work]))
+        else:
+            now = Iterate(
+                state, lam[evaluator.work], end.residual.inner, end.residual.scores[evaluator.work]
+            )
+        # While groups still enter, an approximate minimum over the working set is enough.
+        rough = candidates.size > 0 and evaluator.rough
+        before, from_zero, first = end, False, False
+        found = minimise(
+            evaluator,
+            now,
+            tol=max(0.3 * target, 0.03 * end.gap if rough else 0.0),
+            max_iterations=max_iterations - end.iterations,
+        )
+        state = found.x
+        end = _certify(evaluator, lam, end.iterations + found.iterations)
+        if progress is not None:
+            progress(round_, end.gap / evaluator.energy)
+        complete = not new.size and not _outside(evaluator, end.residual.scores > lam * lam).size
+        if complete and not end.gap < 0.5 * before.gap:
+            break  # only rounding is left
+    return end
+
+
+def _outside(evaluator: Evaluator, chosen: NDArray[np.bool]) -> Index:
+    """The chosen groups (p,) that are not in the working set."""
+    outside = chosen.copy()
+    outside[evaluator.work] = False
+    return np.flatnonzero(outside)
+
+
+def _certify(evaluator: Evaluator, lam: Array, iterations: int) -> End:
+    """The duality gap over all groups, from the raw data."""
+    residual = evaluator.residual()
+    primal = residual.square + float(np.dot(lam, residual.norms))
+    dual = dual_value(residual.inner, residual.square, np.sqrt(residual.scores), lam)
+    return End(residual, primal, primal - dual, iterations)

@@ -1,36 +1,40 @@
-"""Stacks of small symmetric positive definite matrices.
+"""Factorise, solve and invert stacks of small symmetric positive definite matrices.
 
-Three ways, each the fastest somewhere: all matrices swept together, pivot by pivot; NumPy's stacked
-LAPACK; and, from ``LOOP_FROM`` rows on, SciPy's in-place LAPACK calls in a Python loop.
+There are three methods, and each is the fastest for some shape: one elimination that sweeps over
+all matrices at once, NumPy's stacked LAPACK, and SciPy's in-place LAPACK calls in a Python loop.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import Protocol
 
+import numpy as np
+
+from metakel._arrays import Array
 from metakel.errors import InputError
 
-Array = NDArray[np.float64]
+# Crossing points, measured. From LOOP_FROM rows on, a loop over LAPACK calls is the fastest; below
+# SWEEP_BELOW rows and from SWEEP_STACK matrices on, one sweep over all of them is.
 LOOP_FROM = 24
-INDEFINITE = 1e-8  # relative to its diagonal, this is no rounding error any more
+SWEEP_BELOW, SWEEP_STACK = 8, 64
+INDEFINITE = 1e-8  # a ridge this large, relative to the diagonal, is no repair of rounding errors
 
 
 class Indefinite(InputError):
-    """A matrix has negative eigenvalues that rounding does not explain."""
+    """A matrix has negative eigenvalues that are not rounding errors."""
 
 
 class Factor:
     """Cholesky factors of a stack A (m, k, k), which is overwritten.
 
-    The factor of matrix s sits in the triangle of A[s] that LAPACK calls lower (A[s] is read by
-    columns; a symmetric matrix does not mind).
+    The factor of matrix s is in the triangle of A[s] that LAPACK calls lower. LAPACK reads A[s] by
+    columns, which makes no difference for a symmetric matrix.
     """
 
     def __init__(self, A: Array) -> None:
         from scipy.linalg.lapack import dpotrf
 
-        assert A.flags.c_contiguous  # else LAPACK would work on a copy
+        assert A.flags.c_contiguous  # otherwise LAPACK would work on a copy
         self.A = A
         k = A.shape[1]
         diagonals = A.reshape(len(A), -1)[:, :: k + 1].copy()
@@ -38,7 +42,8 @@ class Factor:
             ridge = k * np.finfo(float).eps
             # A[s].T is Fortran-ordered, so LAPACK works in place.
             while dpotrf(a.T, lower=1, overwrite_a=1, clean=0)[1]:
-                # Rounding left the matrix indefinite. LAPACK has not touched the other triangle.
+                # Rounding made the matrix indefinite. Restore it from the other triangle, which
+                # LAPACK does not touch, and add a ridge.
                 if ridge > INDEFINITE:
                     raise Indefinite("a Gram matrix has negative eigenvalues, beyond rounding")
                 below = np.tril(a, -1)
@@ -61,7 +66,7 @@ class Factor:
             dtrtrs(a.T, b.T, lower=1, overwrite_b=1)
 
     def invert(self) -> Array:
-        """A^-1 in place (the factor is lost), as full symmetric matrices."""
+        """A^-1 as full symmetric matrices; overwrites the factor."""
         from scipy.linalg.lapack import dpotri
 
         for a in self.A:
@@ -83,9 +88,9 @@ def inverse(A: Array) -> Array:
 
 
 def sweep(B: Array) -> None:
-    """Invert B (k, k, m), m matrices with the stack last, in place: one pivot after another.
+    """Invert m matrices B (k, k, m) in place, by Gauss-Jordan elimination of all at once.
 
-    Needs no pivoting: the matrices are positive definite.
+    No pivoting is needed, because the matrices are positive definite.
     """
     update = np.empty_like(B)
     for i in range(len(B)):
@@ -97,3 +102,89 @@ def sweep(B: Array) -> None:
         np.multiply(column[:, None], row, out=update)
         B -= update
         B[i] = row
+
+
+# -- the systems of the solver ---------------------------------------------------------------------
+
+
+class Systems(Protocol):
+    """The systems T_s = I + X^1/2 G_s X^1/2 of the m tasks, for fixed G (m, k, k) and varying X.
+
+    X is the diagonal matrix of the weights x = root^2.
+    """
+
+    def solve(self, root: Array, b: Array, *, stiff: bool) -> Array:
+        """T^-1 b for b (m, k); ``stiff`` avoids the explicit inverse, which would lose digits."""
+        ...
+
+    def form(self, v: Array) -> Array:
+        """(k, k) sums over the tasks of v_a T^-1_ab v_b for v (m, k), with T as last solved."""
+        ...
+
+    def apply(self, C: Array) -> Array:
+        """T^-1 C for C (m, k, c), with T as last solved."""
+        ...
+
+
+def systems_of(G: Array) -> Systems:
+    """The faster implementation for G (m, k, k)."""
+    m, k = G.shape[:2]
+    return Swept(G) if 0 < k < SWEEP_BELOW and m >= SWEEP_STACK else Stacked(G)
+
+
+class Stacked:
+    """One matrix after another, by LAPACK."""
+
+    def __init__(self, G: Array) -> None:
+        self.G = G
+        self.inverse = G
+
+    def solve(self, root: Array, b: Array, *, stiff: bool) -> Array:
+        T = self.G * (root[:, None] * root)
+        T.reshape(len(T), -1)[:, :: root.size + 1] += 1.0
+        if stiff:
+            factor = Factor(T)
+            w = factor.solve(b)
+            self.inverse = factor.invert()
+            return w
+        self.inverse = inverse(T)
+        products: Array = np.matmul(self.inverse, b[:, :, None])
+        return products[..., 0]
+
+    def form(self, v: Array) -> Array:
+        form: Array = np.einsum("sab,sb->ab", self.inverse * v[:, :, None], v)
+        return form
+
+    def apply(self, C: Array) -> Array:
+        products: Array = np.matmul(self.inverse, C)
+        return products
+
+
+class Swept:
+    """All matrices at once by `sweep`, with the tasks last in memory."""
+
+    def __init__(self, G: Array) -> None:
+        self.G = np.ascontiguousarray(G.transpose(1, 2, 0))
+        self.inverse = self.G
+
+    def solve(self, root: Array, b: Array, *, stiff: bool) -> Array:
+        T = self.G * (root[:, None] * root)[:, :, None]
+        T.reshape(-1, T.shape[2])[:: root.size + 1] += 1.0
+        if stiff:
+            factor = Factor(np.ascontiguousarray(T.transpose(2, 0, 1)))
+            w = factor.solve(b)
+            self.inverse = np.ascontiguousarray(factor.invert().transpose(1, 2, 0))
+            return w
+        sweep(T)
+        self.inverse = T
+        w = np.einsum("abs,bs->as", T, np.ascontiguousarray(b.T))
+        return np.ascontiguousarray(w.T)
+
+    def form(self, v: Array) -> Array:
+        columns = np.ascontiguousarray(v.T)
+        form: Array = np.einsum("abs,bs->ab", self.inverse * columns[:, None], columns)
+        return form
+
+    def apply(self, C: Array) -> Array:
+        products: Array = np.matmul(np.ascontiguousarray(self.inverse.transpose(2, 0, 1)), C)
+        return products

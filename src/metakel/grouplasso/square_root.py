@@ -2,8 +2,8 @@ r"""The group square-root lasso, for noise of unknown size (Bunea, Lederer and S
 
 .. math:: \min_\beta \frac{\|y - \Phi\beta\|}{\sqrt N} + \sum_j \lambda'_j \|\beta^{(j)}\|
 
-is the lasso of Eq. 8 at lambda = 2 lambda' sigma with sigma the residual level that it leaves
-itself, so we look for the sigma that reproduces itself.
+has the solution of Eq. 8 at lambda = 2 lambda' sigma, where sigma is the root mean square of the
+residuals of that same solution. So we search for the fixed point sigma, with one lasso per trial.
 """
 
 from __future__ import annotations
@@ -12,24 +12,23 @@ from collections.abc import Callable
 from math import exp, log, sqrt
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.grouplasso.problem import Problem, check_problem
-from metakel.grouplasso.remote import Remote
-from metakel.grouplasso.solve import Solution, as_strengths, evaluator_of, solve_with
-from metakel.grouplasso.working_set import Progress
+from metakel.grouplasso.problem import Problem, RemoteProblem, check_problem
+from metakel.grouplasso.solve import Progress, Solution, as_strengths, evaluator_of, solve_with
 
-Array = NDArray[np.float64]
-# The smallest noise that is told from residuals, as a share of the root mean square of y: what is
-# left below it may be rounding.
+# The smallest noise level that is estimated, relative to the root mean square of y. Smaller
+# residuals may be rounding errors.
 EXACT_FIT = 1e-6
-# Gap to reach over sigma^2: a fit at gap g is off by sqrt(g) at most, in root mean square.
-SHARP = 1e-2
+# Duality gap to aim for, relative to sigma^2: a fit at gap g has an error of at most sqrt(g), in
+# root mean square.
+AIM = 1e-2
 
 
 def solve_square_root(
-    problem: Problem | Remote,
+    problem: Problem | RemoteProblem,
     lam: ArrayLike,
     *,
     tol: float = 1e-10,
@@ -37,23 +36,40 @@ def solve_square_root(
     max_iterations: int = 1000,
     progress: Progress | None = None,
 ) -> tuple[Solution, float]:
-    """The solution and the noise level sigma that belongs to it.
+    """Solve the group square-root lasso, without knowing the noise level.
 
-    ``lam`` is lambda', which does not depend on the noise (`regularisation.pivotal_lambda`). The
-    solution is that of Eq. 8 at ``solution.lam`` = 2 lambda' sigma. As the lasso shrinks, sigma
-    exceeds the noise where the signal is strong; `refit.noise_left` takes that off again.
-    ``start`` are weights x = eta / lambda (p,) to begin with.
+    Parameters
+    ----------
+    problem : Problem
+    lam : float or (p,) array
+        lambda', which does not depend on the noise (`metakel.learn.rules.pivotal_lambda`).
+    tol, max_iterations
+        As in `solve`.
+    start : (p,) array, optional
+        Weights x = eta / lambda to start from.
+    progress : callable(trial, gap), optional
+        Called after every trial value of sigma.
 
-    Observations that the features explain without any noise are fitted ever more closely as sigma
-    falls. It stops at 1e-6 of the root mean square of y, where lambda is large enough for any
-    smaller noise. A fit that is exact for want of observations says nothing and is refused.
+    Returns
+    -------
+    solution : Solution
+        The solution of Eq. 8 at ``solution.lam`` = 2 lambda' sigma.
+    sigma : float
+        Root mean square of its residuals. Because the lasso shrinks, it exceeds the noise level
+        where the signal is strong; `metakel.learn.refit.estimate_noise_std` corrects that.
+
+    Notes
+    -----
+    Without any noise in the observations, the fit gets ever closer as sigma decreases. The search
+    stops at 1e-6 of the root mean square of y, where lambda is large enough for any smaller noise.
+    Data with too few observations can be fitted exactly whatever the noise; this is an error.
     """
     check_problem(problem)
     strengths = as_strengths(lam, problem.p)
     evaluator = evaluator_of(problem)
     energy = sqrt(evaluator.energy)
     if energy == 0.0:
-        raise InputError("all observations are 0; they tell nothing about the noise level")
+        raise InputError("all observations are 0; the noise level cannot be estimated from them")
     x = None if start is None else np.asarray(start, np.float64)
     eta: Array | None = None
     known: dict[float, float] = {}
@@ -67,17 +83,17 @@ def solve_square_root(
             scaled,
             x if eta is None else eta / scaled,
             tol=tol,
-            aim=SHARP * exp(2 * log_sigma) / evaluator.energy,
+            aim=AIM * exp(2 * log_sigma) / evaluator.energy,
             max_iterations=max_iterations,
         )
         eta = solution.eta
         return solution
 
     def excess(log_sigma: float) -> float:
-        """log of the level that is left, minus log of the level assumed.
+        """log of the residuals' root mean square, minus log of the sigma assumed.
 
-        Asked once of every sigma: it depends a little on where the solver starts, and the root is
-        searched for between signs that must not change.
+        Cached, because it depends slightly on where the solver starts, and the search for its root
+        relies on signs that do not change.
         """
         if log_sigma not in known:
             solution = solution_at(log_sigma)
@@ -90,21 +106,22 @@ def solve_square_root(
     root, exact = _root(excess, log(energy))
     solution = solution_at(root)
     if exact:
-        _check_spare(problem, solution)
+        _check_degrees_of_freedom(problem, solution)
         return solution, exp(root)
     return solution, residual_level(problem, solution)
 
 
 def _root(excess: Callable[[float], float], top: float) -> tuple[float, bool]:
-    """Where the excess is 0, or the log of the smallest sigma and True where it is negative there.
+    """log(sigma) at which the excess is 0, and False; or its lower limit, and True.
 
-    A larger sigma means a larger lambda and a larger residual, but one that grows more slowly: the
-    excess falls through zero once, somewhere below the level of the observations, ``top``.
+    With sigma, lambda and the residual grow, but the residual more slowly. So the excess decreases
+    through zero once, below ``top``, the level of the observations. The second case is that of an
+    excess that is still negative at the smallest sigma (`EXACT_FIT`).
     """
     from scipy.optimize import brentq
 
     if excess(top) >= 0:
-        return top, False  # lambda' is so large that nothing is selected
+        return top, False  # lambda' is too large for any group to be selected
     right, left, bottom = top, top - 1.0, top + log(EXACT_FIT)
     while excess(left) < 0:
         if left == bottom:
@@ -113,23 +130,23 @@ def _root(excess: Callable[[float], float], top: float) -> tuple[float, bool]:
     return float(brentq(excess, left, right, xtol=1e-10, rtol=1e-12)), False
 
 
-def _check_spare(problem: Problem | Remote, solution: Solution) -> None:
+def _check_degrees_of_freedom(problem: Problem | RemoteProblem, solution: Solution) -> None:
     """Raise where the fit is exact because it has as many columns as there are observations."""
-    if _spare(problem, solution) < 1:
+    if _degrees_of_freedom(problem, solution) < 1:
         raise InputError(
-            "the square-root lasso fits the observations exactly, so the noise level cannot "
-            "be told from them: fewer base kernels, more observations per task, a larger lam, "
-            "or noise_std itself would help"
+            "the square-root lasso fits the observations exactly, so the noise level cannot be "
+            "estimated from them; use fewer base kernels, more observations per task or a larger "
+            "lam, or give noise_std"
         )
 
 
-def _spare(problem: Problem | Remote, solution: Solution) -> float:
-    """Observations beyond the columns, or the directions in kernel mode, that are fitted."""
+def _degrees_of_freedom(problem: Problem | RemoteProblem, solution: Solution) -> float:
+    """Observations minus fitted columns (in kernel mode, effective dimensions)."""
     dims = [problem.dims[j] for j in solution.active]
     if None not in dims:
         return float(np.maximum(problem.sizes - sum(d or 0 for d in dims), 0).sum())
     if not isinstance(problem, Problem):
-        return float(problem.total)  # Gram matrices are elsewhere; lambda' vouches for the fit
+        return float(problem.total)  # the Gram matrices are not available here
     weights = 2 / problem.total * solution.eta / solution.lam
     fitted = 0.0
     for batch in problem.batches:
@@ -139,8 +156,8 @@ def _spare(problem: Problem | Remote, solution: Solution) -> float:
     return problem.total - fitted
 
 
-def residual_level(problem: Problem | Remote, solution: Solution) -> float:
-    """Root mean square of the residuals, in the weights of the loss."""
+def residual_level(problem: Problem | RemoteProblem, solution: Solution) -> float:
+    """Root mean square of the residuals, with the weights of the loss."""
     if not isinstance(problem, Problem):
         return sqrt(max(solution.objective - float(np.dot(solution.lam, solution.eta)), 0.0))
     squares = [float(r @ r) for r in solution.residuals]

@@ -12,13 +12,13 @@ from metakel._arrays import Array
 from metakel.data import History
 from metakel.errors import check_generator
 from metakel.grouplasso import Problem, solve, solve_square_root
+from metakel.grouplasso.solve import Progress
 from metakel.grouplasso.square_root import EXACT_FIT
-from metakel.grouplasso.working_set import Progress
 from metakel.kernels import KernelDictionary
 from metakel.learn.learned import LearnedKernel
 from metakel.learn.options import DEFAULT, PIVOTAL, LearnOptions, Loss, Scale, Weights
 from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem, check_match
-from metakel.learn.refit import noise_left, refitted_weights
+from metakel.learn.refit import estimate_noise_std, refitted_weights
 from metakel.learn.rules import choose_lambda, pivotal_lambda
 
 
@@ -110,7 +110,7 @@ def learn_again(
         solution = solve(problem, chosen, tol=how.tol, start=eta, progress=progress)
     noise, exact = noise_std, False
     if noise is None:
-        noise, floor = noise_left(problem, solution), EXACT_FIT * _size(problem)
+        noise, floor = estimate_noise_std(problem, solution), EXACT_FIT * _size(problem)
         noise, exact = max(noise, floor), noise <= floor
     raw = solution.eta
     if how.refit and solution.active.size:
@@ -126,7 +126,7 @@ def learn_again(
         weights=how.weights,
         history=history,
         problem=problem,
-        how=how,
+        options=how,
         exact_fit=exact,
     )
     if learned.missed_signal:

@@ -1,4 +1,4 @@
-"""A learned kernel with what is known about it."""
+"""The result of `learn_kernel`: the kernel, how it was found, and what may be missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from metakel._arrays import Array
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.grouplasso import Problem, Solution, lambda_max
-from metakel.grouplasso.working_set import Progress
+from metakel.grouplasso.solve import Progress
 from metakel.kernels import KernelSum
 from metakel.learn.options import PIVOTAL, LearnOptions, Weights
 from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem
@@ -23,24 +23,28 @@ from metakel.learn.update import check_more, new_tasks
 
 @dataclass(frozen=True, eq=False)
 class LearnedKernel:
-    """A learned kernel, how it was found and how far to trust it.
+    """A learned kernel together with the problem, the solution and the options behind it.
 
     Attributes
     ----------
     kernel : KernelSum
         Ready for `GPUCB`, `posterior` and `ConfidenceSequence`.
     solution : Solution
-        Of Eq. 8, with its duality gap.
+        The solution of Eq. 8, with its duality gap.
     lam : (p,) array
         The lambda that was used, one per base kernel.
     noise_std : float
         As given, or as estimated where ``noise_known`` is False.
     delta : float
-        Probability with which the noise event behind ``lam`` may fail; 1 where the caller chose
-        lam by hand, which nothing vouches for.
+        Probability with which the noise event behind ``lam`` may fail; 1 if ``lam`` was given as a
+        number, for which nothing is guaranteed.
+    rule : str
+        The rule for lambda, or "hand".
+    options : LearnOptions
+        The arguments of `learn_kernel`.
     exact_fit : bool
-        The selected kernels explain the observations but for 1e-6 of their root mean square, and
-        an estimated ``noise_std`` is that floor.
+        Whether the selected kernels fit the observations to 1e-6 of their root mean square. An
+        estimated ``noise_std`` then has this smallest value.
     """
 
     kernel: KernelSum
@@ -53,7 +57,7 @@ class LearnedKernel:
     weights: Weights
     history: History | OutOfCoreHistory = field(repr=False)
     problem: Problem | OutOfCoreProblem = field(repr=False)
-    how: LearnOptions = field(repr=False)
+    options: LearnOptions = field(repr=False)
     exact_fit: bool = False
 
     @property
@@ -73,15 +77,22 @@ class LearnedKernel:
         rng: np.random.Generator | None = None,
         progress: Progress | None = None,
     ) -> LearnedKernel:
-        """Learn from more tasks in the same way, starting from here.
+        """Learn again from the old and new tasks together, with the same options.
 
-        The answer is that of learning from all tasks together, to the same certified gap; lambda
-        is chosen for all of them. ``new`` is a history over the same space, in the same direction,
-        or pairs (X, y) with the numbers that the base kernels see and larger y for better.
+        The result is that of learning from all tasks at once, with lambda chosen for all of them,
+        but faster, because the solver starts from the present solution.
+
+        Parameters
+        ----------
+        new : History or iterable of pairs (X, y)
+            A history over the same space and in the same direction; or pairs of inputs in the
+            units of the base kernels and values to be maximised.
+        rng, progress
+            As in `learn_kernel`.
         """
         from metakel.learn.kernel import learn_again
 
-        base, loss = self.kernel.base, self.how.loss
+        base, loss = self.kernel.base, self.options.loss
         more = new_tasks(new, self.history.m)
         check_more(self.history, more)
         history: History | OutOfCoreHistory
@@ -93,30 +104,32 @@ class LearnedKernel:
             problem = as_problem(history, base, loss)
         else:
             raise InputError(
-                "a scan cannot be added to a history in memory; scan both, or read the new tasks"
+                "update: a scan of files cannot be added to a history in memory; scan both, or "
+                "read the new tasks into a History"
             )
-        # The ridge of every task, (2/N) x (or (2/m) x), depends on no other task.
+        # Scaled like this, the weight (2/N) x (or (2/m) x) in every old task stays the same.
         growth = problem.total / self.problem.total
         if loss == "tasks":
             growth = problem.m / self.problem.m
         start = growth * self.solution.eta / self.solution.lam
-        return learn_again(history, problem, base, self.how, start, rng, progress)
+        return learn_again(history, problem, base, self.options, start, rng, progress)
 
     def refitted(self) -> Array:
-        """(p,) weights without the shrinkage of the lasso: `refit.refitted_weights`."""
+        """(p,) weights without the shrinkage of the lasso; see `metakel.learn.refit`."""
         return refitted_weights(self.problem, self.active, self.noise_std)
 
     def screening(self, *, delta: float = 0.1, beta: float = 0.1) -> Screening:
-        """Which base kernels a chi-square test keeps, and the smallest signal it would keep.
+        """Test every base kernel, and how strong one must be to be found by the test.
 
-        Exact for Gaussian noise and points fixed in advance; needs features, and as many points
-        in every task as there are features.
+        The chi-square test is exact for Gaussian noise and points fixed in advance. It requires
+        base kernels with features, and in every task as many points as there are features.
+        See `metakel.learn.screening`.
         """
         base = self.kernel.base
         if not isinstance(self.history, History):
-            raise InputError("screening fits every task and needs them in memory")
+            raise InputError("screening needs all tasks in memory, but they are out of core")
         if not base.finite:
-            raise InputError("screening compares least-squares fits and needs feature kernels")
+            raise InputError("screening needs base kernels with features, for least-squares fits")
         short = [task.name for task in self.history if task.n < base.dim]
         if short:
             raise InputError(
@@ -133,7 +146,7 @@ class LearnedKernel:
         )
 
     def report(self) -> str:
-        """What was selected, how strongly, and what could have been missed."""
+        """Text for people: the selected kernels, their strength, and what may be missing."""
         eta, names = self.solution.eta, self.kernel.base.names
         lines = [str(self)]
         if self.active.size:
@@ -146,51 +159,50 @@ class LearnedKernel:
             ]
         if self.exact_fit:
             lines.append(
-                "  they explain the observations to 1e-6 of their root mean square, below which "
-                "noise is not told from rounding: noise_std is that much; give a smaller one if "
-                "you know it"
+                "  they fit the observations to 1e-6 of their root mean square, which is used as "
+                "noise_std: less cannot be distinguished from rounding; pass noise_std= if you "
+                "know it"
             )
         if self.rule == PIVOTAL and not (self.active.size or self.noise_known):
             lines.append(f"  {self.nothing_found()}")
         try:
             test = self.screening()
         except InputError as error:
-            return "\n".join([*lines, f"  no statement on what was missed: {error}"])
+            return "\n".join([*lines, f"  missing kernels were not tested for: {error}"])
         missed = [names[j] for j in np.setdiff1d(test.kept, self.active)]
         lines.append(
-            f"  every base kernel with unexplained energy above {test.detectable.max():.3g} "
-            f"(sum of squares over {self.history.total} observations) would have been kept with "
-            "probability 0.9 (chi-square test: Gaussian noise, points fixed in advance)"
+            f"  a base kernel that contributes a sum of squares above {test.detectable.max():.3g} "
+            f"over all {self.history.total} observations is detected with probability 0.9 "
+            "(chi-square test for Gaussian noise and points fixed in advance)"
         )
         if missed:
             lines.append(f"  the same test also finds: {', '.join(missed)}")
             if not self.noise_known:
                 lines.append(
-                    "  what they explain counts as noise so far; noise_std= would tell them apart"
+                    "  what these explain counts as noise now; pass noise_std= to separate the two"
                 )
         return "\n".join(lines)
 
     @property
     def missed_signal(self) -> bool:
-        """Nothing was selected with an estimated noise, and yet y is not noise alone, up to delta.
+        """Whether nothing was selected although y contains more than noise.
 
-        Under the event behind the rule, which has probability 1 - delta, noise alone reaches half
-        of what lambda asks for.
+        Only for estimated noise. With probability 1 - delta, pure noise reaches at most half of
+        lambda, so a higher value shows that there is signal.
         """
         if self.active.size or self.noise_known or self.rule != PIVOTAL:
             return False
         return lambda_max(self.problem, self.lam) > 0.5
 
     def nothing_found(self) -> str:
-        """What an empty selection means where the noise was estimated, and what helps."""
+        """Why nothing was selected with an estimated noise level, and what to do about it."""
         share = lambda_max(self.problem, self.lam)
-        beyond = f", and noise alone 50% at most, at delta = {self.delta:g}" if share > 0.5 else ""
+        limit = f"; pure noise at most 50%, at delta = {self.delta:g}" if share > 0.5 else ""
         return (
-            "nothing was learned: with noise of unknown size no base kernel stands out (the "
-            f"strongest reaches {share:.0%} of what its lambda asks for{beyond}), so that the "
-            f"estimated noise_std {self.noise_std:.3g} is the root mean square of y itself; give "
-            "noise_std=, or lam= as a number (more points per task, or base kernels with fewer "
-            "features, help as well)"
+            "nothing was learned: no base kernel stands out from noise of unknown level (the "
+            f"strongest reaches {share:.0%} of its lambda{limit}), so the estimated noise_std "
+            f"{self.noise_std:.3g} is the root mean square of y; pass noise_std=, or lam= as a "
+            "number, or use more points per task or base kernels with fewer features"
         )
 
     def __repr__(self) -> str:
@@ -207,8 +219,8 @@ class LearnedKernel:
         if not count:
             share = lambda_max(self.problem, self.lam)
             head += (
-                ": none stands out of the noise (the strongest reaches "
-                f"{share:.0%} of what its lambda asks for)"
+                ": none stands out from the noise "
+                f"(the strongest reaches {share:.0%} of its lambda)"
             )
         else:
             shown = ", ".join(self.names[:8]) + (", ..." if count > 8 else "")

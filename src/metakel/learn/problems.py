@@ -1,4 +1,4 @@
-"""The group lasso (Eq. 8) of a history, which is in memory or elsewhere."""
+"""The group lasso (Eq. 8) of a history, in memory or out of core."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from metakel.grouplasso import Problem
 from metakel.kernels import KernelDictionary
 from metakel.learn.options import Loss
 from metakel.learn.refit import Fittable
-from metakel.learn.rules.spectrum import NoiseProblem
+from metakel.learn.rule_spectrum import NoiseProblem
 
 
 class OutOfCoreProblem(Fittable, NoiseProblem, Protocol):
-    """The problem of tasks that are elsewhere; ``start`` are weights x = eta / lambda, if known."""
+    """A problem whose tasks are not in memory: `metakel.scale.ShardedProblem`."""
 
-    start: Array | None
+    start: Array | None  # weights x = eta / lambda to start from, if known
 
 
 class OutOfCoreHistory(Protocol):
-    """A history whose tasks are elsewhere: `metakel.scale.ShardedHistory`."""
+    """A history whose tasks are not in memory: `metakel.scale.ShardedHistory`."""
 
     @property
     def m(self) -> int: ...
@@ -40,7 +40,7 @@ class OutOfCoreHistory(Protocol):
 def as_problem(
     history: History | OutOfCoreHistory, base: KernelDictionary, loss: Loss = "points"
 ) -> Problem | OutOfCoreProblem:
-    """Eq. 8 for a history: features where every base kernel has them, Gram matrices otherwise."""
+    """Eq. 8 for a history: with features if every base kernel has them, else with Gram matrices."""
     if not isinstance(history, History):
         return history.as_problem(base, loss)
     values = [task.y for task in history]
@@ -57,7 +57,7 @@ def as_problem(
 
 
 def check_match(history: History | OutOfCoreHistory, base: KernelDictionary) -> None:
-    """Raise where these base kernels cannot explain this history."""
+    """Raise if these base kernels cannot be applied to this history."""
     if not isinstance(history, History) and not hasattr(history, "as_problem"):
         raise InputError(f"history is a {type(history).__name__}; make one by History.from_pairs")
     if not isinstance(base, KernelDictionary) or base.p == 0:

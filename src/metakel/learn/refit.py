@@ -1,4 +1,4 @@
-"""Refitting on the selected kernels: weights and noise without the shrinkage of the lasso."""
+"""Least-squares refit on the selected kernels: weights and noise without the lasso's shrinkage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.grouplasso import Problem, Remote, Solution
+from metakel.grouplasso import Problem, RemoteProblem, Solution
+from metakel.grouplasso.batch import columns_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,13 +22,13 @@ class LeastSquares:
     Parameters
     ----------
     squares : (k,) array
-        Of the coefficients.
+        Squared coefficients.
     variances : (k,) array
-        Of the coefficients, over the noise variance.
+        Variances of the coefficients, relative to the noise variance.
     rss : float
-        Residual sum of squares of the tasks with observations to spare.
+        Residual sum of squares of the tasks with more observations than columns.
     free : float
-        How many observations those have to spare.
+        Residual degrees of freedom of those tasks.
     """
 
     squares: Array
@@ -44,12 +45,12 @@ class LeastSquares:
         )
 
     def repeated(self, times: float) -> LeastSquares:
-        """For tasks on the same inputs, of which each stands for several."""
+        """The sums if every task represents several tasks on the same inputs."""
         return LeastSquares(self.squares, times * self.variances, self.rss, times * self.free)
 
 
-class Fittable(Remote, Protocol):
-    """A problem whose tasks are elsewhere and fitted there."""
+class Fittable(RemoteProblem, Protocol):
+    """A remote problem that can fit its tasks by least squares."""
 
     @property
     def kernel_mode(self) -> bool: ...
@@ -58,15 +59,14 @@ class Fittable(Remote, Protocol):
 
 
 def least_squares(problem: Problem, active: NDArray[np.intp]) -> LeastSquares:
-    """Fit every task on the columns of the active groups (the least norm where they are many)."""
-    columns = [problem.columns(int(j)) for j in active]
-    picked = np.concatenate([np.arange(c.start, c.stop) for c in columns] or [np.empty(0, int)])
+    """Fit every task on the columns of the active groups; minimum norm if there are too many."""
+    picked = columns_of(active, problem.starts)
     squares, variances = np.zeros(picked.size), np.zeros(picked.size)
     rss, free = 0.0, 0
     for batch in problem.batches:
         assert batch.Phi is not None
         Phi = np.take(batch.Phi, picked, axis=1).transpose(0, 2, 1)  # (m, n, k)
-        # The pseudo-inverse of each task; weights of the loss cancel in it, up to its noise.
+        # The weights of the loss cancel in b, but not in its variance.
         inverse = np.linalg.pinv(Phi, rcond=1e-10)  # (m, k, n)
         b = np.matmul(inverse, batch.y[:, :, None])  # (m, k, 1)
         squares += np.einsum("ski,ski->k", b, b)
@@ -83,15 +83,16 @@ def least_squares(problem: Problem, active: NDArray[np.intp]) -> LeastSquares:
 def refitted_weights(
     problem: Problem | Fittable, active: NDArray[np.intp], noise_std: float
 ) -> Array:
-    r"""(p,) second-moment weights from a least-squares fit of every task on the selected groups.
+    r"""(p,) weights from a least-squares fit of every task on the selected groups.
 
     .. math:: \check\eta_j = \sqrt{\max(0, \|\check b^{(j)}\|^2 - \sigma^2 \operatorname{tr} C_j)},
 
-    C_j the covariance of the fit over sigma^2: what noise alone would add is taken off. A task with
-    fewer points than selected columns is fitted with the least norm.
+    where C_j is the covariance of the coefficients divided by sigma^2, so that the expected
+    contribution of the noise is subtracted. Tasks with fewer points than selected columns get the
+    fit of minimum norm.
     """
     if problem.kernel_mode:
-        raise InputError("refitting needs feature kernels; Gram matrices have no coefficients")
+        raise InputError("refit needs feature kernels; Gram matrices have no coefficients")
     fit = _fit(problem, active)
     out, stop = np.zeros(problem.p), 0
     for j in active:
@@ -101,11 +102,11 @@ def refitted_weights(
     return out
 
 
-def noise_left(problem: Problem | Fittable, solution: Solution) -> float:
-    """Noise level from least squares on the selected groups, their columns counted as spent.
+def estimate_noise_std(problem: Problem | Fittable, solution: Solution) -> float:
+    """Noise level from the residuals of least squares on the selected groups, free of shrinkage.
 
-    In kernel mode, or where the selected columns leave no observation over, the root mean square
-    of the lasso's own residuals (in the weights of the loss).
+    In kernel mode, or without residual degrees of freedom, it is the root mean square of the
+    lasso's own residuals (with the weights of the loss).
     """
     if not problem.kernel_mode:
         fit = _fit(problem, solution.active)

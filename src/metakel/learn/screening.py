@@ -1,10 +1,10 @@
-r"""Which base kernels the data show, and how strong one must be to show (around Theorem 4.3).
+r"""Tests for base kernels, and how strong a kernel must be to be detected (around Theorem 4.3).
 
-Theorem 4.3 promises that no kernel of the true one is missed when :math:`\epsilon \le c_1`, with
-constants that no one can know or that are hopeless on real designs. Two statements that can be
-computed replace it: a chi-square test (points fixed in advance, Gaussian noise) and a pooled
-confidence set (any adaptive policy, sub-Gaussian noise). Both need tasks with n_s >= d; otherwise
-`metakel.theory.screening_energy` is what remains.
+Theorem 4.3 guarantees that no kernel is missed when :math:`\epsilon \le c_1`. Its constants are
+unknown in practice, and useless on real designs. Two statements that can be computed replace it: a
+chi-square test (Gaussian noise, points fixed in advance) and a pooled confidence set (sub-Gaussian
+noise, any adaptive policy). Both need tasks with n_s >= d; without, there is only
+`metakel.theory.screening_energy`.
 
 Notation: ``Phi`` is one (n_s, d) array per task, ``y`` one (n_s,) vector, ``groups`` the p slices
 of the d columns; :math:`D_j^2 = \sum_s \|P_{-j,s}^\perp \Phi_s^{(j)} b_s^{(j)}\|^2` is the energy
@@ -26,20 +26,19 @@ from metakel.theory import detectable_noncentrality, kappa_from_coherence, scree
 
 @dataclass(frozen=True, eq=False)
 class Screening:
-    """What the chi-square test found.
+    """Result of the chi-square test.
 
     Parameters
     ----------
     statistic : (p,) array
-        T_j, how much leaving kernel j out raises the residuals, in units of the noise variance.
+        T_j, the increase of the residual sum of squares without kernel j, over the noise variance.
     threshold : (p,) array
         Kernel j is kept when ``statistic[j] > threshold[j]``.
     p_values : (p,) array
-        Of the hypothesis that no task uses kernel j, one at a time.
+        For the hypothesis that no task uses kernel j, without correction for multiple tests.
     kept : array of int
     detectable : (p,) array
-        Energies D_j^2; a kernel with at least this much would have been kept with probability
-        1 - beta.
+        Energies D_j^2; a kernel with at least this energy is kept with probability 1 - beta.
     """
 
     statistic: Array
@@ -62,7 +61,7 @@ def chi_square_screening(
     delta: float,
     beta: float = 0.1,
 ) -> Screening:
-    r"""Test every kernel against all others; the exact substitute for Assumption 3.1.
+    r"""Test every kernel, given all others; replaces Assumption 3.1.
 
     For Gaussian noise and points fixed in advance,
     :math:`T_j = (RSS_{-j} - RSS)/\sigma^2 \sim \chi^2(m d_j, D_j^2/\sigma^2)`. With probability
@@ -102,7 +101,7 @@ def adaptive_screening(
     delta: float,
     scale: float,
 ) -> NDArray[np.intp]:
-    r"""Kernels that are certainly in the true one, whatever policy chose the points.
+    r"""Kernels that belong to the true one with high probability, whatever policy chose the points.
 
     With probability 1 - delta the true coefficients satisfy, at all times together,
 
@@ -158,7 +157,7 @@ def kappa_from_comparison(Phi: Sequence[ArrayLike], groups: Sequence[slice]) -> 
 def kappa_from_group_coherence(
     Phi: Sequence[ArrayLike], groups: Sequence[slice], *, sparsity: int
 ) -> float:
-    """A kappa for Assumption 4.2 by coherence: the weakest, but the only one to use sparsity."""
+    """A kappa for Assumption 4.2 from coherence: weaker than the others, but it uses sparsity."""
     M = comparison_matrix(Phi, groups)
     off_diagonal = -(M - np.diag(np.diag(M)))
     return kappa_from_coherence(
@@ -185,7 +184,7 @@ def comparison_matrix(Phi: Sequence[ArrayLike], groups: Sequence[slice]) -> Arra
 
 @dataclass(frozen=True, eq=False)
 class _Fits:
-    """Least squares of k tasks of one size: Phi = Q R, and what each group contributes."""
+    """Least-squares fits of k tasks of one size, with Phi = Q R."""
 
     R: Array  # (k, d, d)
     rotated: Array  # (k, d): Q'y
@@ -233,10 +232,11 @@ def _fit(features: Array, target: Array, groups: Sequence[slice]) -> _Fits:
 
 
 def _increases(R: Array, rotated: Array, groups: Sequence[slice]) -> Array:
-    """Group j costs the part of Q'y in the span of the rows of R^-1 that belong to it.
+    """(k, p) RSS without group j, minus RSS.
 
-    Since b_j = A Q'y with A those rows, RSS_{-j} - RSS = b_j' (A A')^-1 b_j is the squared norm of
-    a projection: no difference of two nearly equal sums.
+    Let A be the rows of R^-1 that belong to group j. Since b_j = A Q'y, RSS_{-j} - RSS =
+    b_j' (A A')^-1 b_j is the squared norm of a projection of Q'y to the span of these rows, which
+    avoids the difference of two nearly equal sums.
     """
     inverse = np.linalg.solve(R, np.broadcast_to(np.eye(R.shape[1]), R.shape))  # (k, d, d)
     if R.shape[1] == len(groups):  # one column each

@@ -1,4 +1,4 @@
-"""More tasks beside those that were learned from, if they speak of the same things."""
+"""Checks for `LearnedKernel.update`: new tasks must fit the old ones."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from metakel.space import Space
 
 
 def new_tasks(new: Any, known: int) -> History | OutOfCoreHistory:
-    """What `LearnedKernel.update` was given, as a history; plain pairs are numbered on from
-    ``known``."""
+    """The argument of `LearnedKernel.update` as a history; pairs are numbered from ``known`` on."""
     if isinstance(new, History) or hasattr(new, "as_problem"):
         return new  # type: ignore[no-any-return]
     if isinstance(new, Task):
@@ -38,9 +37,9 @@ def new_tasks(new: Any, known: int) -> History | OutOfCoreHistory:
 
 
 def check_more(old: History | OutOfCoreHistory, new: History | OutOfCoreHistory) -> None:
-    """Refuse tasks whose numbers mean something else, and tasks that are known already.
+    """Raise for tasks in other units or another direction, and for tasks that are not new.
 
-    A scan takes numbers as they are, and knows its own files.
+    A scan of files contains plain numbers, and checks for repeated files itself.
     """
     if not isinstance(new, History):
         return
@@ -55,14 +54,14 @@ def _check_space(old: Space | None, new: Space | None) -> None:
         return
     if old is None:
         raise InputError(
-            f"update: the new tasks are over the parameters {', '.join(new.names)}, which "
-            "were turned into numbers, and the tasks before had numbers only; if they mean the "
-            "same, give History(new.tasks)"
+            f"update: the parameters {', '.join(new.names)} of the new tasks were encoded as "
+            "numbers, but the old tasks have plain numbers; if they are in the same units, pass "
+            "History(new.tasks)"
         )
     before, now = set(old.parameters), set(new.parameters)
     raise InputError(
-        "update: the new tasks are over another space, so that their numbers mean something else: "
-        f"{_listed(now - before)} in place of {_listed(before - now)}; read them with "
+        "update: the new tasks have another search space, so their numbers are not comparable: "
+        f"found {_listed(now - before)}, expected {_listed(before - now)}; read them with "
         "space=learned.history.space"
     )
 
@@ -79,16 +78,16 @@ def _check_direction(old: History, new: History) -> None:
         for report in (new.report, old.report)
     ]
     raise InputError(
-        f"update: in the new tasks {words[0]} but in those before {words[1]}; "
+        f"update: in the new tasks {words[0]}, but in the old ones {words[1]}; "
         "read them with the same minimize="
     )
 
 
 def _check_repeated(old: History, new: History) -> None:
-    """A task that counts twice would weigh twice."""
+    """A repeated task would get twice the weight."""
     twice = repeated(old, new)
     if twice:
         raise InputError(
-            f"update: {len(twice)} of {new.m} new tasks were learned from before, with the same "
-            f"name and the same values, e.g. {twice[0]!r}; expected new ones only"
+            f"update: {len(twice)} of {new.m} new tasks were already used, with the same name and "
+            f"the same values, e.g. {twice[0]!r}; expected new tasks only"
         )

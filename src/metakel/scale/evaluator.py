@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.grouplasso.evaluate import Residual, alone
+from metakel.grouplasso.evaluator import Residual, independent_weights
 from metakel.scale.sums import Certificate, Index, Point
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ OVERLAP = 0.3  # kernels overlap, so each needs less weight than it would take a
 
 
 class ShardedEvaluator:
-    """`metakel.grouplasso.evaluate.Evaluator` over the shards of a problem.
+    """`metakel.grouplasso.evaluator.Evaluator` over the shards of a problem.
 
     Its working set may be any part of what the shards have statistics of, in any order.
     """
@@ -47,7 +47,7 @@ class ShardedEvaluator:
 
     def start(self, lam: Array) -> Array:
         scores = self._scale**2 * self.problem.summary.scores[self.work]
-        guess = alone(scores, lam, self.curvature)
+        guess = independent_weights(scores, lam, self.curvature)
         return OVERLAP * guess if self.problem.kernel_mode else guess
 
     def at(self, active: Index, x: Array) -> tuple[float, Array]:
@@ -108,7 +108,7 @@ class ShardedEvaluator:
 
 
 class ShardedSpectrum:
-    """`metakel.learn.rules.spectrum.Spectrum` over the shards of a problem."""
+    """`metakel.learn.rule_spectrum.Spectrum` over the shards of a problem."""
 
     def __init__(self, problem: ShardedProblem) -> None:
         summary = problem.summary

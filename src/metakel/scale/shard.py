@@ -9,7 +9,7 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.errors import ShardError
 from metakel.grouplasso import Problem
-from metakel.grouplasso.evaluate import Evaluator
+from metakel.grouplasso.evaluator import Evaluator
 from metakel.grouplasso.problem import group_energies
 from metakel.grouplasso.solve import evaluator_of
 from metakel.kernels import KernelDictionary

@@ -20,11 +20,11 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.errors import InputError, ShardError
 from metakel.grouplasso import Problem
-from metakel.grouplasso.evaluate import Evaluator
+from metakel.grouplasso.evaluator import Evaluator
 from metakel.grouplasso.solve import evaluator_of
 from metakel.kernels import KernelDictionary
 from metakel.learn.options import Loss
-from metakel.learn.rules.spectrum import tilted
+from metakel.learn.rule_spectrum import tilted
 from metakel.scale.blocks import (
     Block,
     Source,

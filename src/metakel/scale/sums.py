@@ -161,7 +161,7 @@ class TaskSums(Protocol):
         ...
 
     def tilted(self, top: Array, z: Array) -> Array:
-        """(2, p) sums of `metakel.learn.rules.spectrum.tilted` over v / top_j at z_j."""
+        """(2, p) sums of `metakel.learn.rule_spectrum.tilted` over v / top_j at z_j."""
         ...
 
     def least_squares(self, groups: Index) -> LeastSquares:

@@ -1,4 +1,4 @@
-"""Every bound of the paper as a plain function of numbers, printed and corrected side by side."""
+"""The bounds of the paper as functions of numbers, as printed and as corrected."""
 
 from metakel.theory.confidence import (
     exploration,

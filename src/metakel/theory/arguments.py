@@ -1,4 +1,4 @@
-"""What the numbers in the statements may be, by their names: one name means one thing in all."""
+"""Checks of the arguments of all statements, by name: a name means the same everywhere."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ R = TypeVar("R")
 
 
 class Allowed(NamedTuple):
-    """A set of numbers, and how messages call it."""
+    """A set of numbers, and its description in messages."""
 
     holds: Callable[[Any], bool]
     words: str
 
     def check(self, name: str, value: Any) -> None:
-        """Refuse what is not in it."""
+        """Raise if the value is not in the set."""
         if not (isinstance(value, int | float | Real) and self.holds(value)):
             raise InputError(f"{name} is {value!r}; expected {self.words}")
 
@@ -31,7 +31,7 @@ COUNT_OR_NONE = Allowed(lambda x: x >= 0 and x % 1 == 0, "a whole number >= 0")
 PROBABILITY = Allowed(lambda x: 0 < x < 1, "a number between 0 and 1")
 POSITIVE = Allowed(lambda x: 0 < x < inf, "a number > 0")
 NOT_NEGATIVE = Allowed(lambda x: 0 <= x < inf, "a number >= 0")
-# Bounds that may say nothing.
+# Bounds may be infinite.
 BOUND = Allowed(lambda x: x >= 0, "a number >= 0, or inf")
 
 RANGES = {
@@ -46,7 +46,7 @@ ALLOWED = {name: allowed for allowed, names in RANGES.items() for name in names.
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """The statement, which refuses numbers for which it says nothing."""
+    """Decorator: check the keyword arguments of a statement by their names."""
 
     @wraps(function)
     def statement(*args: P.args, **kwargs: P.kwargs) -> R:

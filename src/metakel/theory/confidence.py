@@ -1,9 +1,11 @@
 r"""Section 5 and Appendix C as functions of numbers: information gain, exploration, regret.
 
-A name ending in ``_paper`` is the printed form; its neighbour is what holds. gamma is the
-information gain :math:`\tfrac12 \log\det(I + K/\bar\sigma^2)`, dim the dimension of the kernel
-(d-hat), noise_var the :math:`\bar\sigma^2` of Eq. 3, nu the factor of the posterior standard
-deviation in Eq. 2.
+A name ending in ``_paper`` is the statement as printed; the same name without it is the corrected
+statement.
+
+Notation: gamma is the information gain :math:`\tfrac12 \log\det(I + K/\bar\sigma^2)`, dim the
+dimension of the kernel (d-hat), noise_var the :math:`\bar\sigma^2` of Eq. 3, nu the factor of the
+posterior standard deviation in Eq. 2.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ def noise_var_paper(*, t: int) -> float:
 def information_gain_paper(*, dim: int, t: int, noise_var: float, beta_min: float) -> float:
     r"""Lemma C.2 as printed: :math:`\tfrac{\hat d}{2} \log(1 + t / (\bar\sigma^2 c_1))`.
 
-    Its proof has the largest learned weight inside the logarithm; without it the bound is false.
+    In its proof, the logarithm contains the largest learned weight; without it the bound is false.
     """
     return dim / 2 * log1p(t / (noise_var * beta_min))
 
@@ -38,7 +40,7 @@ def information_gain_bound(
     .. math:: \gamma_t \le \frac{\hat d}{2} \log\Big(1 +
               \frac{t \|w\|_1 \sup_j k_j}{\bar\sigma^2 \hat d}\Big)
 
-    The realised log det is smaller and known at run time; prefer it.
+    Where the points are known, compute the log det itself, which is smaller.
     """
     return dim / 2 * log1p(t * weight_sum * sup / (noise_var * dim)) if dim else 0.0
 
@@ -51,8 +53,8 @@ def exploration_vanilla(
 
     .. math:: \hat B + \sigma\sqrt{2(\gamma + 1 + \log(1/\delta))}
 
-    For the regulariser 1 + 2/T with fixed T; it stays valid for 1 + 2/t because the "+ 1" pays
-    for the change of the regulariser over time.
+    Stated for the regulariser 1 + 2/T with fixed T. It also holds for 1 + 2/t, because the "+ 1"
+    covers the change of the regulariser over time.
     """
     return norm_bound + noise_std * sqrt(2 * (information_gain + 1 + log(1 / delta)))
 
@@ -61,7 +63,7 @@ def exploration_vanilla(
 def exploration_oracle(
     *, norm_bound: float, noise_std: float, dim: int, t: int, delta: float
 ) -> float:
-    r"""nu_t with the true kernel, as Section 5 compares with it (Lemma C.1).
+    r"""nu_t for the true kernel, the comparison of Section 5 (Lemma C.1).
 
     :math:`B + \sigma\sqrt{d^* \log(1 + t/\bar\sigma^2) + 2 + 2\log(1/\delta)}`, valid for
     :math:`k^*(x, x) \le 1`.
@@ -112,8 +114,8 @@ def exploration(
     .. math:: \frac{B}{\sqrt{\min_j w_j}} + \frac{\sigma}{\bar\sigma}
               \sqrt{2\gamma + 2\log(1/\delta)}
 
-    gamma may be the realised information gain. delta here is that of the interval alone: the
-    probability that learning missed a kernel comes on top (the paper prints one delta for both).
+    gamma may be the realised information gain. delta is that of the interval only. The probability
+    that learning missed a kernel must be added (the paper prints one delta for both).
     """
     radius = norm_certificate(norm_bound=norm_bound, smallest_weight=smallest_weight)
     return radius + noise_std * sqrt(2 * (information_gain + log(1 / delta)) / noise_var)
@@ -148,14 +150,14 @@ def regret_paper(
 def regret_bound(
     *, horizon: int, nu: float, information_gain: float, noise_var: float, sup: float = 1.0
 ) -> float:
-    r"""Corollary 5.2 with its constant: on covered runs the cumulative regret is at most this.
+    r"""Corollary 5.2 with its constant: a bound on the cumulative regret while the sets cover f.
 
     .. math:: R_T \le 2\nu_T \sqrt{T \sum_t \sigma_{t-1}^2(x_t)}
               \le 2\nu_T \sqrt{T \, \frac{\sup k}{\log(1 + \sup k/\bar\sigma^2)} \, 2\gamma_T}
 
-    nu is the largest factor used up to the horizon, sup the largest k(x, x) of the kernel, which
-    the paper takes for 1 although it may exceed 1 after Eq. 9. The quotient is
-    :math:`\bar\sigma^2` times the factor by which a variance can exceed its share of the gain.
+    nu is the largest factor used up to the horizon, and sup the largest k(x, x) of the kernel. The
+    paper assumes that sup is 1, although it may exceed 1 after Eq. 9. The quotient bounds a
+    posterior variance relative to twice its contribution to the information gain.
     """
     variance_per_gain = sup / log1p(sup / noise_var)
     return 2 * nu * sqrt(horizon * variance_per_gain * 2 * information_gain)

@@ -1,12 +1,13 @@
 r"""Section 4 and Appendix B as functions of numbers: lambda, recovery error, norm, sparsity.
 
-A name ending in ``_paper`` is the printed form, kept so that the paper can be reproduced; its
-neighbour without the ending is what holds. `docs/reading-the-paper.md` explains each difference.
+A name ending in ``_paper`` is the statement as printed, kept to reproduce the paper; the same name
+without it is the corrected statement. `docs/reading-the-paper.md` explains each difference.
 
 Notation: m tasks of n points, N = mn, p base kernels of dimension at most d_max, sparsity a bound
-on how many of them are in the true kernel, kappa the constant of Assumption 4.2, beta_min the c_1
-of Assumption 3.1. Coefficients are those of the plain features, so the "error" is the largest
-:math:`\|\hat\beta^{(j)} - \beta^{*(j)}\|_2` over the kernels j of the true one.
+on the number of base kernels in the true kernel, kappa the constant of Assumption 4.2, beta_min the
+c_1 of Assumption 3.1. The "error" is the largest
+:math:`\|\hat\beta^{(j)} - \beta^{*(j)}\|_2` over the base kernels j of the true kernel, for the
+coefficients of the features as they are.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ def lambda_min_paper(
     .. math:: \frac{4\sigma}{\sqrt{mn}} \sqrt{1 + \frac{2}{m}
               \left(\log\tfrac{2p}{\delta} + \sqrt{m d_{\max} \log\tfrac{2p}{\delta}}\right)}
 
-    ``two_log=True`` doubles the first logarithm, which is what the printed proof arrives at. The
-    statement is nevertheless true for sub-Gaussian noise and points fixed in advance, because
-    `lambda_min` is smaller and valid.
+    ``two_log=True`` doubles the first logarithm, as in the last line of the printed proof. The
+    statement itself holds for sub-Gaussian noise and points fixed in advance, because `lambda_min`
+    is smaller and valid.
     """
     log_term = log(2 * p / delta)
     noise = 1 + 2 / m * ((1 + two_log) * log_term + sqrt(m * d_max * log_term))
@@ -50,8 +51,8 @@ def lambda_min(*, noise_std: float, m: int, n: float, p: int, delta: float) -> f
     .. math:: \frac{4\sigma}{\sqrt{mn}} \sqrt{1 + 2\sqrt{x/m} + 2x/m}, \qquad x = \log(p/\delta)
 
     Hsu, Kakade and Zhang (2012) with :math:`\operatorname{tr}\Psi_j \le 1` and
-    :math:`\|\Psi_j\|_2 \le 1/m`. Sharper values that read the data are in
-    `metakel.learn.rules`; the one valid for adaptive policies is only there.
+    :math:`\|\Psi_j\|_2 \le 1/m`. `metakel.learn.rules` has sharper values that depend on the data,
+    and the rule for adaptive policies.
     """
     x = log(p / delta)
     return 4 * noise_std / sqrt(m * n) * sqrt(1 + 2 * sqrt(x / m) + 2 * x / m)
@@ -71,8 +72,8 @@ def recovery_error_paper(
 ) -> float:
     r"""epsilon(n, m) of Theorem 4.3 and Lemma B.3 as printed.
 
-    It is `recovery_error` at the *smallest* lambda, printed as if it held for every larger lambda
-    too; `tests/statements` has the counterexample.
+    It is `recovery_error` at the *smallest* lambda, but stated for every larger lambda, too;
+    `tests/statements` has a counterexample.
     """
     lam = lambda_min_paper(noise_std=noise_std, m=m, n=n, p=p, d_max=d_max, delta=delta)
     return recovery_error(lam=lam, sparsity=sparsity, kappa=kappa)
@@ -88,7 +89,7 @@ def recovery_error(*, lam: float, sparsity: int, kappa: float) -> float:
 def recovery_error_sharp(*, lam: float, sparsity: int, kappa: float) -> float:
     r"""Lemma B.3 sharpened: :math:`\tfrac32 \lambda \sqrt s / \kappa^2` bounds the error.
 
-    Half of the penalty on the left of Lemma B.2 is spent on the active groups, which leaves
+    Using half of the penalty on the left of Lemma B.2 for the active groups leaves
     :math:`\tfrac1N \|\Phi\Delta\|^2 \le \tfrac32 \lambda \sqrt s \|\Delta_J\|`. With one lambda
     per group, ``lam * sqrt(sparsity)`` is the root of their sum of squares over J.
     """
@@ -97,16 +98,16 @@ def recovery_error_sharp(*, lam: float, sparsity: int, kappa: float) -> float:
 
 @checked
 def prediction_error(*, lam: float, sparsity: int, kappa: float) -> float:
-    r"""Lemma B.2 with Assumption 4.2: :math:`\tfrac1N\|\Phi(\hat\beta - \beta^*)\|^2` at most this.
+    r"""Lemma B.2 with Assumption 4.2: a bound on :math:`\tfrac1N\|\Phi(\hat\beta - \beta^*)\|^2`.
 
-    :math:`(\tfrac32 \lambda \sqrt s / \kappa)^2`; the paper has a 2 for the 3/2.
+    :math:`(\tfrac32 \lambda \sqrt s / \kappa)^2`; the paper has 2 instead of 3/2.
     """
     return (1.5 * lam * sqrt(sparsity) / kappa) ** 2
 
 
 @checked
 def prediction_error_slow(*, lam: float, norm_bound: float, m: int) -> float:
-    r"""Lemma B.2 alone, no condition on the points: :math:`\tfrac32 \lambda \sqrt m B`.
+    r"""Lemma B.2 without a condition on the points: :math:`\tfrac32 \lambda \sqrt m B`.
 
     On the event A, :math:`\tfrac1N\|\Phi(\hat\beta - \beta^*)\|^2 \le \tfrac32 \sum_j \lambda_j
     \|\beta^{*(j)}\|`, and :math:`\|\eta^*\|_1 \le 1` makes that sum at most
@@ -117,21 +118,22 @@ def prediction_error_slow(*, lam: float, norm_bound: float, m: int) -> float:
 
 @checked
 def screening_energy(*, lam: float, total: int, norm_bound: float, m: int) -> float:
-    r"""Energy above which the group lasso must keep a kernel on the event A; no kappa, no c_1.
+    r"""Energy above which the group lasso keeps a kernel on the event A, without kappa and c_1.
 
-    The energy of kernel j is :math:`D_j^2 = \sum_s \|P_{-j,s}^\perp \Phi_s^{(j)} b_s^{(j)}\|^2`,
-    what no combination of the other kernels explains. Dropping j costs at least that much, and
-    Lemma B.2 allows N times `prediction_error_slow`. Replaces Assumption 3.1 (beta-min).
+    The energy of kernel j, :math:`D_j^2 = \sum_s \|P_{-j,s}^\perp \Phi_s^{(j)} b_s^{(j)}\|^2`, is
+    what no combination of the other kernels explains. Without j the prediction error is at least
+    that, and by Lemma B.2 it is at most N times `prediction_error_slow`. Replaces Assumption 3.1
+    (beta-min).
     """
     return total * prediction_error_slow(lam=lam, norm_bound=norm_bound, m=m)
 
 
 @checked
 def kappa_upper_bound(*, m: int) -> float:
-    r"""No data have a larger kappa (Assumption 4.2): :math:`\kappa^2 \le 1/m` for k_j <= 1.
+    r"""Largest possible kappa of Assumption 4.2: :math:`\kappa^2 \le 1/m` for k_j <= 1.
 
-    The vector with one task and one group alone attains it. Hence the recovery error does not
-    fall with the number of tasks as 1/sqrt(mn) suggests: kappa falls with it.
+    Take a vector with a single task and a single group. Hence the recovery error does not decrease
+    with the number of tasks as 1/sqrt(mn) suggests, because kappa decreases as well.
     """
     return 1 / sqrt(m)
 
@@ -141,7 +143,7 @@ def kappa_from_coherence(*, smallest: float, coherence: float, sparsity: int) ->
     r"""A kappa that satisfies Assumption 4.2: :math:`\kappa^2 \ge a + \mu - 16 s \mu`.
 
     ``smallest`` (a) is the least eigenvalue of any group block of :math:`\Psi`, ``coherence``
-    (mu) the largest spectral norm of any block off the diagonal. 0 when nothing is certified.
+    (mu) the largest spectral norm of any block off the diagonal. 0 if this bound is negative.
     """
     return sqrt(max(0.0, smallest + coherence - 16 * sparsity * coherence))
 
@@ -150,17 +152,17 @@ def kappa_from_coherence(*, smallest: float, coherence: float, sparsity: int) ->
 def sparsity_bound_paper(*, m: int, n: float, sparsity: int, kappa: float) -> float:
     r"""Proposition 4.4 as printed, :math:`64 s / (mn\kappa^2)`: false, see `sparsity_bound`.
 
-    It takes the spectral norm of the mn x md design for at most 1.
+    It assumes that the spectral norm of the mn x md design is at most 1.
     """
     return 64 * sparsity / (m * n * kappa**2)
 
 
 @checked
 def sparsity_bound(*, sparsity: int, kappa: float, phi_max: float) -> float:
-    r"""Proposition 4.4 as its proof gives it: :math:`64 s \phi_{\max} / \kappa^2`.
+    r"""Proposition 4.4 as proved: :math:`64 s \phi_{\max} / \kappa^2`.
 
     phi_max is the largest eigenvalue of :math:`\Psi`. It is at least kappa squared, so the bound
-    is never below 64 s: correct, and of no use as a guarantee of sparsity.
+    is at least 64 s: correct, but no useful guarantee of sparsity.
     """
     return 64 * sparsity * phi_max / kappa**2
 
@@ -169,8 +171,8 @@ def sparsity_bound(*, sparsity: int, kappa: float, phi_max: float) -> float:
 def norm_bound_paper(*, norm_bound: float, recovery_error: float, beta_min: float) -> float:
     r"""B-hat of Lemma B.4, Eq. C.2 and Theorem 5.1 as printed: :math:`B(1 + \epsilon/(2c_1))`.
 
-    The first two terms of the series of `norm_bound_series`, all of whose terms are positive:
-    too small. Theorem 4.3 prints 1 + epsilon without the 2 c_1.
+    Too small: these are the first two terms of the series of `norm_bound_series`, in which all
+    terms are positive. Theorem 4.3 prints 1 + epsilon without the 2 c_1.
     """
     return norm_bound * (1 + recovery_error / (2 * beta_min))
 
@@ -179,7 +181,7 @@ def norm_bound_paper(*, norm_bound: float, recovery_error: float, beta_min: floa
 def norm_bound_series(*, norm_bound: float, recovery_error: float, beta_min: float) -> float:
     r"""What the proof of Lemma B.4 shows (Theorem 4.3, Eq. C.2): :math:`B / \sqrt{1-\epsilon/c_1}`.
 
-    Infinite once epsilon reaches c_1, where nothing is shown.
+    Infinite from epsilon = c_1 on, where the proof does not apply.
     """
     share = recovery_error / beta_min
     return norm_bound / sqrt(1 - share) if share < 1 else inf
@@ -189,7 +191,7 @@ def norm_bound_series(*, norm_bound: float, recovery_error: float, beta_min: flo
 def norm_certificate(*, norm_bound: float, smallest_weight: float) -> float:
     r"""Lemma B.4 without epsilon, kappa and c_1: :math:`B / \sqrt{\min_j w_j}`.
 
-    Holds for every kernel :math:`\sum_j w_j k_j` whose active set contains the true one:
+    Holds for every kernel :math:`\sum_j w_j k_j` whose active set contains that of the true kernel:
     :math:`\|f\|^2 \le \sum_j \|\theta_j\|^2 / w_j \le B^2 \max_j \eta^*_j / w_j`.
     """
     return norm_bound / sqrt(smallest_weight)
@@ -200,12 +202,12 @@ def function_norm(*, coefficient_norms: Sequence[float], weights: Sequence[float
     r"""Norm of :math:`f = \sum_j \varphi_j^T \theta_j` in the space of :math:`\sum_j w_j k_j`.
 
     :math:`\|f\|^2 = \sum_j \|\theta_j\|^2 / w_j` for linearly independent features: Eq. 6 has
-    :math:`\theta_j = \sqrt{\eta^*_j}\beta^{(j)}`, Eq. A.1 the orthonormal ones. Infinite when f
-    uses a kernel of weight 0. (Appendix A.1 prints the square for the norm.)
+    :math:`\theta_j = \sqrt{\eta^*_j}\beta^{(j)}`, and Eq. A.1 orthonormal features. Infinite if f
+    uses a kernel of weight 0. (Appendix A.1 prints the square instead of the norm.)
     """
     if len(coefficient_norms) != len(weights):
         raise ShapeError(
-            f"there are {len(coefficient_norms)} coefficient_norms and {len(weights)} weights; "
+            f"found {len(coefficient_norms)} coefficient_norms and {len(weights)} weights; "
             "expected one of each per kernel"
         )
     for name, numbers in (("coefficient_norms", coefficient_norms), ("weights", weights)):
@@ -217,19 +219,19 @@ def function_norm(*, coefficient_norms: Sequence[float], weights: Sequence[float
 
 @checked
 def rescaled_norm_paper(*, norm: float, factor: float) -> float:
-    r"""Section 4 as printed: the norm of f in the space of c k is the norm in that of k over c."""
+    r"""Section 4 as printed: the norm of f in the space of c k is its norm in that of k over c."""
     return norm / factor
 
 
 @checked
 def rescaled_norm(*, norm: float, factor: float) -> float:
-    r"""The norm of f in the space of c k, as needed for Eq. 9: :math:`\|f\|_k / \sqrt c`."""
+    r"""The norm of f in the space of c k (needed for Eq. 9): :math:`\|f\|_k / \sqrt c`."""
     return norm / sqrt(factor)
 
 
 @checked
 def full_kernel_norm_paper(*, norm_bound: float, p: int) -> float:
-    r"""Section 5 as printed: the norm of f in the space of k_full (Eq. 10) is p times the true."""
+    r"""Section 5 as printed: the norm of f in the space of k_full (Eq. 10) is p times B."""
     return p * norm_bound
 
 

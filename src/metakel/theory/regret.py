@@ -1,7 +1,7 @@
-r"""Regret by its several names (Section 6), as functions of arrays.
+r"""The kinds of regret of Section 6, as functions of arrays.
 
-Values have time on their last axis, so that many runs are one array (runs, T). ``best`` is f(x*),
-one number or one per run. Everything is in the sign to be maximised.
+Arrays have time on their last axis, so many runs are one array (runs, T). ``best`` is f(x*): one
+number, or one per run. All values are to be maximised.
 
 =====================  ====================================================  ======================
 name                   at time t                                             can be negative
@@ -14,8 +14,8 @@ name                   at time t                                             can
 =====================  ====================================================  ======================
 
 The paper calls the sum of the last one "cumulative inference regret". It compares the optimum with
-a *predicted* value, so a mean that promises too much has a negative regret: read it beside
-`inference`.
+a *predicted* value, so the regret is negative where the posterior mean is too optimistic. Report it
+together with `inference`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from metakel.errors import InputError, ShapeError
 
 
 def instantaneous(values: ArrayLike, best: ArrayLike) -> Array:
-    """(..., T) what every choice costs.
+    """(..., T) loss of every chosen point against the optimum.
 
     Parameters
     ----------
@@ -42,23 +42,23 @@ def instantaneous(values: ArrayLike, best: ArrayLike) -> Array:
 
 
 def cumulative(values: ArrayLike, best: ArrayLike) -> Array:
-    """(..., T) sums of `instantaneous` up to every time (Corollary 5.2); same parameters."""
+    """(..., T) cumulative sums of `instantaneous` (Corollary 5.2); same parameters."""
     return np.cumsum(instantaneous(values, best), axis=-1)
 
 
 def simple(values: ArrayLike, best: ArrayLike) -> Array:
-    """(..., T) what the best choice so far costs; same parameters as `instantaneous`."""
+    """(..., T) loss of the best point so far; same parameters as `instantaneous`."""
     chosen, top = _checked(values, best)
     return top - np.maximum.accumulate(chosen, axis=-1)
 
 
 def inference(recommended: ArrayLike, best: ArrayLike) -> Array:
-    """(..., T) what it would cost to stop and take the maximiser of the posterior mean.
+    """(..., T) loss of the maximiser of the posterior mean, if one stopped here.
 
     Parameters
     ----------
     recommended : (..., T) array
-        f at the argmax of the mean of every time.
+        f at the maximiser of the posterior mean at every time.
     best : number or (...) array
         f(x*).
     """
@@ -71,7 +71,7 @@ def inference_paper(predicted: ArrayLike, best: ArrayLike) -> Array:
     Parameters
     ----------
     predicted : (..., T) array
-        The largest value of the mean of every time.
+        The maximum of the posterior mean at every time.
     best : number or (...) array
         f(x*).
     """

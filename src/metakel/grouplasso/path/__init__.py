@@ -1,4 +1,4 @@
-"""The group lasso along many lambdas at once, each solution certified."""
+"""The group lasso for many values of lambda at once, each solution with its duality gap."""
 
 from metakel.grouplasso.path.path import Path, path
 

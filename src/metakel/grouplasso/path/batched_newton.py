@@ -1,37 +1,51 @@
-r"""Newton's method for many lambdas at once, where tasks are many and active columns few.
+r"""Newton's method for many lambdas at once, for many tasks and few active columns.
 
-The data part of `evaluate`'s g knows no lambda, so L lambdas are L columns of weights x (k, L) over
-the same Gram matrices G and correlations h. Everything runs over a stack of L m small systems with
-the stack last in memory. Per lambda and task
+The data part of g (see `evaluator`) does not depend on lambda, so L lambdas are L columns of
+weights x (k, L) over the same Gram matrices G and correlations h. All arrays are stacks of L m
+small systems, with the stack last in memory. For each lambda and task
 
 .. math:: Q = G (I + X G)^{-1}, \qquad z = (I + G X)^{-1} h, \qquad
           \nabla^2 g = \sum_s z_s z_s^\top \circ Q_s,
 
-and Q and z come from absorbing the weights into (G, h) one column after another, which divides by
-no weight, so that idle groups may take part.
+and Q and z are computed by one rank-one update of (G, h) per column. No step divides by a weight,
+so groups of weight zero can take part.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel.grouplasso.evaluate import alone
+from metakel._arrays import Array
+from metakel.grouplasso.batch import Index, columns_of, group_starts, group_sums
+from metakel.grouplasso.evaluator import independent_weights
+from metakel.grouplasso.newton import NEGLIGIBLE
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
-RIDGE = 1e-11  # duplicated groups leave the Hessian singular
-CORRECTIONS = 3  # of the guess which weights a step leaves at zero
+RIDGE = 1e-11  # duplicated groups make the Hessian singular
+CORRECTIONS = 3  # of the guess which weights a step sets to zero
+MAX_STEPS = 8
+KEEP = 0.5  # converged lambdas are removed once fewer than this fraction is left
+STACK = 5000  # systems at a time, which bounds the memory
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The working set: c columns in k groups, with the tasks last.
+    """The data of c columns in k groups, with the tasks last.
 
-    G : (c, c, m) scaled Gram matrices, h : (c, m) scaled correlations, starts : (k + 1,)
+    Parameters
+    ----------
+    G : (c, c, m) array
+        Scaled Gram matrices.
+    h : (c, m) array
+        Scaled correlations.
+    starts : (k + 1,) array
+        Where the columns of each group begin.
+    energy : float
+        Mean square of y.
     """
 
     G: Array
@@ -40,125 +54,112 @@ class Columns:
     energy: float
 
     def memory(self, L: int) -> Array:
-        """What `point` needs for up to L lambdas: fresh pages cost more than the arithmetic."""
+        """Workspace of `point` for up to L lambdas; allocating it anew would dominate the cost."""
         c, m = self.h.shape
         return np.empty((c * (c + 3) // 2 + c + 1) * L * m)
 
     def point(self, x: Array, memory: Array) -> Point:
-        """What g and its gradient need at the weights x (k, L); lives in ``memory``."""
+        """g and its gradient at the weights x (k, L); the result refers to ``memory``."""
         c, m = self.h.shape
         L = x.shape[1]
         rows, stop = [], 0
-        for j in range(c + 1):  # the last one is a spare
+        for j in range(c + 1):  # the last one is scratch space
             width = c + 1 - j if j < c else c + 1
             rows.append(memory[stop : (stop := stop + width * L * m)].reshape(width, L, m))
-        spare = rows.pop()
+        scratch = rows.pop()
         for j, row in enumerate(rows):
             row[:-1] = self.G[j, j:, None]
             row[-1] = self.h[j]
-        z, beta, shrink = eliminate(rows, self.spread(x), spare)
+        z, beta, shrink = eliminate(rows, self.spread(x), scratch)
         squares: Array = np.einsum("clm,clm->cl", z, z)
         fits = np.einsum("clm,cm->l", beta, self.h)
         data = self.energy - 0.5 * fits
-        return Point(x, beta, z, data, self.summed(squares), rows, shrink, spare)
+        scores = group_sums(squares, self.starts)
+        return Point(x, beta, z, data, scores, rows, shrink, scratch)
 
     def hessian(self, point: Point) -> Array:
-        """(k, k, L) Hessians of g; completes the point's Q in place."""
+        """(k, k, L) Hessians of g; turns ``point.rows`` into Q in place."""
         c, z = len(self.h), point.z
-        complete(point.rows, self.spread(point.x), point.shrink, point.spare)
+        back_substitute(point.rows, self.spread(point.x), point.shrink, point.scratch)
         H = np.empty((c, c, point.x.shape[1]))
         for j, row in enumerate(point.rows):
-            weighted = np.multiply(row[:-1], z[j], out=point.spare[: c - j])
+            weighted = np.multiply(row[:-1], z[j], out=point.scratch[: c - j])
             np.einsum("blm,blm->bl", weighted, z[j:], out=H[j, j:])
             H[j + 1 :, j] = H[j, j + 1 :]
-        if len(self.starts) <= c:
-            H = np.add.reduceat(np.add.reduceat(H, self.starts[:-1], 0), self.starts[:-1], 1)
-        return H
+        return group_sums(group_sums(H, self.starts, axis=0), self.starts, axis=1)
 
     @cached_property
     def curvature(self) -> Array:
-        """(k,) mean over tasks of the trace of each group's scaled Gram matrix."""
-        return self.summed(np.einsum("ccm->c", self.G) / self.h.shape[1])
+        """(k,) trace of each group's scaled Gram matrix, averaged over tasks."""
+        return group_sums(np.einsum("ccm->c", self.G) / self.h.shape[1], self.starts)
 
     def select(self, groups: Index) -> Columns:
         """Only these groups, in this order."""
-        cols = self.places(groups)
-        starts = np.concatenate([[0], np.cumsum(self.dims[groups])])
+        cols = columns_of(groups, self.starts)
         G = np.take(np.take(self.G, cols, axis=0), cols, axis=1)
-        return Columns(G, self.h[cols], starts, self.energy)
+        return Columns(G, self.h[cols], group_starts(self.dims[groups]), self.energy)
 
-    def alone(self, lam: Array) -> Array:
-        """(k, L) weights that each group would have without the others, roughly."""
-        energies = self.summed(np.einsum("cm,cm->c", self.h, self.h))
-        return alone(energies[:, None], lam, self.curvature[:, None])
-
-    def places(self, groups: Index) -> Index:
-        """The columns of these groups."""
-        if len(self.starts) > len(self.h):
-            return groups
-        return np.concatenate([np.arange(*self.starts[j : j + 2]) for j in groups])
+    def independent_weights(self, lam: Array) -> Array:
+        """(k, L) approximate weights of each group if it were the only one."""
+        energies = group_sums(np.einsum("cm,cm->c", self.h, self.h), self.starts)
+        return independent_weights(energies[:, None], lam, self.curvature[:, None])
 
     @property
     def dims(self) -> Index:
+        """(k,) number of columns of each group."""
         return np.diff(self.starts)
 
     def spread(self, x: Array) -> Array:
         """Weights of groups as weights of their columns."""
-        return x if len(self.starts) > len(self.h) else np.repeat(x, np.diff(self.starts), axis=0)
-
-    def summed(self, values: Array) -> Array:
-        """Sums over the columns of each group, which come first."""
-        if len(self.starts) > len(self.h):
-            return values
-        out: Array = np.add.reduceat(values, self.starts[:-1], axis=0)
-        return out
+        return x if len(self.starts) > len(self.h) else np.repeat(x, self.dims, axis=0)
 
 
 @dataclass(frozen=True)
 class Point:
-    """Weights x (k, L), and what was computed there."""
+    """Weights x (k, L) and the quantities computed there."""
 
     x: Array
     beta: Array  # (c, L, m) = x z
     z: Array  # (c, L, m)
     data: Array  # (L,) y'r / N
     scores: Array  # (k, L) squared norms of z
-    rows: list[Array]  # upper triangles and z, see `eliminate`, as also for
-    shrink: Array  # (c, L, m)
-    spare: Array  # (c + 1, L, m)
+    rows: list[Array]  # upper triangles, see `eliminate`
+    shrink: Array  # (c, L, m), see `eliminate`
+    scratch: Array  # (c + 1, L, m)
 
     def at(self, chosen: Index) -> Point:
-        """Only these lambdas, as copies (in C order, unlike what indexing returns)."""
+        """Only these lambdas, as copies in C order (which indexing would not return)."""
 
-        def few(array: Array) -> Array:
+        def taken(array: Array) -> Array:
             return np.take(array, chosen, axis=1)
 
-        spare = self.spare.reshape(-1)[: self.spare.size // self.x.shape[1] * chosen.size]
+        scratch = self.scratch.reshape(-1)[: self.scratch.size // self.x.shape[1] * chosen.size]
         return Point(
-            few(self.x),
-            few(self.beta),
-            few(self.z),
+            taken(self.x),
+            taken(self.beta),
+            taken(self.z),
             self.data[chosen],
-            few(self.scores),
-            [few(row) for row in self.rows],
-            few(self.shrink),
-            spare.reshape(len(self.spare), chosen.size, -1),
+            taken(self.scores),
+            [taken(row) for row in self.rows],
+            taken(self.shrink),
+            scratch.reshape(len(self.scratch), chosen.size, -1),
         )
 
     def nearby(self, x: Array, step: Array) -> Array:
-        """beta (c, L, m) at the columns' weights x, a small step from here; wrong by its square.
+        """beta (c, L, m) at column weights x, to first order in the ``step`` from here to x.
 
-        The derivative of z = (I + G X)^-1 h is -Q dX z, with Q as the Hessian has left it.
+        The derivative of z = (I + G X)^-1 h is -Q dX z; valid after `Columns.hessian`, which
+        computes Q.
         """
         moved, z = step[:, :, None] * self.z, self.z.copy()
         for j, row in enumerate(self.rows):
             z[j] -= np.einsum("blm,blm->lm", row[:-1], moved[j:])
-            z[j + 1 :] -= np.multiply(row[1:-1], moved[j], out=self.spare[: len(row) - 2])
+            z[j + 1 :] -= np.multiply(row[1:-1], moved[j], out=self.scratch[: len(row) - 2])
         beta: Array = x[:, :, None] * z
         return beta
 
     def gaps(self, lam: Array) -> Array:
-        """(L,) duality gaps of the problem restricted to the working set, for lam (k, L)."""
+        """(L,) duality gaps of the problem restricted to these groups, for lam (k, L)."""
         square = np.maximum(self.data - 0.5 * np.einsum("kl,kl->l", self.x, self.scores), 0.0)
         norms = np.sqrt(self.scores)
         primal = square + np.einsum("kl,kl->l", lam * self.x, norms)
@@ -176,12 +177,14 @@ def dual_values(inner: Array, square: Array, tightest: Array) -> Array:
     return values
 
 
-def eliminate(rows: list[Array], x: Array, spare: Array) -> tuple[Array, Array, Array]:
-    """Solve (I + G X) z = h for weights x (c, L): z, beta = x z and 1 / (1 + x Q), all (c, L, m).
+def eliminate(rows: list[Array], x: Array, scratch: Array) -> tuple[Array, Array, Array]:
+    """Solve (I + G X) z = h for weights x (c, L).
 
-    Row j (c + 1 - j, L, m) holds G from the diagonal on, and h at its end. A weight x_j on column j
-    changes Q to Q - Q_j Q_j' x_j / (1 + x_j Q_jj) and z alike. Row j is left as it was before its
-    own weight was absorbed.
+    Returns z, beta = x z and ``shrink`` = 1 / (1 + x_j Q_jj), all (c, L, m).
+
+    Row j (c + 1 - j, L, m) holds row j of G from the diagonal on, then h_j. A weight x_j on column
+    j changes Q to Q - Q_j Q_j' x_j / (1 + x_j Q_jj), and z in the same way. Afterwards, row j
+    contains the updates of the columns before j, but not that of j itself.
     """
     c = len(rows)
     z, beta, shrink = np.empty((3, c, *rows[0].shape[1:]))
@@ -192,7 +195,7 @@ def eliminate(rows: list[Array], x: Array, spare: Array) -> tuple[Array, Array, 
         np.reciprocal(shrink[j], out=shrink[j])
         scaled = row[1:-1] * (weight * shrink[j])
         for i in range(j + 1, c):
-            rows[i] -= np.multiply(scaled[i - j - 1], row[i - j :], out=spare[: c + 1 - i])
+            rows[i] -= np.multiply(scaled[i - j - 1], row[i - j :], out=scratch[: c + 1 - i])
     for j in range(c - 1, -1, -1):
         np.subtract(rows[j][-1], np.einsum("blm,blm->lm", rows[j][1:-1], beta[j + 1 :]), out=z[j])
         z[j] *= shrink[j]
@@ -200,10 +203,10 @@ def eliminate(rows: list[Array], x: Array, spare: Array) -> tuple[Array, Array, 
     return z, beta, shrink
 
 
-def complete(rows: list[Array], x: Array, shrink: Array, spare: Array) -> None:
-    """Carry on from `eliminate` to the upper triangles of Q.
+def back_substitute(rows: list[Array], x: Array, shrink: Array, scratch: Array) -> None:
+    """Apply the updates that `eliminate` left out; rows become the upper triangles of Q.
 
-    Row j itself is only shrunk, by 1 / (1 + x_j Q_jj), which does not cancel.
+    Row j itself is only multiplied by 1 / (1 + x_j Q_jj), which loses no digits.
     """
     for j, own in enumerate(rows):
         above = np.empty((j, *own.shape[1:]))
@@ -212,23 +215,23 @@ def complete(rows: list[Array], x: Array, shrink: Array, spare: Array) -> None:
         pull = x[j, :, None] * shrink[j]
         for i, row in enumerate(rows[:j]):
             scaled = above[i] * pull
-            row[: j - i] -= np.multiply(scaled, above[i:], out=spare[: j - i])
-            row[j - i + 1 : -1] -= np.multiply(scaled, own[1:-1], out=spare[: len(own) - 2])
+            row[: j - i] -= np.multiply(scaled, above[i:], out=scratch[: j - i])
+            row[j - i + 1 : -1] -= np.multiply(scaled, own[1:-1], out=scratch[: len(own) - 2])
             np.multiply(above[i], shrink[j], out=row[j - i])
         own[:-1] *= shrink[j]
 
 
 def newton_step(H: Array, x: Array, v: Array, lam: Array) -> Array:
-    """The long step of `newton` for every lambda, kept at weights >= 0.
+    """The long step of `newton` for every lambda, projected to weights >= 0.
 
-    From x (k, L), where the scores are v (k, L) and the Hessians H (k, k, L). Idle groups stay idle
-    unless their score exceeds lambda. Weights that a step takes below zero are held at zero, and
-    the others are solved for again.
+    From x (k, L), where the scores are v (k, L) and the Hessians H (k, k, L). Groups of weight zero
+    take part if their score exceeds lambda. Weights that would become negative are set to zero, and
+    the step is computed again for the others.
     """
     q = v * (1 - np.sqrt(v) / lam)
     free = (x > 0) | (v > lam * lam)
     for _ in range(CORRECTIONS):
-        # Groups that are held move by -x; the others see that in their gradient.
+        # Fixed groups move by -x, which changes the gradient of the others.
         target = x - restricted_solve(H, free, q, np.where(free, 0.0, x))
         wrong = target < 0
         if not wrong.any():
@@ -238,7 +241,7 @@ def newton_step(H: Array, x: Array, v: Array, lam: Array) -> Array:
 
 
 def restricted_solve(H: Array, free: NDArray[np.bool], q: Array, held: Array) -> Array:
-    """(k, L) solutions t of H t = q among the free groups, where the others are ``held`` fixed."""
+    """(k, L) solutions t of H t = q over the free groups, with t = ``held`` for the others."""
     if not free.all():
         if held.any():
             q = q - np.einsum("abl,bl->al", H, held)
@@ -252,3 +255,48 @@ def restricted_solve(H: Array, free: NDArray[np.bool], q: Array, held: Array) ->
         np.float64, copy=False
     )
     return found
+
+
+def minimise(columns: Columns, x: Array, lam: Array, target: float) -> tuple[Array, Index]:
+    """Newton's method from x (k, L) for lam (k, L): beta (c, L, m) and the numbers of steps (L,).
+
+    Aims for duality gaps of at most ``target`` in the problem restricted to these columns.
+    """
+    c, m = columns.h.shape
+    count = max(1, STACK // m)
+    if x.shape[1] <= count:
+        return _minimise(columns, x, lam, target, columns.memory(x.shape[1]))
+    beta, steps = np.empty((c, x.shape[1], m)), np.empty(x.shape[1], np.intp)
+    memory = columns.memory(count)
+    for first in range(0, x.shape[1], count):
+        part = slice(first, first + count)
+        beta[:, part], steps[part] = _minimise(columns, x[:, part], lam[:, part], target, memory)
+    return beta, steps
+
+
+def _minimise(
+    columns: Columns, x: Array, lam: Array, target: float, memory: Array
+) -> tuple[Array, Index]:
+    curvature, short = columns.curvature[:, None], sqrt(10 * target / columns.energy)
+    x = np.where(x * curvature < NEGLIGIBLE, 0.0, x)
+    point = columns.point(x, memory)
+    beta, steps, left = point.beta, np.zeros(x.shape[1], np.intp), np.arange(x.shape[1])
+    for step in range(MAX_STEPS):
+        # Every lambda gets at least one step.
+        bad = np.flatnonzero(point.gaps(lam) > target) if step else left
+        if not bad.size:
+            break
+        # A few superfluous steps cost less than copies of all other lambdas.
+        if bad.size < KEEP * left.size:
+            left, point, lam = left[bad], point.at(bad), np.take(lam, bad, axis=1)
+        x = newton_step(columns.hessian(point), point.x, point.scores, lam)
+        x[x * curvature < NEGLIGIBLE] = 0.0
+        steps[left] += 1
+        moved = x - point.x
+        if (np.abs(moved) * curvature < short * (1 + x * curvature)).all():
+            # After a short step its first-order effect is accurate enough.
+            beta[:, left] = point.nearby(columns.spread(x), columns.spread(moved))
+            break
+        point = columns.point(x, memory)
+        beta[:, left] = point.beta
+    return beta, steps

@@ -1,83 +1,102 @@
-"""Many lambdas of one problem at once."""
+"""Solve one problem for many lambdas at once.
+
+Between two entries of groups the coefficients are analytic in lambda. `entry_order` guesses the
+order in which groups enter, `series` sums the power series between entries, `batched_newton`
+improves what these do not solve accurately enough, and `certificate` verifies all of it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import sqrt
-
 import numpy as np
-from numpy.typing import NDArray
 
-from metakel.grouplasso.newton import NEGLIGIBLE
-from metakel.grouplasso.path.batched_newton import Columns, newton_step
-from metakel.grouplasso.path.entry_order import enter
+from metakel._arrays import Array
+from metakel.grouplasso.batch import Index, columns_of
+from metakel.grouplasso.path.batched_newton import MAX_STEPS, Columns, minimise
+from metakel.grouplasso.path.certificate import Certified, Estimate, certify
+from metakel.grouplasso.path.entry_order import find_stages
 from metakel.grouplasso.path.series import expand, sum_up
 from metakel.grouplasso.problem import Problem
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
-FEWEST = 8  # lambdas; fewer are solved one after another
-WIDEST = 64  # columns of the problem
-LARGEST = 1 << 22  # numbers in its Gram matrices
-MOST = 12  # columns worked on
-SURE, WILD = 0.2, 0.1  # errors of a series: over tol, good enough; over the energy, no start
-STEPS = 8
-CARRY = 0.5  # share of lambdas left over above which the finished ones stay
-STACK = 5000  # systems at a time, which bounds the memory
+# Where solving at once is worthwhile: the fewest lambdas, and the most columns and numbers in the
+# Gram matrices.
+MIN_LAMBDAS, MAX_COLUMNS, MAX_NUMBERS = 8, 64, 1 << 22
+MAX_ACTIVE = 12  # columns that may be active
+# Error estimate of a series: accepted up to ACCEPT tol, used as a start up to USABLE (both relative
+# to the energy).
+ACCEPT, USABLE = 0.2, 0.1
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """Coefficients at L lambdas, decreasing; what they are worth is for a certificate to say."""
+def solve_together(
+    problem: Problem, values: Array, shape: Array, tol: float, max_iterations: int
+) -> tuple[Certified | None, Index]:
+    """Solutions at lam_j = value shape_j, and for each of the values (L,) its row among them.
 
-    groups: Index  # (k,) the groups that were worked on
-    columns: Index  # (c,) and their columns
-    beta: Array  # (c, m, L) tasks in the order of the batches
-    iterations: NDArray[np.intp]  # (L,)
+    The row is -1 where no solution reached the tolerance.
+    """
+    sigma, rows = -values, np.arange(values.size)
+    if not (sigma[1:] > sigma[:-1]).all():
+        sigma, rows = np.unique(sigma, return_inverse=True)
+    none = np.full(values.size, -1)
+    if not is_worthwhile(problem, sigma.size) or max_iterations < MAX_STEPS:
+        return None, none
+    try:
+        # Rounding may spoil a hard problem; the certificate finds out.
+        with np.errstate(all="ignore"):
+            found = estimate(problem, -sigma, shape, tol=tol)
+    except np.linalg.LinAlgError:
+        return None, none
+    if found is None:
+        return None, none
+    reached = -sigma[: found.beta.shape[2], None]
+    common = certify(problem, found, reached * shape, tol)
+    good = np.zeros(sigma.size, np.bool)
+    good[: len(reached)] = common.converged
+    return common, np.where(good[rows], rows, -1)
 
 
-def suits(problem: Problem, count: int) -> bool:
-    """Whether so many lambdas are worth solving together: columns are few, calls would dominate."""
+def is_worthwhile(problem: Problem, count: int) -> bool:
+    """Whether ``count`` lambdas are faster at once: only if the problem has few columns."""
     d = problem.d
     return (
         d is not None
-        and count >= FEWEST
-        and d <= WIDEST
-        and d * d * problem.m <= LARGEST
+        and count >= MIN_LAMBDAS
+        and d <= MAX_COLUMNS
+        and d * d * problem.m <= MAX_NUMBERS
         and problem.energy > 0
     )
 
 
 def estimate(problem: Problem, sigma: Array, shape: Array, *, tol: float) -> Estimate | None:
-    """Solve at lam_j = sigma shape_j for sigma (L,) decreasing, as far down as columns stay few.
+    """Solve at lam_j = sigma shape_j for decreasing sigma (L,), while few columns are active.
 
-    By power series, and Newton's method where they converge too slowly. Returns estimates for the
-    leading lambdas, or None where there are none.
+    Uses power series, and Newton's method where these converge too slowly. Returns estimates for
+    the leading lambdas, or None if there are none.
     """
-    everything = _gather(problem)
+    everything = all_columns(problem)
     if not np.isfinite(everything.h).all():
         return None
-    stages = enter(everything, shape, sigma[-1], MOST)
+    stages = find_stages(everything, shape, sigma[-1], MAX_ACTIVE)
     sigma = sigma[sigma >= stages.floor]
     if not stages.groups or not sigma.size:
         return None
     groups = np.array(stages.groups)
     columns, shape = everything.select(groups), shape[groups]
     sums = sum_up(expand(stages, columns.dims, shape), sigma, shape, stages.top)
-    taken = np.zeros(sigma.size, np.intp)
-    rest = np.flatnonzero(~((sums.error <= SURE * tol * everything.energy) & sums.clear))
+    steps = np.zeros(sigma.size, np.intp)
+    rest = np.flatnonzero(~((sums.error <= ACCEPT * tol * everything.energy) & sums.clear))
     if rest.size:
         lam = shape[:, None] * sigma[rest]
         x = sums.norms[rest].T / lam
-        wild = ~(sums.error[rest] <= WILD * everything.energy)
-        if wild.any():
-            x[:, wild] = columns.alone(lam[:, wild])
-        beta, taken[rest] = settle(columns, x, lam, 0.3 * tol * everything.energy)
+        useless = ~(sums.error[rest] <= USABLE * everything.energy)
+        if useless.any():
+            x[:, useless] = columns.independent_weights(lam[:, useless])
+        beta, steps[rest] = minimise(columns, x, lam, 0.3 * tol * everything.energy)
         sums.beta[:, :, rest] = beta.swapaxes(1, 2)
-    return Estimate(groups, everything.places(groups), sums.beta, taken)
+    return Estimate(groups, columns_of(groups, everything.starts), sums.beta, steps)
 
 
-def _gather(problem: Problem) -> Columns:
+def all_columns(problem: Problem) -> Columns:
+    """Gram matrices and correlations of all columns, tasks in the order of the batches."""
     d, scale, first = int(problem.starts[-1]), 2 / problem.total, 0
     G, h = np.empty((d, d, problem.m)), np.empty((d, problem.m))
     for batch in problem.batches:
@@ -87,47 +106,3 @@ def _gather(problem: Problem) -> Columns:
         np.multiply(gram.transpose(1, 2, 0), scale, out=G[:, :, some])
         h[:, some] = scale * np.matmul(batch.Phi, batch.y[:, :, None])[..., 0].T
     return Columns(G, h, problem.starts, problem.energy)
-
-
-def settle(columns: Columns, x: Array, lam: Array, target: float) -> tuple[Array, NDArray[np.intp]]:
-    """Newton's method from x (k, L): beta (c, L, m) and the steps taken (L,).
-
-    Lambdas drop out as their gaps within the working set reach the target.
-    """
-    c, m = columns.h.shape
-    room = max(1, STACK // m)
-    if x.shape[1] <= room:
-        return _settle(columns, x, lam, target, columns.memory(x.shape[1]))
-    beta, taken = np.empty((c, x.shape[1], m)), np.empty(x.shape[1], np.intp)
-    memory = columns.memory(room)
-    for first in range(0, x.shape[1], room):
-        part = slice(first, first + room)
-        beta[:, part], taken[part] = _settle(columns, x[:, part], lam[:, part], target, memory)
-    return beta, taken
-
-
-def _settle(
-    columns: Columns, x: Array, lam: Array, target: float, memory: Array
-) -> tuple[Array, NDArray[np.intp]]:
-    curvature, short = columns.curvature[:, None], sqrt(10 * target / columns.energy)
-    x = np.where(x * curvature < NEGLIGIBLE, 0.0, x)
-    point = columns.point(x, memory)
-    beta, taken, left = point.beta, np.zeros(x.shape[1], np.intp), np.arange(x.shape[1])
-    for step in range(STEPS):
-        # All come for at least one step.
-        bad = np.flatnonzero(point.gaps(lam) > target) if step else left
-        if not bad.size:
-            break
-        # To carry a few finished ones along costs less than copies of all others.
-        if bad.size < CARRY * left.size:
-            left, point, lam = left[bad], point.at(bad), np.take(lam, bad, axis=1)
-        x = newton_step(columns.hessian(point), point.x, point.scores, lam)
-        x[x * curvature < NEGLIGIBLE] = 0.0
-        taken[left] += 1
-        moved = x - point.x
-        if (np.abs(moved) * curvature < short * (1 + x * curvature)).all():
-            beta[:, left] = point.nearby(columns.spread(x), columns.spread(moved))
-            break
-        point = columns.point(x, memory)
-        beta[:, left] = point.beta
-    return beta, taken

@@ -1,4 +1,4 @@
-"""Certificates for many lambdas at once, from raw residuals."""
+"""Duality gaps of solutions at many lambdas, computed from raw residuals in one pass."""
 
 from __future__ import annotations
 
@@ -7,47 +7,56 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from metakel._arrays import Array
+from metakel.grouplasso.batch import Index, group_starts, group_sums
 from metakel.grouplasso.path.batched_newton import dual_values
-from metakel.grouplasso.path.batched_path import Estimate
 from metakel.grouplasso.problem import Problem
 from metakel.grouplasso.solve import Solution
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 CHUNK = 1 << 18  # numbers at a time, which bounds the memory
-CACHE = 1 << 15  # residuals at a time, which stay near the processor
+CACHE = 1 << 15  # residuals at a time, which fit into the cache
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Coefficients at L decreasing lambdas, of unknown accuracy before `certify`."""
+
+    groups: Index  # (k,) the groups that may be active
+    columns: Index  # (c,) their columns
+    beta: Array  # (c, m, L) tasks in the order of the batches
+    iterations: Index  # (L,) Newton steps
 
 
 @dataclass(frozen=True)
 class Raw:
-    """What the raw data say about L coefficients, as `evaluate.Residual` does about one."""
+    """The quantities of L duality gaps from the raw data, as `Residual` has them for one."""
 
     scores: Array  # (p, L) squared norms of z^(j)
-    misfit: Array  # (k, L) ||z^(j) - lam_j beta^(j)/||beta^(j)|| ||^2 of the groups worked on
+    misfit: Array  # (k, L) ||z^(j) - lam_j beta^(j)/||beta^(j)|| ||^2 of the estimate's groups
     square: Array  # (L,) ||r||^2 / N
     inner: Array  # (L,) y'r / N
 
 
 @dataclass(frozen=True)
 class Certified:
-    """Estimates at lam (L, p), and what the raw data say of them; uncertified ones included."""
+    """Estimates at lam (L, p) with their duality gaps; those above the tolerance included."""
 
     problem: Problem
     estimate: Estimate
     lam: Array
     eta: Array  # (L, p)
-    objective: Array  # (L,), as the others
+    objective: Array  # (L,), as all below
     gap: Array
     kkt: Array
     converged: NDArray[np.bool]
 
     @property
     def iterations(self) -> Index:
-        """(L,) Newton steps."""
+        """(L,) numbers of Newton steps."""
         return self.estimate.iterations
 
     def solution(self, i: int) -> Solution:
-        """The estimate at the i-th lambda."""
+        """The solution at the i-th lambda."""
         order = np.concatenate([batch.tasks for batch in self.problem.batches])
         beta = np.zeros((self.problem.m, int(self.problem.starts[-1])))
         beta[order[:, None], self.estimate.columns] = self.estimate.beta[:, :, i].T
@@ -65,10 +74,10 @@ class Certified:
 
 
 def certify(problem: Problem, estimate: Estimate, lam: Array, tol: float) -> Certified:
-    """What the estimates are worth at lam (L, p), from the raw data."""
+    """Duality gaps and optimality violations of the estimates at lam (L, p)."""
     groups, dims = estimate.groups, np.diff(problem.starts)[estimate.groups]
-    starts = np.cumsum(dims) - dims
-    norms = np.sqrt(_grouped(np.einsum("csl,csl->cl", estimate.beta, estimate.beta), starts))
+    starts = group_starts(dims)
+    norms = np.sqrt(group_sums(np.einsum("csl,csl->cl", estimate.beta, estimate.beta), starts))
     strengths = lam[:, groups].T
     pull = np.divide(strengths, norms, out=np.zeros_like(norms), where=norms > 0)
     raw = _raw(problem, estimate, pull.repeat(dims, axis=0), starts)
@@ -86,36 +95,37 @@ def certify(problem: Problem, estimate: Estimate, lam: Array, tol: float) -> Cer
 
 
 def _raw(problem: Problem, estimate: Estimate, pull: Array, starts: Index) -> Raw:
+    """``pull`` (c, L) is lam_j / ||beta^(j)||, where active; ``starts`` are those of the groups."""
     L = estimate.beta.shape[2]
-    scores, misfit = np.zeros((problem.p, L)), np.zeros((starts.size, L))
+    scores, misfit = np.zeros((problem.p, L)), np.zeros((estimate.groups.size, L))
     inner, explained = np.zeros((2, L))
     scale, first = 2 / problem.total, 0
     for batch in problem.batches:
         assert batch.Phi is not None
-        room = max(1, CHUNK // (L * batch.Phi.shape[1]))
-        for start in range(0, len(batch.y), room):
-            Phi, y = batch.Phi[start : start + room], batch.y[start : start + room]
+        count = max(1, CHUNK // (L * batch.Phi.shape[1]))
+        for start in range(0, len(batch.y), count):
+            Phi, y = batch.Phi[start : start + count], batch.y[start : start + count]
             beta = estimate.beta[:, first : first + len(y)].swapaxes(0, 1)
             first += len(y)
             z, observed = _correlations(Phi, y, beta, estimate.columns)
             inner += observed
-            scores += _grouped(np.einsum("sdl,sdl->dl", z, z), problem.starts[:-1])
+            scores += group_sums(np.einsum("sdl,sdl->dl", z, z), problem.starts)
             own = np.take(z, estimate.columns, axis=1)
             explained += np.einsum("sdl,sdl->l", own, beta)
             own -= beta * (pull / scale)
-            misfit += _grouped(np.einsum("sdl,sdl->dl", own, own), starts)
+            misfit += group_sums(np.einsum("sdl,sdl->dl", own, own), starts)
     square = np.maximum(inner - explained, 0.0)  # r'r = r'(y - Phi' beta)
     return Raw(scale**2 * scores, scale**2 * misfit, square / problem.total, inner / problem.total)
 
 
 def _correlations(Phi: Array, y: Array, beta: Array, columns: Index) -> tuple[Array, Array]:
-    """Phi r (m, d, L) and y'r (L,), summed over tasks, for r = y - Phi' beta and beta (m, c, L)."""
+    """Phi r (m, d, L) and y'r (L,), summed over tasks, where r = y - Phi' beta, beta (m, c, L)."""
     (m, d, n), (_, c, L) = Phi.shape, beta.shape
     few = min(m, max(1, CACHE // (L * n)))
-    z, weights, observed, r = _cut(L, (m, d), (m, c + 1), (m, 1), (few, n))
+    z, weights, observed, r = _allocate(L, (m, d), (m, c + 1), (m, 1), (few, n))
     np.negative(beta, out=weights[:, :c])
     weights[:, c] = 1.0
-    # With y as a further column one product gives the residuals.
+    # With y as a further column, a single product gives the residuals.
     fit = np.concatenate([np.take(Phi, columns, axis=1), y[:, None]], axis=1).swapaxes(1, 2)
     for start in range(0, m, few):
         some = slice(start, start + few)
@@ -125,15 +135,10 @@ def _correlations(Phi: Array, y: Array, beta: Array, columns: Index) -> tuple[Ar
     return z, observed.sum(axis=0)[0]
 
 
-def _cut(L: int, *shapes: tuple[int, int]) -> list[Array]:
-    """Arrays (*shape, L) in one piece of memory: fresh pages cost more than the arithmetic."""
+def _allocate(L: int, *shapes: tuple[int, int]) -> list[Array]:
+    """Arrays (*shape, L) in one block of memory; separate allocations would dominate the cost."""
     memory = np.empty((sum(a * b for a, b in shapes), L))
     arrays, stop = [], 0
     for a, b in shapes:
         arrays.append(memory[stop : (stop := stop + a * b)].reshape(a, b, L))
     return arrays
-
-
-def _grouped(squares: Array, starts: Index) -> Array:
-    """Sums (k, L) over the columns of each group, for (c, L) squares."""
-    return squares if starts.size == len(squares) else np.add.reduceat(squares, starts, axis=0)

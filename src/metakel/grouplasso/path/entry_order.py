@@ -1,4 +1,4 @@
-"""The order in which groups enter a path, guessed by steps of least squares."""
+"""Guess the order in which groups enter a path, by stepwise least squares."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from metakel._arrays import Array
+from metakel.grouplasso.batch import group_sums
 from metakel.grouplasso.path.batched_newton import Columns
 
-Array = NDArray[np.float64]
-NEAR = 3.0  # times the lowest sigma, an entry is worth a closer look
-FLAT = 1e-9  # a pivot that lost this share of its size is zero
+NEAR = 3.0  # entries below this multiple of the lowest sigma are computed more accurately
+SINGULAR = 1e-9  # pivots below this, relative to the diagonal, are zero
 
 
 @dataclass(frozen=True)
 class Stages:
-    """Groups in the order in which they enter, and least squares after every entry.
+    """Groups in the order in which they enter; a stage is what is active after an entry.
 
-    In this order the Gram matrix of the columns is L L' in every task. The inverse of a leading
-    block is a partial sum over the rows of L^-1, so one factor serves all stages.
+    In this order, let L L' be the Cholesky factorisation of the columns' Gram matrix in every task.
+    The inverse of a leading block is a partial sum over the rows of L^-1, so one factorisation
+    serves all stages.
     """
 
     groups: list[int]
     columns: list[int]
-    ends: list[int]  # how many columns each stage has
+    ends: list[int]  # number of columns of each stage
     rows: Array  # (c, c, m) L^-1
     fit: Array  # (c, m) L^-1 h
-    top: float  # sigma at which the first of them enters
-    floor: float  # and below which further groups would enter
+    top: float  # sigma at which the first group enters
+    floor: float  # sigma below which further groups would enter
 
     def inverses(self) -> Array:
         """(S, c, c, m) inverse Gram matrices at every stage, padded with zeros."""
@@ -42,8 +43,11 @@ class Stages:
         return sums if len(sums) == len(self.ends) else sums[np.array(self.ends) - 1]
 
 
-def enter(everything: Columns, shape: Array, lowest: float, most: int) -> Stages:
-    """Add the group that correlates most with what is left, down to sigma = ``lowest``."""
+def find_stages(everything: Columns, shape: Array, lowest: float, most: int) -> Stages:
+    """Add the group that correlates most with the residual, again and again.
+
+    Stops at sigma = ``lowest``, at ``most`` columns, or at linearly dependent ones.
+    """
     factor = _Factor(everything, most)
     groups: list[int] = []
     ends: list[int] = []
@@ -62,28 +66,28 @@ def enter(everything: Columns, shape: Array, lowest: float, most: int) -> Stages
 
 
 class _Factor:
-    """L of the columns added so far, its inverse, and what is left of the correlations."""
+    """Cholesky factor L of the columns added so far, its inverse, and the residual correlations."""
 
     def __init__(self, everything: Columns, most: int) -> None:
         d, m = everything.h.shape
         self.everything = everything
         self.columns: list[int] = []
-        self.left = everything.h.copy()  # (d, m)
-        self.L = np.empty((most, d, m))  # its columns, continued to all d rows
+        self.residual = everything.h.copy()  # (d, m) correlations with the residual
+        self.L = np.empty((most, d, m))  # the columns of L, extended to all d rows
         self.rows = np.zeros((most, most, m))
         self.fit = np.empty((most, m))
 
     def add(self, j: int) -> bool:
-        """Take in column j, unless it depends on those there are."""
+        """Add column j, unless it is a linear combination of the others."""
         k, G = len(self.columns), self.everything.G
         before = self.L[:k, j]
         new = G[:, j] - np.einsum("idm,im->dm", self.L[:k], before)
-        if not (new[j] > FLAT * G[j, j]).all():
+        if not (new[j] > SINGULAR * G[j, j]).all():
             return False
         scale = 1 / np.sqrt(new[j])
         np.multiply(new, scale, out=self.L[k])
-        np.multiply(self.left[j], scale, out=self.fit[k])
-        self.left -= self.L[k] * self.fit[k]
+        np.multiply(self.residual[j], scale, out=self.fit[k])
+        self.residual -= self.L[k] * self.fit[k]
         np.einsum("im,ibm->bm", before, self.rows[:k, :k], out=self.rows[k, :k])
         self.rows[k, :k] *= -scale
         self.rows[k, k] = scale
@@ -98,14 +102,14 @@ class _Factor:
 
 
 def _next(factor: _Factor, groups: list[int], shape: Array, lowest: float) -> tuple[int, float]:
-    """The group that correlates most with the residual, and sigma at which it would enter.
+    """The group that correlates most with the residual, and the sigma at which it would enter.
 
-    Near ``lowest`` the residual is that of the penalised fit, to first order in sigma.
+    Close to ``lowest``, the residual is that of the penalised fit, to first order in sigma.
     """
-    everything, z, columns = factor.everything, factor.left, factor.columns
+    everything, z, columns = factor.everything, factor.residual, factor.columns
 
     def scores_of(z: Array) -> Array:
-        scores = everything.summed(np.einsum("cm,cm->c", z, z)) / shape**2
+        scores = group_sums(np.einsum("cm,cm->c", z, z), everything.starts) / shape**2
         scores[groups] = 0.0
         return scores
 
@@ -113,7 +117,7 @@ def _next(factor: _Factor, groups: list[int], shape: Array, lowest: float) -> tu
     if columns and scores.max() <= (NEAR * lowest) ** 2:
         own = everything.select(np.array(groups))
         beta = factor.solve(own.h)
-        norms = np.sqrt(own.summed(np.einsum("cm,cm->c", beta, beta)))
+        norms = np.sqrt(group_sums(np.einsum("cm,cm->c", beta, beta), own.starts))
         pull = factor.solve(own.spread(shape[groups] / norms)[:, None] * beta)
         z = z + lowest * np.einsum("dcm,cm->dm", everything.G[:, columns], pull)
         scores = scores_of(z)

@@ -1,4 +1,4 @@
-"""path(problem, lams) -> one Solution per lambda: together where that is faster, else in turn."""
+"""Solutions along a sequence of lambdas: at once where that is faster, else one by one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from metakel._arrays import Array
 from metakel.errors import InputError, ShapeError
-from metakel.grouplasso.evaluate import Evaluator
-from metakel.grouplasso.path import batched_path
-from metakel.grouplasso.path.certificate import Certified, certify
+from metakel.grouplasso.batch import Index
+from metakel.grouplasso.evaluator import Evaluator
+from metakel.grouplasso.path.batched_path import solve_together
+from metakel.grouplasso.path.certificate import Certified
 from metakel.grouplasso.problem import Problem, check_problem, lambda_max
 from metakel.grouplasso.solve import (
+    Progress,
     Solution,
     as_numbers,
     as_strengths,
@@ -21,14 +24,10 @@ from metakel.grouplasso.solve import (
     evaluator_of,
     solve_with,
 )
-from metakel.grouplasso.working_set import Progress
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 
 class Path(Sequence[Solution]):
-    """One `Solution` per lambda, made when it is asked for, and their numbers as arrays.
+    """A sequence of one `Solution` per lambda, each created on access, and arrays of their values.
 
     Attributes
     ----------
@@ -39,7 +38,7 @@ class Path(Sequence[Solution]):
     """
 
     def __init__(self, lam: Array, common: Certified | None, rows: Index) -> None:
-        """Solutions at lam (L, p): those of ``common``, at these rows of it (-1 for none)."""
+        """Solutions at lam (L, p): row ``rows[i]`` of ``common``, or -1 for one to `put` later."""
         self.lam, self.converged = lam, rows >= 0
         self._common, self._rows = common, rows
         self._own: dict[int, Solution] = {}
@@ -95,26 +94,41 @@ def path(
     max_iterations: int = 1000,
     progress: Progress | None = None,
 ) -> Path:
-    """Solutions from lambda_max down.
+    """Solve the group lasso (Eq. 8) for a sequence of lambdas.
 
-    ``lams`` are used as given (best in decreasing order); without them, ``count`` values from
-    lambda_max to ``ratio`` times it, evenly on the log scale. ``weights`` (p,) multiply each of
-    them, for one lambda per group.
+    Parameters
+    ----------
+    problem : Problem
+    lams : (L,) array, optional
+        Values of lambda, best in decreasing order.
+    count, ratio : int, float
+        Without ``lams``: ``count`` values from lambda_max to ``ratio`` times lambda_max, evenly
+        spaced on the log scale.
+    weights : (p,) array, optional
+        Multiply every lambda, for one lambda per group.
+    tol : float
+        Duality gap to reach, relative to the mean square of y.
+    max_iterations : int
+        Maximal number of Newton steps per lambda.
+    progress : callable(i, gap), optional
+        Called after the i-th solution with its relative gap.
 
-    Where columns are few, all lambdas are solved together; those whose answer does not reach
-    ``tol``, and all other problems, are solved in turn, each started from the one before.
+    Notes
+    -----
+    Problems with few columns are solved for all lambdas at once. Solutions that do not reach
+    ``tol``, and all other problems, are solved one by one, each started from the one before.
     """
     check_problem(problem)
     shape = np.ones(problem.p) if weights is None else as_strengths(weights, problem.p)
     values = _grid(problem, shape, count, ratio) if lams is None else _given(lams)
     check_tolerance(tol)
-    common, rows = _together(problem, values, shape, tol, max_iterations)
+    common, rows = solve_together(problem, values, shape, tol, max_iterations)
     found = Path(values[:, None] * shape, common, rows)
     evaluator: Evaluator | None = None
     for i in range(len(found)) if progress or not found.converged.all() else ():
         if not found.converged[i]:
             evaluator = evaluator or evaluator_of(problem)
-            x = _ahead(found, i, values) if i else None
+            x = _extrapolated(found, i, values) if i else None
             solution = solve_with(
                 problem, evaluator, found.lam[i], x, tol=tol, max_iterations=max_iterations
             )
@@ -127,7 +141,9 @@ def path(
 def _grid(problem: Problem, shape: Array, count: int, ratio: float) -> Array:
     top = lambda_max(problem, shape)
     if top == 0.0:
-        raise InputError("lambda_max is 0: y does not correlate with any feature; no path")
+        raise InputError(
+            "lambda_max is 0: y does not correlate with any feature; expected data with signal"
+        )
     if not (0 < ratio < 1 and count >= 1):
         raise InputError(f"found ratio {ratio}, count {count}; expected 0 < ratio < 1 <= count")
     return np.geomspace(top, ratio * top, count)
@@ -140,40 +156,15 @@ def _given(lams: ArrayLike) -> Array:
     return as_strengths(values, values.size)
 
 
-def _together(
-    problem: Problem, values: Array, shape: Array, tol: float, max_iterations: int
-) -> tuple[Certified | None, Index]:
-    """Solutions of one common effort, and for every value its place among them, -1 for none."""
-    sigma, places = -values, np.arange(values.size)
-    if not (sigma[1:] > sigma[:-1]).all():
-        sigma, places = np.unique(sigma, return_inverse=True)
-    nowhere = np.full(values.size, -1)
-    if not batched_path.suits(problem, sigma.size) or max_iterations < batched_path.STEPS:
-        return None, nowhere
-    try:
-        # Whatever rounding does to a hard problem, the certificate tells.
-        with np.errstate(all="ignore"):
-            estimate = batched_path.estimate(problem, -sigma, shape, tol=tol)
-    except np.linalg.LinAlgError:
-        return None, nowhere
-    if estimate is None:
-        return None, nowhere
-    reached = -sigma[: estimate.beta.shape[2], None]
-    common = certify(problem, estimate, reached * shape, tol)
-    good = np.zeros(sigma.size, np.bool)
-    good[: len(reached)] = common.converged
-    return common, np.where(good[places], places, -1)
+def _extrapolated(found: Path, i: int, values: Array) -> Array:
+    """Start for the i-th value: x grows nearly linearly in 1/lambda.
 
-
-def _ahead(found: Path, i: int, values: Array) -> Array:
-    """Where to start at the i-th value: x grows nearly linearly in 1/lambda.
-
-    Exactly so for orthogonal features, as long as no group enters or leaves.
+    It is linear for orthogonal features, as long as no group enters or leaves.
     """
     here: Array = found.eta[i - 1] / found.lam[i - 1]
     if i == 1 or values[i - 1] == values[i - 2]:
         return here
     before = found.eta[i - 2] / found.lam[i - 2]
-    ahead, step = 1 / values[i] - 1 / values[i - 1], 1 / values[i - 1] - 1 / values[i - 2]
-    guess: Array = here + ahead / step * (here - before)
+    next_step, last_step = 1 / values[i] - 1 / values[i - 1], 1 / values[i - 1] - 1 / values[i - 2]
+    guess: Array = here + next_step / last_step * (here - before)
     return np.where((before > 0) & (guess > 0), guess, here)

@@ -1,8 +1,8 @@
 r"""The path as a power series in lambda around least squares.
 
-Let lam_j = sigma w_j, and let some groups be active. Where they stay active, their coefficients are
-analytic in sigma, down to sigma = 0. With G and h the scaled Gram matrices and correlations of
-their columns, B.6 reads per task
+Let lam_j = sigma w_j. As long as the same groups are active, their coefficients are analytic in
+sigma, down to sigma = 0. With the scaled Gram matrices G and correlations h of their columns, B.6
+says for every task
 
 .. math:: (G_s + \sigma E) \beta_s = h_s, \qquad E_j = w_j / \|\beta^{(j)}\|,
 
@@ -11,12 +11,12 @@ so that with beta = sum_k sigma^k b_k, ||beta^(j)|| = sum_k sigma^k n_k and E = 
 .. math:: b_0 = G^{-1} h, \qquad b_k = -G^{-1} \sum_{i<k} e_i b_{k-1-i},
 
 and e and n follow from q = ||beta^(j)||^2 as w q^(-1/2) and q e / w, order by order. The nearest
-singularities, where G + sigma E has no inverse, have negative real parts; so the series is summed
-in t = sigma / (sigma + tau), which moves them away from the path.
+singularities, where G + sigma E has no inverse, have negative real parts. Therefore the series is
+summed in t = sigma / (sigma + tau), which moves them away from the path.
 
-Groups enter one after another from lambda_max down (`entries` guesses the order). Each of these
-stages has a series of its own, and ends where the norm of one of its groups reaches zero. Nothing
-here is certain: what the sums are worth is for a certificate to say.
+Groups enter one after another from lambda_max down (`entry_order` guesses the order). Each of these
+stages has its own series, and ends where the norm of one of its groups reaches zero. All of this is
+heuristic: `certificate` verifies the result.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
+from metakel._arrays import Array
+from metakel.grouplasso.batch import Index, group_starts, group_sums
 from metakel.grouplasso.path.entry_order import Stages
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 TERMS = 16
-REACH = 1.8  # tau over the first-order guess where the weakest group of a stage enters
-GROWTH = np.array([[4.0], [2.0], [1.0]])  # of coefficients in t, roughly
-DOUBT = 10.0  # times the last term, a norm may be zero
-VAGUE = 1e-3  # share of the norm at sigma = 0 which the last term may have where a norm is gone
-ROUNDING = 1e-12  # of lambda_max
+REACH = 1.8  # tau relative to the first-order guess of where the weakest group of a stage enters
+GROWTH = np.array([[4.0], [2.0], [1.0]])  # approximate growth of the last coefficients in t
+DOUBT = 10.0  # a norm below this multiple of the last term may be zero
+VAGUE = 1e-3  # largest last term, relative to the norm at sigma = 0, that shows where a norm ends
+ROUNDING = 1e-12  # relative to lambda_max
 STACK = 5000  # systems at a time, which bounds the memory
 # Miller's recurrence for q^(-1/2): e_k = sum_i MILLER[k, i - 1] q_i e_(k-i) / q_0
 MILLER = np.arange(1, TERMS + 1) / (2.0 * np.maximum(np.arange(TERMS + 1), 1)[:, None]) - 1
-# To multiply two series: lag and mask of e_(k-i) over i.
+# Product of two series: index k - i of e_(k-i), and where it exists.
 LAG = np.subtract.outer(np.arange(TERMS + 1), np.arange(TERMS + 1))
 LATER = (LAG >= 0)[:, :, None, None]
 # sigma^k = tau^k sum_j BINOMIALS[j, k] t^j
@@ -55,7 +55,7 @@ BINOMIALS = np.array(
 
 @dataclass(frozen=True)
 class Series:
-    """Coefficients up to order K: norms (S, K + 1, k), and per stage beta (K + 1, c, m)."""
+    """Coefficients up to order K: norms (S, K + 1, k), and beta (K + 1, c, m) of every stage."""
 
     beta: list[Array]
     norms: Array
@@ -63,16 +63,16 @@ class Series:
 
 @dataclass(frozen=True)
 class Sums:
-    """The series at L values of sigma, each by the stage that holds there."""
+    """The sums at L values of sigma, each from the stage that is valid there."""
 
     norms: Array  # (L, k)
     beta: Array  # (c, m, L)
-    error: Array  # (L,) of the objective, as the last term has it
-    clear: NDArray[np.bool]  # (L,) whether it is beyond doubt which norms are zero
+    error: Array  # (L,) error of the objective, estimated by the last terms
+    clear: NDArray[np.bool]  # (L,) whether it is clear which norms are zero
 
 
 def expand(stages: Stages, dims: Index, shape: Array) -> Series:
-    """The series of all stages; ``dims`` and ``shape`` are those of its groups."""
+    """The series of all stages; ``dims`` and ``shape`` (k,) belong to their groups."""
     inverses, starts = stages.inverses(), stages.least_squares()
     together = max(1, STACK // starts.shape[2])
     parts = [
@@ -85,18 +85,14 @@ def expand(stages: Stages, dims: Index, shape: Array) -> Series:
 
 
 def _expand(inverses: Array, start: Array, dims: Index, shape: Array) -> tuple[Array, Array]:
-    """beta (K + 1, S, c, m) and norms (S, K + 1, k) of a few stages, padded with zeros."""
+    """beta (K + 1, S, c, m) and norms (S, K + 1, k) of some stages, padded with zeros."""
     S, c, m = start.shape
     Q, beta = -inverses, np.empty((TERMS + 1, S, c, m))
     beta[0] = start
-    single, starts = c == len(dims), np.cumsum(dims) - dims
-
-    def summed(values: Array) -> Array:
-        return values if single else np.add.reduceat(values, starts, axis=1)
-
+    single, starts = c == len(dims), group_starts(dims)
     squares, pulls = np.empty((2, TERMS + 1, S, len(dims)))
     spread = pulls if single else np.empty((TERMS + 1, S, c))
-    squares[0] = summed(np.einsum("scm,scm->sc", beta[0], beta[0]))
+    squares[0] = group_sums(np.einsum("scm,scm->sc", beta[0], beta[0]), starts, axis=1)
     inverse = np.divide(1.0, squares[0], out=np.ones_like(squares[0]), where=squares[0] > 0)
     pulls[0] = shape * np.sqrt(inverse)
     for k in range(1, TERMS + 1):
@@ -104,7 +100,8 @@ def _expand(inverses: Array, start: Array, dims: Index, shape: Array) -> tuple[A
             spread[k - 1] = pulls[k - 1].repeat(dims, axis=1)
         pulled = np.einsum("isc,iscm->scm", spread[k - 1 :: -1], beta[:k])
         np.einsum("sabm,sbm->sam", Q, pulled, out=beta[k])
-        squares[k] = summed(np.einsum("iscm,iscm->sc", beta[: k + 1], beta[k::-1]))
+        products = np.einsum("iscm,iscm->sc", beta[: k + 1], beta[k::-1])
+        squares[k] = group_sums(products, starts, axis=1)
         found = np.einsum("i,isk,isk->sk", MILLER[k, :k], squares[1 : k + 1], pulls[k - 1 :: -1])
         np.multiply(found, inverse, out=pulls[k])
     norms = np.einsum("kisj,isj->skj", np.take(pulls, LAG, axis=0, mode="clip") * LATER, squares)
@@ -112,18 +109,18 @@ def _expand(inverses: Array, start: Array, dims: Index, shape: Array) -> tuple[A
 
 
 def sum_up(series: Series, sigma: Array, shape: Array, top: float) -> Sums:
-    """Sums at sigma (L,) decreasing, for groups of weights ``shape``; zero from ``top`` on."""
+    """Sums at decreasing sigma (L,), for groups of weights ``shape``; zero from ``top`` on."""
     L, S, (_, c, m) = sigma.size, len(series.beta), series.beta[-1].shape
     idle = ~np.tri(S + 1, S, dtype=np.bool)  # per stage; the last row, read as stage -1, is zero
     idle[S] = True
     powers, in_t = _powers(series.norms, idle[:S], sigma)
     terms = np.matmul(in_t, series.norms)
     norms = np.matmul(powers, terms)
-    # One term may be small by accident.
+    # The largest of three terms, because a single one may be small by chance.
     tails = powers[:, :, -1:] * np.max(np.abs(terms[:, -3:]) * GROWTH, axis=1)[:, None]
     gone = ~((norms > 0) | idle[:S, None]).all(axis=2)
     gone |= sigma >= top * (1 - ROUNDING)
-    # A stage holds below the smallest sigma at which one of its norms is gone.
+    # A stage is valid below the smallest sigma at which one of its norms is not positive.
     starts = np.where(gone.any(axis=1), L - gone[:, ::-1].argmax(axis=1), 0)
     beta, stage, stop = np.zeros((c, m, L)), np.full(L, -1), L
     for s in range(S - 1, -1, -1):
@@ -136,7 +133,7 @@ def sum_up(series: Series, sigma: Array, shape: Array, top: float) -> Sums:
     absent, here = idle[stage], (stage, np.arange(L))
     own, tail = np.where(absent, 0.0, norms[here]), np.where(absent, 0.0, tails[here])
     clear = ((own > DOUBT * tail) | absent).all(axis=1)
-    # Where a stage ends, is a norm really gone, or is the series just useless?
+    # Where a stage ends: did a norm reach zero, or does the series not converge there?
     ends = tails[np.arange(S), np.maximum(starts - 1, 0)]
     honest = ((ends < VAGUE * terms[:, 0]) | idle[:S]).all(axis=1)
     all_above = np.append(np.logical_and.accumulate(honest[::-1])[::-1], True)
@@ -144,7 +141,7 @@ def sum_up(series: Series, sigma: Array, shape: Array, top: float) -> Sums:
 
 
 def _powers(norms: Array, idle: NDArray[np.bool], sigma: Array) -> tuple[Array, Array]:
-    """Powers of t (S, L, K + 1), and what turns coefficients in sigma to such in t."""
+    """Powers of t (S, L, K + 1), and the matrices from coefficients in sigma to those in t."""
     shrink = (-norms[:, 1] / np.where(idle, 1.0, norms[:, 0])).max(axis=1)
     tau = REACH / np.maximum(shrink, 1 / sigma[0])
     powers = np.ones((len(idle), sigma.size, TERMS + 1))

@@ -17,7 +17,7 @@ from metakel.grouplasso import Problem, Solution
 from metakel.integrations.sklearn.labels import rows_by_label
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.learn import as_problem
-from metakel.learn.refit import least_squares, noise_left, refitted_weights
+from metakel.learn.refit import estimate_noise_std, least_squares, refitted_weights
 
 # Below this share of their spread, values do not vary, and noise is rounding.
 FLAT, LEAST_NOISE = 1e-12, 1e-6
@@ -102,7 +102,7 @@ class MultiTaskProblem:
     def _strengths(self, solution: Solution, noise_std: float | None) -> tuple[float, Array]:
         """The noise level, and root sums of squared coefficients without what noise adds."""
         if self.problem.kernel_mode:
-            noise = noise_left(self.problem, solution) if noise_std is None else noise_std
+            noise = estimate_noise_std(self.problem, solution) if noise_std is None else noise_std
             return noise, solution.eta
         kept = np.union1d(solution.active, [0])
         fit = least_squares(self.problem, kept)
@@ -111,5 +111,5 @@ class MultiTaskProblem:
         elif fit.free:
             noise = sqrt(fit.rss / fit.free)
         else:  # as many columns as rows
-            noise = noise_left(self.problem, solution)
+            noise = estimate_noise_std(self.problem, solution)
         return noise, refitted_weights(self.problem, kept, noise)

@@ -8,9 +8,10 @@ from numpy.testing import assert_allclose
 from reference import draw
 
 from metakel.grouplasso import lambda_max, solve
+from metakel.grouplasso.batch import columns_of, group_sums
 from metakel.grouplasso.path.batched_newton import Columns
-from metakel.grouplasso.path.batched_path import MOST, _gather
-from metakel.grouplasso.path.entry_order import enter
+from metakel.grouplasso.path.batched_path import MAX_ACTIVE, all_columns
+from metakel.grouplasso.path.entry_order import find_stages
 from metakel.grouplasso.path.series import TERMS, expand, sum_up
 
 CASES = [((40,) * 6, (1,) * 8), ((30, 45, 38), (2, 1, 3, 1))]
@@ -18,11 +19,11 @@ CASES = [((40,) * 6, (1,) * 8), ((30, 45, 38), (2, 1, 3, 1))]
 
 def everything_of(sizes, dims, seed=0, active=3):
     problem = draw(seed, sizes, dims, active=active).problem()
-    return problem, _gather(problem)
+    return problem, all_columns(problem)
 
 
 def expanded(everything, shape, lowest):
-    stages = enter(everything, shape, lowest, MOST)
+    stages = find_stages(everything, shape, lowest, MAX_ACTIVE)
     groups = np.array(stages.groups)
     columns = everything.select(groups)
     return stages, groups, columns, expand(stages, columns.dims, shape[groups])
@@ -44,8 +45,9 @@ def test_every_order_satisfies_the_optimality_conditions(sizes, dims, weighted):
         norms = series.norms[k - 1][:, :k]
         squares = np.array(
             [
-                columns.summed(
-                    sum(np.einsum("cm,cm->c", beta[i], beta[n - i]) for i in range(n + 1))
+                group_sums(
+                    sum(np.einsum("cm,cm->c", beta[i], beta[n - i]) for i in range(n + 1)),
+                    columns.starts,
                 )
                 for n in range(TERMS + 1)
             ]
@@ -94,7 +96,7 @@ def test_sums_are_the_solutions_where_their_error_is_small(sizes, dims):
     for i in np.flatnonzero(good):
         best = solve(problem, sigma[i], tol=1e-13)
         assert_allclose(sums.norms[i], best.eta[groups], atol=1e-6)
-        places = everything.places(groups)
+        places = columns_of(groups, everything.starts)
         assert_allclose(sums.beta[:, :, i].T, best.beta[order][:, places], atol=1e-6)
         assert not best.eta[np.setdiff1d(np.arange(problem.p), groups)].any()
 
@@ -129,17 +131,17 @@ def test_nothing_enters_where_columns_repeat_or_vanish():
     twice = np.arange(4).repeat(2)
     G = everything.G[twice][:, twice]
     repeated = Columns(G, everything.h[twice], np.arange(9), everything.energy)
-    stages = enter(repeated, np.ones(8), 1e-6 * lambda_max(problem), MOST)
+    stages = find_stages(repeated, np.ones(8), 1e-6 * lambda_max(problem), MAX_ACTIVE)
     assert len({j // 2 for j in stages.groups}) == len(stages.groups) <= 4
     blank = Columns(np.zeros((2, 2, 3)), np.zeros((2, 3)), np.arange(3), 1.0)
-    assert enter(blank, np.ones(2), 0.0, MOST).groups == []
+    assert find_stages(blank, np.ones(2), 0.0, MAX_ACTIVE).groups == []
 
 
 def test_entries_stop_where_columns_become_many():
     problem, everything = everything_of((30,) * 4, (3, 1, 2, 1, 1), active=5)
     shape = np.ones(problem.p)
-    full = enter(everything, shape, 1e-4 * lambda_max(problem), MOST)
-    few = enter(everything, shape, 1e-4 * lambda_max(problem), 4)
+    full = find_stages(everything, shape, 1e-4 * lambda_max(problem), MAX_ACTIVE)
+    few = find_stages(everything, shape, 1e-4 * lambda_max(problem), 4)
     assert few.groups == full.groups[: len(few.groups)]
     assert len(few.columns) <= 4 < len(full.columns)
     assert few.floor > full.floor

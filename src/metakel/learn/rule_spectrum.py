@@ -1,4 +1,4 @@
-"""What the lambda rules read of a problem: eigenvalues by group, and their Chernoff bound."""
+"""The eigenvalues that the rules for lambda depend on, and their Chernoff bound."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.errors import InputError
-from metakel.grouplasso.remote import ProblemSize
+from metakel.grouplasso.problem import ProblemSize
 
 
 class NoiseProblem(ProblemSize, Protocol):
-    """What the rules read of a group lasso problem; `metakel.grouplasso.Problem` has it all."""
+    """The part of a `metakel.grouplasso.Problem` that the rules use."""
 
     def spectra(self) -> Sequence[Array]: ...
     def energies(self, vectors: Sequence[Array]) -> Array: ...
 
 
 class Spectrum(Protocol):
-    """What the rules need of all eigenvalues v: some sums by group."""
+    """Sums over all eigenvalues v of each group."""
 
-    counts: NDArray[np.integer[Any]]  # (p,) how many there are
-    top: Array  # (p,) the largest
+    counts: NDArray[np.integer[Any]]  # (p,) number of eigenvalues
+    top: Array  # (p,) largest eigenvalue
     trace: Array  # (p,)
     frobenius: Array  # (p,)
 
@@ -39,7 +38,7 @@ class Spectrum(Protocol):
 
 
 class Eigenvalues:
-    """All eigenvalues in one vector, with their sums by group."""
+    """`Spectrum` of a problem in memory: all eigenvalues in one vector."""
 
     def __init__(self, problem: NoiseProblem) -> None:
         spectra = problem.spectra()
@@ -51,7 +50,7 @@ class Eigenvalues:
         self.frobenius = np.sqrt(self.sums(self.flat**2))
 
     def sums(self, values: Array) -> Array:
-        """(p,) sums of a value per eigenvalue."""
+        """(p,) sums over each group of one value per eigenvalue."""
         return np.add.reduceat(values, self._starts)
 
     def log_det(self, rho: Array) -> Array:
@@ -65,9 +64,9 @@ class Eigenvalues:
 
 
 def spectrum_of(problem: NoiseProblem) -> Spectrum:
-    """The eigenvalues of a problem, or their sums where the tasks themselves are elsewhere."""
-    remote: Callable[[], Spectrum] | None = getattr(problem, "spectrum", None)
-    return Eigenvalues(problem) if remote is None else remote()
+    """The eigenvalues of a problem in memory, or the sums that an out-of-core problem provides."""
+    out_of_core: Callable[[], Spectrum] | None = getattr(problem, "spectrum", None)
+    return Eigenvalues(problem) if out_of_core is None else out_of_core()
 
 
 def tilted(share: Array, z: Array | float) -> tuple[Array, Array]:
@@ -77,10 +76,11 @@ def tilted(share: Array, z: Array | float) -> tuple[Array, Array]:
 
 
 def chernoff_energy(v: Spectrum, x: float) -> Array:
-    """(p,) values q with P(group energy of unit noise > q) <= exp(-x).
+    """(p,) values q with P(energy of unit noise in the group > q) <= exp(-x).
 
-    The minimum over t solves t psi'(t) - psi(t) = x, which increases in z = tau / (1 - tau),
-    tau = 2 t max(v). Any z gives a valid q; the minimum is flat, so bisection is enough.
+    The best t solves t psi'(t) - psi(t) = x. The left-hand side increases in z = tau / (1 - tau),
+    tau = 2 t max(v), so z is found by bisection. Every z gives a valid q, and q depends little on
+    z near the optimum, so an approximate root is enough.
     """
     top = np.where(v.top > 0, v.top, 1.0)
     low = np.log(np.minimum(sqrt(4 * x) / np.sqrt(v.counts), 1.0) / 2)
@@ -93,14 +93,3 @@ def chernoff_energy(v: Spectrum, x: float) -> Array:
     z = np.exp((low + high) / 2)
     energy: Array = v.top * 2 * (1 + z) / z * (v.tilted(top, z)[0] + x)
     return energy
-
-
-def nonzero(lam: Array) -> Array:
-    """Groups without features get the largest lambda of the others (1 if there are none)."""
-    top = lam.max()
-    return np.where(lam > 0, lam, top if top > 0 else 1.0)
-
-
-def check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta}; expected a probability between 0 and 1")

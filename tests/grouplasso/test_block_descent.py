@@ -11,9 +11,9 @@ from reference import cut, draw
 from scipy.optimize import brentq, minimize
 
 from metakel.grouplasso import lambda_max, solve
-from metakel.grouplasso.blocks import secular_root, sweep
+from metakel.grouplasso.block_descent import secular_root, sweep
 
-EXACT = {"sweeps": 1, "climbs": 30}
+EXACT = {"sweeps": 1, "root_steps": 30}
 
 
 def left_hand_side(x, c, gamma):
@@ -43,7 +43,7 @@ def test_the_root_solves_the_secular_equation(seed, shape, share, spread):
         while left_hand_side(top, c, gamma) > lam**2:
             top *= 10
         root = brentq(lambda t: left_hand_side(t, c, gamma) - lam**2, 0, top, xtol=1e-300)
-        assert x <= root * (1 + 1e-9)  # it climbs from the left
+        assert x <= root * (1 + 1e-9)  # approached from the left
         for start in (0.1 * root, 3 * root):
             again = secular_root(c, gamma, lam, x=start)
             assert_allclose(left_hand_side(again, c, gamma), lam**2, rtol=1e-5)

@@ -26,7 +26,7 @@ def drawn(dims, seed=0):
     G = (F @ F.transpose(0, 2, 1)).transpose(1, 2, 0).copy()
     h = np.einsum("scn,sn->cs", F, y)
     starts = np.array([0, *np.cumsum(dims)])
-    # Energy y'y/2, so that energy - h'beta/2 is y'r/2 as in `evaluate`.
+    # Energy y'y/2, so that energy - h'beta/2 is y'r/2 as in `evaluator`.
     columns = Columns(G, h, starts, 0.5 * float(np.vdot(y, y)))
     x = rng.uniform(0.1, 3, (len(dims), L))
     x[rng.uniform(size=x.shape) < 0.3] = 0.0
@@ -97,7 +97,7 @@ def test_a_step_is_the_bounded_newton_step_of_every_lambda(seed):
             assert_allclose(stepped[:, i], exact, rtol=1e-7)
 
 
-def test_held_groups_move_as_they_are_told():
+def test_fixed_groups_move_by_the_given_amounts():
     rng = np.random.default_rng(0)
     F = rng.standard_normal((4, 9, L))
     H = np.einsum("anl,bnl->abl", F, F)

@@ -1,0 +1,335 @@
+r"""Rules for lambda (Lemma B.1 and Theorem 4.3), one value per group.
+
+All guarantees rest on one event: for every group, the correlation of its features with the noise is
+at most a quarter of its lambda,
+
+.. math:: A = \Big\{ \tfrac{1}{N} \| (\Phi^T \varepsilon)^{(j)} \|_2 \le \lambda_j / 4
+          \ \text{ for all } j \Big\},
+
+and a rule is a choice of lambda with :math:`P(A) \ge 1 - \delta`. The paper prints one number for
+all groups. Its proof holds unchanged for one lambda per group, so that a group of large features
+does not determine the lambda of the others.
+
+==================  ==========================================  ===============================
+rule                valid for                                   needs
+==================  ==========================================  ===============================
+"self-normalised"   sub-Gaussian noise, any adaptive policy     eigenvalues of the kernels
+"hkz"               sub-Gaussian noise, points fixed in advance eigenvalues
+"chernoff"          the same; never above "hkz"                 eigenvalues
+"dimension-free"    the same; never below "hkz"                 sup of the kernels
+"monte-carlo"       Gaussian noise, points fixed in advance     a Generator
+"paper"             sub-Gaussian noise, fixed points, k_j <= 1  m, n, p, d_max
+==================  ==========================================  ===============================
+
+"self-normalised" assumes that the sizes of the tasks were fixed in advance. If the policy chose
+them as well, call `self_normalised` with ``planned_sizes``.
+
+Notation: v are the eigenvalues of a group in each task, :math:`\Psi_j` (Appendix B) has the
+eigenvalues v / N, and sup is the largest value of :math:`k_j(x, x)` over the domain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import ceil, log, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metakel._arrays import Array
+from metakel.errors import InputError, ShapeError, check_generator
+from metakel.grouplasso.solve import as_strengths
+from metakel.learn.rule_spectrum import NoiseProblem, chernoff_energy, spectrum_of
+from metakel.theory import lambda_min_paper
+
+RULES = ("self-normalised", "hkz", "dimension-free", "chernoff", "monte-carlo", "paper")
+
+
+def choose_lambda(
+    rule: str | ArrayLike,
+    problem: NoiseProblem,
+    *,
+    noise_std: float | None,
+    delta: float,
+    sup: ArrayLike | None = None,
+    rng: np.random.Generator | None = None,
+    draws: int = 999,
+) -> Array:
+    """One lambda per group (Theorem 4.3), by the name of a rule or as given.
+
+    Parameters
+    ----------
+    rule : str, number or (p,) array
+        A rule of the table above, one lambda for all groups, or one for each.
+    problem : NoiseProblem
+    noise_std : float or None
+        Standard deviation (or sub-Gaussian proxy) of the noise; named rules need it.
+    delta : float
+        Probability with which the event A may fail.
+    sup : (p,) array, optional
+        Largest ``k_j(x, x)`` over the domain; 1 where unknown (None or NaN), as in Section 3.
+    rng : Generator, optional
+        Only for "monte-carlo".
+    draws : int
+        Only for "monte-carlo".
+
+    Returns
+    -------
+    (p,) array, positive
+        A group whose kernel matrices are all zero can never be selected. Where a rule gives 0 for
+        it, it gets the largest lambda of the other groups.
+    """
+    if not isinstance(rule, str):
+        return as_strengths(rule, problem.p)
+    if rule not in RULES:
+        raise InputError(
+            f"unknown lambda rule {rule!r}; known rules: {', '.join(RULES)} ('square-root' is an "
+            "option of learn_kernel; pivotal_lambda computes its lambda)"
+        )
+    if noise_std is None or not (np.isfinite(noise_std) and noise_std > 0):
+        raise InputError(f"lambda rule {rule!r}: noise_std is {noise_std}; expected a number > 0")
+    _check_delta(delta)
+    level = {"noise_std": noise_std, "delta": delta}
+    if rule == "self-normalised":
+        return self_normalised(problem, **level, sup=sup)
+    if rule == "hkz":
+        return hkz(problem, **level)
+    if rule == "dimension-free":
+        return dimension_free(problem, **level, sup=sup)
+    if rule == "chernoff":
+        return chernoff(problem, **level)
+    if rule == "paper":
+        return paper(problem, **level)
+    if rng is None:
+        raise InputError("lambda rule 'monte-carlo' needs a Generator: pass rng=")
+    return monte_carlo(problem, **level, rng=rng, draws=draws)
+
+
+def self_normalised(
+    problem: NoiseProblem,
+    *,
+    noise_std: float,
+    delta: float,
+    sup: ArrayLike | None = None,
+    planned_sizes: ArrayLike | None = None,
+) -> Array:
+    r"""Valid under any adaptive policy: points may depend on everything seen before (Lemma B.1).
+
+    .. math:: \lambda_j = \frac{4\sigma}{N} \sqrt{ (\max v + \rho_j)
+              \Big( \sum \log(1 + v / \rho_j) + 2 \log \tfrac{p}{\delta} \Big) }
+
+    The bound of Abbasi-Yadkori et al. (2011) on the self-normalised noise of group j, with
+    :math:`\rho_j` computed from task sizes, dimensions and sup only: the bound would not hold for
+    a :math:`\rho_j` that depends on the points.
+
+    Parameters
+    ----------
+    planned_sizes : number or (m,) array, optional
+        Largest number of points that each task could have had. Only needed if the policy also
+        decided when to stop, because then the sizes depend on the data.
+    """
+    v = spectrum_of(problem)
+    log_term = 2 * log(problem.p / delta)
+    planned = problem.sizes if planned_sizes is None else planned_sizes
+    sizes = np.broadcast_to(np.asarray(planned, float), (problem.m,))
+    planned_energy = problem.task_weights**2 * sizes
+    rho = _planned_rho(planned_energy, sizes, problem.dims, log_term) * _as_sup(sup, problem.p)
+    energy = (v.top + rho) * (v.log_det(rho) + log_term)
+    return 4 * noise_std / problem.total * np.sqrt(energy)
+
+
+def hkz(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
+    r"""For points fixed in advance, by Hsu, Kakade and Zhang (2012); corrects Lemma B.1.
+
+    .. math:: \lambda_j = \frac{4\sigma}{\sqrt N} \sqrt{ \operatorname{tr} \Psi_j
+              + 2 \|\Psi_j\|_F \sqrt x + 2 \|\Psi_j\|_2 x }, \qquad x = \log(p/\delta)
+    """
+    v = spectrum_of(problem)
+    x = log(problem.p / delta)
+    energy = v.trace + 2 * v.frobenius * sqrt(x) + 2 * v.top * x
+    return _nonzero(4 * noise_std / problem.total * np.sqrt(energy))
+
+
+def chernoff(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
+    r"""For points fixed in advance: the sharpest of the bounds for sub-Gaussian noise.
+
+    .. math:: \lambda_j = \frac{4\sigma}{N} \sqrt{q_j}, \qquad
+              q_j = \min_t \tfrac1t \Big( \log\tfrac p\delta - \tfrac12 \sum \log(1 - 2tv) \Big)
+
+    "hkz" follows from this inequality by bounding the logarithm, so it is never smaller (Lemma
+    B.1).
+    """
+    energy = chernoff_energy(spectrum_of(problem), log(problem.p / delta))
+    return _nonzero(4 * noise_std / problem.total * np.sqrt(energy))
+
+
+def dimension_free(
+    problem: NoiseProblem, *, noise_std: float, delta: float, sup: ArrayLike | None = None
+) -> Array:
+    r"""Lemma B.1 without d_max: "hkz" from the sup of each kernel instead of its eigenvalues.
+
+    For tasks of one size and :math:`k_j \le 1` it reads
+
+    .. math:: \lambda = \frac{4\sigma}{\sqrt{mn}} \sqrt{1 + 2\sqrt{x/m} + 2x/m},
+              \qquad x = \log(p/\delta),
+
+    and scales with the square root of sup. Raises if the data contradict sup.
+    """
+    top = _as_sup(sup, problem.p)
+    energy = problem.task_weights**2 * problem.sizes  # (m,) trace of each task when k_j = 1
+    trace = spectrum_of(problem).trace
+    for j in np.flatnonzero(trace > top * energy.sum() * (1 + 1e-9)):
+        raise InputError(
+            f"lambda rule 'dimension-free': kernel {j} has mean k(x, x) = "
+            f"{trace[j] / energy.sum():.4g} on the data but sup = {top[j]:.4g}; "
+            "pass the sup of each kernel, or use 'hkz', which computes it from the data"
+        )
+    x = log(problem.p / delta)
+    noise = energy.sum() + 2 * sqrt(energy.sum() * energy.max() * x) + 2 * energy.max() * x
+    lam: Array = 4 * noise_std / problem.total * np.sqrt(top * noise)
+    return lam
+
+
+def paper(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
+    """Theorem 4.3 as printed (k_j <= 1): the same number for all groups.
+
+    For kernels without a finite feature map, d_max is the largest rank possible on the data.
+    """
+    largest = int(problem.sizes.max())
+    d_max = max(largest if d is None else d for d in problem.dims)
+    n = problem.total / problem.m
+    lam = lambda_min_paper(
+        noise_std=noise_std, m=problem.m, n=n, p=problem.p, d_max=d_max, delta=delta
+    )
+    return np.full(problem.p, lam)
+
+
+def monte_carlo(
+    problem: NoiseProblem,
+    *,
+    noise_std: float,
+    delta: float,
+    rng: np.random.Generator,
+    draws: int = 999,
+) -> Array:
+    r"""For Gaussian noise and points fixed in advance: simulates the event A (Lemma B.1).
+
+    :math:`\lambda_j = 4 \sigma w_j q / N` where :math:`w_j^2` is the trace of the group and q the
+    order statistic number ceil((1 - delta)(draws + 1)) of
+    :math:`\max_j \|(\Phi^T g)^{(j)}\| / w_j`. The noise in the data and the draws g are
+    exchangeable, so A has probability at least 1 - delta for any number of draws. Not valid if
+    the points were chosen depending on observed values.
+    """
+    _check_delta(delta)
+    scale = np.sqrt(spectrum_of(problem).trace)
+    quantile = _simulated_quantile(problem, scale, delta, rng, draws, lambda g: 1.0)
+    return _nonzero(4 * noise_std / problem.total * quantile * scale)
+
+
+def pivotal_lambda(
+    problem: NoiseProblem, *, delta: float, rng: np.random.Generator | None = None, draws: int = 999
+) -> Array:
+    r"""Lambda of the group square-root lasso, for Gaussian noise of unknown size.
+
+    The objective is :math:`\|y - \Phi b\| / \sqrt N + \sum_j \lambda'_j \|b^{(j)}\|`, and the event
+    is :math:`\|(\Phi^T \varepsilon)^{(j)}\| / (\sqrt N \|\varepsilon\|) \le \lambda'_j / 2`, where
+    the noise level cancels (Bunea, Lederer and She, 2013).
+
+    With a Generator, :math:`\lambda'_j = 2 w_j q` with the simulated quantile q of `monte_carlo`.
+    Without one, it combines the bound of `chernoff` on the numerator of each group and the lower
+    tail bound of Laurent and Massart (2000) on :math:`\|\varepsilon\|`, at delta / (p + 1) each.
+    """
+    _check_delta(delta)
+    v = spectrum_of(problem)
+    weights = problem.task_weights
+    if rng is not None:
+
+        def root_total(g: list[Array]) -> float:
+            return sqrt(
+                problem.total * sum(w * float(r @ r) for w, r in zip(weights, g, strict=True))
+            )
+
+        scale = np.sqrt(v.trace)
+        quantile = _simulated_quantile(problem, scale, delta, rng, draws, root_total)
+        return _nonzero(2 * quantile * scale)
+    x = log((problem.p + 1) / delta)
+    floor = problem.total - 2 * sqrt(float(weights**2 @ problem.sizes) * x)
+    if floor <= 0:
+        raise InputError(
+            f"{problem.total} observations are too few to bound unknown noise at delta = {delta} "
+            f"for {problem.p} kernels; pass rng= for the simulated rule, or noise_std"
+        )
+    return _nonzero(2 * np.sqrt(chernoff_energy(v, x) / (problem.total * floor)))
+
+
+def _planned_rho(energy: Array, sizes: Array, dims: Sequence[int | None], log_term: float) -> Array:
+    """(p,) minimisers over rho of the worst case of `self_normalised` at sup = 1.
+
+    In u = rho / max(energy) the worst case (1 + u)(sum_s r log(1 + a / (r u)) + log_term) is
+    convex, a <= 1 being the energy of a task relative to the largest and r its largest rank.
+    """
+    top = float(energy.max())
+    kinds_of_task = Counter(zip((energy / top).tolist(), sizes.tolist(), strict=True))
+    a, size = np.array(list(kinds_of_task)).T
+    counts = np.array(list(kinds_of_task.values()))
+    best = {d: _best_u(a, np.minimum(d or np.inf, size), counts, log_term) for d in set(dims)}
+    return top * np.array([best[d] for d in dims])
+
+
+def _best_u(a: Array, rank: Array, counts: NDArray[np.intp], log_term: float) -> float:
+    low, high = -14.0, 14.0  # of log u; every round keeps a sixteenth of the interval
+    unit = np.linspace(0, 1, 33)
+    for _ in range(4):
+        grid = low + (high - low) * unit
+        u = np.exp(grid)
+        log_det = (counts * rank) @ np.log1p((a / rank)[:, None] / u)
+        best = int(((1 + u) * (log_det + log_term)).argmin())
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
+    return float(np.exp((low + high) / 2))
+
+
+def _as_sup(sup: ArrayLike | None, p: int) -> Array:
+    values = np.ones(p) if sup is None else np.array(sup, dtype=float)
+    if values.shape not in ((), (p,)):
+        raise ShapeError(f"sup has shape {values.shape}; expected one value per kernel, ({p},)")
+    return np.broadcast_to(np.where(np.isfinite(values) & (values > 0), values, 1.0), (p,))
+
+
+def _simulated_quantile(
+    problem: NoiseProblem,
+    scale: Array,
+    delta: float,
+    rng: np.random.Generator,
+    draws: int,
+    denominator: Callable[[list[Array]], float],
+) -> float:
+    """Order statistic of max_j ||(Phi' g)^(j)|| / (scale_j denominator(g)), g standard normal."""
+    check_generator(rng)
+    rank = ceil((1 - delta) * (draws + 1) - 1e-12)
+    if rank > draws:
+        raise InputError(
+            f"{draws} draws are too few for delta = {delta}; "
+            f"expected at least {ceil(1 / delta - 1)}"
+        )
+    used = scale > 0
+    if not used.any():
+        return 1.0
+    splits = np.cumsum(problem.sizes)[:-1]
+    maxima = np.empty(draws)
+    for i in range(draws):
+        g = np.split(rng.standard_normal(problem.total), splits)
+        energies = problem.energies(g)[used]
+        maxima[i] = np.sqrt((energies / scale[used] ** 2).max()) / denominator(g)
+    return float(np.partition(maxima, rank - 1)[rank - 1])
+
+
+def _nonzero(lam: Array) -> Array:
+    """Replace zeros, of groups without features, by the largest lambda (or by 1)."""
+    top = lam.max()
+    return np.where(lam > 0, lam, top if top > 0 else 1.0)
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise InputError(f"delta is {delta}; expected a probability between 0 and 1")
