@@ -1,6 +1,6 @@
 r"""What the prior knows of the shape of a task: its mean m and its kernel (Eqs. 5, 6).
 
-    k(x, z) = sum_j eta_j phi_j(x) phi_j(z) + floor k0(x, z)
+    k(x, z) = sum_j eta_j phi_j(x) phi_j(z) + residual_weight k0(x, z)
 
 phi_j = psi'u_j are principal functions of past tasks, each a base kernel of its own; k0 is the
 Matern kernel that they share, which keeps every continuous function possible.
@@ -69,17 +69,17 @@ class TaskGP:
         Orthonormal coefficients u_j of the principal functions.
     eta : (J,) array
         Their weights.
-    floor : float
-        Weight of the shared kernel.
+    residual_weight : float
+        Weight of the shared kernel k0.
     noise_ratio : float
-        Share of the usual noise that the values of this task have.
+        Noise of this task over the usual noise.
     """
 
     basis: NystromFeatures
     mu: Array
     directions: Array
     eta: Array
-    floor: float
+    residual_weight: float
     noise_ratio: float = 1.0
 
     @property
@@ -95,19 +95,19 @@ class TaskGP:
         """Everything about points that is needed more than once."""
         psi = self.basis.features(Z)
         phi = (psi @ self.directions) * np.sqrt(self.eta)
-        diag = np.einsum("nj,nj->n", phi, phi) + self.floor * self.basis.shared.signal
+        diag = np.einsum("nj,nj->n", phi, phi) + self.residual_weight * self.basis.shared.signal
         return PointCache(*self.basis.shared.scale(Z), phi, psi @ self.mu, diag)
 
     def gram(self, left: PointCache, right: PointCache) -> Array:
         """(n, k) values k(x, z)."""
         shared = self.basis.shared
         K = shared.of_scaled(left.scaled, left.norms, right.scaled, right.norms)
-        K *= self.floor
+        K *= self.residual_weight
         K += left.phi @ right.phi.T
         return K
 
-    def with_noisiness(self, noise_ratio: float) -> TaskGP:
-        """The same mean and kernel for a task with this share of the usual noise."""
+    def with_noise_ratio(self, noise_ratio: float) -> TaskGP:
+        """The same mean and kernel for a task with this ratio of the usual noise."""
         return replace(self, noise_ratio=noise_ratio)
 
 

@@ -36,8 +36,8 @@ class LearnedKernel:
     noise_std : float
         As given, or as estimated where ``noise_known`` is False.
     delta : float
-        Probability with which the noise event behind ``lam`` may fail; 1 where the caller chose
-        lam by hand, which nothing vouches for.
+        Probability with which the noise event behind ``lam`` may fail; 1 where lam was
+        chosen by hand or by "cv", which nothing vouches for.
     exact_fit : bool
         The selected kernels explain the observations but for 1e-6 of their root mean square, and
         an estimated ``noise_std`` is that floor.

@@ -153,8 +153,8 @@ class SpaceOptimizer(PriorOptimizer):
         ground: SearchSpace,
     ) -> None:
         pool = ground.sample(rng, POOL)
-        if prior.shape is not None:  # configurations of the past are worth a look as well
-            past = ground.past(prior.shape.basis.landmarks, pool[0])
+        if prior.task_gp is not None:  # configurations of the past are worth a look as well
+            past = ground.past(prior.task_gp.basis.landmarks, pool[0])
             pool = np.concatenate([pool, past])
         super().__init__(prior, ground.place(pool), acquisition, extrapolate=ground.extrapolate)
         self._rng, self._ground, self._pool = rng, ground, pool

@@ -2,8 +2,7 @@
 
 from metakel.optimize.prior_optimizer import SpaceOptimizer, TableOptimizer
 from metakel.priors.band import ConfidenceBand
-from metakel.priors.effects import effect_kernels, learn_effects
-from metakel.priors.explain import Explanation
+from metakel.priors.explain import Explanation, effect_kernels, learn_effects
 from metakel.priors.learn import learn_prior
 from metakel.priors.prior import Prior
 

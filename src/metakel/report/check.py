@@ -99,7 +99,7 @@ def check_history(history: History, rng: np.random.Generator, *, folds: int = FO
             seen = rng.permutation(task.n)[:SEEN]
             names.append(task.name)
             learned.append(_play(prior, task, seen))
-            cold.append(_play(replace(prior, shape=None, calibration=None), task, seen))
+            cold.append(_play(replace(prior, task_gp=None, calibration=None), task, seen))
             random.append(random_regret(task.y / task.y.std(), EVALUATIONS))
     return Check(tuple(names), tuple(learned), tuple(cold), np.array(random))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from metakel.priors import Prior
-from metakel.priors.heldout import NEEDED_GAIN
+from metakel.priors.heldout import NEEDED_LOG_SCORE
 from metakel.report.chart import Chart
 from metakel.report.check import EVALUATIONS, LEVELS, SEEN, Check
 from metakel.report.parts import figure, figures, paragraph, section
@@ -36,7 +36,7 @@ def trusted_section(prior: Prior, check: Check | None) -> str:
 
 def _verdict(prior: Prior) -> str:
     held = prior.heldout
-    better, count = int((held.gains > held.cold).sum()), len(held.gains)
+    better, count = held.better_than_cold, len(held.log_scores)
     if prior.helps:
         text = (
             f"The history helps: learned from the others, it predicts {better} of {count} "
@@ -45,8 +45,8 @@ def _verdict(prior: Prior) -> str:
         return paragraph(text, "good")
     text = (
         "The history is not used: learned from the others, it explains the typical left-out task "
-        f"by {held.gain:.2f} nats per value, and {NEEDED_GAIN} are needed. Decisions are those of "
-        "a cold start."
+        f"by {held.log_score:.2f} nats per value, and {NEEDED_LOG_SCORE} are needed. Decisions are "
+        "those of a cold start."
     )
     return paragraph(text, "bad")
 
@@ -56,14 +56,14 @@ def _gains(prior: Prior) -> str:
     held = prior.heldout
     varying = [name for name in prior.info.tasks if name not in prior.info.constant]
     names = [varying[s] for s in held.tasks]
-    low, high = span(held.gains, held.cold)
+    low, high = span(held.log_scores, held.cold_log_scores)
     both = max(low, WORST_SHOWN), max(high, WORST_SHOWN + 1)  # some cold starts are far off
     chart = Chart(both, both, x_label="cold start, nats per value", y_label="with the history")
     tips = [
         f"{name}\nhistory {g:.2f}, cold {c:.2f}"
-        for name, g, c in zip(names, held.gains, held.cold, strict=True)
+        for name, g, c in zip(names, held.log_scores, held.cold_log_scores, strict=True)
     ]
-    chart.line(both, both, "even").dots(held.cold, held.gains, "learned", tips, 4)
+    chart.line(both, both, "even").dots(held.cold_log_scores, held.log_scores, "learned", tips, 4)
     caption = (
         "One dot per left-out task; above the line the history predicts better. Numbers below "
         f"{WORST_SHOWN:g} are drawn there."

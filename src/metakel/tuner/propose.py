@@ -14,7 +14,7 @@ from metakel.tuner.trials import Trials
 
 def without_history(prior: Prior) -> Prior:
     """A cold start on the same space."""
-    return replace(prior, shape=None, calibration=None)
+    return replace(prior, task_gp=None, calibration=None)
 
 
 def propose(prior: Prior, trials: Trials, settings: Settings) -> Configuration:
