@@ -165,20 +165,32 @@ class _TaskModel:
 
 
 def _models_along_path(history: History, base: KernelDictionary, loss: Loss) -> list[_TaskModel]:
-    """One model per lambda ratio; equal selections of feature kernels share theirs."""
+    """One model per lambda ratio."""
     problem, sizes = as_problem(history, base, loss), _typical_sizes(history, base)
     assert isinstance(problem, Problem)
     size = sqrt(float(np.mean(np.concatenate([task.y for task in history]) ** 2)))
     top = lambda_max(problem, np.sqrt(sizes)) or 1.0  # any lambda will do where y is 0
-    known: dict[bytes, _TaskModel] = {}
+
+    def fit(solution: Solution) -> _TaskModel:
+        noise, strengths = noise_and_strengths(problem, solution, solution.active)
+        noise = max(noise, LEAST_NOISE * (size or 1.0))
+        variances = task_variances(base, strengths, sizes, max(size**2 - noise**2, 0.0))
+        return _TaskModel(KernelSum(base, variances), noise)
+
+    solutions = path(problem, top * LAM_RATIOS, weights=np.sqrt(sizes), tol=TOLERANCE)
+    return fit_selections(problem, solutions, fit)
+
+
+def fit_selections(
+    problem: Problem, solutions: Sequence[Solution], fit: Callable[[Solution], Model]
+) -> list[Model]:
+    """One model per solution; where least squares refits it, equal selections share theirs."""
+    known: dict[bytes, Model] = {}
     models = []
-    for solution in path(problem, top * LAM_RATIOS, weights=np.sqrt(sizes), tol=TOLERANCE):
+    for solution in solutions:
         key = (solution.eta if problem.kernel_mode else solution.active).tobytes()
         if key not in known:
-            noise, strengths = noise_and_strengths(problem, solution, solution.active)
-            noise = max(noise, LEAST_NOISE * (size or 1.0))
-            variances = task_variances(base, strengths, sizes, max(size**2 - noise**2, 0.0))
-            known[key] = _TaskModel(KernelSum(base, variances), noise)
+            known[key] = fit(solution)
         models.append(known[key])
     return models
 

@@ -18,7 +18,7 @@ from metakel.integrations.sklearn.problem import Belief, MultiTaskProblem
 from metakel.kernels import KernelDictionary
 from metakel.learn import LearnedKernel, learn_kernel
 from metakel.learn.options import CV, DEFAULT, PIVOTAL
-from metakel.learn.select import score_held_out
+from metakel.learn.select import fit_selections, score_held_out
 
 logger = logging.getLogger("metakel")
 
@@ -33,11 +33,11 @@ LEVEL_STRENGTH = 1e-3
 TOLERANCE = 1e-5
 # Values that the base kernels fit exactly say nothing of the noise; the rules for lambda then take
 # it to be this share of their spread.
-UNTOLD_NOISE = 1e-2
+UNKNOWN_NOISE = 1e-2
 
 
 def learn(
-    lesson: MultiTaskProblem,
+    multitask: MultiTaskProblem,
     lam_ratio: float | None,
     *,
     noise_std: float | None,
@@ -46,11 +46,11 @@ def learn(
     rng: np.random.Generator,
 ) -> LearnedKernel:
     """`learn_kernel` at a ratio of lambda_max, or by a rule, also where nothing varies."""
-    history, base = lesson.history, lesson.base
-    strengths = _strengths(lesson)
-    top = lambda_max(lesson.problem, strengths)
-    if lesson.spread == 0 or top == 0:  # at any lambda and noise nothing is selected
-        noise_std = noise_std or lesson.spread or 1.0
+    history, base = multitask.history, multitask.base
+    strengths = _strengths(multitask)
+    top = lambda_max(multitask.problem, strengths)
+    if multitask.spread == 0 or top == 0:  # at any lambda and noise nothing is selected
+        noise_std = noise_std or multitask.spread or 1.0
         return learn_kernel(history, base, noise_std=noise_std)
     if lam_ratio is not None:
         lam = lam_ratio * top * _with_level(strengths)
@@ -60,7 +60,7 @@ def learn(
         try:
             return learn_kernel(history, base, lam=lam, delta=delta, rng=rng)
         except InputError as error:  # an exact fit; anything else is raised again below
-            noise_std = UNTOLD_NOISE * lesson.spread
+            noise_std = UNKNOWN_NOISE * multitask.spread
             logger.info("noise taken to be %.3g: %s", noise_std, error)
     return learn_kernel(history, base, noise_std=noise_std, lam=lam, delta=delta, rng=rng)
 
@@ -85,8 +85,8 @@ def choose_lam_ratio(
         task[rows], place[rows] = s, np.arange(len(rows)) % FOLDS
 
     def fit_path(train: NDArray[np.intp]) -> list[Belief]:
-        lesson = MultiTaskProblem.of(X[train], y[train], task[train].tolist(), base)
-        return _beliefs_along_path(lesson, noise_std)
+        multitask = MultiTaskProblem.of(X[train], y[train], task[train].tolist(), base)
+        return _beliefs_along_path(multitask, noise_std)
 
     def score(belief: Belief, test: _TaskRows) -> float:
         left = belief.left(X[test.known], y[test.known], X[test.held], y[test.held])
@@ -110,27 +110,22 @@ def _fold(
     return np.flatnonzero(~held), tests
 
 
-def _beliefs_along_path(lesson: MultiTaskProblem, noise_std: float | None) -> list[Belief]:
-    """One belief per ratio; equal selections of feature kernels share theirs."""
-    strengths = _strengths(lesson)
-    top = lambda_max(lesson.problem, strengths)
-    if lesson.spread == 0 or top == 0:  # nothing to tell lambdas apart
-        (nothing,) = path(lesson.problem, [1.0], tol=TOLERANCE)
-        return [lesson.belief(nothing, noise_std)] * len(LAM_RATIOS)
-    known: dict[bytes, Belief] = {}
-    beliefs = []
-    weights = _with_level(strengths)
-    for solution in path(lesson.problem, top * LAM_RATIOS, weights=weights, tol=TOLERANCE):
-        key = (solution.eta if lesson.problem.kernel_mode else solution.active).tobytes()
-        if key not in known:
-            known[key] = lesson.belief(solution, noise_std)
-        beliefs.append(known[key])
-    return beliefs
+def _beliefs_along_path(multitask: MultiTaskProblem, noise_std: float | None) -> list[Belief]:
+    """One belief per ratio of lambda_max."""
+    strengths = _strengths(multitask)
+    top = lambda_max(multitask.problem, strengths)
+    if multitask.spread == 0 or top == 0:  # nothing to tell lambdas apart
+        (nothing,) = path(multitask.problem, [1.0], tol=TOLERANCE)
+        return [multitask.belief(nothing, noise_std)] * len(LAM_RATIOS)
+    solutions = path(
+        multitask.problem, top * LAM_RATIOS, weights=_with_level(strengths), tol=TOLERANCE
+    )
+    return fit_selections(multitask.problem, solutions, lambda s: multitask.belief(s, noise_std))
 
 
-def _strengths(lesson: MultiTaskProblem) -> Array:
+def _strengths(multitask: MultiTaskProblem) -> Array:
     """(p,) typical sizes of the features: the lasso should not see their scale."""
-    return np.sqrt(np.where(lesson.sizes > 0, lesson.sizes, 1.0))
+    return np.sqrt(np.where(multitask.sizes > 0, multitask.sizes, 1.0))
 
 
 def _with_level(strengths: Array) -> Array:
