@@ -13,7 +13,7 @@ from metakel.grouplasso import lambda_max
 from metakel.learn.select import (
     LAM_RATIOS,
     HeldOutScores,
-    choose_lam,
+    cross_validated_lambda,
     score_held_out,
     task_variances,
 )
@@ -135,15 +135,17 @@ def test_the_order_of_tasks_does_not_matter(base):
     _, history = example(2, m=11, n=15)
     turned = replace(history, tasks=tuple(history.tasks[s] for s in (3, 0, 7, *range(10, 7, -1))))
     again = replace(turned, tasks=tuple(reversed(turned.tasks)))
-    assert_allclose(choose_lam(turned, base), choose_lam(again, base), rtol=1e-9)
+    assert_allclose(
+        cross_validated_lambda(turned, base), cross_validated_lambda(again, base), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("base", [L2, MATERN], ids=["features", "grams"])
 def test_the_units_of_y_do_not_matter(base):
     _, history = example(3, m=8, n=15)
-    one = choose_lam(history, base)
+    one = cross_validated_lambda(history, base)
     for factor in (1e-6, -7.0, 1e6):
-        other = choose_lam(scaled(history, factor), base)
+        other = cross_validated_lambda(scaled(history, factor), base)
         assert_allclose(other, abs(factor) * one, rtol=1e-9)
 
 
@@ -205,7 +207,7 @@ def test_a_scan_has_no_tasks_in_memory_to_hold_out():
         m, d0, total = 5, 1, 50
 
     with pytest.raises(mk.InputError, match="needs them in memory"):
-        choose_lam(Elsewhere(), L2)
+        cross_validated_lambda(Elsewhere(), L2)
 
 
 def test_variances_follow_the_second_moments_and_add_up():

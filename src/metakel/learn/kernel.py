@@ -20,7 +20,7 @@ from metakel.learn.options import CV, DEFAULT, PIVOTAL, LearnOptions, Loss, Scal
 from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem, check_match
 from metakel.learn.refit import noise_left, refitted_weights
 from metakel.learn.rules import choose_lambda, pivotal_lambda
-from metakel.learn.select import choose_lam
+from metakel.learn.select import cross_validated_lambda
 
 
 def learn_kernel(
@@ -56,8 +56,9 @@ def learn_kernel(
     lam : str, float or (p,) array
         A rule of `metakel.learn.rules`; "square-root", which is pivotal, so that it asks for no
         noise level (Gaussian noise, points fixed in advance), and replaces the default rule where
-        ``noise_std`` is None; "cv", the lambda that predicts held-out tasks best, with any noise;
-        or the value itself. Nothing vouches for what the last two select.
+        ``noise_std`` is None; "cv", the largest lambda that predicts held-out tasks about as well
+        as the best one, whatever the noise (at least 2 tasks); or the value itself. Nothing vouches
+        for what the last two select.
     delta : float
         Probability with which the noise event that ``lam`` guards against may fail.
     weights : "uniform" or "eta"
@@ -99,7 +100,7 @@ def learn_again(
     noise_std, lam, delta = how.noise_std, how.lam, how.delta
     by_cv = isinstance(lam, str) and lam == CV
     if by_cv:
-        lam = choose_lam(history, base, how.loss)
+        lam = cross_validated_lambda(history, base, how.loss)
     if isinstance(lam, str) and (lam == PIVOTAL or noise_std is None):
         rule = PIVOTAL
         pivotal = pivotal_lambda(problem, delta=delta, rng=rng)

@@ -1,8 +1,9 @@
 r"""Lambda by predicting held-out data: what every such choice in this library shares.
 
 `score_held_out` learns a path of models without some data and scores each of them on those data;
-`HeldOutScores.best` is the choice. `choose_lam` is the rule ``lam="cv"`` of `learn_kernel`; priors,
-the scikit-learn regressor and the paper's figures bring folds, models and scores of their own.
+`HeldOutScores` makes the choice. `cross_validated_lambda` is the rule ``lam="cv"`` of
+`learn_kernel`; priors, the scikit-learn regressor and the paper's figures bring folds, models and
+scores of their own.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Train = TypeVar("Train")
 Test = TypeVar("Test")
 Model = TypeVar("Model")
 
-# The path of `choose_lam`, as ratios of lambda_max; at 1 nothing is selected.
+# The path of `cross_validated_lambda`, as ratios of lambda_max; at 1 nothing is selected.
 LAM_RATIOS = np.geomspace(1, 1e-3, 16)
 FOLDS = 5
 # So many tasks of a fold, and rows of a task, tell lambdas apart.
@@ -113,7 +114,7 @@ def score_held_out(
     return HeldOutScores(tests, models, np.array(scores))
 
 
-def choose_lam(
+def cross_validated_lambda(
     history: History | OutOfCoreHistory, base: KernelDictionary, loss: Loss = "points"
 ) -> Array:
     """(p,) lambdas under which the learned kernel predicts held-out tasks well.
