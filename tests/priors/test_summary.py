@@ -43,7 +43,9 @@ def test_a_history_of_noise_fails_and_is_not_used():
 def test_what_could_not_be_checked_is_said(prior):
     history = simulate(np.random.default_rng(2), m=1)
     text = str(learn_prior(history))
-    assert "No held-out check: one task cannot be compared with others. The history is used" in text
+    assert (
+        "No held-out check: one task cannot be checked against others. The history is used" in text
+    )
     assert "Norm bound: none, it takes at least 4 tasks that vary." in text
     flat = History((Task(history[0].X, np.ones(25), "flat"),))
     text = str(learn_prior(flat))

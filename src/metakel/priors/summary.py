@@ -40,7 +40,7 @@ def _trust(prior: Prior) -> list[str]:
         return ["No past task varies, so nothing was learned: decisions are those of a cold start."]
     started = _cold_start(prior)
     if not held.checked:
-        return [f"No held-out check: one task cannot be compared with others. {started}"]
+        return [f"No held-out check: one task cannot be checked against others. {started}"]
     verdict = "passed" if prior.helps else "FAILED"
     score = f"{held.log_score:+.2f} nats per observation over white noise"
     better = f"{held.better_than_cold} of {len(held.log_scores)}"
