@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-
-from metakel.data import History
+from metakel.data import History, Task
+from metakel.gp.likelihood import log_evidence
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.learn import Scale, learn_kernel
+from metakel.learn.select import score_held_out
 
 TOLERANCE = 1e-6  # of the kernels that are only compared
 
 
 def evidence(kernel: KernelSum, history: History, noise_var: float) -> float:
     """Log density of the values under GP(0, k) plus noise, per observation."""
-    total = 0.0
-    for task in history:
-        factor = cho_factor(kernel(task.X) + noise_var * np.eye(task.n), lower=True)
-        total -= task.y @ cho_solve(factor, task.y) / 2 + np.log(np.diag(factor[0])).sum()
-    return float(total / history.total - np.log(2 * np.pi) / 2)
+    total = sum(log_evidence(kernel, task.X, task.y, noise_var=noise_var) for task in history)
+    return total / history.total
 
 
 def choose_fixed(
@@ -53,20 +50,30 @@ def choose_learned(
     folds : int
         Task s is predicted by the kernel of all tasks that differ from s modulo ``folds``.
     """
+
+    def score(kernel: KernelSum, task: Task) -> float:
+        return log_evidence(kernel, task.X, task.y, noise_var=noise_var)
+
+    def kernels_along_path(kept: History, kernels: KernelDictionary) -> list[KernelSum]:
+        learned = (
+            learn_kernel(
+                kept,
+                kernels,
+                lam=lam,
+                noise_std=noise_std,
+                weights="eta",
+                scale=scale,
+                tol=TOLERANCE,
+            )
+            for lam in lams
+        )
+        return [each.kernel for each in learned]
+
     scores: dict[tuple[float, float], float] = {}
     for length in lengthscales:
-        kernels = base(length)
-        for lam in lams:
-            scores[lam, length] = 0.0
-            for kept, left in history.folds(folds):
-                learned = learn_kernel(
-                    kept,
-                    kernels,
-                    lam=lam,
-                    noise_std=noise_std,
-                    weights="eta",
-                    scale=scale,
-                    tol=TOLERANCE,
-                )
-                scores[lam, length] += left.total * evidence(learned.kernel, left, noise_var)
+        fit_path = partial(kernels_along_path, kernels=base(length))
+        split = ((kept, left.tasks) for kept, left in history.folds(folds))
+        found = score_held_out(split, fit_path, score)
+        for lam, total in zip(lams, found.scores.sum(axis=0).tolist(), strict=True):
+            scores[lam, length] = total
     return max(scores, key=lambda pair: scores[pair])

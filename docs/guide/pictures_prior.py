@@ -55,9 +55,11 @@ def draw_effects(prior: mk.Prior) -> None:
 def draw_trust(prior: mk.Prior) -> None:
     held = prior.heldout
     fig, ax = plt.subplots(figsize=(5, 3), layout="constrained")
-    order = np.argsort(held.gains)
-    ax.bar(range(len(order)), held.gains[order], color="C0", label="prior learned from the others")
-    cold = np.maximum(held.cold[order], -3)
+    order = np.argsort(held.log_scores)
+    ax.bar(
+        range(len(order)), held.log_scores[order], color="C0", label="prior learned from the others"
+    )
+    cold = np.maximum(held.cold_log_scores[order], -3)
     ax.plot(range(len(order)), cold, "o", color="C1", ms=4, label="cold start (cut at -3)")
     ax.axhline(0, color="0.5", lw=0.8)
     ax.set(xlabel="held-out task", ylabel="nats per value over white noise")

@@ -19,10 +19,10 @@ def test_a_strangers_table_is_learned_from_and_every_guess_is_said(metakel, hist
     assert "learning rate is taken on a log scale" in result.out
     assert "machine never varies and is kept fixed at 7" in result.out
     assert "büild has one value in every task" in result.out
-    assert "the history is used" in result.out
+    assert "The history is used" in result.out
     assert "\x1b" not in result.out  # plain text in a pipe
     for words in ("integer in [1, 8]", "log scale", "one of $(touch", "fixed at 7"):
-        assert words in result.out.partition("parameters\n")[2].partition("prior from")[0]
+        assert words in result.out.partition("parameters\n")[2].partition("Prior from")[0]
     shown = metakel("show", "p.json")
     assert shown.code == 0
     assert "n=layers" in shown.out

@@ -193,7 +193,7 @@ def test_selection_is_the_same_below_lambda_max_only():
     ("options", "words"),
     [
         ({"lam": "best"}, "known rules.*square-root"),
-        ({"lam": "cv", "noise_std": None}, "known rules.*square-root"),
+        ({"lam": "aic", "noise_std": None}, "known rules.*square-root"),
         ({"lam": None}, "lam is None.*known rules"),
         ({"lam": "monte-carlo", "rng": 0}, "rng is 0; expected a numpy.random.Generator"),
         ({"lam": -1.0}, "> 0"),

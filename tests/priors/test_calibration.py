@@ -21,7 +21,7 @@ def prior():
 def test_the_kernel_is_the_belief_plus_level_and_amplitude(prior):
     rng = np.random.default_rng(0)
     X, Z = rng.uniform(-1, 1, (8, 2)), rng.uniform(-1, 1, (5, 2))
-    shape, model = prior.shape, prior.model
+    shape, model = prior.task_gp, prior.model
     left, right = shape.prepare(X), shape.prepare(Z)
     amplitude = np.exp(model.spread**2) - 1
     expected = model.level_variance + amplitude * np.outer(left.mean, right.mean)
@@ -44,7 +44,7 @@ def test_principal_functions_have_the_slopes_they_say(prior):
 
 def test_the_bound_is_the_right_order_statistic_or_infinite(prior):
     norms = np.arange(1.0, 10.0)  # 9 held-out tasks
-    calibration = Calibration(prior.shape, prior.model, norms)
+    calibration = Calibration(prior.task_gp, prior.model, norms)
     assert calibration.norm_bound(0.1) == 9
     assert calibration.norm_bound(0.2) == 8
     assert calibration.norm_bound(0.09) == np.inf
@@ -57,9 +57,9 @@ def test_the_conformal_bound_covers_exchangeable_tasks(prior):
     rng = np.random.default_rng(1)
     calibration, delta, runs = prior.calibration, 0.1, 150
     fresh = simulate(rng, m=10 * runs, n=15)
-    norms = needed_norms(calibration.shape, calibration.model, fresh).reshape(runs, 10)
+    norms = needed_norms(calibration.task_gp, calibration.model, fresh).reshape(runs, 10)
     bounds = [
-        Calibration(prior.shape, prior.model, np.sort(row[:9])).norm_bound(delta) for row in norms
+        Calibration(prior.task_gp, prior.model, np.sort(row[:9])).norm_bound(delta) for row in norms
     ]
     missed = int((norms[:, 9] > bounds).sum())
     assert missed <= binom.ppf(1 - 1e-4, runs, delta)
@@ -90,7 +90,7 @@ def test_bands_around_the_learned_mean_cover_at_all_times(prior):
 def test_a_wrong_norm_bound_is_noticed(prior):
     """Negative control: with norms a hundred times too small the bands miss."""
     small = Calibration(
-        prior.calibration.shape, prior.calibration.model, prior.calibration.norms / 100
+        prior.calibration.task_gp, prior.calibration.model, prior.calibration.norms / 100
     )
     rng = np.random.default_rng(2)
     Z = rng.uniform(-1, 1, (40, 2))
@@ -112,6 +112,6 @@ def test_too_few_tasks_give_no_bands():
 
 
 def test_level_and_shape_of_the_prior_kernel_are_named(prior):
-    names = prior_kernel(prior.shape, prior.model).base.names
+    names = prior_kernel(prior.task_gp, prior.model).base.names
     assert names[:3] == ("level", "common shape", "difference 1")
     assert "matern52" in names[-1]

@@ -9,50 +9,53 @@ from numpy.testing import assert_allclose
 
 from metakel.data import History, Task
 from metakel.gp.task_scale import task_model
-from metakel.priors.fit import check, compare, learn_shape
-from metakel.priors.heldout import FLOORS
-from metakel.priors.moments import moments
-from metakel.priors.selection import (
-    SHARES,
+from metakel.priors.heldout import RESIDUAL_WEIGHTS, hold_out
+from metakel.priors.principal import (
+    LAM_RATIOS,
+    featurize,
+    fit_task_gp,
+    moments,
     principal_functions,
     select_along_path,
     selection_problem,
 )
-from metakel.priors.standardize import fence, standardise
+from metakel.priors.standardize import standardize, winsorize
 
 
 @pytest.fixture(scope="module")
 def tasks():
-    return standardise(simulate(np.random.default_rng(0)))
+    return standardize(simulate(np.random.default_rng(0)))
 
 
 @pytest.fixture(scope="module")
-def compared(tasks):
-    return compare(tasks)
+def featurized(tasks):
+    return featurize(tasks)
 
 
 def test_levels_and_scales_are_taken_out_and_kept():
     history = simulate(np.random.default_rng(1), m=5)
     flat = Task(history[0].X, np.full(25, 0.1), "flat")
-    found = standardise(History((*history.tasks, flat)))
+    found = standardize(History((*history.tasks, flat)))
     assert found.m == 5
     assert found.constant == ("flat",)
     for s, task in enumerate(history):
         assert_allclose([found.z[s].mean(), found.z[s].std()], [0, 1], atol=1e-12)
-        assert_allclose(found.means[s] + found.spreads[s] * found.z[s], fence(task.y), atol=1e-12)
-    moved = standardise(History(tuple(Task(t.X, 5 - 1e3 + 7 * t.y) for t in history)))
+        assert_allclose(
+            found.means[s] + found.spreads[s] * found.z[s], winsorize(task.y), atol=1e-12
+        )
+    moved = standardize(History(tuple(Task(t.X, 5 - 1e3 + 7 * t.y) for t in history)))
     assert_allclose(np.array(moved.z), np.array(found.z), atol=1e-9)
 
 
 def test_the_fence_moves_only_what_is_far_below():
     y = np.array([0.0, 1.0, 2.0, 3.0, 4.0, -100.0, 90.0])
-    assert_allclose(fence(y), [0, 1, 2, 3, 4, 0.5 - 1.5 * 3, 90])
+    assert_allclose(winsorize(y), [0, 1, 2, 3, 4, 0.5 - 1.5 * 3, 90])
     mostly_equal = np.array([0.5] * 8 + [0.1, 0.9])
-    assert (fence(mostly_equal) == mostly_equal).all()
+    assert (winsorize(mostly_equal) == mostly_equal).all()
 
 
-def test_principal_functions_diagonalise_the_second_moment(tasks, compared):
-    known = moments(compared.found, range(tasks.m))
+def test_principal_functions_diagonalise_the_second_moment(tasks, featurized):
+    known = moments(featurized.coefficients, range(tasks.m))
     found = principal_functions(known)
     U = found.directions
     assert_allclose(U.T @ U, np.eye(U.shape[1]), atol=1e-8)
@@ -60,37 +63,37 @@ def test_principal_functions_diagonalise_the_second_moment(tasks, compared):
     assert (np.diff(found.eta) <= 1e-12).all()
 
 
-def test_a_level_in_every_task_changes_no_selection(tasks, compared):
-    known = moments(compared.found, range(tasks.m))
+def test_a_level_in_every_task_changes_no_selection(tasks, featurized):
+    known = moments(featurized.coefficients, range(tasks.m))
     found = principal_functions(known)
     moved = [z + s for s, z in enumerate(tasks.z)]
     for one, other in zip(
-        select_along_path(selection_problem(found, known, compared.F, tasks.z), SHARES),
-        select_along_path(selection_problem(found, known, compared.F, moved), SHARES),
+        select_along_path(selection_problem(found, known, featurized.F, tasks.z), LAM_RATIOS),
+        select_along_path(selection_problem(found, known, featurized.F, moved), LAM_RATIOS),
         strict=True,
     ):
         assert one.tolist() == other.tolist()
 
 
-def test_smaller_lambda_keeps_more(tasks, compared):
-    known = moments(compared.found, range(tasks.m))
+def test_smaller_lambda_keeps_more(tasks, featurized):
+    known = moments(featurized.coefficients, range(tasks.m))
     found = principal_functions(known)
-    problem = selection_problem(found, known, compared.F, tasks.z)
-    sizes = [active.size for active in select_along_path(problem, SHARES)]
+    problem = selection_problem(found, known, featurized.F, tasks.z)
+    sizes = [active.size for active in select_along_path(problem, LAM_RATIOS)]
     assert sizes == sorted(sizes)
     assert 0 < sizes[0] < sizes[-1] < found.eta.size
 
 
-def test_tasks_with_structure_are_told_from_noise(tasks, compared):
-    held = check(tasks, compared, mean=True)
+def test_tasks_with_structure_are_told_from_noise(tasks, featurized):
+    held = hold_out(featurized, mean=True)
     assert held.helps
-    assert held.gain > 0.5
+    assert held.log_score > 0.5
     assert held.tasks.tolist() == list(range(tasks.m))
-    assert held.share in SHARES
-    assert held.floor in FLOORS
+    assert held.lam_ratio in LAM_RATIOS
+    assert held.residual_weight in RESIDUAL_WEIGHTS
     rng = np.random.default_rng(2)
-    noise = standardise(History(tuple(Task(X, rng.standard_normal(len(X))) for X in tasks.X)))
-    assert not check(noise, compare(noise), mean=True).helps
+    noise = standardize(History(tuple(Task(X, rng.standard_normal(len(X))) for X in tasks.X)))
+    assert not hold_out(featurize(noise), mean=True).helps
 
 
 def test_the_noisiness_of_past_tasks_is_counted():
@@ -102,8 +105,8 @@ def test_the_noisiness_of_past_tasks_is_counted():
             Task(t.X, t.y + t.y.std() * (0.3 if s < noisy else 0.003) * rng.standard_normal(25))
             for s, t in enumerate(simulate(np.random.default_rng(0), m=20))
         ]
-        mixed = standardise(History(tuple(tasks)))
-        return check(mixed, compare(mixed), mean=True).noise_ratio
+        mixed = standardize(History(tuple(tasks)))
+        return hold_out(featurize(mixed), mean=True).noise_ratio
 
     few, all_alike = noise_ratio(6), noise_ratio(20)
     assert_allclose([sum(few), sum(all_alike)], 1)
@@ -115,17 +118,20 @@ def test_one_odd_task_does_not_veto_the_history(tasks):
     rng = np.random.default_rng(3)
     wild = Task(tasks.X[0], np.where(np.arange(25) % 2, 1.0, -1.0) + rng.normal(0, 0.01, 25))
     history = History((*simulate(np.random.default_rng(0)).tasks, wild))
-    mixed = standardise(history)
-    held = check(mixed, compare(mixed), mean=True)
-    assert held.gains[-1] < 0 < held.gain
+    mixed = standardize(history)
+    held = hold_out(featurize(mixed), mean=True)
+    assert held.log_scores[-1] < 0 < held.log_score
     assert held.helps
 
 
-def test_most_functions_are_left_out(tasks, compared):
-    held = check(tasks, compared, mean=True)
-    options = {"lam": "cv", "floor": held.floor, "mean": True}
-    few = learn_shape(tasks, compared, range(tasks.m), share=held.share, **options)
-    assert few.eta.size < 0.5 * principal_functions(moments(compared.found, range(16))).eta.size
+def test_most_functions_are_left_out(tasks, featurized):
+    held = hold_out(featurized, mean=True)
+    chosen = {"lam_ratio": held.lam_ratio, "residual_weight": held.residual_weight}
+    few = fit_task_gp(featurized, range(tasks.m), lam="cv", mean=True, **chosen)
+    assert (
+        few.eta.size
+        < 0.5 * principal_functions(moments(featurized.coefficients, range(16))).eta.size
+    )
 
 
 def test_the_task_model_takes_its_spreads_from_the_history():

@@ -36,7 +36,7 @@ def told():
 
 
 def shapes(prior):
-    return [prior.shape, DefaultGP.typical(2)]
+    return [prior.task_gp, DefaultGP.typical(2)]
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -93,12 +93,12 @@ def test_likelihoods_are_those_of_the_normal_density(prior, told):
     from scipy.stats import multivariate_normal
 
     X, y = told
-    belief = Belief(prior.shape, prior.model, X)
+    belief = Belief(prior.task_gp, prior.model, X)
     for i in range(len(X)):
         belief.tell(X[i], y[i], i)
-    prepared = prior.shape.prepare(X)
-    K = prior.shape.gram(prepared, prepared) + prior.model.level_variance
-    K += prior.shape.noise * np.eye(len(X))
+    prepared = prior.task_gp.prepare(X)
+    K = prior.task_gp.gram(prepared, prepared) + prior.model.level_variance
+    K += prior.task_gp.noise * np.eye(len(X))
     direct = [
         multivariate_normal(prior.model.level + s * prepared.mean, s**2 * K).logpdf(y)
         for s in prior.model.scales
@@ -110,7 +110,7 @@ def test_likelihoods_are_those_of_the_normal_density(prior, told):
 
 def test_more_values_than_the_first_capacity_fit_in(prior):
     X = RNG.uniform(-1, 1, (70, 2))
-    belief = Belief(prior.shape, prior.model, X)
+    belief = Belief(prior.task_gp, prior.model, X)
     for i in range(70):
         belief.tell(X[i], float(X[i, 0]), i)
     assert belief.t == 70

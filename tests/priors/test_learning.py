@@ -36,14 +36,14 @@ def test_the_common_shape_is_found(prior):
     X = np.random.default_rng(1).uniform(-0.95, 0.95, (300, 2))
     assert np.corrcoef(prior.mean(X), shape(X))[0, 1] > 0.9
     assert prior.helps
-    assert prior.heldout.gain > 0.5
-    assert (prior.heldout.gains > prior.heldout.cold).mean() > 0.5
+    assert prior.heldout.log_score > 0.5
+    assert prior.heldout.better_than_cold > 0.5 * len(prior.heldout.tasks)
 
 
 def test_differences_are_sparse_and_few(prior):
     # three functions make the tasks differ (plus their interplay with the scale)
-    assert 1 <= prior.shape.eta.size <= 30
-    assert np.sort(prior.shape.eta)[-3:].min() > 1.5 * np.median(prior.shape.eta)
+    assert 1 <= prior.task_gp.eta.size <= 30
+    assert np.sort(prior.task_gp.eta)[-3:].min() > 1.5 * np.median(prior.task_gp.eta)
 
 
 def test_a_learned_prior_beats_a_cold_start_on_tasks_like_the_past():
@@ -97,7 +97,7 @@ def test_an_outlier_task_is_named():
     prior = learn_prior(History((*tasks, odd)))
     assert "odd" in prior.outliers
     assert len(prior.outliers) <= 2
-    assert "not explained by the others" in str(prior)
+    assert "Not explained by the other tasks" in str(prior)
 
 
 def test_adding_levels_and_scaling_outputs_changes_no_decision():
@@ -124,8 +124,8 @@ def test_very_bad_values_do_not_hide_the_shape():
 def test_zero_mean_is_the_papers_prior():
     history = simulate(np.random.default_rng(11))
     prior = learn_prior(history, mean=False, cold_weight=0)
-    assert not prior.shape.mu.any()
-    assert all(isinstance(shape, TaskGP) for shape in prior.beliefs[0])  # no guard
+    assert not prior.task_gp.mu.any()
+    assert all(isinstance(gp, TaskGP) for gp in prior.beliefs[0])  # no cold start
     X = np.random.default_rng(0).uniform(-1, 1, (5, 2))
     assert np.ptp(prior.mean(X)) == 0
 
@@ -134,7 +134,7 @@ def test_zero_mean_is_the_papers_prior():
 def test_every_rule_for_lambda_gives_a_prior(lam):
     prior = learn_prior(simulate(np.random.default_rng(12)), lam=lam)
     assert prior.helps
-    assert prior.shape.eta.size <= 100
+    assert prior.task_gp.eta.size <= 100
 
 
 def test_names_that_tasks_share_change_nothing_but_the_names():
@@ -145,7 +145,7 @@ def test_names_that_tasks_share_change_nothing_but_the_names():
     alike = tuple(Task(t.X, t.y) for t in own)  # every name is the default
     one, other = (learn_prior(History(tasks)) for tasks in (own, alike))
     np.testing.assert_array_equal(one.calibration.norms, other.calibration.norms)
-    np.testing.assert_array_equal(one.heldout.gains, other.heldout.gains)
+    np.testing.assert_array_equal(one.heldout.log_scores, other.heldout.log_scores)
     assert len(set(other.info.tasks)) == len(own)
     number = {name: i for i, name in enumerate(other.info.tasks)}
     assert "odd" in one.outliers
@@ -215,7 +215,7 @@ def test_a_space_can_be_given_to_unnamed_inputs():
         learn_prior(history, Space((Float("a", -2, 2),)))
     with pytest.raises(InputError, match="expected a History"):
         learn_prior([1, 2])
-    with pytest.raises(InputError, match="guard is 1"):
+    with pytest.raises(InputError, match="cold_weight is 1"):
         learn_prior(history, cold_weight=1)
 
 

@@ -85,7 +85,7 @@ def test_parts_that_are_not_known_are_left_out_and_said(tmp_path):
     bare = write_report(prior, tmp_path / "a.html").read_text()
     assert "The run" not in bare
     assert "metakel report --history adds" in bare
-    useless = replace(prior, shape=None, calibration=None)
+    useless = replace(prior, task_gp=None, calibration=None)
     flat = write_report(useless, tmp_path / "b.html").read_text()
     assert "there is no shape" in flat
     cold = replay_run(useless, Tuner(useless).trials, Tuner(useless).settings)

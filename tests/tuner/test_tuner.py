@@ -169,7 +169,7 @@ def test_a_task_that_contradicts_the_history_rings_once_and_the_rest_is_a_cold_s
     assert tuner.trust == 0
     kinds = [json.loads(line)["event"] for line in (tmp_path / "j").read_text().splitlines()]
     assert kinds.count("alarm") == 1
-    cold = Tuner(replace(PRIOR, shape=None, calibration=None), budget=25)
+    cold = Tuner(replace(PRIOR, task_gp=None, calibration=None), budget=25)
     for x in cold:
         cold.tell(x, 5.0 - 3 * measure(x))
     assert tuner.best.value > cold.best.value - 0.2

@@ -106,7 +106,7 @@ def show(prior: PriorPath, json: Json = False) -> None:
     say(as_options(str(known)))
     say("parameters")
     say(str(known.space))
-    if known.shape is not None:
+    if known.task_gp is not None:
         say("shares of variance")
         say(str(known.explain()))
 
@@ -120,16 +120,16 @@ def _refuse_options(source: str, given: list[str | bool]) -> None:
 def described(prior: Prior) -> dict[str, Any]:
     """A prior for machines."""
     held = prior.heldout
-    explained = None if prior.shape is None else prior.explain()
+    explained = None if prior.task_gp is None else prior.explain()
     return {
         "output": prior.info.output,
         "minimize": prior.info.minimize,
         "tasks": list(prior.info.tasks),
         "runs": prior.info.runs,
         "used": prior.helps,
-        "held_out_gain": held.gain,
+        "held_out_gain": held.log_score,
         "held_out_tasks": int(held.tasks.size),
-        "better_than_cold": int((held.gains > held.cold).sum()),
+        "better_than_cold": held.better_than_cold,
         "outliers": list(prior.outliers),
         "notes": list(prior.info.notes),
         "parameters": [p.to_dict() for p in prior.space.parameters],

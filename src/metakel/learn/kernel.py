@@ -16,10 +16,11 @@ from metakel.grouplasso.solve import Progress
 from metakel.grouplasso.square_root import EXACT_FIT
 from metakel.kernels import KernelDictionary
 from metakel.learn.learned import LearnedKernel
-from metakel.learn.options import DEFAULT, PIVOTAL, LearnOptions, Loss, Scale, Weights
+from metakel.learn.options import CV, DEFAULT, PIVOTAL, LearnOptions, Loss, Scale, Weights
 from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem, check_match
 from metakel.learn.refit import estimate_noise_std, refitted_weights
 from metakel.learn.rules import choose_lambda, pivotal_lambda
+from metakel.learn.select import cross_validated_lambda
 
 
 def learn_kernel(
@@ -55,7 +56,9 @@ def learn_kernel(
     lam : str, float or (p,) array
         A rule of `metakel.learn.rules`; "square-root", which is pivotal, so that it asks for no
         noise level (Gaussian noise, points fixed in advance), and replaces the default rule where
-        ``noise_std`` is None; or the value itself.
+        ``noise_std`` is None; "cv", the largest lambda that predicts held-out tasks about as well
+        as the best one, whatever the noise (at least 2 tasks); or the value itself. Nothing vouches
+        for what the last two select.
     delta : float
         Probability with which the noise event that ``lam`` guards against may fail.
     weights : "uniform" or "eta"
@@ -95,6 +98,9 @@ def learn_again(
 ) -> LearnedKernel:
     """Choose lambda, solve from weights x = ``start`` = eta / lambda, make the kernel."""
     noise_std, lam, delta = how.noise_std, how.lam, how.delta
+    by_cv = isinstance(lam, str) and lam == CV
+    if by_cv:
+        lam = cross_validated_lambda(history, base, how.loss)
     if isinstance(lam, str) and (lam == PIVOTAL or noise_std is None):
         rule = PIVOTAL
         pivotal = pivotal_lambda(problem, delta=delta, rng=rng)
@@ -102,7 +108,7 @@ def learn_again(
             problem, pivotal, tol=how.tol, start=start, progress=progress
         )
     else:
-        rule = lam if isinstance(lam, str) else "hand"
+        rule = lam if isinstance(lam, str) else CV if by_cv else "hand"
         chosen = choose_lambda(
             lam, problem, noise_std=noise_std, delta=delta, sup=base.sup, rng=rng
         )
@@ -121,7 +127,7 @@ def learn_again(
         lam=solution.lam,
         noise_std=float(noise),
         noise_known=noise_std is not None,
-        delta=delta if rule != "hand" else 1.0,
+        delta=delta if rule not in (CV, "hand") else 1.0,
         rule=rule,
         weights=how.weights,
         history=history,

@@ -37,7 +37,7 @@ class LearnedKernel:
         As given, or as estimated where ``noise_known`` is False.
     delta : float
         Probability with which the noise event behind ``lam`` may fail; 1 if ``lam`` was given as a
-        number, for which nothing is guaranteed.
+        number or chosen by "cv", for which nothing is guaranteed.
     rule : str
         The rule for lambda, or "hand".
     options : LearnOptions

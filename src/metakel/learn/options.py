@@ -13,7 +13,7 @@ from metakel.errors import InputError
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.learn.rules import RULES
 
-DEFAULT, PIVOTAL = "self-normalised", "square-root"
+DEFAULT, PIVOTAL, CV = "self-normalised", "square-root", "cv"
 
 Weights = Literal["uniform", "eta"]
 Scale = Literal["sum", "c1", "raw"]
@@ -61,13 +61,13 @@ class LearnOptions:
 
 def _check_lam(lam: str | ArrayLike | None, noise_std: float | None) -> None:
     """Numbers are checked where the number of kernels is known."""
-    if lam is None or (isinstance(lam, str) and lam not in (*RULES, PIVOTAL)):
+    if lam is None or (isinstance(lam, str) and lam not in (*RULES, PIVOTAL, CV)):
         found = "lam is None" if lam is None else f"unknown lambda rule {lam!r}"
         raise InputError(
             f"{found}; expected a positive number, one for every base kernel, or one of the "
-            f"known rules: {', '.join(RULES)} (these need noise_std), {PIVOTAL}"
+            f"known rules: {', '.join(RULES)} (these need noise_std), {PIVOTAL}, {CV}"
         )
-    if noise_std is None and isinstance(lam, str) and lam not in (DEFAULT, PIVOTAL):
+    if noise_std is None and isinstance(lam, str) and lam not in (DEFAULT, PIVOTAL, CV):
         raise InputError(
-            f"lambda rule {lam!r} needs noise_std; without it only {PIVOTAL!r} is pivotal"
+            f"lambda rule {lam!r} needs noise_std; expected {PIVOTAL!r} or {CV!r} without it"
         )

@@ -1,8 +1,7 @@
 """A prior from past tasks: learn it, look at it, decide with it."""
 
 from metakel.priors.band import ConfidenceBand
-from metakel.priors.effects import effect_kernels, learn_effects
-from metakel.priors.explain import Explanation
+from metakel.priors.explain import Explanation, effect_kernels, learn_effects
 from metakel.priors.learn import learn_prior
 from metakel.priors.prior import Prior
 

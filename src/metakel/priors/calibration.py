@@ -1,9 +1,9 @@
 """A norm bound from the history, by conformal prediction (no number to know in advance).
 
-Every other task teaches mean and kernel; the rest are measured: which norm does the smallest
-function need that explains the recorded values of such a task up to the noise? For a new task
-exchangeable with the measured ones, the ceil((1 - delta)(m' + 1))-th smallest of m' norms is not
-exceeded with probability at least 1 - delta, whatever the distribution of tasks.
+Mean and kernel are learned from every other task; the rest are measured: which norm does the
+smallest function need that explains the recorded values of such a task up to the noise? For a new
+task exchangeable with the measured ones, the ceil((1 - delta)(m' + 1))-th smallest of m' norms is
+not exceeded with probability at least 1 - delta, whatever the distribution of tasks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.data import History
 from metakel.errors import InputError
+from metakel.gp import posterior
 from metakel.gp.task_gp import TaskGP
 from metakel.gp.task_scale import TaskModel
 from metakel.kernels import KernelDictionary, KernelSum, matern
@@ -27,23 +28,23 @@ ROWS = 300
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Mean and kernel taught by half of the tasks, and the norms that the other half needs.
+    """Mean and kernel learned from half of the tasks, and the norms that the other half needs.
 
     Parameters
     ----------
-    shape : TaskGP
+    task_gp : TaskGP
     model : TaskModel
     norms : (m',) array, increasing
     """
 
-    shape: TaskGP
+    task_gp: TaskGP
     model: TaskModel
     norms: Array
 
     @property
     def noise_std(self) -> float:
         """Size of what no function explains, in units of the output, for a typical task."""
-        return self.model.scale * sqrt(self.shape.noise)
+        return self.model.scale * sqrt(self.task_gp.noise)
 
     def norm_bound(self, delta: float) -> float:
         """B with P(norm of a new task <= B) >= 1 - delta; inf where there are too few tasks."""
@@ -54,50 +55,55 @@ class Calibration:
 
     def centre(self, X: Array) -> Array:
         """(n,) what a typical task has there; confidence sets are about the rest."""
-        return self.model.level + self.model.scale * self.shape.mean(X)
+        return self.model.level + self.model.scale * self.task_gp.mean(X)
 
     @property
     def kernel(self) -> KernelSum:
-        """Level, amplitude of the common shape, principal functions and floor, in output units."""
-        return prior_kernel(self.shape, self.model)
+        """Level, amplitude of the common shape, principal functions, residual; in output units."""
+        return prior_kernel(self.task_gp, self.model)
 
 
-def prior_kernel(shape: TaskGP, model: TaskModel) -> KernelSum:
+def prior_kernel(task_gp: TaskGP, model: TaskModel) -> KernelSum:
     r"""The prior as a sum of base kernels (Eq. 5) for f - level - s m.
 
     f = a + s'(m + g) differs from a typical task by its level, a multiple of the common shape m,
     and g; each gets its weight, all in units of the output.
     """
-    r, J = shape.directions.shape
+    r, J = task_gp.directions.shape
     amplitude = exp(model.spread**2) - 1
     labels = ("level", "common shape", *(f"difference {j + 1}" for j in range(J)))
     functions = Eigenfunctions(
-        shape.basis,
+        task_gp.basis,
         np.append(1.0, np.zeros(J + 1)),
-        np.column_stack([np.zeros(r), shape.mu, shape.directions]),
+        np.column_stack([np.zeros(r), task_gp.mu, task_gp.directions]),
         labels,
     )
-    shared = shape.basis.shared
-    floor = matern(2.5, [shared.lengthscales.tolist()], d0=len(shared.lengthscales))
-    weights = [model.level_variance, amplitude, *shape.eta, shape.residual_weight * shared.signal]
-    base = KernelDictionary((functions,)) + floor
+    shared = task_gp.basis.shared
+    residual = matern(2.5, [shared.lengthscales.tolist()], d0=len(shared.lengthscales))
+    weights = [
+        model.level_variance,
+        amplitude,
+        *task_gp.eta,
+        task_gp.residual_weight * shared.signal,
+    ]
+    base = KernelDictionary((functions,)) + residual
     return KernelSum(base, model.scale**2 * np.array(weights))
 
 
-def calibrate(shape: TaskGP, model: TaskModel, measured: History) -> Calibration:
-    """Norms of tasks that taught neither shape nor model."""
-    return Calibration(shape, model, np.sort(needed_norms(shape, model, measured)))
+def calibrate(task_gp: TaskGP, model: TaskModel, measured: History) -> Calibration:
+    """Norms of tasks from which neither the GP nor the model was learned."""
+    return Calibration(task_gp, model, np.sort(needed_norms(task_gp, model, measured)))
 
 
-def needed_norms(shape: TaskGP, model: TaskModel, tasks: History) -> Array:
+def needed_norms(task_gp: TaskGP, model: TaskModel, tasks: History) -> Array:
     """(m,) norms of the smallest functions that explain the tasks' values up to the noise."""
-    bare = Calibration(shape, model, np.empty(0))
-    kernel, noise = bare.kernel, bare.noise_std**2
+    bare = Calibration(task_gp, model, np.empty(0))
+    kernel, noise_var = bare.kernel, bare.noise_std**2
     norms = []
     for task in tasks:
         rows = spread_rows(np.arange(task.n), ROWS)
-        X, rest = task.X[rows], task.y[rows] - bare.centre(task.X[rows])
-        K = kernel(X)
-        alpha = np.linalg.solve(K + noise * np.eye(len(rows)), rest)
-        norms.append(sqrt(max(float(alpha @ K @ alpha), 0.0)))
+        X = task.X[rows]
+        known = posterior(kernel, X, task.y[rows] - bare.centre(X), noise_var=noise_var)
+        # The mean is k(., X) weights (kernel form), so its squared norm is weights'K weights.
+        norms.append(sqrt(max(float(known.weights @ known.mean(X)), 0.0)))
     return np.array(norms)

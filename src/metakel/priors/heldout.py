@@ -1,42 +1,42 @@
-"""Held-out tasks decide: how sparse, how much floor, and whether the history helps at all.
+"""Held-out tasks decide: how sparse, how much residual, and whether the history helps at all.
 
-Half of the tasks teach, the other half is predicted, and the other way round. Log likelihoods are
-per value and relative to white noise N(0, 1), the best guess without any structure.
+The prior is learned from half of the tasks and predicts the other half, and the other way round.
+A log score is the log density per value over that of white noise N(0, 1), the best guess without
+any structure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log, pi
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
+from metakel.gp.likelihood import LEVEL_VARIANCE, log_density, white_noise_log_density
 from metakel.gp.task_gp import DefaultGP
-from metakel.kernels.matern52 import LEVEL_VARIANCE
-from metakel.kernels.nystrom import NystromFeatures, spread_rows
-from metakel.priors.moments import Coefficients, Moments, moments
-from metakel.priors.selection import (
-    DEFAULT_SHARE,
-    SHARES,
-    Principal,
+from metakel.kernels.nystrom import spread_rows
+from metakel.learn.select import score_held_out
+from metakel.priors.principal import (
+    DEFAULT_LAM_RATIO,
+    LAM_RATIOS,
+    PrincipalFunctions,
+    TaskFeatures,
+    moments,
     principal_functions,
     select_along_path,
     selection_problem,
 )
-from metakel.priors.standardize import StandardTasks
 
-# How noisy a task is differs from task to task: shares of the noise that all tasks share.
+# How noisy a task is differs from task to task: ratios to the noise that all tasks share.
 NOISE_RATIOS = (1.0, 0.1, 0.01)
 EQUALLY = tuple(1 / len(NOISE_RATIOS) for _ in NOISE_RATIOS)
-FLOORS = (0.05, 0.1, 0.2, 0.4)
-DEFAULT_FLOOR = 0.1
+RESIDUAL_WEIGHTS = (0.05, 0.1, 0.2, 0.4)
+DEFAULT_RESIDUAL_WEIGHT = 0.1
 # A history that explains held-out tasks by less than this, in nats per value, is not used.
-NEEDED_GAIN = 0.1
+NEEDED_LOG_SCORE = 0.1
 # A task that nothing explains counts as this bad when choosing, however surprising it is.
-WORST_GAIN = -3.0
+WORST_LOG_SCORE = -3.0
 ROWS, TASKS = 50, 24
 
 
@@ -47,22 +47,27 @@ class HeldOut:
     Parameters
     ----------
     tasks : (h,) indices of the tasks that were held out once
-    gains : (h,) array
-        Log likelihood per value under the prior learned from others, over white noise.
-    cold : (h,) array
+    log_scores : (h,) array
+        Log density per value under the prior learned from the others, over white noise.
+    cold_log_scores : (h,) array
         The same for the cold start.
-    share, floor : float
-        The choices that predict best.
+    lam_ratio, residual_weight : float
+        The choices that predict best: lambda over lambda_max, and the weight of the shared kernel.
     noise_ratio : 3 floats
-        How many tasks have 1, 1/10 and 1/100 of the usual noise, as shares.
+        Which share of the tasks has 1, 1/10 and 1/100 of the usual noise.
     """
 
     tasks: NDArray[np.intp]
-    gains: Array
-    cold: Array
-    share: float = DEFAULT_SHARE
-    floor: float = DEFAULT_FLOOR
+    log_scores: Array
+    cold_log_scores: Array
+    lam_ratio: float = DEFAULT_LAM_RATIO
+    residual_weight: float = DEFAULT_RESIDUAL_WEIGHT
     noise_ratio: tuple[float, ...] = EQUALLY
+
+    @classmethod
+    def unchecked(cls) -> HeldOut:
+        """Where there are too few tasks to hold some out."""
+        return cls(np.empty(0, dtype=np.intp), np.empty(0), np.empty(0))
 
     @property
     def checked(self) -> bool:
@@ -70,108 +75,124 @@ class HeldOut:
         return self.tasks.size > 0
 
     @property
-    def gain(self) -> float:
+    def log_score(self) -> float:
         """Median over tasks, which one odd task cannot sway; nan where nothing was held out."""
-        return float(np.median(self.gains)) if self.checked else float("nan")
+        return float(np.median(self.log_scores)) if self.checked else float("nan")
+
+    @property
+    def better_than_cold(self) -> int:
+        """How many held-out tasks the prior predicts better than the cold start."""
+        return int((self.log_scores > self.cold_log_scores).sum())
 
     @property
     def helps(self) -> bool:
-        """Whether the history may be used; one that cannot be checked is left to the guard."""
-        return not self.checked or self.gain >= NEEDED_GAIN
+        """Whether the history may be used.
+
+        One that cannot be checked is used; the cold start beside it takes over where it misleads.
+        """
+        return not self.checked or self.log_score >= NEEDED_LOG_SCORE
 
 
-def hold_out(
-    tasks: StandardTasks,
-    basis: NystromFeatures,
-    F: Sequence[Array],
-    found: Coefficients,
-    *,
-    mean: bool,
-) -> HeldOut:
-    """Score every (share, floor) on tasks that did not teach it."""
-    if tasks.m < 2:
-        return HeldOut(np.empty(0, dtype=np.intp), np.empty(0), np.empty(0))
-    scores, held, lessons = [], [], []
+def hold_out(featurized: TaskFeatures, *, mean: bool) -> HeldOut:
+    """Score every lambda and residual weight on tasks that the prior was not learned from."""
+    m = featurized.m
+    if m < 2:
+        return HeldOut.unchecked()
+
+    def fit_path(training: range) -> list[_HalfModel]:
+        return _models_along_path(featurized, training, mean)
+
+    folds = []
     for first in (0, 1):
-        teachers = range(first, tasks.m, 2)
-        known = moments(found, teachers, mean=mean)
-        functions = principal_functions(known)
-        problem = selection_problem(
-            functions, known, [F[s] for s in teachers], [tasks.z[s] for s in teachers]
-        )
-        paths = select_along_path(problem, SHARES)
-        for s in list(range(1 - first, tasks.m, 2))[:TASKS]:
-            held.append(s)
-            lessons.append(_Lesson(basis, known, functions, paths))
-            scores.append(lessons[-1].scores(tasks[s], F[s]))
-    order = np.argsort(held)
-    table = np.array(scores)[order]  # (h, shares, floors)
-    robust = np.maximum(table, WORST_GAIN).mean(axis=0)
-    i, j = np.unravel_index(int(np.argmax(robust)), robust.shape)
-    cold = np.array([_cold_score(*tasks[held[k]]) for k in order])
-    chosen = np.array(held, dtype=np.intp)[order]
-    heard = [
-        lesson.noise_ratio(tasks[s], F[s], int(i), FLOORS[j])
-        for s, lesson in zip(held, lessons, strict=True)
+        held = list(range(1 - first, m, 2))[:TASKS]
+        folds.append((range(first, m, 2), [_HeldOutTask.of(featurized, s) for s in held]))
+    found = score_held_out(folds, fit_path, _HalfModel.log_scores)
+    i, j = found.best(WORST_LOG_SCORE)
+    residual_weight = RESIDUAL_WEIGHTS[j]
+    probabilities = [
+        models[i].noise_ratios(task, residual_weight)
+        for models, task in zip(found.models, found.tests, strict=True)
     ]
-    # One more task of each noisiness in equal parts, so that none is ruled out.
-    counts = np.sum(heard, axis=0) + np.array(EQUALLY)
-    noise_ratio = tuple((counts / counts.sum()).tolist())
-    return HeldOut(chosen, table[:, i, j], cold, SHARES[i], FLOORS[j], noise_ratio)
+    # One more task of each noise ratio in equal parts, so that none is ruled out.
+    counts = np.sum(probabilities, axis=0) + np.array(EQUALLY)
+    indices = np.array([task.index for task in found.tests], dtype=np.intp)
+    order = np.argsort(indices)
+    return HeldOut(
+        indices[order],
+        found.scores[order, i, j],
+        np.array([found.tests[k].cold_log_score() for k in order]),
+        LAM_RATIOS[i],
+        residual_weight,
+        tuple((counts / counts.sum()).tolist()),
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class _Lesson:
-    """What some tasks teach about another."""
+class _HeldOutTask:
+    """Rows of a task to predict: values z (n,), features psi (n, r), shared kernel K0 (n, n)."""
 
-    basis: NystromFeatures
-    known: Moments
-    functions: Principal
-    paths: Sequence[NDArray[np.intp]]
+    index: int
+    X: Array
+    z: Array
+    psi: Array
+    K0: Array
 
-    def scores(self, task: tuple[Array, Array], F: Array) -> Array:
-        """(shares, floors) log likelihoods per value over white noise."""
+    @classmethod
+    def of(cls, featurized: TaskFeatures, s: int) -> _HeldOutTask:
+        """At most 50 rows of task s, spread over all of them."""
+        tasks, F = featurized.tasks, featurized.F[s]
         rows = spread_rows(np.arange(len(F)), ROWS)
-        X, z, psi = task[0][rows], task[1][rows], F[rows]
-        learned = np.array([self._gram(psi, active) for active in self.paths])
-        floors = np.array(FLOORS)[:, None, None] * self.basis.shared(X, X)
-        C = learned[:, None] + floors + LEVEL_VARIANCE
-        C[..., np.arange(len(z)), np.arange(len(z))] += self.basis.shared.noise
-        return _log_density(C, z - psi @ self.known.mu) - white_noise(z)
+        X = tasks.X[s][rows]
+        return cls(s, X, tasks.z[s][rows], F[rows], featurized.basis.shared(X, X))
 
-    def noise_ratio(self, task: tuple[Array, Array], F: Array, path: int, floor: float) -> Array:
-        """(3,) posterior probabilities of the shares of noise, equal before."""
-        rows = spread_rows(np.arange(len(F)), ROWS)
-        X, z, psi = task[0][rows], task[1][rows], F[rows]
-        K = self._gram(psi, self.paths[path]) + floor * self.basis.shared(X, X) + LEVEL_VARIANCE
+    def log_score(self, C: Array, z: Array) -> Array:
+        """Per value over white noise: N(0, C) at z, for stacks of C."""
+        return (log_density(C, z) - white_noise_log_density(self.z)) / len(z)
+
+    def cold_log_score(self) -> float:
+        """Under the cold start."""
+        cold = DefaultGP.typical(self.X.shape[1])
+        C = cold.shared(self.X, self.X) + LEVEL_VARIANCE
+        C.flat[:: len(C) + 1] += cold.noise
+        return float(self.log_score(C, self.z))
+
+
+@dataclass(frozen=True, eq=False)
+class _HalfModel:
+    """Mean and principal functions learned from half of the tasks, at one lambda."""
+
+    mu: Array
+    functions: PrincipalFunctions
+    noise: float
+
+    def log_scores(self, task: _HeldOutTask) -> Array:
+        """(4,) log scores, one per residual weight."""
+        residual = np.array(RESIDUAL_WEIGHTS)[:, None, None] * task.K0
+        C = self._explained(task) + residual + LEVEL_VARIANCE
+        C[..., np.arange(len(task.z)), np.arange(len(task.z))] += self.noise
+        return task.log_score(C, task.z - task.psi @ self.mu)
+
+    def noise_ratios(self, task: _HeldOutTask, residual_weight: float) -> Array:
+        """(3,) posterior probabilities of the noise ratios, equal before."""
+        K = self._explained(task) + residual_weight * task.K0 + LEVEL_VARIANCE
         C = np.tile(K, (len(NOISE_RATIOS), 1, 1))
-        noise = self.basis.shared.noise * np.array(NOISE_RATIOS)
-        C[:, np.arange(len(z)), np.arange(len(z))] += noise[:, None]
-        logs = len(z) * _log_density(C, z - psi @ self.known.mu)
-        shares = np.exp(logs - logs.max())
-        return np.asarray(shares / shares.sum())
+        noise = self.noise * np.array(NOISE_RATIOS)
+        C[:, np.arange(len(task.z)), np.arange(len(task.z))] += noise[:, None]
+        logs = log_density(C, task.z - task.psi @ self.mu)
+        weights = np.exp(logs - logs.max())
+        return np.asarray(weights / weights.sum())
 
-    def _gram(self, psi: Array, active: NDArray[np.intp]) -> Array:
-        Phi = psi @ self.functions.directions[:, active]
-        return np.asarray((Phi * self.functions.eta[active]) @ Phi.T)
-
-
-def _cold_score(X: Array, z: Array) -> float:
-    rows = spread_rows(np.arange(len(z)), ROWS)
-    cold = DefaultGP.typical(X.shape[1])
-    C = cold.shared(X[rows], X[rows]) + LEVEL_VARIANCE
-    C.flat[:: len(C) + 1] += cold.noise
-    return float(_log_density(C, z[rows]) - white_noise(z[rows]))
+    def _explained(self, task: _HeldOutTask) -> Array:
+        Phi = task.psi @ self.functions.directions
+        return np.asarray((Phi * self.functions.eta) @ Phi.T)
 
 
-def _log_density(C: Array, z: Array) -> Array:
-    """Log density per value of N(0, C) at z, for stacks of C."""
-    root = np.linalg.cholesky(C)
-    white = np.linalg.solve(root, np.broadcast_to(z, C.shape[:-1])[..., None])[..., 0]
-    logs = np.log(np.diagonal(root, axis1=-2, axis2=-1)).mean(axis=-1)
-    return np.asarray(-np.square(white).mean(axis=-1) / 2 - logs - log(2 * pi) / 2)
-
-
-def white_noise(z: Array) -> float:
-    """Log density per value of N(0, 1)."""
-    return float(-np.square(z).mean() / 2 - log(2 * pi) / 2)
+def _models_along_path(featurized: TaskFeatures, training: range, mean: bool) -> list[_HalfModel]:
+    known = moments(featurized.coefficients, training, mean=mean)
+    functions = principal_functions(known)
+    problem = selection_problem(functions, known, *featurized.of(training))
+    noise = featurized.basis.shared.noise
+    return [
+        _HalfModel(known.mu, functions.keep(active), noise)
+        for active in select_along_path(problem, LAM_RATIOS)
+    ]

@@ -8,16 +8,14 @@ import numpy as np
 
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.gp.task_gp import TaskGP
 from metakel.gp.task_scale import TaskModel, task_model
 from metakel.io.merge import distinct
 from metakel.priors.calibration import Calibration, calibrate
 from metakel.priors.configurations import with_space
-from metakel.priors.fit import Compared, check, compare, learn_shape
-from metakel.priors.heldout import DEFAULT_FLOOR, HeldOut
+from metakel.priors.heldout import DEFAULT_RESIDUAL_WEIGHT, HeldOut, hold_out
+from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
-from metakel.priors.selection import DEFAULT_SHARE
-from metakel.priors.standardize import StandardTasks, standardise
+from metakel.priors.standardize import StandardizedTasks, standardize
 from metakel.space import Space
 
 SMALLEST_CALIBRATION = 4
@@ -41,63 +39,59 @@ def learn_prior(
     space : Space, optional
         Names and ranges for a history of plain arrays; one with a space takes no other.
     lam : "cv", "square-root" or float
-        The lambda of Eq. 8 that selects principal functions: the share of lambda_max that
+        The lambda of Eq. 8 that selects principal functions: the ratio to lambda_max that
         predicts held-out tasks best, the pivotal rule, or a number.
     mean : bool
         Whether to learn a common shape; without it the prior is the paper's, around zero.
     cold_weight : float
-        Start weight of a cold start beside the learned belief; 0 leaves it out.
+        Initial weight of the cold start, a Gaussian process that knows nothing of the past tasks,
+        beside the learned one; 0 leaves it out.
     """
     if not isinstance(history, History):
         raise InputError(f"history is a {type(history).__name__}; expected a History")
     if not 0 <= cold_weight < 1:
-        raise InputError(f"guard is {cold_weight}; expected a weight in [0, 1)")
-    history, space = with_space(_told_apart(history), space)
-    tasks = standardise(history)
-    info = _facts(history, tasks, lam, mean)
+        raise InputError(f"cold_weight is {cold_weight}; expected a weight in [0, 1)")
+    history, space = with_space(_with_distinct_names(history), space)
+    tasks = standardize(history)
+    info = _info(history, tasks, lam, mean)
+    weight = float(cold_weight)
     if tasks.m == 0:
-        return Prior(
-            space, _flat_model(history), None, _unchecked(), None, info, float(cold_weight)
-        )
-    compared = compare(tasks)
-    held = check(tasks, compared, mean=mean)
-    shape = learn_shape(
-        tasks,
-        compared,
+        return Prior(space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight)
+    featurized = featurize(tasks)
+    held = hold_out(featurized, mean=mean)
+    task_gp = fit_task_gp(
+        featurized,
         range(tasks.m),
         lam=lam,
-        share=held.share,
-        floor=held.floor,
+        lam_ratio=held.lam_ratio,
+        residual_weight=held.residual_weight,
         mean=mean,
     )
     model = task_model(tasks.means, tasks.spreads)
-    calibration = _calibration(history, tasks, compared, mean)
-    return Prior(space, model, shape, held, calibration, info, float(cold_weight))
+    calibration = _calibration(history, featurized, mean)
+    return Prior(space, model, task_gp, held, calibration, info, weight)
 
 
-def _calibration(
-    history: History, tasks: StandardTasks, compared: Compared, mean: bool
-) -> Calibration | None:
-    """Even tasks teach, with choices fixed in advance; odd tasks, untouched so far, measure."""
+def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Calibration | None:
+    """Learn from even tasks, with choices fixed in advance; measure odd tasks, untouched so far."""
+    tasks = featurized.tasks
     if tasks.m < SMALLEST_CALIBRATION:
         return None
-    teachers = range(0, tasks.m, 2)
-    shape: TaskGP = learn_shape(
-        tasks,
-        compared,
-        teachers,
+    task_gp = fit_task_gp(
+        featurized,
+        range(0, tasks.m, 2),
         lam="cv",
-        share=DEFAULT_SHARE,
-        floor=DEFAULT_FLOOR,
+        lam_ratio=DEFAULT_LAM_RATIO,
+        residual_weight=DEFAULT_RESIDUAL_WEIGHT,
         mean=mean,
     )
     model = task_model(tasks.means[::2], tasks.spreads[::2])
     varying = [task for task in history if task.name not in tasks.constant]
-    return calibrate(shape, model, History(tuple(varying[1::2])))
+    return calibrate(task_gp, model, History(tuple(varying[1::2])))
 
 
-def _told_apart(history: History) -> History:
-    """Tasks with a name of their own, by which the prior speaks of them."""
+def _with_distinct_names(history: History) -> History:
+    """Tasks with a name of their own, by which the prior refers to them."""
     given = [task.name for task in history]
     names = distinct(given)
     if names == given:
@@ -106,7 +100,7 @@ def _told_apart(history: History) -> History:
     return replace(history, tasks=tuple(tasks))
 
 
-def _facts(history: History, tasks: StandardTasks, lam: str | float, mean: bool) -> PriorInfo:
+def _info(history: History, tasks: StandardizedTasks, lam: str | float, mean: bool) -> PriorInfo:
     report = history.report
     return PriorInfo(
         tasks=tuple(task.name for task in history),
@@ -126,7 +120,3 @@ def _flat_model(history: History) -> TaskModel:
     levels = np.array([task.y.mean() for task in history])
     scale = float(levels.std()) or max(abs(float(levels.mean())), 1.0)
     return task_model(levels, np.full(len(levels), scale))
-
-
-def _unchecked() -> HeldOut:
-    return HeldOut(np.empty(0, dtype=np.intp), np.empty(0), np.empty(0))

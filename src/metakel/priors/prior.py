@@ -26,13 +26,13 @@ from metakel.priors.summary import summary
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Space
 
-# Start weight of the cold start beside the learned belief; evidence moves it from there.
+# Initial weight of the cold start beside what was learned; evidence moves it from there.
 COLD_WEIGHT = 0.05
 
 
 @dataclass(frozen=True, eq=False)
 class PriorInfo:
-    """Where a prior comes from: names of the tasks, runs, output, and what was noticed."""
+    """Where a prior comes from: names of the tasks, runs, output, and what was found in them."""
 
     tasks: tuple[str, ...]
     runs: int
@@ -54,20 +54,20 @@ class Prior:
     space : Space
     model : TaskModel
         Level and scale of a task.
-    shape : TaskGP or None
-        Common shape and kernel; None where no past task varies.
+    task_gp : TaskGP or None
+        Common shape and kernel of a standardised task; None where no past task varies.
     heldout : HeldOut
         What held-out tasks say about it.
     calibration : Calibration or None
         The norm bound; None with fewer than 4 tasks that vary.
     info : PriorInfo
     cold_weight : float
-        Start weight of a cold start beside the learned belief.
+        Initial weight of the cold start beside what was learned.
     """
 
     space: Space
     model: TaskModel
-    shape: TaskGP | None
+    task_gp: TaskGP | None
     heldout: HeldOut
     calibration: Calibration | None
     info: PriorInfo
@@ -75,16 +75,16 @@ class Prior:
 
     @property
     def helps(self) -> bool:
-        """Whether the learned shape enters decisions; otherwise they are those of a cold start."""
-        return self.shape is not None and self.heldout.helps
+        """Whether what was learned enters decisions; otherwise they are those of a cold start."""
+        return self.task_gp is not None and self.heldout.helps
 
     @property
     def beliefs(self) -> tuple[tuple[TaskProcess, ...], tuple[float, ...]]:
-        """The learned belief by noisiness of the task, and its guard, with their start weights."""
+        """The learned GP at each noise ratio, and the cold start, with their initial weights."""
         cold: TaskProcess = DefaultGP.typical(self.space.d0)
-        if self.shape is None or not self.heldout.helps:
+        if self.task_gp is None or not self.heldout.helps:
             return (cold,), (1.0,)
-        learned = tuple(self.shape.with_noise_ratio(share) for share in NOISE_RATIOS)
+        learned = tuple(self.task_gp.with_noise_ratio(ratio) for ratio in NOISE_RATIOS)
         weights = tuple((1 - self.cold_weight) * weight for weight in self.heldout.noise_ratio)
         if self.cold_weight == 0:
             return learned, weights
@@ -94,11 +94,7 @@ class Prior:
     def outliers(self) -> tuple[str, ...]:
         """Tasks that the others explain worse than white noise would."""
         varying = [name for name in self.info.tasks if name not in self.info.constant]
-        return tuple(varying[s] for s, g in self._judged if g < 0)
-
-    @property
-    def _judged(self) -> list[tuple[int, float]]:
-        return list(zip(self.heldout.tasks.tolist(), self.heldout.gains.tolist(), strict=True))
+        return tuple(varying[s] for s in self.heldout.tasks[self.heldout.log_scores < 0])
 
     @property
     def kernel(self) -> KernelSum:
@@ -107,13 +103,14 @@ class Prior:
         It is about f minus `mean`, in units of the output with the sign that is maximised, and
         takes numeric points: ``prior.space.encode(...)``.
         """
-        return prior_kernel(self._shape, self.model)
+        return prior_kernel(self._learned, self.model)
 
     def mean(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """(n,) what a typical task measures there."""
         X = encode_configurations(configurations, self.space)
-        shape = self.shape.mean(X) if self.shape is not None and self.helps else np.zeros(len(X))
-        values = self.model.level + self.model.scale * shape
+        learned = self.task_gp if self.helps else None
+        common = np.zeros(len(X)) if learned is None else learned.mean(X)
+        values = self.model.level + self.model.scale * common
         return -values if self.info.minimize else values
 
     def optimizer(
@@ -162,7 +159,7 @@ class Prior:
             Z = encode_candidates(candidates, self.space, extrapolate=extrapolate)
             domain = CandidateTable.of(rows, Z, self.space)
         else:
-            landmarks = None if self.shape is None else self.shape.basis.landmarks
+            landmarks = None if self.task_gp is None else self.task_gp.basis.landmarks
             domain = SearchSpace(
                 space or self.space, self.space, dict(fixed or {}), bool(extrapolate), landmarks
             )
@@ -227,13 +224,13 @@ class Prior:
 
     def explain(self) -> Explanation:
         """Which parameters and pairs shape the common part, and where tasks differ."""
-        return explain(self._shape, self.space, minimize=self.info.minimize)
+        return explain(self._learned, self.space, minimize=self.info.minimize)
 
     @property
-    def _shape(self) -> TaskGP:
-        if self.shape is None:
-            raise InputError("no past task varies, so there is no shape to speak of")
-        return self.shape
+    def _learned(self) -> TaskGP:
+        if self.task_gp is None:
+            raise InputError("no past task varies, so there is no common shape and no kernel")
+        return self.task_gp
 
     def save(self, path: str | Path) -> None:
         """Write one versioned JSON file."""
@@ -252,7 +249,7 @@ class Prior:
         return summary(self)
 
     def __repr__(self) -> str:
-        return f"Prior({len(self.info.tasks)} tasks, {self.info.runs} runs, used={self.helps})"
+        return f"Prior({len(self.info.tasks)} tasks, {self.info.runs} runs, helps={self.helps})"
 
 
 def _load_model(data: Mapping[str, Any]) -> MixtureModel:

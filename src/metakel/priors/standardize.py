@@ -1,4 +1,4 @@
-"""Past tasks made comparable: level and scale taken out, very bad values drawn in."""
+"""Past tasks made comparable: level and scale taken out, very bad values raised to a fence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class StandardTasks:
+class StandardizedTasks:
     """Tasks that vary, with mean 0 and variance 1 each.
 
     Parameters
@@ -30,7 +30,7 @@ class StandardTasks:
     names : m str
     constant : names of the tasks left out because all their values are equal
     winsorized : int
-        How many values were drawn in to the fence.
+        How many values were raised to the fence.
     """
 
     X: Sequence[Array]
@@ -46,16 +46,13 @@ class StandardTasks:
         """How many tasks there are."""
         return len(self.z)
 
-    def __getitem__(self, s: int) -> tuple[Array, Array]:
-        return self.X[s], self.z[s]
 
-
-def standardise(history: History) -> StandardTasks:
-    """Level, scale and shape of every past task."""
+def standardize(history: History) -> StandardizedTasks:
+    """Take level and scale out of every past task."""
     X, z, means, spreads, names = [], [], [], [], []
     constant, winsorized = [], 0
     for task in history:
-        y = fence(task.y)
+        y = winsorize(task.y)
         spread = float(y.std())
         if spread <= ROUNDING * float(np.abs(y).max()):
             constant.append(task.name)
@@ -66,12 +63,12 @@ def standardise(history: History) -> StandardTasks:
         means.append(float(y.mean()))
         spreads.append(spread)
         names.append(task.name)
-    return StandardTasks(
+    return StandardizedTasks(
         X, z, np.array(means), np.array(spreads), tuple(names), tuple(constant), winsorized
     )
 
 
-def fence(y: Array) -> Array:
-    """Values below the lower fence moved up to it; left alone where half the values are equal."""
+def winsorize(y: Array) -> Array:
+    """Raise values below Tukey's lower fence to it; not where half of the values are equal."""
     low, high = np.quantile(y, [0.25, 0.75])
     return np.maximum(y, low - FENCE * (high - low)) if high > low else y

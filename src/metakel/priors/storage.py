@@ -54,26 +54,26 @@ def to_dict(prior: Prior) -> dict[str, Any]:
     """Plain lists and numbers."""
     held, calibration = prior.heldout, prior.calibration
     # Calibration and prior share their features: stored once.
-    basis = None if prior.shape is None else prior.shape.basis.to_dict()
+    basis = None if prior.task_gp is None else prior.task_gp.basis.to_dict()
     return {
         "format": FORMAT,
         "version": VERSION,
         "space": prior.space.to_dict(),
         "model": asdict(prior.model),
         "basis": basis,
-        "shape": None if prior.shape is None else _shape_to_dict(prior.shape),
+        "shape": None if prior.task_gp is None else _shape_to_dict(prior.task_gp),
         "heldout": {
             "tasks": held.tasks.tolist(),
-            "gains": held.gains.tolist(),
-            "cold": held.cold.tolist(),
-            "share": held.share,
-            "floor": held.floor,
+            "gains": held.log_scores.tolist(),
+            "cold": held.cold_log_scores.tolist(),
+            "share": held.lam_ratio,
+            "floor": held.residual_weight,
             "noisiness": list(held.noise_ratio),
         },
         "calibration": None
         if calibration is None
         else {
-            "shape": _shape_to_dict(calibration.shape),
+            "shape": _shape_to_dict(calibration.task_gp),
             "model": asdict(calibration.model),
             "norms": calibration.norms.tolist(),
         },
@@ -97,7 +97,7 @@ def from_dict(data: Mapping[str, Any]) -> Prior:
     return Prior(
         space=space,
         model=_model_from_dict(data["model"]),
-        shape=None if basis is None else _shape_from_dict(data["shape"], basis),
+        task_gp=None if basis is None else _shape_from_dict(data["shape"], basis),
         heldout=_heldout_from_dict(data["heldout"], len(info.tasks) - len(info.constant)),
         calibration=calibration,
         info=info,

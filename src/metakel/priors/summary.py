@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from metakel.priors.heldout import NEEDED_GAIN
-from metakel.priors.selection import LEADING
+from metakel.priors.heldout import NEEDED_LOG_SCORE
+from metakel.priors.principal import LEADING
 
 if TYPE_CHECKING:
     from metakel.priors.prior import Prior
@@ -23,96 +23,96 @@ def summary(prior: Prior) -> str:
     verb = "minimise" if info.minimize else "maximise"
     inputs = _some(prior.space.names)
     lines = [
-        f"prior from {len(info.tasks)} tasks, {info.runs} runs: {verb} {info.output}; {inputs}",
+        f"Prior from {len(info.tasks)} tasks, {info.runs} runs: {verb} {info.output}; {inputs}.",
         *_trust(prior),
-        *_shape(prior),
+        *_common_shape(prior),
+        *_differences(prior),
         _new_task(prior),
-        *_bound(prior),
-        *_noticed(prior),
+        _norm_bound(prior),
+        *_findings(prior),
     ]
-    return "\n".join(lines)
+    return "\n  ".join(lines)
 
 
 def _trust(prior: Prior) -> list[str]:
     held = prior.heldout
-    if prior.shape is None:
-        return ["  no past task varies: decisions are those of a cold start"]
+    if prior.task_gp is None:
+        return ["No past task varies, so nothing was learned: decisions are those of a cold start."]
+    started = _cold_start(prior)
     if not held.checked:
-        return [
-            "  one task cannot be checked against others: used beside a cold start, not vouched for"
-        ]
-    better = int((held.gains > held.cold).sum())
-    verdict = (
-        f"used, beside a cold start that starts with weight {prior.cold_weight:g}"
-        if prior.helps
-        else "NOT used: decisions are those of a cold start"
-    )
-    gain = f"{held.gain:.2f} nats per value better than without structure (median task;"
-    against = f"better than a cold start on {better} of {len(held.gains)}"
+        return [f"No held-out check: one task cannot be checked against others. {started}"]
+    verdict = "passed" if prior.helps else "FAILED"
+    score = f"{held.log_score:+.2f} nats per observation over white noise"
+    better = f"{held.better_than_cold} of {len(held.log_scores)}"
     return [
-        f"  held-out tasks: {gain} {NEEDED_GAIN} needed), {against}",
-        f"  the history is {verdict}",
+        f"Held-out check {verdict}: {score} (threshold {NEEDED_LOG_SCORE}).",
+        f"Better than a cold start on {better} held-out tasks.",
+        started if prior.helps else "The history is NOT used: decisions are those of a cold start.",
     ]
 
 
-def _shape(prior: Prior) -> list[str]:
-    if prior.shape is None:
-        return []
-    lines = []
-    shape = prior.shape
-    if prior.info.mean:
-        points = shape.basis.landmarks
-        top = prior.space.decode(points[[int(np.argmax(shape.mean(points)))]])[0]
-        where = _some(tuple(f"{name} = {_short(value)}" for name, value in top.items()))
-        lines.append(f"  common shape: best near {where}")
-    count = min(LEADING, shape.basis.r)
-    explained = prior.explain()
-    leading = sorted(explained.differences.items(), key=lambda item: -item[1])[:3]
-    shown = ", ".join(f"{name} {share:.0%}" for name, share in leading if share >= 0.01)
-    kept = shape.eta.size
-    lines.append(
-        f"  differences between tasks: {kept} of {count} principal functions kept"
-        + (f"; by parameter: {shown}" if kept and shown else "")
+def _cold_start(prior: Prior) -> str:
+    if prior.cold_weight == 0:
+        return "The history is used alone, without a cold start beside it."
+    return (
+        f"The history is used; a cold start beside it has weight {prior.cold_weight:g} at first, "
+        "and more when it predicts better."
     )
-    return lines
 
 
-def _bound(prior: Prior) -> list[str]:
-    if prior.calibration is None:
-        return ["  norm bound: none, fewer than 4 tasks vary"]
-    bound, count = prior.norm_bound(LEVEL), len(prior.calibration.norms)
-    if isinf(bound):
-        return [f"  norm bound: none at level {1 - LEVEL:g}, only {count} tasks were held out"]
-    meaning = f"for a task exchangeable with these, with probability {1 - LEVEL:g}"
-    return [f"  norm bound {bound:.3g}: {meaning} ({count} held-out tasks)"]
+def _common_shape(prior: Prior) -> list[str]:
+    if prior.task_gp is None or not prior.info.mean:
+        return []
+    points = prior.task_gp.basis.landmarks
+    top = prior.space.decode(points[[int(np.argmax(prior.task_gp.mean(points)))]])[0]
+    where = _some(tuple(f"{name} = {_short(value)}" for name, value in top.items()))
+    return [f"Common shape: best near {where}."]
 
 
-def _noticed(prior: Prior) -> list[str]:
-    info = prior.info
-    lines = []
-    if prior.outliers:
-        lines.append(f"  not explained by the others: {_some(prior.outliers)}")
-    if info.constant:
-        lines.append(f"  constant values, not learned from: {_some(info.constant)}")
-    if info.winsorized:
-        lines.append(f"  {info.winsorized} very bad values drawn in to Tukey's fence of their task")
-    return [*lines, *(f"  note: {note}" for note in info.notes)]
+def _differences(prior: Prior) -> list[str]:
+    if prior.task_gp is None:
+        return []
+    kept, count = prior.task_gp.eta.size, min(LEADING, prior.task_gp.basis.r)
+    text = f"Differences between tasks: {kept} of {count} principal functions are needed"
+    largest = sorted(prior.explain().differences.items(), key=lambda item: -item[1])[:3]
+    shown = ", ".join(f"{name} {share:.0%}" for name, share in largest if share >= 0.01)
+    return [f"{text}; their variance is due to {shown}." if kept and shown else f"{text}."]
 
 
 def _new_task(prior: Prior) -> str:
     model = prior.model
+    level = -model.level if prior.info.minimize else model.level
+    level_sd = float(model.scale * np.sqrt(model.level_variance))
     return (
-        f"  a new task: level {_level(prior):.3g} +- {_level_spread(prior):.2g}, scale "
-        f"{model.scale:.2g} within a factor {np.exp(model.spread):.2g} (one standard deviation)"
+        f"A new task has level {level:.3g} +- {level_sd:.2g} and scale {model.scale:.2g} within a "
+        f"factor of {np.exp(model.spread):.2g} (one standard deviation)."
     )
 
 
-def _level(prior: Prior) -> float:
-    return -prior.model.level if prior.info.minimize else prior.model.level
+def _norm_bound(prior: Prior) -> str:
+    if prior.calibration is None:
+        return "Norm bound: none, it takes at least 4 tasks that vary."
+    bound, count = prior.norm_bound(LEVEL), len(prior.calibration.norms)
+    if isinf(bound):
+        return f"Norm bound: none at {1 - LEVEL:.0%} confidence, only {count} tasks were held out."
+    return (
+        f"Norm bound: {bound:.3g} at {1 - LEVEL:.0%} confidence, for a task exchangeable with "
+        f"these ({count} held-out tasks)."
+    )
 
 
-def _level_spread(prior: Prior) -> float:
-    return float(prior.model.scale * np.sqrt(prior.model.level_variance))
+def _findings(prior: Prior) -> list[str]:
+    info = prior.info
+    lines = []
+    if prior.outliers:
+        lines.append(f"Not explained by the other tasks: {_some(prior.outliers)}.")
+    if info.constant:
+        lines.append(f"Not learned from, as all values are equal: {_some(info.constant)}.")
+    if info.winsorized:
+        lines.append(
+            f"{info.winsorized} very bad values were raised to Tukey's fence of their task."
+        )
+    return [*lines, *(f"Note: {note}" for note in info.notes)]
 
 
 def _some(names: tuple[str, ...]) -> str:

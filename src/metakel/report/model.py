@@ -21,7 +21,7 @@ SMALLEST_SHARE = 0.005
 
 def model_section(prior: Prior) -> str:
     """Shares of variance, effects, and the common shape as a map."""
-    if prior.shape is None:
+    if prior.task_gp is None:
         return section("What was learned", paragraph("No past task varies: there is no shape."))
     explained = prior.explain()
     rows = [
@@ -55,14 +55,16 @@ def _effect(curve: Curve) -> str:
 
 def _map(prior: Prior, by_share: list[str]) -> str:
     """The mean over the two numbers that matter most, others at the best known place."""
-    assert prior.shape is not None
+    assert prior.task_gp is not None
     ranked = [name for name in by_share if name in prior.space.names]
     numbers = [name for name in ranked if isinstance(prior.space[name], Float)][:2]
     if len(numbers) < 2:
         return ""
     across, up = numbers
-    points = prior.shape.basis.landmarks
-    top = prior.space.decode(np.clip(points[[int(np.argmax(prior.shape.mean(points)))]], -1, 1))[0]
+    points = prior.task_gp.basis.landmarks
+    top = prior.space.decode(np.clip(points[[int(np.argmax(prior.task_gp.mean(points)))]], -1, 1))[
+        0
+    ]
     middles = (np.arange(CELLS) + 0.5) / CELLS * 2 - 1
     xs, ys = (prior.space[name].decode(middles[:, None]) for name in numbers)
     rows = [{**top, across: x, up: y} for y in ys for x in xs]

@@ -58,7 +58,7 @@ def write_report(
 def _summary(prior: Prior) -> str:
     info, held = prior.info, prior.heldout
     verb = "minimise" if info.minimize else "maximise"
-    better = f"{int((held.gains > held.cold).sum())} of {len(held.gains)}"
+    better = f"{held.better_than_cold} of {len(held.log_scores)}"
     entries = [
         (str(len(info.tasks)), "past tasks", ""),
         (str(info.runs), f"runs, {verb} {info.output}", ""),

@@ -14,7 +14,7 @@ from metakel.charts import COLD, LEARNED, RANDOM, REFERENCE, Axis, SvgChart, num
 from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.priors import Prior, learn_prior
-from metakel.priors.heldout import NEEDED_GAIN
+from metakel.priors.heldout import NEEDED_LOG_SCORE
 from metakel.report.html import figure, figures, paragraph, section
 
 FOLDS = 3
@@ -108,7 +108,7 @@ def validate_history(
             seen = rng.permutation(task.n)[:SEEN]
             names.append(task.name)
             learned.append(_try(prior, task, seen))
-            cold.append(_try(replace(prior, shape=None, calibration=None), task, seen))
+            cold.append(_try(replace(prior, task_gp=None, calibration=None), task, seen))
             random.append(random_regret(task.y / task.y.std(), EVALUATIONS))
     return Validation(tuple(names), tuple(learned), tuple(cold), np.array(random))
 
@@ -188,7 +188,7 @@ def validation_section(prior: Prior, validation: Validation | None) -> str:
 
 def _verdict(prior: Prior) -> str:
     held = prior.heldout
-    better, count = int((held.gains > held.cold).sum()), len(held.gains)
+    better, count = held.better_than_cold, len(held.log_scores)
     if prior.helps:
         text = (
             f"The history helps: learned from the others, it predicts {better} of {count} "
@@ -197,8 +197,8 @@ def _verdict(prior: Prior) -> str:
         return paragraph(text, "good")
     text = (
         "The history is not used: learned from the others, it explains the typical left-out task "
-        f"by {held.gain:.2f} nats per value, and {NEEDED_GAIN} are needed. Decisions are those of "
-        "a cold start."
+        f"by {held.log_score:.2f} nats per value, and {NEEDED_LOG_SCORE} are needed. Decisions are "
+        "those of a cold start."
     )
     return paragraph(text, "bad")
 
@@ -208,17 +208,17 @@ def _gains(prior: Prior) -> str:
     held = prior.heldout
     varying = [name for name in prior.info.tasks if name not in prior.info.constant]
     names = [varying[s] for s in held.tasks]
-    covering = Axis.covering("", held.gains, held.cold)
+    covering = Axis.covering("", held.log_scores, held.cold_log_scores)
     low, high = max(covering.low, WORST_SHOWN), max(covering.high, WORST_SHOWN + 1)
     chart = SvgChart(
         Axis("cold start, nats per value", low, high), Axis("with the history", low, high)
     )
     tips = [
         f"{name}\nhistory {g:.2f}, cold {c:.2f}"
-        for name, g, c in zip(names, held.gains, held.cold, strict=True)
+        for name, g, c in zip(names, held.log_scores, held.cold_log_scores, strict=True)
     ]
     chart.line([low, high], [low, high], REFERENCE)
-    chart.dots(held.cold, held.gains, LEARNED, tips=tips, size=8)
+    chart.dots(held.cold_log_scores, held.log_scores, LEARNED, tips=tips, size=8)
     caption = (
         "One dot per left-out task; above the line the history predicts better. Numbers below "
         f"{WORST_SHOWN:g} are drawn there."

@@ -38,7 +38,7 @@ class GPyTorchMean(Exact, gpytorch.means.Mean):  # type: ignore[misc]
                 "with gpytorch.means.ZeroMean() and GPyTorchKernel(learned.kernel)"
             )
         super().__init__()
-        shape = learned.shape
+        shape = learned.task_gp
         if isinstance(learned, Prior) and not learned.helps:
             shape = None
         self.keep("level", learned.model.level)

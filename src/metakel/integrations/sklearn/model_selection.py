@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,18 @@ from metakel._arrays import Array
 from metakel.errors import InputError
 from metakel.grouplasso import lambda_max, path
 from metakel.integrations.sklearn.labels import rows_by_label
-from metakel.integrations.sklearn.problem import MultiTaskProblem
+from metakel.integrations.sklearn.problem import Belief, MultiTaskProblem
 from metakel.kernels import KernelDictionary
 from metakel.learn import LearnedKernel, learn_kernel
-from metakel.learn.options import DEFAULT, PIVOTAL
+from metakel.learn.options import CV, DEFAULT, PIVOTAL
+from metakel.learn.select import fit_selections, score_held_out
 
 logger = logging.getLogger("metakel")
 
-# Shares of lambda_max; at 1 nothing is selected, and a task is its mean.
-SHARES = np.array([1.0, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01])
+# Ratios of lambda_max; at 1 nothing is selected, and a task is its mean.
+LAM_RATIOS = np.array([1.0, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01])
 FOLDS = 3
-# So many tasks tell the shares apart.
+# So many tasks tell the ratios apart.
 MOST_TESTED = 50
 # A level per task costs next to nothing, as an intercept should.
 LEVEL_STRENGTH = 1e-3
@@ -32,89 +33,99 @@ LEVEL_STRENGTH = 1e-3
 TOLERANCE = 1e-5
 # Values that the base kernels fit exactly say nothing of the noise; the rules for lambda then take
 # it to be this share of their spread.
-UNTOLD_NOISE = 1e-2
+UNKNOWN_NOISE = 1e-2
 
 
 def learn(
-    lesson: MultiTaskProblem,
-    share: float | None,
+    multitask: MultiTaskProblem,
+    lam_ratio: float | None,
     *,
     noise_std: float | None,
     lam: str | ArrayLike,
     delta: float,
     rng: np.random.Generator,
 ) -> LearnedKernel:
-    """`learn_kernel` at a share of lambda_max, or by a rule, also where nothing varies."""
-    history, base = lesson.history, lesson.base
-    strengths = _strengths(lesson)
-    top = lambda_max(lesson.problem, strengths)
-    if lesson.spread == 0 or top == 0:  # at any lambda and noise nothing is selected
-        noise_std = noise_std or lesson.spread or 1.0
+    """`learn_kernel` at a ratio of lambda_max, or by a rule, also where nothing varies."""
+    history, base = multitask.history, multitask.base
+    strengths = _strengths(multitask)
+    top = lambda_max(multitask.problem, strengths)
+    if multitask.spread == 0 or top == 0:  # at any lambda and noise nothing is selected
+        noise_std = noise_std or multitask.spread or 1.0
         return learn_kernel(history, base, noise_std=noise_std)
-    if share is not None:
-        lam = share * top * _with_level(strengths)
+    if lam_ratio is not None:
+        lam = lam_ratio * top * _with_level(strengths)
         chosen = learn_kernel(history, base, lam=lam, noise_std=noise_std)
-        return replace(chosen, rule="cross-validation")
+        return replace(chosen, rule=CV)
     if noise_std is None and isinstance(lam, str) and lam in (DEFAULT, PIVOTAL):
         try:
             return learn_kernel(history, base, lam=lam, delta=delta, rng=rng)
         except InputError as error:  # an exact fit; anything else is raised again below
-            noise_std = UNTOLD_NOISE * lesson.spread
+            noise_std = UNKNOWN_NOISE * multitask.spread
             logger.info("noise taken to be %.3g: %s", noise_std, error)
     return learn_kernel(history, base, noise_std=noise_std, lam=lam, delta=delta, rng=rng)
 
 
-def choose_share(
+@dataclass(frozen=True, eq=False)
+class _TaskRows:
+    """Rows of one task: those known, and those to predict."""
+
+    known: NDArray[np.intp]
+    held: NDArray[np.intp]
+
+
+def choose_lam_ratio(
     X: Array, y: Array, labels: Sequence[Any], base: KernelDictionary, noise_std: float | None
 ) -> float:
-    """The share of lambda_max with the smallest squared error on held-out rows of every task."""
+    """The ratio of lambda_max with the smallest squared error on held-out rows of every task.
+
+    Rows are held out, not tasks: these are the tasks to predict, and there may be only one.
+    """
     task, place = np.empty((2, len(y)), dtype=np.intp)
     for s, rows in enumerate(rows_by_label(labels).values()):
         task[rows], place[rows] = s, np.arange(len(rows)) % FOLDS
-    errors = np.zeros(len(SHARES))
-    for fold in range(FOLDS):
-        errors += _held_out_errors(X, y, task, base, noise_std, place == fold)
-    return float(SHARES[np.argmin(errors)])
+
+    def fit_path(train: NDArray[np.intp]) -> list[Belief]:
+        multitask = MultiTaskProblem.of(X[train], y[train], task[train].tolist(), base)
+        return _beliefs_along_path(multitask, noise_std)
+
+    def score(belief: Belief, test: _TaskRows) -> float:
+        left = belief.left(X[test.known], y[test.known], X[test.held], y[test.held])
+        return -float(np.sum(left**2))
+
+    folds = (_fold(task, place == fold) for fold in range(FOLDS))
+    best, *_ = score_held_out(folds, fit_path, score).best()
+    return float(LAM_RATIOS[best])
 
 
-def _held_out_errors(
-    X: Array,
-    y: Array,
-    task: NDArray[np.intp],
-    base: KernelDictionary,
-    noise_std: float | None,
-    held: NDArray[np.bool_],
-) -> Array:
-    """(shares,) squared errors on the rows ``held`` of tasks that have others."""
-    taught = ~held
-    errors = np.zeros(len(SHARES))
-    tested = np.intersect1d(task[held], task[taught])
+def _fold(
+    task: NDArray[np.intp], held: NDArray[np.bool_]
+) -> tuple[NDArray[np.intp], list[_TaskRows]]:
+    """Rows to learn from, and the rows ``held`` of tasks that have others."""
+    tested = np.intersect1d(task[held], task[~held])
     tested = tested[:: 1 + len(tested) // MOST_TESTED]
-    if not len(tested):
-        return errors
-    lesson = MultiTaskProblem.of(X[taught], y[taught], task[taught].tolist(), base)
-    strengths = _strengths(lesson)
-    top = lambda_max(lesson.problem, strengths)
-    if lesson.spread == 0 or top == 0:
-        return errors
-    pairs = [
-        (np.flatnonzero(taught & (task == s)), np.flatnonzero(held & (task == s))) for s in tested
+    tests = [
+        _TaskRows(np.flatnonzero(~held & (task == s)), np.flatnonzero(held & (task == s)))
+        for s in tested
     ]
-    known: dict[bytes, float] = {}  # what is selected decides what is predicted
-    solutions = path(lesson.problem, top * SHARES, weights=_with_level(strengths), tol=TOLERANCE)
-    for i, solution in enumerate(solutions):
-        selected = solution.active.tobytes()
-        if selected not in known or lesson.problem.kernel_mode:
-            belief = lesson.belief(solution, noise_std)
-            left = [belief.left(X[i], y[i], X[rows], y[rows]) for i, rows in pairs]
-            known[selected] = float(np.sum(np.concatenate(left) ** 2))
-        errors[i] = known[selected]
-    return errors
+    return np.flatnonzero(~held), tests
 
 
-def _strengths(lesson: MultiTaskProblem) -> Array:
+def _beliefs_along_path(multitask: MultiTaskProblem, noise_std: float | None) -> list[Belief]:
+    """One belief per ratio of lambda_max."""
+    strengths = _strengths(multitask)
+    top = lambda_max(multitask.problem, strengths)
+    if multitask.spread == 0 or top == 0:  # nothing to tell lambdas apart
+        (nothing,) = path(multitask.problem, [1.0], tol=TOLERANCE)
+        return [multitask.belief(nothing, noise_std)] * len(LAM_RATIOS)
+    solutions = path(
+        multitask.problem, top * LAM_RATIOS, weights=_with_level(strengths), tol=TOLERANCE
+    )
+    return fit_selections(multitask.problem, solutions, lambda s: multitask.belief(s, noise_std))
+
+
+def _strengths(multitask: MultiTaskProblem) -> Array:
     """(p,) typical sizes of the features: the lasso should not see their scale."""
-    return np.sqrt(np.where(lesson.sizes > 0, lesson.sizes, 1.0))
+    return np.sqrt(np.where(multitask.sizes > 0, multitask.sizes, 1.0))
 
 
 def _with_level(strengths: Array) -> Array:

@@ -17,7 +17,7 @@ from metakel.grouplasso import Problem, Solution
 from metakel.integrations.sklearn.labels import rows_by_label
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.learn import as_problem
-from metakel.learn.refit import estimate_noise_std, least_squares, refitted_weights
+from metakel.learn.select import noise_and_strengths, task_variances
 
 # Below this share of their spread, values do not vary, and noise is rounding.
 FLAT, LEAST_NOISE = 1e-12, 1e-6
@@ -89,27 +89,11 @@ class MultiTaskProblem:
 
     def belief(self, solution: Solution, noise_std: float | None) -> Belief:
         """Selected base kernels with the variance that they have in the tasks, and the noise."""
-        noise, strength = self._strengths(solution, noise_std)
-        noise = max(noise, LEAST_NOISE * (self.spread or abs(self.level) or 1.0))
-        shares = strength**2 / [dim or 1 for dim in self.base.dims]
-        shares[0] = 0.0
-        typical = float(shares @ self.sizes)
-        if typical > 0:
-            shares *= max(self.spread**2 - noise**2, 0.0) / typical
-        shares[0] = self.level_variance
-        return Belief(KernelSum(self.base, shares), self.level, noise)
-
-    def _strengths(self, solution: Solution, noise_std: float | None) -> tuple[float, Array]:
-        """The noise level, and root sums of squared coefficients without what noise adds."""
-        if self.problem.kernel_mode:
-            noise = estimate_noise_std(self.problem, solution) if noise_std is None else noise_std
-            return noise, solution.eta
         kept = np.union1d(solution.active, [0])
-        fit = least_squares(self.problem, kept)
-        if noise_std is not None:
-            noise = noise_std
-        elif fit.free:
-            noise = sqrt(fit.rss / fit.free)
-        else:  # as many columns as rows
-            noise = estimate_noise_std(self.problem, solution)
-        return noise, refitted_weights(self.problem, kept, noise)
+        noise, strengths = noise_and_strengths(self.problem, solution, kept, noise_std)
+        noise = max(noise, LEAST_NOISE * (self.spread or abs(self.level) or 1.0))
+        strengths = np.append(0.0, strengths[1:])  # the level has a variance of its own
+        signal = max(self.spread**2 - noise**2, 0.0)
+        variances = task_variances(self.base, strengths, self.sizes, signal)
+        variances[0] = self.level_variance
+        return Belief(KernelSum(self.base, variances), self.level, noise)

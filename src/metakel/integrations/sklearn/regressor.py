@@ -27,7 +27,7 @@ from metakel.integrations.sklearn.dictionary import (
 )
 from metakel.integrations.sklearn.kernel import SklearnKernel
 from metakel.integrations.sklearn.labels import as_labels, check_within, rows_by_label
-from metakel.integrations.sklearn.model_selection import choose_share, learn
+from metakel.integrations.sklearn.model_selection import choose_lam_ratio, learn
 from metakel.integrations.sklearn.problem import Belief, MultiTaskProblem
 from metakel.kernels import KernelDictionary, KernelSum
 
@@ -114,12 +114,12 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         own = default_base(d0, self.order) if self.base is None else given_base(self.base, d0)
         base = with_names(with_level(own, d0), getattr(self, "feature_names_in_", None))
         lesson = MultiTaskProblem.of(points, values, labels, base)
-        share = None
+        lam_ratio = None
         if isinstance(self.lam, str) and self.lam == "cv":
-            share = choose_share(points, values, labels, base, self.noise_std)
+            lam_ratio = choose_lam_ratio(points, values, labels, base, self.noise_std)
         self.learned_ = learn(
             lesson,
-            share,
+            lam_ratio,
             noise_std=self.noise_std,
             lam=self.lam,
             delta=self.delta,

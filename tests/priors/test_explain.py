@@ -32,11 +32,12 @@ def history(f, rng, m=12, n=40):
     return History.from_pairs(tasks)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.1])
-def test_the_parameters_that_act_are_found(share):
+@pytest.mark.parametrize("lam_ratio", [0.3, 0.1])
+def test_the_parameters_that_act_are_found(lam_ratio):
     rng = np.random.default_rng(0)
     found = learn_effects(
-        history(lambda X, w: np.sin(3 * X[:, 0] + w[0]) + 0.8 * w[1] * X[:, 2], rng), share=share
+        history(lambda X, w: np.sin(3 * X[:, 0] + w[0]) + 0.8 * w[1] * X[:, 2], rng),
+        lam_ratio=lam_ratio,
     )
     assert sum(found.values()) == pytest.approx(1)
     assert found["x1"] == 0

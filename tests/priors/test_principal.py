@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from metakel.kernels.matern52 import Matern52ARD
 from metakel.kernels.nystrom import NystromFeatures, choose_basis, spread_rows
-from metakel.priors.moments import coefficients, moments
+from metakel.priors.principal import coefficients, moments
 
 RNG = np.random.default_rng(0)
 SHARED = Matern52ARD(np.array([0.7, 0.9]), 1.3, 0.05)

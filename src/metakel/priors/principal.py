@@ -1,0 +1,208 @@
+r"""What past tasks have in common and where they differ: mean, principal functions, selection.
+
+Task s has standardised values z_s = F_s w_s + noise with F_s = psi(X_s) (n_s, r), and
+coefficients w_s = mu + d_s with mu and all d_s a priori N(0, I). The posterior mean of mu given
+all tasks together is the common shape; one step of expectation-maximisation for the second moment
+of d_s says where tasks differ. More steps overfit. Its eigenvectors are the principal functions,
+and the group lasso (Eq. 8) selects which of them are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel._arrays import Array
+from metakel.errors import InputError
+from metakel.gp.likelihood import fit_matern52
+from metakel.gp.task_gp import TaskGP
+from metakel.grouplasso import Problem, lambda_max, path, solve, solve_square_root
+from metakel.kernels.nystrom import NystromFeatures, choose_basis, spread_rows
+from metakel.learn.rules import pivotal_lambda
+from metakel.priors.standardize import StandardizedTasks
+
+FIT_TASKS, FIT_ROWS = 20, 50
+LEADING = 100
+# Lambda as ratios of lambda_max among which held-out tasks choose; the default is for histories
+# with too few tasks to choose.
+LAM_RATIOS = (0.1, 0.03, 0.01, 0.003)
+DEFAULT_LAM_RATIO = 0.01
+# Selection needs no more digits than its weights, which are not those of the lasso.
+TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Coefficients:
+    """What each task says about its coefficients: ridge estimate and what it leaves open.
+
+    Parameters
+    ----------
+    w : (m, r) array
+    resolved : sequence of (rank, r) arrays
+        A_s with A_s'A_s = I - C_s, C_s the posterior covariance.
+    """
+
+    w: Array
+    resolved: Sequence[Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Mean ``mu`` (r,) and second moment ``S`` (r, r) about it."""
+
+    mu: Array
+    S: Array
+
+
+@dataclass(frozen=True, eq=False)
+class PrincipalFunctions:
+    """Principal functions psi'u_j: directions (r, J) and second moments eta (J,), decreasing."""
+
+    directions: Array
+    eta: Array
+
+    def keep(self, active: NDArray[np.intp]) -> PrincipalFunctions:
+        """These functions only."""
+        return PrincipalFunctions(self.directions[:, active], self.eta[active])
+
+
+@dataclass(frozen=True, eq=False)
+class TaskFeatures:
+    """Tasks in common features: F_s (n_s, r) and what each says about its coefficients."""
+
+    tasks: StandardizedTasks
+    basis: NystromFeatures
+    F: Sequence[Array]
+    coefficients: Coefficients
+
+    @property
+    def m(self) -> int:
+        """How many tasks there are."""
+        return self.tasks.m
+
+    def of(self, chosen: Sequence[int]) -> tuple[list[Array], list[Array]]:
+        """Features and standardised values of some tasks."""
+        return [self.F[s] for s in chosen], [self.tasks.z[s] for s in chosen]
+
+
+def featurize(tasks: StandardizedTasks) -> TaskFeatures:
+    """Fit the shared kernel and its features to every other task; the rest can judge it.
+
+    A handful of numbers are fitted, for which half of the tasks are plenty; the others stay
+    untouched for the norm bound.
+    """
+    training = list(range(0, tasks.m, 2)) if tasks.m >= 4 else list(range(tasks.m))
+    fitted = spread_rows(np.array(training), FIT_TASKS)
+    rows = [spread_rows(np.arange(len(tasks.z[s])), FIT_ROWS) for s in fitted]
+    shared = fit_matern52(
+        [tasks.X[s][i] for s, i in zip(fitted, rows, strict=True)],
+        [tasks.z[s][i] for s, i in zip(fitted, rows, strict=True)],
+    )
+    basis = choose_basis(shared, np.concatenate([tasks.X[s] for s in training]))
+    F = [basis.features(X) for X in tasks.X]
+    return TaskFeatures(tasks, basis, F, coefficients(F, tasks.z, shared.noise))
+
+
+def fit_task_gp(
+    featurized: TaskFeatures,
+    training: Sequence[int],
+    *,
+    lam: str | float,
+    lam_ratio: float,
+    residual_weight: float,
+    mean: bool,
+) -> TaskGP:
+    """Mean, principal functions kept by the group lasso, and their second moments."""
+    known = moments(featurized.coefficients, training, mean=mean)
+    functions = principal_functions(known)
+    problem = selection_problem(functions, known, *featurized.of(training))
+    kept = functions.keep(select(problem, lam, lam_ratio))
+    return TaskGP(featurized.basis, known.mu, kept.directions, kept.eta, residual_weight)
+
+
+def coefficients(F: Sequence[Array], z: Sequence[Array], noise: float) -> Coefficients:
+    """Ridge estimates w_s = F_s'(F_s F_s' + noise I)^{-1} z_s and the directions they resolve."""
+    w = np.empty((len(F), F[0].shape[1]))
+    resolved = []
+    for s, (F_s, z_s) in enumerate(zip(F, z, strict=True)):
+        n, r = F_s.shape
+        if n <= r:
+            G = F_s @ F_s.T
+            G.flat[:: n + 1] += noise
+            half = np.linalg.solve(np.linalg.cholesky(G), np.column_stack([F_s, z_s]))
+            A = half[:, :-1]
+            w[s] = A.T @ half[:, -1]
+        else:  # I - C = I - noise (F'F + noise I)^{-1}, through the eigenvectors of F'F
+            values, U = np.linalg.eigh(F_s.T @ F_s)
+            values = np.maximum(values, 0)
+            A = np.sqrt(values / (values + noise))[:, None] * U.T
+            w[s] = U @ ((U.T @ (F_s.T @ z_s)) / (values + noise))
+        resolved.append(A)
+    return Coefficients(w, resolved)
+
+
+def moments(found: Coefficients, tasks: Sequence[int], *, mean: bool = True) -> Moments:
+    """Common shape of these tasks, and the mean over them of E[d_s d_s']; mu is 0 without mean.
+
+    The average of the w_s would draw mu to 0 wherever single tasks have few points, however many
+    tasks there are; solving for it pools what they resolve, A_s'A_s each.
+    """
+    w = found.w[list(tasks)]
+    A = np.concatenate([found.resolved[s] for s in tasks])
+    resolved = A.T @ A
+    mu, off = np.zeros(w.shape[1]), w
+    if mean:
+        precision = resolved.copy()
+        precision.flat[:: len(mu) + 1] += 1.0
+        mu = np.linalg.solve(precision, w.sum(axis=0))
+        off = w - np.array([found.resolved[s].T @ (found.resolved[s] @ mu) for s in tasks])
+    S = (off.T @ off - resolved) / len(w)
+    S.flat[:: len(S) + 1] += 1.0
+    return Moments(mu, S)
+
+
+def principal_functions(known: Moments) -> PrincipalFunctions:
+    """Eigenvectors of the second moment, the leading ones."""
+    from scipy.linalg import eigh
+
+    r = len(known.S)
+    first = max(r - LEADING, 0)
+    eta, U = eigh(known.S, subset_by_index=(first, r - 1))
+    return PrincipalFunctions(np.ascontiguousarray(U[:, ::-1]), np.maximum(eta[::-1], 0))
+
+
+def selection_problem(
+    functions: PrincipalFunctions, known: Moments, F: Sequence[Array], z: Sequence[Array]
+) -> Problem:
+    """Eq. 8 on root eta_j phi_j, each a group, for what the mean leaves; a free level per task."""
+    scaled = functions.directions * np.sqrt(functions.eta)
+    designs, values = [], []
+    for F_s, z_s in zip(F, z, strict=True):
+        Phi, rest = F_s @ scaled, z_s - F_s @ known.mu
+        designs.append(Phi - Phi.mean(axis=0))  # projects the unpenalised constant out
+        values.append(rest - rest.mean())
+    return Problem.from_tasks(designs, values)
+
+
+def select_along_path(problem: Problem, lam_ratios: Sequence[float]) -> list[NDArray[np.intp]]:
+    """Active functions at these ratios of lambda_max, which decrease."""
+    top = lambda_max(problem)
+    if top == 0.0:
+        return [np.empty(0, dtype=np.intp) for _ in lam_ratios]
+    lams = top * np.asarray(lam_ratios)
+    return [solution.active for solution in path(problem, lams, tol=TOLERANCE)]
+
+
+def select(problem: Problem, lam: str | float, lam_ratio: float) -> NDArray[np.intp]:
+    """Active functions at the ratio that held-out tasks chose, by the pivotal rule, or at lam."""
+    if lam == "cv":
+        start = [ratio for ratio in LAM_RATIOS if ratio > lam_ratio]
+        return select_along_path(problem, [*start, lam_ratio])[-1]
+    if lam == "square-root":
+        return solve_square_root(problem, pivotal_lambda(problem, delta=0.1), tol=1e-6)[0].active
+    if isinstance(lam, str):
+        raise InputError(f"lam is {lam!r}; expected 'cv', 'square-root' or a number")
+    return solve(problem, lam, tol=TOLERANCE).active

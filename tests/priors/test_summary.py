@@ -1,0 +1,56 @@
+"""str(prior): plain sentences that say what was learned and how far to trust it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from histories import simulate
+
+from metakel import learn_prior
+from metakel.data import History, Task
+
+
+@pytest.fixture(scope="module")
+def prior():
+    return learn_prior(simulate(np.random.default_rng(0), m=20))
+
+
+def test_a_prior_that_helps_says_by_how_much_and_on_how_many_tasks(prior):
+    text = str(prior)
+    score, better = prior.heldout.log_score, prior.heldout.better_than_cold
+    check = f"Held-out check passed: {score:+.2f} nats per observation over white noise"
+    assert f"{check} (threshold 0.1)." in text
+    assert f"Better than a cold start on {better} of 20 held-out tasks." in text
+    assert "a cold start beside it has weight 0.05 at first" in text
+    assert f"{prior.task_gp.eta.size} of 100 principal functions are needed" in text
+    assert f"Norm bound: {prior.norm_bound(0.1):.3g} at 90% confidence" in text
+    assert re.fullmatch(r"Prior from 20 tasks, 500 runs: maximise y; x0, x1\.", text.split("\n")[0])
+    assert all(line.startswith("  ") for line in text.split("\n")[1:])
+
+
+def test_a_history_of_noise_fails_and_is_not_used():
+    rng = np.random.default_rng(1)
+    tasks = [Task(t.X, rng.permutation(t.y)) for t in simulate(rng, m=12)]
+    text = str(learn_prior(History(tuple(tasks))))
+    assert "Held-out check FAILED: -0." in text
+    assert "The history is NOT used: decisions are those of a cold start." in text
+    assert "beside it" not in text
+
+
+def test_what_could_not_be_checked_is_said(prior):
+    history = simulate(np.random.default_rng(2), m=1)
+    text = str(learn_prior(history))
+    assert (
+        "No held-out check: one task cannot be checked against others. The history is used" in text
+    )
+    assert "Norm bound: none, it takes at least 4 tasks that vary." in text
+    flat = History((Task(history[0].X, np.ones(25), "flat"),))
+    text = str(learn_prior(flat))
+    assert "No past task varies, so nothing was learned" in text
+    assert "Not learned from, as all values are equal: flat." in text
+    few = str(learn_prior(simulate(np.random.default_rng(2), m=6)))
+    assert "Norm bound: none at 90% confidence, only 3 tasks were held out." in few
+    assert "without a cold start beside it" in str(replace(prior, cold_weight=0.0))
