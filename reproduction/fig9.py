@@ -8,7 +8,8 @@ from math import sqrt
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from reproduction.drawing import COLOURS, believed, one_run, tidy
+from metakel.charts import tidy
+from reproduction.drawing import estimate, observations, one_run
 from reproduction.figure import Claim, Figure, Rows, Table, ratio
 from reproduction.play import OnGrid, play_paper
 from reproduction.settings import ExperimentSettings, Streams
@@ -102,11 +103,10 @@ def draw(table: Table, settings: Trace, canvas: Canvas) -> None:
     for ax, t in zip(axes, settings.times, strict=True):
         now = one[one["t"] == t]
         drawn = (now[column].to_numpy() for column in ("x", "f", "mean", "width"))
-        believed(ax, *drawn, label="confidence band of $\\hat{k}$")
+        estimate(ax, *drawn, label="confidence band of $\\hat{k}$")
         seen = now[now["seen"] > 0]
         sizes = 12 + 3 * seen["seen"].to_numpy()
-        label = "observed (area: how often)"
-        ax.scatter(seen["x"], seen["f"], s=sizes, color=COLOURS["full"], zorder=3, label=label)
+        observations(ax, seen["x"], seen["f"], sizes, label="observed (area: how often)")
         ax.set(title=f"after {t} observations", xlabel="x")
         tidy(ax)
     axes[0].set_ylabel("f(x)")
