@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 
 import metakel as mk
-from metakel.charts import ALARM, COLD, LEARNED, OBSERVED, REFERENCE, Panel, new_axes
+from metakel.charts import COLD, LEARNED, OBSERVED, REFERENCE, SERIES, Panel, new_axes
 
 matplotlib.use("Agg")
 
@@ -68,7 +68,7 @@ def draw_trust(prior: mk.Prior) -> None:
 def draw_search(splits: list[tuple[dict[str, mk.Prior], list[mk.Task]]]) -> None:
     left, right = new_axes(2, size=(8, 3))
     steps = np.arange(1, STEPS + 1)
-    for style, name in zip((LEARNED, ALARM, COLD), splits[0][0], strict=True):
+    for style, name in zip((LEARNED, SERIES[4], COLD), splits[0][0], strict=True):
         found = [regrets(priors[name], tasks) for priors, tasks in splits]
         curves, trust = (np.concatenate(part) for part in zip(*found, strict=True))
         for below, line in ((0.05, "-"), (0.01, ":")):
@@ -80,7 +80,7 @@ def draw_search(splits: list[tuple[dict[str, mk.Prior], list[mk.Task]]]) -> None
     left.set(xlabel="evaluations", ylabel=f"share of {len(curves)} searches", ylim=(-0.03, 1.03))
     left.set_title("regret below 0.05 (dotted: 0.01)", fontsize=10)
     right.set(xlabel="evaluations", ylim=(-0.03, 1.03))
-    right.set_title("weight of the learned belief", fontsize=10)
+    right.set_title("trust in the history", fontsize=10)
     left.legend(frameon=False)
     right.legend(frameon=False)
     left.figure.savefig(FOLDER / "prior-search.png", dpi=110)
