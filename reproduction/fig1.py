@@ -9,9 +9,9 @@ from matplotlib.figure import Figure as Canvas
 from metakel.charts import LEARNED, SERIES, TRUTH, tidy
 from reproduction.drawing import estimate, observations, one_run, weights_label
 from reproduction.figure import Claim, Figure, Rows, Table
-from reproduction.play import OnGrid, play_paper
+from reproduction.play import band_after, play_paper
 from reproduction.settings import ExperimentSettings, Streams
-from reproduction.synthetic import domain, instance, objective, paper_noise_var, theory_nu
+from reproduction.synthetic import domain, instance, objective
 
 SETTINGS = ExperimentSettings(runs=10, horizon=15, grid=201)
 QUICK = replace(SETTINGS, runs=3)
@@ -27,9 +27,8 @@ def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     kernel = drawn.learn().kernel
     game = play_paper(settings, kernel, Z, f, streams)
     t = settings.horizon - 1
-    grid, nu, noise_var = OnGrid(kernel, Z), theory_nu(settings, kernel), paper_noise_var(settings)
-    mean, std = grid.posterior(game.queries[:t], game.y[:t], noise_var[t])
-    sign = -1.0 if settings.reading.goal == "minimise" else 1.0
+    mean, width = band_after(settings, kernel, Z, game, t)
+    sign = settings.reading.sign
     rows: Rows = []
     for s in range(TASKS):
         task = drawn.history[s]
@@ -41,7 +40,7 @@ def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     for i, x in enumerate(Z[:, 0].tolist()):
         rows.append({"part": "f", "x": x, "value": float(sign * f[i]), "other": 0.0})
         rows.append(
-            {"part": "band", "x": x, "value": float(sign * mean[i]), "other": float(nu[t] * std[i])}
+            {"part": "band", "x": x, "value": float(sign * mean[i]), "other": float(width[i])}
         )
     for i, index in enumerate(game.queries[:t]):
         rows.append(

@@ -12,7 +12,7 @@ from metakel.charts import ALARM, BAND_OPACITY, tidy
 from reproduction.drawing import STYLES, one_run, weights_label
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.settings import ExperimentSettings, Streams
-from reproduction.synthetic import coefficients, instance, norm_in
+from reproduction.synthetic import instance, new_coefficients, norm_in
 
 # Fewer points than in the other figures, so that k-hat is larger than k* and the three differ.
 SETTINGS = ExperimentSettings(runs=50, n=12, fresh=True)
@@ -22,9 +22,7 @@ QUICK = replace(SETTINGS, runs=10)
 def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     """The weights of the three kernels, and the norm of a new function in each space."""
     drawn = instance(settings, streams)
-    rng = streams.rng("objective")
-    beta = coefficients(drawn.true, norm=settings.norm, rng=rng, signs=settings.reading.signs)
-    kernels = {"true": drawn.true, "learned": drawn.learn().kernel, "full": drawn.full}
+    beta = new_coefficients(settings, drawn.true, streams)
     return [
         {
             "kernel": name,
@@ -32,7 +30,7 @@ def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
             "eta": float(kernel.eta[j]),
             "norm": norm_in(kernel, drawn.true, beta),
         }
-        for name, kernel in kernels.items()
+        for name, kernel in drawn.kernels().items()
         for j in range(settings.p)
     ]
 

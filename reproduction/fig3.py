@@ -14,7 +14,7 @@ from metakel.kernels import KernelSum
 from reproduction.drawing import LABELS, STYLES
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.settings import ExperimentSettings, Streams
-from reproduction.synthetic import coefficients, instance
+from reproduction.synthetic import instance, new_coefficients
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,15 @@ QUICK = replace(SETTINGS, runs=12, test=200)
 def run_once(settings: Calibration, streams: Streams) -> Rows:
     """k*, meta-data and a new function; coverage, variance and error of three kernels."""
     drawn = instance(settings, streams)
-    rng = streams.rng("objective")
-    beta = coefficients(drawn.true, norm=settings.norm, rng=rng, signs=settings.reading.signs)
+    beta = new_coefficients(settings, drawn.true, streams)
     points = streams.rng("points")
     X = points.uniform(-1, 1, size=(settings.train, 1))
     Z = points.uniform(-1, 1, size=(settings.test, 1))
     noise = settings.noise_std * streams.rng("noise").standard_normal(settings.train)
     y, f = drawn.true.features(X) @ beta + noise, drawn.true.features(Z) @ beta
-    kernels = {"true": drawn.true, "learned": drawn.learn().kernel, "full": drawn.full}
     output = settings.norm**2 if settings.reading.output_scale == "norm" else 1.0
     rows: Rows = []
-    for name, kernel in kernels.items():
+    for name, kernel in drawn.kernels().items():
         rows += _assess(name, kernel.scaled(output), X, y, Z, f, settings)
     return rows
 

@@ -11,7 +11,7 @@ from metakel.charts import SERIES, Panel, tidy
 from reproduction.drawing import one_run
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.settings import ExperimentSettings, Streams
-from reproduction.synthetic import coefficients, dictionary, domain, true_kernel
+from reproduction.synthetic import dictionary, domain, new_coefficients, true_kernel
 
 SETTINGS = ExperimentSettings(runs=50, grid=201)
 QUICK = replace(SETTINGS, runs=10)
@@ -24,8 +24,7 @@ def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     kernel = true_kernel(
         dictionary(settings), sparsity=settings.sparsity, rng=streams.rng("kernel")
     )
-    rng = streams.rng("objective")
-    beta = coefficients(kernel, norm=settings.norm, rng=rng, signs=settings.reading.signs)
+    beta = new_coefficients(settings, kernel, streams)
     Z = domain(settings)
     f = kernel.features(Z) @ beta
     used = sum(bool(beta[group].any()) for group in kernel.groups)

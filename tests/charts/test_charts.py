@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
@@ -54,6 +54,7 @@ def test_every_role_has_a_colour_on_light_and_on_dark_pages():
     assert len({role.name for role in ROLES}) == len(ROLES)
 
 
+@settings(deadline=None)
 @given(
     low=st.floats(-1e6, 1e6),
     width=st.floats(1e-3, 1e6),
