@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from metakel._arrays import Array
+from metakel.charts import COLD, LEARNED, REFERENCE, SERIES, SPREAD, TRUTH, Panel, Style, tidy
 from metakel.confidence import ConfidenceSequence
 from metakel.kernels import KernelSum
-from reproduction.drawing import shaded, tidy
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.play import OnGrid, play_paper
 from reproduction.settings import ExperimentSettings, Streams
@@ -36,15 +36,15 @@ THEOREM = {
     "theorem, c1": "Theorem 5.1, $\\hat{k}/c_1$, GP-UCB",
     "theorem, sum": "Theorem 5.1, $\\hat{k}$ of sum 1, GP-UCB",
 }
-BANDS = {
-    "dmm, k*": ("$k^*$ known, dmm", "#222222", "--"),
-    "dmm": ("dmm (default)", "#0072b2", "-"),
-    "amm": ("amm", "#56b4e9", "-"),
-    "ay": ("ay", "#009e73", "-"),
-    "paper-corrected": ("Theorem 5.1, corrected", "#cc79a7", "-"),
-    "paper": ("Theorem 5.1, printed, $\\epsilon=0$", "#d55e00", "-"),
-    "dmm, k_full": ("$k_{full}$, dmm", "#999999", "-"),
-    "pointwise": ("GP, 90% pointwise", "#f0c000", ":"),
+BANDS: dict[str, tuple[str, Style]] = {
+    "dmm, k*": ("$k^*$ known, dmm", TRUTH),
+    "dmm": ("dmm (default)", LEARNED),
+    "amm": ("amm", SERIES[5]),
+    "ay": ("ay", SERIES[2]),
+    "paper-corrected": ("Theorem 5.1, corrected", SERIES[4]),
+    "paper": ("Theorem 5.1, printed, $\\epsilon=0$", COLD),
+    "dmm, k_full": ("$k_{full}$, dmm", REFERENCE),
+    "pointwise": ("GP, 90% pointwise", replace(SERIES[6], line=":")),
 }
 
 
@@ -164,13 +164,12 @@ def draw(table: Table, settings: Anytime, canvas: Canvas) -> None:
 
 
 def _draw_widths(table: Table, ax: Axes) -> None:
-    for name, (label, colour, style) in BANDS.items():
+    for name, (label, style) in BANDS.items():
         grouped = table[table["name"] == name].groupby("t")["width"]
         t, mean = np.array(list(grouped.groups)), grouped.mean().to_numpy()
         spread = 2 * grouped.std().fillna(0.0).to_numpy() / np.sqrt(grouped.count().to_numpy())
-        edges = np.maximum(mean - spread, 1e-4), mean + spread
-        line = {"linestyle": style, "linewidth": 1.3}
-        shaded(ax, t, mean, edges, colour=colour, alpha=0.15, label=label, **line)
+        low, high = np.maximum(mean - spread, 1e-4), mean + spread
+        Panel(ax).curve(t, mean, low, high, style, label=label, linewidth=1.3)
     ax.set(
         title="width (bands: 2 s.e.)",
         yscale="log",
@@ -183,13 +182,13 @@ def _draw_widths(table: Table, ax: Axes) -> None:
 
 def _draw_coverage(table: Table, ax: Axes, *, promised: float) -> None:
     rates = table.drop_duplicates(["run", "name"]).groupby("name")["covered"].agg(["mean", "count"])
-    labels = THEOREM | {name: label for name, (label, _, _) in BANDS.items()}
+    labels = THEOREM | {name: label for name, (label, _) in BANDS.items()}
     shown = [name for name in labels if name in rates.index][::-1]
     mean = rates.loc[shown, "mean"].to_numpy()
     error = 2 * np.sqrt(mean * (1 - mean) / rates.loc[shown, "count"].to_numpy())
-    ax.barh(range(len(shown)), mean, xerr=error, color="#9ecae1", capsize=2)
+    ax.barh(range(len(shown)), mean, xerr=error, color=SPREAD.colour, capsize=2)
     ax.set_yticks(range(len(shown)), [labels[name] for name in shown], fontsize=7)
-    ax.axvline(promised, color="#222222", linestyle="--", linewidth=1)
+    Panel(ax).rule(promised, TRUTH)
     ax.set(xlabel="runs covered at all x and t (dashed: promised)", xlim=(0, 1.05))
     ax.set_title("anytime coverage (whiskers: 2 s.e.)")
 

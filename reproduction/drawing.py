@@ -10,8 +10,10 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from numpy.typing import ArrayLike
 
 from metakel._arrays import Array
+from metakel.charts import COLD, LEARNED, OBSERVED, RANDOM, SERIES, TRUTH, Panel, tidy
 from metakel.learn import Scale
 from reproduction.figure import Figure, Table
 from reproduction.settings import ExperimentSettings
@@ -24,19 +26,16 @@ LABELS = {
     "se-fit": "squared exponential, refitted",
     "random": "random search",
 }
-COLOURS = {
-    "true": "#222222",
-    "learned": "#0072b2",
-    "full": "#d55e00",
-    "se": "#009e73",
-    "se-fit": "#cc79a7",
-    "random": "#999999",
+STYLES = {
+    "true": TRUTH,
+    "learned": LEARNED,
+    "full": COLD,
+    "se": SERIES[2],
+    "se-fit": SERIES[4],
+    "random": RANDOM,
 }
-STYLES = {"true": "--", "random": ":"}
 # In points, for as long as a figure is drawn.
 FONTS: dict[Any, Any] = {"axes.titlesize": 9, "legend.fontsize": 7}
-
-
 DPI = 110
 
 
@@ -58,6 +57,7 @@ def curves(
     The band is one standard deviation over runs ("std"), or two standard errors of the mean
     ("sem"); ``clusters`` names the column of what was drawn independently, if not the runs.
     """
+    panel = Panel(ax)
     for kernel in (name for name in LABELS if name in set(table["kernel"])):
         one = table[table["kernel"] == kernel]
         wide = one.pivot_table(index=["draw", "run"], columns="t", values=value)
@@ -68,38 +68,21 @@ def curves(
             if clusters is not None:
                 off = off.groupby(one.groupby(["draw", "run"])[clusters].first()).sum()
             width = 2 * np.sqrt(np.square(off).sum().to_numpy()) / len(wide)
-        shaded(ax, t, mean, (mean - width, mean + width), **look(kernel))
+        panel.curve(t, mean, mean - width, mean + width, STYLES[kernel], label=LABELS[kernel])
     tidy(ax)
 
 
-def look(kernel: str) -> dict[str, Any]:
-    """Colour, style and legend entry of the curve of a kernel."""
-    style = STYLES.get(kernel, "-")
-    return {"colour": COLOURS[kernel], "linestyle": style, "label": LABELS[kernel]}
-
-
-def shaded(
-    ax: Axes,
-    x: Array,
-    centre: Array,
-    edges: tuple[Array, Array],
-    *,
-    colour: str,
-    alpha: float = 0.13,
-    **line: Any,
-) -> None:
-    """A curve and the area between two edges around it."""
-    ax.plot(x, centre, color=colour, **line)
-    ax.fill_between(x, *edges, color=colour, alpha=alpha, linewidth=0)
-
-
-def believed(ax: Axes, x: Array, f: Array, mean: Array, width: Array, *, label: str) -> None:
-    """A function and what is believed of it with the learned kernel, framed by the function."""
-    colour, margin = COLOURS["learned"], 0.3 * np.ptp(f)
-    ax.plot(x, mean, color=colour, linewidth=1.2)
-    ax.fill_between(x, mean - width, mean + width, color=colour, alpha=0.2, lw=0, label=label)
-    ax.plot(x, f, "--", color=COLOURS["true"], linewidth=1.2, label="f")
+def estimate(ax: Axes, x: Array, f: Array, mean: Array, width: Array, *, label: str) -> None:
+    """A function and its estimate with the learned kernel, framed by the function."""
+    margin = 0.3 * np.ptp(f)
+    panel = Panel(ax).band(x, mean - width, mean + width, LEARNED, label=label)
+    panel.line(x, mean, LEARNED, linewidth=1.2).line(x, f, TRUTH, label="f", linewidth=1.2)
     ax.set_ylim(f.min() - margin, f.max() + margin)
+
+
+def observations(ax: Axes, x: Array, y: Array, size: ArrayLike = 16, *, label: str) -> None:
+    """Dots of an area."""
+    ax.scatter(x, y, s=size, color=OBSERVED.colour, zorder=3, label=label)
 
 
 def one_run(table: Table, run: int = 0) -> Table:
@@ -131,11 +114,3 @@ def mark_values(ax: Axes, values: Sequence[float]) -> None:
     ax.set_xscale("log")
     ax.set_xticks(values, [f"{value:g}" for value in values], fontsize=8)
     ax.minorticks_off()
-
-
-def tidy(*axes: Axes) -> None:
-    """No frame where there is no axis, and faint lines to read values off."""
-    for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(alpha=0.25, linewidth=0.6)
-        ax.set_axisbelow(True)

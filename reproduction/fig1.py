@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure as Canvas
 
-from reproduction.drawing import COLOURS, believed, one_run, tidy, weights_label
+from metakel.charts import LEARNED, SERIES, TRUTH, tidy
+from reproduction.drawing import estimate, observations, one_run, weights_label
 from reproduction.figure import Claim, Figure, Rows, Table
-from reproduction.play import OnGrid, play_paper
+from reproduction.play import band_after, play_paper
 from reproduction.settings import ExperimentSettings, Streams
-from reproduction.synthetic import domain, instance, objective, paper_noise_var, theory_nu
+from reproduction.synthetic import domain, instance, objective
 
 SETTINGS = ExperimentSettings(runs=10, horizon=15, grid=201)
 QUICK = replace(SETTINGS, runs=3)
@@ -26,9 +27,8 @@ def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     kernel = drawn.learn().kernel
     game = play_paper(settings, kernel, Z, f, streams)
     t = settings.horizon - 1
-    grid, nu, noise_var = OnGrid(kernel, Z), theory_nu(settings, kernel), paper_noise_var(settings)
-    mean, std = grid.posterior(game.queries[:t], game.y[:t], noise_var[t])
-    sign = -1.0 if settings.reading.goal == "minimise" else 1.0
+    mean, width = band_after(settings, kernel, Z, game, t)
+    sign = settings.reading.sign
     rows: Rows = []
     for s in range(TASKS):
         task = drawn.history[s]
@@ -40,7 +40,7 @@ def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     for i, x in enumerate(Z[:, 0].tolist()):
         rows.append({"part": "f", "x": x, "value": float(sign * f[i]), "other": 0.0})
         rows.append(
-            {"part": "band", "x": x, "value": float(sign * mean[i]), "other": float(nu[t] * std[i])}
+            {"part": "band", "x": x, "value": float(sign * mean[i]), "other": float(width[i])}
         )
     for i, index in enumerate(game.queries[:t]):
         rows.append(
@@ -71,21 +71,23 @@ def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
     past, learned, new = canvas.subplots(1, 3, gridspec_kw={"wspace": 0.12})
     for s, marker in zip(range(1, TASKS + 1), "o^s", strict=True):
         task = one[one["part"] == f"task {s}"]
-        past.plot(task["x"], task["value"], marker, markersize=3, label=f"task {s}")
+        marks = {"marker": marker, "markersize": 3, "linestyle": ""}
+        past.plot(task["x"], task["value"], color=SERIES[s].colour, label=f"task {s}", **marks)
     past.set(title=f"past tasks ({TASKS} of {settings.m})", xlabel="x", ylabel="y")
     eta = one[one["part"] == "eta"]
-    learned.bar(
-        eta["x"] - 0.2, eta["value"], width=0.4, color=COLOURS["learned"], label="$\\hat{k}$"
-    )
-    learned.bar(eta["x"] + 0.2, eta["other"], width=0.4, color=COLOURS["true"], label="$k^*$")
+    for shift, column, style, label in (
+        (-0.2, "value", LEARNED, "$\\hat{k}$"),
+        (0.2, "other", TRUTH, "$k^*$"),
+    ):
+        learned.bar(eta["x"] + shift, eta[column], width=0.4, color=style.colour, label=label)
     learned.set(
         title="learned kernel", xlabel="base kernel j", ylabel=weights_label(settings.reading.scale)
     )
     f, spread = one[one["part"] == "f"], one[one["part"] == "band"]
     x, mean, width = (spread[c].to_numpy() for c in ("x", "value", "other"))
-    believed(new, x, f["value"].to_numpy(), mean, width, label="confidence band")
+    estimate(new, x, f["value"].to_numpy(), mean, width, label="confidence band")
     seen = one[one["part"] == "observed"]
-    new.scatter(seen["x"], seen["value"], s=16, color=COLOURS["full"], zorder=3, label="observed")
+    observations(new, seen["x"], seen["value"], label="observed")
     new.set(title=f"a new task after {settings.horizon - 1} steps", xlabel="x", ylabel="f(x)")
     for ax in (past, learned, new):
         ax.legend()

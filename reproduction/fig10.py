@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
+from metakel.charts import LEARNED, REFERENCE, TRUTH, Panel, tidy
 from metakel.grouplasso import lambda_max
-from reproduction.drawing import COLOURS, LABELS, shaded, tidy
+from reproduction.drawing import LABELS
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.play import play_paper
 from reproduction.settings import ExperimentSettings, Streams
@@ -75,10 +76,10 @@ def draw(table: Table, settings: LambdaChoice, canvas: Canvas) -> None:
     swept = table[table["lam"] > 0].groupby("lam")
     lam, mean = np.array(list(swept.groups)), swept["mu"].mean().to_numpy()
     error = 2 * swept["mu"].sem().fillna(0.0).to_numpy()
-    colour = COLOURS["learned"]
-    style: dict[str, Any] = {"colour": colour, "alpha": 0.15, "marker": "o", "markersize": 3}
-    shaded(left, lam, mean, (mean - error, mean + error), label=LABELS["learned"], **style)
-    left.axhline(oracle.mean(), color=COLOURS["true"], linestyle="--", label=LABELS["true"])
+    marks: dict[str, Any] = {"marker": "o", "markersize": 3}
+    regret = Panel(left)
+    regret.curve(lam, mean, mean - error, mean + error, LEARNED, label=LABELS["learned"], **marks)
+    regret.level(oracle.mean(), TRUTH, LABELS["true"])
     left.set_ylabel(f"inference regret at T = {settings.horizon}\n(units of f; mean ± 2 s.e.)")
     left.set_yscale("log")
     left.yaxis.set_major_formatter("{x:g}")
@@ -86,15 +87,13 @@ def draw(table: Table, settings: LambdaChoice, canvas: Canvas) -> None:
     decades = np.log10(mean[mean > 0])
     left.set_ylim(10 ** np.floor(decades.min()), 10 ** np.ceil(decades.max()) * 1.3)
     size, spread = swept["size"].mean().to_numpy(), swept["size"].std().fillna(0.0).to_numpy()
-    edges = size - spread, size + spread
-    shaded(right, lam, size, edges, label="selected, $|\\hat{J}|$", **style)
-    right.axhline(settings.sparsity, color=COLOURS["true"], linestyle="--", label="true, $|J^*|$")
+    sizes, label = Panel(right), "selected, $|\\hat{J}|$"
+    sizes.curve(lam, size, size - spread, size + spread, LEARNED, label=label, **marks)
+    sizes.level(settings.sparsity, TRUTH, "true, $|J^*|$")
     right.set(ylabel="base kernels, mean ± 1 std", ylim=(0, settings.p + 1))
     threshold = theory_lambda(settings)
     for ax in (left, right):
-        ax.axvline(
-            threshold, color="#888888", linewidth=1, label=f"Theorem 4.3: λ ≥ {threshold:.4f}"
-        )
+        Panel(ax).rule(threshold, REFERENCE, f"Theorem 4.3: λ ≥ {threshold:.4f}")
         ax.set_xscale("log")
         ax.set_xlabel("λ")
         tidy(ax)

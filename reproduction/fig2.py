@@ -8,10 +8,11 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import FancyBboxPatch
 
-from reproduction.drawing import COLOURS, one_run, tidy, weights_label
+from metakel.charts import ALARM, BAND_OPACITY, tidy
+from reproduction.drawing import STYLES, one_run, weights_label
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.settings import ExperimentSettings, Streams
-from reproduction.synthetic import coefficients, instance, norm_in
+from reproduction.synthetic import instance, new_coefficients, norm_in
 
 # Fewer points than in the other figures, so that k-hat is larger than k* and the three differ.
 SETTINGS = ExperimentSettings(runs=50, n=12, fresh=True)
@@ -21,9 +22,7 @@ QUICK = replace(SETTINGS, runs=10)
 def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     """The weights of the three kernels, and the norm of a new function in each space."""
     drawn = instance(settings, streams)
-    rng = streams.rng("objective")
-    beta = coefficients(drawn.true, norm=settings.norm, rng=rng, signs=settings.reading.signs)
-    kernels = {"true": drawn.true, "learned": drawn.learn().kernel, "full": drawn.full}
+    beta = new_coefficients(settings, drawn.true, streams)
     return [
         {
             "kernel": name,
@@ -31,7 +30,7 @@ def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
             "eta": float(kernel.eta[j]),
             "norm": norm_in(kernel, drawn.true, beta),
         }
-        for name, kernel in kernels.items()
+        for name, kernel in drawn.kernels().items()
         for j in range(settings.p)
     ]
 
@@ -80,22 +79,26 @@ def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
             8 - 2 * edge,
             5.6 - 1.6 * edge,
             boxstyle="round,pad=0.05",
-            facecolor=COLOURS[name],
-            alpha=0.16,
-            edgecolor=COLOURS[name],
+            facecolor=STYLES[name].colour,
+            alpha=BAND_OPACITY,
+            edgecolor=STYLES[name].colour,
         )
         left.add_patch(box)
-        left.text(edge + 0.15, 5.55 - edge * 0.8 - 0.38, label, fontsize=9, color=COLOURS[name])
+        left.text(
+            edge + 0.15, 5.55 - edge * 0.8 - 0.38, label, fontsize=9, color=STYLES[name].colour
+        )
         text = _listed(members) or "(none more)"
         where = 4, edge * 0.8 + (0.3 if name != "true" else 1.2)
         left.text(*where, text, fontsize=7 if len(members) < 14 else 6, ha="center", va="center")
     if missed:
         text = f"in $k^*$, but missed by $\\hat{{k}}$: {_listed(missed)}"
-        left.text(7.8, 5.17, text, fontsize=8, ha="right", color="#b00000")
+        left.text(7.8, 5.17, text, fontsize=8, ha="right", color=ALARM.colour)
     left.set(xlim=(-0.2, 8.2), ylim=(-0.2, 5.8))
     left.axis("off")
     for shift, name in zip((-0.27, 0.0, 0.27), eta, strict=True):
-        right.bar(eta[name].index + shift, eta[name], width=0.27, color=COLOURS[name], label=name)
+        right.bar(
+            eta[name].index + shift, eta[name], width=0.27, color=STYLES[name].colour, label=name
+        )
     right.set_xticks([1, 5, 10, 15, 20])
     right.set(xlabel="base kernel j", ylabel=weights_label(settings.reading.scale))
     right.legend(labels=["$k^*$", "$\\hat{k}$", "$k_{full}$"])

@@ -8,12 +8,13 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from metakel._arrays import Array
+from metakel.charts import REFERENCE, Panel, tidy
 from metakel.gp import posterior
 from metakel.kernels import KernelSum
-from reproduction.drawing import COLOURS, LABELS, look, shaded, tidy
+from reproduction.drawing import LABELS, STYLES
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.settings import ExperimentSettings, Streams
-from reproduction.synthetic import coefficients, instance
+from reproduction.synthetic import instance, new_coefficients
 
 
 @dataclass(frozen=True)
@@ -32,17 +33,15 @@ QUICK = replace(SETTINGS, runs=12, test=200)
 def run_once(settings: Calibration, streams: Streams) -> Rows:
     """k*, meta-data and a new function; coverage, variance and error of three kernels."""
     drawn = instance(settings, streams)
-    rng = streams.rng("objective")
-    beta = coefficients(drawn.true, norm=settings.norm, rng=rng, signs=settings.reading.signs)
+    beta = new_coefficients(settings, drawn.true, streams)
     points = streams.rng("points")
     X = points.uniform(-1, 1, size=(settings.train, 1))
     Z = points.uniform(-1, 1, size=(settings.test, 1))
     noise = settings.noise_std * streams.rng("noise").standard_normal(settings.train)
     y, f = drawn.true.features(X) @ beta + noise, drawn.true.features(Z) @ beta
-    kernels = {"true": drawn.true, "learned": drawn.learn().kernel, "full": drawn.full}
     output = settings.norm**2 if settings.reading.output_scale == "norm" else 1.0
     rows: Rows = []
-    for name, kernel in kernels.items():
+    for name, kernel in drawn.kernels().items():
         rows += _assess(name, kernel.scaled(output), X, y, Z, f, settings)
     return rows
 
@@ -90,21 +89,21 @@ def measure(table: Table) -> dict[str, float]:
 def draw(table: Table, settings: Calibration, canvas: Canvas) -> None:
     """Coverage against level on the left, posterior variance on the right."""
     left, right = canvas.subplots(1, 2, width_ratios=(1.6, 1))
-    left.plot([0, 1], [0, 1], color="#888888", linewidth=0.8, label="exactly calibrated")
+    panel = Panel(left)
+    panel.line([0, 1], [0, 1], REFERENCE, label="exactly calibrated", linewidth=0.8)
     shown = [name for name in LABELS if name in set(table["kernel"])]
     for name in shown:
         grouped = table[table["kernel"] == name].groupby("level")["coverage"]
         level, mean = np.array(list(grouped.groups)), grouped.mean().to_numpy()
         error = 2 * grouped.std().to_numpy() / np.sqrt(grouped.count().to_numpy())
-        shaded(left, level, mean, (mean - error, mean + error), **look(name))
+        panel.curve(level, mean, mean - error, mean + error, STYLES[name], label=LABELS[name])
     left.set(xlabel="level of the interval", ylabel="fraction of test points covered")
     left.set(xlim=(0, 1), ylim=(0, 1.04))
     left.legend(loc="best")
     once = table.drop_duplicates(["run", "kernel"]).groupby("kernel")["variance"]
     means, spread = once.mean()[shown], 2 * (once.std() / np.sqrt(once.count()))[shown]
-    right.bar(
-        range(len(shown)), means, yerr=spread, capsize=3, color=[COLOURS[name] for name in shown]
-    )
+    colours = [STYLES[name].colour for name in shown]
+    right.bar(range(len(shown)), means, yerr=spread, capsize=3, color=colours)
     right.set_xticks(range(len(shown)), ["$k^*$", "$\\hat{k}$", "$k_{full}$"][: len(shown)])
     right.set(ylabel="mean posterior variance (units of f²)")
     if min(means) > 0:

@@ -26,8 +26,8 @@ def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     drawn = instance(settings, streams)
     Z = domain(settings)
     f = objective(settings, drawn.true, Z, streams)
-    kernels = {"true": drawn.true, "learned": drawn.learn().kernel, "full": drawn.full}
-    rows = curve_rows({n: play_paper(settings, k, Z, f, streams) for n, k in kernels.items()})
+    played = {n: play_paper(settings, k, Z, f, streams) for n, k in drawn.kernels().items()}
+    rows = curve_rows(played)
     return [{**row, "optimum": float(Z[f.argmax(), 0])} for row in rows]
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from metakel._arrays import Array
+from metakel.charts import SERIES, Panel, tidy
 from metakel.kernels import KernelSum
-from reproduction.drawing import COLOURS, LABELS, legend_below, mark_values, rates, shaded, tidy
+from reproduction.drawing import LABELS, STYLES, legend_below, mark_values, rates
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.play import play_paper
 from reproduction.settings import ExperimentSettings, Streams
@@ -96,19 +97,19 @@ def draw(table: Table, settings: Consistency, canvas: Canvas) -> None:
     """Regret against m on the left, how often all kernels were found on the right."""
     left, right = canvas.subplots(1, 2)
     learned = table[table["kernel"] == "learned"]
-    shades = ("#0072b2", "#56b4e9", "#e69f00", "#cc79a7")
-    for lam, colour in zip((THEOREM, *map(str, settings.lams)), shades, strict=False):
+    styles = [SERIES[i] for i in (0, 5, 1, 4)]
+    marks: dict[str, Any] = {"marker": "o", "markersize": 3}
+    for lam, style in zip((THEOREM, *map(str, settings.lams)), styles, strict=False):
         grouped = learned[learned["lam"] == lam].groupby("m")
         m, median = np.array(list(grouped.groups)), grouped["mu"].median().to_numpy()
         low, high = grouped["mu"].quantile(0.25), grouped["mu"].quantile(0.75)
         label = "λ of Theorem 4.3" if lam == THEOREM else f"λ = {lam}"
-        style: dict[str, Any] = {"colour": colour, "alpha": 0.12, "marker": "o", "markersize": 3}
-        shaded(left, m, median, (low, high), label=f"$\\hat{{k}}$, {label}", **style)
+        Panel(left).curve(m, median, low, high, style, label=f"$\\hat{{k}}$, {label}", **marks)
         rate, error = rates(grouped["found"])
-        shaded(right, m, rate, (rate - error, rate + error), label=label, **style)
-    for name, line in (("true", "--"), ("full", "-")):
+        Panel(right).curve(m, rate, rate - error, rate + error, style, label=label, **marks)
+    for name in ("true", "full"):
         level = table[table["kernel"] == name]["mu"].median()
-        left.axhline(level, color=COLOURS[name], linestyle=line, label=LABELS[name])
+        Panel(left).level(level, STYLES[name], LABELS[name])
     for ax in (left, right):
         mark_values(ax, settings.tasks)
         ax.set_xlabel("past tasks m")

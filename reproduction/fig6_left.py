@@ -31,8 +31,7 @@ def run_once(settings: TwoInputs, streams: Streams) -> Rows:
     drawn = instance(settings, streams, inputs=2)
     Z = domain(settings, 2)
     f = objective(settings, drawn.true, Z, streams)
-    kernels = {"true": drawn.true, "learned": drawn.learn().kernel, "full": drawn.full}
-    played = {name: play_paper(settings, k, Z, f, streams) for name, k in kernels.items()}
+    played = {name: play_paper(settings, k, Z, f, streams) for name, k in drawn.kernels().items()}
     smooth = KernelSum(squared_exponential(settings.lengthscale, d0=2), np.ones(1))
     nu = np.full(settings.horizon, settings.norm)
     played["se"] = play_paper(settings, smooth, Z, f, streams, nu)

@@ -13,7 +13,7 @@ from reproduction.drawing import curves, legend_below
 from reproduction.evidence import refitted
 from reproduction.figure import Claim, Figure, Rows, Table, ratio
 from reproduction.glmnet import TESTS, Learner, TuningSettings, learner, smooth_kernel
-from reproduction.play import Model, OnGrid, Played, play
+from reproduction.play import Model, OnGrid, Trajectory, play
 from reproduction.settings import Streams
 
 SETTINGS = TuningSettings(runs=10, draws=TESTS, p=500, m=24)
@@ -60,7 +60,7 @@ def _regulariser(settings: TuningSettings) -> Array:
 
 def _rows(
     settings: TuningSettings,
-    played: dict[str, Played],
+    played: dict[str, Trajectory],
     f: Array,
     made: Learner,
     streams: Streams,

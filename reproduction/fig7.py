@@ -11,6 +11,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
 
 from metakel._arrays import Array
+from metakel.charts import ALARM, SERIES
 from metakel.data import History
 from metakel.kernels import KernelDictionary, random_fourier
 from metakel.learn import learn_kernel
@@ -124,13 +125,8 @@ def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
 
 
 def _mark(axes: Array, m: int, n: int, d: int) -> None:
-    task: dict[str, Any] = {"fill": False, "edgecolor": "#009e73", "linewidth": 2, "clip_on": False}
-    group: dict[str, Any] = {
-        "fill": False,
-        "edgecolor": "#e31a1c",
-        "linewidth": 2,
-        "clip_on": False,
-    }
+    frame: dict[str, Any] = {"fill": False, "linewidth": 2, "clip_on": False}
+    task, group = ({**frame, "edgecolor": style.colour} for style in (SERIES[2], ALARM))
     axes[0].add_patch(Rectangle((-0.5, -0.5), 1, n, **task))
     axes[1].add_patch(Rectangle((-0.5, -0.5), d, n, **task))
     axes[2].add_patch(Rectangle((-0.5, -0.5), 1, d, **task))

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from reproduction.drawing import one_run, tidy
+from metakel.charts import SERIES, Panel, tidy
+from reproduction.drawing import one_run
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.settings import ExperimentSettings, Streams
-from reproduction.synthetic import coefficients, dictionary, domain, true_kernel
+from reproduction.synthetic import dictionary, domain, new_coefficients, true_kernel
 
 SETTINGS = ExperimentSettings(runs=50, grid=201)
 QUICK = replace(SETTINGS, runs=10)
@@ -23,8 +24,7 @@ def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     kernel = true_kernel(
         dictionary(settings), sparsity=settings.sparsity, rng=streams.rng("kernel")
     )
-    rng = streams.rng("objective")
-    beta = coefficients(kernel, norm=settings.norm, rng=rng, signs=settings.reading.signs)
+    beta = new_coefficients(settings, kernel, streams)
     Z = domain(settings)
     f = kernel.features(Z) @ beta
     used = sum(bool(beta[group].any()) for group in kernel.groups)
@@ -51,12 +51,8 @@ def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
     ax = canvas.subplots()
     for run in range(min(SHOWN, settings.runs)):
         one = one_run(table, run)
-        ax.plot(
-            one["x"],
-            one["f"],
-            linewidth=1.2,
-            label=f"task {run + 1}: {one['used'].iloc[0]} kernels",
-        )
+        label = f"task {run + 1}: {one['used'].iloc[0]} kernels"
+        Panel(ax).line(one["x"], one["f"], SERIES[run], label=label, linewidth=1.2)
     ax.set(xlabel="x", ylabel="f_s(x)")
     ax.legend(ncols=2)
     tidy(ax)

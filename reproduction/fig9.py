@@ -8,11 +8,12 @@ from math import sqrt
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from reproduction.drawing import COLOURS, believed, one_run, tidy
+from metakel.charts import tidy
+from reproduction.drawing import estimate, observations, one_run
 from reproduction.figure import Claim, Figure, Rows, Table, ratio
-from reproduction.play import OnGrid, play_paper
+from reproduction.play import band_after, play_paper
 from reproduction.settings import ExperimentSettings, Streams
-from reproduction.synthetic import domain, instance, objective, paper_noise_var, theory_nu
+from reproduction.synthetic import domain, instance, objective
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,10 @@ def run_once(settings: Trace, streams: Streams) -> Rows:
     f = objective(settings, drawn.true, Z, streams)
     kernel = drawn.learn().kernel
     game = play_paper(settings, kernel, Z, f, streams)
-    sign = -1.0 if settings.reading.goal == "minimise" else 1.0
-    grid, nu, noise_var = OnGrid(kernel, Z), theory_nu(settings, kernel), paper_noise_var(settings)
+    sign = settings.reading.sign
     rows: Rows = []
     for t in settings.times:
-        mean, std = grid.posterior(game.queries[:t], game.y[:t], noise_var[t])
+        mean, width = band_after(settings, kernel, Z, game, t)
         seen = np.bincount(game.queries[:t], minlength=len(Z))
         for i in range(len(Z)):
             rows.append(
@@ -52,7 +52,7 @@ def run_once(settings: Trace, streams: Streams) -> Rows:
                     "x": float(Z[i, 0]),
                     "f": float(sign * f[i]),
                     "mean": float(sign * mean[i]),
-                    "width": float(nu[t] * std[i]),
+                    "width": float(width[i]),
                     "seen": int(seen[i]),
                     "gap": float(f.max() - f[i]),
                 }
@@ -102,11 +102,10 @@ def draw(table: Table, settings: Trace, canvas: Canvas) -> None:
     for ax, t in zip(axes, settings.times, strict=True):
         now = one[one["t"] == t]
         drawn = (now[column].to_numpy() for column in ("x", "f", "mean", "width"))
-        believed(ax, *drawn, label="confidence band of $\\hat{k}$")
+        estimate(ax, *drawn, label="confidence band of $\\hat{k}$")
         seen = now[now["seen"] > 0]
         sizes = 12 + 3 * seen["seen"].to_numpy()
-        label = "observed (area: how often)"
-        ax.scatter(seen["x"], seen["f"], s=sizes, color=COLOURS["full"], zorder=3, label=label)
+        observations(ax, seen["x"], seen["f"], sizes, label="observed (area: how often)")
         ax.set(title=f"after {t} observations", xlabel="x")
         tidy(ax)
     axes[0].set_ylabel("f(x)")

@@ -82,7 +82,7 @@ Model: TypeAlias = OnGrid | Callable[[NDArray[np.intp], Array], OnGrid]
 
 
 @dataclass(frozen=True)
-class Played:
+class Trajectory:
     """What happened in T steps; entry t - 1 of everything belongs to step t.
 
     Attributes
@@ -134,7 +134,7 @@ def play(
     noise_std: float,
     noise: np.random.Generator,
     ties: np.random.Generator,
-) -> Played:
+) -> Trajectory:
     """Maximise ``f`` with GP-UCB: x_t = argmax mu_{t-1} + nu_t sigma_{t-1}, ties at random.
 
     Parameters
@@ -161,7 +161,7 @@ def play(
         errors = _relative(np.abs(f - mean), nu[i] * std)
         ratio[i], typical[i] = errors.max(), np.median(errors)
         y[i] = f[where[i]] + noise_std * noise.standard_normal()
-    return Played(f, where, y, predicted, guesses, ratio, typical)
+    return Trajectory(f, where, y, predicted, guesses, ratio, typical)
 
 
 def play_paper(
@@ -171,7 +171,7 @@ def play_paper(
     f: Array,
     streams: Streams,
     nu: Array | None = None,
-) -> Played:
+) -> Trajectory:
     """GP-UCB as in Section 6: nu_t of the theory and the regulariser 1 + 2/t.
 
     Noise and ties are those of the run, the same for every kernel.
@@ -187,7 +187,16 @@ def play_paper(
     )
 
 
-def curve_rows(played: Mapping[str, Played]) -> Rows:
+def band_after(
+    settings: ExperimentSettings, kernel: KernelSum, Z: Array, played: Trajectory, t: int
+) -> tuple[Array, Array]:
+    """Mean and half-width (k,) of the intervals of `play_paper` after t observations."""
+    noise_var, nu = paper_noise_var(settings)[t], theory_nu(settings, kernel)[t]
+    mean, std = OnGrid(kernel, Z).posterior(played.queries[:t], played.y[:t], noise_var)
+    return mean, nu * std
+
+
+def curve_rows(played: Mapping[str, Trajectory]) -> Rows:
     """One row per kernel and step, with all regrets."""
     rows: Rows = []
     for name, game in played.items():

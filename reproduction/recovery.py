@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from reproduction.drawing import legend_below, mark_values, rates, shaded, tidy
+from metakel.charts import COLD, LEARNED, SERIES, TRUTH, Panel, tidy
+from reproduction.drawing import legend_below, mark_values, rates
 from reproduction.figure import Claim, Figure, Rows, Table, rate
 from reproduction.settings import ExperimentSettings, Streams
 from reproduction.synthetic import instance, theory_lambda
@@ -27,11 +28,11 @@ class Recovery(ExperimentSettings):
 SETTINGS = Recovery(runs=300, fresh=True, smallest=0.05)
 QUICK = replace(SETTINGS, runs=8, tasks=(2, 10, 50), points=(10, 50), noises=(0.01, 0.1, 0.5))
 
-# Name, colour, and a width that shows one curve behind another.
+# Name, style, and a width that shows one curve behind another.
 RULES = {
-    "0.03": ("λ = 0.03", "#d55e00", 4.5),
-    "theorem": ("λ of Theorem 4.3", "#0072b2", 2.7),
-    "self-normalised": ("one λ per kernel", "#009e73", 1.0),
+    "0.03": ("λ = 0.03", COLD, 4.5),
+    "theorem": ("λ of Theorem 4.3", LEARNED, 2.7),
+    "self-normalised": ("one λ per kernel", SERIES[2], 1.0),
 }
 
 
@@ -94,15 +95,14 @@ def draw(table: Table, settings: Recovery, canvas: Canvas) -> None:
     labels = {"m": "past tasks m", "n": "observations per task n", "noise_std": "noise σ"}
     for (above, below), (sweep, label) in zip(axes.T, labels.items(), strict=True):
         swept = table[table["sweep"] == sweep]
-        for rule, (name, colour, width) in RULES.items():
+        for rule, (name, style, width) in RULES.items():
             grouped = swept[swept["rule"] == rule].groupby("value")
             x, (rate, error) = np.array(list(grouped.groups)), rates(grouped["found"])
-            style: dict[str, Any] = {"colour": colour, "alpha": 0.15, "marker": "o"}
-            style |= {"linewidth": width, "markersize": width + 2}
-            shaded(above, x, rate, (rate - error, rate + error), label=name, **style)
+            marks: dict[str, Any] = {"marker": "o", "linewidth": width, "markersize": width + 2}
+            Panel(above).curve(x, rate, rate - error, rate + error, style, label=name, **marks)
             size, spread = grouped["size"].mean().to_numpy(), grouped["size"].std().to_numpy()
-            shaded(below, x, size, (size - spread, size + spread), **style)
-        below.axhline(settings.sparsity, color="#222222", linestyle="--", linewidth=1)
+            Panel(below).curve(x, size, size - spread, size + spread, style, **marks)
+        Panel(below).level(settings.sparsity, TRUTH)
         mark_values(below, sorted(set(swept["value"])))
         below.set_xlabel(label)
         tidy(above, below)

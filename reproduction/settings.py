@@ -41,6 +41,11 @@ class Reading:
     output_scale: Literal["unit", "norm"]
     centred: bool
 
+    @property
+    def sign(self) -> float:
+        """What GP-UCB maximises is f times this."""
+        return -1.0 if self.goal == "minimise" else 1.0
+
 
 LITERAL = Reading("literal", "sup", "positive", "maximise", "c1", "unit", False)
 RESOLVED = Reading("resolved", "l2", "positive", "minimise", "sum", "norm", True)

@@ -139,6 +139,10 @@ class Instance:
         """k_full (Eq. 10)."""
         return KernelSum.uniform(self.true.base)
 
+    def kernels(self) -> dict[str, KernelSum]:
+        """The three kernels that the figures compare, by name."""
+        return {"true": self.true, "learned": self.learn().kernel, "full": self.full}
+
     def learn(self, lam: float | str | None = None) -> LearnedKernel:
         """k-hat as the reading scales it, at the lambda of the settings unless told otherwise."""
         return learn_kernel(
@@ -187,16 +191,18 @@ def domain(settings: ExperimentSettings, inputs: int = 1) -> Array:
     return np.stack(np.meshgrid(*[axis] * inputs, indexing="ij"), axis=-1).reshape(-1, inputs)
 
 
+def new_coefficients(settings: ExperimentSettings, true: KernelSum, streams: Streams) -> Array:
+    """(dim,) beta of a new function, drawn like a task of the meta-data."""
+    rng, signs = streams.rng("objective"), settings.reading.signs
+    return coefficients(true, norm=settings.norm, rng=rng, signs=signs)
+
+
 def objective(settings: ExperimentSettings, true: KernelSum, Z: Array, streams: Streams) -> Array:
     """(k,) values at ``Z`` of a random function to maximise, drawn like a task of the meta-data.
 
     Where the reading minimises f, this is -f.
     """
-    beta = coefficients(
-        true, norm=settings.norm, rng=streams.rng("objective"), signs=settings.reading.signs
-    )
-    values = true.features(Z) @ beta
-    return -values if settings.reading.goal == "minimise" else values
+    return settings.reading.sign * (true.features(Z) @ new_coefficients(settings, true, streams))
 
 
 def theory_lambda(settings: ExperimentSettings) -> float:

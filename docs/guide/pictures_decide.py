@@ -19,6 +19,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from metakel import plots
+from metakel.charts import ALARM, REFERENCE, TRUTH, Panel
 
 HERE = Path(__file__).parent
 PICTURES = HERE.parent / "img" / "guide"
@@ -80,7 +81,7 @@ def draw_alarm(page: dict[str, Any]) -> Figure:
         outside = (truth < lower) | (truth > upper)
         if outside.any():
             label = "function outside of the band"
-            ax.plot(page["Z"][outside], truth[outside], ".", color=plots.RED, ms=3.5, label=label)
+            Panel(ax).dots(page["Z"][outside], truth[outside], ALARM, label=label, size=4)
         share = f"outside at {np.mean(outside):.0%} of the points" if outside.any() else "inside"
         ax.set_title(f'on_alarm="{on_alarm}", 40 results: {share}', fontsize=11)
         ax.set_ylim(-6, 5)
@@ -97,13 +98,12 @@ def draw_certificate(page: dict[str, Any]) -> Figure:
     left.set_title(f"when it stops, after {optimizer.t} results", fontsize=11)
     plots.trace(optimizer, Z, ax=right)
     best_so_far = np.maximum.accumulate(f(optimizer.X))
-    right.plot(
-        range(1, optimizer.t + 1),
+    Panel(right).steps(
+        np.arange(1, optimizer.t + 1),
         np.maximum(f(Z).max() - best_so_far, 1e-3),
-        color="black",
+        TRUTH,
         label="how far from the optimum it is (nobody sees this)",
-    )
-    right.axhline(optimizer.stop_at, color=plots.GREY, linestyle=":", label="stop_at")
+    ).level(optimizer.stop_at, REFERENCE, "stop_at")
     right.set_title("the way there", fontsize=11)
     for ax in (left, right):
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), fontsize=8.5, frameon=False)

@@ -8,9 +8,9 @@ import matplotlib
 import numpy as np
 
 import metakel as mk
+from metakel.charts import COLD, LEARNED, OBSERVED, REFERENCE, SERIES, Panel, new_axes
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 FOLDER = Path(__file__).resolve().parents[1] / "img" / "guide"
 STEPS = 20
@@ -54,36 +54,36 @@ def draw_effects(prior: mk.Prior) -> None:
 
 def draw_trust(prior: mk.Prior) -> None:
     held = prior.heldout
-    fig, ax = plt.subplots(figsize=(5, 3), layout="constrained")
-    order = np.argsort(held.log_scores)
-    ax.bar(
-        range(len(order)), held.log_scores[order], color="C0", label="prior learned from the others"
-    )
-    cold = np.maximum(held.cold_log_scores[order], -3)
-    ax.plot(range(len(order)), cold, "o", color="C1", ms=4, label="cold start (cut at -3)")
-    ax.axhline(0, color="0.5", lw=0.8)
+    (ax,) = new_axes(size=(5, 3))
+    order = np.argsort(held.gains)
+    places, label = range(len(order)), "prior learned from the others"
+    ax.bar(places, held.gains[order], color=LEARNED.colour, label=label)
+    cold = np.maximum(held.cold[order], -3)
+    Panel(ax).dots(places, cold, COLD, label="cold start (cut at -3)").level(0, REFERENCE)
     ax.set(xlabel="held-out task", ylabel="nats per value over white noise")
     ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=8)
-    fig.savefig(FOLDER / "prior-trust.png", dpi=110)
+    ax.figure.savefig(FOLDER / "prior-trust.png", dpi=110)
 
 
 def draw_search(splits: list[tuple[dict[str, mk.Prior], list[mk.Task]]]) -> None:
-    fig, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    left, right = new_axes(2, size=(8, 3))
     steps = np.arange(1, STEPS + 1)
-    for color, name in zip(("C0", "C3", "C1"), splits[0][0], strict=True):
+    for style, name in zip((LEARNED, SERIES[4], COLD), splits[0][0], strict=True):
         found = [regrets(priors[name], tasks) for priors, tasks in splits]
         curves, trust = (np.concatenate(part) for part in zip(*found, strict=True))
-        left.plot(steps, (curves <= 0.05).mean(axis=0), color=color, label=name)
-        left.plot(steps, (curves <= 0.01).mean(axis=0), color=color, ls=":")
+        for below, line in ((0.05, "-"), (0.01, ":")):
+            label = name if line == "-" else ""
+            share = (curves <= below).mean(axis=0)
+            Panel(left).line(steps, share, style, label=label, linestyle=line)
         if name != "cold start":
-            right.plot(steps, trust.mean(axis=0), color=color, label=name)
+            Panel(right).line(steps, trust.mean(axis=0), style, label=name, linestyle="-")
     left.set(xlabel="evaluations", ylabel=f"share of {len(curves)} searches", ylim=(-0.03, 1.03))
     left.set_title("regret below 0.05 (dotted: 0.01)", fontsize=10)
     right.set(xlabel="evaluations", ylim=(-0.03, 1.03))
-    right.set_title("weight of the learned belief", fontsize=10)
+    right.set_title("trust in the history", fontsize=10)
     left.legend(frameon=False)
     right.legend(frameon=False)
-    fig.savefig(FOLDER / "prior-search.png", dpi=110)
+    left.figure.savefig(FOLDER / "prior-search.png", dpi=110)
 
 
 def draw_band(prior: mk.Prior, task: mk.Task) -> None:
@@ -91,22 +91,22 @@ def draw_band(prior: mk.Prior, task: mk.Task) -> None:
     band = prior.confidence(delta=0.3)
     lambdas = np.geomspace(2e-3, 500, 120)
     configurations = [{"alpha": 0.5, "lambda": float(value)} for value in lambdas]
-    fig, ax = plt.subplots(figsize=(5.5, 3.2), layout="constrained")
+    (ax,) = new_axes(size=(5.5, 3.2))
+    panel = Panel(ax)
     near = np.abs(task.X[:, 0]) < 0.15
-    for count, shade in ((0, 0.15), (6, 0.35)):
+    for count in (0, 6):  # the second band lies in the first
         if count:
             rows = rng.choice(np.flatnonzero(near), count, replace=False)
             tried = prior.space.decode(task.X[rows])
             band.tell(tried, task.y[rows])
-            ax.plot([row["lambda"] for row in tried], task.y[rows], "ko", ms=4, label="measured")
-        lower, upper = band.interval(configurations)
-        ax.fill_between(lambdas, lower, upper, color="C0", alpha=shade, lw=0)
-    ax.plot(lambdas, prior.mean(configurations), "C0--", label="typical task")
+            panel.dots([row["lambda"] for row in tried], task.y[rows], OBSERVED, label="measured")
+        panel.band(lambdas, *band.interval(configurations), LEARNED)
+    panel.line(lambdas, prior.mean(configurations), LEARNED, label="typical task", linestyle="--")
     seen = prior.space.decode(task.X[near])
-    ax.plot([row["lambda"] for row in seen], task.y[near], ".", color="C3", ms=3, label="the task")
+    panel.dots([row["lambda"] for row in seen], task.y[near], COLD, label="the task", size=3)
     ax.set(xscale="log", xlabel="lambda (alpha = 0.5)", ylabel="AUC", ylim=(-1, 2.2))
     ax.legend(frameon=False)
-    fig.savefig(FOLDER / "prior-band.png", dpi=110)
+    ax.figure.savefig(FOLDER / "prior-band.png", dpi=110)
 
 
 def split(seed: int) -> tuple[dict[str, mk.Prior], list[mk.Task]]:

@@ -190,11 +190,7 @@ def weights(source: LearnedKernel | KernelSum, *, ax: Axes | None = None, limit:
 
 
 def functions(
-    Z: ArrayLike,
-    values: ArrayLike,
-    *,
-    ax: Axes | None = None,
-    names: Sequence[str] | None = None,
+    Z: ArrayLike, values: ArrayLike, *, ax: Axes | None = None, names: Sequence[str] | None = None
 ) -> Axes:
     """A few functions of one input, such as past tasks or draws of a posterior.
 

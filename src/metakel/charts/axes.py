@@ -114,3 +114,9 @@ class Panel:
         look: dict[str, Any] = {"color": style.colour, "linestyle": style.line, "linewidth": 1.2}
         self.ax.axvline(x, label=label or None, **look)
         return self
+
+    def level(self, y: float, style: Style, label: str = "") -> Self:
+        """A line from left to right."""
+        look: dict[str, Any] = {"color": style.colour, "linestyle": style.line, "linewidth": 1.2}
+        self.ax.axhline(y, label=label or None, **look)
+        return self

@@ -152,7 +152,7 @@ def number(value: float) -> str:
     if value == 0 or abs(value) < 1e-12:
         return "0"
     if 1e-3 <= abs(value) < 1e5:
-        return f"{value:.4g}"
+        return f"{value:.4g}" if abs(value) < 9999.5 else f"{value:.0f}"
     mantissa, _, power = f"{value:.2g}".partition("e")
     sign = "" if mantissa == "1" else f"{mantissa}·"
     return f"{sign}10{str(int(power)).translate(_RAISED)}" if power else mantissa

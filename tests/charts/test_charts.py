@@ -1,0 +1,151 @@
+"""One vocabulary, two ways to draw: both show the same marks on the same axes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from metakel.charts import ALARM, LEARNED, RANDOM, Axis, Panel, SvgChart, number
+from metakel.charts.svg import BOTTOM, HEIGHT, LEFT, RIGHT, ROLES, TOP, WIDTH, style_sheet
+from metakel.priors.explain import Curve
+from metakel.priors.picture import draw_effect, effect_axis
+
+ROOT = Path(__file__).parents[2]
+UNIT = Axis("x", 0, 1)
+
+
+def svg(chart: SvgChart) -> ElementTree.Element:
+    return ElementTree.fromstring(chart.render("a chart"))
+
+
+def points(element: ElementTree.Element) -> list[tuple[float, float]]:
+    """Places on paper, from (0, 0) at the bottom left to (1, 1) at the top right."""
+    pairs = [pair.split(",") for pair in element.attrib["points"].split()]
+    return [
+        (
+            round((float(x) - LEFT) / (WIDTH - RIGHT - LEFT), 2),
+            round((HEIGHT - BOTTOM - float(y)) / (HEIGHT - BOTTOM - TOP), 2),
+        )
+        for x, y in pairs
+    ]
+
+
+def test_colours_are_named_in_one_place():
+    colour = re.compile(r"""["']#[0-9a-fA-F]{6}["']|color=["']""")
+    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "reproduction").glob("*.py")]
+    found = [path.name for path in files if colour.search(path.read_text(encoding="utf-8"))]
+    assert found == ["style.py"]
+
+
+def test_every_role_has_a_colour_on_light_and_on_dark_pages():
+    sheet = style_sheet()
+    light, dark = sheet.split("@media")
+    for role in ROLES:
+        assert f"--{role.name}: {role.colour};" in light
+        assert f"--{role.name}: {role.on_dark};" in dark
+        assert role.on_dark
+    assert len({role.name for role in ROLES}) == len(ROLES)
+
+
+@settings(deadline=None)
+@given(
+    low=st.floats(-1e6, 1e6),
+    width=st.floats(1e-3, 1e6),
+    values=st.lists(st.floats(-1e7, 1e7), min_size=2, max_size=5),
+)
+def test_ticks_lie_on_the_axis_and_order_is_kept(low, width, values):
+    axis = Axis("x", low, low + width)
+    assert 1 <= len(axis.ticks) <= 6
+    assert all(-1e-6 <= (tick - low) / width <= 1 + 1e-6 for tick, _ in axis.ticks)
+    places = [axis.fraction(value) for value in sorted(values)]
+    assert places == sorted(places)
+    assert 0 <= places[0] <= places[-1] <= 1
+
+
+def test_logarithmic_ticks_are_powers_of_ten_where_there_are_two():
+    assert [tick for tick, _ in Axis("x", 2e-4, 3.0, log=True).ticks] == [1e-3, 1e-2, 1e-1, 1]
+    assert [tick for tick, _ in Axis("x", 2.0, 8.0, log=True).ticks] == [2.0, 8.0]
+    assert Axis("x", 1e-2, 1e2, log=True).fraction(1.0) == pytest.approx(0.5)
+
+
+def test_an_axis_covers_what_is_finite_and_is_never_empty():
+    axis = Axis.covering("x", [1.0, np.inf], [np.nan, 3.0])
+    assert (axis.low, axis.high) == pytest.approx((0.9, 3.1))
+    assert Axis.covering("x", [np.nan]).high == 1
+    constant = Axis.covering("x", [2.0, 2.0])
+    assert constant.low < 2 < constant.high
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (0.25, "0.25"), (12345.6, "12346"), (1e-5, "10⁻⁵"), (-2e7, "-2·10⁷")],
+)
+def test_numbers_are_short(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    "axis", [Axis("rate", 1e-4, 1.0, log=True), Axis("n", 0, 7), Axis.of("kind", ["a", "b", "c"])]
+)
+def test_both_write_the_same_ticks_and_labels(axis):
+    ax = Figure().subplots()
+    Panel(ax, axis, UNIT)
+    assert [text.get_text() for text in ax.get_xticklabels()] == [text for _, text in axis.ticks]
+    assert ax.get_xlim() == (axis.low, axis.high)
+    assert ax.get_xlabel() == axis.label
+    written = [text.text for text in svg(SvgChart(axis, UNIT)).iter("text")]
+    assert [text for _, text in axis.ticks] == written[len(UNIT.ticks) : -2]
+    assert axis.label in written
+
+
+def test_a_line_is_broken_and_a_band_interrupted_where_there_is_no_number():
+    chart = SvgChart(UNIT, UNIT).line([0, 0.25, 0.5, 1], [0, np.nan, 0.5, 1], LEARNED)
+    first, second = svg(chart).iter("polyline")
+    assert points(first) == [(0, 0)]
+    assert points(second) == [(0.5, 0.5), (1, 1)]
+    banded = svg(SvgChart(UNIT, UNIT).band([0, 0.5, 1], [0, 0, 0], [1, 1, np.inf], LEARNED))
+    assert points(next(banded.iter("polygon"))) == [(0, 1), (0.5, 1), (0.5, 0), (0, 0)]
+    ax = Figure().subplots()
+    Panel(ax).band([0, 0.5, 1], [0, 0, 0], [1, 1, np.inf], LEARNED)
+    assert ax.collections[0].get_paths()[0].get_extents().x1 == 0.5
+
+
+def test_steps_stay_until_the_value_changes():
+    x, y = [0, 0.5, 1], [0, 0.5, 1]
+    drawn = points(next(svg(SvgChart(UNIT, UNIT).steps(x, y, LEARNED)).iter("polyline")))
+    assert drawn == [(0, 0), (0.5, 0), (0.5, 0.5), (1, 0.5), (1, 1)]
+    ax = Figure().subplots()
+    Panel(ax).steps(x, y, LEARNED)
+    assert ax.lines[0].get_drawstyle() == "steps-post"
+
+
+def test_roles_and_labels_are_those_of_the_marks():
+    chart = SvgChart(UNIT, UNIT).line([0, 1], [0, 1], RANDOM, label="a").rule(0.5, ALARM, "<b>")
+    assert chart.legend == [("line random", "a")]
+    assert {line.attrib["class"] for line in svg(chart).iter("polyline")} == {"line random"}
+    assert "<b>" not in chart.render("")
+    ax = Figure().subplots()
+    Panel(ax).line([0, 1], [0, 1], RANDOM, label="a").rule(0.5, ALARM, "alarm")
+    assert [line.get_color() for line in ax.lines] == [RANDOM.colour, ALARM.colour]
+    assert ax.get_legend_handles_labels()[1] == ["a", "alarm"]
+
+
+@pytest.mark.parametrize("numeric", [True, False])
+def test_an_effect_is_the_same_picture_in_the_report_and_on_axes(numeric):
+    values = [0.001, 0.01, 0.1] if numeric else ["a", "b", "c"]
+    spread, common = np.array([0.1, 0.2, 0.1]), np.array([0.5, 0.0, -0.5])
+    curve = Curve("rate", values, common, spread, log=numeric, numeric=numeric)
+    chart, ax = SvgChart(effect_axis(curve), Axis("effect", -1, 1)), Figure().subplots()
+    draw_effect(chart, curve)
+    draw_effect(Panel(ax, effect_axis(curve)), curve)
+    bands = list(svg(chart).iter("polygon"))
+    assert len(bands) == len(ax.collections) == (1 if numeric else 3)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), common)
+    assert {label for _, label in chart.legend} == set(ax.get_legend_handles_labels()[1])
