@@ -13,10 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array
 from metakel.errors import InputError
 from metakel.grouplasso import lambda_max, path
-from metakel.integrations.sklearn.labels import rows_by_label
-from metakel.integrations.sklearn.problem import MultiTaskProblem
 from metakel.kernels import KernelDictionary
 from metakel.learn import LearnedKernel, learn_kernel
+from metakel.learn.multitask import MultiTaskProblem, rows_by_label
 from metakel.learn.options import DEFAULT, PIVOTAL
 
 logger = logging.getLogger("metakel")
