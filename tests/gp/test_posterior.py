@@ -198,7 +198,7 @@ def said_and_found(kernel, X, y, noise):
 
 @pytest.mark.parametrize("kernel", [FEATURES, Plain(FEATURES), GRAM], ids=["map", "plain", "gram"])
 @pytest.mark.parametrize("t", [2, 3, 8])
-def test_a_mean_that_rounding_has_eaten_is_not_given_in_silence(kernel, t):
+def test_a_mean_that_rounding_has_spoiled_comes_with_a_warning(kernel, t):
     """Two values at one point are one value, their average, with half of the noise."""
     X = np.append(np.full(2, 0.3), np.linspace(-0.9, 0.1, t - 2))[:, None]
     y = np.append([1.0, 2.0], np.zeros(t - 2))

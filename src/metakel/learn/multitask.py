@@ -23,6 +23,14 @@ FLAT = 1e-12
 LEAST_NOISE = 1e-6
 
 
+def rows_by_label(labels: Sequence[Hashable]) -> dict[Hashable, list[int]]:
+    """Row numbers of every task, tasks in order of appearance."""
+    rows: dict[Hashable, list[int]] = {}
+    for i, label in enumerate(labels):
+        rows.setdefault(label, []).append(i)
+    return rows
+
+
 @dataclass(frozen=True, eq=False)
 class Belief:
     """The prior of a task: y = f(x) + noise, f ~ GP(level, kernel)."""
@@ -114,11 +122,3 @@ class MultiTaskProblem:
         else:  # as many columns as rows
             noise = noise_left(self.problem, solution)
         return noise, refitted_weights(self.problem, kept, noise)
-
-
-def rows_by_label(labels: Sequence[Hashable]) -> dict[Hashable, list[int]]:
-    """Row numbers of every task, tasks in order of appearance."""
-    rows: dict[Hashable, list[int]] = {}
-    for i, label in enumerate(labels):
-        rows.setdefault(label, []).append(i)
-    return rows

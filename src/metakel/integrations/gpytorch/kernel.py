@@ -150,8 +150,9 @@ class GPyTorchKernel(Float64Buffers, gpytorch.kernels.Kernel):  # type: ignore[m
             least, most = x.aminmax()
             if not (least >= low - slack and most <= high + slack):
                 raise InputError(
-                    f"kernel: x ranges over [{least:.6g}, {most:.6g}]; the base kernels live on "
-                    f"[{low:g}, {high:g}] (rescale the inputs, and the bounds of optimize_acqf)"
+                    f"kernel: x ranges over [{least:.6g}, {most:.6g}]; the domain of the base "
+                    f"kernels is [{low:g}, {high:g}] (rescale the inputs, and the bounds of "
+                    "optimize_acqf)"
                 )
             x = x.clamp(low, high)
         return x
