@@ -1,4 +1,4 @@
-"""A BoTorch loop with mean and kernel learned from past tasks; needs ``metakel[gpytorch]``."""
+"""A BoTorch loop with a learned mean and kernel. Needs ``pip install metakel[gpytorch]``."""
 
 import numpy as np
 import torch

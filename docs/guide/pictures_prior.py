@@ -55,10 +55,10 @@ def draw_effects(prior: mk.Prior) -> None:
 def draw_trust(prior: mk.Prior) -> None:
     held = prior.heldout
     (ax,) = new_axes(size=(5, 3))
-    order = np.argsort(held.gains)
+    order = np.argsort(held.log_scores)
     places, label = range(len(order)), "prior learned from the others"
-    ax.bar(places, held.gains[order], color=LEARNED.colour, label=label)
-    cold = np.maximum(held.cold[order], -3)
+    ax.bar(places, held.log_scores[order], color=LEARNED.colour, label=label)
+    cold = np.maximum(held.cold_log_scores[order], -3)
     Panel(ax).dots(places, cold, COLD, label="cold start (cut at -3)").level(0, REFERENCE)
     ax.set(xlabel="held-out task", ylabel="nats per value over white noise")
     ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=8)

@@ -193,13 +193,13 @@ def test_a_noise_that_is_not_given_is_fitted():
 
 
 @pytest.mark.parametrize("name", ["legendre sup", "prior"])
-def test_a_model_takes_in_what_it_is_told_later(name):
+def test_conditioning_later_equals_conditioning_at_once(name):
     X, y = data(30)
     model = botorch_model(GPyTorchKernel(FAMILIES[name](2)), X[:20], y[:20])
     model.posterior(torch.tensor(GRID[:1]))
-    told = torch.tensor(y[20:])[:, None]
+    values = torch.tensor(y[20:])[:, None]
     later = model.condition_on_observations(
-        torch.tensor(X[20:]), told, noise=torch.full_like(told, NOISE)
+        torch.tensor(X[20:]), values, noise=torch.full_like(values, NOISE)
     )
     at_once = botorch_model(GPyTorchKernel(FAMILIES[name](2)), X, y)
     for one, other in zip(

@@ -160,10 +160,10 @@ def test_families_that_torch_does_not_know_bring_their_own_slopes(kind, monkeypa
     frequencies = FAMILIES["fourier"](2).base.families[0].frequencies
     family: FeatureFamily | GramFamily
     if kind == "features":
-        monkeypatch.setattr("metakel.integrations.gpytorch.features.Fourier", type(None))
+        monkeypatch.setattr("metakel.integrations.gpytorch.families.Fourier", type(None))
         family = ForeignFeatures(frequencies, np.ones(len(frequencies)))
     else:
-        monkeypatch.setattr("metakel.integrations.gpytorch.grams.Stationary", type(None))
+        monkeypatch.setattr("metakel.integrations.gpytorch.families.Stationary", type(None))
         family = ForeignGrams("matern52", (0.4, 0.7), (None, (1,)), 2)
     numpy_kernel = mk.KernelSum.uniform(mk.KernelDictionary((family,)), weight=0.7)
     kernel = GPyTorchKernel(numpy_kernel).double()

@@ -221,7 +221,7 @@ def test_a_scorer_that_hands_no_labels_to_predict_is_warned_about(past):
     assert errors.max() < 2 * NOISE
 
 
-def test_predictions_for_nobody_in_particular_are_silent_unless_labels_were_asked_for(past, model):
+def test_averages_over_tasks_warn_only_if_labels_were_requested(past, model):
     model.predict(past.X)  # warnings are errors here
     with config_context(enable_metadata_routing=True):
         asking = MetaKernelRegressor(order=1).set_predict_request(task=True)
@@ -231,7 +231,7 @@ def test_predictions_for_nobody_in_particular_are_silent_unless_labels_were_aske
     asking.fit(past.X[:40], past.y[:40]).predict(past.X)
 
 
-def test_labels_that_nobody_asked_for_are_refused(past):
+def test_labels_that_were_not_requested_are_refused(past):
     search = GridSearchCV(MetaKernelRegressor(), {"order": [1]})
     with (
         config_context(enable_metadata_routing=True),
@@ -322,7 +322,7 @@ def test_more_certainty_is_wider_and_too_few_rows_say_nothing(model, rng):
     assert np.isfinite(few.confidence(Z, norm_bound=20.0)[1]).all()
 
 
-def test_a_task_of_another_kind_rings_the_alarm(model, rng, caplog):
+def test_a_task_of_another_kind_raises_the_alarm(model, rng, caplog):
     new = tables(rng, m=1, n=80)
     with caplog.at_level(logging.WARNING, logger="metakel"):
         model.adapt(new.X, new.y).confidence(grid(3))

@@ -1,12 +1,14 @@
 """The posterior of a Gaussian process (Eq. 3), in feature form or in kernel form.
 
-Rows are divided by the noise standard deviation first, so that below the noise has variance 1:
-``F`` (t, d) whitened features, ``K = F F'`` (t, t) whitened kernel matrix, ``y`` (t,) whitened.
+Rows are divided by the noise standard deviation first, so that the noise has variance 1 below:
+``F`` (t, d) whitened features, ``K = F F'`` (t, t) whitened kernel matrix, ``r`` (t,) whitened
+residuals ``y - prior_mean``.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,20 +19,25 @@ from metakel.errors import InputError, ShapeError, check_generator
 from metakel.kernels.base import Kernel
 from metakel.kernels.sum import KernelSum
 
-# Noise below this share of k(x, x) counts as none, and asks for the more careful form.
+# Noise below this fraction of k(x, x) counts as none and needs the more accurate feature form.
 TINY = 1e-12
 EPS = float(np.finfo(np.float64).eps)
-# An eigenvalue this far below zero, over the largest, is no rounding error, not of float32 either.
+# A negative eigenvalue above this fraction of the largest is no rounding error, even in float32.
 INDEFINITE = 1e-6
 
 
 def posterior(
-    kernel: Kernel, X: ArrayLike, y: ArrayLike, *, noise_var: float | ArrayLike
+    kernel: Kernel,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    noise_var: float | ArrayLike,
+    prior_mean: float = 0.0,
 ) -> Posterior:
-    """Condition GP(0, k) on observations (Eq. 3).
+    """Condition GP(prior_mean, k) on observations (Eq. 3).
 
-    The feature form costs O(t d^2) and is used when the kernel has at most t features, the
-    kernel form O(t^3). Both are exact for t = 0, repeated points and the empty kernel.
+    With at most t features, the feature form is used, which costs O(t d^2); otherwise the kernel
+    form, which costs O(t^3). Both are exact for t = 0, repeated points and the empty kernel.
 
     Parameters
     ----------
@@ -41,29 +48,45 @@ def posterior(
         What was observed there.
     noise_var : float or (t,) array
         The regulariser of Eq. 3, one number or one for every observation; Theorem 5.1 uses
-        ``1 + 2 / t``. It must be positive: at 0 a repeated point with two values has no
-        posterior. For (almost) noiseless values give a small number; down to 1e-12 of k(x, x) the
-        feature form keeps its accuracy, because it never forms the kernel matrix. Below, values
-        that contradict each other at (nearly) the same point move the mean by their difference
-        times rounding errors over the noise: a warning says so.
+        ``1 + 2 / t``. It must be positive: without noise, a repeated point with two values has no
+        posterior. For (almost) noiseless values give a small number. The feature form stays
+        accurate down to 1e-12 of k(x, x), because it never forms the kernel matrix. Below that,
+        rounding errors are amplified where values at (nearly) the same point contradict each
+        other; a warning says so.
+    prior_mean : float
+        The paper's prior has mean 0; another constant serves functions with a known level.
     """
     _check_kernel(kernel)
     points = as_points(X, "posterior")
     values = as_values(y, len(points), "posterior")
     noise = _noise_vector(noise_var, len(points))
-    whitened = values / np.sqrt(noise)
-    if isinstance(kernel, KernelSum) and kernel.finite:
-        F = kernel.features(points) / np.sqrt(noise)[:, None]
-        signal = np.einsum("td,td->t", F, F).max(initial=0)
-        if kernel.dim <= len(points) or signal * TINY > 1:
-            return _from_features(kernel, points, values, noise, F, whitened)
-        return _from_root(kernel, points, values, noise, F, whitened)
-    return _from_gram(kernel, points, values, noise, whitened)
+    if not np.isfinite(prior_mean):
+        raise InputError(f"posterior: prior_mean is {prior_mean}; expected a finite number")
+    noise_std = np.sqrt(noise)
+    r = (values - prior_mean) / noise_std
+    mapped = _with_features(kernel)
+    F = None if mapped is None else mapped.features(points) / noise_std[:, None]
+    variances = kernel.diag(points) if F is None else np.einsum("td,td->t", F, F) * noise
+    if F is not None and (F.shape[1] <= len(F) or TINY * (variances / noise).max(initial=0) > 1):
+        feature_form = True
+        factor, weights = _regression(F, r)
+        rounding = _rounding_of_regression(F, r, factor, weights)
+        rounding *= np.sqrt(variances.max(initial=0))
+    else:
+        feature_form = False
+        factor = _factor_of_gram(kernel, points, noise_std) if F is None else _factor_of_rows(F)
+        weights = _solve(factor, _solve_transposed(factor, r)) / noise_std
+        # Large weights of both signs cancel in the mean, their rounding errors do not.
+        rounding = EPS * float(np.linalg.norm(weights)) * variances.max(initial=0)
+    _warn_if_inaccurate(rounding, values - prior_mean, noise)
+    return Posterior(
+        kernel, points, values, noise, factor, weights, feature_form, float(prior_mean)
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """GP(0, k) given t observations; make it with `posterior`.
+    """GP(prior_mean, k) given t observations; made by `posterior`.
 
     Parameters
     ----------
@@ -75,8 +98,10 @@ class Posterior:
         Upper triangular R: in feature form R'R = I + F'F, of shape (d, d), in kernel form
         R'R = I + K, of shape (t, t).
     weights : array
-        The mean is phi(z)'weights, of shape (d,), or k(z, X)weights, of shape (t,).
+        The mean is prior_mean + phi(z)'weights, with weights of shape (d,), in feature form, and
+        prior_mean + k(z, X)weights, with weights of shape (t,), in kernel form.
     feature_form : bool
+    prior_mean : float
     """
 
     kernel: Kernel
@@ -86,6 +111,7 @@ class Posterior:
     factor: Array = field(repr=False)
     weights: Array = field(repr=False)
     feature_form: bool
+    prior_mean: float = 0.0
 
     @property
     def t(self) -> int:
@@ -99,18 +125,18 @@ class Posterior:
 
     def mean(self, Z: ArrayLike) -> Array:
         """(k,) posterior means."""
-        if isinstance(self.kernel, KernelSum) and self.feature_form:
-            return np.asarray(self.kernel.features(Z) @ self.weights)
-        return np.asarray(self.kernel(Z, self.X) @ self.weights)
+        mapped = _with_features(self.kernel)
+        if mapped is not None and self.feature_form:
+            return np.asarray(self.prior_mean + mapped.features(Z) @ self.weights)
+        return np.asarray(self.prior_mean + self.kernel(Z, self.X) @ self.weights)
 
     def var(self, Z: ArrayLike) -> Array:
         """(k,) posterior variances of the function, without the noise of an observation."""
-        if isinstance(self.kernel, KernelSum) and self.kernel.finite:
-            root = self._root(self.kernel.features(Z))
+        root = self._root(Z)
+        if root is not None:
             return np.asarray(np.einsum("kr,kr->k", root, root))
-        spread = self._explained(Z)
-        explained = np.einsum("tk,tk->k", spread, spread)
-        return np.asarray(np.maximum(self.kernel.diag(Z) - explained, 0))
+        S = self._explained(Z)
+        return np.asarray(np.maximum(self.kernel.diag(Z) - np.einsum("tk,tk->k", S, S), 0))
 
     def std(self, Z: ArrayLike) -> Array:
         """(k,) posterior standard deviations."""
@@ -118,18 +144,17 @@ class Posterior:
 
     def cov(self, Z: ArrayLike) -> Array:
         """(k, k) posterior covariance."""
-        if isinstance(self.kernel, KernelSum) and self.kernel.finite:
-            root = self._root(self.kernel.features(Z))
+        root = self._root(Z)
+        if root is not None:
             return np.asarray(root @ root.T)
-        spread = self._explained(Z)
-        return self.kernel(Z) - spread.T @ spread
+        S = self._explained(Z)
+        return self.kernel(Z) - S.T @ S
 
     def sample(self, Z: ArrayLike, rng: np.random.Generator, size: int = 1) -> Array:
         """(size, k) functions drawn from the posterior, at the points ``Z``."""
         check_generator(rng)
-        if isinstance(self.kernel, KernelSum) and self.kernel.finite:
-            root = self._root(self.kernel.features(Z))
-        else:
+        root = self._root(Z)
+        if root is None:
             values, vectors = np.linalg.eigh(self.cov(Z))
             root = vectors * np.sqrt(np.maximum(values, 0))
         return self.mean(Z) + rng.standard_normal((size, root.shape[1])) @ root.T
@@ -144,70 +169,87 @@ class Posterior:
             f"{form} form of {self.kernel!r})"
         )
 
-    def _root(self, Phi: Array) -> Array:
-        """(k, r) matrix G with G G' the covariance: a sum of squares, so nothing cancels."""
+    def _root(self, Z: ArrayLike) -> Array | None:
+        """(k, r) matrix G with G G' the covariance: a sum of squares, so nothing cancels.
+
+        None where the kernel has no finite feature map.
+        """
+        mapped = _with_features(self.kernel)
+        if mapped is None:
+            return None
+        Phi = mapped.features(Z)
         if self.feature_form:
             return _solve_transposed(self.factor, Phi.T).T
-        assert isinstance(self.kernel, KernelSum)
-        F = self.kernel.features(self.X) / np.sqrt(self.noise_var)[:, None]
+        F = mapped.features(self.X) / np.sqrt(self.noise_var)[:, None]
         # The variance is the minimum over a of ||phi - F'a||^2 + ||a||^2, at (I + K)a = F phi.
-        spread = _solve_transposed(self.factor, F @ Phi.T)
-        a = _solve(self.factor, spread).T  # (k, t)
+        a = _solve(self.factor, _solve_transposed(self.factor, F @ Phi.T)).T  # (k, t)
         return np.concatenate([Phi - a @ F, a], axis=1)
 
     def _explained(self, Z: ArrayLike) -> Array:
-        """(t, k) matrix S with S'S what the observations take away from the prior covariance."""
+        """(t, k) matrix S; the observations reduce the prior covariance by S'S."""
         cross = self.kernel(self.X, Z) / np.sqrt(self.noise_var)[:, None]
         return _solve_transposed(self.factor, cross)
 
 
-def _from_features(
-    kernel: Kernel, X: Array, y: Array, noise: Array, F: Array, whitened: Array
-) -> Posterior:
-    d = F.shape[1]
-    # One orthogonal reduction of [F y; I 0]: R'R = I + F'F without squaring F.
-    stacked = np.zeros((len(F) + d, d + 1))
-    stacked[: len(F), :d] = F
-    stacked[: len(F), d] = whitened
-    stacked[len(F) + np.arange(d), np.arange(d)] = 1
+def mixture_moments(posteriors: Sequence[Posterior], Z: ArrayLike) -> tuple[Array, Array]:
+    """(k,) means and standard deviations of a function that follows one of ``posteriors``.
+
+    All are equally probable.
+    """
+    means = np.array([post.mean(Z) for post in posteriors])  # (m, k)
+    variance = np.mean([post.var(Z) for post in posteriors], axis=0) + means.var(axis=0)
+    return means.mean(axis=0), np.sqrt(variance)
+
+
+def _with_features(kernel: Kernel) -> KernelSum | None:
+    """The kernel itself, if it has a finite feature map."""
+    return kernel if isinstance(kernel, KernelSum) and kernel.finite else None
+
+
+def _regression(F: Array, r: Array) -> tuple[Array, Array]:
+    """Factor R'R = I + F'F and ridge regression weights (I + F'F)^{-1} F'r."""
+    t, d = F.shape
+    # One orthogonal reduction of [F r; I 0], which does not square F.
+    stacked = np.zeros((t + d, d + 1))
+    stacked[:t, :d] = F
+    stacked[:t, d] = r
+    stacked[t + np.arange(d), np.arange(d)] = 1
     reduced = _triangular(stacked)
     factor = reduced[:d, :d]
-    weights = _solve(factor, reduced[:d, d]) if d else np.zeros(0)
-    if d:
-        # Least squares multiplies rounding by the residual times the squared condition.
-        sizes = np.abs(np.diag(factor))
-        left = np.linalg.norm(whitened - F @ weights) * sizes.max() / sizes.min() ** 2
-        largest = np.sqrt(np.einsum("td,td->t", F, F) * noise).max(initial=0)
-        _warn_if_lost(EPS * left * largest, y, noise)
-    return Posterior(kernel, X, y, noise, factor, weights, feature_form=True)
+    return factor, _solve(factor, reduced[:d, d]) if d else np.zeros(0)
 
 
-def _from_root(
-    kernel: Kernel, X: Array, y: Array, noise: Array, F: Array, whitened: Array
-) -> Posterior:
-    t = len(F)
-    factor = _triangular(np.concatenate([F.T, np.eye(t)]))  # R'R = I + F F'
-    return _in_kernel_form(kernel, X, y, noise, factor[:t], whitened)
+def _rounding_of_regression(F: Array, r: Array, factor: Array, weights: Array) -> float:
+    """Rounding error of the weights: the residual times the squared condition of R."""
+    if not len(weights):
+        return 0.0
+    sizes = np.abs(np.diag(factor))
+    return float(EPS * np.linalg.norm(r - F @ weights) * sizes.max() / sizes.min() ** 2)
 
 
-def _from_gram(kernel: Kernel, X: Array, y: Array, noise: Array, whitened: Array) -> Posterior:
-    scale = 1 / np.sqrt(noise)
+def _factor_of_rows(F: Array) -> Array:
+    """Factor R'R = I + F F'."""
+    return _triangular(np.concatenate([F.T, np.eye(len(F))]))
+
+
+def _factor_of_gram(kernel: Kernel, X: Array, noise_std: Array) -> Array:
+    """Factor R'R = I + K."""
+    scale = 1 / noise_std
     K = kernel(X) * scale[:, None] * scale
-    t = len(K)
+    identity = np.eye(len(K))
     try:
-        factor: Array = np.asarray(np.linalg.cholesky(np.eye(t) + K).T, dtype=np.float64)
+        return np.asarray(np.linalg.cholesky(identity + K).T, dtype=np.float64)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(K)
         if values[0] < -INDEFINITE * values[-1]:
             _raise_indefinite(kernel, X)
         # Rounding in K exceeds the noise (1 here): only the part of K above it is known.
         root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
-        factor = _triangular(np.concatenate([root, np.eye(t)]))
-    return _in_kernel_form(kernel, X, y, noise, factor, whitened)
+        return _triangular(np.concatenate([root, identity]))
 
 
 def _raise_indefinite(kernel: Kernel, X: Array) -> None:
-    """Say which of the kernels is none: a sum has negative eigenvalues only if a term has."""
+    """Name the terms at fault: a sum has negative eigenvalues only if a term has."""
     named = [(repr(kernel), kernel(X))]
     if isinstance(kernel, KernelSum):
         terms = kernel.base.select(kernel.active.tolist())
@@ -231,26 +273,16 @@ def _check_kernel(kernel: object) -> None:
     raise InputError(f"posterior: kernel is a {found}; expected a kernel: {remedy}")
 
 
-def _in_kernel_form(
-    kernel: Kernel, X: Array, y: Array, noise: Array, factor: Array, whitened: Array
-) -> Posterior:
-    inner = _solve_transposed(factor, whitened)
-    weights = _solve(factor, inner) / np.sqrt(noise)
-    # Weights that are large and of either sign cancel in the mean, their rounding does not.
-    _warn_if_lost(EPS * float(np.linalg.norm(weights)) * kernel.diag(X).max(initial=0), y, noise)
-    return Posterior(kernel, X, y, noise, factor, weights, feature_form=False)
-
-
-def _warn_if_lost(error: float, y: Array, noise: Array) -> None:
-    """Say so where rounding moves the mean by ``error``, which the values do not allow for."""
-    size = np.abs(y).max(initial=0)
-    if error > 1e-3 * size:
+def _warn_if_inaccurate(rounding: float, residuals: Array, noise: Array) -> None:
+    """Warn where rounding moves the mean by more than 0.1 % of the largest residual."""
+    largest = np.abs(residuals).max(initial=0)
+    if rounding > 1e-3 * largest:
         warnings.warn(
             f"posterior: noise_var {noise.min():.3g} is so small that rounding moves the mean by "
-            f"about {error:.2g}, where values are up to {size:.2g}, because some values contradict "
-            "others (at nearly the same point, say); expected noise_var of "
-            f"{noise.min() * error / (1e-3 * size):.0e} or more",
-            stacklevel=4,
+            f"about {rounding:.2g}, where values are up to {largest:.2g}, because some values "
+            "contradict others (at nearly the same point, say); expected noise_var of "
+            f"{noise.min() * rounding / (1e-3 * largest):.0e} or more",
+            stacklevel=3,
         )
 
 

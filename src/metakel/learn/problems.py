@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from typing import Protocol, Self, overload
 
 import numpy as np
 
@@ -37,6 +37,12 @@ class OutOfCoreHistory(Protocol):
     ) -> tuple[Self, OutOfCoreProblem]: ...
 
 
+@overload
+def as_problem(history: History, base: KernelDictionary, loss: Loss = "points") -> Problem: ...
+@overload
+def as_problem(
+    history: History | OutOfCoreHistory, base: KernelDictionary, loss: Loss = "points"
+) -> Problem | OutOfCoreProblem: ...
 def as_problem(
     history: History | OutOfCoreHistory, base: KernelDictionary, loss: Loss = "points"
 ) -> Problem | OutOfCoreProblem:

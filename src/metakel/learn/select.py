@@ -25,7 +25,7 @@ from metakel.kernels import KernelDictionary, KernelSum
 from metakel.kernels.nystrom import spread_rows
 from metakel.learn.options import Loss
 from metakel.learn.problems import OutOfCoreHistory, as_problem
-from metakel.learn.refit import least_squares, estimate_noise_std, refitted_weights
+from metakel.learn.refit import estimate_noise_std, least_squares, refitted_weights
 
 Train = TypeVar("Train")
 Test = TypeVar("Test")
@@ -210,7 +210,9 @@ def noise_and_strengths(
     From least squares on the groups ``kept``; in kernel mode, from the lasso itself.
     """
     if problem.kernel_mode:
-        return estimate_noise_std(problem, solution) if noise_std is None else noise_std, solution.eta
+        return estimate_noise_std(
+            problem, solution
+        ) if noise_std is None else noise_std, solution.eta
     fit = least_squares(problem, kept)
     if noise_std is not None:
         noise = noise_std

@@ -21,37 +21,35 @@ from torch import Tensor
 
 from metakel.confidence._validation import as_kernel
 from metakel.errors import InputError, ShapeError
-from metakel.integrations.gpytorch.exact import Exact
-from metakel.integrations.gpytorch.features import WeightedFeatures
-from metakel.integrations.gpytorch.grams import torch_grams
+from metakel.integrations.gpytorch.families import Float64Buffers, WeightedFeatures, torch_grams
 from metakel.kernels import KernelSum
 from metakel.kernels.base import DOMAIN_SLACK
 from metakel.kernels.family import FeatureFamily, GramFamily
 
-# Leaving the domain by this many roundings of 1, or as far as NumPy kernels allow, is put right;
-# more is a mistake.
+# Points are moved back into the domain over this many rounding errors of 1, or as far as NumPy
+# kernels allow; points farther outside are a mistake.
 ROUNDINGS = 32
 
 
-class GPyTorchKernel(Exact, gpytorch.kernels.Kernel):  # type: ignore[misc]
+class GPyTorchKernel(Float64Buffers, gpytorch.kernels.Kernel):  # type: ignore[misc]
     r"""The kernel :math:`k = \sum_j \eta_j k_j` (Eqs. 5 and 9) for GPyTorch and BoTorch models.
 
-    Points may come in batches, in double or single precision, and have gradients. The weights are
-    the buffer ``eta``, not parameters: fitting a model does not change them, and a model that has
-    no other parameters cannot be fitted at all. Wrap the kernel in a
-    ``gpytorch.kernels.ScaleKernel`` to fit one factor for all of them.
+    It takes batches of points in double or single precision, and is differentiable in them. The
+    weights are the buffer ``eta``, not parameters: fitting a model does not change them, and a
+    model without other parameters cannot be fitted. Wrap the kernel in a
+    ``gpytorch.kernels.ScaleKernel`` to fit one common factor.
 
-    Where every active kernel has a feature map and there are no more features than observations,
-    GPyTorch conditions in feature space, as `metakel.posterior` does.
+    GPyTorch conditions in feature space, as `metakel.posterior` does, if every active kernel has a
+    feature map and there are at most as many features as observations.
 
     Parameters
     ----------
     kernel : KernelSum
-        As in ``learned.kernel`` or ``prior.kernel``.
+        Such as ``learned.kernel`` or ``prior.kernel``.
     batch_shape : torch.Size, optional
         One copy of the weights for every batch.
     active_dims : sequence of int, optional
-        Which inputs of a point the kernel gets; all of them by default.
+        Columns of the points that the kernel uses; all by default.
     """
 
     has_lengthscale = False
@@ -75,7 +73,7 @@ class GPyTorchKernel(Exact, gpytorch.kernels.Kernel):  # type: ignore[misc]
         # Kernels with a feature map first: the order in which `forward` takes their weights.
         order = sorted(kernel.active.tolist(), key=lambda j: kernel.base.dims[j] is None)
         copies = () if batch_shape is None else tuple(batch_shape)
-        self.keep("eta", np.tile(kernel.eta[order], (*copies, 1)))
+        self.add_buffer("eta", np.tile(kernel.eta[order], (*copies, 1)))
         self.mapped = WeightedFeatures(mapped)
         self.unmapped = torch.nn.ModuleList(torch_grams(family) for family in unmapped)
         self._probe = torch.empty(0)  # a tensor that goes wherever the module is moved
@@ -112,18 +110,15 @@ class GPyTorchKernel(Exact, gpytorch.kernels.Kernel):  # type: ignore[misc]
 
     @property
     def _in_feature_space(self) -> bool:
+        """Whether every active kernel has a feature map."""
         return self.mapped.dim > 0 and not len(self.unmapped)
 
     def prediction_strategy(
         self, train_inputs: Any, train_prior_dist: Any, train_labels: Tensor, likelihood: Any
     ) -> DefaultPredictionStrategy:
-        """Condition in feature space where that is the smaller one."""
-        features_are_few = self.mapped.dim <= train_labels.shape[-1]
-        strategy = (
-            LinearPredictionStrategy
-            if self._in_feature_space and features_are_few
-            else DefaultPredictionStrategy
-        )
+        """Condition in feature space if there are at most as many features as observations."""
+        few = self._in_feature_space and self.mapped.dim <= train_labels.shape[-1]
+        strategy = LinearPredictionStrategy if few else DefaultPredictionStrategy
         return strategy(train_inputs, train_prior_dist, train_labels, likelihood)
 
     @property
@@ -144,7 +139,7 @@ class GPyTorchKernel(Exact, gpytorch.kernels.Kernel):  # type: ignore[misc]
         return super()._apply(fn, recurse)
 
     def _checked(self, x: Tensor) -> Tensor:
-        """Points with the right number of inputs, inside of the domain up to rounding."""
+        """Points with the right number of inputs, moved into the domain over rounding errors."""
         if self.d0 is not None and x.shape[-1] != self.d0:
             raise ShapeError(
                 f"kernel: x has shape {tuple(x.shape)}, which is {x.shape[-1]} inputs per point; "
@@ -155,14 +150,15 @@ class GPyTorchKernel(Exact, gpytorch.kernels.Kernel):  # type: ignore[misc]
             least, most = x.aminmax()
             if not (least >= low - slack and most <= high + slack):
                 raise InputError(
-                    f"kernel: x ranges over [{least:.6g}, {most:.6g}]; the base kernels live on "
-                    f"[{low:g}, {high:g}] (rescale the inputs, and the bounds of optimize_acqf)"
+                    f"kernel: x ranges over [{least:.6g}, {most:.6g}]; the domain of the base "
+                    f"kernels is [{low:g}, {high:g}] (rescale the inputs, and the bounds of "
+                    "optimize_acqf)"
                 )
             x = x.clamp(low, high)
         return x
 
 
 def _equal_constants(x1: Tensor, x2: Tensor) -> bool:
-    """Whether two tensors can stand for each other; with gradients each has its own."""
+    """Whether one tensor can replace the other; with gradients they are distinct."""
     fixed = not (x1.requires_grad or x2.requires_grad)
     return fixed and x1.shape == x2.shape and torch.equal(x1, x2)

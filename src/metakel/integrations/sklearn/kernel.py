@@ -20,18 +20,19 @@ Bounds = tuple[float, float] | Literal["fixed"]
 class SklearnKernel(Kernel):  # type: ignore[misc]  # scikit-learn has no types
     r"""The kernel :math:`s \sum_j \eta_j k_j` (Eqs. 5 and 9) for `GaussianProcessRegressor`.
 
-    It adds, multiplies and exponentiates like any other. Points must lie where the base kernels
-    live, for Legendre polynomials in [-1, 1]: put a `MinMaxScaler` in front.
+    It can be added, multiplied and exponentiated like scikit-learn's own kernels. Points must lie
+    in the domain of the base kernels, [-1, 1] for Legendre polynomials: scale the inputs with a
+    `MinMaxScaler` if they do not.
 
     Parameters
     ----------
     kernel : KernelSum
         Usually ``learn_kernel(...).kernel``.
     scale : float
-        The factor s. Weights of 1 say *which* functions are plausible and nothing of their size,
-        so this is a hyperparameter; there is no need for a `ConstantKernel` in front.
+        The factor s, a hyperparameter: a learned kernel with weights 1 knows *which* functions
+        are plausible, not how large they are. No `ConstantKernel` is needed.
     scale_bounds : pair of float, or "fixed"
-        Where the factor may be tuned; "fixed" leaves the kernel as it is.
+        Bounds for tuning the factor; "fixed" leaves the kernel as it is.
     """
 
     def __init__(
@@ -51,8 +52,8 @@ class SklearnKernel(Kernel):  # type: ignore[misc]  # scikit-learn has no types
     ) -> Any:
         """(n, k) Gram matrix of ``X`` against ``Y`` (against itself when ``Y`` is None).
 
-        With ``eval_gradient`` also its derivatives in theta, (n, n, 1), or (n, n, 0) where the
-        scale is fixed.
+        With ``eval_gradient`` also its derivatives in theta, (n, n, 1), or (n, n, 0) if the scale
+        is fixed.
         """
         points = np.atleast_2d(X)
         others = None if Y is None else np.atleast_2d(Y)

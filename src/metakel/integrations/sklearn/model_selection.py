@@ -13,10 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array
 from metakel.errors import InputError
 from metakel.grouplasso import lambda_max, path
-from metakel.integrations.sklearn.labels import rows_by_label
-from metakel.integrations.sklearn.problem import Belief, MultiTaskProblem
 from metakel.kernels import KernelDictionary
 from metakel.learn import LearnedKernel, learn_kernel
+from metakel.learn.multitask import Belief, MultiTaskProblem, rows_by_label
 from metakel.learn.options import CV, DEFAULT, PIVOTAL
 from metakel.learn.select import fit_selections, score_held_out
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, Self
 
@@ -13,69 +13,65 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from metakel._arrays import Array
 from metakel.confidence import ConfidenceSequence
 from metakel.errors import InputError
-from metakel.gp import Posterior
-from metakel.integrations.sklearn.dictionary import (
-    default_base,
-    given_base,
-    with_level,
-    with_names,
-)
+from metakel.gp import mixture_moments
+from metakel.integrations.sklearn.base_kernels import base_kernels
 from metakel.integrations.sklearn.kernel import SklearnKernel
-from metakel.integrations.sklearn.labels import as_labels, check_within, rows_by_label
 from metakel.integrations.sklearn.model_selection import choose_lam_ratio, learn
-from metakel.integrations.sklearn.problem import Belief, MultiTaskProblem
 from metakel.kernels import KernelDictionary, KernelSum
+from metakel.learn.multitask import Belief, MultiTaskProblem, rows_by_label
 
 logger = logging.getLogger("metakel")
 
 
 class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Learn a sparse kernel from all tasks, and predict each of them with it.
+    """Gaussian process regression with a sparse kernel that is learned from several tasks.
 
-    Rows belong to tasks (`fit(X, y, task=labels)`); without labels all rows are one task. Tasks
-    share which base kernels they are made of, and have coefficients of their own. A new task is
-    predicted from a few rows of it by `adapt`.
+    Rows belong to tasks (``fit(X, y, task=labels)``); without labels all rows are one task. Tasks
+    share the base kernels that explain them, and have coefficients of their own. `adapt` predicts
+    a new task from a few of its rows.
 
     Parameters
     ----------
     base : KernelDictionary or callable, optional
         Base kernels on the scaled inputs, or a function from the number of features to them. By
-        default Legendre polynomials of single features and of pairs (`default_base`). A constant
-        is added for the level of a task.
+        default Legendre polynomials of single features and of pairs of features. A constant is
+        added for the level of a task.
     order : int, optional
-        Largest total order of the default base kernels; by default as large as 100 of them allow.
+        Largest total order of the default base kernels. By default the largest order up to 10
+        that gives at most 100 kernels.
     feature_range : (low, high) or None
-        Every feature is mapped from its range in `fit` to this interval, and what lies outside
-        later is moved to the nearest end. None takes inputs as they are.
+        Features are scaled from their range in `fit` to this interval, and later values outside
+        are clipped. None leaves the inputs unscaled.
     noise_std : float, optional
         Noise level of ``y``, estimated by default.
     lam : "cv", str, float or array
-        "cv" is the lambda that predicts rows best from other rows of their task; others are those
-        of `metakel.learn_kernel`, whose rules ("self-normalised", ...) select less; all but this
-        one and "square-root" need ``noise_std``.
+        Strength of the group lasso. "cv" is the lambda that predicts rows best from other rows of
+        their task. Otherwise as in `metakel.learn_kernel`, whose rules select less; they need
+        ``noise_std``, except "self-normalised" and "square-root".
     delta : float
-        For the rules.
+        Failure probability of the rules for lambda.
     random_state : int
-        Seed of rules that simulate; the default needs none.
+        Seed of the rules that simulate; "cv" needs none.
 
     Attributes
     ----------
     learned_ : LearnedKernel
-        What was selected, with its certificate: ``print(model.learned_)``.
+        The selected base kernels, with a certificate: ``print(model.learned_)``.
     kernel_ : SklearnKernel
         The kernel of predictions, on scaled inputs: the selected base kernels, weighted with the
         variance that they have in the tasks.
     noise_std_ : float
     level_ : float
-        Mean of the task means, from which predictions start.
+        Mean of the task means, the prior mean of a task.
     scaler_ : MinMaxScaler or None
     tasks_ : list
-        Labels in the order in which they appeared; ``[None]`` for a single task.
+        Labels in order of appearance; ``[None]`` for a single task without a label.
     n_features_in_, feature_names_in_
     """
 
@@ -99,20 +95,23 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, task: Any = None) -> Self:
-        """Learn from rows ``X`` (n, d0) with values ``y`` (n,) and task labels ``task`` (n,).
+        """Learn from rows ``X`` (n, d0), values ``y`` (n,) and task labels ``task`` (n,).
 
-        A single label is that of all rows, and names the only task.
+        A single label is the label of all rows.
         """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-        labels = as_labels(task, y)
+        labels = _as_labels(task, y)
         self.scaler_ = None
         if self.feature_range is not None:
             self.scaler_ = MinMaxScaler(self.feature_range, clip=True).fit(X)
         points = self._scaled(X)
         values = np.asarray(y, np.float64)
-        d0 = points.shape[1]
-        own = default_base(d0, self.order) if self.base is None else given_base(self.base, d0)
-        base = with_names(with_level(own, d0), getattr(self, "feature_names_in_", None))
+        base = base_kernels(
+            self.base,
+            d0=points.shape[1],
+            order=self.order,
+            names=getattr(self, "feature_names_in_", None),
+        )
         lesson = MultiTaskProblem.of(points, values, labels, base)
         lam_ratio = None
         if isinstance(self.lam, str) and self.lam == "cv":
@@ -137,9 +136,9 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def adapt(self, X: Any, y: Any) -> Self:
-        """A copy that predicts a new task from these rows of it; what was learned stays.
+        """Return a copy that predicts a new task from rows of it, at least one.
 
-        Rows are those of one task, at least one.
+        The kernel, the noise and the level stay as `fit` has learned them.
         """
         check_is_fitted(self)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
@@ -150,25 +149,26 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return adapted
 
     def predict(self, X: Any, task: Any = None, return_std: bool = False) -> Any:
-        """(n,) posterior means, and with ``return_std`` a pair of them and their deviations.
+        """(n,) posterior means; with ``return_std`` a pair of means and standard deviations.
 
         Parameters
         ----------
         X : (n, d0) array
         task : (n,) labels or one label, optional
-            Whose rows these are; one label is that of all rows. A row without a label, or with one
-            that was not fitted, may come from any of the fitted tasks alike: its mean and deviation
-            are those of that mixture. With one task, or after `adapt`, they are those of the task.
+            The task of every row, or of all rows. A row without a label, or with one that `fit`
+            has not seen, belongs to each of the fitted tasks with equal probability: the mean and
+            the standard deviation are those of this mixture. With one task, or after `adapt`, they
+            are those of the task.
         return_std : bool
-            Deviations are those of the function, without the noise of an observation.
+            Standard deviations are those of the function, without the noise of an observation.
         """
         check_is_fitted(self)
         if task is None and len(self._posteriors) > 1 and self._awaits_task():
             warnings.warn(
                 "set_predict_request(task=True) asks for task labels, but predict got none, so it "
-                f"averages over {len(self._posteriors)} tasks. Scorers of scikit-learn, "
-                'scoring="r2" among them, hand no labels to predict: leave scoring out, or give a '
-                "scorer that does (guide: scikit-learn)",
+                f"averages over {len(self._posteriors)} tasks. scikit-learn's scorers, such as "
+                'scoring="r2", pass no labels to predict: leave scoring out, or write a scorer '
+                "that passes them (see the guide to scikit-learn)",
                 stacklevel=2,
             )
         mean, std = self._predicted(X, task)
@@ -182,13 +182,14 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def confidence(
         self, X: Any, *, delta: float = 0.1, norm_bound: float | None = None
     ) -> tuple[Array, Array]:
-        """(n,) lower and upper bounds of the function of an adapted task, for all points at once.
+        """(n,) lower and upper confidence bounds of the function of an adapted task.
 
-        They are those of `ConfidenceSequence`, and hold with probability 1 - ``delta`` if
+        The bounds are those of `ConfidenceSequence`. With probability 1 - ``delta`` they hold at
+        all points together, if
 
-        - the selected base kernels and the level make up the function: an alarm watches this, and
-          falls back to all base kernels;
-        - the noise is sub-Gaussian of at most ``noise_std_`` (an estimate unless it was given),
+        - the function is a sum of the selected base kernels and the level. An alarm watches this,
+          and falls back to all base kernels;
+        - the noise is sub-Gaussian with parameter ``noise_std_`` (an estimate unless it was given)
           and independent of the rows of `fit`.
 
         Parameters
@@ -197,22 +198,24 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Within the ranges of `fit`; the function is not modelled elsewhere.
         delta : float
         norm_bound : float, optional
-            Of the function minus ``level_``, in the kernel with weight 1 on the level and on every
-            selected base kernel. None asks for nothing: the bounds are infinite until the rows
-            tell all selected features apart, and base kernels without features are refused.
+            Bound on the norm of the function minus ``level_``, in the kernel with weight 1 on the
+            level and on every selected base kernel. Without it, the bounds are infinite until the
+            rows determine the coefficients of all selected features, and base kernels without
+            features are refused.
         """
         check_is_fitted(self)
         if self._adapted_from is None:
             raise InputError(
-                "confidence: the kernel was learned from these very values, so it cannot vouch for "
-                "them; adapt(X, y) to rows that fit has not seen (or hold some back from fit)"
+                "confidence: the kernel was learned from the values of these tasks, so bounds "
+                "from them would not hold; adapt(X, y) to rows that fit has not seen (hold some "
+                "rows back from fit if there is only one task)"
             )
         X = validate_data(self, X, dtype=np.float64, reset=False)
         if self.scaler_ is not None:
             low, high = self.scaler_.data_min_, self.scaler_.data_max_
             names = getattr(self, "feature_names_in_", range(X.shape[1]))
-            check_within(self._adapted_from, low, high, "adapt", names)
-            check_within(X, low, high, "confidence", names)
+            _check_within(self._adapted_from, low, high, "adapt", names)
+            _check_within(X, low, high, "confidence", names)
         (known,) = self._posteriors.values()
         learned, unit = self.learned_, self.noise_std_
         kernel = KernelSum.uniform(learned.kernel.base, active=np.union1d(learned.active, [0]))
@@ -222,32 +225,62 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             norm_bound=None if norm_bound is None else norm_bound / unit,
             delta=delta,
         )
-        sequence.tell(known.X, known.y / unit)
+        sequence.tell(known.X, (known.y - known.prior_mean) / unit)
         if sequence.alarm is not None:
             logger.warning("%s", sequence.alarm.reason)
         lower, upper = sequence.interval(self._scaled(X))
         return self.level_ + unit * lower, self.level_ + unit * upper
 
     def _predicted(self, X: Any, task: Any) -> tuple[Array, Array]:
-        """(n,) means and deviations."""
+        """(n,) means and standard deviations."""
         points = self._scaled(validate_data(self, X, dtype=np.float64, reset=False))
-        labels = as_labels(task, points)
         mean, std = np.empty(len(points)), np.empty(len(points))
-        for name, rows in rows_by_label(labels).items():
-            known = [self._posteriors[name]] if name in self._posteriors else None
-            mean[rows], std[rows] = _mixture(known or [*self._posteriors.values()], points[rows])
-        return mean + self.level_, std
+        everyone = list(self._posteriors.values())
+        for name, rows in rows_by_label(_as_labels(task, points)).items():
+            own = [self._posteriors[name]] if name in self._posteriors else everyone
+            mean[rows], std[rows] = mixture_moments(own, points[rows])
+        return mean, std
 
     def _awaits_task(self) -> bool:
-        """Whether the user told metadata routing to hand labels to `predict`."""
+        """Whether metadata routing was asked to pass task labels to `predict`."""
         return self.get_metadata_routing().predict.requests.get("task") is True
 
     def _scaled(self, X: Array) -> Array:
         return X if self.scaler_ is None else np.asarray(self.scaler_.transform(X))
 
 
-def _mixture(posteriors: list[Posterior], Z: Array) -> tuple[Array, Array]:
-    """Means and deviations of a function that is any of these, with equal probability."""
-    means = np.array([known.mean(Z) for known in posteriors])  # (m, n)
-    variance = np.mean([known.var(Z) for known in posteriors], axis=0) + means.var(axis=0)
-    return means.mean(axis=0), np.sqrt(variance)
+def _as_labels(task: Any, rows: Any) -> list[Any]:
+    """One checked task label per row; a single label, or None, is the label of all rows."""
+    if task is None:
+        return [None] * len(rows)
+    labels = np.asarray(task, dtype=object)
+    if labels.ndim == 0:
+        labels = np.full(len(rows), labels)
+    if labels.ndim != 1:
+        raise InputError(
+            f"task has shape {labels.shape}; expected one label for every row, or one for all"
+        )
+    check_consistent_length(rows, labels)
+    for i, label in enumerate(labels):
+        if _is_missing(label):
+            raise InputError(f"row {i} has no task label (found {label})")
+    return list(labels)
+
+
+def _is_missing(label: Any) -> bool:
+    if label is None:
+        return True
+    same = label == label  # False for NaN and NaT; NA for the NA of pandas
+    return not (isinstance(same, bool | np.bool_) and same)
+
+
+def _check_within(X: Array, low: Array, high: Array, where: str, names: Sequence[object]) -> None:
+    """Refuse rows outside of the ranges of `fit`."""
+    outside = (low > X) | (high < X)
+    if outside.any():
+        row, column = (int(i) for i in np.argwhere(outside)[0])
+        raise InputError(
+            f"{where}: feature {names[column]} is {X[row, column]:.6g} in row {row}; expected a "
+            f"value in [{low[column]:.6g}, {high[column]:.6g}], the range in fit, because the "
+            "function is not modelled outside"
+        )

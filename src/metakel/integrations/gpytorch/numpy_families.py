@@ -1,7 +1,7 @@
-"""Kernels that torch does not know, the user's own among them, asked through NumPy.
+"""Base kernels that torch has no form of, the user's own among them, evaluated by NumPy.
 
-Gradients in x are those that the family itself gives. A user's own function has none: values work
-as ever, and whoever asks for a gradient gets an error that says what to do instead.
+Gradients in x are those that the family gives. A user's own function has none: its values work,
+and a request for its gradient raises an error that says what to do instead.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class NumpyGrams(torch.nn.Module):
         """(..., n, k) matrices, or with ``diag`` (..., n) values for pairs of rows."""
         if diag:  # every pair of rows is a batch of its own
             x1, x2 = x1[..., None, :], x2[..., None, :]
-        x1, x2 = (x.expand(*_batch_shape(x1, x2), *x.shape[-2:]) for x in (x1, x2))
+        batch_shape = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])  # type: ignore[no-untyped-call,unused-ignore]
+        x1, x2 = (x.expand(*batch_shape, *x.shape[-2:]) for x in (x1, x2))
         grams: Tensor = _Grams.apply(x1, x2, self.family)  # type: ignore[no-untyped-call]
         return iter(grams[..., 0, 0] if diag else grams)
 
@@ -52,14 +53,15 @@ class NumpyGrams(torch.nn.Module):
 class _Features(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, family: FeatureFamily) -> Tensor:
-        ctx.family, ctx.points, ctx.shape = family, _points(x), x.shape
-        return _like(x, family.features(ctx.points)).reshape(*x.shape[:-1], family.dim)
+        ctx.family, ctx.shape = family, x.shape
+        ctx.points = _to_numpy(x).reshape(-1, x.shape[-1])
+        return _to_torch(family.features(ctx.points), x).reshape(*x.shape[:-1], family.dim)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator,unused-ignore]
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        _refuse_without_slope(ctx.family)
-        jacobian = _like(gradient, ctx.family.jacobian(ctx.points))  # (N, d, d0)
+        _check_differentiable(ctx.family)
+        jacobian = _to_torch(ctx.family.jacobian(ctx.points), gradient)  # (N, d, d0)
         rows = gradient.reshape(jacobian.shape[:-1])
         return torch.einsum("nd,ndi->ni", rows, jacobian).reshape(ctx.shape), None
 
@@ -68,55 +70,48 @@ class _Grams(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x1: Tensor, x2: Tensor, family: GramFamily) -> Tensor:
         ctx.family, ctx.shapes = family, (x1.shape, x2.shape)
-        ctx.batches = list(zip(_batches(x1), _batches(x2), strict=True))
+        left, right = (_to_numpy(x).reshape(-1, *x.shape[-2:]) for x in (x1, x2))
+        ctx.batches = list(zip(left, right, strict=True))
         grams = np.stack([family.grams(X, Z) for X, Z in ctx.batches], axis=1)
-        return _like(x1, grams).reshape(family.p, *x1.shape[:-1], x2.shape[-2])
+        return _to_torch(grams, x1).reshape(family.p, *x1.shape[:-1], x2.shape[-2])
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator,unused-ignore]
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        _refuse_without_slope(ctx.family)
-        outer = gradient.double().cpu().numpy()
-        outer = outer.reshape(ctx.family.p, len(ctx.batches), *outer.shape[-2:])
-        # k(x, z) = k(z, x), so the slope in the second point is that in the first, turned around.
-        first, second = (
-            _like(
-                gradient, np.stack([_pulled(ctx.family, pair, outer[:, b]) for b, pair in turned])
-            )
-            for turned, outer in (
-                (list(enumerate(ctx.batches)), outer),
-                ([(b, (Z, X)) for b, (X, Z) in enumerate(ctx.batches)], outer.swapaxes(-1, -2)),
-            )
+        family = ctx.family
+        _check_differentiable(family)
+        outer = _to_numpy(gradient)
+        outer = outer.reshape(family.p, len(ctx.batches), *outer.shape[-2:]).swapaxes(0, 1)
+        pairs = list(zip(ctx.batches, outer, strict=True))
+        first = np.stack([_pull_back(family, X, Z, K) for (X, Z), K in pairs])
+        # k(x, z) = k(z, x): the slope in the second point is that in the first, transposed.
+        second = np.stack([_pull_back(family, Z, X, K.swapaxes(1, 2)) for (X, Z), K in pairs])
+        one, other = ctx.shapes
+        return (
+            _to_torch(first, gradient).reshape(one),
+            _to_torch(second, gradient).reshape(other),
+            None,
         )
-        return first.reshape(ctx.shapes[0]), second.reshape(ctx.shapes[1]), None
 
 
-def _pulled(family: GramFamily, pair: tuple[Array, Array], outer: Array) -> Array:
-    """(n, d0) slope of sum_j <outer_j, k_j(X, Z)> in X."""
-    slopes = family.gram_gradients(*pair)  # (p, n, k, d0)
+def _pull_back(family: GramFamily, X: Array, Z: Array, outer: Array) -> Array:
+    """(n, d0) gradient of sum_j <outer_j, k_j(X, Z)> in X."""
+    slopes = family.gram_gradients(X, Z)  # (p, n, k, d0)
     return np.asarray(np.einsum("jnk,jnki->ni", outer, slopes))
 
 
-def _refuse_without_slope(family: Family) -> None:
+def _check_differentiable(family: Family) -> None:
     if isinstance(family, Custom):
         raise InputError(
-            f"kernel {family.name!r} is your own NumPy function, so its slope in x is not known; "
-            "use optimize_acqf_discrete over candidates, or optimize_acqf(..., "
+            f"kernel {family.name!r} is your own NumPy function, so its gradient in x is "
+            "unknown; use optimize_acqf_discrete over candidates, or optimize_acqf(..., "
             "options={'with_grad': False})"
         )
 
 
-def _batch_shape(x1: Tensor, x2: Tensor) -> torch.Size:
-    return torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])  # type: ignore[no-untyped-call,no-any-return,unused-ignore]
+def _to_numpy(x: Tensor) -> Array:
+    return np.asarray(x.detach().double().cpu().numpy())
 
 
-def _points(x: Tensor) -> Array:
-    return np.asarray(x.detach().double().cpu().numpy().reshape(-1, x.shape[-1]))
-
-
-def _batches(x: Tensor) -> Array:
-    return np.asarray(x.detach().double().cpu().numpy().reshape(-1, *x.shape[-2:]))
-
-
-def _like(x: Tensor, values: Array) -> Tensor:
-    return torch.from_numpy(np.array(values)).to(x)
+def _to_torch(values: Array, like: Tensor) -> Tensor:
+    return torch.from_numpy(np.array(values)).to(like)

@@ -1,12 +1,11 @@
-"""Rows of tasks as a learning problem, and a prior from what the group lasso selects in it."""
+"""Tasks that differ in their level: their group lasso, and the GP prior that its solution gives."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
@@ -14,35 +13,46 @@ from metakel._arrays import Array
 from metakel.data import History
 from metakel.gp import Posterior, posterior
 from metakel.grouplasso import Problem, Solution
-from metakel.integrations.sklearn.labels import rows_by_label
 from metakel.kernels import KernelDictionary, KernelSum
-from metakel.learn import as_problem
+from metakel.learn.problems import as_problem
 from metakel.learn.select import noise_and_strengths, task_variances
 
-# Below this share of their spread, values do not vary, and noise is rounding.
-FLAT, LEAST_NOISE = 1e-12, 1e-6
+# A spread below this fraction of the task means counts as 0.
+FLAT = 1e-12
+# Noise below this fraction of the spread is rounding.
+LEAST_NOISE = 1e-6
+
+
+def rows_by_label(labels: Sequence[Hashable]) -> dict[Hashable, list[int]]:
+    """Row numbers of every task, tasks in order of appearance."""
+    rows: dict[Hashable, list[int]] = {}
+    for i, label in enumerate(labels):
+        rows.setdefault(label, []).append(i)
+    return rows
 
 
 @dataclass(frozen=True, eq=False)
 class Belief:
-    """The prior of a task: y = level + f(x) + noise, f ~ GP(0, kernel)."""
+    """The prior of a task: y = f(x) + noise, f ~ GP(level, kernel)."""
 
     kernel: KernelSum
     level: float
     noise_std: float
 
     def posterior(self, X: Array, y: Array) -> Posterior:
-        """Of f, given values of one task (Eq. 3)."""
-        return posterior(self.kernel, X, y - self.level, noise_var=self.noise_std**2)
+        """Posterior of f given values of one task (Eq. 3)."""
+        return posterior(self.kernel, X, y, noise_var=self.noise_std**2, prior_mean=self.level)
 
     def left(self, X: Array, y: Array, Z: Array, values: Array) -> Array:
-        """What predictions from (X, y) leave of the ``values`` at ``Z`` of the same task."""
-        return values - self.level - self.posterior(X, y).mean(Z)
+        """Residuals of ``values`` at ``Z`` when predicted from (X, y), rows of the same task."""
+        return values - self.posterior(X, y).mean(Z)
 
 
 @dataclass(frozen=True, eq=False)
 class MultiTaskProblem:
-    """Values of every task minus their mean, as Eq. 8 over base kernels of which 0 is constant.
+    """The group lasso (Eq. 8) for values around the mean of their task.
+
+    Base kernel 0 is the constant, which models the level of a task.
 
     Parameters
     ----------
@@ -54,7 +64,7 @@ class MultiTaskProblem:
     spread : float
         Root mean square of the values around the means of their tasks.
     level_variance : float
-        Mean square of the values around the level: generous, so that levels are hardly shrunk.
+        Mean square of the values around the level. It is generous, to shrink levels little.
     """
 
     base: KernelDictionary
@@ -66,9 +76,9 @@ class MultiTaskProblem:
 
     @classmethod
     def of(
-        cls, X: Array, y: Array, labels: Sequence[Any], base: KernelDictionary
+        cls, X: Array, y: Array, labels: Sequence[Hashable], base: KernelDictionary
     ) -> MultiTaskProblem:
-        """From rows with labels of their tasks."""
+        """Make the problem from rows, with a task label each."""
         rows = rows_by_label(labels).values()
         means = [float(y[i].mean()) for i in rows]
         pairs = zip(rows, means, strict=True)
@@ -77,9 +87,8 @@ class MultiTaskProblem:
         spread = sqrt(sum(float(task.y @ task.y) for task in centred) / len(y))
         if spread <= FLAT * max(abs(mean) for mean in means):
             spread = 0.0
-        problem = as_problem(centred, base)
-        assert isinstance(problem, Problem)
-        return cls(base, centred, problem, level, spread, float(np.mean((y - level) ** 2)))
+        level_variance = float(np.mean((y - level) ** 2))
+        return cls(base, centred, as_problem(centred, base), level, spread, level_variance)
 
     @cached_property
     def sizes(self) -> Array:
