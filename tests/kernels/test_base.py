@@ -137,7 +137,7 @@ def test_float32_rounding_out_of_the_domain_is_put_right_and_more_is_shown(mappe
         (lambda: squared_exponential(0.3, columns=(0.5,)), "expected distinct indices"),
         (lambda: squared_exponential(0.3, columns=[(0,), 1]), "expected 'each', a tuple or tuples"),
         (lambda: squared_exponential(0.3, d0=1.0), "d0 is 1.0; expected an integer"),
-        (lambda: squared_exponential("wide"), "lengthscales: found 'w'; expected numbers"),
+        (lambda: squared_exponential("wide"), "lengthscale is 'w'; expected a positive number"),
         (lambda: squared_exponential(None), "lengthscale is None; expected a positive number"),
         (lambda: matern([0.1, 0.3], 2.5), r"nu is \[0.1, 0.3\]; .* before the l"),
         (lambda: matern("2.5", 0.1), "nu is '2.5'; exact Matern"),

@@ -107,7 +107,7 @@ def test_a_journal_of_something_else_is_refused(rng, tmp_path):
     with pytest.raises(mk.InputError, match="about other tasks, base kernels or loss"):
         mk.learn_kernel(scan, KERNELS, noise_std=0.1)
     journal.write_text("not a journal")
-    with pytest.raises(mk.InputError, match="not a journal"):
+    with pytest.raises(mk.InputError, match="not a saved journal"):
         mk.learn_kernel(
             mk.History.scan(tmp_path / "tasks", journal=journal), LEGENDRE, noise_std=0.1
         )

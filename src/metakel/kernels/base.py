@@ -220,25 +220,6 @@ class KernelDictionary:
         )
 
 
-def is_integer(number: Any) -> bool:
-    """Whether it is an integer of Python or of NumPy; 12.0 and True are none."""
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
-
-
-def check_count(name: str, number: Any) -> None:
-    """Refuse what is not an integer of at least 1."""
-    if not is_integer(number) or number < 1:
-        raise InputError(f"{name} is {number!r}; expected an integer >= 1")
-
-
-def as_numbers(name: str, values: Any) -> Array:
-    """Numbers as an array."""
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name}: found {values!r}; expected numbers") from None
-
-
 def checked_indices(indices: Any, p: int) -> list[int]:
     """Indices of base kernels as distinct integers in 0..p-1."""
     found = np.asarray(indices)

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import Array
+from metakel._arrays import Array, check_count
 from metakel.errors import InputError, ShapeError
-from metakel.kernels.base import KernelDictionary, check_count
+from metakel.kernels.base import KernelDictionary
 from metakel.kernels.family import Family, FeatureFamily, Functions, GramFamily
 
 # k(x, x) is read off small Gram matrices, so that n points do not cost n**2 values.

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from metakel._arrays import check_count, is_integer
 from metakel.errors import InputError
-from metakel.kernels.base import KernelDictionary, check_count, is_integer
+from metakel.kernels.base import KernelDictionary
 from metakel.kernels.products import Products, Scaling
 
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import Array
-from metakel.errors import InputError, check_generator
-from metakel.kernels.base import KernelDictionary, as_numbers, check_count
+from metakel._arrays import Array, as_numbers, check_count, check_generator
+from metakel.errors import InputError
+from metakel.kernels.base import KernelDictionary
 from metakel.kernels.family import FeatureFamily, Functions
 
 Spectrum = Literal["se", "matern12", "matern32", "matern52"]
@@ -53,7 +53,7 @@ def random_fourier(
     check_count("d0", d0)
     check_generator(rng)
     scales = np.atleast_1d(as_numbers("lengthscales", lengthscales))
-    if scales.ndim != 1 or not len(scales) or not (np.isfinite(scales) & (scales > 0)).all():
+    if scales.ndim != 1 or not len(scales) or not (scales > 0).all():
         raise InputError(f"lengthscales are {lengthscales!r}; expected positive numbers")
     if len(scales) > p:
         raise InputError(f"{p} frequencies cannot be divided among {len(scales)} lengthscales")

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from metakel._arrays import Array
+from metakel._arrays import TINY, Array, as_numbers, check_count, is_integer
 from metakel.errors import InputError, ShapeError
-from metakel.kernels.base import KernelDictionary, as_numbers, check_count, is_integer
+from metakel.kernels.base import KernelDictionary
 from metakel.kernels.family import Functions, GramFamily
 
 Lengthscale = float | tuple[float, ...]
@@ -90,8 +90,11 @@ def _dictionary(shape: str, lengthscales: Any, columns: Any, d0: int | None) -> 
 
 
 def _as_lengthscale(entry: Any) -> Lengthscale:
-    values = as_numbers("lengthscales", entry)
-    if values.ndim > 1 or not values.size or not (np.isfinite(values) & (values > 0)).all():
+    try:
+        values = as_numbers("lengthscale", entry, low=TINY)
+    except InputError:
+        values = np.empty(0)
+    if values.ndim > 1 or not values.size:
         raise InputError(f"a lengthscale is {entry!r}; expected a positive number or a vector")
     return float(values) if values.ndim == 0 else tuple(values.tolist())
 

@@ -7,7 +7,8 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from metakel.kernels.base import KernelDictionary, check_count
+from metakel._arrays import check_count
+from metakel.kernels.base import KernelDictionary
 from metakel.kernels.products import NystromFeatures, Products, Scaling
 
 

@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from metakel._arrays import Array
+from metakel._arrays import Array, is_number
 from metakel.confidence.fallback import Alarm
-from metakel.confidence.observation_log import Batch, ObservationLog
-from metakel.confidence.observations import Observations
-from metakel.confidence.options import is_number
+from metakel.confidence.observations import Batch, ObservationLog, Observations
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.confidence.set import ConfidenceSet, closed_form_set
 from metakel.confidence.spectrum import Spectrum

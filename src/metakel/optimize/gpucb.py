@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -14,17 +13,15 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import Array
-from metakel._json import VERSION, check_format, from_file, parsed, reading
-from metakel.confidence._validation import as_kernel
+from metakel._arrays import Array, check_generator, is_number, positive
+from metakel._json import Format, write_file
 from metakel.confidence.fallback import AlarmEvent
-from metakel.confidence.observation_log import Batch
-from metakel.confidence.observations import no_observations
-from metakel.confidence.options import Method, NormBound, is_number, positive
+from metakel.confidence.observations import Batch, no_observations
+from metakel.confidence.options import Method, NormBound
 from metakel.confidence.sequence import ConfidenceSequence
-from metakel.errors import InputError, ShapeError, check_generator
+from metakel.errors import InputError, ShapeError
 from metakel.gp import Posterior, posterior
-from metakel.kernels.sum import KernelSum
+from metakel.kernels.sum import KernelSum, as_kernel
 from metakel.optimize.argmax import Search
 from metakel.optimize.certified import Belief, FixedNu, Schedule, at_step, checked_schedule
 from metakel.optimize.events import Best, Event
@@ -38,7 +35,7 @@ from metakel.optimize.storage import (
 )
 from metakel.search import Domain, Finite, domain_from_dict
 
-FORMAT = "metakel.GPUCB"
+FORMAT = Format("metakel.GPUCB", version=1, noun="optimizer")
 LOGGER = logging.getLogger("metakel")
 
 
@@ -339,16 +336,16 @@ class GPUCB:
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form; what is read from it goes on as this optimizer would."""
         own = ("noise_std", "nu", "noise_var", "maximize", "stop_at")
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            **stored_model(self.kernel, self.sequence),
-            "domain": self.domain.to_dict(),
-            "settings": {name: storable(name, getattr(self, name)) for name in own},
-            "log": [event.to_dict() for event in self.log],
-            "rng_at_start": self._rng_at_start,
-            "rng": generator_state(self.rng),
-        }
+        return FORMAT.dump(
+            {
+                **stored_model(self.kernel, self.sequence),
+                "domain": self.domain.to_dict(),
+                "settings": {name: storable(name, getattr(self, name)) for name in own},
+                "log": [event.to_dict() for event in self.log],
+                "rng_at_start": self._rng_at_start,
+                "rng": generator_state(self.rng),
+            }
+        )
 
     @classmethod
     def from_dict(
@@ -357,29 +354,34 @@ class GPUCB:
         functions: Mapping[str, Callable[..., Any]] | None = None,
     ) -> Self:
         """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
-        check_format(data, "stored optimizer", FORMAT)
-        with reading("stored optimizer"):
-            kernel, sequence = read_model(data, functions)
-            optimizer = cls(
-                kernel,
-                domain_from_dict(data["domain"]),
-                rng=generator_from(data["rng_at_start"]),
-                norm_bound=None if sequence is None else sequence.settings.norm_bound,
-                **data["settings"],
-            )
-            optimizer.rng = generator_from(data["rng"])
-            optimizer._memory = optimizer._memory.replayed(map(Event.from_dict, data["log"]))
-            optimizer._belief.replay(sequence, optimizer._memory.told)
-            return optimizer
+        with FORMAT.load(data) as content:
+            return cls._from_content(content, functions)
+
+    @classmethod
+    def _from_content(
+        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
+    ) -> Self:
+        kernel, sequence = read_model(data, functions)
+        optimizer = cls(
+            kernel,
+            domain_from_dict(data["domain"]),
+            rng=generator_from(data["rng_at_start"]),
+            norm_bound=None if sequence is None else sequence.options.norm_bound,
+            **data["settings"],
+        )
+        optimizer.rng = generator_from(data["rng"])
+        optimizer._memory = optimizer._memory.replayed(map(Event.from_dict, data["log"]))
+        optimizer._belief.replay(sequence, optimizer._memory.told)
+        return optimizer
 
     def save(self, path: str | Path) -> None:
         """Write `to_dict` to a file."""
-        Path(path).write_text(json.dumps(self.to_dict(), allow_nan=False), encoding="utf-8")
+        write_file(path, self.to_dict())
 
     @classmethod
     def load(
         cls, path: str | Path, functions: Mapping[str, Callable[..., Any]] | None = None
     ) -> Self:
         """Read what `save` wrote."""
-        with from_file(path) as text:
-            return cls.from_dict(parsed(text, "stored optimizer"), functions)
+        with FORMAT.read_file(path) as content:
+            return cls._from_content(content, functions)

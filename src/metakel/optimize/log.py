@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.confidence.observation_log import Batch, ObservationLog
+from metakel.confidence.observations import Batch, ObservationLog
 from metakel.errors import InputError
 from metakel.optimize.events import Event
 from metakel.search import Domain

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from metakel.errors import InputError, check_generator
+from metakel._arrays import check_generator
+from metakel.errors import InputError
 from metakel.gp.task_gp import DefaultGP, Shape, TaskGP
 from metakel.gp.task_scale import TaskModel
 from metakel.kernels import KernelSum

@@ -6,6 +6,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from metakel._files import write_atomically
 from metakel.priors import Prior
 from metakel.report.check import Check
 from metakel.report.model import learned_section
@@ -52,7 +53,7 @@ def write_report(
         ]
     )
     target = Path(path)
-    target.write_text(_page(heading, body), encoding="utf-8")
+    write_atomically(target, _page(heading, body))
     return target
 
 

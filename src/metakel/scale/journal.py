@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
+from metakel._json import Format, write_file
 from metakel.errors import InputError
 
 LOG = logging.getLogger("metakel")
-FORMAT = "metakel-rounds"
+FORMAT = Format("metakel-rounds", version=1, noun="journal of rounds")
 
 
 class Journal:
@@ -35,34 +35,25 @@ class Journal:
         """Replace the last round; a crash leaves either the old one or the new one."""
         self._round += 1
         content = {
-            "format": FORMAT,
-            "version": 1,
             "about": self._about,
             "round": self._round,
             "groups": groups.tolist(),
             "w": w.tolist(),
         }
-        temporary = self.path.with_name(self.path.name + ".new")
-        temporary.write_text(json.dumps(content), encoding="utf-8")
-        os.replace(temporary, self.path)
+        write_file(self.path, FORMAT.dump(content))
 
     def last(self, p: int) -> Array | None:
         """(p,) weights w of the last round, None if there is none."""
         if not self.path.exists():
             return None
-        try:
-            content = json.loads(self.path.read_text(encoding="utf-8"))
-            found, about = content["format"], content["about"]
-            groups, w = content["groups"], content["w"]
-            self._round = content["round"]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise InputError(f"{self.path} is not a journal of rounds: {error!r}") from None
-        if found != FORMAT or about != self._about:
-            raise InputError(
-                f"{self.path} is about other tasks, base kernels or loss; "
-                "remove it, or choose another journal"
-            )
-        LOG.info("going on from round %d in %s", self._round, self.path)
         weights = np.zeros(p)
-        weights[groups] = w
+        with FORMAT.read_file(self.path) as content:
+            if content["about"] != self._about:
+                raise InputError(
+                    "it is about other tasks, base kernels or loss; remove it, or choose another "
+                    "journal"
+                )
+            weights[content["groups"]] = content["w"]
+            self._round = content["round"]
+        LOG.info("going on from round %d in %s", self._round, self.path)
         return weights

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
-from metakel.confidence.options import is_number
+from metakel._arrays import is_number
 from metakel.errors import InputError
 
 Expected = tuple[str, Callable[[Any], bool]]

@@ -85,4 +85,4 @@ class LazyBand:
         X = encode_configurations([configuration], band.space)
         seen = -value if band.minimize else value
         expected = band.calibration.centre(X) + band.sequence.current.mean(X, self._alpha)
-        return float((seen - expected[0]) / band.sequence.settings.noise_std) ** 2
+        return float((seen - expected[0]) / band.sequence.options.noise_std) ** 2

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
-from metakel.confidence.options import is_number
+from metakel._arrays import is_number
 from metakel.errors import InputError
 from metakel.priors import Prior
-from metakel.priors.storage import to_dict
+from metakel.priors.storage import to_version_1
 from metakel.tuner.candidates import Candidates, digest
 from metakel.tuner.journal import FORMAT
 
@@ -60,7 +60,7 @@ class Settings:
             "event": "started",
             "format": FORMAT,
             "version": VERSION,
-            "prior": digest(to_dict(prior)),
+            "prior": digest(to_version_1(prior)),
             "output": prior.info.output,
             "minimize": prior.info.minimize,
             "space": prior.space.to_dict(),

@@ -19,7 +19,6 @@ from linear_operator.operators import (  # type: ignore[import-untyped]
 )
 from torch import Tensor
 
-from metakel.confidence._validation import as_kernel
 from metakel.errors import InputError, ShapeError
 from metakel.integrations.gpytorch.exact import Exact
 from metakel.integrations.gpytorch.features import WeightedFeatures
@@ -27,6 +26,7 @@ from metakel.integrations.gpytorch.grams import torch_grams
 from metakel.kernels import KernelSum
 from metakel.kernels.base import DOMAIN_SLACK
 from metakel.kernels.family import FeatureFamily, GramFamily
+from metakel.kernels.sum import as_kernel
 
 # Leaving the domain by this many roundings of 1, or as far as NumPy kernels allow, is put right;
 # more is a mistake.

@@ -7,8 +7,8 @@ from math import ceil, log, sqrt
 
 import numpy as np
 
-from metakel._arrays import Array
-from metakel.errors import InputError, check_generator
+from metakel._arrays import Array, check_generator
+from metakel.errors import InputError
 from metakel.learn.rules.spectrum import (
     NoiseProblem,
     check_delta,
