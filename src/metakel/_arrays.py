@@ -112,7 +112,8 @@ def check_count(name: str, value: Any) -> None:
 def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
     """Refuse what is not one of the known names."""
     if value not in known:
-        raise InputError(f"{name} is {value!r}; expected one of {', '.join(known)}")
+        *others, last = map(repr, known)
+        raise InputError(f"{name} is {value!r}; expected {', '.join(others)} or {last}")
 
 
 def check_generator(rng: Any) -> None:

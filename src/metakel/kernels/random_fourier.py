@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import Array, as_numbers, check_count, check_generator
+from metakel._arrays import Array, as_numbers, check_choice, check_count, check_generator
 from metakel.errors import InputError
 from metakel.kernels.base import KernelDictionary
 from metakel.kernels.family import FeatureFamily, Functions
@@ -57,9 +57,7 @@ def random_fourier(
         raise InputError(f"lengthscales are {lengthscales!r}; expected positive numbers")
     if len(scales) > p:
         raise InputError(f"{p} frequencies cannot be divided among {len(scales)} lengthscales")
-    if spectrum != "se" and spectrum not in DEGREES_OF_FREEDOM:
-        known = ", ".join(["se", *DEGREES_OF_FREEDOM])
-        raise InputError(f"spectrum is {spectrum!r}; expected one of {known}")
+    check_choice("spectrum", spectrum, get_args(Spectrum))
     frequencies = rng.standard_normal((p, d0))
     if spectrum != "se":
         df = DEGREES_OF_FREEDOM[spectrum]

@@ -19,8 +19,7 @@ from metakel.errors import InputError
 from metakel.gp.task_gp import TaskGP
 from metakel.gp.task_scale import TaskModel
 from metakel.kernels import KernelDictionary, KernelSum, matern
-from metakel.kernels.eigenfunctions import Eigenfunctions
-from metakel.kernels.nystrom import spread_rows
+from metakel.kernels.nystrom import Eigenfunctions, spread_rows
 
 ROWS = 300
 

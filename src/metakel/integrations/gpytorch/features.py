@@ -13,9 +13,8 @@ from metakel.integrations.gpytorch.bridge import NumpyFeatures
 from metakel.integrations.gpytorch.exact import Exact
 from metakel.integrations.gpytorch.profiles import profile
 from metakel.integrations.gpytorch.repeats import once
-from metakel.kernels.eigenfunctions import Eigenfunctions
 from metakel.kernels.family import FeatureFamily
-from metakel.kernels.nystrom import NystromFeatures
+from metakel.kernels.nystrom import Eigenfunctions, NystromFeatures
 from metakel.kernels.products import Products
 from metakel.kernels.random_fourier import Fourier
 
