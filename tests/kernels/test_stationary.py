@@ -106,7 +106,7 @@ def test_bad_arguments_are_refused(X):
         squared_exponential([[0.1, 0.2]], columns=(0,))
     with pytest.raises(ShapeError, match="2 entries for 3 inputs"):
         squared_exponential([[0.1, 0.2]], d0=3)
-    with pytest.raises(ShapeError, match="looks at input x5, but X has 3"):
+    with pytest.raises(ShapeError, match="depends on input x5, but X has 3"):
         squared_exponential(0.1, columns=(5,)).grams(X)
     with pytest.raises(ShapeError, match=r"expected \(n, 2\)"):
         squared_exponential([[0.1, 0.2]]).grams(X)

@@ -63,8 +63,9 @@ class ConfidenceOptions:
         )
         if self.delta_learning == 1:
             found += (
-                ". 1 says that lambda was chosen by hand, so that nothing vouches for the learned "
-                "kernel: learn it without lam, or say with delta_learning=0 that you trust it"
+                ". 1 means that lambda was chosen by hand, so that nothing is guaranteed for the "
+                "learned kernel: learn it without lam, or say with delta_learning=0 that you trust "
+                "it"
             )
         elif 0 < self.delta <= self.delta_learning < 1:
             found += (

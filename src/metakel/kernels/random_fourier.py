@@ -75,7 +75,7 @@ class Fourier(FeatureFamily):
     ----------
     frequencies : (p, d0) array
     lengthscales : (p,) array
-        Where each frequency was drawn from; for the names only.
+        The lengthscale that each frequency was drawn for; shown in the names only.
     """
 
     frequencies: Array
@@ -122,7 +122,7 @@ class Fourier(FeatureFamily):
         return True
 
     def write_features(self, X: Array, out: Array) -> None:
-        """Write the (2p, n) features: cosine and sine of each frequency in turn."""
+        """Write the (2p, n) features: cosine and sine of the first frequency, and so on."""
         size = max(256, BLOCK_ENTRIES // self.p)
         for start in range(0, len(X), size):
             block = slice(start, start + size)

@@ -32,9 +32,9 @@ def squared_exponential(
     Parameters
     ----------
     lengthscales : float, or sequence with one entry per kernel
-        An entry is a number, or a vector with one lengthscale per input looked at.
+        An entry is a number, or a vector with one lengthscale per input that it depends on.
     columns : optional
-        Which inputs a kernel looks at: all of them (None), a tuple such as ``(0, 2)``, a list of
+        Which inputs a kernel depends on: all of them (None), a tuple such as ``(0, 2)``, a list of
         such tuples for one kernel per tuple and lengthscale, or "each" for one kernel per input
         and lengthscale (needs ``d0``).
     d0 : int, optional
@@ -129,9 +129,9 @@ class Stationary(GramFamily):
     ----------
     shape : "se", "matern12", "matern32" or "matern52"
     lengthscales : tuple of p entries
-        A number, or a tuple with one number per input looked at.
+        A number, or a tuple with one number per input that the kernel depends on.
     columns : tuple of p entries
-        The inputs each kernel looks at; None is all of them.
+        The inputs that each kernel depends on; None is all of them.
     inputs : int or None
         How many inputs a point has, where it is known.
     """
@@ -215,7 +215,7 @@ class Stationary(GramFamily):
             columns = tuple(range(X.shape[1])) if chosen is None else chosen
             if max(columns) >= X.shape[1]:
                 raise ShapeError(
-                    f"kernel {self.names[0]} looks at input x{max(columns)}, but X has "
+                    f"kernel {self.names[0]} depends on input x{max(columns)}, but X has "
                     f"{X.shape[1]} inputs"
                 )
             if isinstance(scale, tuple):

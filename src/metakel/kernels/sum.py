@@ -25,8 +25,8 @@ FORMAT = Format("metakel.KernelSum", version=1, noun="kernel")
 class KernelSum:
     r"""The kernel :math:`k = \sum_j \eta_j k_j` (Eqs. 5 and 9).
 
-    Only the active kernels, those with eta_j > 0, are ever evaluated. Without any the kernel is
-    zero, and legal.
+    Only the active kernels, those with eta_j > 0, are evaluated. A sum without active kernels is
+    allowed: it is zero.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class KernelSum:
     def from_json(
         cls, text: str, functions: Mapping[str, Callable[..., Any]] | None = None
     ) -> KernelSum:
-        """Inverse of `to_json`; ``functions`` maps the names of the user's own kernels to them."""
+        """Inverse of `to_json`; ``functions`` gives the functions of the user by name."""
         with FORMAT.load(FORMAT.parse(text)) as content:
             return cls._from_content(content, functions)
 
