@@ -121,8 +121,8 @@ def check_generator(rng: Any) -> None:
     if not isinstance(rng, np.random.Generator):
         seed = rng if is_integer(rng) else 0
         raise InputError(
-            f"rng is {rng!r}; expected a numpy.random.Generator, such as "
-            f"numpy.random.default_rng({seed})"
+            f"rng is {rng!r}; expected a numpy.random.Generator, as "
+            f"numpy.random.default_rng({seed}) gives"
         )
 
 

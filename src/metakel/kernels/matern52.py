@@ -1,4 +1,4 @@
-"""Matern-5/2 with one lengthscale per input: the kernel that all past tasks share, and its fit."""
+"""The stationary kernel that all past tasks share: Matern-5/2 with one lengthscale per input."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Matern52ARD:
 
     @classmethod
     def typical(cls, d0: int) -> Matern52ARD:
-        """The kernel of a cold start, where nothing was learned."""
+        """The kernel of a cold start: nothing learned."""
         return cls(np.full(d0, typical_lengthscale(d0)), 1.0, TYPICAL_NOISE)
 
     def __call__(self, X: Array, Z: Array) -> Array:
