@@ -79,7 +79,7 @@ def test_foreign_and_damaged_files_are_refused(prior, tmp_path):
     for change, message in (
         ({"version": 99}, "expected"),
         ({"format": "other"}, "expected"),
-        ({"shape": {}}, "damaged"),
+        ({"task_gp": {}}, "damaged"),
     ):
         file.write_text(json.dumps({**content, **change}))
         with pytest.raises(InputError, match=message):

@@ -24,12 +24,14 @@ from metakel.space.parameter import storable
 
 # Names in files of version 1, and since.
 RENAMED = {
+    "cold": "cold_log_scores",
     "facts": "info",
     "fenced": "winsorized",
     "floor": "residual_weight",
     "gains": "log_scores",
     "guard": "cold_weight",
     "noisiness": "noise_ratio",
+    "shape": "task_gp",
     "share": "lam_ratio",
 }
 
@@ -56,11 +58,11 @@ def to_dict(prior: Prior) -> Content:
         "space": prior.space.to_dict(),
         "model": asdict(prior.model),
         "basis": basis,
-        "shape": None if prior.shape is None else _shape_to_dict(prior.shape),
+        "task_gp": None if prior.shape is None else _shape_to_dict(prior.shape),
         "heldout": {
             "tasks": held.tasks.tolist(),
             "log_scores": held.gains.tolist(),
-            "cold": held.cold.tolist(),
+            "cold_log_scores": held.cold.tolist(),
             "lam_ratio": held.share,
             "residual_weight": held.floor,
             "noise_ratio": list(held.noise_ratio),
@@ -68,7 +70,7 @@ def to_dict(prior: Prior) -> Content:
         "calibration": None
         if calibration is None
         else {
-            "shape": _shape_to_dict(calibration.shape),
+            "task_gp": _shape_to_dict(calibration.shape),
             "model": asdict(calibration.model),
             "norms": calibration.norms.tolist(),
         },
@@ -92,14 +94,14 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
     calibration = None
     if found is not None and basis is not None:
         calibration = Calibration(
-            _shape_from_dict(found["shape"], basis),
+            _shape_from_dict(found["task_gp"], basis),
             _model_from_dict(found["model"]),
             as_numbers("norms", found["norms"], (None,)),
         )
     return Prior(
         space=space,
         model=_model_from_dict(data["model"]),
-        shape=None if basis is None else _shape_from_dict(data["shape"], basis),
+        shape=None if basis is None else _shape_from_dict(data["task_gp"], basis),
         heldout=_heldout_from_dict(data["heldout"], len(info.tasks) - len(info.constant)),
         calibration=calibration,
         info=info,
@@ -155,7 +157,7 @@ def _heldout_from_dict(data: Mapping[str, Any], varying: int) -> HeldOut:
     return HeldOut(
         tasks.astype(np.intp),
         as_numbers("log_scores", data["log_scores"], tasks.shape),
-        as_numbers("cold", data["cold"], tasks.shape),
+        as_numbers("cold_log_scores", data["cold_log_scores"], tasks.shape),
         as_number("lam_ratio", data["lam_ratio"], 0),
         as_number("residual_weight", data["residual_weight"], 0),
         tuple(ratios.tolist()),
