@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from metakel.errors import InputError, writing
+from metakel._files import writing
+from metakel.errors import InputError
 from reproduction.figure import Rows, Table
 from reproduction.settings import ExperimentSettings, Reading
 

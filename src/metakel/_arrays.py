@@ -1,6 +1,13 @@
-"""Points and values from outside, as checked arrays of numbers."""
+"""Numbers and arrays from outside, checked once where they enter."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from numbers import Real
+from reprlib import repr as shortened
+from sys import float_info
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,6 +15,67 @@ from numpy.typing import ArrayLike, NDArray
 from metakel.errors import InputError, ShapeError
 
 Array = NDArray[np.float64]
+
+# As a lower bound it means "above 0".
+TINY = float_info.min
+# Squares are multiplied with squares, and the range of a float ends at 1e308.
+EXTREME = 1e70
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a real number; True and False are not, though Python counts with them."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_integer(value: Any) -> bool:
+    """Whether it is an integer of Python or NumPy; 12.0 and True are not."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def as_number(name: str, value: Any, low: float = -inf, below: float = inf) -> float:
+    """A finite number with low <= value < below, as a float."""
+    if not (is_number(value) and -inf < value and low <= value < below):
+        raise InputError(f"{name} is {value!r}; expected {_in_range('a number', low, below)}")
+    return float(value)
+
+
+def positive(name: str, value: Any) -> float:
+    """A number above 0 whose powers stay within the range of a float."""
+    if not (is_number(value) and 0 < value < inf):
+        raise InputError(f"{name} is {value!r}; expected a positive number")
+    number = float(value)
+    if not 1 / EXTREME <= number <= EXTREME:
+        raise InputError(
+            f"{name} is {value!r}; expected a number from {1 / EXTREME:g} to {EXTREME:g}, so that "
+            "products of squares stay within the range of a float. Use other units"
+        )
+    return number
+
+
+def as_numbers(
+    name: str,
+    values: Any,
+    shape: Sequence[int | None] | None = None,
+    *,
+    low: float = -inf,
+    below: float = inf,
+) -> Array:
+    """A new array of finite numbers in [low, below); None in ``shape`` is any size."""
+    try:
+        found = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} is {shortened(values)}; expected numbers") from None
+    if shape is not None and not (
+        found.ndim == len(shape)
+        and all(size in (None, n) for size, n in zip(shape, found.shape, strict=True))
+    ):
+        sizes = ", ".join("n" if size is None else str(size) for size in shape)
+        raise ShapeError(f"{name} has shape {found.shape}; expected ({sizes})")
+    wrong = ~(np.isfinite(found) & (found >= low) & (found < below))
+    if wrong.any():
+        expected = _in_range("numbers", low, below)
+        raise InputError(f"{name} holds {found[wrong][0]}; expected {expected}")
+    return found
 
 
 def as_points(X: ArrayLike, where: str) -> Array:
@@ -35,7 +103,38 @@ def as_values(y: ArrayLike, n: int, where: str) -> Array:
     return values
 
 
-def _as_floats(values: ArrayLike, what: str) -> Array:
+def check_count(name: str, value: Any) -> None:
+    """Refuse what is not an integer of at least 1."""
+    if not is_integer(value) or value < 1:
+        raise InputError(f"{name} is {value!r}; expected an integer >= 1")
+
+
+def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
+    """Refuse what is not one of the known names."""
+    if value not in known:
+        *others, last = map(repr, known)
+        raise InputError(f"{name} is {value!r}; expected {', '.join(others)} or {last}")
+
+
+def check_generator(rng: Any) -> None:
+    """Refuse a seed: the caller decides what is drawn, and in which order."""
+    if not isinstance(rng, np.random.Generator):
+        seed = rng if is_integer(rng) else 0
+        raise InputError(
+            f"rng is {rng!r}; expected a numpy.random.Generator, as "
+            f"numpy.random.default_rng({seed}) gives"
+        )
+
+
+def _in_range(noun: str, low: float, below: float) -> str:
+    if below < inf:
+        return f"{noun} in [{low:g}, {below:g})"
+    if low == -inf:
+        return f"{noun}, not inf or nan"
+    return f"{noun} > 0" if low == TINY else f"{noun} >= {low:g}"
+
+
+def _as_floats(values: Any, what: str) -> Array:
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:

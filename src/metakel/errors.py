@@ -1,21 +1,14 @@
-"""What can go wrong, each with the builtin it refines."""
+"""The errors and warnings of the library, each with the builtin it refines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-
 
 class MetaKelError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base class of the errors that this library raises on purpose."""
 
 
 class ShapeError(MetaKelError, ValueError):
-    """An array does not have the shape that the place it was given to needs."""
+    """An array has the wrong shape."""
 
 
 class InputError(MetaKelError, ValueError):
@@ -31,25 +24,4 @@ class ShardError(InputError):
 
 
 class CannotWrite(MetaKelError, OSError):
-    """A result has nowhere to go."""
-
-
-def check_generator(rng: Any) -> None:
-    """Refuse a seed: what is drawn, and after what, is for the caller to decide."""
-    if not isinstance(rng, np.random.Generator):
-        seed = rng if isinstance(rng, int | np.integer) and not isinstance(rng, bool) else 0
-        raise InputError(
-            f"rng is {rng!r}; expected a numpy.random.Generator, as "
-            f"numpy.random.default_rng({seed}) gives"
-        )
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Whatever goes wrong here is about the file that is written."""
-    try:
-        yield
-    except (MetaKelError, BrokenPipeError):
-        raise
-    except OSError as error:
-        raise CannotWrite(f"{path} cannot be written: {error.strerror}") from error
+    """A file cannot be written; what stood there before is still there."""

@@ -142,7 +142,7 @@ def test_the_full_kernel_needs_no_second_one():
     kernel = KernelSum.uniform(BASE, active=[1, 2])
     sequence = ConfidenceSequence(kernel, noise_std=1, norm_bound=1)
     assert len(sequence.full.active) == 20
-    assert second_kernel(sequence.settings, kernel, kernel) is None
+    assert second_kernel(sequence.options, kernel, kernel) is None
 
 
 def test_not_being_sure_of_the_kernel_costs_at_most_two_log_two():
@@ -161,6 +161,6 @@ def test_not_being_sure_of_the_kernel_costs_at_most_two_log_two():
 def test_fallbacks_widen_step_by_step_with_the_certified_norms():
     kernel = KernelSum.uniform(BASE, active=[1, 2], weight=0.25)
     sequence = ConfidenceSequence(kernel, noise_std=1, norm_bound=3.0)
-    ladder = hypotheses(sequence.settings, kernel, sequence.full)
+    ladder = hypotheses(sequence.options, kernel, sequence.full)
     assert_allclose([h.norm_bound for h in ladder], [3.0 / sqrt(0.25), 3.0, np.inf])
     assert [len(h.kernel.active) for h in ladder] == [2, 20, 20]

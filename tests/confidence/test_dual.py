@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from metakel.confidence.dual import (
+from metakel.confidence.observations import Batch, no_observations
+from metakel.confidence.radius import scales_below
+from metakel.confidence.set import (
     alpha_grid,
+    dual_set,
     free_squared_radius,
     smallest_squared_radius,
     squared_radii,
 )
-from metakel.confidence.observation_log import Batch
-from metakel.confidence.observations import no_observations
-from metakel.confidence.radius import scales_below
-from metakel.confidence.set import dual_set
 from metakel.kernels import KernelSum, legendre
 
 KERNEL = KernelSum.uniform(legendre(5, scaling="sup"), weight=1.0)

@@ -41,12 +41,12 @@ def test_not_knowing_the_kernel_costs_at_most_two_log_two():
     assert alone < both <= alone + 2 * log(2)
 
 
-def test_weights_add_up_to_one_and_the_watched_scales_get_their_share():
-    for watched, share in ((0, 0.0), (0, 0.3), (1, 0.01), (4, 0.3)):
-        weights = np.exp(log_weights(8, watched, share))
-        assert len(weights) == 8 + watched
+def test_weights_add_up_to_one_and_misspecification_scales_get_their_part():
+    for beyond, share in ((0, 0.0), (0, 0.3), (1, 0.01), (4, 0.3)):
+        weights = np.exp(log_weights(8, beyond, share))
+        assert len(weights) == 8 + beyond
         assert_allclose(weights.sum(), 1)
-        assert_allclose(weights[8:].sum(), share if watched else 0)
+        assert_allclose(weights[8:].sum(), share if beyond else 0)
 
 
 def test_weights_enter_the_radius_as_their_logarithm():

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from metakel.confidence.observation_log import Batch
-from metakel.confidence.observations import no_observations
+from metakel.confidence.observations import Batch, no_observations
 from metakel.kernels import KernelSum, legendre, squared_exponential
 
 KERNEL = KernelSum.uniform(legendre(6, scaling="sup"), weight=1.0)

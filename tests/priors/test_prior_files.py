@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from named_runs import run, table
 from metakel import Prior, learn_prior
 from metakel.data import History
 from metakel.errors import InputError
+from metakel.priors.storage import to_dict, to_version_1
 from metakel.space import Categorical, Float, Space
 
 
@@ -37,6 +39,39 @@ def test_save_and_load_give_the_same_decisions(prior, tmp_path):
         np.testing.assert_array_equal(mine, theirs)
 
 
+VERSION_1 = Path(__file__).parent / "data" / "prior_v1.json"  # written by 0.1
+
+
+def test_a_file_of_version_1_gives_the_decisions_it_gave_then():
+    prior = Prior.load(VERSION_1)
+    optimizer = prior.optimizer(rng=np.random.default_rng(7))
+    rates = []
+    for _ in range(4):
+        row = optimizer.ask()
+        optimizer.tell(row, (np.log10(row["rate"]) + 2) ** 2 + 0.5 * (row["kind"] == "u"))
+        rates.append(row["rate"])
+    expected = [0.02020474994159376, 0.0029640602340968683, 0.05750276818521915]
+    np.testing.assert_allclose(rates, [*expected, 0.015135793357260558], rtol=1e-6)
+    assert prior.info.winsorized == 2
+    assert prior.norm_bound(0.5) == pytest.approx(3.5324930796012928)
+
+
+def test_version_1_is_upgraded_without_loss(tmp_path):
+    prior = Prior.load(VERSION_1)
+    assert json.loads(json.dumps(to_version_1(prior))) == json.loads(VERSION_1.read_text())
+    prior.save(tmp_path / "prior.json")
+    document = json.loads((tmp_path / "prior.json").read_text())
+    assert document["version"] == 2
+    assert to_dict(Prior.load(tmp_path / "prior.json")) == to_dict(prior)
+
+
+def test_the_first_files_of_version_1_had_no_noisiness(tmp_path):
+    document = json.loads(VERSION_1.read_text())
+    del document["heldout"]["noisiness"]
+    (tmp_path / "prior.json").write_text(json.dumps(document))
+    assert Prior.load(tmp_path / "prior.json").heldout.noise_ratio == (1 / 3, 1 / 3, 1 / 3)
+
+
 def test_foreign_and_damaged_files_are_refused(prior, tmp_path):
     file = tmp_path / "prior.json"
     prior.save(file)
@@ -44,7 +79,7 @@ def test_foreign_and_damaged_files_are_refused(prior, tmp_path):
     for change, message in (
         ({"version": 99}, "expected"),
         ({"format": "other"}, "expected"),
-        ({"shape": {}}, "damaged"),
+        ({"task_gp": {}}, "damaged"),
     ):
         file.write_text(json.dumps({**content, **change}))
         with pytest.raises(InputError, match=message):
@@ -85,7 +120,7 @@ def changed(content, path, value):
 
 
 # Texts and lists of texts, of which any is as good as another.
-FREE = {("facts", name) for name in ("tasks", "notes", "output", "lam", "constant")}
+FREE = {("info", name) for name in ("tasks", "notes", "output", "lam", "constant")}
 FREE |= {("space", "parameters", 0, "name")}
 
 
@@ -109,11 +144,11 @@ MAY_BE_NEGATIVE = {"level", "low", "runs", "winsorized", 0}
 
 
 @pytest.mark.parametrize("cold_weight", [7, 1, -0.1, True, "0.05"])
-def test_a_guard_is_a_weight(prior, tmp_path, cold_weight):
+def test_the_weight_of_the_cold_start_is_below_one(prior, tmp_path, cold_weight):
     file = tmp_path / "prior.json"
     prior.save(file)
-    file.write_text(json.dumps({**json.loads(file.read_text()), "guard": cold_weight}))
-    with pytest.raises(InputError, match=r"prior\.json is damaged: guard is"):
+    file.write_text(json.dumps({**json.loads(file.read_text()), "cold_weight": cold_weight}))
+    with pytest.raises(InputError, match=r"prior\.json: cold_weight is"):
         Prior.load(file)
 
 

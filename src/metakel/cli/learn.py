@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from metakel._files import writing
 from metakel.cli.advice import advice_as_options, as_options
 from metakel.cli.console import emit, note, say
 from metakel.cli.exit_codes import refuse_overwriting
 from metakel.cli.histories import is_storage, read_history
-from metakel.errors import writing
 from metakel.priors import Prior, learn_prior
 
 HistoryPath = Annotated[

@@ -8,12 +8,12 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from metakel._files import writing
 from metakel.cli.console import emit, note, say
 from metakel.cli.exit_codes import refuse_overwriting
 from metakel.cli.histories import is_storage, read_history
 from metakel.cli.learn import Json, PriorPath, Task
 from metakel.cli.suggest import JournalPath, Seed
-from metakel.errors import writing
 from metakel.priors import Prior
 from metakel.report import replay_journal, validate_history, write_report
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from math import log, sqrt
 
-from metakel.confidence.options import Settings
+from metakel.confidence.options import ConfidenceOptions
 from metakel.confidence.spectrum import Spectrum
 from metakel.theory import (
     exploration,
@@ -31,49 +31,49 @@ from metakel.theory import (
 
 
 def regulariser_and_nu(
-    settings: Settings, spectrum: Spectrum, *, t: int, norm_bound: float
+    options: ConfidenceOptions, spectrum: Spectrum, *, t: int, norm_bound: float
 ) -> tuple[float, float]:
     """rho, in units of the squared outputs, and nu after ``t`` observations.
 
     Parameters
     ----------
-    settings : Settings
+    options : ConfidenceOptions
     spectrum : Spectrum
-        The t observations, whitened with ``settings.noise_std``.
+        The t observations, whitened with ``options.noise_std``.
     t : int
         Theorem 5.1 writes t for the step that comes next, which is t + 1 here.
     norm_bound : float
         The certified bound in the norm of the kernel; "paper" and "oracle" take B itself.
     """
-    sigma, delta = settings.noise_std, settings.delta_deciding
-    B = settings.norm_at(t)
+    sigma, delta = options.noise_std, options.delta_deciding
+    B = options.norm_at(t)
     step = noise_var_paper(t=t + 1)
-    match settings.method:
+    match options.method:
         case "paper":
-            assert settings.beta_min is not None
-            assert settings.recovery_error is not None
+            assert options.beta_min is not None
+            assert options.recovery_error is not None
             return step, exploration_paper(
                 norm_bound=B,
                 noise_std=sigma,
                 dim=spectrum.kernel.dim,
                 t=t + 1,
                 delta=delta,
-                recovery_error=settings.recovery_error,
-                beta_min=settings.beta_min,
+                recovery_error=options.recovery_error,
+                beta_min=options.beta_min,
             )
         case "oracle":
             dim = spectrum.kernel.dim
             return step, exploration_oracle(
                 norm_bound=B, noise_std=sigma, dim=dim, t=t + 1, delta=delta
             )
-        case "paper-corrected" if settings.rho is None:
+        case "paper-corrected" if options.rho is None:
             gain = spectrum.log_det(step / sigma**2) / 2
             return step, exploration_vanilla(
                 norm_bound=norm_bound, noise_std=sigma, information_gain=gain, delta=delta
             )
-    rho = sigma**2 if settings.rho is None else settings.rho
+    rho = sigma**2 if options.rho is None else options.rho
     log_det = spectrum.log_det(rho / sigma**2)
-    if settings.method == "amm":
+    if options.method == "amm":
         return rho, sqrt(norm_bound**2 + sigma**2 / rho * (log_det + 2 * log(1 / delta)))
     return rho, exploration(
         norm_bound=norm_bound,

@@ -1,4 +1,4 @@
-"""When the data contradict what was assumed, and what may still be believed then."""
+"""Alarms, and what is assumed of f after one: from narrow hypotheses to wide ones."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.confidence.norm_scales import norm_guesses, watched_guesses
-from metakel.confidence.options import Settings
-from metakel.confidence.radius import log_weights
+from metakel.confidence.options import ConfidenceOptions
+from metakel.confidence.radius import log_weights, misspecification_scales, norm_scales
 from metakel.errors import InputError, MetaKelError
 from metakel.kernels.sum import KernelSum
 from metakel.theory import norm_certificate
 
-# How often a norm bound is doubled before nothing is believed any more.
+# How often a norm bound is doubled before nothing is assumed any more.
 DOUBLINGS = 20
 
 
@@ -31,9 +30,9 @@ class AlarmEvent:
     Parameters
     ----------
     time : int
-        How many observations had been told.
+        Number of observations at that time.
     reason : str
-        What was contradicted, and what is believed from then on.
+        What was contradicted, and what is assumed from then on.
     """
 
     time: int
@@ -51,36 +50,38 @@ class Hypothesis:
         In the norm of ``kernel``; inf where none is assumed.
     norm_scales : (S,) array
         Scales of the mixture for this kernel.
-    watched : (W,) array
-        Scales of the mixture beyond the norm bound, for the alarm.
-    watch : float
-        What the latter weigh together.
+    misspecification_scales : (W,) array
+        Scales of the mixture above the norm bound, for the alarm.
+    misspecification_weight : float
+        Weight of the latter together.
     """
 
     kernel: KernelSum
     norm_bound: float
     norm_scales: Array
-    watched: Array = field(default_factory=lambda: np.zeros(0))
-    watch: float = 0.0
+    misspecification_scales: Array = field(default_factory=lambda: np.zeros(0))
+    misspecification_weight: float = 0.0
 
     @cached_property
     def scales(self) -> Array:
         """(S + W,) all scales of the mixture."""
-        return np.concatenate([self.norm_scales, self.watched])
+        return np.concatenate([self.norm_scales, self.misspecification_scales])
 
     @cached_property
     def log_weights(self) -> Array:
         """(S + W,) logarithms of their weights."""
-        return log_weights(len(self.norm_scales), len(self.watched), self.watch)
+        return log_weights(
+            len(self.norm_scales), len(self.misspecification_scales), self.misspecification_weight
+        )
 
     def __str__(self) -> str:
         norm = f"norm at most {self.norm_bound:.4g}" if np.isfinite(self.norm_bound) else "any norm"
         return f"{len(self.kernel.active)} of {self.kernel.base.p} base kernels, {norm}"
 
 
-def certified_norm(settings: Settings, kernel: KernelSum, norm_bound: float) -> float:
+def certified_norm(options: ConfidenceOptions, kernel: KernelSum, norm_bound: float) -> float:
     """Bound of ||f|| in the norm of ``kernel``: B / sqrt(min weight) if B is about the truth."""
-    if settings.norm_of == "kernel" or not len(kernel.active):
+    if options.norm_of == "kernel" or not len(kernel.active):
         return norm_bound
     return norm_certificate(norm_bound=norm_bound, smallest_weight=kernel.min_weight)
 
@@ -91,10 +92,10 @@ def everything(kernel: KernelSum) -> KernelSum:
 
 
 def second_kernel(
-    settings: Settings, kernel: KernelSum, full: KernelSum | None
+    options: ConfidenceOptions, kernel: KernelSum, full: KernelSum | None
 ) -> KernelSum | None:
-    """The other half of the mixture and first fallback; None where there is nothing to add."""
-    if settings.method != "dmm" or full is kernel:
+    """The second kernel of the mixture and first fallback; None where there is nothing to add."""
+    if options.method != "dmm" or full is kernel:
         return None
     if full is None:
         return None if len(kernel.active) == kernel.base.p else everything(kernel)
@@ -103,18 +104,18 @@ def second_kernel(
     return full
 
 
-def first_stage(settings: Settings, kernel: KernelSum, full: KernelSum | None) -> int:
-    """Which of the `hypotheses` is believed first: that of ``kernel``, unless it is empty.
+def first_stage(options: ConfidenceOptions, kernel: KernelSum, full: KernelSum | None) -> int:
+    """Index of the first of the `hypotheses`: that of ``kernel``, unless it is empty.
 
     The norm certificate holds for kernels that contain the true ones. That nothing stood out of
-    the noise of the history does not make f zero, so an empty kernel vouches for nothing, and all
-    base kernels are believed instead.
+    the noise of the history does not make f zero, so an empty kernel certifies nothing, and all
+    base kernels are assumed instead.
     """
     if len(kernel.active):
         return 0
-    if full is None or settings.norm_of == "kernel":
+    if full is None or options.norm_of == "kernel":
         why = (
-            f'method {settings.method!r} and full=kernel have no other; use "dmm", or'
+            f'method {options.method!r} and full=kernel have no other; use "dmm", or'
             if full is None
             else 'norm_of="kernel" bounds no other norm; use norm_of="truth", or'
         )
@@ -130,21 +131,23 @@ def first_stage(settings: Settings, kernel: KernelSum, full: KernelSum | None) -
     return 1
 
 
-def hypotheses(settings: Settings, kernel: KernelSum, full: KernelSum | None) -> list[Hypothesis]:
-    """What is believed first, and what is fallen back to, each containing what came before it.
+def hypotheses(
+    options: ConfidenceOptions, kernel: KernelSum, full: KernelSum | None
+) -> list[Hypothesis]:
+    """The first hypothesis and its fallbacks, each of which contains the one before it.
 
     The given kernel with its norm bound, then all base kernels with theirs, then all base kernels
-    with any norm; kernels without features, which fit everything then, get a doubled norm bound
-    instead, again and again. All use the same radius R_t of the mixture, which assumes nothing
-    about f, so that falling back costs no probability.
+    with any norm. Kernels without features fit everything with any norm, so their norm bound is
+    doubled instead, up to 20 times. All use the same radius R_t of the mixture, which assumes
+    nothing about f, so that falling back costs no probability.
     """
-    bound = settings.norm_at(0)
-    first = certified_norm(settings, kernel, bound)
-    ladder = [_watching(settings, kernel, first, norm_guesses(settings, kernel, first))]
+    bound = options.norm_at(0)
+    first = certified_norm(options, kernel, bound)
+    ladder = [_hypothesis(options, kernel, first, norm_scales(options, kernel, first))]
     if full is not None:
-        ratio = _norm_ratio(settings, kernel, full)
+        ratio = _norm_ratio(options, kernel, full)
         scales = ladder[0].norm_scales * ratio
-        ladder.append(_watching(settings, full, first * ratio, scales))
+        ladder.append(_hypothesis(options, full, first * ratio, scales))
     last = ladder[-1]
     if np.isfinite(bound) and last.kernel.finite:
         ladder.append(replace(last, norm_bound=np.inf))
@@ -154,18 +157,19 @@ def hypotheses(settings: Settings, kernel: KernelSum, full: KernelSum | None) ->
     return ladder
 
 
-def _watching(
-    settings: Settings, kernel: KernelSum, norm_bound: float, norm_scales: Array
+def _hypothesis(
+    options: ConfidenceOptions, kernel: KernelSum, norm_bound: float, scales: Array
 ) -> Hypothesis:
-    watched = watched_guesses(settings, kernel, norm_scales)
-    return Hypothesis(kernel, norm_bound, norm_scales, watched, settings.watch)
+    beyond = misspecification_scales(options, kernel, scales)
+    weight = options.misspecification_weight
+    return Hypothesis(kernel, norm_bound, scales, beyond, weight)
 
 
-def _norm_ratio(settings: Settings, kernel: KernelSum, full: KernelSum) -> float:
+def _norm_ratio(options: ConfidenceOptions, kernel: KernelSum, full: KernelSum) -> float:
     """How much larger the norm bound is in the norm of ``full``."""
     if not len(kernel.active):
-        return certified_norm(settings, full, 1.0)
-    if settings.norm_of == "kernel":
+        return certified_norm(options, full, 1.0)
+    if options.norm_of == "kernel":
         # For f in the space of the kernel itself; nothing is known of the norm outside of it.
         return float(np.sqrt(kernel.eta.max() / full.min_weight))
     return float(np.sqrt(kernel.min_weight / full.min_weight))

@@ -1,7 +1,7 @@
 """Running intersection over time: the sets hold at all times together, so any of them may be used.
 
-To intersect over all past times at an arbitrary point one would have to keep every set. Exact on a
-finite domain fixed in advance, elsewhere over a few kept sets: any choice of times is valid.
+It is exact on a finite domain that is fixed in advance. At arbitrary points all past sets would
+have to be kept, so the intersection is over a few of them; any choice of times is valid.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Intersection:
-    """What is kept of the past.
+    """What is kept of earlier sets.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Intersection:
         return replace(self, past=entries[-self.remember :] if self.remember else ())
 
     def forgetting(self) -> Intersection:
-        """Without anything of the past, because it rested on an assumption that failed."""
+        """Without earlier sets, because an assumption behind them failed."""
         return replace(self, running=None, past=())
 
     def narrowed(self, now: ConfidenceSet) -> tuple[Intersection, bool]:
@@ -69,7 +69,7 @@ class Intersection:
                 [s.interval_from(*s.spectrum.project(Z[block], Phi), refine=refine) for s in sets]
             )  # (sets, 2, block)
             lower[block], upper[block] = bounds[:, 0].max(axis=0), bounds[:, 1].min(axis=0)
-            # Where sets of different times are disjoint, the present one stands.
+            # Where sets of different times are disjoint, the present one counts.
             crossed = lower[block] > upper[block]
             lower[block][crossed] = bounds[-1, 0, crossed]
             upper[block][crossed] = bounds[-1, 1, crossed]

@@ -1,25 +1,22 @@
-"""What a confidence sequence assumes and promises, checked once."""
+"""The options of a confidence sequence, checked once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from metakel._arrays import Array
+from metakel._arrays import Array, as_number, check_choice, positive
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum
 
 Method = Literal["dmm", "amm", "ay", "paper", "paper-corrected", "oracle"]
-# Squares are multiplied with squares, and the range of a float ends at 1e308.
-EXTREME = 1e70
 NormBound = float | Callable[[int], float] | None
 
 
 @dataclass(frozen=True)
-class Settings:
+class ConfidenceOptions:
     """The arguments of `ConfidenceSequence` other than kernels and points; see there."""
 
     noise_std: float
@@ -31,23 +28,23 @@ class Settings:
     on_alarm: Literal["widen", "raise", "ignore"]
     norm_scales: Sequence[float] | None
     norm_range: tuple[float, float] | None
-    watch: float
+    misspecification_weight: float
     rho: float | None
     beta_min: float | None
     recovery_error: float | None
 
     def __post_init__(self) -> None:
-        _check_choice("method", self.method, get_args(Method))
-        _check_choice("norm_of", self.norm_of, ("truth", "kernel"))
-        _check_choice("on_alarm", self.on_alarm, ("widen", "raise", "ignore"))
+        check_choice("method", self.method, get_args(Method))
+        check_choice("norm_of", self.norm_of, ("truth", "kernel"))
+        check_choice("on_alarm", self.on_alarm, ("widen", "raise", "ignore"))
         for name in ("noise_std", "rho", "beta_min"):
             if name == "noise_std" or getattr(self, name) is not None:
                 self._set(name, positive(name, getattr(self, name)))
-        for name in ("delta", "delta_learning", "watch"):
+        for name in ("delta", "delta_learning"):
             self._set(name, as_number(name, getattr(self, name)))
         self._check_delta()
-        if not 0 <= self.watch < 1:
-            raise InputError(f"watch is {self.watch}; expected 0 <= watch < 1")
+        weight = as_number("misspecification_weight", self.misspecification_weight, 0, 1)
+        self._set("misspecification_weight", weight)
         if self.norm_range is not None and not 0 < self.norm_range[0] < self.norm_range[1] < inf:
             raise InputError(f"norm_range is {self.norm_range}; expected 0 < low < high")
         for scale in self.norm_scales or ():
@@ -66,8 +63,9 @@ class Settings:
         )
         if self.delta_learning == 1:
             found += (
-                ". 1 says that lambda was chosen by hand, so that nothing vouches for the learned "
-                "kernel: learn it without lam, or say with delta_learning=0 that you trust it"
+                ". 1 means that lambda was chosen by hand, so that nothing is guaranteed for the "
+                "learned kernel: learn it without lam, or say with delta_learning=0 that you trust "
+                "it"
             )
         elif 0 < self.delta <= self.delta_learning < 1:
             found += (
@@ -93,18 +91,15 @@ class Settings:
                 'method "paper" is Theorem 5.1 as printed: it needs beta_min (c_1) and '
                 'recovery_error (epsilon). Neither can be observed; "dmm" needs neither'
             )
-        if self.recovery_error is None:
-            return
-        self._set("recovery_error", as_number("recovery_error", self.recovery_error))
-        if not 0 <= self.recovery_error < inf:
-            raise InputError(f"recovery_error is {self.recovery_error}; expected a number >= 0")
+        if self.recovery_error is not None:
+            self._set("recovery_error", as_number("recovery_error", self.recovery_error, 0))
 
     def _set(self, name: str, value: float) -> None:
-        """A number of Python in place of one of NumPy, which JSON would not keep."""
+        """Replace a NumPy number by one of Python, which JSON can store."""
         object.__setattr__(self, name, value)
 
     def check_kernel(self, kernel: KernelSum) -> None:
-        """Raise if the method needs features that the kernel has not got."""
+        """Raise if the method needs features that the kernel does not have."""
         if kernel.finite:
             return
         if self.norm_bound is None:
@@ -129,43 +124,13 @@ class Settings:
 
     @property
     def delta_deciding(self) -> float:
-        """What is left of delta for the intervals themselves."""
+        """The part of delta that is left for the intervals themselves."""
         return self.delta - self.delta_learning
 
     def norm_at(self, t: int) -> float:
-        """The norm bound after t observations, inf where there is none."""
+        """The norm bound after t observations; inf where there is none."""
         if self.norm_bound is None:
             return inf
         if callable(self.norm_bound):
             return positive(f"norm_bound({t})", self.norm_bound(t))
         return positive("norm_bound", self.norm_bound)
-
-
-def positive(name: str, value: Any) -> float:
-    """A number above 0, of Python or of NumPy, whose powers a float holds."""
-    if not (is_number(value) and 0 < value < inf):
-        raise InputError(f"{name} is {value!r}; expected a positive number")
-    number = float(value)
-    if not 1 / EXTREME <= number <= EXTREME:
-        raise InputError(
-            f"{name} is {value!r}; expected a number from {1 / EXTREME:g} to {EXTREME:g}, so that "
-            "products of squares stay within the range of a float. Use other units"
-        )
-    return number
-
-
-def as_number(name: str, value: Any) -> float:
-    """A number, of Python or of NumPy."""
-    if not is_number(value):
-        raise InputError(f"{name} is {value!r}; expected a number")
-    return float(value)
-
-
-def is_number(value: Any) -> bool:
-    """Whether it is a real number; True and False are none, though Python counts with them."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InputError(f"{name} is {value!r}; expected one of {', '.join(known)}")

@@ -8,29 +8,71 @@ g ~ N(0, c K), and over scales c and kernels, is one too. By Ville's inequality,
 .. math:: \|f(X_t) - y_t\|^2 \le R_t^2 = 2\log\tfrac1\delta
           - 2\log\sum_i w_i \exp(-\tfrac12 y'(I + c_i K)^{-1} y - \tfrac12\log\det(I + c_i K)).
 
-The weights and scales are fixed before the first observation; nothing else is asked of them.
+The weights and scales are fixed before the first observation; any choice of them is valid. A scale
+stands for a guess of the norm of f.
 """
 
 from __future__ import annotations
 
-from math import ceil, log
+from math import ceil, log, sqrt
 
 import numpy as np
 
 from metakel._arrays import Array
+from metakel.confidence.options import ConfidenceOptions
+from metakel.kernels.sum import KernelSum
 
 # Scales of the mixture below the norm bound, a factor 2 apart.
 SCALES = 8
+# The norm where no bound is given, in units of the noise. Below, ten thousand values cannot
+# distinguish f from 0; above, the radius is a millionth of f instead of a few sigma.
+NORM_RANGE = (1e-2, 1e6)
+# Scales above the norm bound for the alarm, in units of the noise. A scale s serves norms N far
+# above it as well: of N^2 |phi|^2 / sigma^2, the evidence against the bound, it misses (N / s)^2.
+MISSPECIFICATION_SCALES = np.array([1.0, 8.0, 64.0, 512.0])
 
 
 def scales_below(norm_bound: float) -> Array:
-    """(8,) guesses of the norm of f: B, B/2, ..., B/128."""
+    """(8,) scales B, B/2, ..., B/128."""
     return norm_bound * np.exp2(-np.arange(SCALES, dtype=np.float64))
 
 
 def scales_between(low: float, high: float) -> Array:
-    """Guesses of the norm of f from ``low`` to ``high``, at most a factor 2 apart."""
+    """Scales from ``low`` to ``high``, at most a factor 2 apart."""
     return np.geomspace(low, high, 1 + max(1, ceil(log(high / low, 2))))
+
+
+def norm_scales(options: ConfidenceOptions, kernel: KernelSum, norm_bound: float) -> Array:
+    """(S,) scales in the norm of ``kernel``, in which f is bounded by ``norm_bound``."""
+    if options.norm_scales is not None:
+        return np.array(options.norm_scales, dtype=np.float64)
+    if callable(options.norm_bound):
+        return scales_between(norm_bound / 2**7, norm_bound * 2**7)
+    if options.norm_bound is not None:
+        return scales_below(norm_bound)
+    if options.norm_range is not None:
+        return scales_between(*options.norm_range)
+    return scales_between(*(_noise_norm(options, kernel) * np.array(NORM_RANGE)))
+
+
+def misspecification_scales(
+    options: ConfidenceOptions, kernel: KernelSum, norm_scales: Array
+) -> Array:
+    """(W,) scales above all others, at which f would stand out of the noise.
+
+    If even B sqrt(k) is small against the noise, no scale up to B explains values of many sigma
+    better than f = 0 does: the mixture has no evidence against a wrong bound, and there would be
+    no alarm. These scales provide it.
+    """
+    if options.norm_scales is not None or not options.misspecification_weight:
+        return np.zeros(0)
+    scales = _noise_norm(options, kernel) * MISSPECIFICATION_SCALES
+    return np.asarray(scales[scales > norm_scales.max()])
+
+
+def _noise_norm(options: ConfidenceOptions, kernel: KernelSum) -> float:
+    """The norm of a function about as large as the noise, for base kernels about as large as 1."""
+    return options.noise_std / sqrt(kernel.min_weight or 1.0)
 
 
 def log_evidence(values: Array, squared_targets: Array, rest: float, norm_scales: Array) -> Array:
@@ -49,16 +91,17 @@ def log_evidence(values: Array, squared_targets: Array, rest: float, norm_scales
     return np.asarray(-0.5 * fit - 0.5 * np.log1p(grown).sum(axis=1))
 
 
-def log_weights(guesses: int, watched: int, share: float) -> Array:
+def log_weights(scales: int, misspecification_scales: int, weight: float) -> Array:
     """(S + W,) logarithms of the weights of the scales of one kernel, which add up to 1.
 
-    All ``watched`` scales together weigh ``share``, which makes R_t^2 larger by at most
-    2 log(1 / (1 - share)) than the mixture of the ``guesses`` alone.
+    The misspecification scales have ``weight`` together, which makes R_t^2 larger by at most
+    2 log(1 / (1 - weight)) than the mixture of the other scales alone.
     """
-    if not watched:
-        return np.full(guesses, -log(guesses))
-    weights = np.repeat([(1 - share) / guesses, share / watched], [guesses, watched])
-    return np.asarray(np.log(weights))
+    if not misspecification_scales:
+        return np.full(scales, -log(scales))
+    counts = [scales, misspecification_scales]
+    each = [(1 - weight) / scales, weight / misspecification_scales]
+    return np.asarray(np.log(np.repeat(each, counts)))
 
 
 def squared_radius(

@@ -11,11 +11,11 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import as_points, as_values
+from metakel._arrays import as_points, as_values, check_generator
 from metakel.data.merge import joined, named_apart
 from metakel.data.summary import span, summary
 from metakel.data.task import Task
-from metakel.errors import InputError, ShapeError, check_generator
+from metakel.errors import InputError, ShapeError
 from metakel.io import (
     Report,
     frame_columns,

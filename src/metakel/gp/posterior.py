@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import Array, as_points, as_values
-from metakel.errors import InputError, ShapeError, check_generator
+from metakel._arrays import Array, as_points, as_values, check_generator
+from metakel.errors import InputError, ShapeError
 from metakel.kernels.base import Kernel
 from metakel.kernels.sum import KernelSum
 

@@ -3,11 +3,10 @@
 from metakel.kernels.base import Kernel, KernelDictionary
 from metakel.kernels.custom import from_features, from_gram
 from metakel.kernels.family import Family
-from metakel.kernels.legendre import legendre, legendre_2d
+from metakel.kernels.products import legendre, legendre_2d, tensor_product
 from metakel.kernels.random_fourier import random_fourier
 from metakel.kernels.stationary import matern, squared_exponential
 from metakel.kernels.sum import KernelSum
-from metakel.kernels.tensor_product import tensor_product
 
 __all__ = [
     "Family",

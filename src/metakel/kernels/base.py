@@ -1,4 +1,4 @@
-"""What a kernel is, and the dictionary of base kernels that a kernel is learned from (Eq. 5)."""
+"""The kernel protocol, and dictionaries of base kernels to learn a kernel from (Eq. 5)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metakel._arrays import Array, as_points
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.family import Family, FeatureFamily, Functions, row_slices
 
-# Rescaling, or float32, may leave a domain by rounding, which is put right; more is a mistake.
+# Rescaling or float32 may leave a domain by rounding, which is corrected; more is an error.
 DOMAIN_SLACK = 1e-6
 
 
@@ -60,12 +60,12 @@ class KernelDictionary:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What the p kernels are called in reports."""
+        """Names of the p kernels, as reports show them."""
         return tuple(name for family in self.families for name in family.names)
 
     @cached_property
     def p(self) -> int:
-        """How many base kernels there are."""
+        """Number of base kernels."""
         return len(self.names)
 
     @cached_property
@@ -201,7 +201,7 @@ class KernelDictionary:
         return f"KernelDictionary(p={self.p}, d0={self.d0 or 'any'}: {', '.join(shown)})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form; the user's own functions are kept by name only."""
+        """Exact JSON form; functions of the user are stored by name only."""
         kept: dict[str, Callable[..., Any]] = {}
         for family in self.families:
             for name, function in family.functions.items():
@@ -213,30 +213,11 @@ class KernelDictionary:
     def from_dict(
         data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
     ) -> KernelDictionary:
-        """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
+        """Inverse of `to_dict`; ``functions`` gives the functions of the user by name."""
         known: Functions = functions or {}
         return KernelDictionary(
             tuple(Family.from_dict(entry, known) for entry in data["families"]), data["d0"]
         )
-
-
-def is_integer(number: Any) -> bool:
-    """Whether it is an integer of Python or of NumPy; 12.0 and True are none."""
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
-
-
-def check_count(name: str, number: Any) -> None:
-    """Refuse what is not an integer of at least 1."""
-    if not is_integer(number) or number < 1:
-        raise InputError(f"{name} is {number!r}; expected an integer >= 1")
-
-
-def as_numbers(name: str, values: Any) -> Array:
-    """Numbers as an array."""
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name}: found {values!r}; expected numbers") from None
 
 
 def checked_indices(indices: Any, p: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""A user's own base kernel: a feature map, or only a function that gives Gram matrices."""
+"""Base kernels made from a function of the user: a feature map, or one for Gram matrices."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import Array
+from metakel._arrays import Array, check_count
 from metakel.errors import InputError, ShapeError
-from metakel.kernels.base import KernelDictionary, check_count
+from metakel.kernels.base import KernelDictionary
 from metakel.kernels.family import Family, FeatureFamily, Functions, GramFamily
 
 # k(x, x) is read off small Gram matrices, so that n points do not cost n**2 values.
@@ -35,7 +35,7 @@ def from_features(
     dim : int
         How many features there are.
     name : str
-        Kept when the kernel is saved, instead of the function; loading asks for
+        Stored instead of the function when the kernel is saved; loading needs
         ``functions={name: function}``.
     d0 : int, optional
         How many inputs a point has; any number by default.
@@ -68,7 +68,7 @@ def from_gram(
 
 @dataclass(frozen=True, eq=False)
 class Custom(Family):
-    """What the user's own kernels share: one function, kept by name when saved."""
+    """What both kinds share: one function, stored by name."""
 
     function: Callable[..., ArrayLike]
     name: str
@@ -103,7 +103,7 @@ class Custom(Family):
 
     @property
     def smooth(self) -> bool:
-        """Never: derivatives of the user's function are not known."""
+        """False: the derivatives of the function are not known."""
         return False
 
     def select(self, indices: Sequence[int]) -> Self:
@@ -115,18 +115,20 @@ class Custom(Family):
         return {"name": self.name, "inputs": self.inputs, "bound": self.bound}
 
     def checked(self, values: ArrayLike, shape: tuple[int, ...]) -> Array:
-        """What the function gave, if it has the shape it should have and is finite."""
+        """What the function returned, if its shape is right and its values are finite."""
         found = np.asarray(values, dtype=np.float64)
         if found.shape != shape:
             raise ShapeError(
-                f"kernel {self.name!r}: the function gave shape {found.shape}; expected {shape}"
+                f"kernel {self.name!r}: the function returned shape {found.shape}; expected {shape}"
             )
         if not np.isfinite(found).all():
-            raise InputError(f"kernel {self.name!r}: the function gave values that are not finite")
+            raise InputError(
+                f"kernel {self.name!r}: the function returned values that are not finite"
+            )
         return found
 
     def no_derivative(self) -> InputError:
-        """The error for who asks for one."""
+        """The error when derivatives are needed."""
         return InputError(f"kernel {self.name!r} is a function of the user, without derivatives")
 
 
@@ -140,7 +142,7 @@ class CustomFeatures(Custom, FeatureFamily):
 
     @property
     def dims(self) -> tuple[int | None, ...]:
-        """As given."""
+        """The number of features that was given."""
         return (self.width,)
 
     def write_features(self, X: Array, out: Array) -> None:
@@ -148,7 +150,7 @@ class CustomFeatures(Custom, FeatureFamily):
         out[:] = self.checked(self.function(X), (len(X), self.width)).T
 
     def write_jacobian(self, X: Array, out: Array) -> None:
-        """Not known."""
+        """Refused: they are not known."""
         raise self.no_derivative()
 
     def parameters(self) -> dict[str, Any]:
@@ -157,8 +159,8 @@ class CustomFeatures(Custom, FeatureFamily):
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> CustomFeatures:
-        """Inverse of `parameters`, with the function given back by its name."""
-        function = _given_back(parameters["name"], functions)
+        """Inverse of `parameters`, with the function of this name."""
+        function = _function_named(parameters["name"], functions)
         inputs, bound = parameters["inputs"], parameters["bound"]
         return cls(function, parameters["name"], inputs, bound, parameters["width"])
 
@@ -177,7 +179,7 @@ class CustomGram(Custom, GramFamily):
         yield K
 
     def each_gradient(self, X: Array, Z: Array) -> Iterator[Array]:
-        """Not known."""
+        """Refused: they are not known."""
         raise self.no_derivative()
 
     def diags(self, X: Array) -> Array:
@@ -188,12 +190,12 @@ class CustomGram(Custom, GramFamily):
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> CustomGram:
-        """Inverse of `parameters`, with the function given back by its name."""
-        function = _given_back(parameters["name"], functions)
+        """Inverse of `parameters`, with the function of this name."""
+        function = _function_named(parameters["name"], functions)
         return cls(function, parameters["name"], parameters["inputs"], parameters["bound"])
 
 
-def _given_back(name: str, functions: Functions) -> Callable[..., Any]:
+def _function_named(name: str, functions: Functions) -> Callable[..., Any]:
     if name not in functions:
         given = ", ".join(repr(known) for known in functions) or "none"
         raise InputError(

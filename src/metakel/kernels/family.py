@@ -1,4 +1,9 @@
-"""A family is a block of base kernels of one kind that are evaluated together (Eq. 5)."""
+"""Families: blocks of base kernels of one kind that are evaluated together (Eq. 5).
+
+To add a kind of base kernel, write a subclass of `FeatureFamily` or `GramFamily` with a ``kind`` of
+its own, and a function that makes a `KernelDictionary` of it. The class registers itself for
+loading; nothing else needs to know it. `metakel.testing.check_kernel` checks what is promised here.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +22,10 @@ Functions = Mapping[str, Callable[..., Any]]
 
 
 class Family(ABC):
-    """p base kernels evaluated together.
+    """p base kernels evaluated together; immutable.
 
-    Points arrive checked: finite ``(n, d0)`` arrays. A family either has feature maps
-    (`FeatureFamily`) or gives Gram matrices only (`GramFamily`).
+    Its methods receive checked points: finite ``(n, d0)`` arrays, which they must not change. A
+    family either has feature maps (`FeatureFamily`) or gives Gram matrices only (`GramFamily`).
     """
 
     kind: ClassVar[str]
@@ -34,7 +39,7 @@ class Family(ABC):
     @property
     @abstractmethod
     def names(self) -> tuple[str, ...]:
-        """What the p kernels are called in reports."""
+        """Names of the p kernels, as reports show them."""
 
     @property
     @abstractmethod
@@ -44,7 +49,7 @@ class Family(ABC):
     @property
     @abstractmethod
     def d0(self) -> int | None:
-        """How many inputs a point has, None if any number will do."""
+        """Number of inputs of a point, None if any number will do."""
 
     @property
     @abstractmethod
@@ -58,17 +63,17 @@ class Family(ABC):
 
     @property
     def p(self) -> int:
-        """How many base kernels there are."""
+        """Number of base kernels."""
         return len(self.names)
 
     @property
     def domain(self) -> tuple[float, float] | None:
-        """Bounds outside of which the kernels must not be evaluated, if there are any."""
+        """Bounds of every input outside of which the kernels are not defined, if there are any."""
         return None
 
     @property
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """Functions of the user by the names under which they are saved."""
+        """Functions of the user, by the names under which they are stored."""
         return {}
 
     @abstractmethod
@@ -85,12 +90,12 @@ class Family(ABC):
 
     @abstractmethod
     def parameters(self) -> dict[str, Any]:
-        """What JSON must keep to make the family again."""
+        """What JSON must store to restore the family."""
 
     @classmethod
     @abstractmethod
     def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Family:
-        """Inverse of `parameters`; ``functions`` gives back what JSON cannot hold."""
+        """Inverse of `parameters`; ``functions`` are those that JSON cannot store, by name."""
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
@@ -124,7 +129,7 @@ class FeatureFamily(Family):
 
     @cached_property
     def dim(self) -> int:
-        """How many features the kernels have together."""
+        """Number of features of all kernels together."""
         return sum(dim for dim in self.dims if dim is not None)
 
     def features(self, X: Array) -> Array:
@@ -162,11 +167,11 @@ class GramFamily(Family):
 
     @abstractmethod
     def each_gram(self, X: Array, Z: Array) -> Iterator[Array]:
-        """One (n, k) Gram matrix after the other, so that p of them need not be stored."""
+        """Yield one (n, k) Gram matrix after the other, so that p of them need not be stored."""
 
     @abstractmethod
     def each_gradient(self, X: Array, Z: Array) -> Iterator[Array]:
-        """One (n, k, d0) derivative of k_j(x, z) in x after the other."""
+        """Yield one (n, k, d0) derivative of k_j(x, z) in x after the other."""
 
     @property
     def dims(self) -> tuple[int | None, ...]:
@@ -189,6 +194,6 @@ class GramFamily(Family):
 
 
 def row_slices(dims: Sequence[int | None]) -> tuple[slice, ...]:
-    """Where the features of each kernel stand when they are put one after the other."""
+    """Where the features of each kernel are when all are concatenated."""
     ends = np.cumsum([0, *(dim or 0 for dim in dims)]).tolist()
     return tuple(slice(start, stop) for start, stop in pairwise(ends))

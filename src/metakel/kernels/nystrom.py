@@ -1,4 +1,4 @@
-r"""Finite features of the shared kernel, in which the past tasks are compared.
+r"""Nystrom features of the kernel that past tasks share, and functions of them as base kernels.
 
 With landmarks B and L L' = k0(B, B), psi(x) = L^{-1} k0(B, x) gives psi(x)'psi(z) ~ k0(x, z);
 what is missing, k0 - psi'psi, is positive semi-definite and zero at the landmarks.
@@ -6,14 +6,15 @@ what is missing, k0 - psi'psi, is positive semi-definite and zero at the landmar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
+from metakel.kernels.family import FeatureFamily, Functions
 from metakel.kernels.matern52 import Matern52ARD
 
 Kind = TypeVar("Kind", bound=np.generic)
@@ -25,7 +26,7 @@ RESIDUE = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class NystromFeatures:
-    """Landmarks and the features they make.
+    """Landmarks and the features they give.
 
     Parameters
     ----------
@@ -94,8 +95,96 @@ def basis_at(shared: Matern52ARD, landmarks: Array) -> NystromFeatures:
 
 
 def spread_rows(X: NDArray[Kind], count: int) -> NDArray[Kind]:
-    """At most ``count`` rows spread evenly over the table, whatever its order repeats."""
+    """At most ``count`` rows, spread evenly over the table whatever the period of its order."""
     if len(X) <= count:
         return X
     golden = (np.arange(len(X)) * 0.6180339887498949) % 1.0
     return X[np.sort(np.argsort(golden)[:count])]
+
+
+@dataclass(frozen=True, eq=False)
+class Eigenfunctions(FeatureFamily):
+    r"""Principal functions of past tasks as base kernels, of one feature each.
+
+    .. math:: k_j(x, z) = \phi_j(x) \phi_j(z), \quad \phi_j(x) = c_j + \psi(x)^\top u_j
+
+    Parameters
+    ----------
+    basis : NystromFeatures
+        Gives psi.
+    constants : (p,) array
+        c_j.
+    directions : (r, p) array
+        u_j, one per column.
+    labels : tuple of p str
+    """
+
+    basis: NystromFeatures
+    constants: Array
+    directions: Array
+    labels: tuple[str, ...]
+
+    kind: ClassVar[str] = "principal"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels."""
+        return self.labels
+
+    @property
+    def dims(self) -> tuple[int | None, ...]:
+        """One feature each."""
+        return (1,) * len(self.labels)
+
+    @property
+    def d0(self) -> int | None:
+        """How many inputs a point has."""
+        return len(self.basis.shared.lengthscales)
+
+    @property
+    def sup(self) -> Array:
+        """Unknown: nan."""
+        return np.full(self.p, np.nan)
+
+    @property
+    def smooth(self) -> bool:
+        """Matern-5/2 has derivatives everywhere."""
+        return True
+
+    def write_features(self, X: Array, out: Array) -> None:
+        """Write the values, one function per row."""
+        np.matmul(self.directions.T, self.basis.features(X).T, out=out)
+        out += self.constants[:, None]
+
+    def write_jacobian(self, X: Array, out: Array) -> None:
+        """Write the (p, d0, n) derivatives."""
+        pull = self.basis.inverse.T @ self.directions  # (r, p)
+        for i in range(X.shape[1]):
+            out[:, i] = pull.T @ self.basis.shared.slope(X, self.basis.landmarks, i).T
+
+    def select(self, indices: Sequence[int]) -> Self:
+        """These functions only."""
+        chosen = list(indices)
+        return type(self)(
+            self.basis,
+            self.constants[chosen],
+            self.directions[:, chosen],
+            tuple(self.labels[i] for i in chosen),
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """Everything, as lists."""
+        return {
+            "basis": self.basis.to_dict(),
+            "constants": self.constants.tolist(),
+            "directions": self.directions.tolist(),
+            "labels": list(self.labels),
+        }
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Eigenfunctions:
+        """Inverse of `parameters`."""
+        basis = NystromFeatures.from_dict(parameters["basis"])
+        directions = np.array(parameters["directions"], dtype=np.float64).reshape(basis.r, -1)
+        constants = np.array(parameters["constants"], dtype=np.float64)
+        return cls(basis, constants, directions, tuple(parameters["labels"]))

@@ -1,4 +1,4 @@
-"""Base kernels of one feature each, a product of Legendre polynomials or cosines."""
+"""Base kernels of one feature each: a Legendre polynomial or cosine, or a product of several."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations, pairwise
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel._arrays import Array
+from metakel._arrays import Array, check_choice, check_count, is_integer
 from metakel.errors import InputError
+from metakel.kernels.base import KernelDictionary
 from metakel.kernels.family import FeatureFamily, Functions
 from metakel.kernels.univariate import (
     cosine_derivatives,
@@ -21,11 +23,100 @@ from metakel.kernels.univariate import (
     legendre_values,
 )
 
-NystromFeatures = Literal["legendre", "cosine"]
+Basis = Literal["legendre", "cosine"]
 Scaling = Literal["sup", "l2"]
 
 # Points are worked on in blocks whose tables (4 MB) stay in the cache of the processor.
 BLOCK_ENTRIES = 1 << 19
+
+
+def legendre(p: int, *, scaling: Scaling, degrees: Sequence[int] | None = None) -> KernelDictionary:
+    r"""Kernels :math:`k_j(x, z) = \phi_j(x) \phi_j(z)` on [-1, 1], one Legendre polynomial each.
+
+    Parameters
+    ----------
+    p : int
+        How many base kernels.
+    scaling : "sup" or "l2"
+        "sup" is P_j itself, so that k_j <= 1 as the paper assumes. "l2" is sqrt(2j + 1) P_j, of
+        unit second moment under the uniform distribution; the paper's experiments need it
+        (its lambda = 0.03 does not recover the kernel with "sup").
+    degrees : sequence of p distinct int, optional
+        By default 1..p, without the constant P_0.
+    """
+    check_count("p", p)
+    chosen = list(range(1, p + 1)) if degrees is None else list(degrees)
+    whole = all(is_integer(degree) and degree >= 0 for degree in chosen)
+    if not whole or len(chosen) != p or len(set(chosen)) != p:
+        raise InputError(f"degrees are {chosen}; expected p = {p} distinct integers >= 0")
+    return KernelDictionary((Products("legendre", scaling, np.array(chosen)[:, None]),))
+
+
+def legendre_2d(p: int, *, scaling: Scaling) -> KernelDictionary:
+    r"""The paper's p + 1 kernels on [-1, 1]^2: P_j(x_1) P_{p-j}(x_2) for j = 0..p.
+
+    Parameters
+    ----------
+    p : int
+        Total degree of every product.
+    scaling : "sup" or "l2"
+        "l2" multiplies with sqrt((2j + 1) (2(p - j) + 1)).
+    """
+    check_count("p", p)
+    first = np.arange(p + 1)
+    return KernelDictionary((Products("legendre", scaling, np.column_stack([first, p - first])),))
+
+
+def tensor_product(
+    d0: int,
+    order: int,
+    *,
+    basis: Basis = "legendre",
+    scaling: Scaling,
+    include_constant: bool = False,
+    max_interaction: int | None = None,
+) -> KernelDictionary:
+    r"""Products of functions of single inputs up to a total order, each its own base kernel.
+
+    There are :math:`\binom{d_0 + o}{o} - 1` products of total order 1 to o, sorted by it.
+
+    Parameters
+    ----------
+    d0 : int
+        How many inputs a point has.
+    order : int
+        Largest sum of the orders of the factors.
+    basis : "legendre" or "cosine"
+        Legendre polynomials P_a on [-1, 1]^d0, or cos(pi a x) on [0, 1]^d0.
+    scaling : "sup" or "l2"
+        "sup": products of P_a or of cos(pi a x), so that k_j <= 1. "l2": unit second moment under
+        the uniform distribution on the domain, with factors sqrt(2a + 1) P_a or
+        sqrt(2) cos(pi a x).
+    include_constant : bool
+        Whether the constant 1 is a base kernel, too (the first).
+    max_interaction : int, optional
+        Largest number of inputs in one product; all of them by default.
+    """
+    widest = d0 if max_interaction is None else max_interaction
+    for name, number in (("d0", d0), ("order", order), ("max_interaction", widest)):
+        check_count(name, number)
+    rows = [[0] * d0] if include_constant else []
+    for total in range(1, order + 1):
+        for width in range(1, min(widest, d0, total) + 1):
+            for inputs in combinations(range(d0), width):
+                for parts in _compositions(total, width):
+                    row = [0] * d0
+                    for i, part in zip(inputs, parts, strict=True):
+                        row[i] = part
+                    rows.append(row)
+    return KernelDictionary((Products(basis, scaling, np.array(rows)),))
+
+
+def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """All ways to write ``total`` as an ordered sum of ``parts`` positive integers."""
+    for cuts in combinations(range(1, total), parts - 1):
+        ends = (0, *cuts, total)
+        yield tuple(stop - start for start, stop in pairwise(ends))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,17 +134,15 @@ class Products(FeatureFamily):
         Order a_ji of kernel j in input i; zero where it does not depend on the input.
     """
 
-    basis: NystromFeatures
+    basis: Basis
     scaling: Scaling
     orders: NDArray[np.intp]
 
     kind: ClassVar[str] = "products"
 
     def __post_init__(self) -> None:
-        for given, allowed in ((self.basis, NystromFeatures), (self.scaling, Scaling)):
-            if given not in get_args(allowed):
-                names = " or ".join(repr(name) for name in get_args(allowed))
-                raise InputError(f"found {given!r}; expected {names}")
+        check_choice("basis", self.basis, get_args(Basis))
+        check_choice("scaling", self.scaling, get_args(Scaling))
         orders = np.array(self.orders, dtype=np.intp)
         orders.setflags(write=False)
         object.__setattr__(self, "orders", orders)

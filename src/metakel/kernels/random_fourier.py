@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import Array
-from metakel.errors import InputError, check_generator
-from metakel.kernels.base import KernelDictionary, as_numbers, check_count
+from metakel._arrays import Array, as_numbers, check_choice, check_count, check_generator
+from metakel.errors import InputError
+from metakel.kernels.base import KernelDictionary
 from metakel.kernels.family import FeatureFamily, Functions
 
 Spectrum = Literal["se", "matern12", "matern32", "matern52"]
@@ -53,13 +53,11 @@ def random_fourier(
     check_count("d0", d0)
     check_generator(rng)
     scales = np.atleast_1d(as_numbers("lengthscales", lengthscales))
-    if scales.ndim != 1 or not len(scales) or not (np.isfinite(scales) & (scales > 0)).all():
+    if scales.ndim != 1 or not len(scales) or not (scales > 0).all():
         raise InputError(f"lengthscales are {lengthscales!r}; expected positive numbers")
     if len(scales) > p:
         raise InputError(f"{p} frequencies cannot be divided among {len(scales)} lengthscales")
-    if spectrum != "se" and spectrum not in DEGREES_OF_FREEDOM:
-        known = ", ".join(["se", *DEGREES_OF_FREEDOM])
-        raise InputError(f"spectrum is {spectrum!r}; expected one of {known}")
+    check_choice("spectrum", spectrum, get_args(Spectrum))
     frequencies = rng.standard_normal((p, d0))
     if spectrum != "se":
         df = DEGREES_OF_FREEDOM[spectrum]
@@ -77,7 +75,7 @@ class Fourier(FeatureFamily):
     ----------
     frequencies : (p, d0) array
     lengthscales : (p,) array
-        Where each frequency was drawn from; for the names only.
+        The lengthscale that each frequency was drawn for; shown in the names only.
     """
 
     frequencies: Array
@@ -124,7 +122,7 @@ class Fourier(FeatureFamily):
         return True
 
     def write_features(self, X: Array, out: Array) -> None:
-        """Write the (2p, n) features: cosine and sine of each frequency in turn."""
+        """Write the (2p, n) features: cosine and sine of the first frequency, and so on."""
         size = max(256, BLOCK_ENTRIES // self.p)
         for start in range(0, len(X), size):
             block = slice(start, start + size)

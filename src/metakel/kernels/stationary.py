@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from metakel._arrays import Array
+from metakel._arrays import TINY, Array, as_numbers, check_count, is_integer
 from metakel.errors import InputError, ShapeError
-from metakel.kernels.base import KernelDictionary, as_numbers, check_count, is_integer
+from metakel.kernels.base import KernelDictionary
 from metakel.kernels.family import Functions, GramFamily
 
 Lengthscale = float | tuple[float, ...]
@@ -32,9 +32,9 @@ def squared_exponential(
     Parameters
     ----------
     lengthscales : float, or sequence with one entry per kernel
-        An entry is a number, or a vector with one lengthscale per input looked at.
+        An entry is a number, or a vector with one lengthscale per input that it depends on.
     columns : optional
-        Which inputs a kernel looks at: all of them (None), a tuple such as ``(0, 2)``, a list of
+        Which inputs a kernel depends on: all of them (None), a tuple such as ``(0, 2)``, a list of
         such tuples for one kernel per tuple and lengthscale, or "each" for one kernel per input
         and lengthscale (needs ``d0``).
     d0 : int, optional
@@ -90,8 +90,11 @@ def _dictionary(shape: str, lengthscales: Any, columns: Any, d0: int | None) -> 
 
 
 def _as_lengthscale(entry: Any) -> Lengthscale:
-    values = as_numbers("lengthscales", entry)
-    if values.ndim > 1 or not values.size or not (np.isfinite(values) & (values > 0)).all():
+    try:
+        values = as_numbers("lengthscale", entry, low=TINY)
+    except InputError:
+        values = np.empty(0)
+    if values.ndim > 1 or not values.size:
         raise InputError(f"a lengthscale is {entry!r}; expected a positive number or a vector")
     return float(values) if values.ndim == 0 else tuple(values.tolist())
 
@@ -126,9 +129,9 @@ class Stationary(GramFamily):
     ----------
     shape : "se", "matern12", "matern32" or "matern52"
     lengthscales : tuple of p entries
-        A number, or a tuple with one number per input looked at.
+        A number, or a tuple with one number per input that the kernel depends on.
     columns : tuple of p entries
-        The inputs each kernel looks at; None is all of them.
+        The inputs that each kernel depends on; None is all of them.
     inputs : int or None
         How many inputs a point has, where it is known.
     """
@@ -212,7 +215,7 @@ class Stationary(GramFamily):
             columns = tuple(range(X.shape[1])) if chosen is None else chosen
             if max(columns) >= X.shape[1]:
                 raise ShapeError(
-                    f"kernel {self.names[0]} looks at input x{max(columns)}, but X has "
+                    f"kernel {self.names[0]} depends on input x{max(columns)}, but X has "
                     f"{X.shape[1]} inputs"
                 )
             if isinstance(scale, tuple):

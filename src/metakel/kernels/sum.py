@@ -13,20 +13,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array
-from metakel._json import VERSION, check_format, from_file, parsed, reading
+from metakel._json import Content, Format, write_file
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.base import KernelDictionary, checked_indices
 from metakel.kernels.family import GramFamily, row_slices
 
-FORMAT = "metakel.KernelSum"
+FORMAT = Format("metakel.KernelSum", version=1, noun="kernel")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KernelSum:
     r"""The kernel :math:`k = \sum_j \eta_j k_j` (Eqs. 5 and 9).
 
-    Only the active kernels, those with eta_j > 0, are ever evaluated. Without any the kernel is
-    zero, and legal.
+    Only the active kernels, those with eta_j > 0, are evaluated. A sum without active kernels is
+    allowed: it is zero.
 
     Parameters
     ----------
@@ -223,36 +223,37 @@ class KernelSum:
 
     def to_json(self) -> str:
         """Exact text form: every number is read back bit by bit."""
-        content = {
-            "format": FORMAT,
-            "version": VERSION,
-            "eta": self.eta.tolist(),
-            "base": self.base.to_dict(),
-        }
-        return json.dumps(content, allow_nan=False)
+        return json.dumps(self._document(), allow_nan=False)
 
     @classmethod
     def from_json(
         cls, text: str, functions: Mapping[str, Callable[..., Any]] | None = None
     ) -> KernelSum:
-        """Inverse of `to_json`; ``functions`` maps the names of the user's own kernels to them."""
-        content = parsed(text, "stored kernel")
-        check_format(content, "stored kernel", FORMAT)
-        with reading("stored kernel"):
-            base = KernelDictionary.from_dict(content["base"], functions)
-            return cls(base, np.array(content["eta"], dtype=np.float64))
+        """Inverse of `to_json`; ``functions`` gives the functions of the user by name."""
+        with FORMAT.load(FORMAT.parse(text)) as content:
+            return cls._from_content(content, functions)
 
     def save(self, path: str | Path) -> None:
-        """Write `to_json` to a file."""
-        Path(path).write_text(self.to_json(), encoding="utf-8")
+        """Write `to_json` to a file; on an error the old file is still there."""
+        write_file(path, self._document())
 
     @classmethod
     def load(
         cls, path: str | Path, functions: Mapping[str, Callable[..., Any]] | None = None
     ) -> KernelSum:
         """Read what `save` wrote."""
-        with from_file(path) as text:
-            return cls.from_json(text, functions)
+        with FORMAT.read_file(path) as content:
+            return cls._from_content(content, functions)
+
+    def _document(self) -> Content:
+        return FORMAT.dump({"eta": self.eta.tolist(), "base": self.base.to_dict()})
+
+    @classmethod
+    def _from_content(
+        cls, content: Content, functions: Mapping[str, Callable[..., Any]] | None
+    ) -> KernelSum:
+        base = KernelDictionary.from_dict(content["base"], functions)
+        return cls(base, np.array(content["eta"], dtype=np.float64))
 
     def __repr__(self) -> str:
         strongest = self.active[np.argsort(-self.eta[self.active], kind="stable")][:6]
@@ -260,3 +261,18 @@ class KernelSum:
         rest = len(self.active) - len(terms)
         shown = " + ".join(terms) + (f" + {rest} more" if rest else "") or "0"
         return f"KernelSum({len(self.active)} of {self.base.p} active: {shown})"
+
+
+def as_kernel(name: str, value: Any) -> KernelSum:
+    """The kernel itself; an error for anything else says how to get one from it."""
+    if isinstance(value, KernelSum):
+        return value
+    kind = type(value).__name__
+    if isinstance(getattr(value, "kernel", None), KernelSum):  # a learned kernel, a prior
+        variable = {"LearnedKernel": "learned"}.get(kind, kind.lower())
+        advice = f"give {variable}.kernel"
+    elif isinstance(value, KernelDictionary):
+        advice = "give KernelSum.uniform(base, weight=1.0) for all of its base kernels"
+    else:
+        advice = "expected a KernelSum, such as learned.kernel or KernelSum.uniform(base)"
+    raise InputError(f"{name} is a {kind}; {advice}")

@@ -8,9 +8,8 @@ from math import sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import Array
+from metakel._arrays import Array, check_generator
 from metakel.data import History
-from metakel.errors import check_generator
 from metakel.grouplasso import Problem, solve, solve_square_root
 from metakel.grouplasso.solve import Progress
 from metakel.grouplasso.square_root import EXACT_FIT

@@ -37,8 +37,8 @@ from math import ceil, log, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array
-from metakel.errors import InputError, ShapeError, check_generator
+from metakel._arrays import Array, check_generator
+from metakel.errors import InputError, ShapeError
 from metakel.grouplasso.solve import as_strengths
 from metakel.learn.rule_spectrum import NoiseProblem, chernoff_energy, spectrum_of
 from metakel.theory import lambda_min_paper

@@ -105,4 +105,4 @@ class Band:
     def _squared_residual(self, x: Array, rest: float) -> float:
         sequence = self._sequence
         expected = sequence.current.mean(x[None], self._alpha)
-        return float((rest - expected[0]) / sequence.settings.noise_std) ** 2
+        return float((rest - expected[0]) / sequence.options.noise_std) ** 2

@@ -11,18 +11,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from metakel._arrays import Array
-from metakel.confidence._validation import as_kernel
+from metakel._arrays import Array, is_number, positive
 from metakel.confidence.fallback import Alarm, AlarmEvent
-from metakel.confidence.observation_log import Batch
-from metakel.confidence.observations import Observations, no_observations
-from metakel.confidence.options import NormBound, is_number, positive
+from metakel.confidence.observations import Batch, Observations, no_observations
+from metakel.confidence.options import NormBound
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.confidence.set import ConfidenceSet, closed_form_set
 from metakel.confidence.spectrum import Spectrum
 from metakel.errors import InputError
 from metakel.gp import Posterior, posterior
-from metakel.kernels.sum import KernelSum
+from metakel.kernels.sum import KernelSum, as_kernel
 from metakel.optimize.model import Model, Score
 from metakel.optimize.outcomes import Outcomes
 from metakel.optimize.upper_bound import UpperBound

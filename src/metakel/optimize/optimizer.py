@@ -12,11 +12,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import Array
-from metakel._json import VERSION, check_format, from_file, parsed, reading
+from metakel._arrays import Array, check_generator, is_number, positive
+from metakel._json import Format, write_file
 from metakel.confidence.fallback import AlarmEvent
-from metakel.confidence.options import is_number, positive
-from metakel.errors import InputError, ShapeError, check_generator
+from metakel.errors import InputError, ShapeError
 from metakel.optimize.acquisition import Acquisition, as_acquisition, constrained
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.feasibility import Feasibility
@@ -26,7 +25,7 @@ from metakel.optimize.outcomes import Outcomes, outcomes
 from metakel.optimize.record import NO_CONSTRAINTS, Record, Trial, feasible
 from metakel.search import Domain, Finite, domain_from_dict
 
-FORMAT = "metakel.Optimizer"
+FORMAT = Format("metakel.Optimizer", version=1, noun="optimizer")
 LOGGER = logging.getLogger("metakel")
 START_STREAM, ASK_STREAM = 0, 1
 
@@ -395,36 +394,42 @@ class Optimizer:
         """Exact JSON form; what is read from it goes on as this optimizer would."""
         if callable(self.acquisition):
             raise InputError("an acquisition that is a function cannot be stored")
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "model": self._model.to_dict(),
-            "domain": self.domain.to_dict(),
-            "acquisition": self.acquisition,
-            "maximize": self.maximize,
-            "stop_at": self.stop_at,
-            "seed": self._seed,
-            "record": self._record.to_dict(),
-        }
+        return FORMAT.dump(
+            {
+                "model": self._model.to_dict(),
+                "domain": self.domain.to_dict(),
+                "acquisition": self.acquisition,
+                "maximize": self.maximize,
+                "stop_at": self.stop_at,
+                "seed": self._seed,
+                "record": self._record.to_dict(),
+            }
+        )
 
     @classmethod
     def from_dict(
         cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
     ) -> Optimizer:
         """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
-        check_format(data, "stored optimizer", FORMAT)
-        with reading("stored optimizer"):
-            optimizer = cls(
-                _model_from_dict(data["model"], functions),
-                domain_from_dict(data["domain"]),
-                rng=np.random.default_rng(0),
-                acquisition=data["acquisition"],
-                maximize=bool(data["maximize"]),
-                stop_at=data["stop_at"],
-            )
-            optimizer._start_up(_model_from_dict(data["model"], functions), int(data["seed"]))
-            optimizer.record = Record.from_dict(data["record"], optimizer._stored_point)
-            return optimizer
+        with FORMAT.load(data) as content:
+            return cls._from_content(content, functions)
+
+    @classmethod
+    def _from_content(
+        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
+    ) -> Optimizer:
+        model = _model_from_dict(data["model"], functions)
+        optimizer = cls(
+            model,
+            domain_from_dict(data["domain"]),
+            rng=np.random.default_rng(0),
+            acquisition=data["acquisition"],
+            maximize=bool(data["maximize"]),
+            stop_at=data["stop_at"],
+        )
+        optimizer._start_up(model, int(data["seed"]))
+        optimizer.record = Record.from_dict(data["record"], optimizer._stored_point)
+        return optimizer
 
     def _stored_point(self, stored: Any) -> tuple[Any, Array]:
         X = self.domain.encode(stored, "stored optimizer")
@@ -434,17 +439,15 @@ class Optimizer:
 
     def save(self, path: str | Path) -> None:
         """Write `to_dict` to a file."""
-        import json
-
-        Path(path).write_text(json.dumps(self.to_dict(), allow_nan=False), encoding="utf-8")
+        write_file(path, self.to_dict())
 
     @classmethod
     def load(
         cls, path: str | Path, functions: Mapping[str, Callable[..., Any]] | None = None
     ) -> Optimizer:
         """Read what `save` wrote."""
-        with from_file(path) as text:
-            return cls.from_dict(parsed(text, "stored optimizer"), functions)
+        with FORMAT.read_file(path) as content:
+            return cls._from_content(content, functions)
 
 
 def _model_from_dict(

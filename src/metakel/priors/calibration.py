@@ -20,8 +20,7 @@ from metakel.gp import posterior
 from metakel.gp.task_gp import TaskGP
 from metakel.gp.task_scale import TaskModel
 from metakel.kernels import KernelDictionary, KernelSum, matern
-from metakel.kernels.eigenfunctions import Eigenfunctions
-from metakel.kernels.nystrom import spread_rows
+from metakel.kernels.nystrom import Eigenfunctions, spread_rows
 
 ROWS = 300
 

@@ -1,8 +1,7 @@
-"""A prior as one versioned JSON file; every number is read back bit by bit."""
+"""A prior as one JSON file, and every file that an earlier version wrote."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from math import inf
@@ -11,147 +10,195 @@ from typing import Any
 
 import numpy as np
 
-from metakel._json import DAMAGE, check_format
+from metakel._arrays import TINY, as_number, as_numbers
+from metakel._json import Content, Format, write_file
 from metakel.errors import InputError
 from metakel.gp.task_gp import TaskGP
 from metakel.gp.task_scale import TaskModel
 from metakel.kernels.nystrom import NystromFeatures
 from metakel.priors.calibration import Calibration
-from metakel.priors.checked import TINY, number, numbers, read_facts
 from metakel.priors.heldout import EQUALLY, HeldOut
-from metakel.priors.prior import Prior
+from metakel.priors.prior import Prior, PriorInfo
 from metakel.space import Parameter, Space
 from metakel.space.parameter import storable
 
-FORMAT, VERSION = "metakel.Prior", 1
+# Names in files of version 1, and since.
+RENAMED = {
+    "cold": "cold_log_scores",
+    "facts": "info",
+    "fenced": "winsorized",
+    "floor": "residual_weight",
+    "gains": "log_scores",
+    "guard": "cold_weight",
+    "noisiness": "noise_ratio",
+    "shape": "task_gp",
+    "share": "lam_ratio",
+}
 
 
 def save_prior(prior: Prior, path: str | Path) -> None:
     """Write the file."""
     for parameter in prior.space.parameters:
         _check_storable(parameter)
-    Path(path).write_text(json.dumps(to_dict(prior), allow_nan=False), encoding="utf-8")
+    write_file(path, to_dict(prior))
 
 
 def load_prior(path: str | Path) -> Prior:
     """Read it back."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except ValueError as error:  # no JSON, or not even text
-        raise InputError(f"{path} is not a saved prior: {error}") from None
-    check_format(data, str(path), FORMAT, VERSION)
-    try:
-        return from_dict(data)
-    except InputError as error:
-        raise InputError(f"{path} is damaged: {error}") from None
-    except DAMAGE as error:
-        raise InputError(f"{path} is damaged: {error!r}") from None
+    with FORMAT.read_file(path) as content:
+        return _from_content(content)
 
 
-def to_dict(prior: Prior) -> dict[str, Any]:
-    """Plain lists and numbers."""
+def from_dict(data: Any) -> Prior:
+    """Inverse of `to_dict`."""
+    with FORMAT.load(data) as content:
+        return _from_content(content)
+
+
+def to_dict(prior: Prior) -> Content:
+    """The prior as a document of plain lists and numbers."""
     held, calibration = prior.heldout, prior.calibration
     # Calibration and prior share their features: stored once.
     basis = None if prior.task_gp is None else prior.task_gp.basis.to_dict()
-    return {
-        "format": FORMAT,
-        "version": VERSION,
+    content = {
         "space": prior.space.to_dict(),
         "model": asdict(prior.model),
         "basis": basis,
-        "shape": None if prior.task_gp is None else _shape_to_dict(prior.task_gp),
+        "task_gp": None if prior.task_gp is None else _shape_to_dict(prior.task_gp),
         "heldout": {
             "tasks": held.tasks.tolist(),
-            "gains": held.log_scores.tolist(),
-            "cold": held.cold_log_scores.tolist(),
-            "share": held.lam_ratio,
-            "floor": held.residual_weight,
-            "noisiness": list(held.noise_ratio),
+            "log_scores": held.log_scores.tolist(),
+            "cold_log_scores": held.cold_log_scores.tolist(),
+            "lam_ratio": held.lam_ratio,
+            "residual_weight": held.residual_weight,
+            "noise_ratio": list(held.noise_ratio),
         },
         "calibration": None
         if calibration is None
         else {
-            "shape": _shape_to_dict(calibration.task_gp),
+            "task_gp": _shape_to_dict(calibration.task_gp),
             "model": asdict(calibration.model),
             "norms": calibration.norms.tolist(),
         },
-        "facts": asdict(prior.info),
-        "guard": prior.cold_weight,
+        "info": asdict(prior.info),
+        "cold_weight": prior.cold_weight,
     }
+    return FORMAT.dump(content)
 
 
-def from_dict(data: Mapping[str, Any]) -> Prior:
+def to_version_1(prior: Prior) -> Content:
+    """The document as version 1 wrote it, by which journals of that time know their prior."""
+    old_names = {new: old for old, new in RENAMED.items()}
+    return {**_renamed(to_dict(prior), old_names), "version": 1}
+
+
+def _from_content(data: Mapping[str, Any]) -> Prior:
     """Inverse of `to_dict`; refuses what `learn_prior` cannot have made."""
     space = Space.from_dict(data["space"])
     basis = None if data["basis"] is None else _basis_from_dict(data["basis"], space)
-    found, info = data["calibration"], read_facts(data["facts"])
+    found, info = data["calibration"], _info_from_dict(data["info"])
     calibration = None
     if found is not None and basis is not None:
         calibration = Calibration(
-            _shape_from_dict(found["shape"], basis),
+            _shape_from_dict(found["task_gp"], basis),
             _model_from_dict(found["model"]),
-            numbers("norms", found["norms"], (None,)),
+            as_numbers("norms", found["norms"], (None,)),
         )
     return Prior(
         space=space,
         model=_model_from_dict(data["model"]),
-        task_gp=None if basis is None else _shape_from_dict(data["shape"], basis),
+        task_gp=None if basis is None else _shape_from_dict(data["task_gp"], basis),
         heldout=_heldout_from_dict(data["heldout"], len(info.tasks) - len(info.constant)),
         calibration=calibration,
         info=info,
-        cold_weight=number("guard", data["guard"], 0, 1),
+        cold_weight=as_number("cold_weight", data["cold_weight"], 0, 1),
     )
+
+
+def _from_version_1(content: Content) -> Content:
+    # The first files of version 1 had no noisiness.
+    heldout = {"noisiness": EQUALLY, **content["heldout"]}
+    return _renamed({**content, "heldout": heldout}, RENAMED)
+
+
+def _renamed(table: Mapping[str, Any], names: Mapping[str, str]) -> Content:
+    """A table with its keys replaced, and those of the tables in it."""
+    return {
+        names.get(key, key): _renamed(entry, names)
+        if isinstance(entry, Mapping) and key != "space"
+        else entry
+        for key, entry in table.items()
+    }
+
+
+FORMAT = Format("metakel.Prior", version=2, noun="prior", upgrades={1: _from_version_1})
+
+
+def _info_from_dict(data: Mapping[str, Any]) -> PriorInfo:
+    """Where a prior comes from; every field of its type."""
+    found: dict[str, Any] = dict(data)
+    for kind, names in (
+        (list, ("tasks", "constant", "notes")),
+        (str, ("output", "lam")),
+        (int, ("runs", "winsorized")),
+        (bool, ("minimize", "mean")),
+    ):
+        for name in set(names) & set(found):  # some have a default
+            value = found[name]
+            if not isinstance(value, kind):
+                raise InputError(f"{name} is {value!r}; expected {kind.__name__}")
+            if isinstance(value, list):
+                found[name] = tuple(map(str, value))
+    return PriorInfo(**found)
 
 
 def _model_from_dict(data: Mapping[str, Any]) -> TaskModel:
     lowest = {"level": -inf, "level_variance": 0.0, "scale": TINY, "spread": TINY}
-    return TaskModel(**{name: number(name, data[name], low) for name, low in lowest.items()})
+    return TaskModel(**{name: as_number(name, data[name], low) for name, low in lowest.items()})
 
 
 def _heldout_from_dict(data: Mapping[str, Any], varying: int) -> HeldOut:
-    tasks = numbers("tasks", data["tasks"], (None,), 0, varying)
+    tasks = as_numbers("tasks", data["tasks"], (None,), low=0, below=varying)
+    ratios = as_numbers("noise_ratio", data["noise_ratio"], (len(EQUALLY),), low=TINY)
     return HeldOut(
         tasks.astype(np.intp),
-        numbers("gains", data["gains"], tasks.shape),
-        numbers("cold", data["cold"], tasks.shape),
-        number("share", data["share"], 0),
-        number("floor", data["floor"], 0),
-        # not in the first files of this version
-        tuple(numbers("noisiness", data.get("noisiness", EQUALLY), (len(EQUALLY),), TINY).tolist()),
+        as_numbers("log_scores", data["log_scores"], tasks.shape),
+        as_numbers("cold_log_scores", data["cold_log_scores"], tasks.shape),
+        as_number("lam_ratio", data["lam_ratio"], 0),
+        as_number("residual_weight", data["residual_weight"], 0),
+        tuple(ratios.tolist()),
     )
 
 
 def _basis_from_dict(data: Mapping[str, Any], space: Space) -> NystromFeatures:
     shared = data["shared"]
-    numbers("lengthscales", shared["lengthscales"], (space.d0,), TINY)
+    as_numbers("lengthscales", shared["lengthscales"], (space.d0,), low=TINY)
     for name in ("signal", "noise"):
-        number(name, shared[name], TINY)
-    numbers("landmarks", data["landmarks"], (None, space.d0))
+        as_number(name, shared[name], TINY)
+    as_numbers("landmarks", data["landmarks"], (None, space.d0))
     return NystromFeatures.from_dict(data)
 
 
-def _shape_to_dict(shape: TaskGP) -> dict[str, Any]:
+def _shape_to_dict(shape: TaskGP) -> Content:
     return {
         "mu": shape.mu.tolist(),
         "directions": shape.directions.T.tolist(),
         "eta": shape.eta.tolist(),
-        "floor": shape.residual_weight,
+        "residual_weight": shape.residual_weight,
     }
 
 
 def _shape_from_dict(data: Mapping[str, Any], basis: NystromFeatures) -> TaskGP:
-    eta = numbers("eta", data["eta"], (None,), 0)
-    directions = numbers(
+    eta = as_numbers("eta", data["eta"], (None,), low=0)
+    directions = as_numbers(
         "directions", data["directions"] or np.empty((0, basis.r)), (len(eta), basis.r)
     )
     return TaskGP(
         basis,
-        numbers("mu", data["mu"], (basis.r,)),
+        as_numbers("mu", data["mu"], (basis.r,)),
         np.ascontiguousarray(directions.T),
         eta,
-        number("floor", data["floor"], 0),
+        as_number("residual_weight", data["residual_weight"], 0),
     )
 
 

@@ -6,6 +6,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
+from metakel._files import write_atomically
 from metakel.charts.svg import style_sheet
 from metakel.priors import Prior
 from metakel.report.html import cards, paragraph, section
@@ -51,7 +52,7 @@ def write_report(
         ]
     )
     target = Path(path)
-    target.write_text(_page(heading, body), encoding="utf-8")
+    write_atomically(target, _page(heading, body))
     return target
 
 

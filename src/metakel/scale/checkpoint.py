@@ -5,18 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from metakel._arrays import Array
+from metakel._json import Format, write_file
 from metakel.errors import InputError
 from metakel.scale.sums import Index
 
 LOG = logging.getLogger("metakel")
-FORMAT = "metakel-rounds"
+FORMAT = Format("metakel-rounds", version=1, noun="checkpoint")
 
 
 class Checkpoint:
@@ -39,35 +39,26 @@ class Checkpoint:
     def write(self, groups: Index, w: Array) -> None:
         """Replace the last round; a crash leaves either the old one or the new one."""
         self._round += 1
-        stored = {
-            "format": FORMAT,
-            "version": 1,
+        content = {
             "about": self._content,
             "round": self._round,
             "groups": groups.tolist(),
             "w": w.tolist(),
         }
-        temporary = self.path.with_name(self.path.name + ".new")
-        temporary.write_text(json.dumps(stored), encoding="utf-8")
-        os.replace(temporary, self.path)
+        write_file(self.path, FORMAT.dump(content))
 
     def read(self, p: int) -> Array | None:
         """(p,) weights w of the last round, or None if there is none."""
         if not self.path.exists():
             return None
-        try:
-            stored = json.loads(self.path.read_text(encoding="utf-8"))
-            found, content = stored["format"], stored["about"]
-            groups, w = stored["groups"], stored["w"]
-            self._round = stored["round"]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise InputError(f"{self.path} is not a checkpoint of learning: {error!r}") from None
-        if found != FORMAT or content != self._content:
-            raise InputError(
-                f"{self.path} is a checkpoint for other tasks, base kernels or loss; "
-                "remove it, or choose another file"
-            )
-        LOG.info("continuing from round %d in %s", self._round, self.path)
         weights = np.zeros(p)
-        weights[groups] = w
+        with FORMAT.read_file(self.path) as content:
+            if content["about"] != self._content:
+                raise InputError(
+                    "it is a checkpoint for other tasks, base kernels or loss; remove it, or "
+                    "choose another file"
+                )
+            weights[content["groups"]] = content["w"]
+            self._round = content["round"]
+        LOG.info("continuing from round %d in %s", self._round, self.path)
         return weights

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array, as_points
-from metakel.errors import ShapeError, check_generator
+from metakel._arrays import Array, as_points, check_generator
+from metakel.errors import ShapeError
 from metakel.search.climb import compass_climb, newton_climb
 from metakel.search.domain import Domain, Function, WithGradient, checked_bounds, tied
 from metakel.search.start import StartPoints, clouds, neighbours, peaks, quasi_random

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array, as_points
-from metakel.errors import InputError, ShapeError, check_generator
+from metakel._arrays import Array, as_points, check_generator
+from metakel.errors import InputError, ShapeError
 from metakel.search.start import StartPoints
 
 # (n, d0) points -> (n,) values

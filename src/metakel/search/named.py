@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array, as_points
-from metakel.errors import InputError, check_generator
+from metakel._arrays import Array, as_points, check_generator
+from metakel.errors import InputError
 from metakel.search.climb import newton_climb
 from metakel.search.domain import Domain, Function, WithGradient, tied
 from metakel.search.finite import Finite

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel._arrays import Array
-from metakel.errors import InputError, ShapeError, check_generator
+from metakel._arrays import Array, check_generator
+from metakel.errors import InputError, ShapeError
 from metakel.space.choices import Categorical, Fixed, Ordinal
 from metakel.space.numbers import Float, Integer
 from metakel.space.parameter import Parameter

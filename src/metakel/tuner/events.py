@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
-from metakel.confidence.options import is_number
+from metakel._arrays import is_number
 from metakel.errors import InputError
 from metakel.optimize.record import LARGEST
 from metakel.tuner.normalise import Configuration

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from metakel.confidence.options import is_number
+from metakel._arrays import is_number
 from metakel.errors import InputError
 from metakel.optimize import Optimizer
 from metakel.tuner.candidates import Candidates

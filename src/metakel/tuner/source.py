@@ -15,7 +15,7 @@ from metakel.errors import InputError
 from metakel.learn import LearnedKernel
 from metakel.optimize import GPUCB, Optimizer
 from metakel.priors import Prior
-from metakel.priors.storage import to_dict
+from metakel.priors.storage import to_version_1
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Space
 
@@ -82,7 +82,7 @@ class Source:
     def digest(self) -> str:
         """Sixteen characters by which a journal knows what it was begun with."""
         if isinstance(self.learned, Prior):
-            return digest(to_dict(self.learned))
+            return digest(to_version_1(self.learned))
         learned = self.learned
         return digest([learned.kernel.to_json(), learned.noise_std, learned.delta, self.norm_bound])
 

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from metakel.integrations.gpytorch.numpy_families import NumpyFeatures, NumpyGrams
-from metakel.kernels.eigenfunctions import Eigenfunctions
 from metakel.kernels.family import FeatureFamily, GramFamily
-from metakel.kernels.nystrom import NystromFeatures
+from metakel.kernels.nystrom import Eigenfunctions, NystromFeatures
 from metakel.kernels.products import Products
 from metakel.kernels.random_fourier import Fourier
 from metakel.kernels.stationary import Stationary

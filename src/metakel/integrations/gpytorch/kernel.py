@@ -19,12 +19,12 @@ from linear_operator.operators import (  # type: ignore[import-untyped]
 )
 from torch import Tensor
 
-from metakel.confidence._validation import as_kernel
 from metakel.errors import InputError, ShapeError
 from metakel.integrations.gpytorch.families import Float64Buffers, WeightedFeatures, torch_grams
 from metakel.kernels import KernelSum
 from metakel.kernels.base import DOMAIN_SLACK
 from metakel.kernels.family import FeatureFamily, GramFamily
+from metakel.kernels.sum import as_kernel
 
 # Points are moved back into the domain over this many rounding errors of 1, or as far as NumPy
 # kernels allow; points farther outside are a mistake.

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
 from metakel._arrays import Array
-from metakel.confidence._validation import as_kernel
 from metakel.kernels import KernelSum
 from metakel.kernels.random_fourier import Fourier
 from metakel.kernels.stationary import Stationary
+from metakel.kernels.sum import as_kernel
 
 Bounds = tuple[float, float] | Literal["fixed"]
 

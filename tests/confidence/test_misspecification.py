@@ -51,9 +51,9 @@ def test_a_bound_that_grows_is_doubled_past_the_noise():
     assert covered(sequence, 1e6 * LINE, LINE[:, None])
 
 
-def test_without_the_watch_the_alarm_is_blind():
+def test_without_misspecification_scales_there_is_no_alarm():
     """Negative control: the guesses up to the bound alone."""
-    assert told(MAPPED, 1.0, watch=0.0).alarm is None
+    assert told(MAPPED, 1.0, misspecification_weight=0.0).alarm is None
     assert told(MAPPED, 1.0, norm_scales=[3.0]).alarm is None
 
 
@@ -78,18 +78,20 @@ def test_where_the_bound_holds_the_set_loses_f_in_at_most_delta_of_the_runs():
     assert rung <= lost <= failures_allowed(runs, DELTA)
 
 
-def test_the_watch_costs_no_more_than_its_share():
+def test_misspecification_scales_cost_no_more_than_their_weight():
     for seed in range(10):
         world = World.draw(np.random.default_rng(seed), d=3, norm=1.0)
         X = world.rng.uniform(-1, 1, (20, 1))
         y = world.observe(X)
         squared = {}
-        for watch in (0.0, 0.01, 0.3):
-            sequence = ConfidenceSequence(world.kernel, noise_std=1.0, norm_bound=1.0, watch=watch)
+        for weight in (0.0, 0.01, 0.3):
+            sequence = ConfidenceSequence(
+                world.kernel, noise_std=1.0, norm_bound=1.0, misspecification_weight=weight
+            )
             sequence.tell(X, y)
-            squared[watch] = sequence.radius**2
-        for watch in (0.01, 0.3):
-            assert squared[watch] <= squared[0.0] + 2 * log(1 / (1 - watch)) + 1e-9
+            squared[weight] = sequence.radius**2
+        for weight in (0.01, 0.3):
+            assert squared[weight] <= squared[0.0] + 2 * log(1 / (1 - weight)) + 1e-9
 
 
 def first_alarm(world, **options):
@@ -106,12 +108,12 @@ def first_alarm(world, **options):
 @pytest.mark.parametrize("noise_std", [0.02, 0.3, 3.0])
 def test_a_bound_ten_times_too_small_is_noticed_no_later(noise_std):
     times = {}
-    for watch in (0.0, 0.01):
-        times[watch] = [
+    for weight in (0.0, 0.01):
+        times[weight] = [
             first_alarm(
                 World.draw(np.random.default_rng(seed), d=3, norm=10.0, noise_std=noise_std, p=6),
                 norm_bound=1.0,
-                watch=watch,
+                misspecification_weight=weight,
             )
             for seed in range(15)
         ]
@@ -134,22 +136,23 @@ def test_the_size_of_the_weights_does_not_matter():
         assert_allclose(other, found[:2], rtol=1e-6)
 
 
-def test_a_file_from_before_the_watch_goes_on_with_its_mixture():
-    old = told(MAPPED, 1.0, watch=0.0)
-    stored = old.to_dict()
-    del stored["settings"]["watch"]
+def test_a_file_from_before_misspecification_scales_keeps_its_mixture():
+    old = told(MAPPED, 1.0, misspecification_weight=0.0)
+    stored = {**old.to_dict(), "version": 1}
+    stored["settings"] = stored.pop("options")
+    del stored["settings"]["misspecification_weight"]
     stored["settings"]["norm_range"] = [1e-3, 1e3]
     again = ConfidenceSequence.from_dict(stored, MAPPED)
     for sequence in (old, again):
         sequence.tell([0.1], [1e3])
-    assert again.settings.watch == 0
+    assert again.options.misspecification_weight == 0
     assert again.radius == old.radius
     assert_array_equal(again.interval(GRID), old.interval(GRID))
     kept = ConfidenceSequence.from_dict(told(MAPPED, 1.0).to_dict(), MAPPED)
-    assert kept.settings.watch == 0.01
+    assert kept.options.misspecification_weight == 0.01
 
 
-@pytest.mark.parametrize("watch", [-0.1, 1.0, "much"])
-def test_a_share_is_a_share(watch):
-    with pytest.raises(InputError, match="watch is"):
-        told(MAPPED, 1.0, watch=watch)
+@pytest.mark.parametrize("weight", [-0.1, 1.0, "much"])
+def test_a_weight_is_below_one(weight):
+    with pytest.raises(InputError, match="misspecification_weight is"):
+        told(MAPPED, 1.0, misspecification_weight=weight)
