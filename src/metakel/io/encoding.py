@@ -18,8 +18,8 @@ from metakel.io.parsing import MISSING
 from metakel.io.report import Report
 from metakel.io.schema import Wanted, check_columns, input_columns
 from metakel.space import Space, infer_space
-from metakel.space.choices import own_value
-from metakel.space.numbers import RANGE_SLACK
+from metakel.space.parameters import own_value
+from metakel.space.parameters import RANGE_SLACK
 
 Array = NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from metakel.priors.checked import TINY, number, numbers, read_facts
 from metakel.priors.heldout import EQUALLY, HeldOut
 from metakel.priors.prior import Prior
 from metakel.space import Parameter, Space
-from metakel.space.parameter import storable
+from metakel.space.parameters import storable
 
 FORMAT, VERSION = "metakel.Prior", 1
 
