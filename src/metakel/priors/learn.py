@@ -10,7 +10,7 @@ from metakel.data import History
 from metakel.errors import InputError
 from metakel.gp.task_gp import TaskGP
 from metakel.gp.task_scale import TaskModel, task_model
-from metakel.io.merge import distinct
+from metakel.io.merge import numbered
 from metakel.priors.calibration import Calibration, calibrate
 from metakel.priors.configurations import with_space
 from metakel.priors.fit import Compared, check, compare, learn_shape
@@ -99,7 +99,7 @@ def _calibration(
 def _told_apart(history: History) -> History:
     """Tasks with a name of their own, by which the prior speaks of them."""
     given = [task.name for task in history]
-    names = distinct(given)
+    names = numbered(given)
     if names == given:
         return history
     tasks = (replace(task, name=name) for task, name in zip(history, names, strict=True))

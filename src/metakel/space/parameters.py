@@ -148,7 +148,8 @@ class Float(Parameter):
             numbers = found.astype(np.float64, copy=False)
             if self._all_valid(numbers):
                 return numbers
-        return np.array([self._number(value) for value in values], dtype=np.float64)
+        listed = values.tolist() if isinstance(values, np.ndarray) else values
+        return np.array([self._number(value) for value in listed], dtype=np.float64)
 
     def _all_valid(self, numbers: Array) -> bool:
         return bool(np.isfinite(numbers).all())
