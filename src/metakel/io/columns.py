@@ -37,11 +37,13 @@ class Column:
     @classmethod
     def of(cls, values: Sequence[Any] | NDArray[Any]) -> Column:
         """From any values: None, nan and pandas' NA are missing ones."""
-        if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
-            return cls.of_numbers(values)
-        # `tolist` would turn the times of an array into numbers.
-        text = isinstance(values, np.ndarray) and values.dtype.kind in "US"
-        listed = values.tolist() if text else list(values)
+        if isinstance(values, np.ndarray):
+            if values.dtype.kind in "biuf":
+                return cls.of_numbers(values)
+            # `tolist` would turn the times of an array into numbers.
+            listed = values.tolist() if values.dtype.kind in "US" else list(values)
+        else:
+            listed = list(values)
         kinds = set(map(type, listed))
         if len(kinds) == 1 and kinds <= set(NUMERIC):
             try:
@@ -83,15 +85,16 @@ class Column:
             if table.levels is None:
                 place = np.zeros(len(self.levels), dtype=np.intp)
                 place[used] = np.arange(len(used))
-                return table.values[place[values]]
-        return np.fromiter(self.levels, dtype=object, count=len(self.levels))[values]
+                return np.asarray(table.values[place[values]])
+        objects = np.fromiter(self.levels, dtype=object, count=len(self.levels))
+        return np.asarray(objects[values])
 
     def tolist(self) -> list[Any]:
         """Python's own values, None where one is missing."""
         if self.levels is not None:
             listed = [None if is_missing(level) else level for level in self.levels]
             return [listed[i] for i in self.values]
-        listed = self.values.tolist()
+        listed = list(self.values.tolist())
         for i in np.flatnonzero(self.missing):
             listed[i] = None
         return listed
@@ -105,7 +108,7 @@ class Column:
             same = [first.setdefault(level, i) for i, level in enumerate(self.levels)]
         except TypeError:  # values that cannot be hashed
             return self.values
-        return np.array(same, dtype=np.intp)[self.values]
+        return np.asarray(np.array(same)[self.values])
 
     @property
     def texts(self) -> list[str]:

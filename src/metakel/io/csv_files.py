@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from metakel._arrays import Array
 from metakel.errors import InputError
 from metakel.io.cleaning import (
     MISSING,
@@ -38,13 +38,15 @@ BY_NAME = {"tab": "\t", "\\t": "\t"}
 WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 # How much is turned into columns at once: much enough to be fast, little enough for memory.
 BLOCK_CHARACTERS, BLOCK_ROWS = 1 << 21, 1 << 14
+# Longer cells are text.
+LONGEST_NUMBER = 64
 
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
-# Numbers are recognised by their shape, the text with 0 for every digit: a column of many
-# numbers has few shapes.
-_ZEROS = bytes.maketrans(b"123456789", b"000000000")
-_INTEGER_SHAPE = re.compile(rb"[+-]?0+").fullmatch
-_NUMBER_SHAPE = re.compile(rb"[+-]?(0+\.?0*|\.0+)([eE][+-]?0+)?").fullmatch
+# Numbers are recognised by their shape, which has 0 for every digit: a column of many numbers has
+# few shapes.
+_SHAPE = np.frombuffer(bytes.maketrans(b"123456789", b"000000000"), dtype=np.uint8)
+_INTEGER_SHAPE = re.compile(r"[+-]?0+").fullmatch
+_NUMBER_SHAPE = re.compile(r"[+-]?(0+\.?0*|\.0+)([eE][+-]?0+)?").fullmatch
 
 
 def read_csv(path: str | Path, *, task: str, output: str, delimiter: str | None = None) -> Source:
@@ -105,10 +107,10 @@ def _columns(sheet: _Sheet, as_text: Collection[str]) -> tuple[Columns, tuple[st
     return columns, (*notes, comma_note({name: first_comma(cells[name]) for name in numbers}))
 
 
-class _Distinct(dict[str, int]):
+class _Distinct(dict[bytes, int]):
     """Distinct cells, each with its index."""
 
-    def __missing__(self, cell: str) -> int:
+    def __missing__(self, cell: bytes) -> int:
         self[cell] = index = len(self)
         return index
 
@@ -129,12 +131,12 @@ class _Builder:
         self._missing: list[Mask] = []
         self._mixed = False
 
-    def add(self, cells: list[str]) -> None:
+    def add(self, cells: _Cells) -> None:
         """Append the next rows."""
         if self._mixed:
             return
         if self._distinct is None:
-            numbers = _numbers(cells)
+            numbers = cells.numbers()
             if numbers is not None:
                 self._blocks.append(numbers[0])
                 self._missing.append(numbers[1])
@@ -143,7 +145,7 @@ class _Builder:
                 self._mixed = True
                 return
             self._distinct = _Distinct()
-        codes = map(self._distinct.__getitem__, cells)
+        codes = map(self._distinct.__getitem__, cells.tolist())
         self._blocks.append(np.fromiter(codes, dtype=np.intp, count=len(cells)))
 
     def restart(self) -> bool:
@@ -156,7 +158,7 @@ class _Builder:
     @property
     def cells(self) -> list[str]:
         """Distinct cells of a column of text."""
-        return list(self._distinct or ())
+        return [cell.decode() for cell in self._distinct or ()]
 
     def column(self) -> Column:
         """All rows."""
@@ -170,41 +172,93 @@ class _Builder:
         return Column(values, missing)
 
 
-def _numbers(cells: list[str]) -> tuple[NDArray[Any], Mask] | None:
-    """Whole numbers, else numbers, with a mask of those that are missing; None for text."""
-    lines = "\n".join(cells).encode()
-    shaped = lines.translate(_ZEROS).split(b"\n")
-    if len(shaped) != len(cells):  # a line break within a cell
-        return None
-    shapes = set(shaped)
-    words = {shape.decode() for shape in shapes if not _NUMBER_SHAPE(shape)}
-    missing = np.zeros(len(cells), dtype=bool)
-    if words and all(normalised(word) in MISSING for word in words):
-        missing = np.fromiter(map(words.__contains__, cells), dtype=bool, count=len(cells))
-        numbers = _numbers(["0" if cell in words else cell for cell in cells])
-        return numbers and (numbers[0], missing)
-    if words:
-        stripped = [cell.strip() for cell in cells]
-        return None if stripped == cells else _numbers(stripped)
-    if not all(map(_INTEGER_SHAPE, shapes)):
-        return _floats(lines, len(cells)), missing
-    try:
-        return np.array(cells, dtype=np.int64), missing
-    except OverflowError:  # more than 64 bits
-        return None
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """Cells of one column, as positions in a buffer of UTF-8.
+
+    The buffer has ``LONGEST_NUMBER`` bytes to spare, so that a window may begin at any cell.
+    """
+
+    buffer: NDArray[np.uint8]
+    starts: NDArray[np.intp]
+    lengths: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, cells: Iterable[str]) -> _Cells:
+        encoded = [cell.encode() for cell in cells]
+        lengths = np.array([len(cell) for cell in encoded], dtype=np.intp)
+        return cls(_buffer(b"".join(encoded)), np.cumsum(lengths) - lengths, lengths)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def tolist(self) -> list[bytes]:
+        """One by one."""
+        if self.lengths.max() <= LONGEST_NUMBER:
+            matrix = self._matrix()
+            return list(matrix.view(f"S{matrix.shape[1]}")[:, 0].tolist())
+        raw, ends = self.buffer.tobytes(), self.starts + self.lengths
+        return [raw[i:j] for i, j in zip(self.starts.tolist(), ends.tolist(), strict=True)]
+
+    def numbers(self) -> tuple[NDArray[Any], Mask] | None:
+        """Whole numbers, else numbers, with a mask of those that are missing; None for text."""
+        if self.lengths.max() > LONGEST_NUMBER:
+            return None
+        matrix = self._matrix()
+        shapes, shape_of = _distinct_rows(_SHAPE.take(matrix, mode="clip"))
+        words = [shape for shape in shapes if not _NUMBER_SHAPE(shape)]
+        if any(normalised(word) not in MISSING for word in words):
+            if all(shape == shape.strip() for shape in shapes):
+                return None
+            return _Cells.of(cell.decode().strip() for cell in self.tolist()).numbers()
+        missing = np.isin(shape_of, [i for i, shape in enumerate(shapes) if shape in words])
+        matrix[missing] = 0
+        matrix[missing, 0] = ord("0")
+        whole = all(_INTEGER_SHAPE(shape) for shape in shapes if shape not in words)
+        values = _parsed(matrix, "integer" if whole else "real")
+        return None if values is None else (values, missing)
+
+    def _matrix(self) -> NDArray[np.uint8]:
+        """(n, longest) bytes of the cells, filled up with zeros."""
+        width = 8 * max(1, -(-int(self.lengths.max()) // 8))
+        found = sliding_window_view(self.buffer, width)[self.starts]
+        found *= np.arange(width) < self.lengths[:, None]
+        return found
 
 
-def _floats(lines: bytes, count: int) -> Array:
-    """Numbers in lines of text that has the shape of numbers.
+def _buffer(raw: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(raw + bytes(LONGEST_NUMBER), dtype=np.uint8)
 
-    SciPy's Matrix Market reader rounds as exactly as `float`, in a third of its time.
+
+def _distinct_rows(matrix: NDArray[np.uint8]) -> tuple[list[str], NDArray[np.intp]]:
+    """Texts of the distinct rows, and the index of each row among them."""
+    words = matrix.view(np.uint64)
+    hashes = np.zeros(len(words), dtype=np.uint64)
+    for column in words.T:
+        hashes = (hashes ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        hashes ^= hashes >> np.uint64(29)
+    _, first, index = np.unique(hashes, return_index=True, return_inverse=True)
+    return [bytes(matrix[i]).rstrip(b"\0").decode() for i in first], index
+
+
+def _parsed(matrix: NDArray[np.uint8], kind: str) -> NDArray[Any] | None:
+    """Numbers of rows of bytes that have the shape of numbers; None if 64 bits are too few.
+
+    SciPy's Matrix Market reader rounds as exactly as `float` and takes a fraction of its time.
     """
     from scipy.io import mmread  # slow to import
 
-    unsigned = (b"\n" + lines).replace(b"\n+", b"\n")
-    header = b"%%%%MatrixMarket matrix array real general\n%d 1" % count
-    found: Array = mmread(BytesIO(header + unsigned + b"\n"))
-    return found[:, 0]
+    n, width = matrix.shape
+    lines = np.full((n, width + 1), ord("\n"), dtype=np.uint8)
+    np.maximum(matrix, ord(" "), out=lines[:, :-1])
+    lines[lines[:, 0] == ord("+"), 0] = ord(" ")
+    header = f"%%MatrixMarket matrix array {kind} general\n{n} 1\n"
+    try:
+        found: Any = mmread(BytesIO(header.encode() + lines.tobytes()))
+    except (OverflowError, ValueError):
+        return None
+    numbers: NDArray[Any] = found[:, 0]
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -235,7 +289,7 @@ class _Sheet:
                     start += blank + 1
                 reader = _reader(chain([first], stream), found)
                 with _csv_errors(file, reader, start):
-                    header = next(reader, [])
+                    header: list[str] = next(reader, [])
         names = [name.strip() for name in header]
         sheet = cls(file, encoding, found, start, names)
         if chosen is not None:
@@ -246,13 +300,13 @@ class _Sheet:
         notes = (f"cells are separated by {shown}",) if found != "," else ()
         return cls(file, encoding, found, start, names, hint, notes)
 
-    def blocks(self) -> Iterator[list[list[str]]]:
+    def blocks(self) -> Iterator[list[_Cells]]:
         """Cells by column, of some rows after the others. Blank lines are left out."""
         width, count = len(self.header), 0
         with _errors_named(self.file), self._body() as (stream, line):
             while text := stream.read(BLOCK_CHARACTERS) + stream.readline():
                 columns = _split(text, self.delimiter, width)
-                if columns is None:  # needs the rules of CSV
+                if columns is None:  # quotes, blank lines or an error
                     break
                 count += len(columns[0])
                 yield columns
@@ -261,7 +315,7 @@ class _Sheet:
                 while rows := list(islice(filter(None, reader), BLOCK_ROWS)):
                     self._check_widths(rows, count)
                     count += len(rows)
-                    yield list(map(list, zip(*rows, strict=True)))
+                    yield [_Cells.of(cells) for cells in zip(*rows, strict=True)]
         if not count:
             found = int(bool(self.header))
             raise InputError(f"{self.file.name} has {found} lines; expected a header and rows")
@@ -271,7 +325,7 @@ class _Sheet:
         with self._body() as (stream, line):
             reader = _reader(stream, self.delimiter)
             next(islice(filter(None, reader), row, None))
-            return line + reader.line_num
+            return line + int(reader.line_num)
 
     @contextmanager
     def _body(self) -> Iterator[tuple[Any, int]]:
@@ -291,21 +345,22 @@ class _Sheet:
             )
 
 
-def _split(text: str, delimiter: str, width: int) -> list[list[str]] | None:
-    """Cells by column of lines without quotes or blanks; None if they are not that plain."""
+def _split(text: str, delimiter: str, width: int) -> list[_Cells] | None:
+    """Columns of lines without quotes or blanks; None if they are not that plain."""
     plain = text.replace("\r\n", "\n")
-    if width < 2 or delimiter == " " or not delimiter.isascii() or '"' in plain or "\r" in plain:
+    if delimiter == " " or not delimiter.isascii() or '"' in plain or "\r" in plain:
         return None
-    plain = plain if plain.endswith("\n") else plain + "\n"
-    raw = np.frombuffer(plain.encode(), dtype=np.uint8)
-    ends = raw == ord("\n")
-    marks = ends[ends | (raw == ord(delimiter))]
-    rows = int(np.count_nonzero(ends))
-    # Every line has width - 1 delimiters if every width-th mark is the end of a line.
-    if len(marks) != rows * width or not marks[width - 1 :: width].all():
+    buffer = _buffer((plain if plain.endswith("\n") else plain + "\n").encode())
+    ends = np.flatnonzero((buffer == ord("\n")) | (buffer == ord(delimiter)))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    # Every line has as many cells as the header if every width-th mark, and no other, ends one.
+    newlines = buffer[ends] == ord("\n")
+    full = newlines[width - 1 :: width].all() and newlines.sum() * width == len(ends)
+    if not full or (width == 1 and "\n\n" in plain):
         return None
-    cells = plain.replace("\n", delimiter).split(delimiter)
-    return [cells[k : rows * width : width] for k in range(width)]
+    return [
+        _Cells(buffer, starts[k::width], ends[k::width] - starts[k::width]) for k in range(width)
+    ]
 
 
 def _reader(lines: Iterable[str], delimiter: str) -> Any:

@@ -56,8 +56,8 @@ def encode(source: Source, **options: Any) -> EncodedTable:
     outputs, output_notes = clean_output(schema.output, source.columns[schema.output], source.place)
     notes = list(source.notes)
     if source.space is not None and schema.space is None:
-        space, found = _recorded_space(source, source.space, schema, np.isfinite(outputs))
-        schema, notes = replace(schema, space=space), [*notes, *found]
+        space, left_out = _recorded_space(source, source.space, schema, np.isfinite(outputs))
+        schema, notes = replace(schema, space=space), [*notes, *left_out]
     labels = TaskLabels.of(source.columns[schema.task])
     names, found = input_names(source.columns, schema, labels)
     inputs, cleaning_notes = _cleaned(source, schema, names)
@@ -186,17 +186,17 @@ def _usable_rows(
 ) -> tuple[Mask, dict[str, int]]:
     """(n,) rows to learn from, and how many others there are, by reason."""
     kept = np.ones(len(outputs), dtype=bool)
-    counts = {}
+    counts = dict.fromkeys(("missing_tasks", "failed", "missing_inputs"), 0)
     for reason, rows in (
         ("missing_tasks", labels.codes < 0),
         ("failed", ~np.isfinite(outputs)),
         *(("missing_inputs", gap) for gap in gaps.values()),
     ):
-        counts[reason] = counts.get(reason, 0) + int((kept & rows).sum())
+        counts[reason] += int((kept & rows).sum())
         kept &= ~rows
     copies = _copies([labels.codes, outputs, *(c.keys() for c in inputs.values())], kept)
     kept[copies] = False
-    return kept, {"missing_inputs": 0, **counts, "duplicates": len(copies)}
+    return kept, {**counts, "duplicates": len(copies)}
 
 
 def _copies(columns: Sequence[NDArray[Any]], kept: Mask) -> NDArray[np.intp]:
@@ -227,16 +227,15 @@ def _encoded(
     """The rows as points; if one of them cannot be encoded, the error says which."""
 
     def refusal(rows: slice) -> InputError | None:
-        part: Mapping[str, Any] = {name: column[rows] for name, column in values.items()}
+        part = {name: column[rows] for name, column in values.items()}
         try:
             space.encode(part, extrapolate=extrapolate)
         except InputError as error:
             return error
         return None
 
-    table: Mapping[str, Any] = values
     try:
-        return space.encode(table, extrapolate=extrapolate)
+        return space.encode(values, extrapolate=extrapolate)
     except InputError:
         rows = range(max(map(len, values.values())))
         first = bisect_left(rows, True, key=lambda i: refusal(slice(i + 1)) is not None)

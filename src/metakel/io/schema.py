@@ -190,7 +190,7 @@ def absent(column: Column, name: str, space: Space | None) -> Mask:
     if None not in choices:
         return column.missing
     is_none = np.array([level is None for level in column.levels])
-    return column.missing & ~is_none[column.values]
+    return np.asarray(column.missing & ~is_none[column.values])
 
 
 def _inputs(

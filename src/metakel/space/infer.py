@@ -17,6 +17,8 @@ from metakel.space.parameters import (
     Float,
     Integer,
     Parameter,
+    Values,
+    listed,
     plain,
     storable,
 )
@@ -33,7 +35,7 @@ DATE = re.compile(
 
 
 def infer_space(
-    columns: Mapping[str, Sequence[Any]],
+    columns: Mapping[str, Values],
     *,
     log: Collection[str] | None = None,
     categories: Collection[str] = (),
@@ -63,16 +65,13 @@ def infer_space(
     return Space(tuple(parameters)), tuple(notes)
 
 
-def _infer(
-    name: str, values: Sequence[Any], log: bool | None, *, chosen: bool
-) -> tuple[Parameter, str]:
+def _infer(name: str, values: Values, log: bool | None, *, chosen: bool) -> tuple[Parameter, str]:
     if isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and not chosen:
         if values.min() == values.max():
             return _fixed(name, values[0].item())
         whole = values.dtype.kind != "f"
     else:
-        listed = values.tolist() if isinstance(values, np.ndarray) else values
-        distinct = list(dict.fromkeys(listed))
+        distinct = list(dict.fromkeys(listed(values)))
         if len(distinct) == 1:
             return _fixed(name, distinct[0])
         if chosen or not all(isinstance(v, Real) and not isinstance(v, bool) for v in distinct):

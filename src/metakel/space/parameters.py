@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.errors import InputError
 
+# Values of a parameter or column.
+Values = Sequence[Any] | NDArray[Any]
 # Numbers that were rounded in a table may exceed a range by this share of it,
 RANGE_SLACK = 1e-9
 # and miss the grid by this share of a step.
@@ -34,7 +36,7 @@ class Parameter(ABC):
         """How many numeric columns it takes."""
 
     @abstractmethod
-    def encode(self, values: Sequence[Any], *, extrapolate: bool = False) -> Array:
+    def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
         """(n, width) columns; values outside of the range are refused unless ``extrapolate``."""
 
     @abstractmethod
@@ -83,7 +85,7 @@ class Float(Parameter):
         """One column."""
         return 1
 
-    def encode(self, values: Sequence[Any], *, extrapolate: bool = False) -> Array:
+    def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
         """Linear, or linear in the log, with low at -1 and high at 1."""
         numbers = self._numbers(values)
         slack = RANGE_SLACK * (self.high - self.low)
@@ -141,15 +143,14 @@ class Float(Parameter):
     def _ends(self) -> tuple[float, float]:
         return (log(self.low), log(self.high)) if self.log else (self.low, self.high)
 
-    def _numbers(self, values: Sequence[Any]) -> Array:
+    def _numbers(self, values: Values) -> Array:
         """The values as floats; one by one only where something is wrong, to name the value."""
         found = np.asarray(values)
         if found.ndim == 1 and found.dtype.kind in "iuf":
             numbers = found.astype(np.float64, copy=False)
             if self._all_valid(numbers):
                 return numbers
-        listed = values.tolist() if isinstance(values, np.ndarray) else values
-        return np.array([self._number(value) for value in listed], dtype=np.float64)
+        return np.array([self._number(value) for value in listed(values)], dtype=np.float64)
 
     def _all_valid(self, numbers: Array) -> bool:
         return bool(np.isfinite(numbers).all())
@@ -225,7 +226,7 @@ class Ordinal(Parameter):
         """One column."""
         return 1
 
-    def encode(self, values: Sequence[Any], *, extrapolate: bool = False) -> Array:
+    def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
         """Ranks, evenly spaced in [-1, 1]."""
         ranks = _indices(self, values)
         return (2 * ranks / (len(self.values) - 1) - 1)[:, None]
@@ -263,7 +264,7 @@ class Categorical(Parameter):
         """One column per value."""
         return len(self.values)
 
-    def encode(self, values: Sequence[Any], *, extrapolate: bool = False) -> Array:
+    def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
         """1 in the column of the value, 0 elsewhere."""
         return np.eye(self.width)[_indices(self, values)]
 
@@ -297,7 +298,7 @@ class Fixed(Parameter):
         """No column."""
         return 0
 
-    def encode(self, values: Sequence[Any], *, extrapolate: bool = False) -> Array:
+    def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
         """No column; other values than its own are refused unless ``extrapolate``."""
         for value in () if extrapolate else distinct(values)[0]:
             if _index_of((self.value,), value) is None:
@@ -343,18 +344,23 @@ def _check_values(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
     return found
 
 
-def distinct(values: Sequence[Any]) -> tuple[list[Any], NDArray[np.intp]]:
+def listed(values: Values) -> list[Any]:
+    """A list of values; of an array, Python's own."""
+    return list(values.tolist() if isinstance(values, np.ndarray) else values)
+
+
+def distinct(values: Values) -> tuple[list[Any], NDArray[np.intp]]:
     """Distinct values by type and value, as they first appear, and the index (n,) of each value.
 
     Values that cannot be hashed count as distinct.
     """
-    listed = values.tolist() if isinstance(values, np.ndarray) else values
-    one_type = len(set(map(type, listed))) <= 1
-    keys = listed if one_type else list(zip(map(type, listed), listed, strict=True))
+    cells = listed(values)
+    one_type = len(set(map(type, cells))) <= 1
+    keys = cells if one_type else list(zip(map(type, cells), cells, strict=True))
     try:
         index = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     except TypeError:
-        return list(listed), np.arange(len(listed))
+        return cells, np.arange(len(cells))
     codes = np.fromiter(map(index.__getitem__, keys), dtype=np.intp, count=len(keys))
     return (list(index) if one_type else [value for _, value in index]), codes
 
@@ -365,7 +371,7 @@ def own_value(values: Sequence[Any], value: Any) -> Any:
     return value if i is None else values[i]
 
 
-def _indices(parameter: Ordinal | Categorical, values: Sequence[Any]) -> NDArray[np.intp]:
+def _indices(parameter: Ordinal | Categorical, values: Values) -> NDArray[np.intp]:
     """(n,) the index of each value among the choices."""
     found, codes = distinct(values)
     indices = [_index_of(parameter.values, value) for value in found]

@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError, ShapeError, check_generator
-from metakel.space.parameters import Categorical, Fixed, Float, Integer, Ordinal, Parameter
+from metakel.space.parameters import (
+    Categorical,
+    Fixed,
+    Float,
+    Integer,
+    Ordinal,
+    Parameter,
+    Values,
+)
 
 Row = Mapping[str, Any]
 KINDS: dict[str, type[Parameter]] = {
@@ -66,7 +74,7 @@ class Space:
         raise InputError(f"no parameter {name!r}; the space has {', '.join(self.names)}")
 
     def encode(
-        self, rows: Sequence[Row] | Mapping[str, Sequence[Any]], *, extrapolate: bool = False
+        self, rows: Sequence[Row] | Mapping[str, Values], *, extrapolate: bool = False
     ) -> Array:
         """(n, d0) numeric points of configurations, given as dicts or as columns by name.
 
@@ -180,7 +188,7 @@ class Space:
         return "\n".join(f"  {p.name:{width}}  {p.describe()}" for p in self.parameters)
 
 
-def _columns(table: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+def _columns(table: Mapping[str, Values]) -> Mapping[str, Values]:
     for name, values in table.items():
         if isinstance(values, str) or not hasattr(values, "__len__"):
             raise InputError(
