@@ -134,3 +134,9 @@ def check_names(names: Iterable[str], where: str) -> None:
         if name in seen:
             raise InputError(f"{where} has several columns {name!r}; expected every name once")
         seen.add(name)
+
+
+def mix(hashes: NDArray[np.uint64], values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """(n,) hashes of rows with one more value each."""
+    mixed = (hashes ^ values) * np.uint64(0x9E3779B97F4A7C15)
+    return np.asarray(mixed ^ (mixed >> np.uint64(29)))

@@ -29,7 +29,7 @@ from metakel.io.cleaning import (
     texts,
     typed,
 )
-from metakel.io.columns import Column, Columns, Mask, check_names
+from metakel.io.columns import Column, Columns, Mask, check_names, mix
 from metakel.io.schema import Source
 
 # Excel writes semicolons where the comma is for decimals, and tabs when cells are copied.
@@ -42,6 +42,8 @@ BLOCK_CHARACTERS, BLOCK_ROWS = 1 << 21, 1 << 14
 LONGEST_NUMBER = 64
 # From this many numbers on, a faster parser is worth its import.
 MANY_ROWS = 4096
+# A column with more shapes in a block is text.
+MOST_SHAPES = 1000
 
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 # Numbers are recognised by their shape, which has 0 for every digit: a column of many numbers has
@@ -207,13 +209,19 @@ class _Cells:
         if self.lengths.max() > LONGEST_NUMBER:
             return None
         matrix = self._matrix()
-        shapes, shape_of = _distinct_rows(_SHAPE.take(matrix, mode="clip"))
+        shaped = _SHAPE.take(matrix, mode="clip")
+        hashes = _row_hashes(shaped)
+        distinct = np.unique(hashes)
+        if len(distinct) > MOST_SHAPES:
+            return None
+        rows = [shaped[np.argmax(hashes == value)] for value in distinct]
+        shapes = [row.tobytes().rstrip(b"\0").decode() for row in rows]
         words = [shape for shape in shapes if not _NUMBER_SHAPE(shape)]
         if any(normalised(word) not in MISSING for word in words):
             if all(shape == shape.strip() for shape in shapes):
                 return None
             return _Cells.of(cell.decode().strip() for cell in self.tolist()).numbers()
-        missing = np.isin(shape_of, [i for i, shape in enumerate(shapes) if shape in words])
+        missing = np.isin(hashes, distinct[[shape in words for shape in shapes]])
         matrix[missing] = 0
         matrix[missing, 0] = ord("0")
         whole = all(_INTEGER_SHAPE(shape) for shape in shapes if shape not in words)
@@ -232,15 +240,12 @@ def _buffer(raw: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(raw + bytes(LONGEST_NUMBER), dtype=np.uint8)
 
 
-def _distinct_rows(matrix: NDArray[np.uint8]) -> tuple[list[str], NDArray[np.intp]]:
-    """Texts of the distinct rows, and the index of each row among them."""
-    words = matrix.view(np.uint64)
-    hashes = np.zeros(len(words), dtype=np.uint64)
-    for column in words.T:
-        hashes = (hashes ^ column) * np.uint64(0x9E3779B97F4A7C15)
-        hashes ^= hashes >> np.uint64(29)
-    _, first, index = np.unique(hashes, return_index=True, return_inverse=True)
-    return [bytes(matrix[i]).rstrip(b"\0").decode() for i in first], index
+def _row_hashes(matrix: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """(n,) hashes of the rows of a matrix whose width is a multiple of eight."""
+    hashes = np.zeros(len(matrix), dtype=np.uint64)
+    for words in matrix.view(np.uint64).T:
+        hashes = mix(hashes, words)
+    return hashes
 
 
 def _parsed(matrix: NDArray[np.uint8], dtype: type[np.generic]) -> NDArray[Any] | None:
@@ -292,6 +297,8 @@ class _Sheet:
                 reader = _reader(chain([first], stream), found)
                 with _csv_errors(file, reader, start):
                     header: list[str] = next(reader, [])
+        if not header:
+            raise InputError(f"{file.name} has 0 lines; expected a header and rows")
         names = [name.strip() for name in header]
         sheet = cls(file, encoding, found, start, names)
         if chosen is not None:
@@ -319,8 +326,7 @@ class _Sheet:
                     count += len(rows)
                     yield [_Cells.of(cells) for cells in zip(*rows, strict=True)]
         if not count:
-            found = int(bool(self.header))
-            raise InputError(f"{self.file.name} has {found} lines; expected a header and rows")
+            raise InputError(f"{self.file.name} has 1 lines; expected a header and rows")
 
     def line(self, row: int) -> int:
         """The line of the file that a row ends in; the file is read again to find it."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.errors import InputError
 from metakel.io.cleaning import Place, clean_input, clean_output, meaning, missing_words_note
-from metakel.io.columns import Column, Columns, Mask
+from metakel.io.columns import Column, Columns, Mask, mix
 from metakel.io.schema import Report, Schema, Source, TaskLabels, absent, input_names
 from metakel.space import Fixed, Space, infer_space
 from metakel.space.parameters import RANGE_SLACK, own_value
@@ -206,14 +206,13 @@ def _copies(columns: Sequence[NDArray[Any]], kept: Mask) -> NDArray[np.intp]:
     for column in columns:
         # Adding zero makes -0.0 equal to 0.0 in its bits, too.
         bits = (column[rows].astype(np.float64) + 0.0).view(np.uint64)
-        hashes = (hashes ^ bits) * np.uint64(0x9E3779B97F4A7C15)
-        hashes ^= hashes >> np.uint64(29)
-    order = np.argsort(hashes, kind="stable")
-    same = hashes[order[1:]] == hashes[order[:-1]]
-    candidates = np.unique(np.concatenate([order[1:][same], order[:-1][same]]))
-    # Equal hashes are rare among rows that differ, so the few candidates are compared themselves.
+        hashes = mix(hashes, bits)
+    ordered = np.sort(hashes)
+    repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    candidates = np.flatnonzero(np.isin(hashes, repeated))
+    # Rows that differ hardly ever have equal hashes, so that few rows are compared themselves.
     seen, copies = set[tuple[Any, ...]](), []
-    for i in rows[candidates]:
+    for i in rows[candidates].tolist():
         row = tuple(column[i] for column in columns)
         if row in seen:
             copies.append(i)
