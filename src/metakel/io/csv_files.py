@@ -37,7 +37,7 @@ OTHER_DELIMITERS = (";", "\t")
 BY_NAME = {"tab": "\t", "\\t": "\t"}
 WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 # How much is turned into columns at once: much enough to be fast, little enough for memory.
-BLOCK_CHARACTERS, BLOCK_ROWS = 1 << 21, 1 << 14
+BLOCK_CHARACTERS, BLOCK_ROWS = 1 << 22, 1 << 14
 # Longer cells are text.
 LONGEST_NUMBER = 64
 # From this many numbers on, a faster parser is worth its import.
@@ -232,7 +232,8 @@ class _Cells:
         """(n, longest) bytes of the cells, filled up with zeros."""
         width = 8 * max(1, -(-int(self.lengths.max()) // 8))
         found = sliding_window_view(self.buffer, width)[self.starts]
-        found *= np.arange(width) < self.lengths[:, None]
+        inside = np.arange(width, dtype=np.uint8) < self.lengths.astype(np.uint8)[:, None]
+        found *= inside.view(np.uint8)
         return found
 
 
