@@ -26,7 +26,8 @@ class History:
     """Past tasks over the same inputs; their sizes may differ.
 
     Make one with `from_pairs` or `from_arrays`, or from a table of named parameters with
-    `from_frame`, `from_csv`, `from_parquet`, `from_optuna`, `from_mlflow` or `from_ax`. Those turn
+    `from_frame`, `from_csv`, `from_parquet`, `from_optuna`, `from_mlflow` or `from_ax`, or with
+    `from_source` from what a reader of your own returns. Those turn
     parameters into numbers in [-1, 1] by their ``space``, flip the sign of an output that is
     minimised, and keep a ``report`` of the rows that could not be used.
 
@@ -58,7 +59,7 @@ class History:
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[Task | tuple[ArrayLike, ArrayLike]]) -> History:
-        """One ``(X, y)`` pair per task; a `Task` among them stays what it is."""
+        """One ``(X, y)`` pair per task; a `Task` may stand for a pair and keeps its name."""
         tasks = []
         for s, pair in enumerate(pairs):
             if isinstance(pair, Task):
@@ -73,7 +74,7 @@ class History:
 
     @classmethod
     def from_arrays(cls, X: ArrayLike, y: ArrayLike, task: Sequence[Any] | ArrayLike) -> History:
-        """Rows of all tasks in one table, with a label per row saying whose it is.
+        """Rows of all tasks together, with the label of its task for each.
 
         Tasks come in the order in which their labels first appear.
         """
@@ -86,7 +87,10 @@ class History:
             if is_missing(label):
                 row = int(np.argmax(codes == i))
                 raise InputError(f"history: row {row} has no task label (found {label})")
-        return cls(_tasks(points, values, codes, [str(label) for label in labels]))
+        # Labels of two types that are equal, such as 1 and 1.0, name one task.
+        first: dict[Any, int] = {}
+        same = np.array([first.setdefault(v, i) for i, v in enumerate(labels)], dtype=np.intp)
+        return cls(_tasks(points, values, same[codes], [str(label) for label in labels]))
 
     @classmethod
     def from_frame(cls, frame: Any, *, task: str, output: str, **options: Any) -> History:

@@ -17,7 +17,7 @@ TASK = "experiment"
 
 
 def read_ax(source: Any, *, output: str | None, minimize: bool | None) -> Source:
-    """From one or several of Ax's ``Client``, ``AxClient`` or ``Experiment``.
+    """Trials of Ax experiments: one or several of ``Client``, ``AxClient`` or ``Experiment``.
 
     Arms of completed trials have values; the others are counted as failed.
     """

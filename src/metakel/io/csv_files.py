@@ -1,4 +1,4 @@
-"""CSV files, whichever program wrote them: encoding, delimiter, header, and columns of numbers."""
+"""CSV files, whichever program wrote them: encoding, delimiter, header, types of columns."""
 
 from __future__ import annotations
 
@@ -10,26 +10,18 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO, StringIO
+from io import StringIO
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from metakel.errors import InputError
-from metakel.io.cleaning import (
-    MISSING,
-    comma_note,
-    decimal_commas,
-    first_comma,
-    normalised,
-    texts,
-    typed,
-)
-from metakel.io.columns import Column, Columns, Mask, check_names, mix
+from metakel.io.cells import Cells, padded
+from metakel.io.cleaning import comma_note, decimal_commas, first_comma, texts, typed
+from metakel.io.columns import Column, Columns, Mask, check_names
 from metakel.io.schema import Source
 
 # Excel writes semicolons where the comma is for decimals, and tabs when cells are copied.
@@ -38,19 +30,8 @@ BY_NAME = {"tab": "\t", "\\t": "\t"}
 WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 # How much is turned into columns at once: much enough to be fast, little enough for memory.
 BLOCK_CHARACTERS, BLOCK_ROWS = 1 << 22, 1 << 14
-# Longer cells are text.
-LONGEST_NUMBER = 64
-# From this many numbers on, a faster parser is worth its import.
-MANY_ROWS = 4096
-# A column with more shapes in a block is text.
-MOST_SHAPES = 1000
 
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
-# Numbers are recognised by their shape, which has 0 for every digit: a column of many numbers has
-# few shapes.
-_SHAPE = np.frombuffer(bytes.maketrans(b"123456789", b"000000000"), dtype=np.uint8)
-_INTEGER_SHAPE = re.compile(r"[+-]?0+").fullmatch
-_NUMBER_SHAPE = re.compile(r"[+-]?(0+\.?0*|\.0+)([eE][+-]?0+)?").fullmatch
 
 
 def read_csv(path: str | Path, *, task: str, output: str, delimiter: str | None = None) -> Source:
@@ -135,7 +116,7 @@ class _Builder:
         self._missing: list[Mask] = []
         self._mixed = False
 
-    def add(self, cells: _Cells) -> None:
+    def add(self, cells: Cells) -> None:
         """Append the next rows."""
         if self._mixed:
             return
@@ -174,99 +155,6 @@ class _Builder:
         if values.dtype.kind == "f":
             values[missing] = np.nan
         return Column(values, missing)
-
-
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """Cells of one column, as positions in a buffer of UTF-8.
-
-    The buffer has ``LONGEST_NUMBER`` bytes to spare, so that a window may begin at any cell.
-    """
-
-    buffer: NDArray[np.uint8]
-    starts: NDArray[np.intp]
-    lengths: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, cells: Iterable[str]) -> _Cells:
-        encoded = [cell.encode() for cell in cells]
-        lengths = np.array([len(cell) for cell in encoded], dtype=np.intp)
-        return cls(_buffer(b"".join(encoded)), np.cumsum(lengths) - lengths, lengths)
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def tolist(self) -> list[bytes]:
-        """One by one."""
-        if self.lengths.max() <= LONGEST_NUMBER:
-            matrix = self._matrix()
-            return list(matrix.view(f"S{matrix.shape[1]}")[:, 0].tolist())
-        raw, ends = self.buffer.tobytes(), self.starts + self.lengths
-        return [raw[i:j] for i, j in zip(self.starts.tolist(), ends.tolist(), strict=True)]
-
-    def numbers(self) -> tuple[NDArray[Any], Mask] | None:
-        """Whole numbers, else numbers, with a mask of those that are missing; None for text."""
-        if self.lengths.max() > LONGEST_NUMBER:
-            return None
-        matrix = self._matrix()
-        shaped = _SHAPE.take(matrix, mode="clip")
-        hashes = _row_hashes(shaped)
-        distinct = np.unique(hashes)
-        if len(distinct) > MOST_SHAPES:
-            return None
-        rows = [shaped[np.argmax(hashes == value)] for value in distinct]
-        shapes = [row.tobytes().rstrip(b"\0").decode() for row in rows]
-        words = [shape for shape in shapes if not _NUMBER_SHAPE(shape)]
-        if any(normalised(word) not in MISSING for word in words):
-            if all(shape == shape.strip() for shape in shapes):
-                return None
-            return _Cells.of(cell.decode().strip() for cell in self.tolist()).numbers()
-        missing = np.isin(hashes, distinct[[shape in words for shape in shapes]])
-        matrix[missing] = 0
-        matrix[missing, 0] = ord("0")
-        whole = all(_INTEGER_SHAPE(shape) for shape in shapes if shape not in words)
-        values = _parsed(matrix, np.int64 if whole else np.float64)
-        return None if values is None else (values, missing)
-
-    def _matrix(self) -> NDArray[np.uint8]:
-        """(n, longest) bytes of the cells, filled up with zeros."""
-        width = 8 * max(1, -(-int(self.lengths.max()) // 8))
-        found = sliding_window_view(self.buffer, width)[self.starts]
-        inside = np.arange(width, dtype=np.uint8) < self.lengths.astype(np.uint8)[:, None]
-        found *= inside.view(np.uint8)
-        return found
-
-
-def _buffer(raw: bytes) -> NDArray[np.uint8]:
-    return np.frombuffer(raw + bytes(LONGEST_NUMBER), dtype=np.uint8)
-
-
-def _row_hashes(matrix: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """(n,) hashes of the rows of a matrix whose width is a multiple of eight."""
-    hashes = np.zeros(len(matrix), dtype=np.uint64)
-    for words in matrix.view(np.uint64).T:
-        hashes = mix(hashes, words)
-    return hashes
-
-
-def _parsed(matrix: NDArray[np.uint8], dtype: type[np.generic]) -> NDArray[Any] | None:
-    """Numbers of rows of bytes that have the shape of numbers; None if 64 bits are too few."""
-    n, width = matrix.shape
-    try:
-        if n < MANY_ROWS:
-            return matrix.view(f"S{width}")[:, 0].astype(dtype)
-        # SciPy's Matrix Market reader rounds as exactly as `float` in a fraction of its time.
-        from scipy.io import mmread  # slow to import
-
-        lines = np.full((n, width + 1), ord("\n"), dtype=np.uint8)
-        np.maximum(matrix, ord(" "), out=lines[:, :-1])
-        lines[lines[:, 0] == ord("+"), 0] = ord(" ")
-        field = "integer" if dtype is np.int64 else "real"
-        header = f"%%MatrixMarket matrix array {field} general\n{n} 1\n"
-        found: Any = mmread(BytesIO(header.encode() + lines.tobytes()))
-        return np.asarray(found[:, 0], dtype=dtype)
-    except (OverflowError, ValueError):
-        return None
 
 
 @dataclass(frozen=True)
@@ -310,7 +198,7 @@ class _Sheet:
         notes = (f"cells are separated by {shown}",) if found != "," else ()
         return cls(file, encoding, found, start, names, hint, notes)
 
-    def blocks(self) -> Iterator[list[_Cells]]:
+    def blocks(self) -> Iterator[list[Cells]]:
         """Cells by column, of some rows after the others. Blank lines are left out."""
         width, count = len(self.header), 0
         with _errors_named(self.file), self._body() as (stream, line):
@@ -325,7 +213,7 @@ class _Sheet:
                 while rows := list(islice(filter(None, reader), BLOCK_ROWS)):
                     self._check_widths(rows, count)
                     count += len(rows)
-                    yield [_Cells.of(cells) for cells in zip(*rows, strict=True)]
+                    yield [Cells.of(cells) for cells in zip(*rows, strict=True)]
         if not count:
             raise InputError(f"{self.file.name} has 1 lines; expected a header and rows")
 
@@ -354,12 +242,12 @@ class _Sheet:
             )
 
 
-def _split(text: str, delimiter: str, width: int) -> list[_Cells] | None:
+def _split(text: str, delimiter: str, width: int) -> list[Cells] | None:
     """Columns of lines without quotes or blanks; None if they are not that plain."""
     plain = text.replace("\r\n", "\n")
     if delimiter == " " or not delimiter.isascii() or '"' in plain or "\r" in plain:
         return None
-    buffer = _buffer((plain if plain.endswith("\n") else plain + "\n").encode())
+    buffer = padded((plain if plain.endswith("\n") else plain + "\n").encode())
     ends = np.flatnonzero((buffer == ord("\n")) | (buffer == ord(delimiter)))
     starts = np.concatenate([[0], ends[:-1] + 1])
     # Every line has as many cells as the header if every width-th mark, and no other, ends one.
@@ -368,7 +256,7 @@ def _split(text: str, delimiter: str, width: int) -> list[_Cells] | None:
     if not full or (width == 1 and "\n\n" in plain):
         return None
     return [
-        _Cells(buffer, starts[k::width], ends[k::width] - starts[k::width]) for k in range(width)
+        Cells(buffer, starts[k::width], ends[k::width] - starts[k::width]) for k in range(width)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Parameters and names of several studies, brought together."""
+"""One search space, and distinct names, for several studies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ Versions = Mapping[Parameter, Sequence[str]]
 class MergedSpace:
     """The parameters of all studies, with ranges wide enough for each.
 
-    ``notes`` say where studies differ; ``conflicts`` why a parameter is not one in all of them.
+    ``notes`` say where studies differ; ``conflicts`` why a parameter cannot be
+    merged.
     """
 
     space: Space
@@ -31,7 +32,7 @@ class MergedSpace:
 
 
 def merge_spaces(found: Iterable[tuple[str, Parameter]]) -> MergedSpace:
-    """From the names of studies with the parameters that they have."""
+    """One space for all, from pairs of a study's name and a parameter that it has."""
     versions: dict[str, dict[Parameter, dict[str, None]]] = {}
     for study, parameter in found:
         versions.setdefault(parameter.name, {}).setdefault(parameter, {})[study] = None

@@ -28,7 +28,7 @@ def read_mlflow(
     tracking_uri: str | Path | None = None,
     filter_string: str = "",
 ) -> Source:
-    """From the names of experiments (or one, or MLflow's objects), page by page.
+    """Runs of MLflow experiments: names, one name, or MLflow's own objects.
 
     Finished runs count. Parameters are text in MLflow: a column is whole numbers, else numbers,
     else true or false, else text.

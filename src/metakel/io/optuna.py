@@ -54,7 +54,7 @@ class RecordedStudy:
 
 
 def read_optuna(source: Any) -> Source:
-    """From a storage (its URL or object), one study, or several.
+    """Trials of Optuna studies: a storage (its URL or object), one study, or several.
 
     Only completed trials have values; the others are counted as failed.
     """
