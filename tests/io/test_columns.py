@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.io import csv_columns
-from metakel.io.merge import distinct
+from metakel.io.merge import numbered
 from metakel.space import Categorical, Float, Integer
 
 WANTED = {"task": "ds", "output": "auc"}
@@ -206,6 +206,6 @@ def test_parameters_of_a_study_may_have_our_names_for_task_and_output():
 
 @given(st.lists(st.sampled_from(["a", "b", "a (1)", "a (2)"]), max_size=8))
 def test_distinct_names_are_distinct_and_lone_ones_stay(names):
-    found = distinct(names)
+    found = numbered(names)
     assert len(set(found)) == len(names)
     assert all(new == old for new, old in zip(found, names, strict=True) if names.count(old) == 1)

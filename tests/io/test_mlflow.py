@@ -141,6 +141,15 @@ def test_the_last_value_of_a_metric_counts_and_mixed_text_is_a_category(client, 
     assert history.space["width"] == Categorical("width", ("0.5", "1e-3", "auto"))
 
 
+@pytest.mark.parametrize("text", ["1_000", "\uff13\uff13", "\u0663\u0663"])
+def test_parameters_that_are_no_numbers_in_ascii_stay_text(client, store, text):
+    experiment = client.create_experiment("digits")
+    for i in range(4):
+        log(client, experiment, {"width": text if i % 2 else "7", "i": i}, {"auc": float(i)})
+    history = History.from_mlflow("digits", output="auc", tracking_uri=store)
+    assert history.space["width"] == Categorical("width", tuple(sorted(("7", text))))
+
+
 def test_what_is_not_there_is_named(client, store):
     fill(client, ["only"])
     with pytest.raises(InputError, match="no run has the metric 'acc'; found auc"):

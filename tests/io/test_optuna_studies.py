@@ -6,7 +6,7 @@ import pytest
 
 from metakel import InputError, learn_prior
 from metakel.data import History
-from metakel.io.merge import join
+from metakel.io.merge import merge_parameter
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal
 
 optuna = pytest.importorskip("optuna")
@@ -154,7 +154,7 @@ def test_what_is_of_two_kinds_is_refused_with_the_names_of_the_studies():
 )
 def test_a_joint_parameter_takes_the_values_of_all(versions, joint):
     for order in (versions, versions[::-1]):
-        found, note = join({p: (f"s{i}",) for i, p in enumerate(order)})
+        found, note = merge_parameter({p: (f"s{i}",) for i, p in enumerate(order)})
         assert found == joint or set(found.values) == set(joint.values)
         given_up = {(type(p), getattr(p, "log", None)) for p in versions} - {(Fixed, None)}
         assert bool(note) == (
@@ -167,6 +167,6 @@ def test_a_joint_parameter_takes_the_values_of_all(versions, joint):
 
 def test_values_fixed_for_a_while_in_one_study_are_a_range():
     changed = {Fixed("p", 3): ("s0",), Fixed("p", 5): ("s0", "s1")}
-    assert join(changed)[0] == Integer("p", 3, 5)
+    assert merge_parameter(changed)[0] == Integer("p", 3, 5)
     words = {Fixed("p", "u"): ("s0",), Fixed("p", "v"): ("s0",)}
-    assert join(words)[0] == Categorical("p", ("u", "v"))
+    assert merge_parameter(words)[0] == Categorical("p", ("u", "v"))

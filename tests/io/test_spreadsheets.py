@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.io import csv_columns
-from metakel.io.parsing import decimal_commas
+from metakel.io.cleaning import decimal_commas
 from metakel.space import Float, Integer
 
 WANTED = {"task": "substrate", "output": "yield"}

@@ -8,7 +8,7 @@ from typing import Any
 
 from metakel.errors import InputError
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Space
-from metakel.space.choices import own_value
+from metakel.space.parameters import own_value
 
 
 def typed(space: Space, name: str, value: Any) -> Any:

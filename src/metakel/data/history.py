@@ -11,23 +11,14 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import as_points, as_values, check_generator
-from metakel.data.merge import joined, named_apart
-from metakel.data.summary import span, summary
+from metakel import io
+from metakel._arrays import Array, as_points, as_values, check_generator
+from metakel.data.merge import merged, numbered
 from metakel.data.task import Task
 from metakel.errors import InputError, ShapeError
-from metakel.io import (
-    Report,
-    frame_columns,
-    parquet_columns,
-    read_experiments,
-    read_runs,
-    read_studies,
-)
-from metakel.io.files import csv_source
-from metakel.io.frames import missing
-from metakel.io.source import Source
+from metakel.io.columns import is_missing
 from metakel.space import Space
+from metakel.space.parameters import distinct
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +26,8 @@ class History:
     """Past tasks over the same inputs; their sizes may differ.
 
     Make one with `from_pairs` or `from_arrays`, or from a table of named parameters with
-    `from_frame`, `from_csv`, `from_parquet`, `from_optuna`, `from_mlflow` or `from_ax`. Those turn
+    `from_frame`, `from_csv`, `from_parquet`, `from_optuna`, `from_mlflow` or `from_ax`, or with
+    `from_source` from what a reader of your own returns. Those turn
     parameters into numbers in [-1, 1] by their ``space``, flip the sign of an output that is
     minimised, and keep a ``report`` of the rows that could not be used.
 
@@ -44,7 +36,7 @@ class History:
 
     tasks: tuple[Task, ...]
     space: Space | None = None
-    report: Report | None = None
+    report: io.Report | None = None
 
     def __post_init__(self) -> None:
         given: Any = self.tasks
@@ -67,7 +59,7 @@ class History:
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[Task | tuple[ArrayLike, ArrayLike]]) -> History:
-        """One ``(X, y)`` pair per task; a `Task` among them stays what it is."""
+        """One ``(X, y)`` pair per task; a `Task` may stand for a pair and keeps its name."""
         tasks = []
         for s, pair in enumerate(pairs):
             if isinstance(pair, Task):
@@ -78,25 +70,27 @@ class History:
             except (TypeError, ValueError):
                 raise InputError(f"task {s}: expected a pair (X, y)") from None
             tasks.append(Task(X, y, name=f"task {s}"))  # type: ignore[arg-type]
-        return cls(named_apart(tasks))
+        return cls(numbered(tasks))
 
     @classmethod
     def from_arrays(cls, X: ArrayLike, y: ArrayLike, task: Sequence[Any] | ArrayLike) -> History:
-        """Rows of all tasks in one table, with a label per row saying whose it is.
+        """Rows of all tasks together, with the label of its task for each.
 
         Tasks come in the order in which their labels first appear.
         """
         points = as_points(X, "history")
         values = as_values(y, points.shape[0], "history")
-        labels = list(np.asarray(task, dtype=object))
-        if len(labels) != len(points):
-            raise ShapeError(f"history: X has {len(points)} rows but task has {len(labels)} labels")
-        rows: dict[Any, list[int]] = {}
+        labels, codes = distinct(np.asarray(task, dtype=object))
+        if len(codes) != len(points):
+            raise ShapeError(f"history: X has {len(points)} rows but task has {len(codes)} labels")
         for i, label in enumerate(labels):
-            if missing(label):
-                raise InputError(f"history: row {i} has no task label (found {label})")
-            rows.setdefault(label, []).append(i)
-        return cls(tuple(Task(points[i], values[i], name=str(label)) for label, i in rows.items()))
+            if is_missing(label):
+                row = int(np.argmax(codes == i))
+                raise InputError(f"history: row {row} has no task label (found {label})")
+        # Labels of two types that are equal, such as 1 and 1.0, name one task.
+        first: dict[Any, int] = {}
+        same = np.array([first.setdefault(v, i) for i, v in enumerate(labels)], dtype=np.intp)
+        return cls(_tasks(points, values, same[codes], [str(label) for label in labels]))
 
     @classmethod
     def from_frame(cls, frame: Any, *, task: str, output: str, **options: Any) -> History:
@@ -115,8 +109,7 @@ class History:
             parameter used for it. ``categories``: columns of choices, even where they look like
             numbers. ``extrapolate``: whether rows may lie outside of the ranges of ``space``.
         """
-        columns = frame_columns(frame)
-        return cls._from_source(Source("a table", columns, task, output), **options)
+        return cls.from_source(io.read_frame(frame, task=task, output=output), **options)
 
     @classmethod
     def from_csv(
@@ -132,14 +125,13 @@ class History:
 
         Without a ``delimiter``, the header says whether it is a comma, a semicolon or a tab.
         """
-        source = csv_source(path, task=task, output=output, delimiter=delimiter)
-        return cls._from_source(source, **options)
+        source = io.read_csv(path, task=task, output=output, delimiter=delimiter)
+        return cls.from_source(source, **options)
 
     @classmethod
     def from_parquet(cls, path: str | Path, *, task: str, output: str, **options: Any) -> History:
         """Rows of a Parquet file (needs pyarrow); options as for `from_frame`."""
-        columns = parquet_columns(path)
-        return cls._from_source(Source(Path(path).name, columns, task, output), **options)
+        return cls.from_source(io.read_parquet(path, task=task, output=output), **options)
 
     @classmethod
     def from_optuna(cls, source: Any, **options: Any) -> History:
@@ -149,7 +141,7 @@ class History:
         trials have, unless ``inputs`` or ``defaults`` say otherwise; a note names the others.
         Options as for `from_frame`.
         """
-        return cls._from_source(read_studies(source), **options)
+        return cls.from_source(io.read_optuna(source), **options)
 
     @classmethod
     def from_mlflow(
@@ -179,14 +171,14 @@ class History:
         **options
             As for `from_frame`; MLflow knows no direction, so say ``minimize=True`` for a loss.
         """
-        runs = read_runs(
+        source = io.read_mlflow(
             experiments,
             output=output,
             task=task,
             tracking_uri=tracking_uri,
             filter_string=filter_string,
         )
-        return cls._from_source(runs, **options)
+        return cls.from_source(source, **options)
 
     @classmethod
     def from_ax(
@@ -197,8 +189,8 @@ class History:
         Space, metric and direction are those of the experiments. ``output`` and ``minimize`` name
         another metric; other options as for `from_frame`.
         """
-        experiments = read_experiments(source, output=output, minimize=minimize)
-        return cls._from_source(experiments, **options)
+        found = io.read_ax(source, output=output, minimize=minimize)
+        return cls.from_source(found, **options)
 
     @staticmethod
     def scan(path: Any, *, task: str = "task", output: str = "y", **options: Any) -> Any:
@@ -213,10 +205,11 @@ class History:
         return distributed.scan(path, task=task, output=output, **options)
 
     @classmethod
-    def _from_source(cls, source: Source, /, **options: Any) -> History:
-        intake = source.intake(**options)
-        plain = cls.from_arrays(intake.X, intake.y, intake.labels)
-        return cls(plain.tasks, intake.space, intake.report)
+    def from_source(cls, source: io.Source, **options: Any) -> History:
+        """What a reader returns, also one of your own; options as for `from_frame`."""
+        table = io.encode(source, **options)
+        tasks = _tasks(table.X, table.y, table.tasks, table.names)
+        return cls(tasks, table.space, table.report)
 
     def split(self, rng: np.random.Generator, *, fraction: float = 0.5) -> tuple[History, History]:
         """Two histories of whole tasks: a random share ``fraction``, and the rest.
@@ -289,11 +282,47 @@ class History:
         """The tasks of both, which must be over the same space and in the same direction."""
         if not isinstance(other, History):
             return NotImplemented
-        tasks, report = joined(self, other)
+        tasks, report = merged(self, other)
         return History(tasks, self.space, report)
 
     def __repr__(self) -> str:
-        return f"History(m={self.m}, n={span(self.sizes, 'd')}, d0={self.d0})"
+        return f"History(m={self.m}, n={_span(self.sizes, 'd')}, d0={self.d0})"
 
     def __str__(self) -> str:
-        return summary(self)
+        X = np.concatenate([task.X for task in self.tasks])
+        ranges = "\n".join(f"  x{i}: {_span(column, '.4g')}" for i, column in enumerate(X.T))
+        means = np.array([task.y.mean() for task in self.tasks])
+        spreads = np.array([task.y.std() for task in self.tasks])
+        head = (
+            f"history of {self.m} task{'s' if self.m > 1 else ''}, {self.total} observations "
+            f"({_span(self.sizes, 'd')} each), {self.d0} input{'s' if self.d0 > 1 else ''}"
+        )
+        lines = [
+            head,
+            ranges if self.space is None else str(self.space),
+            f"  task means {_span(means, '.4g')}, task standard deviations {_span(spreads, '.4g')}",
+        ]
+        constant = [t.name for t in self.tasks if np.ptp(t.y) == 0]
+        if constant:
+            lines.append(
+                f"  constant values in: {', '.join(constant[:5])}"
+                + (f" and {len(constant) - 5} more" if len(constant) > 5 else "")
+            )
+        if self.report is not None:
+            lines.append(str(self.report))
+        return "\n".join(lines)
+
+
+def _tasks(X: Array, y: Array, codes: NDArray[np.intp], names: Sequence[str]) -> tuple[Task, ...]:
+    """Rows by task, in the order in which the tasks first appear."""
+    order = np.argsort(codes, kind="stable")
+    found, starts = np.unique(codes[order], return_index=True)
+    groups = np.split(order, starts[1:])
+    by_first = sorted(range(len(groups)), key=lambda k: groups[k][0])
+    return tuple(Task(X[groups[k]], y[groups[k]], name=names[found[k]]) for k in by_first)
+
+
+def _span(values: NDArray[Any], form: str) -> str:
+    """From the smallest to the largest of some numbers."""
+    low, high = values.min(), values.max()
+    return f"{low:{form}}" if low == high else f"{low:{form}} to {high:{form}}"

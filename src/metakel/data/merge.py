@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from metakel.data.history import History
 
 
-def joined(a: History, b: History) -> tuple[tuple[Task, ...], Report | None]:
+def merged(a: History, b: History) -> tuple[tuple[Task, ...], Report | None]:
     """Tasks of both, and the report on both."""
     if a.space != b.space:
         raise InputError(
@@ -32,14 +32,14 @@ def joined(a: History, b: History) -> tuple[tuple[Task, ...], Report | None]:
             f"in the histories to join {directions}; read both with the same minimize="
         )
     _refuse_repeated(a, b)
-    return named_apart((*a.tasks, *b.tasks)), _report(a.report, b.report)
+    return numbered((*a.tasks, *b.tasks)), _report(a.report, b.report)
 
 
-def named_apart(tasks: Iterable[Task]) -> tuple[Task, ...]:
+def numbered(tasks: Iterable[Task]) -> tuple[Task, ...]:
     """The tasks, with a number where another before it has the same name.
 
-    Unlike `readers.joint.distinct`, which numbers all of them, the first keeps its name: a history
-    that grows must not rename what was learned from before.
+    The first keeps its name, unlike in `metakel.io.merge.numbered`: a history that grows must not
+    rename the tasks that were learned from before.
     """
     found: dict[str, Task] = {}
     for task in tasks:

@@ -1,25 +1,32 @@
-"""Readers: foreign tables and studies in, named columns and numeric rows out."""
+"""Readers: tables, files and studies in, named columns and numeric rows out.
 
-from metakel.io.ax import read_experiments
-from metakel.io.encoding import Intake, assemble
-from metakel.io.files import csv_columns, parquet_columns
-from metakel.io.frames import frame_columns
-from metakel.io.mlflow import read_runs
-from metakel.io.optuna import OUTPUT, TASK, read_studies
-from metakel.io.report import Report
-from metakel.io.schema import Wanted
+A reader is a function ``read_...`` that returns a `Source`; `metakel.data.History.from_source`
+takes what any of them returns.
+"""
+
+from metakel.io.ax import read_ax
+from metakel.io.columns import Column
+from metakel.io.csv_files import csv_columns, read_csv
+from metakel.io.encoding import EncodedTable, encode
+from metakel.io.mlflow import read_mlflow
+from metakel.io.optuna import read_optuna
+from metakel.io.schema import Report, Schema, Source
+from metakel.io.tables import frame_columns, parquet_columns, read_frame, read_parquet
 
 __all__ = [
-    "OUTPUT",
-    "TASK",
-    "Intake",
+    "Column",
+    "EncodedTable",
     "Report",
-    "Wanted",
-    "assemble",
+    "Schema",
+    "Source",
     "csv_columns",
+    "encode",
     "frame_columns",
     "parquet_columns",
-    "read_experiments",
-    "read_runs",
-    "read_studies",
+    "read_ax",
+    "read_csv",
+    "read_frame",
+    "read_mlflow",
+    "read_optuna",
+    "read_parquet",
 ]

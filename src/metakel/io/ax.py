@@ -1,4 +1,4 @@
-"""Columns of Ax experiments: every experiment a task, with its own search space."""
+"""Ax experiments: every experiment is a task, with its own search space."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from numbers import Real
 from typing import Any
 
 from metakel.errors import InputError
-from metakel.io.frames import Columns
-from metakel.io.merge import distinct, joint_space
-from metakel.io.source import Source
+from metakel.io.columns import Column
+from metakel.io.merge import merge_spaces, numbered
+from metakel.io.schema import Source
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter
 
 TASK = "experiment"
 
 
-def read_experiments(source: Any, *, output: str | None, minimize: bool | None) -> Source:
-    """From one or several of Ax's ``Client``, ``AxClient`` or ``Experiment``.
+def read_ax(source: Any, *, output: str | None, minimize: bool | None) -> Source:
+    """Trials of Ax experiments: one or several of ``Client``, ``AxClient`` or ``Experiment``.
 
     Arms of completed trials have values; the others are counted as failed.
     """
@@ -26,13 +26,13 @@ def read_experiments(source: Any, *, output: str | None, minimize: bool | None) 
     if len(set(goals)) > 1:
         raise InputError(f"the experiments have different objectives: {_shown(goals)}")
     (metric, smaller), *_ = goals
-    labels = distinct([e.name for e in experiments])
+    labels = numbered([e.name for e in experiments])
     each = zip(labels, experiments, strict=True)
-    joint = joint_space((label, p) for label, e in each for p in _parameters(e.search_space))
-    space, clashes = joint.space, joint.clashes or {}
-    known = (*space.names, *clashes)
+    merged = merge_spaces((label, p) for label, e in each for p in _parameters(e.search_space))
+    space, conflicts = merged.space, merged.conflicts
+    known = (*space.names, *conflicts)
     task = f"ax.{TASK}" if TASK in (*known, metric) else TASK
-    columns: Columns = {name: [] for name in (task, *known, metric)}
+    columns: dict[str, list[Any]] = {name: [] for name in (task, *known, metric)}
     left_out: Counter[str] = Counter()
     for label, experiment in zip(labels, experiments, strict=True):
         means = _means(experiment, metric)
@@ -46,12 +46,21 @@ def read_experiments(source: Any, *, output: str | None, minimize: bool | None) 
                 columns[metric].append(means.get((trial.index, arm.name)))
                 for name in known:
                     columns[name].append(arm.parameters.get(name))
-    notes = (*joint.notes, *(f"{n} trials are {status}" for status, n in left_out.items()))
+    notes = (*merged.notes, *(f"{n} trials are {status}" for status, n in left_out.items()))
     lacking = sum(value is None for value in columns[metric])
     if lacking:
         notes += (f"{lacking} completed trials have no {metric!r}",)
-    failed = left_out.total()
-    return Source("Ax", columns, task, metric, space, smaller, failed, notes, clashes=clashes)
+    return Source(
+        "Ax",
+        {name: Column.of(values) for name, values in columns.items()},
+        task,
+        metric,
+        space,
+        smaller,
+        left_out.total(),
+        notes,
+        conflicts=conflicts,
+    )
 
 
 def _as_experiments(source: Any) -> list[Any]:

@@ -1,34 +1,109 @@
-"""Columns that are nearly numbers: settled with a note, or refused by the cell that is none."""
+"""Text as numbers: what is a number, what is missing, and columns that hold nearly numbers.
+
+Columns are cleaned by their distinct values, not cell by cell.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any, Literal
 
+import numpy as np
+
+from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.io.frames import missing
-from metakel.io.parsing import (
-    FAILED,
-    MISSING,
-    comma_note,
-    decimal_commas,
-    first_comma,
-    is_number,
-    number_in,
-    typed,
-    word_of,
-)
+from metakel.io.columns import Column, is_missing
 from metakel.space import Fixed, Float, Space
 
-# With this share of numbers among its cells, a column was meant to hold numbers.
+# Missing in a column of numbers. In a column of text "none" may be a choice like any other.
+MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none"})
+# What people write instead of an output when a run gave none; case does not matter.
+FAILED = frozenset(
+    {"failed", "fail", "failure", "error", "crash", "crashed", "timeout", "aborted", "killed"}
+    | {"#div/0!", "#num!", "#value!"}
+)
+FLAGS = {"true": True, "false": False}
+# A column with this share of numbers among its cells was meant to hold numbers.
 MOSTLY = 0.8
 
-# A number with something to it: a unit, a per cent sign, marks between thousands.
-_NEARLY = re.compile(r"\s*[+-]?\d[\d.,']*\D*").fullmatch
+# Python also reads 1_000 and digits of other scripts as numbers; here they stay text.
+_INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
+_NUMBER = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)").fullmatch
+_COMMA = re.compile(r"[+-]?([0-9]+,[0-9]*|,[0-9]+)(e[+-]?[0-9]+)?").fullmatch
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+").fullmatch
+# A number with a unit, a per cent sign, or marks between thousands.
+_NEARLY = re.compile(r"\s*[+-]?[0-9][0-9.,']*[^0-9]*").fullmatch
 
+# Where the row with an index is found: "row 3", "line 5 of runs.csv".
 Place = Callable[[int], str]
-Meaning = Literal["numbers", "choices", "unsaid"]
+Meaning = Literal["numbers", "choices", "unknown"]
+
+
+def typed(cells: Sequence[str]) -> list[Any]:
+    """Text as whole numbers, else numbers, else true and false, else text.
+
+    An empty cell is None. In a column of numbers the other words of `MISSING` are None as well.
+    """
+    words = [normalised(cell) for cell in cells]
+    present = [word for word in words if word not in MISSING]
+    if not present and "nan" not in words:  # not one number
+        return texts(cells)
+    for kind, is_kind in ((int, _INTEGER), (float, _NUMBER)):
+        if all(map(is_kind, present)):
+            return [None if word in MISSING else kind(word) for word in words]
+    if all(word in FLAGS for word in words if word):
+        return [FLAGS.get(word) for word in words]
+    return texts(cells)
+
+
+def texts(cells: Sequence[str]) -> list[Any]:
+    """Text without spaces around; an empty cell is None."""
+    return [cell.strip() or None for cell in cells]
+
+
+def normalised(text: str) -> str:
+    """The text in the form in which it is compared with a list of words."""
+    return text.strip().lower()
+
+
+def decimal_commas(cells: Sequence[str], *, certain: bool = False) -> list[float | None] | None:
+    """The numbers of a column that is written with decimal commas; None if it is not.
+
+    A point in any cell speaks against it. So does a column in which every comma could separate
+    thousands (1,234), unless another column makes it ``certain`` that commas are decimal.
+    """
+    words = [normalised(cell) for cell in cells]
+    present = [word for word in words if word not in MISSING]
+    with_comma = [word for word in present if _COMMA(word)]
+    if not with_comma or (not certain and all(map(_THOUSANDS, with_comma))):
+        return None
+    if any("." in word or as_number(word) is None for word in present):
+        return None
+    return [None if word in MISSING else as_number(word) for word in words]
+
+
+def comma_note(examples: dict[str, str]) -> str:
+    """A note on columns with decimal commas, from a cell of each by name."""
+    name, cell = next(iter(examples.items()))
+    others = f" (also in {', '.join(list(examples)[1:])})" if len(examples) > 1 else ""
+    return f"{name} has decimal commas: {cell} is read as {as_number(cell):g}{others}"
+
+
+def first_comma(cells: Sequence[str]) -> str:
+    """The first cell with a comma."""
+    return next(cell.strip() for cell in cells if "," in cell)
+
+
+def as_number(value: Any) -> float | None:
+    """The number that a cell holds, with a decimal point or comma; None if it holds none."""
+    if not isinstance(value, str):
+        return float(value) if _is_number(value) else None
+    word = normalised(value)
+    if _COMMA(word):
+        return float(word.replace(",", "."))
+    return float(word) if _NUMBER(word) else None
 
 
 def meaning(name: str, space: Space | None, categories: Sequence[str]) -> Meaning:
@@ -36,106 +111,148 @@ def meaning(name: str, space: Space | None, categories: Sequence[str]) -> Meanin
     if name in categories:
         return "choices"
     if space is None:
-        return "unsaid"
+        return "unknown"
     parameter = space[name]
     if isinstance(parameter, Float):
         return "numbers"
     known = (
         [parameter.value] if isinstance(parameter, Fixed) else getattr(parameter, "values", [None])
     )
-    return "numbers" if all(is_number(value) for value in known) else "choices"
+    return "numbers" if all(map(_is_number, known)) else "choices"
 
 
-def settled(
-    name: str, values: Sequence[Any], said: Meaning, place: Place
-) -> tuple[list[Any], tuple[str, ...]]:
-    """An input column, with its texts as numbers where they are, and notes on that."""
-    written = [v for v in values if isinstance(v, str)]
-    if not written or said == "choices":
-        return list(values), ()
-    present = [v for v in values if not _no_value(v)]
-    numbers = [number_in(v) for v in present]
-    like_numbers = sum(number is not None for number in numbers)
-    if like_numbers and all(_plain_number(v) for v in present):
-        if said == "unsaid" and len(written) == len([v for v in values if not missing(v)]):
-            return list(values), (f"{name} holds numbers written as text, taken as choices",)
-        return _merged(values, typed(written)), (f"{name} holds numbers written as text",)
+def clean_input(
+    name: str, column: Column, said: Meaning, place: Place
+) -> tuple[Column, tuple[str, ...]]:
+    """An input column with text turned into numbers where it means numbers, and notes on that."""
+    written = column.texts
+    if column.levels is None or not written or said == "choices":
+        return column, ()
+    counts = _counts(column)
+    present = [v for v in column.levels if not _no_value(v)]
+    total = int(counts[[not _no_value(v) for v in column.levels]].sum())
+    like_numbers = int(counts[[_like_number(v) for v in column.levels]].sum())
+    if like_numbers and all(map(_plain_number, present)):
+        if said == "unknown" and all(isinstance(v, str) or is_missing(v) for v in column.levels):
+            return column, (f"{name} holds numbers written as text, taken as choices",)
+        return _replaced(column, typed(written)), (f"{name} holds numbers written as text",)
     commas = decimal_commas(written)
-    if commas is not None and all(is_number(v) for v in present if not isinstance(v, str)):
-        return _merged(values, commas), (comma_note({name: first_comma(written)}),)
-    mostly = 0 < MOSTLY * len(present) <= like_numbers
-    if present and (said == "numbers" or mostly):
-        raise _refused(name, values, sum(map(_plain_number, present)), said, place)
-    return list(values), _nearly_note(name, present, like_numbers)
+    if commas is not None and all(_is_number(v) for v in present if not isinstance(v, str)):
+        return _replaced(column, commas), (comma_note({name: first_comma(written)}),)
+    if total and (said == "numbers" or 0 < MOSTLY * total <= like_numbers):
+        raise _not_a_number(name, column, said, place)
+    return column, _nearly_note(name, column, like_numbers, total)
 
 
-def outputs(
-    name: str, values: Sequence[Any], place: Place
-) -> tuple[list[float | None], tuple[str, ...]]:
-    """The output column as numbers, None where a run failed, and notes on how it was read."""
+def clean_output(name: str, column: Column, place: Place) -> tuple[Array, tuple[str, ...]]:
+    """(n,) outputs, nan where a run failed, and notes on how they were read."""
+    if column.levels is None:
+        flags = column.values.dtype.kind == "b"
+        numbers = column.values.astype(np.float64)
+        numbers[column.missing] = np.nan
+        return numbers, (_flag_note(name),) if flags else ()
     notes = []
-    words = [v for v in values if _says_failed(v)]
-    if words:
-        shown = ", ".join(map(repr, dict.fromkeys(words)))
-        rows = "1 row" if len(words) == 1 else f"{len(words)} rows"
+    failed = [isinstance(v, str) and normalised(v) in FAILED for v in column.levels]
+    if any(failed):
+        shown = ", ".join(repr(v) for v, f in zip(column.levels, failed, strict=True) if f)
+        count = int(_counts(column)[failed].sum())
+        rows = "1 row" if count == 1 else f"{count} rows"
         notes.append(f"{name} says {shown} in {rows}, counted as failed")
-    if any(isinstance(v, bool) for v in values):
-        notes.append(f"{name} holds true and false, taken as 1 and 0")
-    known = [None if _no_value(v) or _says_failed(v) else v for v in values]
+    if any(isinstance(v, bool) for v in column.levels):
+        notes.append(_flag_note(name))
+    known = [None if f or _no_value(v) else v for v, f in zip(column.levels, failed, strict=True)]
     written = [v for v in known if isinstance(v, str)]
     commas = decimal_commas(written)
     if commas is not None:
         notes.append(comma_note({name: first_comma(written)}))
-        known = _merged(known, commas)
-    found: list[float | None] = []
-    for i, value in enumerate(known):
-        try:
-            found.append(None if value is None else float(value))
-        except (TypeError, ValueError):
-            raise InputError(
-                f"output column {name!r} holds {value!r} in {place(i)}; expected numbers, or "
-                "nothing or a word such as 'failed' for a run that gave none"
-            ) from None
-    return found, tuple(notes)
+        read = iter(commas)
+        known = [next(read) if isinstance(v, str) else v for v in known]
+    found = [np.nan if v is None else _output(v) for v in known]
+    bad = np.array([v is None for v in found])
+    if bad.any():
+        row = int(np.argmax(bad[column.values]))
+        raise InputError(
+            f"output column {name!r} holds {column[row]!r} in {place(row)}; expected numbers, or "
+            "nothing or a word such as 'failed' for a run that gave none"
+        )
+    return np.array(found, dtype=np.float64)[column.values], tuple(notes)
 
 
-def _refused(
-    name: str, values: Sequence[Any], good: int, said: Meaning, place: Place
-) -> InputError:
-    i = next(i for i, v in enumerate(values) if not _no_value(v) and not _plain_number(v))
-    among = f", among {good} numbers" if good else ""
-    doubt = (
-        "" if number_in(values[i]) is None else " (decimals or thousands? write a point or none)"
-    )
-    mend = "mend the cell, or empty it if the value is not known"
-    if said == "unsaid":
-        mend += f"; or say categories=[{name!r}] if it holds choices, or inputs=[...] without it"
-    return InputError(
-        f"column {name!r} holds {values[i]!r} in {place(i)}{among}; expected numbers{doubt}: {mend}"
-    )
-
-
-def _nearly_note(name: str, present: Sequence[Any], like_numbers: int) -> tuple[str, ...]:
-    """On cells such as '8 h' or '1,110.0', where nearly all are like that."""
-    near = [v for v in present if isinstance(v, str) and number_in(v) is None and _NEARLY(v)]
-    if not near or len(near) + like_numbers < MOSTLY * len(present):
+def missing_words_note(name: str, column: Column) -> tuple[str, ...]:
+    """A note on texts of a column that mean a missing value elsewhere."""
+    words = [text for text in column.texts if normalised(text) in MISSING]
+    if not words:
         return ()
-    return (f"{name} holds {near[0]!r}, which is no plain number: its values are taken as choices",)
+    shown = ", ".join(map(repr, words))
+    return (f"{name} has the text {shown}, taken as a value and not as missing",)
+
+
+def _not_a_number(name: str, column: Column, said: Meaning, place: Place) -> InputError:
+    assert column.levels is not None
+    plain = np.array([_plain_number(v) for v in column.levels])
+    odd = ~plain & [not _no_value(v) for v in column.levels]
+    row = int(np.argmax(odd[column.values]))
+    value, good = column[row], int(_counts(column)[plain].sum())
+    among = f", among {good} numbers" if good else ""
+    doubt = " (decimals or thousands? write a point or none)" if _like_number(value) else ""
+    remedy = "correct the cell, or empty it if the value is not known"
+    if said == "unknown":
+        remedy += f"; or say categories=[{name!r}] if it holds choices, or inputs=[...] without it"
+    return InputError(
+        f"column {name!r} holds {value!r} in {place(row)}{among}; expected numbers{doubt}: {remedy}"
+    )
+
+
+def _nearly_note(name: str, column: Column, like_numbers: int, total: int) -> tuple[str, ...]:
+    """A note on cells such as '8 h' or '1,110.0', where nearly all are like that."""
+    levels, counts = column.levels or [], _counts(column)
+    near = [
+        i
+        for i, v in enumerate(levels)
+        if isinstance(v, str) and not _no_value(v) and not _like_number(v) and _NEARLY(v)
+    ]
+    if not near or counts[near].sum() + like_numbers < MOSTLY * total:
+        return ()
+    first = levels[near[0]]
+    return (f"{name} holds {first!r}, which is no plain number: its values are taken as choices",)
+
+
+def _flag_note(name: str) -> str:
+    return f"{name} holds true and false, taken as 1 and 0"
+
+
+def _output(value: Any) -> float | None:
+    if isinstance(value, str):
+        return None if "," in value else as_number(value)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _counts(column: Column) -> Any:
+    return np.bincount(column.values, minlength=len(column.levels or ()))
+
+
+def _replaced(column: Column, read: Sequence[Any]) -> Column:
+    """The column with what was read in the places of its texts."""
+    numbers = iter(read)
+    levels = [next(numbers) if isinstance(v, str) else v for v in column.levels or ()]
+    return Column.of_levels(column.values, levels)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number already: text, true and false are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _no_value(value: Any) -> bool:
-    return missing(value) or (isinstance(value, str) and word_of(value) in MISSING)
+    return is_missing(value) or (isinstance(value, str) and normalised(value) in MISSING)
 
 
-def _says_failed(value: Any) -> bool:
-    return isinstance(value, str) and word_of(value) in FAILED
+def _like_number(value: Any) -> bool:
+    return not _no_value(value) and as_number(value) is not None
 
 
 def _plain_number(value: Any) -> bool:
-    return number_in(value) is not None and not (isinstance(value, str) and "," in value)
-
-
-def _merged(values: Sequence[Any], read: Sequence[Any]) -> list[Any]:
-    """The values, with what was read in the places of the texts."""
-    numbers = iter(read)
-    return [next(numbers) if isinstance(v, str) else v for v in values]
+    return _like_number(value) and not (isinstance(value, str) and "," in value)

@@ -1,161 +1,177 @@
-"""From columns to numeric tasks: what is an input, what is missing, what was counted out."""
+"""From the columns of a source to numeric rows, with a report on what was left out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from math import isfinite
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.io.cleaning import Place, meaning, outputs, settled
-from metakel.io.frames import Columns, missing
-from metakel.io.missing import Absence, absence
-from metakel.io.parsing import MISSING
-from metakel.io.report import Report
-from metakel.io.schema import Wanted, check_columns, input_columns
-from metakel.space import Space, infer_space
-from metakel.space.choices import own_value
-from metakel.space.numbers import RANGE_SLACK
+from metakel.io.cleaning import Place, clean_input, clean_output, meaning, missing_words_note
+from metakel.io.columns import Column, Columns, Mask, mix
+from metakel.io.schema import Report, Schema, Source, TaskLabels, absent, input_names
+from metakel.space import Fixed, Space, infer_space
+from metakel.space.parameters import RANGE_SLACK, own_value
 
-Array = NDArray[np.float64]
+# Whole numbers below this are exact as floats.
+EXACT = 2.0**53
 
 
 @dataclass(frozen=True, eq=False)
-class Intake:
-    """Numeric rows: ``X`` (n, d0), ``y`` (n,) larger is better, ``labels`` of the tasks."""
+class EncodedTable:
+    """Numeric rows of all tasks.
+
+    Parameters
+    ----------
+    X : (n, d0) array
+    y : (n,) array
+        Larger is better.
+    tasks : (n,) array of int
+        The task of each row, as an index into ``names``.
+    names : tuple of str
+    space : Space
+    report : Report
+    """
 
     X: Array
     y: Array
-    labels: list[str]
+    tasks: NDArray[np.intp]
+    names: tuple[str, ...]
     space: Space
     report: Report
 
 
-def assemble(
-    columns: Columns,
-    wanted: Wanted,
-    *,
-    source: str,
-    failed: int = 0,
-    notes: Sequence[str] = (),
-    place: Place = "row {}".format,
-) -> Intake:
-    """Rows that can be used, as numbers, with a report on the others.
+def encode(source: Source, **options: Any) -> EncodedTable:
+    """The rows that can be used, as numbers, with a report on the others.
 
-    ``failed`` rows the reader left out itself; its ``notes`` come first in the report. ``place``
-    says where a row is to be found.
+    ``options`` are those of `Schema`; they take precedence over what the source says.
     """
-    check_columns(columns, wanted)
-    names, found = input_columns(columns, wanted)
-    measured, read = outputs(wanted.output, columns[wanted.output], place)
-    columns, more = _settled(columns, names, wanted, place)
-    notes = (*notes, *found, *read, *more, *_words_kept(columns, (wanted.task, *names)))
-    total = len(measured)
-    absent = [absence(name, wanted.space) for name in names]
-    table = {
-        name: _filled(columns[name], wanted.defaults.get(name), gap)
-        for name, gap in zip(names, absent, strict=True)
-    }
-    _refuse_missing_parameters(table, columns[wanted.task], absent)
-    rows, counts = _usable_rows(columns[wanted.task], measured, table, absent)
-    counts["failed"] += failed
-    if not rows:
-        raise InputError(f"{source}: none of the {total} rows can be used ({counts})")
-    usable = {name: [table[name][i] for i in rows] for name in names}
-    space = wanted.space
-    if space is None:
-        whole = [name for name in names if _made_floats(columns[name], usable[name])]
-        usable |= {name: [int(v) for v in usable[name]] for name in whole}
-        space, guesses = infer_space(usable, log=wanted.log, categories=wanted.categories)
-        notes = (*notes, *guesses, *(_whole_note(name) for name in whole))
-    labels = _labels([columns[wanted.task][i] for i in rows])
-    where = (f"{place(i)}, task {task}" for i, task in zip(rows, labels, strict=True))
-    X = _encoded(space, usable, where, extrapolate=wanted.extrapolate)
-    beyond = int((np.abs(X) > 1 + RANGE_SLACK).any(axis=1).sum())
-    if beyond:
-        notes = (*notes, f"{beyond} rows lie outside of the ranges of the space (extrapolate=True)")
-    sign = -1.0 if wanted.minimize else 1.0
-    return Intake(
+    schema = Schema.of(source, **options)
+    schema.check(source.columns)
+    outputs, output_notes = clean_output(schema.output, source.columns[schema.output], source.place)
+    notes = list(source.notes)
+    if source.space is not None and schema.space is None:
+        space, left_out = _recorded_space(source, source.space, schema, np.isfinite(outputs))
+        schema, notes = replace(schema, space=space), [*notes, *left_out]
+    labels = TaskLabels.of(source.columns[schema.task])
+    names, found = input_names(source.columns, schema, labels)
+    inputs, cleaning_notes = _cleaned(source, schema, names)
+    notes += [*found, *output_notes, *cleaning_notes]
+    for name, column in ((schema.task, source.columns[schema.task]), *inputs.items()):
+        notes += missing_words_note(name, column)
+    recorded = {name: bool(column.missing.any()) for name, column in inputs.items()}
+    inputs = {name: _filled(c, name, schema) for name, c in inputs.items()}
+    gaps = {name: absent(column, name, schema.space) for name, column in inputs.items()}
+    _refuse_missing_parameters(gaps, labels)
+    kept, counts = _usable_rows(labels, outputs, inputs, gaps)
+    counts["failed"] += source.failed
+    if not kept.any():
+        raise InputError(f"{source.name}: none of the {len(kept)} rows can be used ({counts})")
+    values = {name: column.take(kept) for name, column in inputs.items()}
+    if schema.space is None:
+        whole = [name for name in names if recorded[name] and _whole_floats(values[name])]
+        values |= {name: values[name].astype(np.int64) for name in whole}
+        space, guesses = infer_space(values, log=schema.log, categories=schema.categories)
+        notes += [*guesses, *map(_whole_note, whole)]
+    else:
+        space = schema.space
+
+    def where(i: int) -> str:
+        row = int(np.flatnonzero(kept)[i])
+        return f"{source.place(row)}, task {labels.names[labels.codes[row]]}"
+
+    X = _encoded(space, values, where, extrapolate=schema.extrapolate)
+    if schema.extrapolate:
+        beyond = int((np.abs(X) > 1 + RANGE_SLACK).any(axis=1).sum())
+        if beyond:
+            notes.append(f"{beyond} rows lie outside of the ranges of the space (extrapolate=True)")
+    return EncodedTable(
         X=X,
-        y=sign * np.array([measured[i] for i in rows], dtype=np.float64),
-        labels=labels,
+        y=(-1.0 if schema.minimize else 1.0) * outputs[kept],
+        tasks=labels.codes[kept],
+        names=labels.names,
         space=space,
         report=Report(
-            source,
-            wanted.task,
-            wanted.output,
-            wanted.minimize,
-            total + failed,
-            len(rows),
+            source.name,
+            schema.task,
+            schema.output,
+            schema.minimize,
+            rows=len(kept) + source.failed,
+            kept=int(kept.sum()),
             notes=tuple(notes),
             **counts,
         ),
     )
 
 
-def _usable_rows(
-    tasks: Sequence[Any],
-    measured: Sequence[float | None],
-    table: Columns,
-    absent: Sequence[Absence],
-) -> tuple[list[int], dict[str, int]]:
-    """Numbers of the rows to learn from, and how many others there are, by reason."""
-    counts = {"failed": 0, "missing_inputs": 0, "missing_tasks": 0, "duplicates": 0}
-    kept: dict[tuple[Any, ...], int] = {}
-    for i, (task, value) in enumerate(zip(tasks, measured, strict=True)):
-        row = tuple(values[i] for values in table.values())
-        if missing(task):
-            counts["missing_tasks"] += 1
-        elif value is None or not isfinite(value):
-            counts["failed"] += 1
-        elif any(gap(v) for gap, v in zip(absent, row, strict=True)):
-            counts["missing_inputs"] += 1
-        elif (task, value, *row) in kept:
-            counts["duplicates"] += 1
-        else:
-            kept[task, value, *row] = i
-    return list(kept.values()), counts
+def _recorded_space(
+    source: Source, space: Space, schema: Schema, rows: Mask
+) -> tuple[Space, list[str]]:
+    """The parameters to learn from, of those that the source knows, and notes on others.
+
+    By default those that all ``rows`` have. The rows that happen to have a conditional parameter
+    are no fair sample of all: to keep them alone would favour the choice that it belongs to.
+    """
+    named = [*source.conflicts, *space.names] if schema.inputs is None else schema.inputs
+    for name in named:
+        if name in source.conflicts:
+            raise InputError(source.conflicts[name])
+    if schema.inputs is not None:
+        known = [space[name] for name in schema.inputs if name in space.names]
+        return Space(tuple(known)) if known else space, []
+    kept, notes, count = [], list[str](), int(rows.sum())
+    for parameter in space.parameters:
+        name = parameter.name
+        lacking = int((absent(source.columns[name], name, space) & rows).sum())
+        if not lacking or name in schema.defaults:
+            kept.append(parameter)
+            continue
+        notes.append(
+            f"{name} is missing in {lacking} of {count} rows and is not taken as an input, "
+            f"unless the reader is told what they used: defaults={{{name!r}: value}}"
+        )
+    if all(isinstance(parameter, Fixed) for parameter in kept):
+        raise InputError(
+            f"no parameter that varies is in every one of the {count} completed trials; found "
+            f"{', '.join(space.names)}, each in some of them only: say what the others used by "
+            "defaults={name: value} where they are read"
+        )
+    return Space(tuple(kept)), notes
 
 
-def _settled(
-    columns: Columns, names: Sequence[str], wanted: Wanted, place: Place
-) -> tuple[Columns, list[str]]:
+def _cleaned(source: Source, schema: Schema, names: Sequence[str]) -> tuple[Columns, list[str]]:
     """The inputs with their numbers as numbers, and notes on that."""
-    read, notes = dict(columns), list[str]()
+    inputs, notes = Columns(), list[str]()
     for name in names:
-        said = meaning(name, wanted.space, wanted.categories)
-        read[name], found = settled(name, columns[name], said, place)
+        said = meaning(name, schema.space, schema.categories)
+        inputs[name], found = clean_input(name, source.columns[name], said, source.place)
         notes += found
-    return read, notes
+    return inputs, notes
 
 
-def _encoded(space: Space, usable: Columns, where: Iterable[str], *, extrapolate: bool) -> Array:
-    """The rows as points; if one of them cannot be, the refusal says which."""
-    try:
-        return space.encode(usable, extrapolate=extrapolate)
-    except InputError:
-        for i, place in enumerate(where):
-            try:
-                space.encode(
-                    {name: values[i : i + 1] for name, values in usable.items()},
-                    extrapolate=extrapolate,
-                )
-            except InputError as error:
-                raise InputError(f"{place}: {error}") from None
-        raise
+def _filled(column: Column, name: str, schema: Schema) -> Column:
+    """The default where there is no value, written as the column writes it: True for 'true'."""
+    default, gaps = schema.defaults.get(name), absent(column, name, schema.space)
+    if default is None or not gaps.any():
+        return column
+    values = [column[i] for i in range(len(column))]
+    own = own_value([v for v, gap in zip(values, gaps, strict=True) if not gap], default)
+    return Column.of([own if gap else v for v, gap in zip(values, gaps, strict=True)])
 
 
-def _refuse_missing_parameters(
-    table: Columns, tasks: Sequence[Any], absent: Sequence[Absence]
-) -> None:
+def _refuse_missing_parameters(gaps: Mapping[str, Mask], labels: TaskLabels) -> None:
     """A parameter that whole tasks lack cannot be compared over tasks."""
-    for (name, values), gap in zip(table.items(), absent, strict=True):
-        has = {task for task, value in zip(tasks, values, strict=True) if not gap(value)}
-        lacking = [str(t) for t in dict.fromkeys(tasks) if not missing(t) and t not in has]
+    for name, gap in gaps.items():
+        if not gap.any():
+            continue
+        lacks = np.ones(len(labels.names) + 1, dtype=bool)
+        lacks[labels.codes[~gap]] = False
+        lacking = [task for task, lack in zip(labels.names, lacks, strict=False) if lack]
         if lacking:
             shown = ", ".join(lacking[:5]) + (" ..." if len(lacking) > 5 else "")
             raise InputError(
@@ -165,46 +181,77 @@ def _refuse_missing_parameters(
             )
 
 
-def _filled(values: Sequence[Any], default: Any, gap: Absence) -> list[Any]:
-    """The default where there is no value, written as the column writes it: True for 'true'."""
-    if default is None:
-        return list(values)
-    own = own_value([v for v in values if not gap(v)], default)
-    return [own if gap(v) else v for v in values]
+def _usable_rows(
+    labels: TaskLabels, outputs: Array, inputs: Columns, gaps: Mapping[str, Mask]
+) -> tuple[Mask, dict[str, int]]:
+    """(n,) rows to learn from, and how many others there are, by reason."""
+    kept = np.ones(len(outputs), dtype=bool)
+    counts = dict.fromkeys(("missing_tasks", "failed", "missing_inputs"), 0)
+    for reason, rows in (
+        ("missing_tasks", labels.codes < 0),
+        ("failed", ~np.isfinite(outputs)),
+        *(("missing_inputs", gap) for gap in gaps.values()),
+    ):
+        counts[reason] += int((kept & rows).sum())
+        kept &= ~rows
+    copies = _copies([labels.codes, outputs, *(c.keys() for c in inputs.values())], kept)
+    kept[copies] = False
+    return kept, {**counts, "duplicates": len(copies)}
 
 
-def _labels(found: Sequence[Any]) -> list[str]:
-    """Tasks by name; 1 and "1" in one column may be one task or two, and are refused."""
-    named: dict[str, Any] = {}
-    for label in found:
-        other = named.setdefault(str(label), label)
-        if other != label:
-            raise InputError(
-                f"task labels {other!r} and {label!r} are written alike; expected labels of one "
-                "type, or two that differ as text"
-            )
-    return [str(label) for label in found]
+def _copies(columns: Sequence[NDArray[Any]], kept: Mask) -> NDArray[np.intp]:
+    """Rows among those ``kept`` that are equal to an earlier one."""
+    rows = np.flatnonzero(kept)
+    hashes = np.zeros(len(rows), dtype=np.uint64)
+    for column in columns:
+        # Adding zero makes -0.0 equal to 0.0 in its bits, too.
+        bits = (column[rows].astype(np.float64) + 0.0).view(np.uint64)
+        hashes = mix(hashes, bits)
+    ordered = np.sort(hashes)
+    repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    candidates = np.flatnonzero(np.isin(hashes, repeated))
+    # Rows that differ hardly ever have equal hashes, so that few rows are compared themselves.
+    seen, copies = set[tuple[Any, ...]](), []
+    for i in rows[candidates].tolist():
+        row = tuple(column[i] for column in columns)
+        if row in seen:
+            copies.append(i)
+        seen.add(row)
+    return np.array(copies, dtype=np.intp)
 
 
-def _words_kept(columns: Columns, names: Sequence[str]) -> tuple[str, ...]:
-    """Notes on texts that mean a missing value elsewhere."""
-    notes = []
-    for name in names:
-        texts = dict.fromkeys(v for v in columns[name] if isinstance(v, str))
-        words = [text for text in texts if text.strip().lower() in MISSING]
-        if words:
-            shown = ", ".join(map(repr, words))
-            notes.append(f"{name} has the text {shown}, taken as a value and not as missing")
-    return tuple(notes)
+def _encoded(
+    space: Space, values: Mapping[str, NDArray[Any]], where: Place, *, extrapolate: bool
+) -> Array:
+    """The rows as points; if one of them cannot be encoded, the error says which."""
+
+    def refusal(rows: slice) -> InputError | None:
+        part = {name: column[rows] for name, column in values.items()}
+        try:
+            space.encode(part, extrapolate=extrapolate)
+        except InputError as error:
+            return error
+        return None
+
+    try:
+        return space.encode(values, extrapolate=extrapolate)
+    except InputError:
+        rows = range(max(map(len, values.values())))
+        first = bisect_left(rows, True, key=lambda i: refusal(slice(i + 1)) is not None)
+        error = refusal(slice(first, first + 1))
+        if error is None:  # not one row, but the columns are wrong
+            raise
+        raise InputError(f"{where(first)}: {error}") from None
 
 
-def _made_floats(recorded: Sequence[Any], usable: Sequence[Any]) -> bool:
-    """Whether whole numbers became floats only to make room for missing ones."""
-    return (
-        any(missing(v) for v in recorded)
-        and any(isinstance(v, float) for v in usable)
-        and all(isinstance(v, (int, float)) and float(v).is_integer() for v in usable)
-    )
+def _whole_floats(values: NDArray[Any]) -> bool:
+    """Whether whole numbers became floats only because others are missing."""
+    if values.dtype.kind == "O":
+        kinds = set(map(type, values))
+        return kinds == {int, float} and _whole_floats(values.astype(np.float64))
+    if values.dtype.kind != "f":
+        return False
+    return bool((np.abs(values) < EXACT).all() and (values == np.rint(values)).all())
 
 
 def _whole_note(name: str) -> str:

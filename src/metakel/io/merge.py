@@ -1,10 +1,10 @@
-"""Parameters and names of several studies, brought together."""
+"""One search space, and distinct names, for several studies."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from numbers import Real
 from typing import Any
@@ -19,43 +19,44 @@ Versions = Mapping[Parameter, Sequence[str]]
 
 
 @dataclass(frozen=True, eq=False)
-class Joint:
+class MergedSpace:
     """The parameters of all studies, with ranges wide enough for each.
 
-    ``notes`` say where studies differ; ``clashes`` why a parameter is not one in all of them.
+    ``notes`` say where studies differ; ``conflicts`` why a parameter cannot be
+    merged.
     """
 
     space: Space
     notes: tuple[str, ...] = ()
-    clashes: Mapping[str, str] | None = None
+    conflicts: Mapping[str, str] = field(default_factory=dict)
 
 
-def joint_space(found: Iterable[tuple[str, Parameter]]) -> Joint:
-    """From the names of studies with the parameters that they have."""
+def merge_spaces(found: Iterable[tuple[str, Parameter]]) -> MergedSpace:
+    """One space for all, from pairs of a study's name and a parameter that it has."""
     versions: dict[str, dict[Parameter, dict[str, None]]] = {}
     for study, parameter in found:
         versions.setdefault(parameter.name, {}).setdefault(parameter, {})[study] = None
     if not versions:
         raise InputError("the studies have no trials with parameters")
-    joined: list[Parameter] = []
+    merged: list[Parameter] = []
     notes: list[str] = []
-    clashes: dict[str, str] = {}
+    conflicts: dict[str, str] = {}
     for name, several in versions.items():
-        one, note = join({p: tuple(studies) for p, studies in several.items()})
+        one, note = merge_parameter({p: tuple(studies) for p, studies in several.items()})
         if one is not None:
-            joined.append(one)
+            merged.append(one)
         elif note:
-            clashes[name] = note
+            conflicts[name] = note
             continue
         else:
             note = f"{name} has one value in every task and is not taken as an input"
         notes += [note] if note else []
-    if clashes and all(isinstance(p, Fixed) for p in joined):
-        raise InputError(next(iter(clashes.values())))
-    return Joint(Space(tuple(joined)), tuple(notes), clashes)
+    if conflicts and all(isinstance(p, Fixed) for p in merged):
+        raise InputError(next(iter(conflicts.values())))
+    return MergedSpace(Space(tuple(merged)), tuple(notes), conflicts)
 
 
-def join(versions: Versions) -> tuple[Parameter | None, str]:
+def merge_parameter(versions: Versions) -> tuple[Parameter | None, str]:
     """A parameter that takes the values of all, and a note on what it had to give up.
 
     None with a note where there is none, and without one where it only describes the studies.
@@ -83,7 +84,7 @@ def join(versions: Versions) -> tuple[Parameter | None, str]:
             return Ordinal(first.name, tuple(sorted(ranks))), ""
     if kind is Float and all(map(_is_number, values)):
         return _numbers(versions)
-    return None, _clash(versions)
+    return None, _conflict(versions)
 
 
 def _numbers(versions: Versions) -> tuple[Parameter, str]:
@@ -144,7 +145,7 @@ def _split(versions: Versions, has: Mapping[Parameter, bool]) -> str:
     return f"{_some(yes)} and not in {_some(no)}"
 
 
-def _clash(versions: Versions) -> str:
+def _conflict(versions: Versions) -> str:
     first, *others = sorted(versions, key=lambda p: isinstance(p, Fixed))
     other = next((p for p in others if _family(p) is not _family(first)), others[-1])
     return (
@@ -160,7 +161,7 @@ def _some(names: Sequence[str]) -> str:
     return shown + (" ..." if len(names) > SHOWN else "")
 
 
-def distinct(names: Sequence[str]) -> list[str]:
+def numbered(names: Sequence[str]) -> list[str]:
     """The names, with a number where several are the same."""
     times, taken = Counter(names), set(names)
     numbers = {name: count(1) for name in times}

@@ -1,4 +1,4 @@
-"""Columns of MLflow runs: every experiment a task, or every value of a tag or parameter."""
+"""MLflow runs: every experiment is a task, or every value of a tag or parameter."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from metakel.errors import InputError
-from metakel.io.frames import Columns
-from metakel.io.parsing import typed
-from metakel.io.source import Source
+from metakel.io.cleaning import typed
+from metakel.io.columns import Column, Columns
+from metakel.io.schema import Source
 
 TASK = "experiment"
 PAGE = 1000
@@ -20,7 +20,7 @@ OWN = "mlflow."  # how MLflow's own tags begin
 Row = tuple[str | None, Mapping[str, str], float | None]
 
 
-def read_runs(
+def read_mlflow(
     experiments: Any,
     *,
     output: str,
@@ -28,7 +28,7 @@ def read_runs(
     tracking_uri: str | Path | None = None,
     filter_string: str = "",
 ) -> Source:
-    """From the names of experiments (or one, or MLflow's objects), page by page.
+    """Runs of MLflow experiments: names, one name, or MLflow's own objects.
 
     Finished runs count. Parameters are text in MLflow: a column is whole numbers, else numbers,
     else true or false, else text.
@@ -58,15 +58,15 @@ def read_runs(
         raise InputError(
             f"no finished run has a tag or parameter {task!r}; found {', '.join(sorted(labels))}"
         )
-    columns = _columns(rows, label, output)
     notes = [f"{count} runs are {status}" for status, count in left_out.items()]
-    lacking = columns[output].count(None)
+    lacking = sum(value is None for _, _, value in rows)
     if lacking:
         notes.append(f"{lacking} finished runs have no {output!r}")
     reserved = {output} if task else {output, TASK}
     hidden = reserved & {name for _, params, _ in rows for name in params}
     if hidden:
         notes.append(f"left out, as another column has this name: {', '.join(sorted(hidden))}")
+    columns = _columns(rows, label, output)
     failed = left_out.total()
     return Source("MLflow", columns, label, output, failed=failed, notes=tuple(notes))
 
@@ -74,11 +74,11 @@ def read_runs(
 def _columns(rows: Sequence[Row], label: str, output: str) -> Columns:
     """Task, parameters, output."""
     names = dict.fromkeys(name for _, params, _ in rows for name in params)
-    columns: Columns = {label: [task for task, _, _ in rows]}
+    columns = {label: Column.of([task for task, _, _ in rows])}
     for name in names:
         if name not in (label, output):
-            columns[name] = typed([params.get(name, "") for _, params, _ in rows])
-    columns[output] = [value for _, _, value in rows]
+            columns[name] = Column.of(typed([params.get(name, "") for _, params, _ in rows]))
+    columns[output] = Column.of([value for _, _, value in rows])
     return columns
 
 

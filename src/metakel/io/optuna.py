@@ -1,4 +1,4 @@
-"""Columns of Optuna studies: every study a task, with the distributions of its parameters."""
+"""Optuna studies: every study is a task, with the distributions of its parameters."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from metakel.errors import InputError
-from metakel.io.frames import Columns
-from metakel.io.merge import distinct, joint_space
-from metakel.io.missing import ABSENT
-from metakel.io.source import Source
+from metakel.io.columns import Column
+from metakel.io.merge import merge_spaces, numbered
+from metakel.io.schema import Source
 from metakel.space import Fixed, Parameter, Space
 
 TASK, OUTPUT = "study", "value"
+# The value of a parameter that a trial does not have; None may be one of its choices.
+ABSENT = float("nan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +53,8 @@ class RecordedStudy:
         return number < len(trials) and _mark(trials[number]) == self.mark
 
 
-def read_studies(source: Any) -> Source:
-    """From a storage (its URL or object), one study, or several.
+def read_optuna(source: Any) -> Source:
+    """Trials of Optuna studies: a storage (its URL or object), one study, or several.
 
     Only completed trials have values; the others are counted as failed.
     """
@@ -66,15 +67,15 @@ def read_studies(source: Any) -> Source:
             f"some studies minimise and others maximise ({', '.join(down[:3])} against "
             f"{', '.join(up[:3])}); read them separately"
         )
-    labels = distinct([study.study_name for study in studies])
-    joint = joint_space(
+    labels = numbered([study.study_name for study in studies])
+    merged = merge_spaces(
         (label, p) for label, study in zip(labels, studies, strict=True) for p in study.parameters
     )
     names = dict.fromkeys(p.name for study in studies for p in study.parameters)
-    known = [n for n in names if n in joint.space.names or n in (joint.clashes or ())]
+    known = [n for n in names if n in merged.space.names or n in (merged.conflicts)]
     # A parameter may have our name for the task or the output.
     task, output = (f"optuna.{name}" if name in names else name for name in (TASK, OUTPUT))
-    columns: Columns = {name: [] for name in (task, *known, output)}
+    columns: dict[str, list[Any]] = {name: [] for name in (task, *known, output)}
     for label, study in zip(labels, studies, strict=True):
         for params, value in study.rows:
             columns[task].append(label)
@@ -83,14 +84,14 @@ def read_studies(source: Any) -> Source:
                 columns[name].append(params.get(name, ABSENT))
     return Source(
         "Optuna",
-        columns,
+        {name: Column.of(values) for name, values in columns.items()},
         task,
         output,
-        joint.space,
+        merged.space,
         studies[0].minimize,
         sum(study.failed for study in studies),
-        joint.notes,
-        clashes=joint.clashes or {},
+        merged.notes,
+        conflicts=merged.conflicts,
     )
 
 

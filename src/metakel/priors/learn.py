@@ -9,7 +9,7 @@ import numpy as np
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.gp.task_scale import TaskModel, task_model
-from metakel.io.merge import distinct
+from metakel.io.merge import numbered
 from metakel.priors.calibration import Calibration, calibrate
 from metakel.priors.configurations import with_space
 from metakel.priors.heldout import DEFAULT_RESIDUAL_WEIGHT, HeldOut, hold_out
@@ -93,7 +93,7 @@ def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Cali
 def _with_distinct_names(history: History) -> History:
     """Tasks with a name of their own, by which the prior refers to them."""
     given = [task.name for task in history]
-    names = distinct(given)
+    names = numbered(given)
     if names == given:
         return history
     tasks = (replace(task, name=name) for task, name in zip(history, names, strict=True))

@@ -20,7 +20,7 @@ from metakel.priors.calibration import Calibration
 from metakel.priors.heldout import EQUALLY, HeldOut
 from metakel.priors.prior import Prior, PriorInfo
 from metakel.space import Parameter, Space
-from metakel.space.parameter import storable
+from metakel.space.parameters import storable
 
 # Names in files of version 1, and since.
 RENAMED = {

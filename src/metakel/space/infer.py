@@ -1,4 +1,4 @@
-"""A space read off a table; every guess comes with a note, so that none is silent."""
+"""The space of a table's columns; every guess comes with a note."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from typing import Any
 
 import numpy as np
 
+from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.space.choices import Categorical, Fixed
-from metakel.space.numbers import Float, Integer
-from metakel.space.parameter import Parameter, plain, storable
+from metakel.space.parameters import (
+    Categorical,
+    Fixed,
+    Float,
+    Integer,
+    Parameter,
+    Values,
+    listed,
+    plain,
+    storable,
+)
 from metakel.space.space import Space
 
-# Two decades or more, and evener on the log scale than on the plain one.
+# Numbers over two decades or more, and more evenly spread on the log scale, are taken on it.
 LOG_RATIO = 100.0
 MOST_CATEGORIES = 50
 # 2024-01-31, 31.1.2024 or 1/31/24, with a time or without.
@@ -26,7 +35,7 @@ DATE = re.compile(
 
 
 def infer_space(
-    columns: Mapping[str, Sequence[Any]],
+    columns: Mapping[str, Values],
     *,
     log: Collection[str] | None = None,
     categories: Collection[str] = (),
@@ -35,7 +44,8 @@ def infer_space(
 
     Parameters
     ----------
-    columns : mapping from name to values, without missing ones
+    columns : mapping from name to a sequence or array of values
+        Without missing ones.
     log : names, optional
         Which numbers live on a log scale; by default the data decide.
     categories : names
@@ -55,31 +65,45 @@ def infer_space(
     return Space(tuple(parameters)), tuple(notes)
 
 
-def _infer(
-    name: str, values: Sequence[Any], log: bool | None, *, chosen: bool
-) -> tuple[Parameter, str]:
-    distinct = list(dict.fromkeys(values))
-    if len(distinct) == 1:
-        return Fixed(name, distinct[0]), f"{name} never varies and is kept fixed at {distinct[0]}"
-    if chosen or not all(isinstance(v, Real) and not isinstance(v, bool) for v in distinct):
-        _check_choices(name, distinct, log)
-        if not chosen:
-            _refuse_dates(name, distinct)
-        if len(distinct) > MOST_CATEGORIES:
-            raise InputError(
-                f"column {name!r} holds text with {len(distinct)} distinct values "
-                f"(e.g. {distinct[0]!r}); expected an input, so name the inputs you mean"
-            )
-        ordered = sorted(distinct, key=lambda v: (str(type(v)), v))
-        return Categorical(name, tuple(ordered)), _case_note(name, ordered)
-    numbers = np.array([float(v) for v in values])
+def _infer(name: str, values: Values, log: bool | None, *, chosen: bool) -> tuple[Parameter, str]:
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and not chosen:
+        if values.min() == values.max():
+            return _fixed(name, values[0].item())
+        whole = values.dtype.kind != "f"
+    else:
+        distinct = list(dict.fromkeys(listed(values)))
+        if len(distinct) == 1:
+            return _fixed(name, distinct[0])
+        if chosen or not all(isinstance(v, Real) and not isinstance(v, bool) for v in distinct):
+            return _choices(name, distinct, log, chosen=chosen)
+        whole = all(isinstance(v, int | np.integer) for v in distinct)
+    numbers = np.asarray(values, dtype=np.float64)
     low, high = float(numbers.min()), float(numbers.max())
     on_log = _looks_log(numbers) if log is None else log
     guessed = f"{name} is taken on a log scale, as its values span {low:.3g} to {high:.3g}"
     note = guessed if on_log and log is None else ""
-    if all(isinstance(v, (int, np.integer)) for v in distinct):
+    if whole:
         return Integer(name, int(low), int(high), on_log), note
     return Float(name, low, high, on_log), note
+
+
+def _fixed(name: str, value: Any) -> tuple[Parameter, str]:
+    return Fixed(name, value), f"{name} never varies and is kept fixed at {value}"
+
+
+def _choices(
+    name: str, distinct: Sequence[Any], log: bool | None, *, chosen: bool
+) -> tuple[Parameter, str]:
+    _check_choices(name, distinct, log)
+    if not chosen:
+        _refuse_dates(name, distinct)
+    if len(distinct) > MOST_CATEGORIES:
+        raise InputError(
+            f"column {name!r} holds text with {len(distinct)} distinct values "
+            f"(e.g. {distinct[0]!r}); expected an input, so name the inputs you mean"
+        )
+    ordered = sorted(distinct, key=lambda v: (str(type(v)), v))
+    return Categorical(name, tuple(ordered)), _case_note(name, ordered)
 
 
 def _check_choices(name: str, distinct: Sequence[Any], log: bool | None) -> None:
@@ -95,7 +119,7 @@ def _check_choices(name: str, distinct: Sequence[Any], log: bool | None) -> None
 
 
 def _refuse_dates(name: str, distinct: Sequence[Any]) -> None:
-    """Dates as text are no more choices than dates are."""
+    """Dates as text are refused as dates are: they are neither numbers nor choices."""
     if all(isinstance(v, str) and DATE.fullmatch(v.strip()) for v in distinct):
         raise InputError(
             f"column {name!r} holds dates ({distinct[0]!r}); expected numbers, text or true and "
@@ -104,7 +128,7 @@ def _refuse_dates(name: str, distinct: Sequence[Any]) -> None:
 
 
 def _case_note(name: str, choices: Sequence[Any]) -> str:
-    """On choices that may be one, written in two ways."""
+    """A note on choices that differ only by case."""
     first: dict[str, str] = {}
     for text in (v for v in choices if isinstance(v, str)):
         other = first.setdefault(text.lower(), text)
@@ -113,7 +137,7 @@ def _case_note(name: str, choices: Sequence[Any]) -> str:
     return ""
 
 
-def _looks_log(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
+def _looks_log(numbers: Array) -> bool:
     low, high = numbers.min(), numbers.max()
     if low <= 0 or high / low < LOG_RATIO:
         return False

@@ -1,4 +1,4 @@
-"""The space of named parameters, and its way to the numeric domain and back."""
+"""A space of named parameters, and how configurations map to numeric points and back."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array, check_generator
 from metakel.errors import InputError, ShapeError
-from metakel.space.choices import Categorical, Fixed, Ordinal
-from metakel.space.numbers import Float, Integer
-from metakel.space.parameter import Parameter
+from metakel.space.parameters import (
+    Categorical,
+    Fixed,
+    Float,
+    Integer,
+    Ordinal,
+    Parameter,
+    Values,
+)
 
 Row = Mapping[str, Any]
 KINDS: dict[str, type[Parameter]] = {
@@ -45,7 +51,7 @@ class Space:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of the parameters, fixed ones included."""
+        """Names of the parameters, fixed ones included."""
         return tuple(parameter.name for parameter in self.parameters)
 
     @cached_property
@@ -68,7 +74,7 @@ class Space:
         raise InputError(f"no parameter {name!r}; the space has {', '.join(self.names)}")
 
     def encode(
-        self, rows: Sequence[Row] | Mapping[str, Sequence[Any]], *, extrapolate: bool = False
+        self, rows: Sequence[Row] | Mapping[str, Values], *, extrapolate: bool = False
     ) -> Array:
         """(n, d0) numeric points of configurations, given as dicts or as columns by name.
 
@@ -80,14 +86,18 @@ class Space:
             if name not in self.names:
                 raise InputError(f"unknown parameter {name!r}; expected {', '.join(self.names)}")
         n = max((len(values) for values in table.values()), default=0)
-        parts = []
+        X = np.empty((n, self.d0))
         for parameter in self.parameters:
-            if parameter.name not in table:
-                if isinstance(parameter, Fixed):
-                    continue
+            if parameter.name in table:
+                found = parameter.encode(table[parameter.name], extrapolate=extrapolate)
+                if len(found) != n:
+                    raise ShapeError(
+                        f"parameter {parameter.name!r} has {len(found)} values; others have {n}"
+                    )
+                X[:, self.columns[parameter.name]] = found
+            elif not isinstance(parameter, Fixed):
                 raise InputError(f"parameter {parameter.name!r} is missing")
-            parts.append(parameter.encode(table[parameter.name], extrapolate=extrapolate))
-        return np.concatenate([np.empty((n, 0)), *parts], axis=1)
+        return X
 
     def decode(self, X: Array) -> list[dict[str, Any]]:
         """Configurations as dicts of plain Python values, one for every row of ``X`` (n, d0)."""
@@ -101,7 +111,7 @@ class Space:
         return [dict(zip(self.names, values, strict=True)) for values in zip(*lists, strict=True)]
 
     def nearest(self, X: Array) -> Array:
-        """(n, d0) numeric points that stand for a configuration, near to these."""
+        """(n, d0) numeric points of the possible configurations next to these."""
         points = np.clip(X, -1, 1)
         parts = [p.nearest(points[:, self.columns[p.name]]) for p in self.parameters]
         return np.concatenate(parts, axis=1)
@@ -114,7 +124,7 @@ class Space:
         fixed: Row | None = None,
         extrapolate: bool = False,
     ) -> Array:
-        """(n, d0) random configurations; ``fixed`` holds some parameters at a value."""
+        """(n, d0) numeric points of random configurations; ``fixed`` sets some parameters."""
         check_generator(rng)
         uniform = rng.random((n, len(self.parameters)))
         X = np.concatenate(
@@ -178,7 +188,7 @@ class Space:
         return "\n".join(f"  {p.name:{width}}  {p.describe()}" for p in self.parameters)
 
 
-def _columns(table: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+def _columns(table: Mapping[str, Values]) -> Mapping[str, Values]:
     for name, values in table.items():
         if isinstance(values, str) or not hasattr(values, "__len__"):
             raise InputError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from metakel.errors import InputError
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter, Space
-from metakel.space.choices import own_value
+from metakel.space.parameters import own_value
 
 Configuration = dict[str, Any]
 

@@ -1,0 +1,142 @@
+"""One column of a table: an array of numbers, or distinct values and an index into them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel.errors import InputError
+from metakel.space.parameters import distinct, plain
+
+Mask = NDArray[np.bool_]
+NUMERIC = (bool, int, float)
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One column of a table: an array of numbers, or indices into its distinct values.
+
+    Parameters
+    ----------
+    values : (n,) array
+        Numbers or flags. With ``levels``, the index of each row's value among them.
+    missing : (n,) array of bool
+        Rows without a value.
+    levels : list, optional
+        Distinct values, by type and value, of a column that holds anything else.
+    """
+
+    values: NDArray[Any]
+    missing: Mask
+    levels: list[Any] | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[Any] | NDArray[Any]) -> Column:
+        """From any values: None, nan and pandas' NA are missing ones."""
+        if isinstance(values, np.ndarray):
+            if values.dtype.kind in "biuf":
+                return cls.of_numbers(values)
+            # `tolist` would turn the times of an array into numbers.
+            listed = values.tolist() if values.dtype.kind in "US" else list(values)
+        else:
+            listed = list(values)
+        kinds = set(map(type, listed))
+        if len(kinds) == 1 and kinds <= set(NUMERIC):
+            try:
+                return cls.of_numbers(np.array(listed, dtype=kinds.pop()))
+            except OverflowError:  # whole numbers of more than 64 bits
+                pass
+        if any(issubclass(kind, np.generic) for kind in kinds):
+            listed = [plain(value) for value in listed]
+        levels, codes = distinct(listed)
+        return cls.of_levels(codes, levels)
+
+    @classmethod
+    def of_numbers(cls, values: NDArray[Any]) -> Column:
+        """From an array of numbers or flags; nan is a missing one."""
+        floats = values.dtype.kind == "f"
+        return cls(values, np.isnan(values) if floats else np.zeros(len(values), dtype=bool))
+
+    @classmethod
+    def of_levels(cls, codes: NDArray[np.intp], levels: list[Any]) -> Column:
+        """From distinct values and the index of each row's value among them."""
+        absent = np.array([is_missing(level) for level in levels], dtype=bool)
+        return cls(codes, absent[codes], levels)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.values[row].item() if self.levels is None else self.levels[self.values[row]]
+
+    def take(self, rows: Mask) -> NDArray[Any]:
+        """The values of some rows, none of them missing: numbers if all are, else objects."""
+        values = self.values if rows.all() else self.values[rows]
+        if self.levels is None:
+            return values
+        used = np.flatnonzero(np.bincount(values, minlength=len(self.levels)))
+        kinds = {type(self.levels[i]) for i in used}
+        if len(kinds) == 1 and kinds <= set(NUMERIC):
+            table = Column.of([self.levels[i] for i in used])
+            if table.levels is None:
+                place = np.zeros(len(self.levels), dtype=np.intp)
+                place[used] = np.arange(len(used))
+                return np.asarray(table.values[place[values]])
+        objects = np.fromiter(self.levels, dtype=object, count=len(self.levels))
+        return np.asarray(objects[values])
+
+    def tolist(self) -> list[Any]:
+        """Python's own values, None where one is missing."""
+        if self.levels is not None:
+            listed = [None if is_missing(level) else level for level in self.levels]
+            return [listed[i] for i in self.values]
+        listed = list(self.values.tolist())
+        for i in np.flatnonzero(self.missing):
+            listed[i] = None
+        return listed
+
+    def keys(self) -> NDArray[Any]:
+        """(n,) numbers that are equal where the values are."""
+        if self.levels is None:
+            return self.values
+        first: dict[Any, int] = {}
+        try:
+            same = [first.setdefault(level, i) for i, level in enumerate(self.levels)]
+        except TypeError:  # values that cannot be hashed
+            return self.values
+        return np.asarray(np.array(same)[self.values])
+
+    @property
+    def texts(self) -> list[str]:
+        """Distinct values that are text."""
+        return [level for level in self.levels or () if isinstance(level, str)]
+
+
+Columns = dict[str, Column]
+
+
+def is_missing(value: Any) -> bool:
+    """Whether it is None, nan, or pandas' NA."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # NA is neither equal to itself nor different
+        return True
+
+
+def check_names(names: Iterable[str], where: str) -> None:
+    """Refuse a table with two columns of one name."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InputError(f"{where} has several columns {name!r}; expected every name once")
+        seen.add(name)
+
+
+def mix(hashes: NDArray[np.uint64], values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """(n,) hashes of rows with one more value each."""
+    mixed = (hashes ^ values) * np.uint64(0x9E3779B97F4A7C15)
+    return np.asarray(mixed ^ (mixed >> np.uint64(29)))

@@ -1,0 +1,102 @@
+"""Tables in memory and Parquet files: pandas, Polars, Arrow or a dict of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metakel.errors import InputError
+from metakel.io.columns import Column, Columns, check_names
+from metakel.io.schema import Source
+
+
+def read_frame(frame: Any, *, task: str, output: str) -> Source:
+    """A pandas or Polars frame, an Arrow table or a dict of columns."""
+    return Source("a table", _columns(frame), task, output)
+
+
+def read_parquet(path: str | Path, *, task: str, output: str) -> Source:
+    """A Parquet file (needs pyarrow)."""
+    return Source(Path(path).name, _parquet(path), task, output)
+
+
+def frame_columns(frame: Any) -> dict[str, list[Any]]:
+    """Columns of a table as lists, None for missing values."""
+    return {name: column.tolist() for name, column in _columns(frame).items()}
+
+
+def parquet_columns(path: str | Path) -> dict[str, list[Any]]:
+    """Columns of a Parquet file as lists, None for missing values."""
+    return {name: column.tolist() for name, column in _parquet(path).items()}
+
+
+def _parquet(path: str | Path) -> Columns:
+    try:
+        import pyarrow  # type: ignore[import-untyped,import-not-found,unused-ignore]
+        import pyarrow.parquet as parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError:
+        raise ImportError("Parquet files need pyarrow: pip install pyarrow") from None
+    if not Path(path).exists():
+        raise InputError(f"there is no file {path}")
+    try:
+        return _columns(parquet.read_table(path))
+    except pyarrow.ArrowInvalid as error:
+        raise InputError(f"{Path(path).name} is no Parquet file: {error}") from None
+
+
+def _columns(frame: Any) -> Columns:
+    """Columns by name. Nothing is imported: the frame brings its own library."""
+    names: list[Any]
+    if isinstance(frame, Mapping):
+        names, columns = list(frame), [Column.of(values) for values in frame.values()]
+    elif hasattr(frame, "iloc"):  # pandas, by position, as names may be there twice
+        names = list(frame.columns)
+        columns = [_from_pandas(frame.iloc[:, i]) for i in range(len(names))]
+    elif hasattr(frame, "collect_schema") and hasattr(frame, "collect"):  # a lazy Polars frame
+        return _columns(frame.collect())
+    elif hasattr(frame, "get_columns"):  # Polars
+        names = list(frame.columns)
+        columns = [_from_polars(series) for series in frame.get_columns()]
+    elif hasattr(frame, "column_names"):  # Arrow
+        names, columns = frame.column_names, [_from_arrow(chunks) for chunks in frame.columns]
+    else:
+        raise InputError(
+            f"found a {type(frame).__name__}; expected a pandas or Polars frame, an Arrow table "
+            "or a dict of columns"
+        )
+    check_names([str(name) for name in names], "the table")
+    table = {str(name): column for name, column in zip(names, columns, strict=True)}
+    sizes = {name: len(column) for name, column in table.items()}
+    if len(set(sizes.values())) > 1:
+        raise InputError(f"columns differ in length: {sizes}")
+    return table
+
+
+def _from_pandas(series: Any) -> Column:
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
+        return Column.of_numbers(series.to_numpy())
+    if not isinstance(series.dtype, np.dtype) and series.dtype.type is str:
+        codes, levels = series.factorize()
+        codes = np.where(codes < 0, len(levels), codes)  # -1 where one is missing
+        return Column.of_levels(codes, [*levels.tolist(), float("nan")])
+    return Column.of(series.tolist())
+
+
+def _from_polars(series: Any) -> Column:
+    if series.dtype.is_numeric() and not series.null_count():
+        return Column.of(series.to_numpy())
+    return Column.of(series.to_list())
+
+
+def _from_arrow(chunks: Any) -> Column:
+    kind = str(chunks.type)
+    if chunks.null_count == 0 and kind in ("double", "float", "int64", "int32"):
+        return Column.of_numbers(chunks.to_numpy())
+    if kind in ("string", "large_string"):
+        coded = chunks.combine_chunks().dictionary_encode()
+        codes = coded.indices.fill_null(len(coded.dictionary)).to_numpy()
+        return Column.of_levels(codes.astype(np.intp), [*coded.dictionary.to_pylist(), None])
+    return Column.of(chunks.to_pylist())

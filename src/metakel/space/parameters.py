@@ -1,0 +1,425 @@
+"""Named parameters: numbers, choices and fixed values, and how each maps to [-1, 1] and back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from math import exp, floor, isfinite, log
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel._arrays import Array
+from metakel.errors import InputError
+
+# Values of a parameter or column.
+Values = Sequence[Any] | NDArray[Any]
+# Numbers that were rounded in a table may exceed a range by this share of it,
+RANGE_SLACK = 1e-9
+# and miss the grid by this share of a step.
+GRID_SLACK = 1e-6
+
+
+class Parameter(ABC):
+    """One named parameter, which takes ``width`` numeric columns."""
+
+    kind: ClassVar[str]
+    name: str
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many numeric columns it takes."""
+
+    @abstractmethod
+    def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
+        """(n, width) columns; values outside of the range are refused unless ``extrapolate``."""
+
+    @abstractmethod
+    def decode(self, columns: Array) -> list[Any]:
+        """Plain Python values; the inverse of `encode`, rounded to what is possible."""
+
+    def nearest(self, columns: Array) -> Array:
+        """(n, width) columns of the possible values next to these."""
+        return self.encode(self.decode(columns))
+
+    @abstractmethod
+    def sample(self, uniform: Array) -> Array:
+        """(n, width) columns from uniform numbers (n,) in [0, 1)."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Its range in words."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        return {"type": self.kind, **asdict(self)}  # type: ignore[call-overload]
+
+    def _refuse(self, value: Any, expected: str) -> InputError:
+        return InputError(f"parameter {self.name!r} is {value!r}; expected {expected}")
+
+
+@dataclass(frozen=True)
+class Float(Parameter):
+    """A number in [low, high], on a log scale if ``log``, on the grid low + k step if ``step``."""
+
+    name: str
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+
+    kind: ClassVar[str] = "float"
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high", "log", "step"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
+        _check_range(self.name, self.low, self.high, self.log, self.step)
+
+    @property
+    def width(self) -> int:
+        """One column."""
+        return 1
+
+    def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
+        """Linear, or linear in the log, with low at -1 and high at 1."""
+        numbers = self._numbers(values)
+        slack = RANGE_SLACK * (self.high - self.low)
+        beyond = (numbers < self.low - slack) | (numbers > self.high + slack)
+        if self.log:
+            beyond |= numbers <= 0
+        if not extrapolate:
+            beyond |= self._off_grid(numbers)
+        if beyond.any() and (not extrapolate or (self.log and (numbers <= 0).any())):
+            value = numbers[beyond][0]
+            raise self._refuse(
+                float(value),
+                f"{self.describe()}"
+                + ("" if extrapolate else " (extrapolate=True allows other values)"),
+            )
+        low, high = self._ends
+        scaled = (np.log(numbers) if self.log else numbers) - low
+        return (2 * scaled / (high - low) - 1)[:, None]
+
+    def decode(self, columns: Array) -> list[Any]:
+        """-1 and 1 give the ends of the range exactly; with a step, of its grid."""
+        return [self._value(float(u)) for u in np.asarray(columns)[:, 0]]
+
+    def _value(self, u: float) -> float:
+        if u in (-1.0, 1.0):
+            return float(self.low if u < 0 else self._last)
+        low, high = self._ends
+        number = low + (u + 1) / 2 * (high - low)
+        number = exp(number) if self.log else number
+        if self.step is not None:
+            number = self.low + round((number - self.low) / self.step) * self.step
+        return float(min(max(number, self.low), self._last) if -1 <= u <= 1 else number)
+
+    @cached_property
+    def _last(self) -> float:
+        """The largest value: high, or the last of the grid before it."""
+        if self.step is None:
+            return self.high
+        last = self.low + floor((self.high - self.low) / self.step + GRID_SLACK) * self.step
+        return self.high if abs(last - self.high) <= self._grid_slack else last
+
+    @property
+    def _grid_slack(self) -> float:
+        """How far from the grid a rounded value may be."""
+        ends = max(abs(self.low), abs(self.high))
+        return max(GRID_SLACK * (self.step or 0), 4 * float(np.spacing(ends)))
+
+    def _off_grid(self, numbers: Array) -> NDArray[np.bool_]:
+        if self.step is None:
+            return np.zeros(len(numbers), dtype=bool)
+        grid = self.low + np.rint((numbers - self.low) / self.step) * self.step
+        return np.asarray(np.abs(numbers - grid) > self._grid_slack)
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return (log(self.low), log(self.high)) if self.log else (self.low, self.high)
+
+    def _numbers(self, values: Values) -> Array:
+        """The values as floats; one by one only where something is wrong, to name the value."""
+        found = np.asarray(values)
+        if found.ndim == 1 and found.dtype.kind in "iuf":
+            numbers = found.astype(np.float64, copy=False)
+            if self._all_valid(numbers):
+                return numbers
+        return np.array([self._number(value) for value in listed(values)], dtype=np.float64)
+
+    def _all_valid(self, numbers: Array) -> bool:
+        return bool(np.isfinite(numbers).all())
+
+    def _number(self, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value):
+            raise self._refuse(value, f"a finite number ({self.describe()})")
+        return float(value)
+
+    def nearest(self, columns: Array) -> Array:
+        """Rounded to the grid, where there is one."""
+        return columns if self.step is None else super().nearest(columns)
+
+    def sample(self, uniform: Array) -> Array:
+        """Uniform on the numeric domain, rounded to the grid."""
+        return self.nearest(np.asarray(2 * uniform - 1)[:, None])
+
+    def describe(self) -> str:
+        """Type, range and scale."""
+        step = "" if self.step is None else f", step {self.step:g}"
+        return f"{self.kind} in [{self.low:g}, {self.high:g}]{', log scale' * self.log}{step}"
+
+
+@dataclass(frozen=True)
+class Integer(Float):
+    """A whole number in [low, high], on a log scale if ``log``."""
+
+    name: str
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = 1
+
+    kind: ClassVar[str] = "integer"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if any(v is None or v != int(v) for v in (self.low, self.high, self.step)):
+            raise InputError(f"parameter {self.name!r}: an integer has whole low, high and step")
+
+    def decode(self, columns: Array) -> list[Any]:
+        """Whole numbers of type int."""
+        return [round(self._value(float(u))) for u in np.asarray(columns)[:, 0]]
+
+    def _all_valid(self, numbers: Array) -> bool:
+        return super()._all_valid(numbers) and bool((numbers == np.rint(numbers)).all())
+
+    def _number(self, value: Any) -> float:
+        number = super()._number(value)
+        if number != round(number):
+            raise self._refuse(value, f"a whole number ({self.describe()})")
+        return number
+
+    def describe(self) -> str:
+        """Type, range and scale."""
+        return super().describe().removesuffix(", step 1")
+
+
+@dataclass(frozen=True)
+class Ordinal(Parameter):
+    """One of several values with an order, evenly spaced."""
+
+    name: str
+    values: tuple[Any, ...]
+
+    kind: ClassVar[str] = "ordinal"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", _check_values(self.name, self.values))
+
+    @property
+    def width(self) -> int:
+        """One column."""
+        return 1
+
+    def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
+        """Ranks, evenly spaced in [-1, 1]."""
+        ranks = _indices(self, values)
+        return (2 * ranks / (len(self.values) - 1) - 1)[:, None]
+
+    def decode(self, columns: Array) -> list[Any]:
+        """The nearest rank."""
+        last = len(self.values) - 1
+        ranks = np.clip(np.rint((np.asarray(columns)[:, 0] + 1) / 2 * last), 0, last)
+        return [self.values[int(i)] for i in ranks]
+
+    def sample(self, uniform: Array) -> Array:
+        """Every value with the same probability."""
+        count = len(self.values)
+        return (2 * np.floor(uniform * count) / (count - 1) - 1)[:, None]
+
+    def describe(self) -> str:
+        """The values in order."""
+        return "ordinal " + " < ".join(map(str, self.values))
+
+
+@dataclass(frozen=True)
+class Categorical(Parameter):
+    """One of several values without an order: one column of 0 and 1 for each."""
+
+    name: str
+    values: tuple[Any, ...]
+
+    kind: ClassVar[str] = "categorical"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", _check_values(self.name, self.values))
+
+    @property
+    def width(self) -> int:
+        """One column per value."""
+        return len(self.values)
+
+    def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
+        """1 in the column of the value, 0 elsewhere."""
+        return np.eye(self.width)[_indices(self, values)]
+
+    def decode(self, columns: Array) -> list[Any]:
+        """The value with the largest column."""
+        return [self.values[int(i)] for i in np.argmax(columns, axis=1)]
+
+    def sample(self, uniform: Array) -> Array:
+        """Every value with the same probability."""
+        return np.eye(self.width)[np.floor(uniform * self.width).astype(np.intp)]
+
+    def describe(self) -> str:
+        """The values."""
+        return "one of " + ", ".join(map(str, self.values))
+
+
+@dataclass(frozen=True)
+class Fixed(Parameter):
+    """A parameter with one value; it takes no numeric column."""
+
+    name: str
+    value: Any
+
+    kind: ClassVar[str] = "fixed"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", plain(self.value))
+
+    @property
+    def width(self) -> int:
+        """No column."""
+        return 0
+
+    def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
+        """No column; other values than its own are refused unless ``extrapolate``."""
+        for value in () if extrapolate else distinct(values)[0]:
+            if _index_of((self.value,), value) is None:
+                raise self._refuse(value, f"fixed at {self.value!r} (extrapolate=True ignores it)")
+        return np.empty((len(values), 0))
+
+    def decode(self, columns: Array) -> list[Any]:
+        """Always the same."""
+        return [self.value] * len(columns)
+
+    def sample(self, uniform: Array) -> Array:
+        """Nothing to draw."""
+        return np.empty((len(uniform), 0))
+
+    def describe(self) -> str:
+        """The value."""
+        return f"fixed at {self.value}"
+
+
+def plain(value: Any) -> Any:
+    """NumPy's scalars as Python's own, and lists as tuples."""
+    if isinstance(value, (list, tuple)):
+        return tuple(plain(entry) for entry in value)
+    own = isinstance(value, np.generic) and value.dtype.kind in "biufUS"
+    return value.item() if own else value
+
+
+def storable(value: Any) -> bool:
+    """Whether JSON can store it without loss."""
+    if isinstance(value, tuple):
+        return all(storable(entry) for entry in value)
+    if isinstance(value, float):
+        return isfinite(value)
+    return value is None or isinstance(value, (str, int))
+
+
+def _check_values(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    found = tuple(plain(value) for value in values)
+    if len(found) < 2 or len(set(found)) < len(found):
+        raise InputError(
+            f"parameter {name!r} has values {found}; expected two or more, all distinct"
+        )
+    return found
+
+
+def listed(values: Values) -> list[Any]:
+    """A list of values; of an array, Python's own."""
+    return list(values.tolist() if isinstance(values, np.ndarray) else values)
+
+
+def distinct(values: Values) -> tuple[list[Any], NDArray[np.intp]]:
+    """Distinct values by type and value, as they first appear, and the index (n,) of each value.
+
+    Values that cannot be hashed count as distinct.
+    """
+    cells = listed(values)
+    one_type = len(set(map(type, cells))) <= 1
+    keys = cells if one_type else list(zip(map(type, cells), cells, strict=True))
+    try:
+        index = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    except TypeError:
+        return cells, np.arange(len(cells))
+    codes = np.fromiter(map(index.__getitem__, keys), dtype=np.intp, count=len(keys))
+    return (list(index) if one_type else [value for _, value in index]), codes
+
+
+def own_value(values: Sequence[Any], value: Any) -> Any:
+    """The value as the choices have it, so that equal ones are written alike."""
+    i = _index_of(values, value)
+    return value if i is None else values[i]
+
+
+def _indices(parameter: Ordinal | Categorical, values: Values) -> NDArray[np.intp]:
+    """(n,) the index of each value among the choices."""
+    found, codes = distinct(values)
+    indices = [_index_of(parameter.values, value) for value in found]
+    if None in indices:
+        # As they are written in Python, so that 'True' and True can be told apart.
+        known = ", ".join(map(repr, parameter.values))
+        raise parameter._refuse(found[indices.index(None)], f"one of {known}")
+    return np.array(indices, dtype=np.intp)[codes]
+
+
+def _index_of(values: Sequence[Any], value: Any) -> int | None:
+    """Which of the values is meant; None if it is none of them.
+
+    True also stands for the text ``True``, ``true`` or ``TRUE`` of a file, and vice versa.
+    """
+    try:
+        return values.index(value)
+    except (ValueError, TypeError):
+        found = [i for i, known in enumerate(values) if _equal(value, known)]
+    truth = _truth(value)
+    if not found and truth is not None:
+        alike = [i for i, known in enumerate(values) if _truth(known) is truth]
+        found = alike if len({values[i] for i in alike}) == 1 else []
+    return found[0] if found else None
+
+
+def _equal(value: Any, known: Any) -> bool:
+    """Lists equal tuples, as JSON turns one into the other; pandas' NA equals nothing."""
+    try:
+        return bool(plain(value) == known)
+    except (TypeError, ValueError):
+        return False
+
+
+def _truth(value: Any) -> bool | None:
+    """The flag that a value or text stands for; None for anything else."""
+    word = plain(value)
+    if isinstance(word, str):
+        return {"true": True, "false": False}.get(word.strip().lower())
+    return word if isinstance(word, bool) else None
+
+
+def _check_range(name: str, low: float, high: float, on_log: bool, step: float | None) -> None:
+    if not isinstance(on_log, bool):
+        raise InputError(f"parameter {name!r} has log {on_log!r}; expected True or False")
+    if not (isfinite(low) and isfinite(high) and low < high):
+        raise InputError(f"parameter {name!r} ranges over [{low}, {high}]; expected low < high")
+    if on_log and low <= 0:
+        raise InputError(f"parameter {name!r} starts at {low}; a log scale needs low > 0")
+    if step is not None and not 0 < step <= high - low + GRID_SLACK * step:
+        raise InputError(f"parameter {name!r} has step {step}; expected 0 < step <= high - low")
