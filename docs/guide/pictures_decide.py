@@ -94,7 +94,7 @@ def draw_certificate(page: dict[str, Any]) -> Figure:
     """The band when the optimizer stops, and the way there."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     optimizer, f, Z = page["optimizer"], page["f"], page["Z"]
-    plots.band(optimizer.sequence, Z, ax=left, truth=f(Z))
+    plots.band(optimizer.model.sequence, Z, ax=left, truth=f(Z))
     left.set_title(f"when it stops, after {optimizer.t} results", fontsize=11)
     plots.trace(optimizer, Z, ax=right)
     best_so_far = np.maximum.accumulate(f(optimizer.X))
