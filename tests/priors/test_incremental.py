@@ -5,13 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from histories import draw_task, simulate
-from numpy.testing import assert_allclose
-
-from metakel import learn_prior
-from metakel.gp import posterior
-from metakel.gp.incremental import Belief
-from metakel.gp.task_gp import DefaultGP
-from metakel.optimize.mixture import GPMixture
 from metakel.optimize.mixture_scores import (
     expected_improvement,
     mixture,
@@ -19,6 +12,13 @@ from metakel.optimize.mixture_scores import (
     shortlist,
     upper_bound,
 )
+from numpy.testing import assert_allclose
+
+from metakel import learn_prior
+from metakel.gp import posterior
+from metakel.gp.incremental import Belief
+from metakel.gp.task_gp import DefaultGP
+from metakel.optimize.mixture import GPMixture
 
 RNG = np.random.default_rng(0)
 
