@@ -14,11 +14,10 @@ class PriorNode(ExternalGenerationNode):
         self.arms, self.data = experiment.arms_by_name, data.df
 
     def get_next_candidate(self, pending_parameters):
-        optimizer = self.prior.optimizer(rng=np.random.default_rng(len(self.data)))
+        optimizer = self.prior.optimizer()
         for arm, loss in zip(self.data["arm_name"], self.data["mean"], strict=True):
             optimizer.tell(self.arms[arm].parameters, loss)
-        for x in pending_parameters:
-            optimizer.suppose(x)
+        optimizer.add_pending(pending_parameters)
         return optimizer.ask()
 
 

@@ -64,7 +64,7 @@ def fill(optimizer, order=range(6)):
 
 
 def note_pending(optimizer, x):
-    optimizer.record = optimizer.record.with_pending(x, optimizer.domain.encode([x], "test")[0])
+    optimizer.add_pending([x])
 
 
 def by_optimizer():

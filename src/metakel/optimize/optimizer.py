@@ -202,6 +202,14 @@ class Optimizer:
         self._check_supply(n)
         return [self.ask() for _ in range(n)]
 
+    def add_pending(self, x: Any) -> None:
+        """Points that are being run without having been asked for: the search keeps away."""
+        X = self.domain.encode(x, "add_pending")
+        record = self._record
+        for point, row in zip(_points_of(x, X, self.domain), X, strict=True):
+            record = record.with_pending(point, row)
+        self.record = record
+
     def suggest(self) -> Any:
         """The point that `ask` would give, without noting it."""
         self._check_supply(1)
@@ -476,6 +484,8 @@ def _points_of(x: Any, X: Array, domain: Domain) -> list[Any]:
 
 def _as_values(value: Any, n: int) -> list[float | None]:
     """One number or None for every point; text is refused, even of a number."""
+    if isinstance(value, np.ndarray) and value.shape == (n, 1):
+        value = value[:, 0]
     many = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
     entries = list(value) if many else [value]
     if isinstance(value, np.ndarray) and value.ndim > 1:
