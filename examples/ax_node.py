@@ -17,8 +17,7 @@ class PriorNode(ExternalGenerationNode):
         optimizer = self.prior.optimizer()
         for arm, loss in zip(self.data["arm_name"], self.data["mean"], strict=True):
             optimizer.tell(self.arms[arm].parameters, loss)
-        for x in pending_parameters:
-            optimizer.record = optimizer.record.with_pending(x, optimizer.domain.encode(x, "Ax")[0])
+        optimizer.add_pending(pending_parameters)
         return optimizer.ask()
 
 

@@ -116,7 +116,7 @@ def test_the_trace_ends_with_the_present_width_and_certificate():
     steps, widths = ax.lines[0].get_data()
     assert_allclose(steps, np.arange(6))
     assert_allclose(widths[-1], np.median(upper - lower) / 2, rtol=1e-2)
-    assert_allclose(ax.lines[1].get_ydata()[-1], optimizer.certificate, rtol=0.05)
+    assert_allclose(ax.lines[1].get_ydata()[-1], optimizer.certificate.regret, rtol=0.05)
     assert np.isnan(ax.lines[1].get_ydata()[0])
     assert (np.diff(widths) < 1e-6).all()
     assert ax.get_yscale() == "log"
@@ -124,7 +124,7 @@ def test_the_trace_ends_with_the_present_width_and_certificate():
 
 def test_the_trace_goes_through_alarms_and_marks_them():
     optimizer = game(norm_bound=0.01)
-    assert optimizer.sequence.alarm is not None
+    assert optimizer.alarm is not None
     assert "alarm" in legend(plots.trace(optimizer, Z, times=[1, 3, 5]))
 
 

@@ -17,7 +17,7 @@ from metakel.learn.select import (
     score_held_out,
     task_variances,
 )
-from metakel.paper.synthetic import sample_history, true_kernel
+from reproduction.synthetic import sample_history, true_kernel
 
 L2 = mk.legendre(12, scaling="l2")
 MATERN = mk.matern(2.5, [0.05, 0.5, 3.0], d0=1)

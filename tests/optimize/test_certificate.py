@@ -41,7 +41,7 @@ def test_on_covered_runs_simple_regret_and_summed_widths_are_bounded_at_every_ti
             if not covered(game, problem):
                 break
             checked += 1
-            assert abs(optimum - problem.f(game.best.x)[0]) <= game.certificate + TOLERANCE
+            assert abs(optimum - problem.f(game.best.x)[0]) <= game.certificate.regret + TOLERANCE
             assert total <= widths + TOLERANCE
     assert checked > 25 * 15 * 0.9
 
@@ -54,7 +54,7 @@ def test_on_a_box_it_bounds_the_regret_of_the_best_point_against_a_dense_search(
         game = optimizer(problem, box([(-1, 1)] * 2), seed=seed)
         for step in range(6):
             play(game, problem, 4, seed=step)
-            assert optimum - problem.f(game.best.x)[0] <= game.certificate
+            assert optimum - problem.f(game.best.x)[0] <= game.certificate.regret
 
 
 def test_on_a_finite_domain_it_never_grows_and_becomes_small():
@@ -63,8 +63,8 @@ def test_on_a_finite_domain_it_never_grows_and_becomes_small():
     found = []
     for step in range(30):
         play(game, problem, 1, seed=step)
-        found.append(game.certificate)
-    assert game.sequence.alarm is None
+        found.append(game.certificate.regret)
+    assert game.model.sequence.alarm is None
     assert (np.diff(found) <= TOLERANCE).all()
     assert found[-1] < 0.3 * found[0]
 
@@ -74,7 +74,7 @@ def test_it_is_the_largest_upper_minus_the_largest_told_lower_bound():
     game = play(optimizer(problem, LINE), problem, 6)
     lower, upper = game.confidence()
     told = LINE.index(game.X)
-    assert_allclose(game.certificate, upper.max() - lower[told].max())
+    assert_allclose(game.certificate.regret, upper.max() - lower[told].max())
     assert game.best.lower == lower[told].max()
 
 

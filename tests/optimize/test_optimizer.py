@@ -13,7 +13,7 @@ from metakel.confidence import Alarm
 from metakel.errors import InputError, ShapeError
 from metakel.gp import posterior
 from metakel.kernels import KernelSum, legendre, squared_exponential
-from metakel.optimize import GPUCB
+from metakel.optimize import GPUCB, Optimizer
 from metakel.search import box, candidates, grid
 
 LINE = grid([(-1, 1)], 101)
@@ -36,8 +36,8 @@ def test_on_a_box_no_point_of_a_large_search_has_a_clearly_larger_upper_bound(rn
         play(game, problem, steps, seed=steps)
         asked = game.ask()
         game.forget(asked)
-        upper = game.sequence.current.interval(Z)[1]
-        value = game.sequence.current.interval(asked[None])[1][0]
+        upper = game.model.sequence.current.interval(Z)[1]
+        value = game.model.sequence.current.interval(asked[None])[1][0]
         assert value >= upper.max() - 1e-3 * np.ptp(upper)
 
 
@@ -52,7 +52,8 @@ def test_fixed_nu_is_the_posterior_mean_plus_nu_deviations():
         upper = post.mean(LINE.X) + factor * post.std(LINE.X)
         chosen = LINE.index(game.ask()[None])[0]
         assert upper[chosen] >= upper.max() - 1e-8 * np.ptp(upper)
-        assert_allclose(game.posterior.mean(LINE.X), post.mean(LINE.X), atol=1e-9)
+        found = game.model.posterior(game.model.outcomes)
+        assert_allclose(found.mean(LINE.X), post.mean(LINE.X), atol=1e-9)
 
 
 def test_a_schedule_is_checked_when_it_is_used():
@@ -66,11 +67,12 @@ def test_a_fixed_nu_alone_promises_nothing():
     problem = line_problem()
     game = play(optimizer(problem, LINE, norm_bound=None, nu=2.0), problem, 5)
     assert game.best.lower < game.best.value < game.best.upper
-    for question in (lambda: game.certificate, lambda: game.confidence(LINE.X)):
-        with pytest.raises(InputError, match="promises nothing"):
-            question()
+    assert game.certificate.regret == np.inf
+    assert "promises nothing" in game.certificate.reason
+    with pytest.raises(InputError, match="promises nothing"):
+        game.confidence(LINE.X)
     both = play(optimizer(problem, LINE, nu=2.0), problem, 5)
-    assert np.isfinite(both.certificate)
+    assert np.isfinite(both.certificate.regret)
 
 
 @pytest.mark.parametrize("domain", [LINE, box([(-1, 1)])], ids=["grid", "box"])
@@ -88,12 +90,12 @@ def test_minimising_is_maximising_the_negative_to_the_last_bit(domain):
     assert_array_equal(up.best.x, down.best.x)
     assert up.best.value == -down.best.value
     assert (up.best.lower, up.best.upper) == (-down.best.upper, -down.best.lower)
-    assert up.certificate == down.certificate
+    assert up.certificate.regret == down.certificate.regret
     Z = np.linspace(-1, 1, 9)[:, None]
     (low, high), (low_down, high_down) = up.confidence(Z), down.confidence(Z)
     assert_array_equal(low, -high_down)
     assert_array_equal(high, -low_down)
-    assert_allclose(up.posterior.mean(Z), -down.posterior.mean(Z))
+    assert_allclose(up.predict(Z)[0], -down.predict(Z)[0])
     assert_array_equal(down.y, -up.y)
 
 
@@ -102,9 +104,9 @@ def test_a_batch_holds_different_points_and_equals_asking_one_by_one(domain):
     problem = line_problem() if domain.d0 == 1 else square_problem()
     together = play(optimizer(problem, domain), problem, 4)
     apart = play(optimizer(problem, domain), problem, 4)
-    batch = together.ask(5)
+    batch = together.ask_batch(5)
     assert_array_equal(batch, [apart.ask() for _ in range(5)])
-    assert not np.tril(domain.same(batch, batch), -1).any()
+    assert not np.tril(domain.same(np.array(batch), np.array(batch)), -1).any()
     assert_array_equal(together.pending, batch)
 
 
@@ -112,8 +114,8 @@ def test_a_pending_point_drives_the_next_one_away():
     """Without hallucination the second point would be the first again."""
     problem = square_problem()
     game = play(optimizer(problem, SQUARE), problem, 3)
-    first, second = game.ask(2)
-    upper = game.sequence.current.upper(np.stack([first, second]))
+    first, second = game.ask_batch(2)
+    upper = game.model.sequence.current.upper(np.stack([first, second]))
     assert abs(first - second).max() > 0.05
     assert upper[1] < upper[0]
 
@@ -123,31 +125,32 @@ def test_results_may_come_in_any_order_or_never():
     orders = [np.arange(4), np.array([2, 0, 3, 1])]
     games = [play(optimizer(problem, SQUARE), problem, 3) for _ in orders]
     rng = np.random.default_rng(1)
-    values = problem.noisy(games[0].ask(4), rng)
-    games[1].ask(4)
+    values = problem.noisy(np.array(games[0].ask_batch(4)), rng)
+    games[1].ask_batch(4)
     for game, order in zip(games, orders, strict=True):
         batch = game.pending
         for i in order:
             game.tell(batch[i], values[i])
         assert not len(game.pending)
     Z = SQUARE.sample(rng, 50)
-    first, second = (game.sequence.current.interval(Z) for game in games)
-    assert_allclose(first, second, rtol=1e-7, atol=1e-8)
-    assert_allclose(games[0].ask(), games[1].ask(), atol=1e-5)
+    first, second = (game.model.sequence.current.interval(Z) for game in games)
+    assert_array_equal(first, second)
+    assert_array_equal(games[0].ask(), games[1].ask())
 
 
-def test_forgetting_undoes_asking_but_for_the_log():
+def test_forgetting_undoes_asking():
     problem = square_problem()
     game = play(optimizer(problem, SQUARE), problem, 3)
-    asked = game.ask(3)
+    asked = game.ask_batch(3)
     game.forget(asked[1])
-    assert_array_equal(game.pending, asked[[0, 2]])
-    game.forget(asked[[2, 0]])
-    assert game.pending.shape == (0, 2)
+    assert_array_equal(game.pending, [asked[0], asked[2]])
+    game.forget([asked[2], asked[0]])
+    assert game.pending == []
     assert_allclose(game.ask(), asked[0], atol=1e-9)
     with pytest.raises(InputError, match="not pending"):
         game.forget([0.123, 0.456])
-    assert [event.kind for event in game.log[-4:]] == ["asked", "forgotten", "forgotten", "asked"]
+    states = [trial.state for trial in game.record.trials[-4:]]
+    assert states == ["forgotten", "forgotten", "forgotten", "pending"]
 
 
 def test_points_never_asked_may_be_told_one_by_one_or_together():
@@ -161,9 +164,11 @@ def test_points_never_asked_may_be_told_one_by_one_or_together():
     assert_array_equal(single.X, together.X)
     assert_array_equal(single.y, y)
     assert_allclose(
-        single.sequence.current.interval(X), together.sequence.current.interval(X), rtol=1e-9
+        single.model.sequence.current.interval(X),
+        together.model.sequence.current.interval(X),
+        rtol=1e-9,
     )
-    assert [len(event.y) for event in together.log] == [6]
+    assert together.record.steps == (tuple(range(6)),)
 
 
 def test_without_repetition_every_point_is_asked_once_and_then_no_more():
@@ -173,11 +178,11 @@ def test_without_repetition_every_point_is_asked_once_and_then_no_more():
     rng = np.random.default_rng(0)
     asked = []
     for n in (1, 3, 2):
-        batch = game.ask(n)
-        asked += batch[:, 0].tolist()
+        batch = game.ask_batch(n)
+        asked += [x[0] for x in batch]
         game.tell(batch[0], problem.noisy(batch[0], rng))
     with pytest.raises(InputError, match="2 asked for, but 1 points are left"):
-        game.ask(2)
+        game.ask_batch(2)
     assert not game.done
     asked += game.ask().tolist()
     assert sorted(asked) == domain.X[:, 0].tolist()
@@ -188,8 +193,8 @@ def test_without_repetition_every_point_is_asked_once_and_then_no_more():
 
 def test_with_repetition_more_points_than_the_domain_has_can_be_pending():
     game = optimizer(line_problem(), candidates([-0.5, 0.5]))
-    assert sorted(game.ask(2)[:, 0].tolist()) == [-0.5, 0.5]
-    assert game.ask(2).shape == (2, 1)
+    assert sorted(x[0] for x in game.ask_batch(2)) == [-0.5, 0.5]
+    assert np.shape(game.ask_batch(2)) == (2, 1)
 
 
 def test_first_choices_differ_by_generator_where_the_prior_does_not_decide():
@@ -204,7 +209,6 @@ def test_first_choices_differ_by_generator_where_the_prior_does_not_decide():
 @pytest.mark.parametrize(
     ("x", "y", "noise", "error"),
     [
-        ([0.1, 0.2], np.nan, None, InputError),
         ([0.1, np.inf], 1.0, None, InputError),
         ([0.1, 1.2], 1.0, None, InputError),
         ([0.1], 1.0, None, ShapeError),
@@ -224,8 +228,8 @@ def test_bad_input_is_refused_and_changes_nothing(x, y, noise, error):
     with pytest.raises(error):
         game.tell(x, y, noise)
     for n in (0, -1, 1.5):
-        with pytest.raises(InputError, match="ask: n is"):
-            game.ask(n)
+        with pytest.raises(InputError, match="ask_batch: n is"):
+            game.ask_batch(n)
     assert game.to_dict() == before
 
 
@@ -259,10 +263,23 @@ def test_less_noisy_observations_count_more():
     assert narrow.mean() < 0.2 * wide.mean()
 
 
+@pytest.mark.parametrize("value", [None, np.nan, np.inf, 1e60])
+def test_a_run_without_a_usable_value_has_failed(value):
+    problem = square_problem()
+    game = play(optimizer(problem, SQUARE), problem, 3)
+    x, evidence = game.ask(), game.model.log_evidence
+    game.tell(x, value)
+    assert game.t == 3
+    assert game.record.trials[-1].state == "failed"
+    assert game.model.log_evidence == evidence
+    assert "failed=1" in repr(game)
+    assert abs(game.ask() - x).max() > 0.01
+
+
 def test_before_the_first_observation_there_is_no_best_and_no_certificate():
     game = optimizer(line_problem(), LINE)
-    assert game.certificate == np.inf
-    with pytest.raises(InputError, match="nothing was told"):
+    assert game.certificate.regret == np.inf
+    with pytest.raises(InputError, match="nothing was observed"):
         _ = game.best
     assert "t=0" in repr(game)
 
@@ -271,11 +288,11 @@ def test_without_a_norm_bound_the_features_are_explored_first_and_the_certificat
     problem = line_problem()
     game = optimizer(problem, box([(-1, 1)]), norm_bound=None)
     play(game, problem, 2)
-    assert game.certificate == np.inf
+    assert game.certificate.regret == np.inf
     assert game.best.x in game.X
     play(game, problem, 6, seed=2)
     assert np.linalg.matrix_rank(problem.kernel.features(game.X[:3])) == 3
-    assert game.certificate < np.inf
+    assert game.certificate.regret < np.inf
 
 
 def test_an_alarm_is_raised_after_the_observation_was_taken_in():
@@ -283,7 +300,7 @@ def test_an_alarm_is_raised_after_the_observation_was_taken_in():
     game = optimizer(problem, LINE, norm_bound=0.01, on_alarm="raise")
     with pytest.raises(Alarm):
         play(game, problem, 20)
-    assert game.t == game.sequence.t == sum(event.kind == "told" for event in game.log)
+    assert game.t == game.model.sequence.t == len(game.record.observed)
     assert not len(game.pending)
     game.ask()
 
@@ -296,8 +313,8 @@ def test_it_goes_on_when_nothing_fits():
     for _ in range(40):
         x = game.ask()
         game.tell(x, problem.f(x) + rng.standard_normal(1))
-    assert game.sequence.hypothesis is None
-    assert game.certificate == np.inf
+    assert game.model.sequence.hypothesis is None
+    assert game.certificate.regret == np.inf
     values = problem.f(LINE.X)
     assert problem.f(game.X[-20:]).mean() > values.min() + 0.8 * np.ptp(values)
 
@@ -306,12 +323,13 @@ def test_after_an_alarm_it_asks_with_all_base_kernels():
     full = line_problem(active=(0, 1, 2, 3, 4, 5, 6, 7))
     narrow = KernelSum.uniform(legendre(8, scaling="l2"), active=[0])
     game = GPUCB(narrow, LINE, rng=np.random.default_rng(0), noise_std=NOISE, norm_bound=BOUND)
-    play(game, full, 25)
-    assert game.sequence.alarm is not None
-    assert game.posterior.kernel.dim == 8
+    game.tell(LINE.X[::20], full.f(LINE.X[::20]))
+    play(game, full, 20)
+    assert game.model.sequence.alarm is not None
+    assert game.model.posterior(game.model.outcomes).kernel.dim == 8
     best = full.f(LINE.X).max()
-    assert best - full.f(game.best.x)[0] <= game.certificate
-    assert game.certificate < 1
+    assert best - full.f(game.best.x)[0] <= game.certificate.regret
+    assert game.certificate.regret < 1
 
 
 def test_its_description_says_what_was_found():
@@ -326,11 +344,12 @@ def test_it_works_for_kernels_without_features():
     game = GPUCB(
         kernel, box([(-1, 1)]), rng=np.random.default_rng(0), noise_std=0.01, norm_bound=3.0
     )
+    rng = np.random.default_rng(1)
     for _ in range(25):
         x = game.ask()
-        game.tell(x, np.sin(4 * x) + 0.01 * game.rng.standard_normal(1))
+        game.tell(x, np.sin(4 * x) + 0.01 * rng.standard_normal(1))
     assert abs(game.best.x[0] - np.pi / 8) < 0.02
-    assert 1 - np.sin(4 * game.best.x[0]) <= game.certificate < 0.2
+    assert 1 - np.sin(4 * game.best.x[0]) <= game.certificate.regret < 0.2
 
 
 def test_ten_thousand_observations_are_taken_in_and_asked_after_within_seconds():
@@ -344,7 +363,7 @@ def test_ten_thousand_observations_are_taken_in_and_asked_after_within_seconds()
     asked = game.ask()
     assert time.process_time() - start < 5
     assert SQUARE.contains(asked[None]).all()
-    assert problem.f(X).max() - problem.f(game.best.x)[0] <= game.certificate < 1
+    assert problem.f(X).max() - problem.f(game.best.x)[0] <= game.certificate.regret < 1
 
 
 @pytest.mark.parametrize("domain", [LINE, box([(-1, 1)])], ids=["grid", "box"])
@@ -356,9 +375,9 @@ def test_an_empty_kernel_is_replaced_by_all_base_kernels_before_it_promises_anyt
     best = problem.f(LINE.X).max()
     for _ in range(25):
         play(game, problem, 1)
-        assert best - problem.f(game.best.x)[0] <= game.certificate
-    assert game.sequence.current.kernel.dim == 8
-    assert game.certificate < 1
+        assert best - problem.f(game.best.x)[0] <= game.certificate.regret
+    assert game.model.sequence.current.kernel.dim == 8
+    assert game.certificate.regret < 1
 
 
 def test_a_failed_call_leaves_optimizer_and_confidence_at_the_same_time():
@@ -368,9 +387,9 @@ def test_a_failed_call_leaves_optimizer_and_confidence_at_the_same_time():
     x, before = game.ask(), game.best
     with pytest.raises(InputError, match=r"norm_bound\(3\) is nan"):
         game.tell(x, 0.3)
-    assert game.t == game.sequence.t == len(game.y) == game._belief.fixed.t == 2
+    assert game.t == game.model.sequence.t == len(game.y) == game.model.fixed.t == 2
     assert len(game.pending) == 1
-    assert game.best is before
+    assert game.best.value == before.value
 
 
 def test_an_empty_call_changes_nothing():
@@ -386,7 +405,7 @@ def test_numbers_of_numpy_are_stored_and_read_again(number, tmp_path):
     options = {name: number(1) for name in ("noise_std", "norm_bound", "stop_at")}
     game = optimizer(line_problem(), LINE, nu=number(2), noise_var=number(1), **options)
     game.save(tmp_path / "game.json")
-    assert_array_equal(GPUCB.load(tmp_path / "game.json").ask(), game.ask())
+    assert_array_equal(Optimizer.load(tmp_path / "game.json").ask(), game.ask())
     for name in ("noise_std", "norm_bound", "nu", "noise_var", "stop_at"):
         with pytest.raises(InputError, match=f"{name} is True"):
             optimizer(line_problem(), LINE, **{name: True})
@@ -397,15 +416,15 @@ def test_numbers_of_numpy_are_stored_and_read_again(number, tmp_path):
 def test_one_huge_value_stops_no_search(domain, options):
     """Warnings are errors here, so nothing overflows on the way either."""
     problem = line_problem() if domain.d0 == 1 else square_problem()
-    for value in (1e20, -1e39, 1e60):
+    for value in (1e20, -1e39, 1e49):
         game = play(optimizer(problem, domain, **options), problem, 3)
         game.tell(game.ask(), value)
         play(game, problem, 3)
         assert domain.contains(game.ask()[None]).all()
-        assert game.certificate >= 0  # false for nan
+        assert game.certificate.regret >= 0  # false for nan
 
 
-@pytest.mark.parametrize("power", [-6, 20, 60])
+@pytest.mark.parametrize("power", [-6, 20, 40])
 def test_the_units_of_the_values_do_not_matter(power):
     problem, unit = square_problem(), 10.0**power
     one = optimizer(problem, SQUARE)
@@ -415,5 +434,5 @@ def test_the_units_of_the_values_do_not_matter(power):
         assert_allclose(x, z, atol=1e-3)
         one.tell(x, problem.f(x))
         other.tell(x, unit * problem.f(x))
-        other.forget(z) if len(other.pending) else None
-    assert_allclose(other.certificate / unit, one.certificate, rtol=1e-3)
+        other.forget(z) if other.pending else None
+    assert_allclose(other.certificate.regret / unit, one.certificate.regret, rtol=1e-3)

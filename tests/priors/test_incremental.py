@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from histories import draw_task, simulate
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from metakel import learn_prior
 from metakel.gp import posterior
-from metakel.gp.incremental import Belief
+from metakel.gp.incremental import IncrementalGP
 from metakel.gp.task_gp import DefaultGP
-from metakel.optimize.mixture import GPMixture
-from metakel.optimize.mixture_scores import (
+from metakel.optimize.acquisition import ACQUISITIONS
+from metakel.optimize.mixture_weights import (
     expected_improvement,
-    mixture,
+    mixture_weights,
     predict,
     shortlist,
     upper_bound,
@@ -44,9 +44,9 @@ def test_means_and_variances_are_those_of_the_posterior(prior, told, which):
     X, y = told
     Z = RNG.uniform(-1, 1, (30, 2))
     shape, model = shapes(prior)[which], prior.model
-    belief = Belief(shape, model, np.concatenate([Z, X]))
+    belief = IncrementalGP(shape, model, np.concatenate([Z, X]))
     for i, (x, value) in enumerate(zip(X, y, strict=True)):
-        belief.tell(x, value, candidate=30 + i if i % 2 else None)
+        belief = observed(belief, x, value, 30 + i if i % 2 else None)
 
     class Kernel:
         def __call__(self, A, B=None):
@@ -60,8 +60,8 @@ def test_means_and_variances_are_those_of_the_posterior(prior, told, which):
     rest = (y - model.level) / scale - shape.prepare(X).mean
     reference = posterior(Kernel(), X, rest, noise_var=shape.noise)
     mean = model.level + scale * (shape.prepare(Z).mean + reference.mean(Z))
-    for terms in (belief.terms, belief.at(Z)):
-        assert_allclose((terms.base + scale * terms.tilt)[:30], mean, atol=1e-7)
+    for terms in (belief.prediction, belief.at(belief.process.prepare(Z))):
+        assert_allclose((terms.offset + scale * terms.slope)[:30], mean, atol=1e-7)
         assert_allclose(np.sqrt(terms.variance[:30]), reference.std(Z), atol=1e-6)
 
 
@@ -73,16 +73,18 @@ def test_supposed_points_are_predictions_one_deviation_below_and_no_evidence(
     X, y = told
     Z = np.random.default_rng(8).uniform(-1, 1, (30, 2))
     supposed = np.concatenate([Z[:3], Z[:1]])  # one of them twice
-    belief = Belief(shapes(prior)[which], prior.model, Z)
+    belief = IncrementalGP(shapes(prior)[which], prior.model, Z)
     for x, value in zip(X, y, strict=True):
-        belief.tell(x, value)
-    after, one_by_one = belief.supposing(belief.look_at(supposed)), belief.fork()
+        belief = observed(belief, x, value)
+    after, one_by_one = belief.with_fantasies(belief.cross_covariance(supposed)), belief
     for x in supposed:
-        terms = one_by_one.at(x[None])
-        low = terms.base + scale * (terms.tilt - np.sqrt(terms.variance))
-        one_by_one.tell(x, float(low[0]))
-    for terms, told_so in ((after.terms, one_by_one.terms), (after.at(Z), one_by_one.at(Z))):
-        mean, low = (t.base + scale * t.tilt for t in (terms, told_so))
+        terms = one_by_one.at(one_by_one.process.prepare(x[None]))
+        low = terms.offset + scale * (terms.slope - np.sqrt(terms.variance))
+        one_by_one = observed(one_by_one, x, float(low[0]))
+    points = belief.process.prepare(Z)
+    pairs = (after.prediction, one_by_one.prediction), (after.at(points), one_by_one.at(points))
+    for terms, told_so in pairs:
+        mean, low = (t.offset + scale * t.slope for t in (terms, told_so))
         assert_allclose(mean, low, atol=1e-4)
         assert_allclose(terms.variance, told_so.variance, atol=1e-6)
     assert_allclose(after.log_likelihoods, belief.log_likelihoods)
@@ -93,9 +95,9 @@ def test_likelihoods_are_those_of_the_normal_density(prior, told):
     from scipy.stats import multivariate_normal
 
     X, y = told
-    belief = Belief(prior.task_gp, prior.model, X)
+    belief = IncrementalGP(prior.task_gp, prior.model, X)
     for i in range(len(X)):
-        belief.tell(X[i], y[i], i)
+        belief = observed(belief, X[i], y[i], i)
     prepared = prior.task_gp.prepare(X)
     K = prior.task_gp.gram(prepared, prepared) + prior.model.level_variance
     K += prior.task_gp.noise * np.eye(len(X))
@@ -110,22 +112,23 @@ def test_likelihoods_are_those_of_the_normal_density(prior, told):
 
 def test_more_values_than_the_first_capacity_fit_in(prior):
     X = RNG.uniform(-1, 1, (70, 2))
-    belief = Belief(prior.task_gp, prior.model, X)
+    belief = IncrementalGP(prior.task_gp, prior.model, X)
     for i in range(70):
-        belief.tell(X[i], float(X[i, 0]), i)
+        belief = observed(belief, X[i], float(X[i, 0]), i)
     assert belief.t == 70
-    assert_allclose(belief.at(X).variance, belief.terms.variance, atol=1e-9)
+    assert_allclose(
+        belief.at(belief.process.prepare(X)).variance, belief.prediction.variance, atol=1e-9
+    )
 
 
 def test_expected_improvement_and_prediction_are_those_of_simulation(prior, told):
     X, y = told
     Z = RNG.uniform(-1, 1, (6, 2))
-    beliefs = [Belief(shape, prior.model, Z) for shape in shapes(prior)]
-    for belief in beliefs:
-        for x, value in zip(X[:4], y[:4], strict=True):
-            belief.tell(x, value)
-    mix = mixture([b.log_likelihoods for b in beliefs], (0.5, 0.5), prior.model)
-    terms = [belief.terms for belief in beliefs]
+    beliefs = [IncrementalGP(shape, prior.model, Z) for shape in shapes(prior)]
+    for x, value in zip(X[:4], y[:4], strict=True):
+        beliefs = [observed(belief, x, value) for belief in beliefs]
+    mix = mixture_weights([b.log_likelihoods for b in beliefs], (0.5, 0.5), prior.model)
+    terms = [belief.prediction for belief in beliefs]
     rng, count = np.random.default_rng(0), 400_000
     drawn = rng.choice(mix.weights.size, count, p=mix.weights.ravel())
     member, scale = np.divmod(drawn, mix.weights.shape[1])
@@ -136,7 +139,7 @@ def test_expected_improvement_and_prediction_are_those_of_simulation(prior, told
     for z in range(6):
         base, tilt, var = (
             np.array([getattr(t, name)[z] for t in terms])[member]
-            for name in ("base", "tilt", "variance")
+            for name in ("offset", "slope", "variance")
         )
         centre = base + s * tilt
         values = centre + s * np.sqrt(var) * g
@@ -149,57 +152,59 @@ def test_expected_improvement_and_prediction_are_those_of_simulation(prior, told
 
 def test_the_upper_bound_is_averaged_over_beliefs_and_scales(prior, told):
     X, y = told
-    beliefs = [Belief(shape, prior.model, X) for shape in shapes(prior)]
-    for belief in beliefs:
-        belief.tell(X[0], y[0], 0)
-    mix = mixture([b.log_likelihoods for b in beliefs], (0.5, 0.5), prior.model)
+    beliefs = [IncrementalGP(shape, prior.model, X) for shape in shapes(prior)]
+    beliefs = [observed(belief, X[0], y[0], 0) for belief in beliefs]
+    mix = mixture_weights([b.log_likelihoods for b in beliefs], (0.5, 0.5), prior.model)
     direct = sum(
-        weight * (b.terms.base + s * (b.terms.tilt + 3 * np.sqrt(b.terms.variance)))
+        weight
+        * (b.prediction.offset + s * (b.prediction.slope + 3 * np.sqrt(b.prediction.variance)))
         for b, weights in zip(beliefs, mix.weights, strict=True)
         for s, weight in zip(prior.model.scales, weights, strict=True)
     )
-    assert_allclose(upper_bound([b.terms for b in beliefs], mix, 3.0), direct, atol=1e-9)
+    assert_allclose(upper_bound([b.prediction for b in beliefs], mix, 3.0), direct, atol=1e-9)
 
 
-def test_beliefs_that_share_their_kernel_decide_like_separate_ones(prior, told):
+def test_processes_that_share_their_kernel_decide_like_separate_ones(prior, told):
     X, y = told
-    Z = RNG.uniform(-1, 1, (40, 2))
-    decider = GPMixture(prior, np.concatenate([Z, X]), "ucb")
+    Z = np.clip(RNG.uniform(-1, 1, (40, 2)), -0.99, 0.99)
+    optimizer = prior.optimizer(prior.space.decode(Z))
     separate, start = prior.beliefs
-    beliefs = [Belief(shape, prior.model, Z) for shape in separate]
-    for i, (x, value) in enumerate(zip(X, y, strict=True)):
-        decider.tell(x, value, 40 + i if i % 2 else None)
-        for belief in beliefs:
-            belief.tell(x, value)
-    mix = mixture([b.log_likelihoods for b in beliefs], start, prior.model)
-    assert_allclose(decider.mix.weights, mix.weights, atol=1e-6)
-    expected = upper_bound([b.terms for b in beliefs], mix)
-    assert_allclose(decider.scores(np.zeros(52, dtype=bool))[:40], expected, atol=1e-6)
-    assert_allclose(decider.scores_at(Z), expected, atol=1e-6)
-    assert decider.trust == pytest.approx(1 - mix.members[-1], abs=1e-6)
+    Z = optimizer._start.X
+    beliefs = [IncrementalGP(process, prior.model, Z) for process in separate]
+    model = optimizer.model
+    for x, value in zip(X, y, strict=True):
+        model = model.observe(x[None], np.array([value]), np.array([np.nan]))
+        beliefs = [observed(belief, x, value) for belief in beliefs]
+    mix = mixture_weights([b.log_likelihoods for b in beliefs], start, prior.model)
+    assert_allclose(model.mix.weights, mix.weights, atol=1e-6)
+    expected = upper_bound([b.prediction for b in beliefs], mix)
+    assert_allclose(model.upper_bound().values(Z), expected, atol=1e-6)
+    assert_allclose(model.upper_bound().values(Z.copy()), expected, atol=1e-6)
+    assert model.transfer_weight == pytest.approx(1 - mix.members[-1], abs=1e-6)
 
 
 def test_a_task_without_noise_is_noticed(prior):
-    Z = RNG.uniform(-1, 1, (40, 2))
-    quiet, noisy = GPMixture(prior, Z, "ucb"), GPMixture(prior, Z, "ucb")
+    Z = prior.space.sample(np.random.default_rng(0), 40)
     rng, f = np.random.default_rng(6), draw_task(np.random.default_rng(7))
     y = f(Z)
-    for i in range(40):
-        quiet.tell(Z[i], y[i], i)
-        noisy.tell(Z[i], y[i] + 0.3 * y.std() * rng.standard_normal(), i)
-    shares = [d.mix.members[:3] / d.mix.members[:3].sum() for d in (quiet, noisy)]  # by noise
+    models = []
+    for noise in (0.0, 0.3 * y.std()):
+        model = prior.task_model()
+        for x, value in zip(Z, y + noise * rng.standard_normal(40), strict=True):
+            model = model.observe(x[None], np.array([value]), np.array([np.nan]))
+        models.append(model)
+    shares = [m.mix.members[:3] / m.mix.members[:3].sum() for m in models]  # by noise
     assert shares[0][0] < 0.5 < shares[1][0]
 
 
 def test_the_shortlist_holds_the_best(prior, told):
     X, y = told
     Z = RNG.uniform(-1, 1, (600, 2))
-    beliefs = [Belief(shape, prior.model, Z) for shape in shapes(prior)]
+    beliefs = [IncrementalGP(shape, prior.model, Z) for shape in shapes(prior)]
     for x, value in zip(X, y, strict=True):
-        for belief in beliefs:
-            belief.tell(x, value)
-        mix = mixture([b.log_likelihoods for b in beliefs], (0.95, 0.05), prior.model)
-        terms = [belief.terms for belief in beliefs]
+        beliefs = [observed(belief, x, value) for belief in beliefs]
+        mix = mixture_weights([b.log_likelihoods for b in beliefs], (0.95, 0.05), prior.model)
+        terms = [belief.prediction for belief in beliefs]
         full = expected_improvement(terms, mix, float(y.max()))
         assert int(np.argmax(full)) in shortlist(terms, mix, float(y.max()), 128)
 
@@ -207,9 +212,29 @@ def test_the_shortlist_holds_the_best(prior, told):
 @pytest.mark.parametrize("acquisition", ["ucb", "ei"])
 def test_points_score_alike_as_candidates_and_elsewhere(prior, told, acquisition):
     X, y = told
-    Z = RNG.uniform(-1, 1, (40, 2))
-    decider = GPMixture(prior, Z, acquisition)
-    for x, value in zip(X, y, strict=True):  # at every step, as beliefs lose their weight
-        decider.tell(x, value, None)
-        here, there = decider.scores(np.zeros(40, dtype=bool)), decider.scores_at(Z)
+    optimizer = prior.optimizer(prior.space.decode(prior.space.sample(RNG, 40)))
+    model, Z = optimizer.model, optimizer._start.X
+    for i, (x, value) in enumerate(zip(X, y, strict=True)):  # as processes lose their weight
+        model = model.observe(x[None], np.array([value]), np.array([np.nan]))
+        score = ACQUISITIONS[acquisition](model, float(y[: i + 1].max()))
+        here, there = score.values(Z), score.values(Z.copy())
         assert_allclose(here, there, atol=1e-6 * np.ptp(here))
+
+
+def test_branches_that_grew_from_one_process_do_not_disturb_each_other(prior, told):
+    X, y = told
+    trunk = IncrementalGP(prior.task_gp, prior.model, X)
+    for i in range(4):
+        trunk = observed(trunk, X[i], y[i])
+    before = trunk.prediction.offset.copy()
+    one, other = observed(trunk, X[4], 5.0), observed(trunk, X[5], -5.0)
+    again = observed(trunk, X[4], 5.0)
+    assert_array_equal(
+        one.at(one.process.prepare(X)).offset, again.at(one.process.prepare(X)).offset
+    )
+    assert not np.allclose(one.prediction.offset, other.prediction.offset)
+    assert_array_equal(trunk.prediction.offset, before)
+
+
+def observed(gp, x, y, candidate=None):
+    return gp.observe(gp.cross_covariance(x[None], candidate), float(y), candidate)

@@ -16,14 +16,15 @@ from metakel.space import Fixed, Float, Space
 
 def search(prior, X, y, horizon=20):
     optimizer = prior.optimizer(X, extrapolate=True)
+    values = {tuple(x): float(value) for x, value in zip(X.tolist(), y, strict=True)}
     for _ in range(horizon):
-        row = optimizer.ask()
-        optimizer.tell(row, float(y[row]))
+        x = optimizer.ask()
+        optimizer.tell(x, values[tuple(x.values())])
     return optimizer
 
 
 def regret(prior, X, y, horizon=20):
-    _, best = search(prior, X, y, horizon).best
+    best = search(prior, X, y, horizon).best.value
     return (y.max() - best) / (y.max() - np.median(y))
 
 
@@ -106,7 +107,8 @@ def test_adding_levels_and_scaling_outputs_changes_no_decision():
     X = rng.uniform(-1, 1, (200, 2))
     y = draw_task(rng)(X)
     moved = History(tuple(Task(t.X, 7 + 3 * t.y) for t in history))
-    rows = [search(learn_prior(h), X, v, 8)._told for h, v in ((history, y), (moved, 7 + 3 * y))]
+    runs = [search(learn_prior(h), X, v, 8) for h, v in ((history, y), (moved, 7 + 3 * y))]
+    rows = [[trial.point for trial in run.record.trials] for run in runs]
     assert rows[0] == rows[1]
 
 
@@ -199,8 +201,9 @@ def test_degenerate_histories_give_a_prior_that_decides(case):
     optimizer = prior.optimizer(X, extrapolate=True)
     rows = []
     for i in range(10):
-        rows.append(optimizer.ask())
-        optimizer.tell(rows[-1], float(i % 3))
+        x = optimizer.ask()
+        rows.append(tuple(x.values()))
+        optimizer.tell(x, float(i % 3))
     assert len(set(rows)) == 10
     mean, sd = optimizer.predict(X)
     assert np.isfinite(mean).all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import pytest
 from histories import draw_task, simulate
@@ -9,7 +11,8 @@ from numpy.testing import assert_allclose
 
 from metakel import InputError, learn_prior
 from metakel.data import History
-from metakel.optimize.feasibility import Feasibility, feasible
+from metakel.optimize.feasibility import Feasibility
+from metakel.optimize.record import feasible
 from metakel.space import Categorical, Float, Integer, Space
 
 
@@ -35,28 +38,36 @@ def told(optimizer, steps=5):
     return optimizer
 
 
-def test_what_a_fork_is_told_leaves_no_trace(prior, optimizer):
+def failed(optimizer, x):
+    optimizer.tell(x, None)
+
+
+def test_what_a_copy_is_told_leaves_no_trace(prior, optimizer):
     alike = told(prior.optimizer(rng=np.random.default_rng(0)))
     for _ in range(3):
-        fork = optimizer.fork(np.random.default_rng(1))
-        fork.suppose({"x0": 0.1, "x1": 0.2})
-        fork.tell({"x0": 0.3, "x1": 0.2}, 5.0, {"c": 1.0})
-        fork.ask()
+        other = copy(optimizer)
+        failed(other, {"x0": 0.1, "x1": 0.2})
+        other.tell({"x0": 0.3, "x1": 0.2}, 5.0, constraints={"c": 1.0})
+        other.ask()
     assert optimizer.t == 5
-    assert told(optimizer)._told == told(alike)._told
+    assert points(told(optimizer)) == points(told(alike))
 
 
-def test_a_supposed_run_is_kept_away_from_and_is_never_the_best(optimizer):
-    best = optimizer.best
-    x = optimizer.fork(np.random.default_rng(2)).ask()
+def points(optimizer):
+    return [trial.point for trial in optimizer.record.trials]
+
+
+def test_a_failed_run_is_kept_away_from_and_is_never_the_best(optimizer):
+    best = optimizer.best.x
+    x = optimizer.suggest()
     before = optimizer.predict([x])
-    optimizer.suppose(x)
+    failed(optimizer, x)
     after = optimizer.predict([x])
     drop = (before[0] - after[0]) / before[1]
     assert 0.3 < drop < 1.0  # one standard deviation, of which some may be noise
     assert after[1] < before[1]
-    assert optimizer.best == best
-    assert optimizer.fork(np.random.default_rng(2)).ask() != x
+    assert optimizer.best.x == best
+    assert optimizer.suggest() != x
 
 
 def test_runs_without_values_say_nothing_about_trust(prior):
@@ -67,30 +78,32 @@ def test_runs_without_values_say_nothing_about_trust(prior):
         x = without.ask()
         for optimizer in (with_failures, without):
             optimizer.tell(x, 50.0 + task(x))  # another level than any before
-        with_failures.suppose({"x0": -0.9 + 0.2 * step, "x1": 0.9})
+        failed(with_failures, {"x0": -0.9 + 0.2 * step, "x1": 0.9})
 
 
 def test_it_does_not_matter_when_a_run_without_a_value_is_mentioned(prior):
     early, late = (prior.optimizer(rng=np.random.default_rng(0)) for _ in range(2))
-    good, failed = {"x0": 0.4, "x1": -0.2}, {"x0": 0.5, "x1": -0.1}
-    early.suppose(failed)
+    good, bad = {"x0": 0.4, "x1": -0.2}, {"x0": 0.5, "x1": -0.1}
+    failed(early, bad)
     for optimizer in (early, late):
         optimizer.tell(good, 3.0)
-    late.suppose(failed)
+    failed(late, bad)
     Z = np.random.default_rng(5).uniform(-0.9, 0.9, (20, 2))
     assert_allclose(early.predict(Z), late.predict(Z), rtol=1e-9)
     assert early.ask() == late.ask()
 
 
-def test_a_failed_row_of_a_table_leaves_its_like_behind(prior):
-    Z = np.random.default_rng(6).uniform(-1, 1, (200, 2))
-    table = prior.optimizer(Z)
-    first = table.ask()
-    Z[-1] = Z[first] + 1e-3  # the best but for the first
+def test_a_failed_row_of_a_table_keeps_the_search_away(prior):
+    Z = np.random.default_rng(6).uniform(-0.9, 0.9, (200, 2))
+    first = list(prior.optimizer(Z).ask().values())
+    Z[-1] = np.array(first) + 1e-3  # the best but for the first
     plain, table = prior.optimizer(Z), prior.optimizer(Z)
-    assert plain.ask() == table.ask() == first
-    table.tell(first, None)
-    assert plain.ask() == len(Z) - 1 != table.ask()
+    assert list(plain.ask().values()) == list(table.ask().values()) == first
+    plain.forget(plain.pending)
+    table.tell(table.pending[0], None)
+    remaining = prior.optimizer(np.delete(Z, np.abs(Z - first).sum(axis=1).argmin(), axis=0))
+    assert list(remaining.ask().values()) == Z[-1].tolist()
+    assert list(table.ask().values()) != Z[-1].tolist()
 
 
 @pytest.mark.parametrize("acquisition", ["ucb", "ei"])
@@ -99,46 +112,49 @@ def test_runs_without_values_alone_still_spread(prior, acquisition):
     asked = []
     for _ in range(4):
         asked.append(optimizer.ask())
-        optimizer.suppose(asked[-1])
+        failed(optimizer, asked[-1])
     points = prior.space.encode(asked)
     gaps = np.linalg.norm(points[:, None] - points[None], axis=2)
     assert gaps[np.triu_indices(4, 1)].min() > 0.05
-    with pytest.raises(InputError, match="nothing was told"):
+    with pytest.raises(InputError, match="nothing was observed"):
         _ = optimizer.best
 
 
 def test_the_best_is_feasible_and_what_is_infeasible_still_informs(prior):
     optimizer = prior.optimizer(rng=np.random.default_rng(0))
     good, poor = {"x0": 0.4, "x1": -0.2}, {"x0": -0.9, "x1": 0.9}
-    optimizer.tell(good, 3.0, {"memory": 0.5})
-    with pytest.raises(InputError, match="all 1 told are infeasible"):
+    optimizer.tell(good, 3.0, constraints={"memory": 0.5})
+    with pytest.raises(InputError, match="all 1 are infeasible"):
         _ = optimizer.best
     assert_allclose(optimizer.predict([good])[0], 3.0, atol=0.3)
-    optimizer.tell(poor, -3.0, {"memory": -0.5})
-    assert optimizer.best == (poor, -3.0)
+    optimizer.tell(poor, -3.0, constraints={"memory": -0.5})
+    assert (optimizer.best.x, optimizer.best.value) == (poor, -3.0)
     with pytest.raises(InputError, match="not nan"):
-        optimizer.tell(good, 1.0, {"memory": float("nan")})
+        optimizer.tell(good, 1.0, constraints={"memory": float("nan")})
 
 
 def test_chances_follow_what_was_seen_whatever_the_unit():
     Z = np.linspace(-1, 1, 21)[:, None]
     chances = []
     for unit in (1.0, 1e6):
-        feasibility = Feasibility(Z)
-        assert feasibility.chance is None
-        for x in (-0.8, -0.4, 0.4, 0.8):
-            feasibility.tell(np.array([x]), {"c": unit * x, "free": -unit})
-        assert_allclose(feasibility.chance, feasibility.chance_at(Z), atol=1e-9)
-        chances.append(feasibility.chance)
+        empty = Feasibility(Z)
+        assert empty.chance(Z) is None
+        seen = [(np.array([x]), {"c": unit * x, "free": -unit}) for x in (-0.8, -0.4, 0.4, 0.8)]
+        feasibility = empty.observe(seen[:2]).observe(seen)
+        assert_allclose(feasibility.chance(Z), feasibility.chance(Z.copy()), atol=1e-9)
+        assert_allclose(feasibility.chance(Z), empty.observe(seen).chance(Z), atol=1e-12)
+        chances.append(feasibility.chance(Z))
     assert_allclose(chances[0], chances[1], atol=1e-6)
     assert (np.diff(chances[0][6:-6]) < 0).all()
     assert chances[0][4] > 0.9 > 0.1 > chances[0][-5]
 
 
-def test_infinite_constraints_are_taken_in():
-    feasibility = Feasibility(np.zeros((1, 1)))
-    feasibility.tell(np.zeros(1), {"c": float("inf")})
-    assert feasibility.chance[0] < 0.1
+def test_infinite_constraints_are_taken_in_whenever_they_come():
+    Z = np.zeros((1, 1))
+    seen = [(np.zeros(1), {"c": float("inf")}), (np.ones(1), {"c": 5.0})]
+    assert Feasibility(Z).observe(seen[:1]).chance(Z)[0] < 0.1
+    late, early = (Feasibility(Z).observe(order).chance(Z) for order in (seen, seen[::-1]))
+    assert_allclose(late, early, atol=1e-9)
     assert feasible({"c": float("-inf"), "d": 0.0})
     assert not feasible({"c": 1e-9})
 
@@ -146,18 +162,18 @@ def test_infinite_constraints_are_taken_in():
 def test_other_ranges_are_searched_and_unknown_ones_refused(prior):
     within = Space((Float("x0", -0.5, 0.1), Float("x1", 0.5, 3.0)))
     rng = np.random.default_rng(0)
-    optimizer = prior.optimizer(rng=rng, within=within, extrapolate=True)
+    optimizer = prior.optimizer(rng=rng, space=within, extrapolate=True)
     for _ in range(6):
         x = optimizer.ask()
         assert -0.5 <= x["x0"] <= 0.1
         assert 0.5 <= x["x1"] <= 3.0
         optimizer.tell(x, x["x1"])
-    assert optimizer.best[1] > 2.5
+    assert optimizer.best.value > 2.5
     with pytest.raises(InputError, match="no parameter 'x7'"):
-        prior.optimizer(rng=rng, within=Space((Float("x7", 0, 1),)))
+        prior.optimizer(rng=rng, space=Space((Float("x7", 0, 1),)))
     with pytest.raises(InputError, match="no range and no value for parameter 'x1'"):
-        prior.optimizer(rng=rng, within=Space((Float("x0", 0, 1),)))
-    held = prior.optimizer(rng=rng, within=Space((Float("x0", 0, 1),)), fixed={"x1": 0.3})
+        prior.optimizer(rng=rng, space=Space((Float("x0", 0, 1),)))
+    held = prior.optimizer(rng=rng, space=Space((Float("x0", 0, 1),)), fixed={"x1": 0.3})
     assert set(held.ask()) == {"x0"}
 
 
@@ -173,5 +189,5 @@ def test_ranges_of_another_kind_are_placed_where_they_mean_the_same():
     space = Space((Integer("n", 1, 64),))
     prior = learn_prior(History.from_frame(rows, task="task", output="y", space=space))
     within = Space((Categorical("n", (2, 8, 16, 64)),))
-    optimizer = prior.optimizer(rng=rng, within=within)
+    optimizer = prior.optimizer(rng=rng, space=within)
     assert optimizer.ask() == {"n": 16}

@@ -107,7 +107,7 @@ def test_a_checkpoint_of_something_else_is_refused(rng, tmp_path):
     with pytest.raises(mk.InputError, match="checkpoint for other tasks, base kernels or loss"):
         mk.learn_kernel(scan, KERNELS, noise_std=0.1)
     checkpoint.write_text("not a checkpoint")
-    with pytest.raises(mk.InputError, match="not a checkpoint"):
+    with pytest.raises(mk.InputError, match="not a saved checkpoint"):
         mk.learn_kernel(
             mk.History.scan(tmp_path / "tasks", checkpoint=checkpoint), LEGENDRE, noise_std=0.1
         )

@@ -34,7 +34,7 @@ def bowl_and_slope(Z):
 def test_samples_and_candidates_lie_in_the_domain(name, rng):
     domain = DOMAINS[name]
     assert domain.contains(domain.sample(rng, 50)).all()
-    assert domain.contains(domain.candidates(rng).X).all()
+    assert domain.contains(domain.start_points(rng).X).all()
     assert not domain.contains([[0.123, 5.0]]).any()
 
 
@@ -44,7 +44,7 @@ def test_json_brings_a_domain_back_exactly(name):
     again = domain_from_dict(json.loads(json.dumps(domain.to_dict())))
     assert repr(again) == repr(domain)
     assert again.repeat == domain.repeat
-    first, second = (d.candidates(np.random.default_rng(3)).X for d in (domain, again))
+    first, second = (d.start_points(np.random.default_rng(3)).X for d in (domain, again))
     assert_array_equal(first, second)
 
 
@@ -114,9 +114,9 @@ def test_a_box_beats_its_starts_and_a_large_random_search(gradient, seed):
         return function(Z), -np.sin(Z @ waves.T + phases) @ waves
 
     domain = box([(-1, 1), (-1, 1)])
-    candidates = domain.candidates(rng)
+    candidates = domain.start_points(rng)
     x, value = domain.maximise(
-        function, rng, gradient=with_slope if gradient else None, candidates=candidates
+        function, rng, gradient=with_slope if gradient else None, start=candidates
     )
     reference = function(rng.uniform(-1, 1, (20_000, 2)))
     assert value >= function(candidates.X).max()
@@ -134,9 +134,9 @@ def test_a_maximum_in_a_corner_is_found_exactly(rng):
 
 def test_the_start_depends_on_the_generator_and_on_nothing_else():
     domain = box([(0, 1)] * 2)
-    first = domain.candidates(np.random.default_rng(0)).X
-    assert_array_equal(first, domain.candidates(np.random.default_rng(0)).X)
-    assert (first != domain.candidates(np.random.default_rng(1)).X).any()
+    first = domain.start_points(np.random.default_rng(0)).X
+    assert_array_equal(first, domain.start_points(np.random.default_rng(0)).X)
+    assert (first != domain.start_points(np.random.default_rng(1)).X).any()
 
 
 def test_the_start_fills_the_box_better_than_independent_points():
@@ -146,20 +146,20 @@ def test_the_start_fills_the_box_better_than_independent_points():
     def largest_gap(X):
         return np.sqrt(((places[:, None] - X) ** 2).sum(axis=2)).min(axis=1).max()
 
-    start = box([(0, 1)] * 2).candidates(rng).X
+    start = box([(0, 1)] * 2).start_points(rng).X
     assert largest_gap(start) < largest_gap(rng.random(start.shape))
     assert ((start == 0) | (start == 1)).any(axis=0).all()
 
 
 def test_points_are_read_as_one_point_or_many():
     flat, square = box([(0, 1)]), box([(0, 1)] * 2)
-    assert flat.points(0.5, "tell").shape == (1, 1)
-    assert flat.points([0.1, 0.2, 0.3], "tell").shape == (3, 1)
-    assert square.points([0.1, 0.2], "tell").shape == (1, 2)
+    assert flat.encode(0.5, "tell").shape == (1, 1)
+    assert flat.encode([0.1, 0.2, 0.3], "tell").shape == (3, 1)
+    assert square.encode([0.1, 0.2], "tell").shape == (1, 2)
     with pytest.raises(ShapeError, match="3 inputs; the domain has 2"):
-        square.points([0.1, 0.2, 0.3], "tell")
+        square.encode([0.1, 0.2, 0.3], "tell")
     with pytest.raises(InputError, match="not in the domain"):
-        square.points([0.1, 1.2], "tell")
+        square.encode([0.1, 1.2], "tell")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_point_that_was_float32_is_the_point_of_the_grid_it_came_from(scale):
     single = domain.X.astype(np.float32)
     assert (single != domain.X).any()
     assert_array_equal(domain.index(single.astype(float)), np.arange(len(domain)))
-    assert_array_equal(domain.points(single, "tell"), domain.X)
+    assert_array_equal(domain.encode(single, "tell"), domain.X)
 
 
 def test_points_between_those_of_a_fine_grid_are_none_of_them():
@@ -207,7 +207,7 @@ def test_a_box_takes_its_own_bounds_from_float32_and_puts_them_right():
     domain = box([(-0.7, 0.1), (1e6, 1e6 + 1)])
     told = np.array([[-0.7, 1e6], [0.1, 1e6 + 1]], dtype=np.float32).astype(float)
     assert told[1, 0] > 0.1
-    settled = domain.points(told, "tell")
+    settled = domain.encode(told, "tell")
     assert_allclose(settled, domain.bounds.T, rtol=1e-7)
     assert ((settled >= domain.bounds[:, 0]) & (settled <= domain.bounds[:, 1])).all()
     for outside in ([0.1 + 1e-5, 1e6], [0.0, 1e6 - 0.01], [0.0, 1e6 + 1.01]):
@@ -218,7 +218,7 @@ def test_a_box_takes_its_own_bounds_from_float32_and_puts_them_right():
 def test_an_optimizer_told_in_float32_counts_the_point_it_asked_for(domain):
     kernel = KernelSum.uniform(legendre(3, scaling="l2"))
     optimizer = GPUCB(kernel, domain, rng=np.random.default_rng(0), noise_std=0.1, norm_bound=1)
-    for x in optimizer.ask(6):
+    for x in optimizer.ask_batch(6):
         optimizer.tell(x.astype(np.float32), np.float32(x[0]))
     assert not len(optimizer.pending)
     assert domain.contains(optimizer.X).all()

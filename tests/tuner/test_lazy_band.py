@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from metakel.tuner.lazy_band import LazyBand
 from numpy.testing import assert_allclose
 from tuning_history import measure, small_prior
 
 from metakel.tuner import Tuner
-from metakel.tuner.lazy_band import LazyBand
 
 DELTA = 0.2
 

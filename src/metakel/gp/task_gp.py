@@ -106,6 +106,10 @@ class TaskGP:
     residual_weight: float
     noise_ratio: float = 1.0
 
+    def __post_init__(self) -> None:
+        # The layout of an array decides its last bits: the same for what was learned and loaded.
+        object.__setattr__(self, "directions", np.ascontiguousarray(self.directions))
+
     @property
     def noise(self) -> float:
         """Variance of what no function explains, in units of the squared scale."""

@@ -144,7 +144,6 @@ class CertifiedModel(Model):
         self.noise_std, self.noise_var = noise_std, noise_var
         self._pending = np.zeros((0, 1))
         self._features: _StartFeatures | None = None
-        self._raised: Alarm | None = None
 
     @classmethod
     def make(
@@ -189,7 +188,7 @@ class CertifiedModel(Model):
         """After the observations of one call; all of them, or on an error none."""
         noise = np.where(np.isnan(noise_std), self.noise_std, noise_std)
         model = copy(self)
-        model._raised = None
+        model.raised = None
         if self.fixed is not None:
             model.fixed = self.fixed.observe(Batch(X, y, noise))
         if self.sequence is not None:
@@ -197,7 +196,7 @@ class CertifiedModel(Model):
             try:
                 model.sequence.tell(X, y, noise)
             except Alarm as alarm:  # which is raised after the observations were taken in
-                model._raised = alarm
+                model.raised = alarm
         return model
 
     def with_fantasies(self, X: Array) -> Self:
@@ -231,11 +230,6 @@ class CertifiedModel(Model):
     def alarm(self) -> AlarmEvent | None:
         """The last time at which the data contradicted what was assumed."""
         return None if self.sequence is None else self.sequence.alarm
-
-    @property
-    def raised(self) -> Alarm | None:
-        """The error of the last call's observations, where ``on_alarm="raise"``."""
-        return self._raised
 
     @property
     def transfer_weight(self) -> float:
@@ -281,9 +275,23 @@ class CertifiedModel(Model):
         return source.spectrum(self._pending)
 
     def upper_bound(self) -> Score:
-        """The upper bound of the present set, less wide around fantasies (Eq. 11)."""
+        """The upper bound, less wide around fantasies (Eq. 11); on a finite domain of all times."""
         deciding = self._deciding
-        return self._score(UpperBound(deciding, self._spectrum(deciding)))
+        score = self._score(UpperBound(deciding, self._spectrum(deciding)))
+        points = None if self.fixed is not None else self.certified.points
+        if points is None:
+            return score
+        ceiling = self.certified.interval()[1]
+        start = None if self._features is None else self._features.start.X
+
+        def values(Z: Array) -> Array:
+            if Z is not start:
+                return score.values(Z)
+            if not len(self._pending) and np.isfinite(ceiling).all():
+                return ceiling  # nothing is pending, and the present set is one of all times
+            return np.minimum(score.values(Z), ceiling)
+
+        return Score(values)
 
     def _score(self, bound: UpperBound) -> Score:
         kernel = bound.set.kernel

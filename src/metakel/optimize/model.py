@@ -18,10 +18,11 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError
-from metakel.optimize.outcomes import Outcomes, no_outcomes
+from metakel.optimize.outcomes import Outcomes
 from metakel.search import Domain, StartPoints
 
 UCB_WIDTH = 1.5
+TRAIL = 16  # earlier models that are kept, for results that come late
 ROOT_TWO_PI = 2.5066282746310002
 
 
@@ -105,6 +106,8 @@ class Model(ABC):
     kind: ClassVar[str] = ""
     outcomes: Outcomes | None = None
     _first: Self | None = None
+    _trail: tuple[tuple[int, Self], ...] = ()
+    raised: Alarm | None = None  # by the steps taken in last, where alarms are to be raised
 
     # What a subclass states
 
@@ -167,11 +170,6 @@ class Model(ABC):
         """The last time at which the values contradicted what was assumed."""
         return None
 
-    @property
-    def raised(self) -> Alarm | None:
-        """The error of the last call's observations, where alarms are to be raised."""
-        return None
-
     def first_score(self) -> Score | None:
         """What to maximise before there is any value or fantasy, where that is special."""
         return None
@@ -224,17 +222,26 @@ class Model(ABC):
     # What follows
 
     def condition(self, outcomes: Outcomes) -> Self:
-        """Given all outcomes of a record; those of an earlier record need not be repeated."""
-        first = self if self._first is None else self._first
-        known = self.outcomes
-        model = self
-        if known is None or not outcomes.begins_with(known):
-            model, known = copy(first), no_outcomes(outcomes)
-        start = known.t
-        for end in outcomes.ends[len(known.ends) :]:
+        """Given all outcomes of a record.
+
+        What the record shares with the last one is not taken in again: a result that comes late
+        only repeats the few steps after it.
+        """
+        shared = 0 if self.outcomes is None else outcomes.shared_steps(self.outcomes)
+        trail = [(steps, model) for steps, model in self._trail if steps <= shared]
+        if not trail:
+            first = copy(self if self._first is None else self._first)
+            first._first = self if self._first is None else self._first
+            trail = [(0, first)]
+        steps, model = trail[-1]
+        start, raised = outcomes.ends[steps - 1] if steps else 0, None
+        for end in outcomes.ends[steps:]:
             rows = slice(start, end)
             model = model.observe(outcomes.X[rows], outcomes.y[rows], outcomes.noise_std[rows])
-            start = end
+            start, steps = end, steps + 1
+            trail.append((steps, model))
+            raised = raised or model.raised
         model = copy(model)
-        model._first, model.outcomes = first, outcomes
+        model.raised = raised
+        model._trail, model.outcomes = tuple(trail[-TRAIL:]), outcomes
         return model

@@ -202,6 +202,14 @@ class Optimizer:
         self._check_supply(n)
         return [self.ask() for _ in range(n)]
 
+    def add_pending(self, x: Any) -> None:
+        """Points that are being run without having been asked for: the search keeps away."""
+        X = self.domain.encode(x, "add_pending")
+        record = self._record
+        for point, row in zip(_points_of(x, X, self.domain), X, strict=True):
+            record = record.with_pending(point, row)
+        self.record = record
+
     def suggest(self) -> Any:
         """The point that `ask` would give, without noting it."""
         self._check_supply(1)
@@ -271,12 +279,11 @@ class Optimizer:
         if not len(X):
             return
         points = _points_of(x, X, self.domain)
-        results, taken = [], set[int]()
+        results, waiting, number = [], list(self._record.pending), len(self._record)
         for point, row, found, level in zip(points, X, values, noise, strict=True):
-            trial = self._waiting(row, taken) or Trial(
-                len(self._record) + sum(n >= len(self._record) for n in taken), point, row
-            )
-            taken.add(trial.number)
+            trial = self._take(waiting, row)
+            if trial is None:
+                trial, number = Trial(number, point, row), number + 1
             results.append(trial.with_result(found, level, limits))
         before = copy(self)
         try:
@@ -284,28 +291,28 @@ class Optimizer:
         except Exception:
             vars(self).update(vars(before))
             raise
-        if self._model.raised is not None:
-            raise self._model.raised
         alarm = self.alarm
         if alarm is not None and (before.alarm is None or before.alarm.time != alarm.time):
+            if self._model.raised is not None:
+                raise self._model.raised
             LOGGER.warning("alarm at t=%d: %s", alarm.time, alarm.reason)
 
-    def _waiting(self, x: Array, taken: set[int]) -> Trial | None:
-        """The first pending trial at this point that no other result has taken."""
-        for trial in self._record.pending:
-            if trial.number not in taken and self.domain.same(trial.x[None], x[None])[0, 0]:
-                return trial
+    def _take(self, waiting: list[Trial], x: Array) -> Trial | None:
+        """The first of the waiting trials at this point, removed from them."""
+        for i, trial in enumerate(waiting):
+            if self.domain.same(trial.x[None], x[None])[0, 0]:
+                return waiting.pop(i)
         return None
 
     def forget(self, x: Any) -> None:
         """Points that were asked for will not be run: they are pending no more."""
-        taken: set[int] = set()
+        waiting, numbers = list(self._record.pending), []
         for row in self.domain.encode(x, "forget"):
-            trial = self._waiting(row, taken)
+            trial = self._take(waiting, row)
             if trial is None:
                 raise InputError(f"forget: the point {self.domain.decode(row)} is not pending")
-            taken.add(trial.number)
-        self.record = self._record.with_forgotten(sorted(taken))
+            numbers.append(trial.number)
+        self.record = self._record.with_forgotten(numbers)
 
     # What it answers
 
@@ -343,7 +350,7 @@ class Optimizer:
                 raise InputError(f"best: {told}")
             chosen, value, lower, upper = self._model.best(found)
             low, high = sorted((self._sign * lower, self._sign * upper))
-            point = self._record.observed[chosen].point
+            point = self._record.trials[found.numbers[chosen]].point
             self._best = Best(copy(point), self._sign * value, low, high)
         return self._best
 
@@ -371,7 +378,7 @@ class Optimizer:
         chosen, lower, upper = model.certain(found)
         regret = max(model.largest_upper(self.domain, self._start) - lower, 0.0)
         low, high = sorted((self._sign * lower, self._sign * upper))
-        point = copy(self._record.observed[chosen].point)
+        point = copy(self._record.trials[found.numbers[chosen]].point)
         return Certificate(regret, point, low, high, model.delta)
 
     @property
@@ -477,6 +484,8 @@ def _points_of(x: Any, X: Array, domain: Domain) -> list[Any]:
 
 def _as_values(value: Any, n: int) -> list[float | None]:
     """One number or None for every point; text is refused, even of a number."""
+    if isinstance(value, np.ndarray) and value.shape == (n, 1):
+        value = value[:, 0]
     many = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
     entries = list(value) if many else [value]
     if isinstance(value, np.ndarray) and value.ndim > 1:

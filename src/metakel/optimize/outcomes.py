@@ -25,15 +25,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.optimize.record import Record, Trial
+from metakel.optimize.record import Record
+
+# A call with more results than this is one step: models take it in at once, which is faster.
+BULK = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
     """Parameters
     ----------
+    numbers : tuple of int
+        The trials whose values were observed.
     X : (t, d0) array
-        Where values were observed, in the order in which they came.
+        Where values were observed, in the order of the trials.
     y : (t,) array
         The values, in the sign to be maximised.
     noise_std : (t,) array
@@ -41,9 +46,9 @@ class Outcomes:
     counts : (t,) array of bool
         Which of them may be the best.
     ends : tuple of int
-        How many there were after each call.
+        How many there are after each step; a model takes one step in at a time.
     constraints : tuple of (x, dict)
-        What is known of the constraints, in the order in which it came.
+        What is known of the constraints.
     fantasies : (q, d0) array
         Points of runs without a value, each once.
     pending : (p, d0) array
@@ -52,6 +57,7 @@ class Outcomes:
         Points not to be asked for again.
     """
 
+    numbers: tuple[int, ...]
     X: Array
     y: Array
     noise_std: Array
@@ -67,58 +73,58 @@ class Outcomes:
         """How many values were observed."""
         return len(self.y)
 
-    def begins_with(self, earlier: Outcomes) -> bool:
-        """Whether the evidence of ``earlier`` is the first part of this one, call by call."""
-        t, calls = earlier.t, len(earlier.ends)
-        return (
-            self.ends[:calls] == earlier.ends
-            and np.array_equal(self.X[:t], earlier.X)
-            and np.array_equal(self.y[:t], earlier.y)
-            and np.array_equal(self.noise_std[:t], earlier.noise_std, equal_nan=True)
-            and np.array_equal(self.counts[:t], earlier.counts)
-            and len(self.constraints) >= len(earlier.constraints)
-            and all(
-                np.array_equal(x, z) and dict(mine) == dict(theirs)
-                for (x, mine), (z, theirs) in zip(
-                    self.constraints, earlier.constraints, strict=False
-                )
-            )
-        )
+    def shared_steps(self, other: Outcomes) -> int:
+        """How many steps of the evidence both begin with."""
+        t = min(self.t, other.t)
+        same = (self.X[:t] == other.X[:t]).all(axis=1) & (self.y[:t] == other.y[:t])
+        noise, theirs = self.noise_std[:t], other.noise_std[:t]
+        same &= (noise == theirs) | (np.isnan(noise) & np.isnan(theirs))
+        alike = t if same.all() else int(np.argmin(same))
+        shared = 0
+        for mine, other_end in zip(self.ends, other.ends, strict=False):
+            if mine != other_end or mine > alike:
+                break
+            shared += 1
+        return shared
 
 
 def outcomes(record: Record, *, d0: int, sign: float) -> Outcomes:
-    """Apply the policy; ``sign`` is 1 to maximise, -1 to minimise."""
-    seen: list[Trial] = []
-    constraints = []
-    ends: list[int] = []
-    for step in record.steps:
-        for number in step:
-            trial = record.trials[number]
-            if trial.value is not None:
-                seen.append(trial)
-            if trial.constraints:
-                constraints.append((trial.x, trial.constraints))
-        if not ends or len(seen) > ends[-1]:
-            ends.append(len(seen))
+    """Apply the policy; ``sign`` is 1 to maximise, -1 to minimise.
+
+    Evidence is ordered by the numbers of the trials, whatever the order in which it came. A point
+    depends only on the values of trials with smaller numbers, so this order is a valid one for
+    confidence sequences, and the same trials always give the same model, to the last bit.
+    """
+    steps = sorted(_steps(record), key=min)
+    seen = [record.trials[n] for step in steps for n in step if record.trials[n].value is not None]
+    sizes = (sum(record.trials[n].value is not None for n in step) for step in steps)
+    ends = np.cumsum([size for size in sizes if size]).tolist()
+    finished = (record.trials[n] for step in steps for n in step)
+    constraints = tuple((trial.x, trial.constraints) for trial in finished if trial.constraints)
     waiting = [trial.x for trial in record.trials if trial.state == "pending"]
     failed = [trial.x for trial in record.trials if trial.state == "failed"]
     closed = [trial.x for trial in record.trials if trial.closed and trial.state != "pending"]
     return Outcomes(
+        numbers=tuple(trial.number for trial in seen),
         X=_points([trial.x for trial in seen], d0),
         y=sign * np.array([trial.value for trial in seen], dtype=np.float64),
         noise_std=np.array([t.noise_std for t in seen], dtype=np.float64),
         counts=np.array([trial.state == "complete" for trial in seen], dtype=bool),
-        ends=tuple(end for end in ends if end),
-        constraints=tuple(constraints),
+        ends=tuple(ends),
+        constraints=constraints,
         fantasies=_distinct(_points([*failed, *waiting], d0)),
         pending=_points(waiting, d0),
         closed=_points(closed, d0),
     )
 
 
-def no_outcomes(like: Outcomes) -> Outcomes:
-    """Before anything happened, in a domain of as many inputs."""
-    return outcomes(Record(), d0=like.X.shape[1], sign=1.0)
+def _steps(record: Record) -> list[tuple[int, ...]]:
+    """Trials with a result, one by one; those of a very large call together."""
+    steps: list[tuple[int, ...]] = []
+    for step in record.steps:
+        numbers = tuple(sorted(step))
+        steps += [numbers] if len(numbers) > BULK else [(number,) for number in numbers]
+    return steps
 
 
 def _points(rows: list[Array], d0: int) -> Array:
