@@ -102,9 +102,9 @@ def draw_certificate(page: dict[str, Any]) -> Figure:
         np.arange(1, optimizer.t + 1),
         np.maximum(f(Z).max() - best_so_far, 1e-3),
         TRUTH,
-        label="how far from the optimum it is (nobody sees this)",
+        label="true distance to the optimum (unknown in practice)",
     ).level(optimizer.stop_at, REFERENCE, "stop_at")
-    right.set_title("the way there", fontsize=11)
+    right.set_title("the path to it", fontsize=11)
     for ax in (left, right):
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), fontsize=8.5, frameon=False)
     return figure
