@@ -30,7 +30,7 @@ def test_a_run_its_resumption_and_its_result(metakel, prior):
     again = metakel("tune", prior, "--budget", 4, "--json", *python(SCORE, *PLACES))
     assert "2 values so far" in again.err
     lines = [json.loads(line) for line in again.out.splitlines()]
-    assert [line["event"] for line in lines] == ["told", "told", "finished"]
+    assert [line["event"] for line in lines] == ["complete", "complete", "finished"]
     assert [line.get("number") for line in lines] == [2, 3, None]
     assert lines[-1]["best"]["value"] == max(e["value"] for e in events() if "value" in e)
     done = metakel("tune", prior, "--budget", 4, *python(SCORE, *PLACES))
@@ -125,7 +125,7 @@ def test_a_stopped_run_goes_on(metakel, prior, tmp_path):
     command = [sys.executable, "-m", "metakel", "tune", str(prior), "--budget", "3", "--json"]
     command += python(slow)
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
-    assert b"told" in child.stdout.readline()
+    assert b"complete" in child.stdout.readline()
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
     assert child.returncode == 130
