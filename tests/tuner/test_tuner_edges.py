@@ -162,7 +162,7 @@ def test_copies_share_the_journal_in_this_process_and_in_others(tmp_path, monkey
         assert (twin.budget, twin.stop_at) == (4, None)
         evaluate_one(twin)
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        assert pool.submit(evaluate_one, tuner).result(60) != os.getpid()
+        assert pool.submit(evaluate_one, tuner).result() != os.getpid()
     assert len(tuner.trials.complete) == 4
     kinds = [json.loads(line)["event"] for line in (tmp_path / "j").read_text().splitlines()]
     assert kinds.count("started") == 1
