@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
-# Run in a size for tests, with more to check: tests/distributed/test_example.py.
+# Run in a size for tests, with more to check: tests/scale/test_example.py.
 ELSEWHERE = {"scale.py"}
 
 

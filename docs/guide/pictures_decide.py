@@ -94,7 +94,7 @@ def draw_certificate(page: dict[str, Any]) -> Figure:
     """The band when the optimizer stops, and the way there."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     optimizer, f, Z = page["optimizer"], page["f"], page["Z"]
-    plots.band(optimizer.sequence, Z, ax=left, truth=f(Z))
+    plots.band(optimizer.model.sequence, Z, ax=left, truth=f(Z))
     left.set_title(f"when it stops, after {optimizer.t} results", fontsize=11)
     plots.trace(optimizer, Z, ax=right)
     best_so_far = np.maximum.accumulate(f(optimizer.X))
@@ -102,9 +102,9 @@ def draw_certificate(page: dict[str, Any]) -> Figure:
         np.arange(1, optimizer.t + 1),
         np.maximum(f(Z).max() - best_so_far, 1e-3),
         TRUTH,
-        label="how far from the optimum it is (nobody sees this)",
+        label="true distance to the optimum (unknown in practice)",
     ).level(optimizer.stop_at, REFERENCE, "stop_at")
-    right.set_title("the way there", fontsize=11)
+    right.set_title("the path to it", fontsize=11)
     for ax in (left, right):
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), fontsize=8.5, frameon=False)
     return figure

@@ -35,12 +35,14 @@ def regrets(prior: mk.Prior, tasks: list[mk.Task]) -> tuple[np.ndarray, np.ndarr
     """(tasks, steps) regret, and trust in the history, while searching the rows of new tasks."""
     curves, trusts = [], []
     for task in tasks:
-        optimizer = prior.optimizer(prior.space.decode(task.X))
+        rows = prior.space.decode(task.X)
+        values = {tuple(row.values()): y for row, y in zip(rows, task.y.tolist(), strict=True)}
+        optimizer = prior.optimizer(rows)
         best, trust = [], []
         for _ in range(STEPS):
-            row = optimizer.ask()
-            optimizer.tell(row, float(task.y[row]))
-            best.append(optimizer.best[1])
+            x = optimizer.ask()
+            optimizer.tell(x, values[tuple(x.values())])
+            best.append(optimizer.best.value)
             trust.append(optimizer.trust)
         curves.append((task.y.max() - np.array(best)) / (task.y.max() - np.median(task.y)))
         trusts.append(trust)
@@ -60,7 +62,7 @@ def draw_trust(prior: mk.Prior) -> None:
     ax.bar(places, held.log_scores[order], color=LEARNED.colour, label=label)
     cold = np.maximum(held.cold_log_scores[order], -3)
     Panel(ax).dots(places, cold, COLD, label="cold start (cut at -3)").level(0, REFERENCE)
-    ax.set(xlabel="held-out task", ylabel="nats per value over white noise")
+    ax.set(xlabel="held-out task", ylabel="nats per observation over white noise")
     ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=8)
     ax.figure.savefig(FOLDER / "prior-trust.png", dpi=110)
 

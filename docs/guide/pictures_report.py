@@ -50,7 +50,7 @@ def write_page(path: Path) -> Path:
         prior,
         path,
         validation=validate_history(history, np.random.default_rng(0)),
-        run=replay_run(prior, tuner.trials, tuner.settings),
+        run=replay_run(prior, tuner.trials, tuner.options),
     )
 
 

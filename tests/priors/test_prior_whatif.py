@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 
 from metakel import InputError, learn_prior
 from metakel.data import History
+from metakel.optimize.acquisition import constrained
 from metakel.optimize.feasibility import Feasibility
 from metakel.optimize.record import feasible
 from metakel.space import Categorical, Float, Integer, Space
@@ -131,6 +132,20 @@ def test_the_best_is_feasible_and_what_is_infeasible_still_informs(prior):
     assert (optimizer.best.x, optimizer.best.value) == (poor, -3.0)
     with pytest.raises(InputError, match="not nan"):
         optimizer.tell(good, 1.0, constraints={"memory": float("nan")})
+
+
+def test_with_constraints_every_start_point_has_its_improvement_times_its_chance(prior):
+    """No shortlist by improvement alone, and no bound in its place where it vanishes."""
+    optimizer = prior.optimizer(rng=np.random.default_rng(0))
+    for _ in range(8):
+        x = optimizer.ask()
+        value = 5 - (x["x0"] - 0.4) ** 2 - (x["x1"] + 0.2) ** 2
+        optimizer.tell(x, value, constraints={"limit": x["x0"] - 0.1})
+        Z, model = optimizer._start.X, optimizer.model
+        score = constrained(model, value, optimizer._feasibility)
+        assert np.isfinite(score.values(Z)).all()
+        assert_allclose(score.values(Z), score.values(Z.copy()), rtol=1e-6, atol=1e-9)
+    assert optimizer.best.x["x0"] <= 0.1
 
 
 def test_chances_follow_what_was_seen_whatever_the_unit():

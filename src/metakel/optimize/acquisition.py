@@ -57,7 +57,7 @@ def constrained(model: Model, best: float | None, feasibility: Feasibility) -> S
 
     if best is None:
         return Score(chance)
-    improvement, bound = model.expected_improvement(best), model.upper_bound()
+    improvement, bound = model.expected_improvement(best, weighed=True), model.upper_bound()
 
     def values(Z: Array) -> Array:
         gain = improvement.values(Z) * chance(Z)

@@ -230,15 +230,18 @@ class MixtureModel(Model):
 
         return Score(values, lambda Z: upper_bound_gradient(self._gradients(Z), mix))
 
-    def expected_improvement(self, best: float) -> Score:
-        """Of the value to be seen, averaged; the upper bound where there is none to expect."""
+    def expected_improvement(self, best: float, *, weighed: bool = False) -> Score:
+        """Of the value to be seen, averaged; the upper bound where there is none to expect.
+
+        An improvement that will be ``weighed`` by something else is never replaced by a bound, and
+        no start point is passed over because another one has a larger improvement.
+        """
         mix, kept = self.mix.without_negligible()
-        flat = self._Z is not None and self._flat(best)
-        if flat:
+        if not weighed and self._Z is not None and self._flat(best):
             return self.upper_bound()
 
         def values(Z: Array) -> Array:
-            if Z is self._Z and len(Z) > 2 * SHORTLIST:
+            if not weighed and Z is self._Z and len(Z) > 2 * SHORTLIST:
                 return self._shortlisted(best)
             return expected_improvement(self._at(Z, kept), mix, best)
 

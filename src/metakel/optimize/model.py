@@ -183,8 +183,8 @@ class Model(ABC):
 
         return Score(values)
 
-    def expected_improvement(self, best: float) -> Score:
-        """Expected improvement on the value ``best``."""
+    def expected_improvement(self, best: float, *, weighed: bool = False) -> Score:
+        """Expected improvement on the value ``best``; ``weighed``: it must be so at every point."""
 
         def values(Z: Array) -> Array:
             from scipy.special import ndtr
