@@ -13,7 +13,7 @@ def test_suggestions_are_noted_and_told(metakel, prior):
     assert [s["number"] for s in first] == [0, 1]
     assert metakel("tell", "j", "-3.5", "--number", 1).code == 0
     told = metakel("tell", "j", "88.5")  # the only one left
-    assert "2 told" in told.out
+    assert "2 values" in told.out
     events = [json.loads(line) for line in Path("j").read_text().splitlines()]
     values = {e["number"]: e["value"] for e in events if e["event"] == "told"}
     assert values == {1: -3.5, 0: 88.5}

@@ -54,12 +54,12 @@ def test_a_run_of_its_own_says_what_stays_pending(metakel, prior):
 
 def test_a_suggestion_can_be_dropped(metakel, prior):
     metakel("suggest", prior, "-n", 2, "--journal", "j")
-    assert "dropped; 0 told" in metakel("tell", "j", "--drop", "--number", 0).out
+    assert "dropped; 0 values" in metakel("tell", "j", "--drop", "--number", 0).out
     assert looked_at(metakel)["pending"] == [1]
     metakel("tell", "j", "80")
     refused = metakel("tell", "j", "--drop", "--number", 1)
     assert refused.code == 1
-    assert "trial 1 is not pending: it was told 80" in refused.err
+    assert "trial 1 is not pending: it has the value 80" in refused.err
 
 
 def test_a_mistyped_value_is_named_and_can_be_corrected(metakel, prior):
@@ -67,17 +67,17 @@ def test_a_mistyped_value_is_named_and_can_be_corrected(metakel, prior):
     metakel("tell", "j", "713")
     again = metakel("tell", "j", "71.3", "--number", 0)
     assert again.code == 1
-    assert "trial 0 is not pending: it was told 713" in again.err
+    assert "trial 0 is not pending: it has the value 713" in again.err
     assert "--correct" in again.err
     before = Path("j").read_text()
     mended = metakel("tell", "j", "71.3", "--number", 0, "--correct", "--set", "n=layers=3")
     assert mended.code == 0, mended.err
-    assert "71.3; 1 told" in mended.out
+    assert "71.3; 1 values" in mended.out
     assert Path("j").read_text().startswith(before)
     (trial,) = looked_at(metakel)["trials"]
     assert (trial["value"], trial["configuration"]["n=layers"]) == (71.3, 3)
     lost = metakel("tell", "j", "--failed", "--number", 0, "--correct", "--reason", "spilt")
-    assert "failed (spilt); 0 told" in lost.out
+    assert "failed (spilt); 0 values" in lost.out
     assert metakel("suggest", prior, "--journal", "j").code == 0
 
 
@@ -92,9 +92,9 @@ def test_what_a_journal_says_can_be_seen(metakel, prior):
     assert [line.split()[-1] for line in (lines[1], lines[4])] == ["70", "pending"]
     assert lines[2].endswith("80 *")
     assert lines[3].endswith("failed: spilt")
-    assert lines[5] == "2 told, 1 failed, 1 pending; best 80, number 1"
+    assert lines[5] == "2 values, 1 failed, 1 pending; best 80, number 1"
     data = looked_at(metakel)
-    assert (data["best"], data["pending"], data["told"], data["failed"]) == (1, [3], 2, 1)
+    assert (data["best"], data["pending"], data["complete"], data["failed"]) == (1, [3], 2, 1)
     assert Path("j").read_bytes() == before
 
 
@@ -137,7 +137,7 @@ def test_failures_before_any_success_do_not_count_once_the_command_is_mended(met
     run = ("tune", prior, "--budget", 4, "--give-up", 3, "--journal", "j")
     broken = metakel(*run, *python("import sys; sys.exit('no such file')"))
     assert broken.code == 3
-    assert "Mend it and start again" in broken.err
+    assert "Fix it and start again" in broken.err
     mended = metakel(*run, *python(SCRIPT))
     assert mended.code == 0, mended.err
     assert "going on with j: 0 values, 3 failed so far" in mended.err

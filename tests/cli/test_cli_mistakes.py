@@ -71,9 +71,9 @@ def test_a_value_that_is_not_finite_is_said_to_have_failed(metakel, prior, value
     metakel("suggest", prior, "-n", 2, "--journal", "j")
     told = metakel("tell", "j", value, "--number", 0)
     assert told.code == code
-    assert f"failed (the value is {value}); 0 told" in told.out
+    assert f"failed (the value is {value}); 0 values" in told.out
     data = json.loads(metakel("tell", "j", value, "--number", 1, "--json").out)
-    assert (data["failed"], data["told"]) == (True, 0)
+    assert (data["failed"], data["complete"]) == (True, 0)
 
 
 # What is read
@@ -199,7 +199,7 @@ def test_a_certificate_in_json_says_why_there_is_none(metakel, prior):
     run = metakel("tune", prior, "--budget", 1, "--delta", 0.01, "--json", *ECHO)
     certificate = json.loads(run.out.splitlines()[-1])["certificate"]
     assert certificate["regret"] is None
-    assert "expected delta >=" in certificate["why"]
+    assert "expected delta >=" in certificate["reason"]
 
 
 def test_the_version_is_said(metakel):

@@ -43,7 +43,7 @@ class Page:
         data = None if method == "GET" else json.dumps(body or {}).encode()
         request = Request(self._session + path, data, {"Content-Type": "application/json"})
         request.method = method
-        with urlopen(request, timeout=60) as answer:
+        with urlopen(request, timeout=600) as answer:
             return json.load(answer)["value"]
 
     def devtools(self, command: str, **parameters: Any) -> Any:
@@ -89,7 +89,7 @@ def chromium(profile: Path):
         if page is not None:
             page.close()
         driver.terminate()
-        driver.wait(20)
+        driver.wait()
 
 
 def _session(address: str, profile: Path) -> str:
@@ -100,7 +100,7 @@ def _session(address: str, profile: Path) -> str:
         "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
     }
     body = json.dumps({"capabilities": {"alwaysMatch": wanted}}).encode()
-    for _ in range(100):
+    for _ in range(3000):
         try:
             with urlopen(Request(address, body, {"Content-Type": "application/json"})) as answer:
                 return f"{address}/{json.load(answer)['value']['sessionId']}"

@@ -53,7 +53,7 @@ def some_report() -> tuple[Prior, Validation, RunReplay]:
         value = -0.1 * (log10(x["rate"]) + 2) ** 2 - 0.02 * (x["depth"] - 6) ** 2
         tuner.tell(x, 0.9 + value, failed=i == 3, reason="oom")
     validation = validate_history(some_history(), np.random.default_rng(0))
-    return prior, validation, replay_run(prior, tuner.trials, tuner.settings)
+    return prior, validation, replay_run(prior, tuner.trials, tuner.options)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_parts_that_are_not_known_are_left_out_and_said(tmp_path):
     useless = replace(prior, task_gp=None, calibration=None)
     flat = write_report(useless, tmp_path / "b.html").read_text()
     assert "there is no shape" in flat
-    cold = replay_run(useless, Tuner(useless).trials, Tuner(useless).settings)
+    cold = replay_run(useless, Tuner(useless).trials, Tuner(useless).options)
     assert "nothing to show yet" in write_report(prior, tmp_path / "c.html", run=cold).read_text()
 
 
@@ -97,10 +97,10 @@ def test_an_alarm_cannot_be_overlooked(tmp_path):
     tuner = Tuner(prior, budget=12)
     for x in tuner:
         tuner.tell(x, 30 + 5 * (log10(x["rate"]) + 2) ** 2)
-    alarmed = replay_run(prior, tuner.trials, tuner.settings)
+    alarmed = replay_run(prior, tuner.trials, tuner.options)
     text = write_report(prior, tmp_path / "r.html", run=alarmed).read_text()
     assert '<div class="card bad"><b>ALARM</b>' in text
-    assert f"Alarm after {tuner.alarm.told} values" in text
+    assert f"Alarm after {tuner.alarm.time} values" in text
     assert alarmed.trust[-1] == 0
 
 
@@ -110,7 +110,7 @@ def test_a_journal_is_replayed_like_its_tuner(tmp_path):
     for x in tuner:
         tuner.tell(x, log10(x["rate"]))
     ours, theirs = (
-        replay_run(prior, tuner.trials, tuner.settings),
+        replay_run(prior, tuner.trials, tuner.options),
         replay_journal(prior, tmp_path / "j"),
     )
     np.testing.assert_array_equal(ours.regret, theirs.regret)

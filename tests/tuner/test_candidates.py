@@ -14,7 +14,7 @@ from tuning_history import measure, small_prior
 from metakel import InputError, Space
 from metakel.space import Categorical
 from metakel.tuner import Tuner
-from metakel.tuner.normalise import key, settled
+from metakel.tuner.normalise import key, normalised
 
 PRIOR = small_prior()
 ROWS = [{"rate": 0.01, "depth": d, "kind": "adam"} for d in (4, 6, 8)]
@@ -39,7 +39,7 @@ def asked(tuner: Tuner, most: int = 20) -> list[dict]:
 def test_every_distinct_candidate_is_asked_once_and_the_loop_ends(rows):
     tuner = Tuner(PRIOR, candidates=rows)
     assert sorted(map(key, asked(tuner))) == sorted(map(key, ROWS))
-    assert tuner.done == "all 3 candidates were asked"
+    assert tuner.stop_reason == "all 3 candidates were asked"
 
 
 def test_what_is_listed_twice_changes_nothing_and_is_noted(caplog):
@@ -72,7 +72,7 @@ def test_rows_of_a_frame_can_be_told_as_iterrows_gives_them():
     for _, row in frame[["rate", "depth"]].iterrows():
         assert isinstance(row["depth"], float)
         tuner.tell({**row.to_dict(), "kind": "adam"}, 0.5)
-    assert tuner.done == "all 4 candidates were asked"
+    assert tuner.stop_reason == "all 4 candidates were asked"
 
 
 def begun_as_at_first(path, rows) -> None:
@@ -140,8 +140,8 @@ def test_equal_is_what_the_space_takes_for_equal():
     stirred = Space((Categorical("s", ("False", "True")),))
     assert key({"s": True}, stirred) == key({"s": "True"}, stirred) != key({"s": False}, stirred)
     assert {key(x, space) for x in kinds} == {key({"a": 1, "b": 1, "only": "x"})}
-    assert settled(space, {"a": 0, "b": 2.0}) == {"a": 0, "b": 2, "only": "x"}
+    assert normalised(space, {"a": 0, "b": 2.0}) == {"a": 0, "b": 2, "only": "x"}
     assert key({"a": 0, "b": 1}, space) != key({"a": 1, "b": 1}, space)
     assert key({"a": 0, "b": 1, "only": "y"}, space) != key({"a": 0, "b": 1}, space)
-    assert settled(space, {"b": "text", "c": 3}) == {"b": "text", "c": 3, "only": "x"}
+    assert normalised(space, {"b": "text", "c": 3}) == {"b": "text", "c": 3, "only": "x"}
     assert key({"a": (1, 2.0)}) == key({"a": [1.0, 2]}) != key({"a": [1, 3]})

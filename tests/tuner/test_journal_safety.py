@@ -155,7 +155,7 @@ def test_a_damaged_event_is_named_with_its_line_and_asks_nothing(tmp_path, damag
             look()
         assert message in str(caught.value)
     written(path, [*sound, {"event": "of a later version"}])
-    assert len(Tuner(PRIOR, path).trials.told) == 1
+    assert len(Tuner(PRIOR, path).trials.complete) == 1
 
 
 @pytest.mark.parametrize("name", ["space", "seed", "delta", "fixed", "outside"])

@@ -41,8 +41,8 @@ def test_a_run_with_an_error_ends_as_one_without(tmp_path, after):
     again = Tuner(PRIOR, tmp_path / "j", budget=4)
     for x in again:
         again.tell(x, measure(x))
-    assert [(t.number, t.configuration, t.value) for t in again.trials.told] == [
-        (t.number, t.configuration, t.value) for t in whole.trials.told
+    assert [(t.number, t.configuration, t.value) for t in again.trials.complete] == [
+        (t.number, t.configuration, t.value) for t in whole.trials.complete
     ]
     assert again.pending == ()
 
@@ -66,7 +66,7 @@ def test_what_was_given_back_can_still_be_told(tmp_path):
     assert tuner.pending == (x,)
     assert not tuner.done
     tuner.tell(x, 0.5)
-    assert [t.number for t in tuner.trials.told] == [0]
+    assert [t.number for t in tuner.trials.complete] == [0]
     assert tuner.done
 
 

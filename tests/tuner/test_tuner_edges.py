@@ -33,7 +33,7 @@ def test_whatever_is_pending_after_a_batch_was_handed_out(options, fits):
     assert len(batch) == fits
     assert list(tuner.pending) == batch
     if fits < 5:
-        with pytest.raises(Finished, match=tuner.done):
+        with pytest.raises(Finished, match=tuner.stop_reason):
             tuner.ask_batch(1)
     assert list(tuner.pending) == batch
 
@@ -77,7 +77,7 @@ def test_a_fixed_value_comes_back_exactly(rate):
         assert x["depth"] == 8
         assert isinstance(x["depth"], int)
         tuner.tell(x, 0.5)
-    assert len(tuner.trials.told) == 2
+    assert len(tuner.trials.complete) == 2
 
 
 def test_a_fixed_value_beyond_the_recorded_range_needs_outside():
@@ -124,8 +124,8 @@ def test_a_seed_is_a_whole_number(seed):
 def test_numbers_of_numpy_are_numbers(tmp_path):
     numpys = Tuner(PRIOR, tmp_path / "j", seed=np.int64(3), delta=np.float32(0.25))
     plain = Tuner(PRIOR, tmp_path / "j", seed=3, delta=0.25)  # refused if settings differed
-    assert numpys.settings == plain.settings
-    assert {type(numpys.settings.seed), type(numpys.settings.delta)} == {int, float}
+    assert numpys.options == plain.options
+    assert {type(numpys.options.seed), type(numpys.options.delta)} == {int, float}
 
 
 @pytest.mark.parametrize(
@@ -134,16 +134,16 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
         (PRIOR, {"delta": 0.01}, "expected delta >="),
         (PRIOR, {"extrapolate": True}, "beyond the recorded ranges"),
         (replace(PRIOR, calibration=None), {}, "at least 4 tasks"),
-        (PRIOR, {}, "nothing was told yet"),
+        (PRIOR, {}, "nothing was observed yet"),
     ],
 )
 def test_a_certificate_that_promises_nothing_says_why(prior, options, why):
     tuner = Tuner(prior, **options)
     assert tuner.certificate.regret == inf
-    assert why in tuner.certificate.why
+    assert why in tuner.certificate.reason
     x = tuner.ask()
     tuner.tell(x, measure(x))
-    assert isfinite(tuner.certificate.regret) == (tuner.certificate.why == "")
+    assert isfinite(tuner.certificate.regret) == (tuner.certificate.reason == "")
 
 
 def evaluate_one(tuner: Tuner) -> int:
@@ -158,12 +158,12 @@ def test_copies_share_the_journal_in_this_process_and_in_others(tmp_path, monkey
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")  # they know the way
     for twin in (copy.copy(tuner), copy.deepcopy(tuner), pickle.loads(pickle.dumps(tuner))):
-        assert twin.settings == tuner.settings
+        assert twin.options == tuner.options
         assert (twin.budget, twin.stop_at) == (4, None)
         evaluate_one(twin)
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        assert pool.submit(evaluate_one, tuner).result(60) != os.getpid()
-    assert len(tuner.trials.told) == 4
+        assert pool.submit(evaluate_one, tuner).result() != os.getpid()
+    assert len(tuner.trials.complete) == 4
     kinds = [json.loads(line)["event"] for line in (tmp_path / "j").read_text().splitlines()]
     assert kinds.count("started") == 1
 

@@ -2,6 +2,10 @@
 
 ``python tests/tuner/torture.py --kills 100`` kills forks of itself while they tune; with
 ``--command`` it kills ``metakel tune`` as a person would run it. Prints one JSON line.
+
+Every third kill comes in the middle of an evaluation, whatever the load of the machine: the killer
+puts up a stop sign, and an evaluation that sees it says so and never ends. The other kills come at
+a random moment after some confirmed values.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -18,20 +23,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from torture_program import EVALUATING, STOP, stop_if_told
 from tuning_history import measure, small_prior
 
 from metakel.tuner import Journal, Tuner
 
 BUDGET = 25
-OBJECTIVE = (
-    "import sys; rate, depth, kind = sys.argv[1:]; "
-    "print(0.9 - (float(rate) - 0.01) ** 2 - 0.01 * (int(depth) - 6) ** 2 - 0.1 * (kind != 'adam'))"
-)
+CONFIRMED_FIRST = (0, 1, 2, 4)
+PROGRAM = Path(__file__).with_name("torture_program.py").resolve()
 
 
 @dataclass
 class Count:
     kills: int = 0
+    in_evaluations: int = 0
     lives: int = 0
     runs: int = 0
     confirmed: int = 0
@@ -42,21 +47,49 @@ class Count:
     different: list[int] = field(default_factory=list)
 
 
+@dataclass
+class Killer:
+    """When the next process is killed."""
+
+    folder: Path
+    confirmed_first: int
+    in_evaluation: bool
+    delay: float
+
+    def wait_and_kill(self, child: int, reader: int) -> list[str]:
+        """Lines that the process wrote before it was killed, or ended."""
+        said, ended = b"", False
+        while said.count(b"\n") < self.confirmed_first and not ended:
+            part = os.read(reader, 1 << 16)
+            said, ended = said + part, not part
+        if self.in_evaluation:
+            (self.folder / STOP).touch()
+            while not (ended or (self.folder / EVALUATING).exists()):
+                if select.select([reader], [], [], 0.005)[0]:
+                    part = os.read(reader, 1 << 16)
+                    said, ended = said + part, not part
+        else:
+            time.sleep(self.delay)
+        os.kill(child, signal.SIGKILL)
+        while part := os.read(reader, 1 << 16):
+            said += part
+        os.close(reader)
+        for sign in (STOP, EVALUATING):
+            (self.folder / sign).unlink(missing_ok=True)
+        return said.decode().split("\n")[:-1]
+
+
 def tune_until_killed(path: Path, seed: int, confirm: int) -> None:
     tuner = Tuner(small_prior(), path, budget=BUDGET, seed=seed)
     for x in tuner:
+        stop_if_told(path.parent)
         value = measure(x)
-        time.sleep(0.03)  # an evaluation takes time, so that some kills come in the middle of it
         tuner.tell(x, value)
         os.write(confirm, f"{json.dumps([x, value])}\n".encode())
 
 
-def fork_life(path: Path, seed: int, moments: random.Random) -> tuple[list[str], bool]:
-    """Values that were confirmed, and whether the process was killed at work.
-
-    The kill comes at a random moment after a random number of confirmations, so that a busy
-    machine does not move all kills to the beginning.
-    """
+def fork_life(path: Path, seed: int, killer: Killer) -> tuple[list[str], bool]:
+    """Values that were confirmed, and whether the process was killed at work."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -64,51 +97,31 @@ def fork_life(path: Path, seed: int, moments: random.Random) -> tuple[list[str],
         tune_until_killed(path, seed, writer)
         os._exit(0)
     os.close(writer)
-    lines = wait_and_kill(child, reader, moments)
+    lines = killer.wait_and_kill(child, reader)
     _, status = os.waitpid(child, 0)
     return lines, os.WIFSIGNALED(status)
-
-
-def wait_and_kill(child: int, reader: int, moments: random.Random) -> list[str]:
-    said, wanted = b"", moments.choice((0, 0, 1, 2, 4))
-    with os.fdopen(reader, "rb", buffering=0) as stream:
-        while said.count(b"\n") < wanted and (part := stream.read(1 << 16)):
-            said += part
-        time.sleep(moments.expovariate(1 / 0.03))
-        os.kill(child, signal.SIGKILL)
-        while part := stream.read(1 << 16):
-            said += part
-    return said.decode().split("\n")[:-1]
 
 
 def command_line(folder: Path, path: Path, seed: int) -> list[str]:
     small_prior().save(folder / "prior.json")
     options = ["--journal", str(path), "--budget", str(BUDGET), "--seed", str(seed), "--json"]
-    run = [sys.executable, "-c", OBJECTIVE, "{rate}", "{depth}", "{kind}"]
-    return [
-        sys.executable,
-        "-m",
-        "metakel",
-        "tune",
-        str(folder / "prior.json"),
-        *options,
-        "--",
-        *run,
-    ]
+    tune = [sys.executable, "-m", "metakel", "tune", str(folder / "prior.json")]
+    return [*tune, *options, "--", sys.executable, str(PROGRAM), str(folder)]
 
 
-def command_life(command: list[str], moments: random.Random) -> tuple[list[str], bool]:
+def command_life(command: list[str], killer: Killer) -> tuple[list[str], bool]:
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert child.stdout is not None
-    lines = wait_and_kill(child.pid, os.dup(child.stdout.fileno()), moments)
+    lines = killer.wait_and_kill(child.pid, os.dup(child.stdout.fileno()))
     child.stdout.close()
     child.wait()
     events = [json.loads(line) for line in lines]
-    told = [json.dumps([e["configuration"], e["value"]]) for e in events if e["event"] == "told"]
-    return told, child.returncode == -signal.SIGKILL
+    values = [e for e in events if e["event"] == "complete"]
+    kept = [json.dumps([e["configuration"], e["value"]]) for e in values]
+    return kept, child.returncode == -signal.SIGKILL
 
 
-def told(path: Path) -> list[str]:
+def values_in(path: Path) -> list[str]:
     events = Journal(path).read()
     return [json.dumps([e["configuration"], e["value"]]) for e in events if e["event"] == "told"]
 
@@ -132,7 +145,7 @@ def torture(kills: int, seed: int, *, command: bool) -> Count:
                     for x in tuner:
                         tuner.tell(x, measure(x))
             count.repeated += len([e for e in Journal(path).read() if e["event"] == "adopted"])
-            if told(path) != told(whole):
+            if values_in(path) != values_in(whole):
                 count.different.append(count.runs)
     return count
 
@@ -141,18 +154,25 @@ def one_run(count: Count, kills: int, moments: random.Random, path: Path, *, com
     confirmed: list[str] = []
     while count.kills < kills:
         count.lives += 1
+        killer = Killer(
+            path.parent,
+            confirmed_first=CONFIRMED_FIRST[count.kills % len(CONFIRMED_FIRST)],
+            in_evaluation=count.kills % 3 == 0,
+            delay=moments.expovariate(1 / 0.03),
+        )
         if command:
             start = command_line(path.parent, path, count.runs)
-            new, killed = command_life(start, moments)
+            new, killed = command_life(start, killer)
         else:
-            new, killed = fork_life(path, count.runs, moments)
+            new, killed = fork_life(path, count.runs, killer)
         count.kills += killed
+        count.in_evaluations += killed and killer.in_evaluation
         confirmed += new
         count.confirmed += len(new)
         if path.exists():
             count.torn += not path.read_bytes().endswith(b"\n")
         try:
-            kept = told(path)
+            kept = values_in(path)
         except ValueError:
             count.unreadable += 1
             return

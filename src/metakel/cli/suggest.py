@@ -113,7 +113,7 @@ def tell(
         noted = _note(record, measured, number, assigned or [], reason, correct=correct)
     count, without = len(record.trials.complete), noted.state == "failed"
     if json:
-        emit({"configuration": noted.configuration, "values": count, "failed": without})
+        emit({"configuration": noted.configuration, "complete": count, "failed": without})
         return
     say(f"noted {one_line(noted.configuration)}: {_what(noted)}; {count} values")
     if assigned and number is None and record.trials.pending:

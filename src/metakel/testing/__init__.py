@@ -1,4 +1,4 @@
-"""Checks for people who write their own base kernels; they need no test framework."""
+"""Checks for people who write their own kernels, models or acquisitions; no framework needed."""
 
 from metakel.testing.kernels import (
     check_derivatives,
@@ -9,6 +9,7 @@ from metakel.testing.kernels import (
     check_select,
     check_storage,
 )
+from metakel.testing.optimizers import check_model, check_optimizer, check_score
 
 __all__ = [
     "check_derivatives",
@@ -16,6 +17,9 @@ __all__ = [
     "check_gradient",
     "check_grams",
     "check_kernel",
+    "check_model",
+    "check_optimizer",
+    "check_score",
     "check_select",
     "check_storage",
 ]

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from metakel._arrays import Array
 from metakel.kernels import Family, KernelDictionary, KernelSum
+from metakel.testing.laws import close, law
 
 Functions = Mapping[str, Callable[..., Any]]
 
@@ -35,7 +36,7 @@ def check_kernel(
     """
     base = _as_dictionary(base)
     points = base.points(X)
-    _law(len(points) >= 2, "check_kernel needs at least two points")
+    law(len(points) >= 2, "check_kernel needs at least two points")
     check_grams(base, points)
     if base.finite:
         check_features(base, points)
@@ -54,23 +55,23 @@ def check_grams(base: KernelDictionary | Family, X: ArrayLike) -> None:
     base = _as_dictionary(base)
     points = base.points(X)
     n, half = len(points), len(points) // 2
-    _law(all(isinstance(name, str) for name in base.names), "names holds something else than text")
+    law(all(isinstance(name, str) for name in base.names), "names holds something else than text")
     for name in ("dims", "sup"):
         found = len(getattr(base, name))
-        _law(found == base.p, f"{name} has {found} entries for {base.p} kernels")
+        law(found == base.p, f"{name} has {found} entries for {base.p} kernels")
     for family in base.families:
         given = points.copy()
         family.grams(given, given)
         what = "the points that it is given are changed"
-        _law(np.array_equal(points, given), f"kernel {family.names[0]}: {what}")
+        law(np.array_equal(points, given), f"kernel {family.names[0]}: {what}")
     K = base.grams(points)
-    _law(K.shape == (base.p, n, n), f"grams has shape {K.shape}; expected {(base.p, n, n)}")
-    _law(np.isfinite(K).all(), "grams holds values that are not finite")
-    _law(np.array_equal(K, base.grams(points)), "grams differs from one call to the next")
+    law(K.shape == (base.p, n, n), f"grams has shape {K.shape}; expected {(base.p, n, n)}")
+    law(np.isfinite(K).all(), "grams holds values that are not finite")
+    law(np.array_equal(K, base.grams(points)), "grams differs from one call to the next")
     _each_close(base, K, K.transpose(0, 2, 1), "k(x, z) differs from k(z, x)", rtol=1e-12)
     for name, part in zip(base.names, K, strict=True):
         smallest = float(np.linalg.eigvalsh(part).min())
-        _law(
+        law(
             smallest > -1e-10 * max(1.0, float(np.trace(part))),
             f"kernel {name}: not positive semi-definite: its Gram matrix has the eigenvalue "
             f"{smallest:g}",
@@ -80,11 +81,11 @@ def check_grams(base: KernelDictionary | Family, X: ArrayLike) -> None:
     _each_close(base, base.grams(first, second), K[:, :half, half:], what)
     _each_close(base, base.grams(second), K[:, half:, half:], what)
     diagonals = base.diags(points)
-    _law(diagonals.shape == (base.p, n), f"diags has shape {diagonals.shape}; expected (p, n)")
+    law(diagonals.shape == (base.p, n), f"diags has shape {diagonals.shape}; expected (p, n)")
     diagonal = np.diagonal(K, axis1=1, axis2=2)
     _each_close(base, diagonals, diagonal, "diags differs from the diagonal of grams")
     for name, sup, values in zip(base.names, base.sup, diagonals, strict=True):
-        _law(
+        law(
             bool(np.isnan(sup)) or values.max() <= sup * (1 + 1e-12),
             f"kernel {name}: k(x, x) reaches {values.max():.9g}, above sup = {sup:.9g}",
         )
@@ -96,8 +97,8 @@ def check_features(base: KernelDictionary | Family, X: ArrayLike) -> None:
     points = base.points(X)
     F = base.features(points)
     shape = (len(points), sum(dim or 0 for dim in base.dims))
-    _law(F.shape == shape, f"features has shape {F.shape}; expected {shape} from dims")
-    _law(F.T.flags.c_contiguous, "features is not contiguous by column")
+    law(F.shape == shape, f"features has shape {F.shape}; expected {shape} from dims")
+    law(F.T.flags.c_contiguous, "features is not contiguous by column")
     products = np.array([F[:, group] @ F[:, group].T for group in base.groups])
     _each_close(base, products, base.grams(points), "features do not give the Gram matrix")
 
@@ -117,11 +118,11 @@ def check_derivatives(
         return
     jacobian = base.jacobian(points)
     slope = _differences(base.features, points, step)
-    _close(jacobian, slope, "jacobian differs from the slope of features", rtol=1e-5, atol=atol)
+    close(jacobian, slope, "jacobian differs from the slope of features", rtol=1e-5, atol=atol)
     both = base.features_and_jacobian(points)
     for one, alone in zip(both, (base.features(points), jacobian), strict=True):
         what = "features_and_jacobian differs from features or jacobian"
-        _close(one, alone, what, rtol=1e-10, atol=1e-11)
+        close(one, alone, what, rtol=1e-10, atol=1e-11)
 
 
 def check_gradient(
@@ -132,7 +133,7 @@ def check_gradient(
     gradients = np.array([kernel.gradient(x, others) for x in points])
     slope = _differences(lambda A: kernel(A, others), points, step)
     what = f"{', '.join(kernel.names)}: the derivative of k(x, z) in x differs from its slope"
-    _close(gradients, slope, what, rtol=1e-5, atol=atol)
+    close(gradients, slope, what, rtol=1e-5, atol=atol)
 
 
 def check_select(
@@ -143,12 +144,12 @@ def check_select(
     chosen = list(reversed(range(base.p))) if indices is None else list(indices)
     for selection in (chosen, chosen[:1]):
         selected = base.select(selection)
-        _law(selected.d0 == base.d0, f"select changes d0 from {base.d0} to {selected.d0}")
+        law(selected.d0 == base.d0, f"select changes d0 from {base.d0} to {selected.d0}")
         for name in ("names", "dims"):
             expected = tuple(getattr(base, name)[j] for j in selection)
             found = getattr(selected, name)
-            _law(found == expected, f"select gives {name} {found}; expected {expected}")
-        _close(selected.sup, base.sup[selection], "select changes sup")
+            law(found == expected, f"select gives {name} {found}; expected {expected}")
+        close(selected.sup, base.sup[selection], "select changes sup")
         what = "select changes the kernels or their order"
         _each_close(selected, selected.grams(X), base.grams(X)[selection], what, rtol=1e-12)
 
@@ -164,21 +165,16 @@ def check_storage(
     kernel = KernelSum.uniform(base, weight=1.0)
     text = kernel.to_json()
     again = KernelSum.from_json(text, functions)
-    _law(again.to_json() == text, "what is stored differs after it was stored and loaded once")
+    law(again.to_json() == text, "what is stored differs after it was stored and loaded once")
     for name in ("names", "dims", "d0"):
         found, expected = getattr(again.base, name), getattr(base, name)
-        _law(found == expected, f"storing changes {name} from {expected} to {found}")
-    _law(np.array_equal(again.base.sup, base.sup, equal_nan=True), "storing changes sup")
-    _law(np.array_equal(again.base.grams(X), base.grams(X)), "storing changes the kernels")
+        law(found == expected, f"storing changes {name} from {expected} to {found}")
+    law(np.array_equal(again.base.sup, base.sup, equal_nan=True), "storing changes sup")
+    law(np.array_equal(again.base.grams(X), base.grams(X)), "storing changes the kernels")
 
 
 def _as_dictionary(base: KernelDictionary | Family) -> KernelDictionary:
     return base if isinstance(base, KernelDictionary) else KernelDictionary((base,))
-
-
-def _law(holds: bool | np.bool_, message: str) -> None:
-    if not holds:
-        raise AssertionError(message)
 
 
 def _each_close(
@@ -186,18 +182,7 @@ def _each_close(
 ) -> None:
     """Compare one array per kernel; the message names the kernel."""
     for name, one, other in zip(base.names, found, expected, strict=True):
-        _close(one, other, f"kernel {name}: {what}", rtol=rtol, atol=rtol / 10)
-
-
-def _close(
-    found: Array, expected: Array, what: str, *, rtol: float = 1e-12, atol: float = 1e-13
-) -> None:
-    _law(found.shape == expected.shape, f"{what}: shapes {found.shape} and {expected.shape}")
-    if np.allclose(found, expected, rtol=rtol, atol=atol, equal_nan=True):
-        return
-    worst = np.unravel_index(int(np.argmax(np.abs(found - expected))), found.shape)
-    place = tuple(int(i) for i in worst)
-    raise AssertionError(f"{what}: {found[worst]:.9g} instead of {expected[worst]:.9g} at {place}")
+        close(one, other, f"kernel {name}: {what}", rtol=rtol, atol=rtol / 10)
 
 
 def _inside(base: KernelDictionary, points: Array, margin: float) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 
 from metakel._arrays import Array
 from metakel.errors import InputError
+from metakel.optimize import Optimizer
 from metakel.tuner.events import Event, stamped
 from metakel.tuner.journal import Journal
 from metakel.tuner.normalise import Configuration
@@ -20,10 +21,11 @@ from metakel.tuner.trials import Trials
 class Session:
     """Reads what others wrote before it decides, and decides while nobody else writes."""
 
-    def __init__(self, source: Source, options: RunOptions, journal: Journal) -> None:
-        self._source, self._options = source, options
+    def __init__(
+        self, source: Source, options: RunOptions, optimizer: Optimizer, journal: Journal
+    ) -> None:
+        self._source, self._options, self.optimizer = source, options, optimizer
         self._journal, self._begun = journal, False
-        self.optimizer = options.optimizer(source)
         self.trials = Trials()
         self._known = Trials()  # what the optimizer has seen
         self._points: dict[int, tuple[Configuration, Array]] = {}

@@ -88,10 +88,11 @@ class Tuner:
         self.prior, self._source = prior, source
         self.options = RunOptions(seed, delta, plain(fixed or {}), extrapolate, listed)
         self.budget, self.stop_at, self._manual = budget, stop_at, manual
-        self._session = Session(source, self.options, Journal(journal))
-        no_bounds = self._session.optimizer.model.no_bounds
-        if stop_at is not None and no_bounds:
-            raise InputError(f"stop_at needs a certificate; there is none: {no_bounds}")
+        optimizer = self.options.optimizer(source)
+        if stop_at is not None and optimizer.model.no_bounds:
+            why = optimizer.model.no_bounds
+            raise InputError(f"stop_at needs a certificate; there is none: {why}")
+        self._session = Session(source, self.options, optimizer, Journal(journal))
         self._wondered = False
 
     # What it knows

@@ -1,0 +1,40 @@
+"""Programs for `metakel tune` that say when they run, and how to wait for what they do."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+TUNE = (sys.executable, "-m", "metakel", "tune")
+# The second evaluation says that it has begun, and waits until it may end.
+SECOND_WAITS = """
+import os, pathlib, time
+if os.environ["METAKEL_NUMBER"] == "1":
+    pathlib.Path("begun").write_text(f"{os.getpid()}\\n")
+    while not pathlib.Path("go").exists():
+        time.sleep(0.01)
+print(1.5)
+"""
+
+
+def read_pid(path: Path) -> int:
+    """Of a process that notes it there, as soon as it does."""
+    while not (path.exists() and path.read_text().endswith("\n")):
+        time.sleep(0.01)
+    return int(path.read_text())
+
+
+def wait_until_gone(pid: int, patience: float = 60.0) -> None:
+    """A process that was killed is gone in an instant, or is a zombie."""
+    end = time.monotonic() + patience
+    while _state(pid) not in ("", "Z"):
+        assert time.monotonic() < end, f"process {pid} is still there"
+        time.sleep(0.01)
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
