@@ -106,6 +106,10 @@ class TaskGP:
     residual_weight: float
     noise_ratio: float = 1.0
 
+    def __post_init__(self) -> None:
+        # Sums are rounded by the order in memory; one that was stored and read has this order.
+        object.__setattr__(self, "directions", np.ascontiguousarray(self.directions))
+
     @property
     def noise(self) -> float:
         """Variance of what no function explains, in units of the squared scale."""
