@@ -1,7 +1,11 @@
-"""A worker on a study in a storage: ``optuna_worker.py URL PRIOR TRIALS [HANG_AT]``."""
+"""A worker on a study in a storage, released by a line on its input.
+
+``optuna_worker.py URL PRIOR TRIALS [--seed N] [--together N] [--hang-at N]``
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 
@@ -17,25 +21,48 @@ def whole(trial) -> float:
     """On 10 x 10 x 3 configurations, so that equal choices would be likely."""
     i, j = trial.suggest_int("i", 0, 9), trial.suggest_int("j", 0, 9)
     kind = trial.suggest_categorical("kind", ["a", "b", "c"])
-    return (i - 3) ** 2 + (j - 3) ** 2 + 5 * (kind != "a")
+    return (i - 3) ** 2 + (j - 3) ** 2 + 5 * (kind != "b")
 
 
-def main(url: str, prior: str, trials: str, hang_at: str = "-1") -> None:
-    # All workers have the same seed: it must not make them do the same.
-    study = optuna.load_study(
-        study_name="shared", storage=url, sampler=MetaKelSampler(prior=Prior.load(prior), seed=0)
-    )
+def smooth(trial) -> float:
+    """On a continuous space, where choices may be nearly equal."""
+    x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", -1, 1)
+    return (x + 0.5) ** 2 + (y + 0.3) ** 2
+
+
+def wait_for(study: optuna.Study, count: int) -> None:
+    """Return once so many trials have been chosen; nobody has a result before."""
+    while sum(len(trial.params) > 1 for trial in study.get_trials(deepcopy=False)) < count:
+        time.sleep(0.01)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("prior")
+    parser.add_argument("trials", type=int)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--together", type=int, help="so many choose before any has a result")
+    parser.add_argument("--hang-at", type=int, help="the first trial that never ends")
+    options = parser.parse_args()
+    prior = Prior.load(options.prior)
+    sampler = MetaKelSampler(prior=prior, seed=options.seed)
+    study = optuna.load_study(study_name="shared", storage=options.url, sampler=sampler)
 
     def objective(trial) -> float:
-        value = whole(trial)
-        if trial.number >= int(hang_at) >= 0:
+        value = whole(trial) if "kind" in prior.space.names else smooth(trial)
+        if options.together is not None:
+            wait_for(study, options.together)
+        if options.hang_at is not None and trial.number >= options.hang_at:
             print("hangs", flush=True)  # noqa: T201
             time.sleep(600)
         time.sleep(0.01)
         return value
 
-    study.optimize(objective, n_trials=int(trials))
+    print("ready", flush=True)  # noqa: T201
+    sys.stdin.readline()
+    study.optimize(objective, n_trials=options.trials)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

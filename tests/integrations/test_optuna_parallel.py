@@ -8,14 +8,17 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution, IntDistribution
+from numpy.testing import assert_allclose
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
-from optuna_helpers import learned
-from optuna_worker import whole
+from optuna_helpers import learned, past_studies
+from optuna_worker import smooth, whole
 
 from metakel.integrations.optuna import MetaKelSampler, record, sampler
 
@@ -25,42 +28,104 @@ SPACE = {
     "j": IntDistribution(0, 9),
     "kind": CategoricalDistribution(["a", "b", "c"]),
 }
+UNIT = FloatDistribution(-1.0, 1.0)
+FOREVER = timedelta(days=1)
 
 
 @pytest.fixture(scope="module")
 def prior():
-    return learned(*SPACE.items())
+    found = MetaKelSampler(past_studies(SPACE, m=8, n=30)).prior
+    assert found.helps
+    return found
 
 
-@pytest.fixture
-def shared(prior, tmp_path):
-    prior.save(tmp_path / "prior.json")
-    url = f"sqlite:///{tmp_path}/study.db"
-    study = optuna.create_study(study_name="shared", storage=url)
-    study.sampler = MetaKelSampler(prior=prior, seed=0)
-    return study, [sys.executable, str(WORKER), url, str(tmp_path / "prior.json")]
+@pytest.fixture(scope="module")
+def two():
+    """On x and y in [-1, 1], with the bottom of a bowl near -0.4, -0.4."""
+    return learned(("x", UNIT), ("y", UNIT))
+
+
+class Workers:
+    """Processes on one study in an SQLite file."""
+
+    def __init__(self, prior, folder):
+        self.prior, self.file = prior, str(folder / "prior.json")
+        prior.save(self.file)
+        self.url = f"sqlite:///{folder}/study.db"
+        self.study = optuna.create_study(study_name="shared", storage=self.url)
+
+    def start(self, options):
+        """One process for each list of options; all have imported everything, and begin at once."""
+        command = [sys.executable, str(WORKER), self.url, self.file]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        found = [subprocess.Popen([*command, *each], **pipes) for each in options]
+        for worker in found:
+            assert worker.stdout.readline() == "ready\n"
+        for worker in found:
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+        return found
+
+    def run(self, options):
+        for worker in self.start(options):
+            worker.communicate(timeout=300)
+            assert worker.returncode == 0
+        return self.study.trials
 
 
 def tried(study):
     return Counter(tuple(sorted(t.params.items())) for t in study.trials)
 
 
-def test_two_processes_never_try_the_same(shared):
-    study, command = shared
-    workers = [subprocess.Popen([*command, "8"]) for _ in range(2)]
-    assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
-    assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 16
-    assert max(tried(study).values()) == 1
-    assert study.best_value < 2
+def encoded(prior, trials):
+    return prior.space.encode([trial.params for trial in trials], extrapolate=True)
 
 
-def test_a_killed_worker_leaves_a_usable_study_and_its_trial_is_not_repeated(shared):
-    study, command = shared
-    with subprocess.Popen([*command, "10", "3"], stdout=subprocess.PIPE) as worker:
-        assert worker.stdout.readline() == b"hangs\n"
+def closest(X):
+    """The smallest distance of two rows, by the input in which they differ most."""
+    apart = np.abs(X[:, None] - X[None]).max(axis=2)
+    return apart[np.triu_indices(len(X), 1)].min()
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_processes_never_try_the_same(prior, tmp_path, workers):
+    shared = Workers(prior, tmp_path)
+    # All workers have the same seed: it must not make them do the same.
+    trials = shared.run(workers * [["6", "--seed", "0"]])
+    assert [t.state for t in trials] == [TrialState.COMPLETE] * 6 * workers
+    assert max(tried(shared.study).values()) == 1
+    assert shared.study.best_value < 2
+
+
+@pytest.mark.parametrize("seed", [["--seed", "0"], []], ids=["seed 0", "no seed"])
+def test_processes_that_start_together_choose_as_one_worker_would(two, tmp_path, seed):
+    trials = Workers(two, tmp_path).run(4 * [["1", "--together", "4", *seed]])
+    alone = optuna.create_study(
+        study_name="shared", sampler=MetaKelSampler(prior=two, seed=0 if seed else None)
+    )
+    for _ in range(4):
+        smooth(alone.ask())
+    X = encoded(two, alone.trials)
+    assert_allclose(encoded(two, trials), X, atol=1e-6)
+    assert closest(X) > 0.2  # nearly equal ones count as well
+
+
+def test_workers_with_seeds_of_their_own_keep_apart_too(two, tmp_path):
+    shared = Workers(two, tmp_path)
+    trials = shared.run([["1", "--together", "4", "--seed", str(seed)] for seed in range(4)])
+    assert closest(encoded(two, trials)) > 0.2
+
+
+def test_a_killed_worker_leaves_a_usable_study_and_its_trial_is_not_repeated(prior, tmp_path):
+    shared = Workers(prior, tmp_path)
+    (worker,) = shared.start([["10", "--seed", "0", "--hang-at", "3"]])
+    with worker:
+        assert worker.stdout.readline() == "hangs\n"
         worker.kill()
+    study = shared.study
     lost = study.trials[-1]
     assert lost.state == TrialState.RUNNING
+    study.sampler = MetaKelSampler(prior=prior, seed=0)
     study.optimize(whole, n_trials=8)
     assert sum(t.state == TrialState.COMPLETE for t in study.trials) == 11
     assert max(tried(study).values()) == 1
@@ -86,12 +151,37 @@ def test_running_trials_are_kept_away_from(prior, suggest):
 
 
 def test_control_without_looking_at_running_trials_choices_are_repeated(prior, monkeypatch):
-    monkeypatch.setattr(sampler, "running", lambda trials, own: [])
+    monkeypatch.setattr(sampler, "running", lambda trials, own: record.Running())
     assert max(tried(ask_without_telling(prior)).values()) > 1
 
 
+def test_it_does_not_matter_in_which_order_running_trials_choose(two):
+    """A trial that has chosen nothing yet is foreseen by those that began after it."""
+    forward, backward = (
+        optuna.create_study(study_name="same", sampler=MetaKelSampler(prior=two)) for _ in range(2)
+    )
+    for study, order in ((forward, range(4)), (backward, reversed(range(4)))):
+        trials = [study.ask() for _ in range(4)]
+        for number in order:
+            smooth(trials[number])
+    assert_allclose(encoded(two, backward.trials), encoded(two, forward.trials), atol=1e-6)
+
+
+@pytest.mark.parametrize("hours", [-3, 3], ids=["killed long ago", "clock of another time zone"])
+def test_a_trial_that_announces_nothing_steers_nobody_for_long(two, hours):
+    first = optuna.create_study(study_name="same", sampler=MetaKelSampler(prior=two))
+    smooth(first.ask())
+    study = optuna.create_study(study_name="same", sampler=MetaKelSampler(prior=two))
+    lost = optuna.create_trial(state=TrialState.RUNNING)
+    lost.datetime_start = datetime.now() + timedelta(hours=hours)
+    study.add_trial(lost)
+    trial = study.ask()
+    smooth(trial)
+    assert trial.params == first.trials[0].params
+
+
 def test_equal_choices_at_the_same_moment_are_noticed_and_made_again(prior, monkeypatch):
-    """The other worker notes its choice after we have read the record, and before we note ours."""
+    """The other worker announces after we have read the record, and before we announce."""
     study = optuna.create_study(sampler=MetaKelSampler(prior=prior, seed=0))
     alone = ask_without_telling(prior, count=1).trials[0].params
     mine, other = study.ask(), study.ask()
@@ -110,19 +200,21 @@ def test_equal_choices_at_the_same_moment_are_noticed_and_made_again(prior, monk
     assert mine.params != alone
 
 
-def test_workers_in_lockstep_part(prior, monkeypatch):
-    """Both always note before either looks, so that each sees the other's choice every time."""
+@pytest.mark.parametrize("unannounced", [FOREVER, -FOREVER], ids=["foreseen", "unforeseen"])
+def test_workers_in_lockstep_part(prior, monkeypatch, unannounced):
+    """Both always announce before either looks, so that each sees the other's choice every time."""
+    monkeypatch.setattr(record, "UNANNOUNCED", unannounced)
     study = optuna.create_study()
     trials = [study.ask(), study.ask()]
     together = threading.Barrier(2)
     write = record.write_choice
 
-    def noted(study_, trial, params):
+    def announced(study_, trial, params):
         write(study_, trial, params)
         with suppress(threading.BrokenBarrierError):  # the other is done
             together.wait(timeout=1)
 
-    monkeypatch.setattr(sampler, "write_choice", noted)
+    monkeypatch.setattr(sampler, "write_choice", announced)
 
     def choose(trial):
         own = MetaKelSampler(prior=prior, seed=0)

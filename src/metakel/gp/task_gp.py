@@ -107,7 +107,7 @@ class TaskGP:
     noise_ratio: float = 1.0
 
     def __post_init__(self) -> None:
-        # The layout of an array decides its last bits: the same for what was learned and loaded.
+        # Sums are rounded by the order in memory; one that was stored and read has this order.
         object.__setattr__(self, "directions", np.ascontiguousarray(self.directions))
 
     @property

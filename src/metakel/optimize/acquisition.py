@@ -14,11 +14,9 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.errors import InputError
 from metakel.optimize.feasibility import Feasibility
-from metakel.optimize.mixture_weights import FLAT
 from metakel.optimize.model import Model, Score
 
 Acquisition = Callable[[Model, float | None], Score]
-SMALLEST_CHANCE = 1e-300
 
 
 def upper_bound(model: Model, best: float | None) -> Score:
@@ -47,23 +45,11 @@ def as_acquisition(acquisition: str | Acquisition) -> Acquisition:
 def constrained(model: Model, best: float | None, feasibility: Feasibility) -> Score:
     """Expected improvement times the chance that all constraints hold.
 
-    Before any feasible value: the chance alone. A chance can weigh an improvement, which is 0 at
-    worst, but not an upper bound: where no improvement is expected, its logarithm is added.
+    Before any feasible value: the chance alone.
     """
 
     def chance(Z: Array) -> Array:
         found = feasibility.chance(Z)
         return np.ones(len(Z)) if found is None else found
 
-    if best is None:
-        return Score(chance)
-    improvement, bound = model.expected_improvement(best, weighed=True), model.upper_bound()
-
-    def values(Z: Array) -> Array:
-        gain = improvement.values(Z) * chance(Z)
-        if gain.max() > FLAT * model.scale:
-            return gain
-        logs = np.log(np.maximum(chance(Z), SMALLEST_CHANCE))
-        return bound.values(Z) + model.scale * logs
-
-    return Score(values)
+    return Score(chance) if best is None else model.expected_improvement(best, chance)

@@ -26,10 +26,11 @@ from metakel.optimize.mixture_weights import (
     upper_bound,
     upper_bound_gradient,
 )
-from metakel.optimize.model import Model, Score
+from metakel.optimize.model import Chance, Model, Score
 from metakel.search import StartPoints
 
 SHORTLIST = 128
+SMALLEST_CHANCE = 1e-300
 # Below this weight the history is given up. If the learned process is right, its weight ever falls
 # from 0.95 to 0.01 with probability below 0.06 % (Ville's inequality).
 LOST_TRUST = 0.01
@@ -230,37 +231,49 @@ class MixtureModel(Model):
 
         return Score(values, lambda Z: upper_bound_gradient(self._gradients(Z), mix))
 
-    def expected_improvement(self, best: float, *, weighed: bool = False) -> Score:
-        """Of the value to be seen, averaged; the upper bound where there is none to expect.
+    def expected_improvement(self, best: float, chance: Chance | None = None) -> Score:
+        """Of the value to be seen, averaged, times the chance that a point is feasible.
 
-        An improvement that will be ``weighed`` by something else is never replaced by a bound, and
-        no start point is passed over because another one has a larger improvement.
+        Where none is to be expected at any start point: the upper bound.
         """
         mix, kept = self.mix.without_negligible()
-        if not weighed and self._Z is not None and self._flat(best):
-            return self.upper_bound()
+        at_start = None if self._Z is None else self._improvement_at_start(self._Z, best, chance)
+        # Feasible points may have little to offer, and still more than infeasible ones.
+        least = FLAT * self._task.scale if chance is None else 0.0
+        if at_start is not None and at_start.max() <= least:
+            return self._cautious_bound(chance)
 
         def values(Z: Array) -> Array:
-            if not weighed and Z is self._Z and len(Z) > 2 * SHORTLIST:
-                return self._shortlisted(best)
-            return expected_improvement(self._at(Z, kept), mix, best)
+            if at_start is not None and Z is self._Z:
+                return at_start
+            gain = expected_improvement(self._at(Z, kept), mix, best)
+            return gain if chance is None else gain * chance(Z)
 
+        if chance is not None:
+            return Score(values)
         return Score(values, lambda Z: improvement_gradient(self._gradients(Z, kept), mix, best))
 
-    def _flat(self, best: float) -> bool:
-        assert self._Z is not None
-        return float(self._shortlisted(best).max()) <= FLAT * self._task.scale
-
-    def _shortlisted(self, best: float) -> Array:
+    def _improvement_at_start(self, Z: Array, best: float, chance: Chance | None) -> Array:
         """(N,) at the start points; -inf where another is certainly better."""
         predictions = [p.prediction for family in self._families for p in family]
-        N = len(predictions[0].offset)
-        if N <= 2 * SHORTLIST:
+        if chance is not None:
+            return expected_improvement(predictions, self.mix, best) * chance(Z)
+        if len(Z) <= 2 * SHORTLIST:
             return expected_improvement(predictions, self.mix, best)
         chosen = shortlist(predictions, self.mix, best, SHORTLIST)
-        scores = np.full(N, -np.inf)
+        scores = np.full(len(Z), -np.inf)
         scores[chosen] = expected_improvement([p[chosen] for p in predictions], self.mix, best)
         return scores
+
+    def _cautious_bound(self, chance: Chance | None) -> Score:
+        """The upper bound; a chance cannot weigh it, as it may be negative, so it is added."""
+        bound = self.upper_bound()
+        if chance is None:
+            return bound
+        scale = self._task.scale
+        return Score(
+            lambda Z: bound.values(Z) + scale * np.log(np.maximum(chance(Z), SMALLEST_CHANCE))
+        )
 
     def _at(self, Z: Array, kept: NDArray[np.bool_] | None = None) -> list[Prediction]:
         """Of all processes, or of those kept."""

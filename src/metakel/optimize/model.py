@@ -25,6 +25,9 @@ UCB_WIDTH = 1.5
 TRAIL = 16  # earlier models that are kept, for results that come late
 ROOT_TWO_PI = 2.5066282746310002
 
+# (n, d0) points -> (n,) chances that all constraints hold
+Chance = Callable[[Array], Array]
+
 
 @dataclass(frozen=True, eq=False)
 class Score:
@@ -183,8 +186,8 @@ class Model(ABC):
 
         return Score(values)
 
-    def expected_improvement(self, best: float, *, weighed: bool = False) -> Score:
-        """Expected improvement on the value ``best``; ``weighed``: it must be so at every point."""
+    def expected_improvement(self, best: float, chance: Chance | None = None) -> Score:
+        """Expected improvement on ``best``, times the chance that a point is feasible."""
 
         def values(Z: Array) -> Array:
             from scipy.special import ndtr
@@ -192,7 +195,8 @@ class Model(ABC):
             mean, sd = self.predict(Z)
             sd = np.maximum(sd, 1e-300)
             z = (mean - best) / sd
-            return np.asarray(sd * (z * ndtr(z) + np.exp(-0.5 * z * z) / ROOT_TWO_PI))
+            gain = sd * (z * ndtr(z) + np.exp(-0.5 * z * z) / ROOT_TWO_PI)
+            return np.asarray(gain if chance is None else gain * chance(Z))
 
         return Score(values)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
@@ -14,9 +14,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 KEY = "metakel:params:"
 CHUNK = 2045  # what every SQL storage can hold in one attribute
-
-
-UNANNOUNCED = timedelta(seconds=60)  # a running trial announces its choice at once, or was killed
+# A worker announces its choice within a second or so. One that has not after this was killed.
+UNANNOUNCED = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
@@ -48,26 +47,39 @@ def _outcome(trial: FrozenTrial) -> Outcome:
     return Outcome(trial.number, attempted(trial), value if finite else None, trial.constraints)
 
 
-def running(trials: Iterable[FrozenTrial], own: int) -> list[tuple[int, dict[str, Any] | None]]:
-    """Numbers of the other running trials, with what each tries or is about to try.
+@dataclass(frozen=True)
+class Running:
+    """Running trials of other workers.
 
-    None for an earlier trial that has announced nothing yet, unless it was given up.
+    Parameters
+    ----------
+    announced : dict
+        What each tries or is about to try, by trial number.
+    choosing : int
+        How many earlier trials have announced nothing yet.
     """
-    found: list[tuple[int, dict[str, Any] | None]] = []
-    for trial in trials:
-        if trial.state != TrialState.RUNNING or trial.number == own:
-            continue
-        params = attempted(trial)
-        if params:
-            found.append((trial.number, params))
-        elif trial.number < own and _is_young(trial):
-            found.append((trial.number, None))
-    return found
+
+    announced: Mapping[int, dict[str, Any]] = field(default_factory=dict)
+    choosing: int = 0
+
+    def before(self, number: int) -> Running:
+        """Without the trials after ``number``."""
+        return replace(self, announced={n: p for n, p in self.announced.items() if n < number})
 
 
-def _is_young(trial: FrozenTrial) -> bool:
+def running(trials: Iterable[FrozenTrial], own: int) -> Running:
+    """What is known of the running trials other than ``own``."""
+    others = [t for t in trials if t.state == TrialState.RUNNING and t.number != own]
+    announced = {trial.number: params for trial in others if (params := attempted(trial))}
+    silent = (trial for trial in others if trial.number not in announced)
+    choosing = sum(trial.number < own and _just_started(trial) for trial in silent)
+    return Running(announced, choosing)
+
+
+def _just_started(trial: FrozenTrial) -> bool:
+    # Clocks of workers differ, by hours where time zones do: then nothing is assumed.
     start = trial.datetime_start
-    return start is not None and datetime.now() - start < UNANNOUNCED
+    return start is not None and abs(datetime.now() - start) < UNANNOUNCED
 
 
 def attempted(trial: FrozenTrial) -> dict[str, Any]:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
-import numpy as np
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from metakel.errors import InputError
-from metakel.integrations.optuna.cache import SamplerCache
-from metakel.integrations.optuna.record import outcomes, read_choice, running, write_choice
+from metakel.integrations.optuna.record import (
+    attempted,
+    outcomes,
+    read_choice,
+    running,
+    write_choice,
+)
 from metakel.integrations.optuna.search_space import matching, nearest_value
 from metakel.integrations.optuna.source_studies import SourceStudies
-from metakel.integrations.optuna.study_replay import varying
+from metakel.integrations.optuna.study_replay import SamplerCache, varying
 from metakel.priors import Prior
 from metakel.space import Space
+
+# How often a choice is made again because another worker made nearly the same one meanwhile.
+ATTEMPTS = 5
 
 
 class MetaKelSampler(BaseSampler):
@@ -37,6 +46,8 @@ class MetaKelSampler(BaseSampler):
     prior : Prior, optional
         Learned before, by `metakel.learn_prior` or ``Prior.load``; instead of source_studies.
     seed : int, optional
+        Of the search for the next configuration. By default it follows from the name of the study,
+        so that all workers on a study search alike and foresee each other's choices.
     independent_sampler : BaseSampler, optional
         For parameters that the prior does not know, that only some trials have, or whose range
         changes; TPESampler by default.
@@ -56,7 +67,7 @@ class MetaKelSampler(BaseSampler):
             raise InputError(f"prior is a {type(prior).__name__}; expected a metakel.Prior")
         self._past = None if source_studies is None else SourceStudies(source_studies)
         self.prior = prior if self._past is None else self._past.prior
-        self._seed = _fresh_seed() if seed is None else seed
+        self._seed = seed
         self._independent = independent_sampler or TPESampler(seed=seed)
         self._cache = SamplerCache()
 
@@ -71,17 +82,17 @@ class MetaKelSampler(BaseSampler):
         common = self._cache.common(study)
         known = matching(common, prior.space)
         if common and not known:
-            self._cache.say_unknown(study, prior)
+            self._cache.warn_unknown(study, prior)
             return self._independent.infer_relative_search_space(study, trial)
         return {name: common[name] for name in known}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The next configuration, noted in the trial for other workers to see.
+        """The next configuration, announced to the other workers.
 
         Before the first completed trial nobody knows the parameters of the study. The whole
-        configuration is noted then, and `sample_independent` hands it out.
+        configuration is announced then, and `sample_independent` hands it out.
         """
         self._raise_error_if_multi_objective(study)
         prior = self._prior_for(study)
@@ -95,6 +106,9 @@ class MetaKelSampler(BaseSampler):
                 return self._choose(prior, study, trial, trials, Space(tuple(known.values())))
             if not any(t.state == TrialState.COMPLETE for t in trials):
                 self._choose(prior, study, trial, trials, varying(prior))
+            elif known := matching(self._cache.common(study), prior.space):
+                # The first trial was completed after the host had asked for the search space.
+                self._choose(prior, study, trial, trials, Space(tuple(known.values())))
             return {}
 
     def sample_independent(
@@ -104,13 +118,15 @@ class MetaKelSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """What was noted for the trial, or else what the independent sampler says."""
+        """What was announced for the trial, or else what the independent sampler says."""
         self._raise_error_if_multi_objective(study)
         prior = self._prior_for(study)
-        noted = read_choice(trial.system_attrs) if prior is not None else {}
-        if prior is not None and param_name in noted:
+        announced = read_choice(trial.system_attrs) if prior is not None else {}
+        if prior is not None and param_name in announced:
             try:
-                return nearest_value(param_name, noted[param_name], param_distribution, prior.space)
+                return nearest_value(
+                    param_name, announced[param_name], param_distribution, prior.space
+                )
             except InputError:  # another parameter of the same name
                 pass
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
@@ -129,12 +145,12 @@ class MetaKelSampler(BaseSampler):
         common = self._cache.common(study)
         known = matching(common, prior.space)
         if common and not known:
-            self._cache.say_unknown(study, prior)
+            self._cache.warn_unknown(study, prior)
             return 0.0
         space = Space(tuple(known.values())) if known else varying(prior)
         with self._cache.lock:
             record = outcomes(trials)
-            replay = self._cache.replay(prior, study, record, space, self._seed)
+            replay = self._cache.replay(prior, study, record, space, self._seed_for(study))
             return replay.given(record).trust
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
@@ -152,9 +168,12 @@ class MetaKelSampler(BaseSampler):
         self._independent.after_trial(study, trial, state, values)
 
     def reseed_rng(self) -> None:
-        """Other random numbers from here on; Optuna asks for it where trials run in parallel."""
+        """Other random numbers from here on; Optuna asks for it where trials run in parallel.
+
+        The search takes those of the study, which all its workers share.
+        """
         with self._cache.lock:
-            self._seed = _fresh_seed()
+            self._seed = None
             self._independent.reseed_rng()
 
     def _prior_for(self, study: Study) -> Prior | None:
@@ -164,6 +183,11 @@ class MetaKelSampler(BaseSampler):
         with self._cache.lock:
             self.prior = self._cache.learned(study, self._past)
             return self.prior
+
+    def _seed_for(self, study: Study) -> int:
+        if self._seed is not None:
+            return self._seed
+        return int.from_bytes(sha256(study.study_name.encode()).digest()[:8])
 
     def _choose(
         self,
@@ -175,13 +199,30 @@ class MetaKelSampler(BaseSampler):
     ) -> dict[str, Any]:
         """Choose given what is finished and running, and announce it to the other workers.
 
-        Workers that start together know of each other's running trials. An earlier trial that has
-        announced nothing yet is taken to make the choice that this sampler would make for it.
+        An earlier trial that has announced nothing yet is taken to make the choice that this
+        sampler would make for it, and later trials do the same with this one. Where another worker
+        announced nearly the same all the same, as it knew of other results, both choose again; the
+        later trial leaves the best to the other.
         """
-        record = outcomes(trials)
-        replay = self._cache.replay(prior, study, record, space, self._seed)
-        choice = dict(replay.given(record, running(trials, trial.number)).suggest())
-        write_choice(study, trial, choice)
+        choice: dict[str, Any] = {}
+        own, rivals = trial.number, set[int]()
+        for _ in range(ATTEMPTS):
+            record, others = outcomes(trials), running(trials, own)
+            if rivals:
+                again = sum(number < own for number in rivals & others.announced.keys())
+                others = replace(others, choosing=others.choosing + again)
+            else:
+                others = others.before(own)
+            replay = self._cache.replay(prior, study, record, space, self._seed_for(study))
+            choice = dict(replay.given(record, others).suggest())
+            write_choice(study, trial, choice)
+            trials = study.get_trials(deepcopy=False)
+            known = {**others.announced, **{o.number: o.params for o in record}}
+            meanwhile = {t.number: attempted(t) for t in trials if t.number != own}
+            news = {n: params for n, params in meanwhile.items() if params != known.get(n)}
+            rivals = replay.near(choice, news)
+            if not rivals:
+                break
         return choice
 
     def __repr__(self) -> str:
@@ -195,7 +236,3 @@ def _check_direction(study: Study, prior: Prior) -> None:
             f"the past was {words[0]} but study {study.study_name!r} {words[1]}; values must mean "
             "the same in both, so create the study with the direction of the past"
         )
-
-
-def _fresh_seed() -> int:
-    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])

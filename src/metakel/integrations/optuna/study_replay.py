@@ -1,21 +1,29 @@
-"""An optimizer given the record of a study, kept from trial to trial for speed alone."""
+"""The optimizer of a study, given Optuna's record, and what a sampler keeps between trials."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from threading import RLock
 from typing import Any
 
 import numpy as np
+from optuna.distributions import BaseDistribution
+from optuna.search_space import IntersectionSearchSpace
+from optuna.study import Study
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.integrations.optuna.record import Outcome
+from metakel.integrations.optuna.record import Outcome, Running
+from metakel.integrations.optuna.source_studies import LOGGER, SourceStudies
 from metakel.optimize import Optimizer, Record, Trial
 from metakel.priors import Prior
 from metakel.space import Parameter, Space
 
-Running = Sequence[tuple[int, Mapping[str, Any] | None]]
+# Trials that differ by less than this in every input, of a range from -1 to 1, try nearly the same.
+NEAR = 0.1
+MOST_STUDIES = 16
+NOTHING_RUNNING = Running()
 
 
 def varying(prior: Prior) -> Space:
@@ -74,46 +82,106 @@ class StudyReplay:
         )
         self._names = set(space.names)
         self._known = {p.name: p for p in varying(prior).parameters}
-        self._points: dict[int, tuple[dict[str, Any], Array]] = {}
+        self._encoded: dict[int, tuple[dict[str, Any], Array]] = {}
 
-    def given(self, record: Sequence[Outcome], running: Running = ()) -> Optimizer:
+    def given(self, record: Sequence[Outcome], running: Running = NOTHING_RUNNING) -> Optimizer:
         """The optimizer, given finished trials in the order in which they finished.
 
-        A running trial that has announced nothing yet is taken to try what the optimizer suggests
-        given the trials before it: it will make the same choice.
+        A trial that is still choosing is taken to try what the optimizer suggests next: its worker
+        makes the same choice, unless it knows of other results.
         """
-        done = {outcome.number: outcome for outcome in record}
-        tried = {**{n: o.params for n, o in done.items()}, **dict(running)}
+        finished = {outcome.number: outcome for outcome in record}
+        params = {**running.announced, **{n: o.params for n, o in finished.items()}}
         trials: dict[int, Trial] = {}
-        for number in sorted(n for n, params in tried.items() if params is not None):
-            trial = self._trial(len(trials), number, tried[number])
-            if trial is None:
-                continue
-            if number in done:
-                trial = trial.with_result(done[number].value, None, done[number].constraints)
-            trials[number] = trial
+        for number in sorted(params):
+            encoded = self._encode(number, params[number])
+            if encoded is not None:
+                trial = Trial(len(trials), *encoded)
+                if number in finished:
+                    outcome = finished[number]
+                    trial = trial.with_result(outcome.value, None, outcome.constraints)
+                trials[number] = trial
         steps = tuple((trials[o.number].number,) for o in record if o.number in trials)
         self._optimizer.record = Record(tuple(trials.values()), steps)
-        for _ in (number for number, params in running if params is None):
-            self._optimizer.record = self._with_suggestion()
+        for _ in range(running.choosing):
+            self._optimizer.ask()
         return self._optimizer
 
-    def _with_suggestion(self) -> Record:
-        point = self._optimizer.suggest()
-        x = self._optimizer.domain.encode(point, "trial")[0]
-        return self._optimizer.record.with_pending(point, x)
+    def near(
+        self, choice: Mapping[str, Any], announced: Mapping[int, Mapping[str, Any]]
+    ) -> set[int]:
+        """Numbers of the announced trials that try nearly the same as ``choice``."""
+        x = self._optimizer.domain.encode(choice, "trial")[0]
+        others = {number: self._encode(number, params) for number, params in announced.items()}
+        return {n for n, other in others.items() if other and np.abs(other[1] - x).max() < NEAR}
 
-    def _trial(self, place: int, number: int, params: Mapping[str, Any] | None) -> Trial | None:
-        """None where the trial lacks a parameter, or has a value of another kind by its name."""
-        if params is None or not self._names <= params.keys():
+    def _encode(
+        self, number: int, params: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Array] | None:
+        """The point that a trial tries, and how the model sees it.
+
+        None where the trial lacks a parameter, or has a value of another kind under its name.
+        """
+        if not self._names <= params.keys():
             return None
         known = ((p, params[name]) for name, p in self._known.items() if name in params)
         point = {p.name: v for p, v in known if p.name in self._names or _fits(p, v)}
-        kept = self._points.get(number)
-        if kept is None or kept[0] != point:
+        if number not in self._encoded or self._encoded[number][0] != point:
             try:
-                x = self._optimizer.domain.encode(point, "trial")[0]
+                self._encoded[number] = point, self._optimizer.domain.encode(point, "trial")[0]
             except InputError:
                 return None
-            kept = self._points[number] = point, x
-        return Trial(place, point, kept[1])
+        return self._encoded[number]
+
+
+class SamplerCache:
+    """What can be computed again, for the study seen last. A copy made by pickle begins empty."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()  # threads of one process share a sampler
+        self._key: tuple[Any, ...] = ()
+        self._replay: StudyReplay | None = None
+        self._learned: dict[tuple[Any, int], Prior | None] = {}
+        self._unknown: str | None = None
+        self._spaces: tuple[Any, int, IntersectionSearchSpace] | None = None
+
+    def __reduce__(self) -> tuple[type[SamplerCache], tuple[()]]:
+        return SamplerCache, ()
+
+    def replay(
+        self, prior: Prior, study: Study, record: list[Outcome], space: Space, seed: int
+    ) -> StudyReplay:
+        """The replay of the last trial, if it will do, or a new one."""
+        held = held_values(prior, space, record)
+        key = (prior, study.study_name, space, held, seed)
+        if self._key != key or self._replay is None:
+            self._key, self._replay = key, StudyReplay(prior, space, held, seed)
+        return self._replay
+
+    def learned(self, study: Study, past: SourceStudies) -> Prior | None:
+        """From the past without this study, where it is a part of it."""
+        key = study._storage, study._study_id
+        if key not in self._learned:
+            if len(self._learned) == MOST_STUDIES:
+                self._learned.clear()
+            self._learned[key] = past.without(study) if past.holds(study) else past.prior
+        return self._learned[key]
+
+    def warn_unknown(self, study: Study, prior: Prior) -> None:
+        """Warn, once for a study, that the past knows none of its parameters."""
+        if self._unknown != study.study_name:
+            self._unknown = study.study_name
+            LOGGER.warning(
+                "study %r has no parameter that the past knows (%s): a cold start",
+                study.study_name,
+                ", ".join(prior.space.free),
+            )
+
+    def common(self, study: Study) -> dict[str, BaseDistribution]:
+        """Distributions that all completed trials of the study share."""
+        with self.lock:
+            # The host's cache serves one study; numbers of studies are unique in a storage.
+            storage, number = study._storage, study._study_id
+            if self._spaces is None or self._spaces[:2] != (storage, number):
+                self._spaces = storage, number, IntersectionSearchSpace()
+            return self._spaces[2].calculate(study)
