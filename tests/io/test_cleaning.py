@@ -42,7 +42,7 @@ def test_one_stray_cell_in_a_column_of_numbers_is_named_with_its_line(tmp_path, 
     table = with_cell("hours", 10, cell)
     path = written(tmp_path / "runs.csv", table)
     named = rf"'hours' holds '{cell.replace('?', '[?]')}' in"
-    with pytest.raises(InputError, match=rf"{named} line 12 of runs.csv, among 19 numbers.*mend"):
+    with pytest.raises(InputError, match=rf"{named} line 12 of runs.csv, among 19 numbers.*fix"):
         History.from_csv(path, **WANTED)
     with pytest.raises(InputError, match=rf"{named} row 10.*categories=\['hours'\]"):
         History.from_frame(table, **WANTED)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.io.frames import missing
 from metakel.io.parsing import (
     FAILED,
@@ -107,11 +107,14 @@ def _refused(
     doubt = (
         "" if number_in(values[i]) is None else " (decimals or thousands? write a point or none)"
     )
-    mend = "mend the cell, or empty it if the value is not known"
-    if said == "unsaid":
-        mend += f"; or say categories=[{name!r}] if it holds choices, or inputs=[...] without it"
+    other_meaning = (
+        Hint("declare it as choices", f"categories=[{name!r}]", f"--category {name!r}"),
+        Hint("leave it out", "inputs=[...]", "--input NAME"),
+    )
     return InputError(
-        f"column {name!r} holds {values[i]!r} in {place(i)}{among}; expected numbers{doubt}: {mend}"
+        f"column {name!r} holds {values[i]!r} in {place(i)}{among}; expected numbers{doubt}: fix "
+        "the cell, or empty it if the value is not known",
+        *(other_meaning if said == "unsaid" else ()),
     )
 
 

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 
 # What Excel writes where commas are for decimals, and what it leaves when cells are copied.
 OTHER_DELIMITERS = (";", "\t")
@@ -44,8 +44,8 @@ def read_sheet(file: Path, delimiter: str | None = None) -> Sheet:
     for number, row in body:
         if len(row) != len(header):
             raise InputError(
-                f"{file.name}, line {number}: {len(row)} cells; the header has {len(header)}"
-                + _hint(header, chosen)
+                f"{file.name}, line {number}: {len(row)} cells; the header has {len(header)}",
+                *_other_delimiter(header, chosen),
             )
     told = (f"cells are separated by {_shown(found)}",) if chosen is None and found != "," else ()
     return _named(header, [row for _, row in body], [number for number, _ in body], told)
@@ -122,11 +122,11 @@ def _one_character(delimiter: str | None) -> str | None:
     return found
 
 
-def _hint(header: list[str], chosen: str | None) -> str:
+def _other_delimiter(header: list[str], chosen: str | None) -> list[Hint]:
     other = next((d for d in OTHER_DELIMITERS if any(d in name for name in header)), None)
     if chosen is not None or other is None:
-        return ""
-    return f" (delimiter={other!r} if that is what separates cells)"
+        return []
+    return [Hint("say what separates cells", f"delimiter={other!r}", f"--delimiter {other!r}")]
 
 
 def _shown(delimiter: str) -> str:

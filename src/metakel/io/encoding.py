@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.io.cleaning import Place, meaning, outputs, settled
 from metakel.io.frames import Columns, missing
 from metakel.io.missing import Absence, absence
@@ -77,7 +77,7 @@ def assemble(
     X = _encoded(space, usable, where, extrapolate=wanted.extrapolate)
     beyond = int((np.abs(X) > 1 + RANGE_SLACK).any(axis=1).sum())
     if beyond:
-        notes = (*notes, f"{beyond} rows lie outside of the ranges of the space (extrapolate=True)")
+        notes = (*notes, f"{beyond} rows lie outside of the ranges of the space")
     sign = -1.0 if wanted.minimize else 1.0
     return Intake(
         X=X,
@@ -145,7 +145,7 @@ def _encoded(space: Space, usable: Columns, where: Iterable[str], *, extrapolate
                     extrapolate=extrapolate,
                 )
             except InputError as error:
-                raise InputError(f"{place}: {error}") from None
+                raise error.at(place) from None
         raise
 
 
@@ -160,8 +160,13 @@ def _refuse_missing_parameters(
             shown = ", ".join(lacking[:5]) + (" ..." if len(lacking) > 5 else "")
             raise InputError(
                 f"input {name!r} is missing in every row of {len(lacking)} tasks ({shown}); tasks "
-                f"of a history share their inputs: give what they used by defaults={{{name!r}: "
-                "value}, or name the inputs they share by inputs=[...]"
+                "of a history share their inputs",
+                Hint(
+                    "give what they used",
+                    f"defaults={{{name!r}: value}}",
+                    f"--default '{name}=value'",
+                ),
+                Hint("name the inputs that they share", "inputs=[...]", "--input NAME"),
             )
 
 
@@ -210,5 +215,5 @@ def _made_floats(recorded: Sequence[Any], usable: Sequence[Any]) -> bool:
 def _whole_note(name: str) -> str:
     return (
         f"{name} is taken as whole numbers, as all its values are but the missing ones "
-        "(space= says otherwise)"
+        "(a space can say otherwise)"
     )

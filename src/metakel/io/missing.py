@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from math import isfinite
 from typing import Any
 
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.io.frames import Columns, missing
 from metakel.space import Categorical, Fixed, Space
 
@@ -45,13 +45,13 @@ def without_holes(
             continue
         notes.append(
             f"{name} is missing in {lacking} of {len(rows)} rows and is not taken as an input, "
-            f"unless the reader is told what they used: defaults={{{name!r}: value}}"
+            "unless a default says what they used"
         )
     if all(isinstance(parameter, Fixed) for parameter in kept):
         raise InputError(
             f"no parameter that varies is in every one of the {len(rows)} completed trials; found "
-            f"{', '.join(space.names)}, each in some of them only: say what the others used by "
-            "defaults={name: value} where they are read"
+            f"{', '.join(space.names)}, each in some of them only",
+            Hint("say what the others used", "defaults={name: value}", "--default NAME=VALUE"),
         )
     return Space(tuple(kept)), tuple(notes)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.space.parameter import Parameter, plain
 
 
@@ -106,7 +106,8 @@ class Fixed(Parameter):
         """Checks that the value is the only one."""
         for value in () if extrapolate else values:
             if place_among((self.value,), value) is None:
-                raise self._refuse(value, f"fixed at {self.value!r} (extrapolate=True ignores it)")
+                allow = Hint("ignore it", "extrapolate=True", "--extrapolate")
+                raise self._refuse(value, f"fixed at {self.value!r}", allow)
         return np.empty((len(values), 0))
 
     def decode(self, columns: Array) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.space.choices import Categorical, Fixed
 from metakel.space.numbers import Float, Integer
 from metakel.space.parameter import Parameter, plain, storable
@@ -99,7 +99,9 @@ def _refuse_dates(name: str, distinct: Sequence[Any]) -> None:
     if all(isinstance(v, str) and DATE.fullmatch(v.strip()) for v in distinct):
         raise InputError(
             f"column {name!r} holds dates ({distinct[0]!r}); expected numbers, text or true and "
-            f"false: name the inputs you mean by inputs=[...], or say categories=[{name!r}]"
+            "false",
+            Hint("name the inputs you mean", "inputs=[...]", "--input NAME"),
+            Hint("take it as choices", f"categories=[{name!r}]", f"--category {name!r}"),
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.space.parameter import Parameter, plain
 
 # Rounding of a table's numbers may leave a range by this share of it.
@@ -55,11 +55,8 @@ class Float(Parameter):
             beyond |= self._off_grid(numbers)
         if beyond.any() and (not extrapolate or (self.log and (numbers <= 0).any())):
             value = numbers[beyond][0]
-            raise self._refuse(
-                float(value),
-                f"{self.describe()}"
-                + ("" if extrapolate else " (extrapolate=True allows other values)"),
-            )
+            allow = Hint("allow other values", "extrapolate=True", "--extrapolate")
+            raise self._refuse(float(value), self.describe(), *([] if extrapolate else [allow]))
         low, high = self._ends
         scaled = (np.log(numbers) if self.log else numbers) - low
         return (2 * scaled / (high - low) - 1)[:, None]

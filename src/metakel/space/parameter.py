@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 
 
 class Parameter(ABC):
@@ -49,8 +49,8 @@ class Parameter(ABC):
         """Exact JSON form."""
         return {"type": self.kind, **asdict(self)}  # type: ignore[call-overload]
 
-    def _refuse(self, value: Any, expected: str) -> InputError:
-        return InputError(f"parameter {self.name!r} is {value!r}; expected {expected}")
+    def _refuse(self, value: Any, expected: str, *hints: Hint) -> InputError:
+        return InputError(f"parameter {self.name!r} is {value!r}; expected {expected}", *hints)
 
 
 def plain(value: Any) -> Any:
