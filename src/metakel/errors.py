@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Self
+
 
 class MetaKelError(Exception):
     """Base class of the errors that this library raises on purpose."""
@@ -11,8 +14,51 @@ class ShapeError(MetaKelError, ValueError):
     """An array has the wrong shape."""
 
 
+@dataclass(frozen=True)
+class Hint:
+    """A remedy that Python and the command line spell differently.
+
+    Parameters
+    ----------
+    remedy : str
+        What to do, as in "give the value that they used".
+    argument, option : str
+        How to say so in Python, and on the command line.
+    """
+
+    remedy: str
+    argument: str
+    option: str
+
+
 class InputError(MetaKelError, ValueError):
-    """A value cannot be used: not finite, out of range, empty, or an unknown name."""
+    """A value cannot be used: not finite, out of range, empty, or an unknown name.
+
+    Parameters
+    ----------
+    message : str
+        What was found and what was expected.
+    hints : Hint
+        Remedies; ``str`` gives them as arguments, `as_typed` as options of the command line.
+    """
+
+    def __init__(self, message: str = "", *hints: Hint) -> None:
+        super().__init__(message, *hints)
+        self.message, self.hints = message, hints
+
+    def __str__(self) -> str:
+        return self._with([f"{hint.remedy} by {hint.argument}" for hint in self.hints])
+
+    def as_typed(self) -> str:
+        """The message, with remedies for the command line."""
+        return self._with([f"{hint.remedy} by {hint.option}" for hint in self.hints])
+
+    def _with(self, remedies: list[str]) -> str:
+        return f"{self.message}; {', or '.join(remedies)}" if remedies else self.message
+
+    def at(self, where: str) -> Self:
+        """The same error, with the place where it happened in front."""
+        return type(self)(f"{where}: {self.message}", *self.hints)
 
 
 class NotConverged(UserWarning):

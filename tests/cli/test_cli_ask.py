@@ -37,7 +37,7 @@ def test_observed_runs_move_the_suggestion(metakel, prior, tmp_path):
     (tmp_path / "seen.csv").write_text("\n".join(rows))
     plain = json.loads(metakel("suggest", prior, "--json").out)
     result = metakel("suggest", prior, "--observed", "seen.csv", "--json")
-    assert "3 runs of seen.csv taken in" in result.err
+    assert "3 runs of seen.csv added" in result.err
     assert json.loads(result.out)[0]["configuration"] != plain[0]["configuration"]
     (tmp_path / "seen.csv").write_text("learning rate,acc %\n0.1,3\n")
     assert "no column 'n=layers'" in metakel("suggest", prior, "--observed", "seen.csv").err

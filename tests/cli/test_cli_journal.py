@@ -47,7 +47,7 @@ def test_a_suggestion_can_be_told_at_the_settings_that_were_run(metakel, prior):
 def test_a_run_of_its_own_says_what_stays_pending(metakel, prior):
     metakel("suggest", prior, "--journal", "j")
     words = ("--set", "learning rate=0.1", "--set", "n=layers=3", "--set", "opt imizer=sgd")
-    assert "pending stays 0" in metakel("tell", "j", "50", *words).err
+    assert "still pending: 0" in metakel("tell", "j", "50", *words).err
     metakel("tell", "j", "50")
     assert metakel("tell", "j", "51", *words).err == ""
 

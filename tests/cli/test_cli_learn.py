@@ -143,7 +143,11 @@ values = [true, false]
     ("text", "words", "notes"),
     [
         (lab_table(";", ","), (), ("cells are separated by ';'", "decimal commas")),
-        (lab_table("|"), ("--delimiter", "|"), ("run is a running number", "unless --input NAME")),
+        (
+            lab_table("|"),
+            ("--delimiter", "|"),
+            ("run is a running number", "unless it is named as one"),
+        ),
         (lab_table("\t"), ("--delimiter", "tab"), ()),
         (lab_table(), ("--input", "hours,stirred"), ()),
         (lab_table(), ("--input", "hours", "--input", "stirred"), ()),
@@ -179,7 +183,10 @@ def test_a_column_whose_name_has_a_comma_is_one_column(metakel, tmp_path):
         (
             lab_table(),
             ("--space", "s.toml"),
-            ("line 3 of lab.csv, task S0: parameter 'hours' is 8.5", "(--extrapolate allows"),
+            (
+                "line 3 of lab.csv, task S0: parameter 'hours' is 8.5",
+                "allow other values by --extrapolate",
+            ),
         ),
         (
             "substrate,hours,heat,yield\nA,1,,3\nA,2,,4\nB,3,9,4\nB,3,8,1\n",

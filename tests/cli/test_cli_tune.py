@@ -103,7 +103,7 @@ def test_a_value_in_a_file_and_a_second_try(metakel, prior):
     result = metakel("tune", prior, *options, *python(code, "{number}", "out-{number}.txt"))
     assert result.code == 0, result.err
     assert [e["value"] for e in events() if e["event"] == "told"] == [0.25, 0.25]
-    assert "once more" in result.err
+    assert "trying again" in result.err
 
 
 def test_mistakes_in_the_command_cost_nothing(metakel, prior):

@@ -85,7 +85,7 @@ def test_a_delimiter_that_is_said_is_taken_without_a_note(read, reference):
 
 def test_a_header_with_commas_and_semicolons_is_not_guessed(read):
     text = sheet(";", comma=True).replace("heat", "heat, C", 1)
-    with pytest.raises(InputError, match=r"line 2: 3 cells; the header has 2 \(delimiter=';'"):
+    with pytest.raises(InputError, match=r"line 2: 3 cells; the header has 2; .* by delimiter=';'"):
         read(text)
     assert read(text, delimiter=";").space.names == ("heat, C", "hours", "metal")
 

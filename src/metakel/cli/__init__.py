@@ -2,7 +2,7 @@
 
 Exit codes: 0 done; 1 a file or value cannot be used, the message says which; 2 the command was
 typed wrongly; 3 no evaluation succeeded; 4 the journal or a result cannot be written; 130 stopped
-by the user (run the same command again to go on).
+by the user or a signal (run the same command again to continue).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from metakel.errors import CannotWrite, MetaKelError
+from metakel.errors import CannotWrite, InputError, MetaKelError
 
 if TYPE_CHECKING:
     import typer
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 NEEDS = (
     'the command line needs more packages: pip install "metakel[cli]", or "metakel[paper]" '
     "for the figures of the paper"
-)
-EXITS = (
-    "Exit codes: 0 done, 1 unusable input, 2 wrong usage, 3 no evaluation succeeded, "
-    "4 cannot write, 130 interrupted."
 )
 
 
@@ -33,7 +29,7 @@ def main() -> None:
         sys.exit(f"metakel: {NEEDS} ({error})")
     except MetaKelError as error:
         sys.exit(f"metakel: {error}")
-    from metakel.cli.exit_codes import CANNOT_WRITE, INTERRUPTED
+    from metakel.cli.console import CANNOT_WRITE, INTERRUPTED, OutputClosed
     from metakel.tuner import JournalError
 
     try:
@@ -41,9 +37,10 @@ def main() -> None:
     except (JournalError, CannotWrite) as error:
         sys.stderr.write(f"metakel: {error}\n")
         sys.exit(CANNOT_WRITE)
-    except BrokenPipeError:  # whoever read our output has seen enough
-        sys.stderr.close()
+    except OutputClosed:  # whoever reads the output has seen enough
         sys.exit(0)
+    except InputError as error:
+        sys.exit(f"metakel: {error.as_typed()}")
     except (MetaKelError, OSError, ImportError, UnicodeDecodeError) as error:
         sys.exit(f"metakel: {error}")
     except KeyboardInterrupt:
@@ -54,35 +51,25 @@ def main() -> None:
 def _commands() -> typer.Typer:
     import typer
 
+    from metakel.cli.console import EXIT_CODES, version_option
+    from metakel.cli.demo import demo
+    from metakel.cli.learn import learn
     from metakel.cli.paper import HELP, paper_commands
+    from metakel.cli.report import report
+    from metakel.cli.show import show
+    from metakel.cli.status import status
+    from metakel.cli.suggest import suggest
+    from metakel.cli.tell import tell
+    from metakel.cli.tune import TuneCommand, tune
 
     root = typer.Typer(
         no_args_is_help=True,
         help="Learn from past tasks, then tune the next one.",
-        epilog=EXITS,
+        epilog=EXIT_CODES,
         rich_markup_mode="markdown" if sys.stdout.isatty() else None,
         pretty_exceptions_enable=False,
     )
-    _register(root)
-    if sys.argv[1:2] == ["paper"]:  # the figures import a lot that nothing else needs
-        app = paper_commands()
-    else:
-        app = typer.Typer()
-        app.callback()(lambda: None)
-    root.add_typer(app, name="paper", help=HELP)
-    return root
-
-
-def _register(root: typer.Typer) -> None:
-    """Add every command to the command line."""
-    from metakel.cli.learn import learn, show
-    from metakel.cli.report import demo, report
-    from metakel.cli.status import status
-    from metakel.cli.suggest import suggest, tell
-    from metakel.cli.tune import TuneCommand, tune
-    from metakel.cli.version import options
-
-    root.callback()(options)
+    root.callback()(version_option)
     root.command()(learn)
     root.command()(show)
     root.command()(suggest)
@@ -92,3 +79,10 @@ def _register(root: typer.Typer) -> None:
     root.command(cls=TuneCommand)(tune)
     root.command()(report)
     root.command()(demo)
+    if sys.argv[1:2] == ["paper"]:  # the figures import a lot that nothing else needs
+        app = paper_commands()
+    else:
+        app = typer.Typer()
+        app.callback()(lambda: None)
+    root.add_typer(app, name="paper", help=HELP)
+    return root

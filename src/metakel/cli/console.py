@@ -1,34 +1,76 @@
-"""What the command line says: tables on a terminal, plain text in a pipe, JSON for machines."""
+"""What the command line prints, and the exit codes that a script can rely on."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from metakel import __version__
+from metakel.errors import CannotWrite
+
+NOTHING_SUCCEEDED = 3
+CANNOT_WRITE = 4
+INTERRUPTED = 130
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 unusable input, 2 wrong usage, 3 no evaluation succeeded, "
+    "4 cannot write, 130 interrupted."
+)
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print JSON instead of text; see above for the keys.")
+]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        say(f"metakel {__version__}")
+        raise typer.Exit
+
+
+def version_option(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """What ``metakel`` takes before a command."""
+
+
+class OutputClosed(Exception):
+    """Whoever read the output, ``head`` for instance, has left."""
+
 
 def say(text: str) -> None:
-    """A line for people, at once."""
-    typer.echo(text)
-    sys.stdout.flush()
+    """Print a line of the result, at once."""
+    try:
+        typer.echo(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is left in the buffer goes nowhere, without a second error at the end.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        raise OutputClosed from None
 
 
 def note(text: str) -> None:
-    """A remark that is not part of the result."""
+    """Print a remark that is not part of the result, to stderr."""
     typer.echo(text, err=True)
 
 
 def emit(data: Any) -> None:
-    """One JSON document on one line; numbers that are not finite become null."""
-    typer.echo(json.dumps(_finite(data), allow_nan=False))
-    sys.stdout.flush()
+    """Print one JSON document on one line; numbers that are not finite become null."""
+    say(json.dumps(_finite(data), allow_nan=False))
 
 
 def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table."""
+    """Print a table: coloured on a terminal, plain text in a pipe."""
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.markup import escape
@@ -54,6 +96,13 @@ def short(value: Any) -> str:
 def one_line(configuration: Mapping[str, Any]) -> str:
     """A configuration as people read it."""
     return "  ".join(f"{name}={short(value)}" for name, value in configuration.items())
+
+
+def refuse_overwriting(out: Path, *sources: str | Path | None) -> None:
+    """A result does not replace what it is made from."""
+    for source in sources:
+        if source is not None and out.exists() and Path(source).exists() and out.samefile(source):
+            raise CannotWrite(f"{out} is read by this command; expected another place to write to")
 
 
 def _finite(data: Any) -> Any:

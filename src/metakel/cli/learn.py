@@ -1,89 +1,95 @@
-"""``metakel learn`` and ``metakel show``."""
+"""``metakel learn``: a prior from a table or an Optuna storage of past runs."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from metakel._files import writing
-from metakel.cli.advice import advice_as_options, as_options
-from metakel.cli.console import emit, note, say
-from metakel.cli.exit_codes import refuse_overwriting
-from metakel.cli.histories import is_storage, read_history
-from metakel.priors import Prior, learn_prior
+from metakel.cli.console import Json, emit, note, refuse_overwriting, say
+from metakel.cli.show import described
+from metakel.data import History
+from metakel.errors import InputError, MetaKelError
+from metakel.io import csv_columns, parquet_columns
+from metakel.priors import learn_prior
+from metakel.space import Space
 
-HistoryPath = Annotated[
-    str, typer.Argument(help="Past runs: .csv, .csv.gz or .parquet, or the URL of an Optuna study.")
-]
 Task = Annotated[str, typer.Option(help="Column that names the past task.")]
-Output = Annotated[str, typer.Option(help="Column that holds what was measured.")]
-Minimize = Annotated[
-    bool | None,
-    typer.Option("--minimize/--maximize", help="Whether smaller is better; by default larger is."),
-]
-Inputs = Annotated[
-    list[str] | None,
-    typer.Option("--input", help="A parameter, or several (a,b); by default all other columns."),
-]
-Log = Annotated[
-    list[str] | None, typer.Option(help="A parameter on a log scale; by default the data decide.")
-]
-Defaults = Annotated[
-    list[str] | None,
-    typer.Option("--default", help="name=value that tasks used where they do not say."),
-]
-Categories = Annotated[
-    list[str] | None,
-    typer.Option("--category", help="A column of choices, even if it looks like numbers."),
-]
-Delimiter = Annotated[
-    str | None,
-    typer.Option(help="What separates cells, such as ';' or tab; by default the header decides."),
-]
-Outside = Annotated[
-    bool, typer.Option("--extrapolate", help="Take rows beyond the ranges of --space as well.")
-]
-SpacePath = Annotated[Path | None, typer.Option("--space", help="TOML file with the parameters.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
-PriorPath = Annotated[Path, typer.Argument(help="What `metakel learn` wrote.")]
 
 
 def learn(
-    history: HistoryPath,
+    history: Annotated[
+        str,
+        typer.Argument(help="Past runs: .csv, .csv.gz, .parquet, or the URL of an Optuna storage."),
+    ],
     task: Task = "",
-    output: Output = "",
+    output: Annotated[str, typer.Option(help="Column with the measured value.")] = "",
     out: Annotated[Path, typer.Option("-o", "--out", help="Where to save.")] = Path("prior.json"),
-    minimize: Minimize = None,
-    inputs: Inputs = None,
-    log: Log = None,
-    defaults: Defaults = None,
-    categories: Categories = None,
-    space: SpacePath = None,
-    extrapolate: Outside = False,
-    delimiter: Delimiter = None,
+    minimize: Annotated[
+        bool | None,
+        typer.Option("--minimize/--maximize", help="Whether smaller is better. [default: larger]"),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="A parameter, or several (a,b). [default: other columns]"),
+    ] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(help="A parameter on a log scale. [default: the data decide]"),
+    ] = None,
+    defaults: Annotated[
+        list[str] | None,
+        typer.Option("--default", help="name=value that was used where the table has none."),
+    ] = None,
+    categories: Annotated[
+        list[str] | None,
+        typer.Option("--category", help="A column of choices, even if it looks like numbers."),
+    ] = None,
+    space: Annotated[
+        Path | None, typer.Option("--space", help="TOML file with the parameters.")
+    ] = None,
+    extrapolate: Annotated[
+        bool, typer.Option("--extrapolate", help="Accept rows beyond the ranges of --space.")
+    ] = False,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Learn from a table of past runs what the next task will be like."""
+    """Learn a prior for the next task from a table of past runs.
+
+    With --json: the keys of `metakel show --json`, and prior, the path of the file.
+    """
     if is_storage(history):
-        said = {"--task": task, "--output": output, "--log": log, "--space": space}
-        said |= {"--category": categories, "--delimiter": delimiter}
-        direction = minimize is not None and ("--minimize" if minimize else "--maximize")
-        _refuse_options(history, [*(name for name, given in said.items() if given), direction])
+        said = {
+            "--task": task,
+            "--output": output,
+            "--log": log,
+            "--space": space,
+            "--category": categories,
+            "--delimiter": delimiter,
+            "--minimize": minimize is True,
+            "--maximize": minimize is False,
+        }
+        given = ", ".join(name for name, value in said.items() if value)
+        if given:
+            raise typer.BadParameter(f"{given} beside {history}: the studies themselves say this")
     if space is not None and log:
         raise typer.BadParameter(f"--log beside --space: {space} says which scales are log scales")
     if space is not None and categories:
         raise typer.BadParameter(f"--category beside --space: {space} says what columns hold")
-    refuse_overwriting(out, history, space)
     if extrapolate and space is None:
         raise typer.BadParameter("--extrapolate without --space: there are no ranges to go beyond")
-    with advice_as_options():
-        past = read_history(
-            history, task, output, minimize=bool(minimize), inputs=inputs, log=log,
-            defaults=defaults, categories=categories, space=space, extrapolate=extrapolate,
-            delimiter=delimiter,
-        )  # fmt: skip
+    refuse_overwriting(out, history, space)
+    past = read_history(
+        history, task, output, minimize=bool(minimize), inputs=inputs, log=log, defaults=defaults,
+        categories=categories, space=None if space is None else _read_space(space),
+        extrapolate=extrapolate, delimiter=delimiter,
+    )  # fmt: skip
     prior = learn_prior(past)
     with writing(out):
         prior.save(out)
@@ -93,46 +99,101 @@ def learn(
     say(str(past.report).partition("\n")[0])  # its notes are the prior's as well
     say("parameters")
     say(str(prior.space))
-    say(as_options(str(prior)))
+    say(str(prior))
     note(f"saved {out}; next: metakel suggest {out}, or metakel report {out}")
 
 
-def show(prior: PriorPath, json: Json = False) -> None:
-    """Say what was learned, and how far it can be trusted."""
-    known = Prior.load(prior)
-    if json:
-        emit(described(known))
-        return
-    say(as_options(str(known)))
-    say("parameters")
-    say(str(known.space))
-    if known.task_gp is not None:
-        say("shares of variance")
-        say(str(known.explain()))
-
-
-def _refuse_options(source: str, given: list[str | bool]) -> None:
-    unused = ", ".join(name for name in given if isinstance(name, str))
-    if unused:
-        raise typer.BadParameter(f"{unused} beside {source}: the studies themselves say this")
-
-
-def described(prior: Prior) -> dict[str, Any]:
-    """A prior for machines."""
-    held = prior.heldout
-    explained = None if prior.task_gp is None else prior.explain()
-    return {
-        "output": prior.info.output,
-        "minimize": prior.info.minimize,
-        "tasks": list(prior.info.tasks),
-        "runs": prior.info.runs,
-        "used": prior.helps,
-        "held_out_gain": held.log_score,
-        "held_out_tasks": int(held.tasks.size),
-        "better_than_cold": held.better_than_cold,
-        "outliers": list(prior.outliers),
-        "notes": list(prior.info.notes),
-        "parameters": [p.to_dict() for p in prior.space.parameters],
-        "common": None if explained is None else explained.common,
-        "differences": None if explained is None else explained.differences,
+def read_history(
+    source: str,
+    task: str,
+    output: str,
+    *,
+    minimize: bool,
+    inputs: list[str] | None = None,
+    log: list[str] | None = None,
+    defaults: list[str] | None = None,
+    categories: list[str] | None = None,
+    space: Space | None = None,
+    extrapolate: bool = False,
+    delimiter: str | None = None,
+) -> History:
+    """The history in a file or an Optuna storage."""
+    options: dict[str, Any] = {
+        "inputs": inputs,
+        "log": log,
+        "categories": categories or (),
+        "extrapolate": extrapolate,
+        "defaults": dict(_default(text) for text in defaults or ()),
     }
+    if space is not None:
+        options["space"] = space
+    if is_storage(source):
+        return _read_storage(source, {k: v for k, v in options.items() if v})
+    return _read_file(source, task, output, delimiter, {"minimize": minimize, **options})
+
+
+def is_storage(source: str) -> bool:
+    """Whether it is the URL of a storage, not a file."""
+    return "://" in source
+
+
+def _read_storage(url: str, options: dict[str, Any]) -> History:
+    try:
+        return History.from_optuna(url, **options)
+    except (MetaKelError, ImportError):
+        raise
+    except Exception as error:  # of SQLAlchemy, a driver, or Optuna: whatever they raise
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{url} cannot be read as a storage of Optuna: {reason}") from error
+
+
+def _read_file(
+    source: str, task: str, output: str, delimiter: str | None, options: dict[str, Any]
+) -> History:
+    parquet = source.endswith((".parquet", ".pq"))
+    if parquet and delimiter is not None:
+        raise typer.BadParameter(f"--delimiter beside {source}: Parquet has none")
+    inputs = options["inputs"]
+    if not task or not output or any("," in name for name in inputs or ()):
+        columns = parquet_columns(source) if parquet else csv_columns(source, delimiter=delimiter)
+        if not task or not output:
+            raise typer.BadParameter(_which(columns, task, output))
+        options["inputs"] = [name for text in inputs for name in _names(text, columns)]
+    if parquet:
+        return History.from_parquet(source, task=task, output=output, **options)
+    return History.from_csv(source, task=task, output=output, delimiter=delimiter, **options)
+
+
+def _names(text: str, columns: Collection[str]) -> list[str]:
+    """The columns that ``a,b`` names, unless one has that very name."""
+    return [text] if text in columns else [name.strip() for name in text.split(",")]
+
+
+def _which(columns: Collection[str], task: str, output: str) -> str:
+    options = {
+        "--task COLUMN (which names the past task)": task,
+        "--output COLUMN (which was measured)": output,
+    }
+    lacking = " and ".join(option for option, given in options.items() if not given)
+    return f"say {lacking}; the columns are: {', '.join(columns)}"
+
+
+def _read_space(path: Path) -> Space:
+    try:
+        return Space.from_toml(path)
+    except InputError as error:
+        raise error.at(str(path)) from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _default(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--default {text!r}; expected name=value")
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, value

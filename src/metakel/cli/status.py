@@ -1,24 +1,28 @@
-"""``metakel status``: what a journal says, without the report."""
+"""``metakel status``: what a journal says."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from metakel.cli.console import emit, grid, say, short
-from metakel.cli.learn import Json
-from metakel.tuner import JournalTrial
-from metakel.tuner.journal_reader import JournalReader
+from metakel.cli.console import Json, emit, grid, say, short
+from metakel.tuner import JournalReader, JournalTrial
+
+JournalArgument = Annotated[
+    Path, typer.Argument(help="The journal of `metakel suggest` or `metakel tune`.")
+]
 
 
-def status(
-    journal: Annotated[Path, typer.Argument(help="The journal of `metakel suggest` or `tune`.")],
-    json: Json = False,
-) -> None:
-    """List the trials of a journal: pending, told and failed, with their numbers."""
+def status(journal: JournalArgument, json: Json = False) -> None:
+    """List the trials of a journal with their numbers and results.
+
+    With --json: complete and failed (how many), pending (their numbers), best (its number, or
+    null), alarm (time and reason, or null), and trials, each with number, configuration, state,
+    value and reason.
+    """
     record = JournalReader(journal)
     trials, best, alarm = record.trials, record.best, record.trials.alarm
     if json:
@@ -29,19 +33,21 @@ def status(
                 "pending": [trial.number for trial in trials.pending],
                 "best": None if best is None else best.number,
                 "alarm": None if alarm is None else asdict(alarm),
-                "trials": [_described(trial) for trial in trials.all],
+                "trials": [described(trial) for trial in trials.all],
             }
         )
         return
     names = record.space.names
     if trials.all:
-        header = ["number", *names, str(record.header["output"])]
-        cells = [[short(t.configuration.get(name, "")) for name in names] for t in trials.all]
         grid(
-            header,
+            ["number", *names, str(record.header["output"])],
             [
-                [str(trial.number), *row, _result(trial, best)]
-                for trial, row in zip(trials.all, cells, strict=True)
+                [
+                    str(trial.number),
+                    *(short(trial.configuration.get(name, "")) for name in names),
+                    _result(trial, best),
+                ]
+                for trial in trials.all
             ],
         )
     counts = (
@@ -52,12 +58,13 @@ def status(
         say(f"ALARM after {alarm.time} values: {alarm.reason}")
 
 
+def described(trial: JournalTrial) -> dict[str, Any]:
+    """A trial as JSON."""
+    names = ("number", "configuration", "state", "value", "reason")
+    return {name: getattr(trial, name) for name in names}
+
+
 def _result(trial: JournalTrial, best: JournalTrial | None) -> str:
     if trial.state != "complete":
         return trial.state + (f": {trial.reason}" if trial.reason else "")
     return short(trial.value) + " *" * (best is not None and trial.number == best.number)
-
-
-def _described(trial: JournalTrial) -> dict[str, object]:
-    names = ("number", "configuration", "state", "value", "reason")
-    return {name: getattr(trial, name) for name in names}

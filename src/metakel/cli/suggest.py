@@ -1,32 +1,32 @@
-"""``metakel suggest`` and ``metakel tell``: tuning by hand."""
+"""``metakel suggest``: the next configurations to try."""
 
 from __future__ import annotations
 
-from math import nan
+from collections.abc import Mapping, Sequence
+from math import isfinite, nan
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from metakel.cli.console import emit, grid, note, one_line, say, short
-from metakel.cli.learn import Json, PriorPath
-from metakel.cli.observed import take_in
-from metakel.cli.values import assignments
+from metakel.cli.console import Json, emit, grid, note, short
+from metakel.cli.show import PriorPath
+from metakel.cli.values import assignments, typed
 from metakel.errors import InputError
+from metakel.io import csv_columns
 from metakel.priors import Prior
-from metakel.tuner import JournalTrial, Tuner
-from metakel.tuner.journal_reader import JournalReader
+from metakel.tuner import Tuner
 from metakel.tuner.normalise import key
 
 Observed = Annotated[
-    Path | None, typer.Option(help="CSV of runs of this very task, to start from.")
+    Path | None, typer.Option(help="CSV file with runs of this very task, to start from.")
 ]
 Fix = Annotated[list[str] | None, typer.Option("--fix", help="name=value to hold fixed.")]
-Outside = Annotated[
+Extrapolate = Annotated[
     bool, typer.Option("--extrapolate", help="Allow values beyond the recorded ranges.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-JournalPath = Annotated[Path | None, typer.Option(help="Journal to go on with, or to begin.")]
+JournalPath = Annotated[Path | None, typer.Option(help="Journal to continue or to begin.")]
 
 
 def suggest(
@@ -35,120 +35,86 @@ def suggest(
     observed: Observed = None,
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     fix: Fix = None,
-    extrapolate: Outside = False,
+    extrapolate: Extrapolate = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Give the next configurations to try; with --journal they are noted as pending."""
+    """Suggest the next configurations to try; with --journal they are recorded as pending.
+
+    With --json: a list with number, configuration, and mean and sd, which is what the model that
+    chose it expects to be measured.
+    """
     known = Prior.load(prior)
     fixed = assignments(known.space, fix or ())
     tuner = Tuner(known, journal, seed=seed, fixed=fixed, extrapolate=extrapolate, manual=True)
     if observed is not None:
-        take_in(tuner, observed)
+        add_observed(tuner, observed)
     chosen = tuner.ask_batch(count)
     # Others may have asked meanwhile, so numbers are looked up and not counted.
     waiting = {key(trial.configuration): trial for trial in tuner.trials.pending}
     asked = [waiting[key(x)] for x in chosen]
-    numbers = [trial.number for trial in asked]
     # By the model that chose: later suggestions of the batch take the earlier ones into account.
-    means, sds = zip(*(trial.expected or (nan, nan) for trial in asked), strict=True)
+    expected = [trial.expected or (nan, nan) for trial in asked]
     if json:
         emit(
             [
-                {"number": number, "configuration": x, "mean": float(m), "sd": float(s)}
-                for number, x, m, s in zip(numbers, chosen, means, sds, strict=True)
+                {"number": t.number, "configuration": t.configuration, "mean": mean, "sd": sd}
+                for t, (mean, sd) in zip(asked, expected, strict=True)
             ]
         )
         return
-    header = ["number", *known.space.names, f"{known.info.output} expected"]
+    names = known.space.names
     grid(
-        header,
+        ["number", *names, f"{known.info.output} expected"],
         [
-            [str(number), *(short(x[name]) for name in known.space.names), f"{m:.4g} ± {s:.2g}"]
-            for number, x, m, s in zip(numbers, chosen, means, sds, strict=True)
+            [str(t.number), *(short(t.configuration[n]) for n in names), f"{mean:.4g} ± {sd:.2g}"]
+            for t, (mean, sd) in zip(asked, expected, strict=True)
         ],
     )
     if tuner.alarm is not None:
         note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
     if journal is not None:
-        note(f"then: metakel tell {journal} VALUE --number {numbers[0]}")
+        note(f"then: metakel tell {journal} VALUE --number {asked[0].number}")
 
 
-def tell(
-    journal: Annotated[Path, typer.Argument(help="The journal of `metakel suggest` or `tune`.")],
-    value: Annotated[
-        str, typer.Argument(help="What was measured; nothing with --failed or --drop.")
-    ] = "",
-    number: Annotated[int | None, typer.Option(help="Which suggestion.")] = None,
-    assigned: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="name=value: with --number, what was set instead; else of a run of your own.",
-        ),
-    ] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="There is no value.")] = False,
-    drop: Annotated[
-        bool, typer.Option("--drop", help="It will not be done, or its failure says nothing.")
-    ] = False,
-    correct: Annotated[
-        bool, typer.Option("--correct", help="What was told of --number was wrong.")
-    ] = False,
-    reason: Annotated[str, typer.Option(help="Why it failed.")] = "",
-    json: Json = False,
-) -> None:
-    """Note the value of a configuration in a journal; safe on disk when this returns."""
-    if [bool(value), failed, drop].count(True) != 1:
-        raise typer.BadParameter("give a value, or --failed, or --drop")
-    if number is None and (drop or correct):
-        raise typer.BadParameter(f"{'--drop' if drop else '--correct'} needs --number")
-    if drop and (assigned or correct):
-        raise typer.BadParameter("--drop beside --set or --correct: nothing was run")
-    record = JournalReader(journal)
-    if drop:
-        assert number is not None
-        noted = record.drop(number)
-    else:
-        measured = None if failed else _number(value)
-        noted = _note(record, measured, number, assigned or [], reason, correct=correct)
-    count, without = len(record.trials.complete), noted.state == "failed"
-    if json:
-        emit({"configuration": noted.configuration, "complete": count, "failed": without})
-        return
-    say(f"noted {one_line(noted.configuration)}: {_what(noted)}; {count} values")
-    if assigned and number is None and record.trials.pending:
-        waiting = ", ".join(str(trial.number) for trial in record.trials.pending)
-        note(f"a run of its own; pending stays {waiting}: --number with --set says what was done")
+def add_observed(tuner: Tuner, path: Path) -> None:
+    """Tell the runs of a CSV file, and say how many were added and why others were not."""
+    columns = csv_columns(path)
+    output, varying = tuner.output, tuner.space.free
+    for name in (*varying, output):
+        if name not in columns:
+            raise InputError(f"{path.name} has no column {name!r}; found {', '.join(columns)}")
+    values = _numbers(columns[output], f"{path.name}: output column {output!r}")
+    rows, measured = [], []
+    unusable = {"without a finite value": 0, "with a missing input": 0}
+    for i, value in enumerate(values):
+        cells = {name: columns[name][i] for name in varying}
+        if value is None:
+            unusable["without a finite value"] += 1
+        elif None in cells.values():
+            unusable["with a missing input"] += 1
+        else:
+            rows.append({name: typed(tuner.space, name, v) for name, v in cells.items()})
+            measured.append(value)
+    if not rows:
+        why = _counted(unusable)
+        raise InputError(f"{path.name}: none of the {len(values)} rows can be used: {why}")
+    new = tuner.observe(rows, measured)
+    left_out = _counted({"known already": len(rows) - new, **unusable})
+    note(f"{new} runs of {path.name} added" + (f"; left out: {left_out}" if left_out else ""))
 
 
-def _note(
-    record: JournalReader,
-    value: float | None,
-    number: int | None,
-    assigned: list[str],
-    reason: str,
-    *,
-    correct: bool,
-) -> JournalTrial:
-    """A result, or another in place of a wrong one; of a suggestion, or of a run of its own."""
-    changed = assignments(record.space, assigned)
-    if correct:
-        assert number is not None
-        wrong = record.trials.result_of(number)
-        return record.correct(number, value, {**wrong.configuration, **changed}, reason)
-    if assigned and number is None:
-        return record.tell(changed, value, None, reason)
-    suggested = record.pending(number)
-    return record.tell({**suggested.configuration, **changed}, value, suggested.number, reason)
+def _numbers(cells: Sequence[Any], where: str) -> list[float | None]:
+    """Finite numbers; None for those that are missing or not finite."""
+    found: list[float | None] = []
+    for cell in cells:
+        try:
+            number = None if cell is None else float(cell)
+        except (TypeError, ValueError):
+            raise InputError(f"{where} holds {cell!r}; expected numbers, or nothing") from None
+        found.append(number if number is not None and isfinite(number) else None)
+    return found
 
 
-def _what(noted: JournalTrial) -> str:
-    why = f" ({noted.reason})" if noted.reason else ""
-    return short(noted.value) if noted.state == "complete" else f"{noted.state}{why}"
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"the value is {text!r}; expected a number") from None
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,13 +10,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from metakel.cli.console import emit, note, one_line, say
-from metakel.cli.evaluate import Outcome, Program
-from metakel.cli.exit_codes import INTERRUPTED, NOTHING_SUCCEEDED
-from metakel.cli.learn import Json, PriorPath
-from metakel.cli.observed import take_in
-from metakel.cli.placeholders import check_command, refuse_unknown
-from metakel.cli.suggest import Fix, Observed, Outside, Seed
+from metakel.cli.console import (
+    CANNOT_WRITE,
+    INTERRUPTED,
+    NOTHING_SUCCEEDED,
+    Json,
+    OutputClosed,
+    emit,
+    note,
+    one_line,
+    say,
+)
+from metakel.cli.program import Outcome, Program, check_command, check_placeholders
+from metakel.cli.show import PriorPath
+from metakel.cli.signals import StopSignals
+from metakel.cli.suggest import Extrapolate, Fix, Observed, Seed, add_observed
 from metakel.cli.values import assignments
 from metakel.errors import InputError
 from metakel.priors import Prior
@@ -27,16 +35,21 @@ from metakel.tuner.owner import is_dead
 def tune(
     prior: PriorPath,
     command: Annotated[
-        list[str], typer.Argument(help="After --: the program and its words, {name} for values.")
+        list[str],
+        typer.Argument(help="After --: the program and its arguments, {name} for parameters."),
     ],
     budget: Annotated[int, typer.Option(min=1, help="At most how many evaluations.")] = 30,
-    journal: Annotated[Path, typer.Option(help="Where everything is noted; resumed if there.")] = (
+    journal: Annotated[Path, typer.Option(help="Records everything; continued if it exists.")] = (
         Path("metakel-run.jsonl")
     ),
     timeout: Annotated[float | None, typer.Option(help="Seconds for one evaluation.")] = None,
     retries: Annotated[int, typer.Option(min=0, help="Tries after a failed one.")] = 0,
     value_file: Annotated[
-        str, typer.Option(help="File with the value, e.g. out/{number}.txt; else the last line.")
+        str,
+        typer.Option(
+            help="File that the command writes its value to, as in out/{number}.txt. With {number} "
+            "several runs can share a journal. [default: the last line of output]"
+        ),
     ] = "",
     stop_at: Annotated[
         float | None, typer.Option(help="Stop when nothing can be better by more than this.")
@@ -47,47 +60,56 @@ def tune(
     ] = 0.2,
     observed: Observed = None,
     fix: Fix = None,
-    extrapolate: Outside = False,
+    extrapolate: Extrapolate = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Tune a command: its value is the number at the end of its last line of output.
+    """Tune a command, whose value is the last line of its output: a number, alone or after a name.
 
-    The command gets no shell; parameters are also in METAKEL_CONFIGURATION. Stopped or killed, it
-    goes on when started again; several may share a journal.
+    The command is run without a shell. Its parameters are also in METAKEL_CONFIGURATION, as JSON,
+    and its number in METAKEL_NUMBER. A run that was stopped or killed goes on when the same command
+    is started again. Several runs may share a journal.
+
+    With --json: a line per evaluation with event (complete or failed), number, configuration, value
+    and reason; then a line with event finished, reason, complete, failed, best, certificate, alarm
+    and trust.
     """
     if timeout is not None and not timeout > 0:
         raise typer.BadParameter(f"--timeout is {timeout:g}; expected seconds > 0")
     known = Prior.load(prior)
-    refuse_unknown(value_file, known.space.names, "--value-file")
+    check_placeholders(value_file, known.space.names, "--value-file")
     unused = [
         name for name in check_command(command, known.space.names) if name in known.space.free
     ]
     if unused:
         note(f"not in the command, only in METAKEL_CONFIGURATION: {', '.join(unused)}")
-    resumed = journal.exists()
-    tuner = Tuner(
-        known, journal, budget=budget, stop_at=stop_at, seed=seed, delta=delta,
-        fixed=assignments(known.space, fix or ()), extrapolate=extrapolate,
-    )  # fmt: skip
-    if observed is not None:
-        take_in(tuner, observed)
-    if resumed:
-        _go_on(tuner, journal)
-    program = Program(command, timeout, value_file)
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        failures = _loop(tuner, program, retries, give_up, json=json)
-    except KeyboardInterrupt:
-        note(f"stopped; the same command goes on with {journal}")
-        raise typer.Exit(INTERRUPTED) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    _conclude(tuner, journal, failures, give_up, json=json)
+    signals = StopSignals()
+    program = Program(command, timeout, value_file, signals)
+    with signals, program.reserved(known.space.names):
+        resumed = journal.exists()
+        tuner = Tuner(
+            known, journal, budget=budget, stop_at=stop_at, seed=seed, delta=delta,
+            fixed=assignments(known.space, fix or ()), extrapolate=extrapolate,
+        )  # fmt: skip
+        if observed is not None:
+            add_observed(tuner, observed)
+        if resumed:
+            _continue(tuner, journal)
+        try:
+            failures = _loop(tuner, program, retries, give_up, json=json)
+            _conclude(tuner, journal, failures, give_up, json=json)
+        except KeyboardInterrupt:
+            with suppress(OSError):  # the terminal may be gone
+                note(f"stopped; the same command goes on with {journal}")
+            raise typer.Exit(INTERRUPTED) from None
+        except OutputClosed:
+            note("metakel: stopped, because nobody reads the output any more")
+            note(f"the same command goes on with {journal}")
+            raise typer.Exit(CANNOT_WRITE) from None
 
 
 class TuneCommand(TyperCommand):
-    """It says what is missing where the words of the command are taken for options."""
+    """Explains what is missing where the words of the command are taken for options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Words as options and arguments."""
@@ -102,8 +124,8 @@ class TuneCommand(TyperCommand):
             raise
 
 
-def _go_on(tuner: Tuner, journal: Path) -> None:
-    """Where everything failed nothing is known of any place, only that something was wrong."""
+def _continue(tuner: Tuner, journal: Path) -> None:
+    """Say what the journal holds; where every evaluation failed, the command was at fault."""
     trials = tuner.trials
     failed = f", {len(trials.failed)} failed" if trials.failed else ""
     note(f"going on with {journal}: {len(trials.complete)} values{failed} so far")
@@ -111,15 +133,15 @@ def _go_on(tuner: Tuner, journal: Path) -> None:
     if trials.failed and not trials.complete and not at_work:
         count = tuner.drop_failed()
         note(
-            f"nothing has succeeded yet: the {count} failures are taken back; they are no bad "
-            "places and do not count towards the budget"
+            f"nothing has succeeded yet: the {count} failures are taken back and do not count "
+            "towards the budget"
         )
 
 
 def _loop(tuner: Tuner, program: Program, retries: int, give_up: int, *, json: bool) -> int:
     """Evaluate until done; gives the number of failures at the end, in a row."""
     failures = 0
-    rung = tuner.alarm is not None
+    alarmed = tuner.alarm is not None
     for configuration in tuner:
         waiting = tuner.trials.waiting(configuration)
         number = -1 if waiting is None else waiting.number
@@ -132,10 +154,10 @@ def _loop(tuner: Tuner, program: Program, retries: int, give_up: int, *, json: b
         tuner.tell(configuration, outcome.value, failed=failed, reason=outcome.reason)
         failures = failures + 1 if failed else 0
         _show(tuner, number, configuration, outcome, json=json)
-        if tuner.alarm is not None and not rung:
-            rung = True
+        if tuner.alarm is not None and not alarmed:
+            alarmed = True
             note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
-            note("the certificate ends here; decisions go on by the evidence of the values")
+            note("there is no certificate from here on; the search goes on by the values")
         if failures >= give_up:
             break
     return failures
@@ -148,7 +170,7 @@ def _evaluate(
     for _ in range(retries):
         if outcome.value is not None:
             break
-        note(f"{number}: {outcome.reason}; once more")
+        note(f"{number}: {outcome.reason}; trying again")
         outcome = program.run(number, configuration)
     return outcome
 
@@ -206,8 +228,8 @@ def _advice(tuner: Tuner, journal: Path) -> str:
         )
     return (
         "failed evaluations count towards the budget "
-        f"({trials.spent} of {tuner.budget} are spent), and their places as bad ones. Was the "
-        f"command at fault? Take them back (metakel tell {journal} --drop --number "
+        f"({trials.spent} of {tuner.budget} are spent), and their neighbourhood is avoided. Was "
+        f"the command at fault? Take them back (metakel tell {journal} --drop --number "
         f"{trials.failed[-1].number}), or begin another journal. If it was not, the same command "
         "goes on"
     )

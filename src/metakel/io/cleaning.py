@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.io.columns import Column, is_missing
 from metakel.space import Fixed, Float, Space
 
@@ -195,11 +195,14 @@ def _not_a_number(name: str, column: Column, said: Meaning, place: Place) -> Inp
     value, good = column[row], int(_counts(column)[plain].sum())
     among = f", among {good} numbers" if good else ""
     doubt = " (decimals or thousands? write a point or none)" if _like_number(value) else ""
-    remedy = "correct the cell, or empty it if the value is not known"
-    if said == "unknown":
-        remedy += f"; or say categories=[{name!r}] if it holds choices, or inputs=[...] without it"
+    other_meaning = (
+        Hint("declare it as choices", f"categories=[{name!r}]", f"--category {name!r}"),
+        Hint("leave it out", "inputs=[...]", "--input NAME"),
+    )
     return InputError(
-        f"column {name!r} holds {value!r} in {place(row)}{among}; expected numbers{doubt}: {remedy}"
+        f"column {name!r} holds {value!r} in {place(row)}{among}; expected numbers{doubt}: correct "
+        "the cell, or empty it if the value is not known",
+        *(other_meaning if said == "unknown" else ()),
     )
 
 

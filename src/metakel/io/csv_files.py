@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.io.cells import Cells, padded
 from metakel.io.cleaning import comma_note, decimal_commas, first_comma, texts, typed
 from metakel.io.columns import Column, Columns, Mask, check_names
@@ -166,7 +166,7 @@ class _Sheet:
     delimiter: str
     start: int
     header: list[str]
-    hint: str = ""
+    hints: tuple[Hint, ...] = ()
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -193,10 +193,11 @@ class _Sheet:
         if chosen is not None:
             return sheet
         other = next((d for d in OTHER_DELIMITERS if any(d in name for name in names)), None)
-        hint = f" (delimiter={other!r} if that is what separates cells)" if other else ""
+        say = "say what separates cells", f"delimiter={other!r}", f"--delimiter {other!r}"
+        hints = (Hint(*say),) if other else ()
         shown = "tabs" if found == "\t" else repr(found)
         notes = (f"cells are separated by {shown}",) if found != "," else ()
-        return cls(file, encoding, found, start, names, hint, notes)
+        return cls(file, encoding, found, start, names, hints, notes)
 
     def blocks(self) -> Iterator[list[Cells]]:
         """Cells by column, of some rows after the others. Blank lines are left out."""
@@ -238,7 +239,8 @@ class _Sheet:
             k = next(k for k, row in enumerate(rows) if len(row) != width)
             raise InputError(
                 f"{self.file.name}, line {self.line(before + k)}: {len(rows[k])} cells; the "
-                f"header has {width}{self.hint}"
+                f"header has {width}",
+                *self.hints,
             )
 
 

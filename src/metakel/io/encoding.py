@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.io.cleaning import Place, clean_input, clean_output, meaning, missing_words_note
 from metakel.io.columns import Column, Columns, Mask, mix
 from metakel.io.schema import Report, Schema, Source, TaskLabels, absent, input_names
@@ -89,7 +89,7 @@ def encode(source: Source, **options: Any) -> EncodedTable:
     if schema.extrapolate:
         beyond = int((np.abs(X) > 1 + RANGE_SLACK).any(axis=1).sum())
         if beyond:
-            notes.append(f"{beyond} rows lie outside of the ranges of the space (extrapolate=True)")
+            notes.append(f"{beyond} rows lie outside of the ranges of the space")
     return EncodedTable(
         X=X,
         y=(-1.0 if schema.minimize else 1.0) * outputs[kept],
@@ -133,13 +133,13 @@ def _recorded_space(
             continue
         notes.append(
             f"{name} is missing in {lacking} of {count} rows and is not taken as an input, "
-            f"unless the reader is told what they used: defaults={{{name!r}: value}}"
+            "unless a default says what they used"
         )
     if all(isinstance(parameter, Fixed) for parameter in kept):
         raise InputError(
             f"no parameter that varies is in every one of the {count} completed trials; found "
-            f"{', '.join(space.names)}, each in some of them only: say what the others used by "
-            "defaults={name: value} where they are read"
+            f"{', '.join(space.names)}, each in some of them only",
+            Hint("say what the others used", "defaults={name: value}", "--default NAME=VALUE"),
         )
     return Space(tuple(kept)), notes
 
@@ -176,8 +176,13 @@ def _refuse_missing_parameters(gaps: Mapping[str, Mask], labels: TaskLabels) -> 
             shown = ", ".join(lacking[:5]) + (" ..." if len(lacking) > 5 else "")
             raise InputError(
                 f"input {name!r} is missing in every row of {len(lacking)} tasks ({shown}); tasks "
-                f"of a history share their inputs: give what they used by defaults={{{name!r}: "
-                "value}, or name the inputs they share by inputs=[...]"
+                "of a history share their inputs",
+                Hint(
+                    "give what they used",
+                    f"defaults={{{name!r}: value}}",
+                    f"--default '{name}=value'",
+                ),
+                Hint("name the inputs that they share", "inputs=[...]", "--input NAME"),
             )
 
 
@@ -241,7 +246,7 @@ def _encoded(
         error = refusal(slice(first, first + 1))
         if error is None:  # not one row, but the columns are wrong
             raise
-        raise InputError(f"{where(first)}: {error}") from None
+        raise error.at(where(first)) from None
 
 
 def _whole_floats(values: NDArray[Any]) -> bool:
@@ -257,5 +262,5 @@ def _whole_floats(values: NDArray[Any]) -> bool:
 def _whole_note(name: str) -> str:
     return (
         f"{name} is taken as whole numbers, as all its values are but the missing ones "
-        "(space= says otherwise)"
+        "(a space can say otherwise)"
     )

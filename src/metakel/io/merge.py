@@ -151,8 +151,7 @@ def _conflict(versions: Versions) -> str:
     return (
         f"parameter {first.name!r} is {first.describe()} in {_some(versions[first])} and "
         f"{other.describe()} in {_some(versions[other])}; expected one kind in all: leave it out "
-        "where they are read, by inputs=[...] with the names of the others, or say what it is by "
-        "space="
+        "by naming the other inputs, or declare what it is in a space"
     )
 
 

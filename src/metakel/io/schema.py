@@ -213,7 +213,7 @@ def _inputs(
     if not kept:
         raise InputError(f"no column varies within a task; found {', '.join(columns)}")
     return kept, tuple(
-        f"{name} {why} and is not taken as an input, unless inputs=[...] names it"
+        f"{name} {why} and is not taken as an input, unless it is named as one"
         for name, why in notes.items()
     )
 

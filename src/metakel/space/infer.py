@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.space.parameters import (
     Categorical,
     Fixed,
@@ -123,7 +123,9 @@ def _refuse_dates(name: str, distinct: Sequence[Any]) -> None:
     if all(isinstance(v, str) and DATE.fullmatch(v.strip()) for v in distinct):
         raise InputError(
             f"column {name!r} holds dates ({distinct[0]!r}); expected numbers, text or true and "
-            f"false: name the inputs you mean by inputs=[...], or say categories=[{name!r}]"
+            "false",
+            Hint("name the inputs you mean", "inputs=[...]", "--input NAME"),
+            Hint("take it as choices", f"categories=[{name!r}]", f"--category {name!r}"),
         )
 
 

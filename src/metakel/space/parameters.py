@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 
 # Values of a parameter or column.
 Values = Sequence[Any] | NDArray[Any]
@@ -59,8 +59,8 @@ class Parameter(ABC):
         """Exact JSON form."""
         return {"type": self.kind, **asdict(self)}  # type: ignore[call-overload]
 
-    def _refuse(self, value: Any, expected: str) -> InputError:
-        return InputError(f"parameter {self.name!r} is {value!r}; expected {expected}")
+    def _refuse(self, value: Any, expected: str, *hints: Hint) -> InputError:
+        return InputError(f"parameter {self.name!r} is {value!r}; expected {expected}", *hints)
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,8 @@ class Float(Parameter):
             beyond |= self._off_grid(numbers)
         if beyond.any() and (not extrapolate or (self.log and (numbers <= 0).any())):
             value = numbers[beyond][0]
-            raise self._refuse(
-                float(value),
-                f"{self.describe()}"
-                + ("" if extrapolate else " (extrapolate=True allows other values)"),
-            )
+            allow = Hint("allow other values", "extrapolate=True", "--extrapolate")
+            raise self._refuse(float(value), self.describe(), *([] if extrapolate else [allow]))
         low, high = self._ends
         scaled = (np.log(numbers) if self.log else numbers) - low
         return (2 * scaled / (high - low) - 1)[:, None]
@@ -302,7 +299,8 @@ class Fixed(Parameter):
         """No column; other values than its own are refused unless ``extrapolate``."""
         for value in () if extrapolate else distinct(values)[0]:
             if _index_of((self.value,), value) is None:
-                raise self._refuse(value, f"fixed at {self.value!r} (extrapolate=True ignores it)")
+                ignore = Hint("ignore it", "extrapolate=True", "--extrapolate")
+                raise self._refuse(value, f"fixed at {self.value!r}", ignore)
         return np.empty((len(values), 0))
 
     def decode(self, columns: Array) -> list[Any]:

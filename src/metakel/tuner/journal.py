@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock, get_ident
 from typing import Any
+from weakref import WeakSet
 
 from metakel.errors import InputError, MetaKelError
 from metakel.tuner.lock import locked
@@ -40,28 +41,26 @@ class Journal:
         self._memory: list[Event] = []
         self._descriptor: int | None = None
         self._file: os.stat_result | None = None  # which file it is, once it was seen
-        self._process, self._threads, self._depth = os.getpid(), RLock(), 0
+        self._threads, self._locked = RLock(), False
         self._holder: int | None = None  # the thread whose turn it is
+        _OPEN.add(self)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Nobody else writes meanwhile. Opens the file, and creates it where there is none."""
-        if self._process != os.getpid():  # a fork shares the lock of its parent
-            self._process, self._threads, self._descriptor = os.getpid(), RLock(), None
-            self._depth, self._holder = 0, None
         with self._threads, self._noted_holder():
-            if self.path is None or self._depth:  # a turn within a turn does not end it
+            if self.path is None or self._locked:  # a turn within a turn does not end it
                 yield
                 return
             descriptor = self._open()
-            with locked(descriptor):
+            with locked(descriptor, str(self.path)):
                 self._refuse_another()
                 self._mend(descriptor)
-                self._depth += 1
+                self._locked = True
                 try:
                     yield
                 finally:
-                    self._depth -= 1
+                    self._locked = False
 
     @property
     def held(self) -> bool:
@@ -207,11 +206,32 @@ class Journal:
             "were read of it; nothing more is recorded. Open what is there now with a new Tuner"
         )
 
+    def _leave_to_parent(self) -> None:
+        """In a fork: the file, its lock and the turn are the parent's; here it is opened anew.
+
+        A lock ends when the last copy of the descriptor is closed, so a fork that kept its copy
+        would hold the lock of a parent that was killed.
+        """
+        self.close()
+        self._threads, self._locked, self._holder = RLock(), False, None
+
     def close(self) -> None:
         """Let go of the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+_OPEN: WeakSet[Journal] = WeakSet()
+
+
+def _after_fork() -> None:
+    for journal in list(_OPEN):
+        journal._leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def parsed(line: bytes) -> Event | None:

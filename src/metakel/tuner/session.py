@@ -112,6 +112,6 @@ class Session:
             x: Array = self.optimizer.domain.encode(configuration, "journal")[0]
         except InputError as error:
             where = self._journal.path or "the journal"
-            raise InputError(f"{where}, trial {number}: {error}") from None
+            raise error.at(f"{where}, trial {number}") from None
         self._points[number] = dict(configuration), x
         return x

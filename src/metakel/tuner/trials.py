@@ -78,7 +78,7 @@ class Trials:
                 refuse_damaged(event)
                 trials = trials._after(event)
             except InputError as error:
-                raise InputError(f"{where}, line {i}: {error}") from None
+                raise error.at(f"{where}, line {i}") from None
         return trials
 
     def _after(self, event: Mapping[str, Any]) -> Trials:

@@ -1,0 +1,233 @@
+"""Run the command of one evaluation and read its value."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
+from typing import IO, Any
+
+from metakel.cli.signals import StopSignals
+from metakel.errors import InputError
+from metakel.tuner.lock import try_lock
+
+GRACE = 3.0
+TAIL = 1 << 16
+# A number that stands alone or after its name, as in "0.93", "auc: 0.93" or "epoch 3, loss 0.2".
+# After another number, as in 14:05:33, "1 234.5" or "- 0.5", it may be a part of something else.
+VALUE = re.compile(
+    r"(?:^|(?:^|[\s:=,])(?:[^\W\d]|[(\['\"])[^\s:=,]*(?:\s*[:=,]\s*|\s+))"
+    r"([-+]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*$"
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A value, or the reason why there is none."""
+
+    value: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """How an evaluation is done.
+
+    Parameters
+    ----------
+    command : sequence of str
+        Words, with ``{name}`` for parameters; no shell ever sees them.
+    timeout : float or None
+        Seconds after which an evaluation has failed.
+    value_file : str
+        File that holds the value, with placeholders; empty: the last line of the output.
+    signals : StopSignals
+        What ends the program.
+    """
+
+    command: Sequence[str]
+    timeout: float | None = None
+    value_file: str = ""
+    signals: StopSignals = field(default_factory=StopSignals)
+
+    @contextmanager
+    def reserved(self, names: Sequence[str]) -> Iterator[None]:
+        """A value file of one name for all evaluations is this run's alone."""
+        values = dict.fromkeys((*names, "number"), "")
+        fixed = self.value_file and self._value_file(values) == self.value_file
+        with _reserved(Path(self.value_file)) if fixed else nullcontext():
+            yield
+
+    def run(self, number: int, configuration: Mapping[str, Any]) -> Outcome:
+        """Evaluate one configuration."""
+        values = {"number": number, **configuration}
+        if not self.value_file:
+            return self._run(values, None)
+        name = self._value_file(values)
+        with nullcontext() if name == self.value_file else _reserved(Path(name)):
+            Path(name).unlink(missing_ok=True)  # a value of an earlier try is not one of this
+            return self._run(values, Path(name))
+
+    def _value_file(self, values: Mapping[str, Any]) -> str:
+        return fill([self.value_file], values)[0]
+
+    def _run(self, values: Mapping[str, Any], value_file: Path | None) -> Outcome:
+        words = fill(self.command, values)
+        configuration = {name: value for name, value in values.items() if name != "number"}
+        environment = {
+            **os.environ,
+            "METAKEL_NUMBER": str(values["number"]),
+            "METAKEL_CONFIGURATION": json.dumps(configuration),
+        }
+        # Files, not pipes: a grandchild that keeps a pipe open would keep us waiting.
+        with TemporaryFile() as out, TemporaryFile() as err:
+            try:
+                code = self._finish(words, environment, out, err)
+            except subprocess.TimeoutExpired:
+                return Outcome(None, f"no result within {self.timeout:g} s")
+            except FileNotFoundError:
+                raise InputError(f"there is no program {words[0]!r}") from None
+            except PermissionError:
+                raise InputError(f"{words[0]!r} is not a program that can be run") from None
+            except (OSError, ValueError) as error:  # a NUL or too long a word, by a value
+                return Outcome(None, f"cannot be run: {error}")
+            if code != 0:
+                what = f"signal {-code}" if code < 0 else f"exit code {code}"
+                return Outcome(None, f"{what}: {_last_line(err) or _last_line(out)}"[:300])
+            text = _last_line(out) if value_file is None else _content(value_file)
+        return read_value(text)
+
+    def _finish(
+        self, words: Sequence[str], environment: Mapping[str, str], out: IO[bytes], err: IO[bytes]
+    ) -> int:
+        with self.signals.deferred():
+            process = subprocess.Popen(
+                list(words),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=dict(environment),
+                start_new_session=True,  # so that it can be ended with all its children
+            )
+            try:
+                with self.signals.admitted():
+                    return process.wait(self.timeout)
+            except BaseException:
+                _end(process)
+                raise
+
+
+def read_value(text: str) -> Outcome:
+    """The number that a line is, or ends with after its name, as in ``0.93`` or ``auc: 0.93``."""
+    found = VALUE.search(text)
+    if found is None:
+        what = f"found {text[:80]!r}" if text else "found nothing"
+        return Outcome(
+            None, f"{what}; expected a number, alone or after its name, as in loss: 0.25"
+        )
+    value = float(found[1])
+    return Outcome(value) if isfinite(value) else Outcome(None, f"the value is {value}")
+
+
+# Placeholders
+
+
+def check_command(command: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Names that do not occur; refuses placeholders that no parameter fills."""
+    if not command:
+        raise InputError("no command to tune; write it after --, with {name} for each parameter")
+    known = (*names, "number")
+    several = len(_pattern(known).sub("", command[0]).split()) > 1
+    if several and len(command) == 1 and shutil.which(command[0]) is None:
+        raise InputError(
+            f"there is no program {command[0]!r}: quotes made one word of it. Write the words of "
+            f"the command without quotes around them: -- {command[0]}"
+        )
+    if _pattern(known).search(command[0]):
+        raise InputError(f"the program {command[0]!r} must not depend on a parameter")
+    for word in command:
+        check_placeholders(word, names, "the command")
+    text = " ".join(command)
+    return [name for name in names if f"{{{name}}}" not in text]
+
+
+def check_placeholders(word: str, names: Sequence[str], where: str) -> None:
+    """Refuse placeholders that nothing fills."""
+    known = (*names, "number")
+    for unknown in re.findall(r"\{([A-Za-z_][\w.-]*)\}", _pattern(known).sub("", word)):
+        shown = ", ".join(f"{{{name}}}" for name in known)
+        raise InputError(f"{{{unknown}}} in {where} is not a parameter; known are {shown}")
+
+
+def fill(words: Sequence[str], values: Mapping[str, Any]) -> list[str]:
+    """Words with every ``{name}`` replaced, once: a value is never looked at again."""
+    pattern = _pattern(tuple(values))
+    return [pattern.sub(lambda found: _text(values[found[1]]), word) for word in words]
+
+
+def _pattern(names: Sequence[str]) -> re.Pattern[str]:
+    longest_first = sorted(names, key=len, reverse=True)
+    return re.compile(r"\{(" + "|".join(map(re.escape, longest_first)) + r")\}")
+
+
+def _text(value: Any) -> str:
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+# Processes and files
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a program and all its children: by request first, then by force."""
+    for sign in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+        with suppress(ProcessLookupError):
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, sign)
+            else:
+                process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+
+
+@contextmanager
+def _reserved(value_file: Path) -> Iterator[None]:
+    """Nobody else's program writes its value there meanwhile."""
+    name = hashlib.sha256(str(value_file.absolute()).encode()).hexdigest()[:16]
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    lock = os.open(
+        Path(gettempdir()) / f"metakel-{user}-{name}.lock", os.O_RDWR | os.O_CREAT, 0o600
+    )
+    try:
+        if not try_lock(lock):
+            raise InputError(
+                f"{value_file} is in use by another `metakel tune`, and values would get mixed up; "
+                "expected a file of its own for every evaluation: --value-file 'value-{number}.txt'"
+            )
+        yield
+    finally:
+        os.close(lock)
+
+
+def _last_line(stream: IO[bytes]) -> str:
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(size - TAIL, 0))
+    lines = stream.read().decode(errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _content(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return _last_line(stream)
+    except OSError:
+        return ""
