@@ -244,8 +244,8 @@ class SearchSpace(Domain):
         U, spread = _spread(start.U, scores), float(np.ptp(values))
         if len(closed):
             # Next to the best point so far may be a better one that no start point is close to.
-            top = closed[[int(np.argmax(function(closed)))]]
-            U = np.concatenate([U, self._nearest(self._from_model(top))])
+            leader = closed[[int(np.argmax(function(closed)))]]
+            U = np.concatenate([U, self._nearest(self._from_model(leader))])
 
         def judged(V: Array) -> tuple[Array, Array]:
             near = self._nearest(V)
