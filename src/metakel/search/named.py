@@ -241,7 +241,8 @@ class SearchSpace(Domain):
             best = tied(scores, values)
             return start.X[best], values[best]
         best, height = start.U[int(np.argmax(scores))], float(scores.max())
-        U, spread = _spread(start.U, scores), float(np.ptp(values))
+        # A score may be -inf where another point is certainly better.
+        U, spread = _spread(start.U, scores), float(np.ptp(values[np.isfinite(values)]))
         if len(closed):
             # Next to the best point so far may be a better one that no start point is close to.
             leader = closed[[int(np.argmax(function(closed)))]]
