@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from metakel.kernels import KernelSum
-from metakel.optimize import GPUCB
+from metakel.optimize import GPUCB, Optimizer
 from metakel.search import box
 
 Ask = Callable[[], Any]
@@ -30,7 +30,7 @@ def nothing() -> None:
     """Nothing has to be undone."""
 
 
-def optimizer(kernel: KernelSum, seed: int) -> GPUCB:
+def optimizer(kernel: KernelSum, seed: int) -> Optimizer:
     """Ours, as the benchmark uses it."""
     return GPUCB(
         kernel,

@@ -201,8 +201,8 @@ def _play(
         values.append(_value(world, x))
         covered &= inside(world.f, *optimizer.confidence())
         loss = top - _value(world, optimizer.best.x)
-        violated += loss > optimizer.certificate + 1e-9 * (1 + abs(top))
-    return Game(float(cumulative(values, top)[-1]), covered, violated, optimizer.certificate)
+        violated += loss > optimizer.certificate.regret + 1e-9 * (1 + abs(top))
+    return Game(float(cumulative(values, top)[-1]), covered, violated, optimizer.certificate.regret)
 
 
 def _value(world: World, x: Array) -> float:

@@ -31,11 +31,13 @@ def search_with(
     rng: np.random.Generator,
 ) -> list[int]:
     """Rows in the order in which the optimizer asks for them."""
+    numbers = {tuple(row): i for i, row in enumerate(X.tolist())}
     optimizer = prior.optimizer(X, acquisition=acquisition)
     rows = []
     for _ in range(min(horizon, len(X))):
-        rows.append(optimizer.ask())
-        optimizer.tell(rows[-1], look(rows[-1]))
+        asked = optimizer.ask()
+        rows.append(numbers[tuple(asked.values())])
+        optimizer.tell(asked, look(rows[-1]))
     return rows
 
 

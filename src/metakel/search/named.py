@@ -241,11 +241,12 @@ class SearchSpace(Domain):
             best = tied(scores, values)
             return start.X[best], values[best]
         best, height = start.U[int(np.argmax(scores))], float(scores.max())
-        U, spread = _spread(start.U, scores), float(np.ptp(values))
+        # A score may be -inf where another point is certainly better.
+        U, spread = _spread(start.U, scores), float(np.ptp(values[np.isfinite(values)]))
         if len(closed):
             # Next to the best point so far may be a better one that no start point is close to.
-            tried = closed[[int(np.argmax(function(closed)))]]
-            U = np.concatenate([U, self._nearest(self._from_model(tried))])
+            leader = closed[[int(np.argmax(function(closed)))]]
+            U = np.concatenate([U, self._nearest(self._from_model(leader))])
 
         def judged(V: Array) -> tuple[Array, Array]:
             near = self._nearest(V)
