@@ -39,7 +39,10 @@ def tune(
         str, typer.Option(help="File with the value, e.g. out/{number}.txt; else the last line.")
     ] = "",
     stop_at: Annotated[
-        float | None, typer.Option(help="Stop when nothing can be better by more than this.")
+        str | None,
+        typer.Option(
+            help="Stop when nothing can be better by more than this, or 1% of the spread."
+        ),
     ] = None,
     give_up: Annotated[int, typer.Option(min=1, help="Failures in a row that end the run.")] = 5,
     delta: Annotated[

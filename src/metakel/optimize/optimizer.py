@@ -415,15 +415,16 @@ class Optimizer:
         return ""
 
     def _conformal(self, scores: RegretScores) -> Certificate:
-        model, best = self._model, self.best
+        model, found = self._model, self._outcomes
         assert isinstance(model, MixtureModel)
+        best = int(np.argmax(np.where(found.counts, found.y, -inf)))
+        value = float(found.y[best])
         highest = model.trace.ceiling(scores.factor(model.delta), scores.horizon)
-        regret = max(min(highest, model.limits[1]) - self._sign * best.value, 0.0)
         return Certificate(
-            regret,
-            best.x,
-            best.value,
-            best.value,
+            max(min(highest, model.limits[1]) - value, 0.0),
+            copy(self._record.trials[found.numbers[best]].point),
+            self._sign * value,
+            self._sign * value,
             model.delta,
             basis=scores.basis,
             horizon=scores.horizon,

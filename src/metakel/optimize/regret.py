@@ -3,13 +3,13 @@ r"""Conformal regret: how far the best value can be from the optimum, calibrated
 The optimizer is a fixed rule, and tasks are exchangeable. The rule was replayed on m' past tasks.
 With r_t the regret after t values and a shape g_t that the model alone gives,
 
-.. math:: g_t = \max_x (\mu_t + 1.5 \sigma_t)(x) - \mathrm{best}_t + w s / t,
+.. math:: g_t = \bigl(\max_x (\mu_t + 1.5 \sigma_t)(x) - \mathrm{best}_t + w s\bigr) / t,
 
 the score of a task is S = max r_t / g_t over t <= T. Let q be the ceil((1 - delta)(m' + 1))-th
 smallest score. Then on a new task r_t <= q g_t for all t <= T at once, with probability 1 - delta,
 whatever the model is worth. So no value exceeds the smallest best_t + q g_t seen so far: the
-ceiling, which stays true after time T, too. The term w s / t, with s the usual scale of a task,
-keeps the shape from 0 where a model is sure and wrong.
+ceiling, which stays true after time T, too. The shape follows the task and the clock; the term w s,
+with s the usual scale of a task, keeps it from 0 where a model is sure and wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from metakel.errors import InputError
 from metakel.search import Domain, Finite, SearchSpace
 
 Basis = Literal["exact", "folds", "emulated"]
-CLOCK_WEIGHT = 0.2
+REPLAYED = "ucb"
+SCALE_WEIGHT = 0.2
 # A new table may have up to so many times the rows of the replayed ones.
 LARGER = 2.0
 CONFIDENT = 0.9
@@ -34,7 +35,7 @@ CONFIDENT = 0.9
 
 def shape(upper: float, best: float, scale: float, t: int) -> float:
     """g_t: ``upper`` is the largest mean plus 1.5 standard deviations that is left."""
-    return max(upper - best, 0.0) + CLOCK_WEIGHT * scale / t
+    return (max(upper - best, 0.0) + SCALE_WEIGHT * scale) / t
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class RegretScores:
     basis: Basis
     horizon: int
     points: int = 0
-    acquisition: str = "ucb"
+    acquisition: str = REPLAYED
 
     @property
     def tasks(self) -> int:
@@ -137,12 +138,14 @@ class RegretScores:
         basis = data["basis"]
         if basis not in get_args(Basis):
             raise InputError(f"basis is {basis!r}; known: {', '.join(get_args(Basis))}")
+        if data["acquisition"] != REPLAYED:
+            raise InputError(f"acquisition is {data['acquisition']!r}; expected {REPLAYED!r}")
         return cls(
             np.sort(as_numbers("scores", data["scores"], (None,), low=0)),
             basis,
             int(as_number("horizon", data["horizon"], 1)),
             int(as_number("points", data["points"], 0)),
-            str(data["acquisition"]),
+            REPLAYED,
         )
 
 
@@ -196,14 +199,14 @@ class RegretCalibration:
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
         parts = {"table": self.table, "space": self.space}
-        kept = {n: s if isinstance(s, str) else s.to_dict() for n, s in parts.items()}
+        kept = {n: {"reason": s} if isinstance(s, str) else s.to_dict() for n, s in parts.items()}
         return {**kept, "spread": self.spread}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RegretCalibration:
         """Inverse of `to_dict`."""
         table, space = (
-            found if isinstance(found, str) else RegretScores.from_dict(found)
+            str(found["reason"]) if "reason" in found else RegretScores.from_dict(found)
             for found in (data["table"], data["space"])
         )
         return cls(table, space, as_number("spread", data["spread"], TINY))

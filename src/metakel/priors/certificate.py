@@ -16,9 +16,11 @@ from metakel._arrays import Array, check_choice
 from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.gp.task_gp import DefaultGP, PointCache, TaskGP, TaskProcess
+from metakel.gp.task_scale import GRID, TaskModel
 from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import MixtureModel, Optimizer
-from metakel.optimize.regret import CLOCK_WEIGHT, Basis, RegretCalibration, RegretScores
+from metakel.optimize.mixture_weights import mixture_weights
+from metakel.optimize.regret import REPLAYED, SCALE_WEIGHT, Basis, RegretCalibration, RegretScores
 from metakel.priors.prior import Prior
 from metakel.priors.standardize import winsorize
 from metakel.search import Domain, SearchSpace, candidates
@@ -77,9 +79,9 @@ def taught_and_measured(history: History) -> tuple[History, History]:
 
 def check_way(certify: str | bool) -> str:
     """As a name; True is "folds" and False is "none"."""
-    way = {True: "folds", False: "none"}.get(certify, certify) if certify in (0, 1) else certify
+    way = ("folds" if certify else "none") if isinstance(certify, bool) else certify
     check_choice("certify", way, WAYS)
-    return str(way)
+    return way
 
 
 def _calibration(
@@ -88,6 +90,8 @@ def _calibration(
     basis: Basis,
     progress: Progress | None,
 ) -> RegretCalibration:
+    if not jobs:
+        return without_scores(history, "past tasks have one run each, so none can be replayed")
     emulated = spread_rows(np.arange(len(jobs)), SPACE_TASKS).tolist()
     total, done = len(jobs) + len(emulated), 0
 
@@ -137,9 +141,9 @@ def _score(
     prior: Prior, domain: Domain, measure: Callable[[Array], float], highest: float, horizon: int
 ) -> float:
     optimizer = Optimizer(
-        replayed_model(prior, horizon), domain, rng=np.random.default_rng(0), acquisition="ucb"
+        replayed_model(prior, horizon), domain, rng=np.random.default_rng(0), acquisition=REPLAYED
     )
-    score, smallest_shape = 0.0, CLOCK_WEIGHT * optimizer.model.scale / horizon
+    score, smallest_shape = 0.0, SCALE_WEIGHT * optimizer.model.scale / horizon
     for _ in range(int(min(horizon, domain.supply(*(np.empty((0, domain.d0)),) * 2)))):
         x = optimizer.ask()
         row = domain.encode(x, "replay")[0]
@@ -173,20 +177,23 @@ def emulate(prior: Prior, task: Task, rng: np.random.Generator) -> Callable[[Arr
     Process and scale are drawn by their posterior weights, then a function by Matheron's rule: a
     draw of the prior, plus what conditioning adds to explain the runs.
     """
+    from scipy.linalg import cho_solve
+
     rows = spread_rows(np.arange(task.n), SPACE_ROWS)
     X, y = task.X[rows], task.y[rows]
-    model = replayed_model(prior, 1).observe(X, y, np.full(len(y), np.nan))
-    weights, (processes, _), scale = model.mix.weights, prior.beliefs, prior.model
-    chosen = int(rng.choice(weights.size, p=weights.ravel() / weights.sum()))
-    process = processes[chosen // weights.shape[1]]
-    size = float(scale.scales[chosen % weights.shape[1]])
-    points = process.prepare(X)
-    K = process.gram(points, points) + scale.level_variance
-    K[np.diag_indices_from(K)] += process.noise
+    scale, (processes, start) = prior.model, prior.beliefs
+    factors = [_covariance_factor(process, scale, X) for process in processes]
+    likelihoods = [
+        _log_likelihoods(L, points.mean, y - scale.level, scale) for points, L in factors
+    ]
+    weights = mixture_weights(likelihoods, start, scale).weights
+    chosen = int(rng.choice(weights.size, p=weights.ravel()))
+    process, (points, L) = processes[chosen // GRID], factors[chosen // GRID]
+    size = float(scale.scales[chosen % GRID])
     path = _prior_path(process, scale.level_variance, rng)
     noise = np.sqrt(process.noise) * rng.standard_normal(len(y))
     z = (y - scale.level) / size
-    pull = np.linalg.solve(K, z - points.mean - path(points) - noise)
+    pull = cho_solve((L, True), z - points.mean - path(points) - noise)
 
     def draw(Z: Array) -> Array:
         at = process.prepare(Z)
@@ -194,6 +201,27 @@ def emulate(prior: Prior, task: Task, rng: np.random.Generator) -> Callable[[Arr
         return np.asarray(scale.level + size * (at.mean + path(at) + explained))
 
     return draw
+
+
+def _covariance_factor(
+    process: TaskProcess, scale: TaskModel, X: Array
+) -> tuple[PointCache, Array]:
+    """The points, and the Cholesky factor of the covariance of their values at scale 1."""
+    points = process.prepare(X)
+    K = process.gram(points, points) + scale.level_variance
+    K[np.diag_indices_from(K)] += process.noise
+    return points, np.asarray(np.linalg.cholesky(K))
+
+
+def _log_likelihoods(L: Array, mean: Array, rest: Array, scale: TaskModel) -> Array:
+    """(15,) log density of values that are ``rest`` above the level, one per scale of the grid."""
+    from scipy.linalg import solve_triangular
+
+    white: Array = solve_triangular(L, np.column_stack([rest, mean]), lower=True)
+    wy, wm = white[:, 0], white[:, 1]
+    scales = scale.scales
+    squares = wy @ wy / scales**2 - 2 * (wy @ wm) / scales + wm @ wm
+    return np.asarray(-squares / 2 - len(rest) * np.log(scales) - np.log(np.diag(L)).sum())
 
 
 def _prior_path(

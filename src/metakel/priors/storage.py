@@ -164,7 +164,7 @@ def _info_from_dict(data: Mapping[str, Any]) -> PriorInfo:
                 raise InputError(f"{name} is {value!r}; expected {kind.__name__}")
             if isinstance(value, list):
                 found[name] = tuple(map(str, value))
-    if found.get("outputs") is not None:
+    if "outputs" in found:
         low, high = found["outputs"]
         found["outputs"] = (
             -inf if low is None else as_number("outputs", low),
