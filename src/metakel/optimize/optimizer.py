@@ -417,11 +417,17 @@ class Optimizer:
     def _conformal(self, scores: RegretScores) -> Certificate:
         model, found = self._model, self._outcomes
         assert isinstance(model, MixtureModel)
-        best = int(np.argmax(np.where(found.counts, found.y, -inf)))
-        value = float(found.y[best])
-        highest = model.trace.ceiling(scores.factor(model.delta), scores.horizon)
+        values, factor = np.where(found.counts, found.y, -inf), scores.factor(model.delta)
+        if scores.basis == "emulated":
+            # Values may be noisy, so the ceiling would be about them. What holds is the bound of
+            # the last time, for the best point of that time.
+            values, regret = model.trace.last(values, factor, scores.horizon)
+        else:
+            regret = model.trace.ceiling(factor, scores.horizon) - values.max()
+        best = int(np.argmax(values))
+        value = float(values[best])
         return Certificate(
-            max(min(highest, model.limits[1]) - value, 0.0),
+            max(min(regret, model.limits[1] - value), 0.0),
             copy(self._record.trials[found.numbers[best]].point),
             self._sign * value,
             self._sign * value,

@@ -8,7 +8,8 @@ With r_t the regret after t values and a shape g_t that the model alone gives,
 the score of a task is S = max r_t / g_t over t <= T. Let q be the ceil((1 - delta)(m' + 1))-th
 smallest score. Then on a new task r_t <= q g_t for all t <= T at once, with probability 1 - delta,
 whatever the model is worth. So no value exceeds the smallest best_t + q g_t seen so far: the
-ceiling, which stays true after time T, too. The shape follows the task and the clock; the term w s,
+ceiling, which stays true after time T, too. It is about values, not about a function behind noisy
+ones; certificates of a space do without it. The shape follows the task and the clock; the term w s,
 with s the usual scale of a task, keeps it from 0 where a model is sure and wrong.
 """
 
@@ -62,6 +63,11 @@ class RegretTrace:
         """What no value exceeds: the smallest best + q g up to the horizon."""
         pairs = zip(self.best[:horizon], self.shapes[:horizon], strict=True)
         return min((best + factor * g for best, g in pairs), default=inf)
+
+    def last(self, values: Array, factor: float, horizon: int) -> tuple[Array, float]:
+        """The values (t,) up to the last time that the rule was replayed for, and q g then."""
+        t = min(len(self.shapes), horizon)
+        return values[:t], factor * self.shapes[t - 1]
 
 
 @dataclass(frozen=True, eq=False)
