@@ -52,7 +52,10 @@ def tune(
         ),
     ] = "",
     stop_at: Annotated[
-        float | None, typer.Option(help="Stop when nothing can be better by more than this.")
+        str | None,
+        typer.Option(
+            help="Stop when nothing can be better by more than this, or 1% of the spread."
+        ),
     ] = None,
     give_up: Annotated[int, typer.Option(min=1, help="Failures in a row that end the run.")] = 5,
     delta: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from math import inf
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ from metakel.optimize.mixture_weights import (
     upper_bound_gradient,
 )
 from metakel.optimize.model import Chance, Model, Score
+from metakel.optimize.regret import RegretCalibration, RegretTrace, shape
 from metakel.search import StartPoints
 
 SHORTLIST = 128
@@ -34,6 +36,8 @@ SMALLEST_CHANCE = 1e-300
 # Below this weight the history is given up. If the learned process is right, its weight ever falls
 # from 0.95 to 0.01 with probability below 0.06 % (Ville's inequality).
 LOST_TRUST = 0.01
+# Points whose scores differ by less than this share of their range are equally good choices.
+TIED = 1e-6
 
 Store = Callable[[], dict[str, Any]]
 
@@ -53,6 +57,14 @@ class MixtureModel(Model):
         The confidence band around the learned mean, or why there is none.
     store : callable
         Gives the JSON form of what the model was made from.
+    regret : RegretCalibration or str
+        What replays on past tasks say of the regret, or why there are none.
+    delta : float
+        Probability with which what is promised may fail.
+    certificate : "conformal" or "norm bound"
+        What a certificate rests on: ``regret``, or the band.
+    limits : (low, high)
+        Between which all values lie, in the sign to be maximised.
     """
 
     kind: ClassVar[str] = "mixture"
@@ -66,10 +78,17 @@ class MixtureModel(Model):
         d0: int,
         band: Band | str,
         store: Store,
+        regret: RegretCalibration | str = "the optimizer was not replayed on past tasks",
+        delta: float = 1.0,
+        certificate: str = "conformal",
+        limits: tuple[float, float] = (-inf, inf),
     ) -> None:
         self._processes, self._start = tuple(processes), tuple(start_weights)
         self._task, self._d0, self._store = scale, d0, store
-        self.band = band
+        self.band, self.regret, self.limits = band, regret, limits
+        self.certificate, self._delta = certificate, delta
+        self.trace = RegretTrace()
+        self._best, self._closed, self._scores = -inf, np.zeros(0, dtype=np.intp), np.zeros(0)
         self._learned = np.array([isinstance(p, TaskGP) for p in processes])
         self._Z: Array | None = None
         self._families: list[list[IncrementalGP]] = _families(self._processes, scale, d0)
@@ -107,7 +126,41 @@ class MixtureModel(Model):
             model._take(x, float(value))
         model._mix = None
         model._ring()
+        if isinstance(self.regret, RegretCalibration) and not self.trace.left:
+            model._follow(self, X)
         return model
+
+    def _follow(self, before: Self, X: Array) -> None:
+        """Extend the trace, if the rule that was replayed would have chosen this point, too."""
+        t = self._t
+        if t > self._longest or self._Z is None:
+            return
+        if len(X) > 1 or not before._chooses(X[0]):
+            self.trace = RegretTrace(self.trace.best, self.trace.shapes, t)
+            return
+        candidate = self._candidate(X[0])
+        if candidate is not None:
+            self._closed = np.append(self._closed, candidate)
+        self._scores = self.upper_bound().values(self._Z)
+        self._scores[self._closed] = -inf
+        g = shape(float(self._scores.max()), self._best, self._task.scale, t)
+        self.trace = self.trace.after(self._best, g)
+
+    def _chooses(self, x: Array) -> bool:
+        """Whether ``x`` scores as high as any start point that is left."""
+        first = self.first_score()
+        scores = self._scores if first is None else first.values(self._Z)  # type: ignore[arg-type]
+        candidate = self._candidate(x)
+        if candidate is not None:
+            here = float(scores[candidate])
+        else:
+            here = float((first or self.upper_bound()).values(x[None])[0])
+        finite = scores[np.isfinite(scores)]
+        return not len(finite) or here >= finite.max() - TIED * (np.ptp(finite) + TIED)
+
+    @property
+    def _longest(self) -> int:
+        return self.regret.longest if isinstance(self.regret, RegretCalibration) else 0
 
     def _take(self, x: Array, y: float) -> None:
         candidate = self._candidate(x)
@@ -115,6 +168,7 @@ class MixtureModel(Model):
             cross = family[0].cross_covariance(x[None], candidate)
             family[:] = [process.observe(cross, y, candidate) for process in family]
         self._t += 1
+        self._best = max(self._best, y)
         if isinstance(self.band, Band):
             self.band = self.band.observe(x, y)
 
@@ -198,12 +252,15 @@ class MixtureModel(Model):
 
     @property
     def delta(self) -> float:
-        """Probability with which the bounds may fail."""
-        return self.band.delta if isinstance(self.band, Band) else 1.0
+        """Probability with which bounds or certificate may fail."""
+        return self.band.delta if isinstance(self.band, Band) else self._delta
 
     def bounds(self, Z: Array) -> tuple[Array, Array]:
         """(n,) lower and upper confidence bounds, for all points and times together."""
-        return self.band.interval(Z) if isinstance(self.band, Band) else super().bounds(Z)
+        if not isinstance(self.band, Band):
+            return super().bounds(Z)
+        lower, upper = self.band.interval(Z)
+        return np.clip(lower, *self.limits), np.clip(upper, *self.limits)
 
     def first_score(self) -> Score | None:
         """Before any value: the top of the mean; without one, the centre of the space."""

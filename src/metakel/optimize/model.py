@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from fractions import Fraction
 from math import inf
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from metakel.search import Domain, StartPoints
 UCB_WIDTH = 1.5
 TRAIL = 16  # earlier models that are kept, for results that come late
 ROOT_TWO_PI = 2.5066282746310002
+CertificateBasis = Literal["norm bound", "exact", "folds", "emulated"]
 
 # (n, d0) points -> (n,) chances that all constraints hold
 Chance = Callable[[Array], Array]
@@ -74,13 +76,22 @@ class Certificate:
     regret : float
         How much better than ``x`` any point of the domain can be; inf where nothing is promised.
     x : array, dict or None
-        The observed point that is certain to be at least as good as any other is certain to be.
+        The observed point that this is about. With a norm bound, the one whose lower bound is
+        largest; otherwise the one with the best value.
     lower, upper : float
-        Bounds of its value.
+        Bounds of its value; the observed value itself where regrets are between observed values.
     delta : float
         Probability with which all of this may fail.
     reason : str
         Why nothing is promised; empty where something is.
+    basis : "norm bound", "exact", "folds" or "emulated"
+        A confidence band for functions of bounded norm, or replays of the optimizer on past tasks:
+        on their recorded rows with a prior learned from other tasks, the same in folds, or on
+        draws of a Gaussian process given their runs (`RegretScores`).
+    horizon : int or None
+        Up to which number of values it keeps improving; None for any.
+    tasks : int
+        How many past tasks vouch for it.
     """
 
     regret: float
@@ -89,13 +100,24 @@ class Certificate:
     upper: float = inf
     delta: float = 1.0
     reason: str = ""
+    basis: CertificateBasis = "norm bound"
+    horizon: int | None = None
+    tasks: int = 0
 
     def __str__(self) -> str:
         if self.reason:
             return f"no certificate: {self.reason}"
-        sure = f"with probability {1 - self.delta:g}"
+        if self.basis == "norm bound":
+            return (
+                f"no configuration is better than the best one by more than {self.regret:.3g}, "
+                f"with probability {1 - self.delta:g}"
+            )
+        odds = Fraction(1 - self.delta).limit_denominator(100)
+        none = "no configuration" if self.basis == "emulated" else "none of the candidates"
+        emulated = " (emulated)" if self.basis == "emulated" else ""
         return (
-            f"no configuration is better than the best one by more than {self.regret:.3g}, {sure}"
+            f"{none} is better by more than {self.regret:.2g}, {odds.numerator} times out of "
+            f"{odds.denominator} on tasks like these{emulated}"
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import Array, check_generator, is_number, positive
+from metakel._arrays import Array, check_generator, positive
 from metakel._json import Format, write_file
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError, ShapeError
@@ -23,6 +23,7 @@ from metakel.optimize.mixture import MixtureModel, load_mixture
 from metakel.optimize.model import Best, Certificate, Model, Score
 from metakel.optimize.outcomes import Outcomes, outcomes
 from metakel.optimize.record import NO_CONSTRAINTS, Record, Trial, feasible
+from metakel.optimize.regret import RegretCalibration, RegretScores, as_tolerance
 from metakel.search import Domain, Finite, domain_from_dict
 
 FORMAT = Format("metakel.Optimizer", version=1, noun="optimizer")
@@ -52,8 +53,9 @@ class Optimizer:
         "ucb", "ei", or a function of your own (`metakel.optimize.acquisition`).
     maximize : bool
         False to minimise; everything is reported in the sign of the values.
-    stop_at : float, optional
-        `done` is True once the certificate's regret is at most this.
+    stop_at : float or str, optional
+        `done` is True once the certificate's regret is at most this, in units of the output; text
+        such as "1%" is a share of the usual spread of a task.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class Optimizer:
         rng: np.random.Generator,
         acquisition: str | Acquisition = "ucb",
         maximize: bool = True,
-        stop_at: float | None = None,
+        stop_at: float | str | None = None,
     ) -> None:
         if not isinstance(domain, Domain):
             raise InputError(
@@ -74,10 +76,8 @@ class Optimizer:
         check_generator(rng)
         if model.d0 not in (None, domain.d0):
             raise ShapeError(f"the model takes {model.d0} inputs but the domain has {domain.d0}")
-        if stop_at is not None and not (is_number(stop_at) and 0 <= stop_at < inf):
-            raise InputError(f"stop_at is {stop_at!r}; expected a number >= 0")
         self.domain, self.maximize = domain, maximize
-        self.stop_at = None if stop_at is None else float(stop_at)
+        self.stop_at = None if stop_at is None else as_tolerance(stop_at, spread_of(model))
         self.acquisition = acquisition
         self._acquire = as_acquisition(acquisition)
         self._start_up(model, int(rng.integers(2**63)))
@@ -358,28 +358,84 @@ class Optimizer:
     def certificate(self) -> Certificate:
         """How far the best point can be from the optimum.
 
-        The largest upper bound in the domain minus the largest lower bound of an observed point. On
-        a continuous domain the former is the largest that the search found. After an alarm of a
-        prior nothing is promised any more.
+        With a prior it rests on replays of this optimizer on past tasks (`RegretCalibration`), and
+        is about tasks like them. It improves as long as the points are those of `ask`, one at a
+        time; after an alarm nothing is promised any more. With a norm bound it is the largest upper
+        bound in the domain minus the largest lower bound of an observed point. On a continuous
+        domain the former is the largest that the search found.
         """
         if self._certificate is None:
             self._certificate = self._certify()
         return self._certificate
 
+    @property
+    def no_certificate(self) -> str:
+        """Why there will be no certificate, whatever is observed; empty where there may be one."""
+        scores = self._regret_scores
+        if scores is None:
+            return self._model.no_bounds
+        return scores if isinstance(scores, str) else ""
+
+    @property
+    def _regret_scores(self) -> RegretScores | str | None:
+        """Scores of past tasks that speak for this optimizer; None where a norm bound is used."""
+        model = self._model
+        if not isinstance(model, MixtureModel) or model.certificate == "norm bound":
+            return None
+        if isinstance(model.regret, str):
+            return model.regret
+        return model.regret.scores_for(self.domain, self.acquisition, model.delta)
+
     def _certify(self) -> Certificate:
-        model, found = self._model, self._outcomes
-        reason = model.no_bounds
+        model, found, scores = self._model, self._outcomes, self._regret_scores
+        reason = self.no_certificate
         if not reason and not found.counts.any():
             reason = "nothing was observed yet"
         if not reason and isinstance(model, MixtureModel) and model.alarm is not None:
             reason = f"alarm after {model.alarm.time} values: {model.alarm.reason}"
+        if not reason and isinstance(scores, RegretScores):
+            reason = self._off_the_rule()
         if reason:
             return Certificate(inf, delta=model.delta, reason=reason)
+        if isinstance(scores, RegretScores):
+            return self._conformal(scores)
         chosen, lower, upper = model.certain(found)
         regret = max(model.largest_upper(self.domain, self._start) - lower, 0.0)
         low, high = sorted((self._sign * lower, self._sign * upper))
         point = copy(self._record.trials[found.numbers[chosen]].point)
         return Certificate(regret, point, low, high, model.delta)
+
+    def _off_the_rule(self) -> str:
+        """Why replays say nothing of this run; empty where they do."""
+        assert isinstance(self._model, MixtureModel)
+        if self._outcomes.constraints:
+            return "past tasks were replayed without constraints"
+        if not self._model.trace.best:
+            return "the first point is not the one that this optimizer asks for"
+        return ""
+
+    def _conformal(self, scores: RegretScores) -> Certificate:
+        model, found = self._model, self._outcomes
+        assert isinstance(model, MixtureModel)
+        values, factor = np.where(found.counts, found.y, -inf), scores.factor(model.delta)
+        if scores.basis == "emulated":
+            # Values may be noisy, so the ceiling would be about them. What holds is the bound of
+            # the last time, for the best point of that time.
+            values, regret = model.trace.last(values, factor, scores.horizon)
+        else:
+            regret = model.trace.ceiling(factor, scores.horizon) - values.max()
+        best = int(np.argmax(values))
+        value = float(values[best])
+        return Certificate(
+            max(min(regret, model.limits[1] - value), 0.0),
+            copy(self._record.trials[found.numbers[best]].point),
+            self._sign * value,
+            self._sign * value,
+            model.delta,
+            basis=scores.basis,
+            horizon=scores.horizon,
+            tasks=scores.tasks,
+        )
 
     @property
     def done(self) -> bool:
@@ -392,7 +448,7 @@ class Optimizer:
         if not self._supply:
             return f"all points of the {self.domain!r} were asked for"
         if self.stop_at is not None and self.certificate.regret <= self.stop_at:
-            return f"no point can be better by more than {self.stop_at:g}"
+            return f"{self.certificate} (stop_at={self.stop_at:.3g})"
         return ""
 
     # How it is kept
@@ -466,6 +522,12 @@ def _model_from_dict(
     if kind == MixtureModel.kind:
         return load_mixture(data)
     raise InputError(f"stored model is of kind {kind!r}; known: certified, mixture")
+
+
+def spread_of(model: Model) -> float | None:
+    """The usual range of the values of a task, where it is known."""
+    found = model.regret if isinstance(model, MixtureModel) else None
+    return found.spread if isinstance(found, RegretCalibration) else None
 
 
 def _stream(seed: int, *key: int) -> np.random.Generator:

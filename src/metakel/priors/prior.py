@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from metakel._arrays import check_choice
 from metakel.errors import InputError
 from metakel.gp.task_gp import DefaultGP, TaskGP, TaskProcess
 from metakel.gp.task_scale import TaskModel
@@ -17,6 +19,7 @@ from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.band import Band
 from metakel.optimize.mixture import MixtureModel, register_loader
 from metakel.optimize.optimizer import Optimizer
+from metakel.optimize.regret import RegretCalibration
 from metakel.priors.band import ConfidenceBand
 from metakel.priors.calibration import Calibration, prior_kernel
 from metakel.priors.configurations import as_rows, encode_candidates, encode_configurations
@@ -28,6 +31,7 @@ from metakel.space import Space
 
 # Initial weight of the cold start beside what was learned; evidence moves it from there.
 COLD_WEIGHT = 0.05
+CERTIFICATES = ("conformal", "norm bound")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +47,7 @@ class PriorInfo:
     lam: str = "cv"
     mean: bool = True
     notes: tuple[str, ...] = ()
+    outputs: tuple[float, float] | None = None  # limits of the output
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +68,8 @@ class Prior:
     info : PriorInfo
     cold_weight : float
         Initial weight of the cold start beside what was learned.
+    certificate : RegretCalibration or None
+        What replays of the optimizer on past tasks say of its regret; None in files of before.
     """
 
     space: Space
@@ -72,6 +79,7 @@ class Prior:
     calibration: Calibration | None
     info: PriorInfo
     cold_weight: float = field(default=COLD_WEIGHT)
+    certificate: RegretCalibration | None = None
 
     @property
     def helps(self) -> bool:
@@ -123,7 +131,8 @@ class Prior:
         extrapolate: bool | None = None,
         space: Space | None = None,
         delta: float = 0.2,
-        stop_at: float | None = None,
+        stop_at: float | str | None = None,
+        certificate: str = "conformal",
     ) -> Optimizer:
         """Ask and tell on the next task; points are dicts of named parameters.
 
@@ -146,8 +155,12 @@ class Prior:
             Parameters of the prior that it lacks are held by ``fixed``.
         delta : float
             Probability with which confidence bounds and certificate may fail.
-        stop_at : float, optional
-            `Optimizer.done` is True once the certificate's regret is at most this.
+        stop_at : float or str, optional
+            `Optimizer.done` is True once the certificate's regret is at most this, in units of the
+            output, or as in "1%" of the usual spread of a task.
+        certificate : "conformal" or "norm bound"
+            What certificates rest on: replays of this optimizer on past tasks (`certificate`), or
+            the confidence band (`confidence`), which is valid for any points but far wider.
         """
         if candidates is not None and (fixed or space is not None):
             raise InputError(
@@ -164,7 +177,7 @@ class Prior:
                 space or self.space, self.space, dict(fixed or {}), bool(extrapolate), landmarks
             )
         return Optimizer(
-            self.task_model(delta=delta, extrapolate=bool(extrapolate)),
+            self.task_model(delta=delta, extrapolate=bool(extrapolate), certificate=certificate),
             domain,
             rng=np.random.default_rng(0) if rng is None else rng,
             acquisition=acquisition,
@@ -172,14 +185,22 @@ class Prior:
             stop_at=stop_at,
         )
 
-    def task_model(self, *, delta: float = 0.2, extrapolate: bool = False) -> MixtureModel:
+    def task_model(
+        self, *, delta: float = 0.2, extrapolate: bool = False, certificate: str = "conformal"
+    ) -> MixtureModel:
         """The model of a new task that `optimizer` decides with, in the sign to be maximised."""
+        check_choice("certificate", certificate, CERTIFICATES)
         processes, weights = self.beliefs
 
         def store() -> dict[str, Any]:
             from metakel.priors.storage import to_dict
 
-            return {"prior": to_dict(self), "delta": delta, "extrapolate": extrapolate}
+            return {
+                "prior": to_dict(self),
+                "delta": delta,
+                "extrapolate": extrapolate,
+                "certificate": certificate,
+            }
 
         return MixtureModel(
             processes,
@@ -188,7 +209,24 @@ class Prior:
             d0=self.space.d0,
             band=self._band(delta, extrapolate),
             store=store,
+            regret=self._regret(extrapolate),
+            delta=delta,
+            certificate=certificate,
+            limits=self._limits,
         )
+
+    def _regret(self, extrapolate: bool) -> RegretCalibration | str:
+        if extrapolate:
+            return "values beyond the recorded ranges are allowed"
+        if self.certificate is None:
+            return "the prior was learned without replays on past tasks; learn it again"
+        return self.certificate
+
+    @property
+    def _limits(self) -> tuple[float, float]:
+        """Of the output, in the sign to be maximised."""
+        low, high = self.info.outputs or (-inf, inf)
+        return (-high, -low) if self.info.minimize else (low, high)
 
     def _band(self, delta: float, extrapolate: bool) -> Band | str:
         """The confidence band, or why there is none."""
@@ -257,7 +295,11 @@ def _load_model(data: Mapping[str, Any]) -> MixtureModel:
     from metakel.priors.storage import from_dict
 
     prior = from_dict(data["prior"])
-    return prior.task_model(delta=float(data["delta"]), extrapolate=bool(data["extrapolate"]))
+    return prior.task_model(
+        delta=float(data["delta"]),
+        extrapolate=bool(data["extrapolate"]),
+        certificate=str(data.get("certificate", "norm bound")),
+    )
 
 
 register_loader(MixtureModel.kind, _load_model)

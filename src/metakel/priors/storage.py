@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from metakel.errors import InputError
 from metakel.gp.task_gp import TaskGP
 from metakel.gp.task_scale import TaskModel
 from metakel.kernels.nystrom import NystromFeatures
+from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration
 from metakel.priors.heldout import EQUALLY, HeldOut
 from metakel.priors.prior import Prior, PriorInfo
@@ -80,9 +81,11 @@ def to_dict(prior: Prior) -> Content:
             "model": asdict(calibration.model),
             "norms": calibration.norms.tolist(),
         },
-        "info": asdict(prior.info),
+        "info": _info_to_dict(prior.info),
         "cold_weight": prior.cold_weight,
     }
+    if prior.certificate is not None:
+        content["certificate"] = prior.certificate.to_dict()
     return FORMAT.dump(content)
 
 
@@ -112,6 +115,9 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
         calibration=calibration,
         info=info,
         cold_weight=as_number("cold_weight", data["cold_weight"], 0, 1),
+        certificate=RegretCalibration.from_dict(data["certificate"])
+        if "certificate" in data
+        else None,
     )
 
 
@@ -134,6 +140,15 @@ def _renamed(table: Mapping[str, Any], names: Mapping[str, str]) -> Content:
 FORMAT = Format("metakel.Prior", version=2, noun="prior", upgrades={1: _from_version_1})
 
 
+def _info_to_dict(info: PriorInfo) -> Content:
+    """Without limits of the output where there are none, as in files of before."""
+    content = asdict(info)
+    limits = content.pop("outputs")
+    if limits is not None:
+        content["outputs"] = [limit if isfinite(limit) else None for limit in limits]
+    return content
+
+
 def _info_from_dict(data: Mapping[str, Any]) -> PriorInfo:
     """Where a prior comes from; every field of its type."""
     found: dict[str, Any] = dict(data)
@@ -149,6 +164,12 @@ def _info_from_dict(data: Mapping[str, Any]) -> PriorInfo:
                 raise InputError(f"{name} is {value!r}; expected {kind.__name__}")
             if isinstance(value, list):
                 found[name] = tuple(map(str, value))
+    if "outputs" in found:
+        low, high = found["outputs"]
+        found["outputs"] = (
+            -inf if low is None else as_number("outputs", low),
+            inf if high is None else as_number("outputs", high),
+        )
     return PriorInfo(**found)
 
 

@@ -17,6 +17,8 @@ from metakel.confidence import AlarmEvent
 from metakel.errors import InputError, MetaKelError
 from metakel.learn import LearnedKernel
 from metakel.optimize import Best, Certificate, Optimizer
+from metakel.optimize.optimizer import spread_of
+from metakel.optimize.regret import as_tolerance
 from metakel.priors import Prior
 from metakel.space import Space
 from metakel.tuner.candidates import Candidates
@@ -53,8 +55,9 @@ class Tuner:
     budget : int, optional
         At most how many evaluations to ask for, failed ones included, unless they are taken back
         (`drop_failed`).
-    stop_at : float, optional
-        Done as soon as the certificate is at most this, in units of the output.
+    stop_at : float or str, optional
+        Done as soon as the certificate is at most this, in units of the output; text such as "1%"
+        is a share of the usual spread of a task.
     seed, delta, fixed, extrapolate, candidates
         See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts.
     manual : bool
@@ -70,7 +73,7 @@ class Tuner:
         journal: str | Path | None = None,
         *,
         budget: int | None = None,
-        stop_at: float | None = None,
+        stop_at: float | str | None = None,
         seed: int = 0,
         delta: float = 0.2,
         fixed: Mapping[str, Any] | None = None,
@@ -82,16 +85,12 @@ class Tuner:
         source = Source(prior, norm_bound)
         if budget is not None and budget < 1:
             raise InputError(f"budget is {budget}; expected at least one evaluation")
-        if stop_at is not None and not stop_at > 0:
-            raise InputError(f"stop_at is {stop_at}; expected a number > 0")
         listed = None if candidates is None else Candidates.of(candidates, source.space)
         self.prior, self._source = prior, source
         self.options = RunOptions(seed, delta, plain(fixed or {}), extrapolate, listed)
         self.budget, self.stop_at, self._manual = budget, stop_at, manual
         optimizer = self.options.optimizer(source)
-        if stop_at is not None and optimizer.model.no_bounds:
-            why = optimizer.model.no_bounds
-            raise InputError(f"stop_at needs a certificate; there is none: {why}")
+        self._tolerance = _checked_tolerance(stop_at, optimizer)
         self._session = Session(source, self.options, optimizer, Journal(journal))
         self._wondered = False
 
@@ -140,7 +139,7 @@ class Tuner:
 
     @property
     def certificate(self) -> Certificate:
-        """How much better than the best certain configuration anything can be."""
+        """How much better than the best configuration anything can be; see `Certificate`."""
         return self.optimizer.certificate
 
     def predict(self, configurations: Any) -> tuple[Array, Array]:
@@ -162,8 +161,10 @@ class Tuner:
         return self._stop_reason(self.trials)
 
     def _stop_reason(self, trials: Trials) -> str:
-        if self.stop_at is not None and self._session.optimizer.certificate.regret <= self.stop_at:
-            return f"no configuration can be better by more than {self.stop_at:g}"
+        if self._tolerance is not None:
+            certificate = self._session.optimizer.certificate
+            if certificate.regret <= self._tolerance:
+                return f"{certificate} (stop_at={self.stop_at})"
         spent = self.budget is not None and trials.spent >= self.budget
         if spent and not self._orphans(trials):
             return f"the budget of {self.budget} evaluations is spent"
@@ -416,3 +417,15 @@ class Tuner:
                 mine[0].number,
                 mine[0].number,
             )
+
+
+def _checked_tolerance(stop_at: float | str | None, optimizer: Optimizer) -> float | None:
+    """``stop_at`` in units of the output; refused where there can be no certificate."""
+    if stop_at is None:
+        return None
+    tolerance = as_tolerance(stop_at, spread_of(optimizer.model))
+    if tolerance == 0:
+        raise InputError(f"stop_at is {stop_at}; expected a number > 0")
+    if optimizer.no_certificate:
+        raise InputError(f"stop_at needs a certificate; there is none: {optimizer.no_certificate}")
+    return tolerance

@@ -57,7 +57,7 @@ def _learned(studies: Sequence[RecordedStudy]) -> Prior | None:
             "the past has no completed trial with parameters and a finite value: a cold start"
         )
         return None
-    prior = learn_prior(History.from_optuna(studies))
+    prior = learn_prior(History.from_optuna(studies), certify="none")
     for note in prior.info.notes:
         LOGGER.info("past studies: %s", note)
     if not prior.helps:

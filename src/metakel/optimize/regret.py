@@ -1,0 +1,245 @@
+r"""Conformal regret: how far the best value can be from the optimum, calibrated on past tasks.
+
+The optimizer is a fixed rule, and tasks are exchangeable. The rule was replayed on m' past tasks.
+With r_t the regret after t values and a shape g_t that the model alone gives,
+
+.. math:: g_t = \bigl(\max_x (\mu_t + 1.5 \sigma_t)(x) - \mathrm{best}_t + w s\bigr) / t,
+
+the score of a task is S = max r_t / g_t over t <= T. Let q be the ceil((1 - delta)(m' + 1))-th
+smallest score. Then on a new task r_t <= q g_t for all t <= T at once, with probability 1 - delta,
+whatever the model is worth. So no value exceeds the smallest best_t + q g_t seen so far: the
+ceiling, which stays true after time T, too. It is about values, not about a function behind noisy
+ones; certificates of a space do without it. The shape follows the task and the clock; the term w s,
+with s the usual scale of a task, keeps it from 0 where a model is sure and wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, inf, isfinite
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from metakel._arrays import TINY, Array, as_number, as_numbers, is_number
+from metakel.errors import InputError
+from metakel.search import Domain, Finite, SearchSpace
+
+Basis = Literal["exact", "folds", "emulated"]
+REPLAYED = "ucb"
+SCALE_WEIGHT = 0.2
+# A new table may have up to so many times the rows of the replayed ones.
+LARGER = 2.0
+CONFIDENT = 0.9
+
+
+def shape(upper: float, best: float, scale: float, t: int) -> float:
+    """g_t: ``upper`` is the largest mean plus 1.5 standard deviations that is left."""
+    return (max(upper - best, 0.0) + SCALE_WEIGHT * scale) / t
+
+
+@dataclass(frozen=True)
+class RegretTrace:
+    """Best values and shapes of a run, as long as its points are those of the replayed rule.
+
+    Parameters
+    ----------
+    best, shapes : tuple of float
+        After each value.
+    left : int
+        At which value the run left the rule; 0 if it did not.
+    """
+
+    best: tuple[float, ...] = ()
+    shapes: tuple[float, ...] = ()
+    left: int = 0
+
+    def after(self, best: float, g: float) -> RegretTrace:
+        """After one more value at a point that the rule chose."""
+        return RegretTrace((*self.best, best), (*self.shapes, g))
+
+    def ceiling(self, factor: float, horizon: int) -> float:
+        """What no value exceeds: the smallest best + q g up to the horizon."""
+        pairs = zip(self.best[:horizon], self.shapes[:horizon], strict=True)
+        return min((best + factor * g for best, g in pairs), default=inf)
+
+    def last(self, values: Array, factor: float, horizon: int) -> tuple[Array, float]:
+        """The values (t,) up to the last time that the rule was replayed for, and q g then."""
+        t = min(len(self.shapes), horizon)
+        return values[:t], factor * self.shapes[t - 1]
+
+
+@dataclass(frozen=True, eq=False)
+class RegretScores:
+    """Scores of the past tasks on which the optimizer was replayed.
+
+    Parameters
+    ----------
+    scores : (m',) array, increasing
+    basis : "exact", "folds" or "emulated"
+        Exact: the prior was learned from other tasks. Folds: every task was replayed with a prior
+        learned from the other folds, which is approximate. Emulated: on draws of a Gaussian process
+        given the task's runs, searched over the whole space.
+    horizon : int
+        For how many values the optimizer was replayed.
+    points : int
+        How many rows a replayed table has; 0 for a space.
+    acquisition : str
+        Of the replayed rule.
+    """
+
+    scores: Array
+    basis: Basis
+    horizon: int
+    points: int = 0
+    acquisition: str = REPLAYED
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks vouch."""
+        return len(self.scores)
+
+    def missing(self, delta: float) -> int:
+        """How many more tasks are needed for a promise at ``delta``."""
+        return max(ceil(1 / _checked(delta) - 1 - 1e-9) - self.tasks, 0)
+
+    def factor(self, delta: float) -> float:
+        """q: the ceil((1 - delta)(m' + 1))-th smallest score; inf with too few tasks."""
+        rank = self._rank(delta)
+        return float(self.scores[rank - 1]) if rank <= self.tasks else inf
+
+    def bound(self, delta: float, g: float, t: int) -> float:
+        """Bound of the regret after ``t`` values, where the shape is ``g``."""
+        return self.factor(delta) * g if t <= self.horizon else inf
+
+    def failure_probability(self, delta: float) -> float:
+        """How often a promise at ``delta`` may fail with this very history, with confidence 0.9.
+
+        delta is the average over histories; for one history the probability is Beta distributed.
+        """
+        from scipy.special import betaincinv
+
+        rank = self._rank(delta)
+        if rank > self.tasks:
+            return 1.0
+        return float(betaincinv(self.tasks + 1 - rank, rank, CONFIDENT))
+
+    def _rank(self, delta: float) -> int:
+        return ceil((1 - _checked(delta)) * (self.tasks + 1) - 1e-9)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        return {
+            "scores": self.scores.tolist(),
+            "basis": self.basis,
+            "horizon": self.horizon,
+            "points": self.points,
+            "acquisition": self.acquisition,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RegretScores:
+        """Inverse of `to_dict`."""
+        basis = data["basis"]
+        if basis not in get_args(Basis):
+            raise InputError(f"basis is {basis!r}; known: {', '.join(get_args(Basis))}")
+        if data["acquisition"] != REPLAYED:
+            raise InputError(f"acquisition is {data['acquisition']!r}; expected {REPLAYED!r}")
+        return cls(
+            np.sort(as_numbers("scores", data["scores"], (None,), low=0)),
+            basis,
+            int(as_number("horizon", data["horizon"], 1)),
+            int(as_number("points", data["points"], 0)),
+            REPLAYED,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RegretCalibration:
+    """What replays on past tasks say of the regret, for tables and for whole spaces.
+
+    Parameters
+    ----------
+    table, space : RegretScores or str
+        Scores, or why there are none.
+    spread : float
+        The usual range of the values of a task, in units of the output.
+    """
+
+    table: RegretScores | str
+    space: RegretScores | str
+    spread: float
+
+    @property
+    def longest(self) -> int:
+        """The larger of the two horizons; 0 where nothing was replayed."""
+        found = (self.table, self.space)
+        return max((s.horizon for s in found if isinstance(s, RegretScores)), default=0)
+
+    def scores_for(self, domain: Domain, acquisition: Any, delta: float) -> RegretScores | str:
+        """The scores that speak for an optimizer, or why none do."""
+        found = self.table if isinstance(domain, Finite) else self.space
+        if isinstance(found, str):
+            return found
+        if acquisition != found.acquisition:
+            return f"past tasks were replayed with acquisition={found.acquisition!r}, not this one"
+        if isinstance(domain, Finite):
+            if len(domain) > LARGER * found.points:
+                return (
+                    f"the table has {len(domain)} candidates but past tasks recorded about "
+                    f"{found.points}, which cannot stand for so many"
+                )
+        elif not isinstance(domain, SearchSpace) or domain.space != domain.model_space:
+            return "past tasks were replayed over the ranges of the prior, not over these"
+        elif domain.fixed:
+            return "past tasks were replayed with all parameters free; some are fixed here"
+        missing = found.missing(delta)
+        if missing:
+            return (
+                f"{found.tasks} past tasks cannot vouch at delta = {delta:g}; {missing} more are "
+                f"needed, or a delta of at least {1 / (found.tasks + 1):.2g}"
+            )
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        parts = {"table": self.table, "space": self.space}
+        kept = {n: {"reason": s} if isinstance(s, str) else s.to_dict() for n, s in parts.items()}
+        return {**kept, "spread": self.spread}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RegretCalibration:
+        """Inverse of `to_dict`."""
+        table, space = (
+            str(found["reason"]) if "reason" in found else RegretScores.from_dict(found)
+            for found in (data["table"], data["space"])
+        )
+        return cls(table, space, as_number("spread", data["spread"], TINY))
+
+
+def as_tolerance(stop_at: float | str, spread: float | None) -> float:
+    """A regret in units of the output; text such as "1%" is a share of the usual spread."""
+    if isinstance(stop_at, str):
+        number, percent = stop_at.strip().removesuffix("%"), stop_at.strip().endswith("%")
+        try:
+            value = float(number)
+        except ValueError:
+            raise InputError(
+                f'stop_at is {stop_at!r}; expected a number, or a share of the spread as in "1%"'
+            ) from None
+        if percent and spread is None:
+            raise InputError(
+                f"stop_at is {stop_at!r}, but the usual spread of a task is not known; expected a "
+                "number, or a prior whose certificate was calibrated (learn_prior)"
+            )
+        stop_at = value / 100 * (spread or 0.0) if percent else value
+    if not (is_number(stop_at) and isfinite(stop_at) and stop_at >= 0):
+        raise InputError(f"stop_at is {stop_at!r}; expected a number >= 0")
+    return float(stop_at)
+
+
+def _checked(delta: float) -> float:
+    if not 0 < delta < 1:
+        raise InputError(f"delta is {delta}; expected a number between 0 and 1")
+    return delta

@@ -1,0 +1,306 @@
+"""Replay the optimizer on past tasks, so that its regret on the next one can be certified.
+
+Tables are replayed on their recorded rows. Recorded rows do not stand for a whole space, whose best
+point is rarely among them. There the optimizer is replayed on an emulated task: a draw of the
+Gaussian processes given the task's runs, of which every point of the space has a value, and whose
+maximum can be found by climbing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from metakel._arrays import Array, check_choice
+from metakel.data import History, Task
+from metakel.errors import InputError
+from metakel.gp.task_gp import DefaultGP, PointCache, TaskGP, TaskProcess
+from metakel.gp.task_scale import GRID, TaskModel
+from metakel.kernels.nystrom import spread_rows
+from metakel.optimize import MixtureModel, Optimizer
+from metakel.optimize.mixture_weights import mixture_weights
+from metakel.optimize.regret import REPLAYED, SCALE_WEIGHT, Basis, RegretCalibration, RegretScores
+from metakel.priors.prior import Prior
+from metakel.priors.standardize import winsorize
+from metakel.search import Domain, SearchSpace, candidates
+
+WAYS = ("folds", "exact", "none")
+FOLDS = 5
+# Above this number of tasks one fold is held out; so many tasks are hardly missed.
+MANY = 100
+TABLE_HORIZON, TABLE_TASKS, TABLE_ROWS = 50, 50, 1000
+SPACE_HORIZON, SPACE_TASKS, SPACE_ROWS = 25, 20, 200
+FEATURES = 512
+# Draws of a fitted process are too smooth and too sure. They deviate from its mean by so many times
+# what it says, and differences below this share of the scale are not told apart.
+INFLATION, RESOLUTION = 2.0, 0.02
+FEWEST_ROWS, FEWEST_TASKS = 2, 4
+
+Learn = Callable[[History], Prior]
+Progress = Callable[[int, int], None]
+
+
+def calibrate_folds(history: History, learn: Learn, progress: Progress | None) -> RegretCalibration:
+    """Every task is replayed with a prior learned from the tasks of the other folds."""
+    if len(history) < FEWEST_TASKS:
+        return without_scores(history, f"fewer than {FEWEST_TASKS} past tasks")
+    replayed = spread_rows(np.array(_calibrating(history)), TABLE_TASKS)
+    count = FOLDS if len(history) <= MANY else 1
+    jobs = []
+    for k in range(count):
+        fold = replayed[k::count].tolist()
+        teaching = [task for s, task in enumerate(history) if s not in set(fold)]
+        prior = learn(_part(history, teaching))
+        jobs += [(prior, history[s]) for s in fold]
+    return _calibration(history, jobs, "folds", progress)
+
+
+def calibrate_split(
+    prior: Prior, history: History, progress: Progress | None = None
+) -> RegretCalibration:
+    """Replay a prior on tasks from which it was not learned: exact, if tasks are exchangeable."""
+    jobs = [(prior, history[s]) for s in _calibrating(history)]
+    return _calibration(history, jobs, "exact", progress)
+
+
+def without_scores(history: History, reason: str) -> RegretCalibration:
+    """Where nothing was replayed: only the spread of the tasks."""
+    return RegretCalibration(reason, reason, _spread(history))
+
+
+def taught_and_measured(history: History) -> tuple[History, History]:
+    """Every other task to learn from, and the rest to calibrate on."""
+    if len(history) < FEWEST_TASKS:
+        raise InputError(
+            f"certify='exact' with {len(history)} tasks; expected at least {FEWEST_TASKS}, half of "
+            "which are left out of learning"
+        )
+    tasks = list(history)
+    return _part(history, tasks[::2]), _part(history, tasks[1::2])
+
+
+def check_way(certify: str | bool) -> str:
+    """As a name; True is "folds" and False is "none"."""
+    way = ("folds" if certify else "none") if isinstance(certify, bool) else certify
+    check_choice("certify", way, WAYS)
+    return way
+
+
+def _calibration(
+    history: History,
+    jobs: Sequence[tuple[Prior, Task]],
+    basis: Basis,
+    progress: Progress | None,
+) -> RegretCalibration:
+    if not jobs:
+        return without_scores(history, "past tasks have one run each, so none can be replayed")
+    emulated = spread_rows(np.arange(len(jobs)), SPACE_TASKS).tolist()
+    total, done = len(jobs) + len(emulated), 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, total)
+
+    table, space, sizes = [], [], []
+    for prior, task in jobs:
+        X, y = _distinct(task)
+        table.append(table_score(prior, X, y))
+        sizes.append(len(X))
+        step()
+    for i in emulated:
+        prior, task = jobs[i]
+        space.append(space_score(prior, task, np.random.default_rng([i, len(task.y)])))
+        step()
+    return RegretCalibration(
+        RegretScores(np.sort(table), basis, TABLE_HORIZON, int(np.median(sizes))),
+        RegretScores(np.sort(space), "emulated", SPACE_HORIZON),
+        _spread(history),
+    )
+
+
+# Replays
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """A function (n, d0) -> (n,) and the noise of its observations."""
+
+    function: Callable[[Array], Array]
+    noise_std: float = 0.0
+
+
+def table_score(prior: Prior, X: Array, y: Array, horizon: int = TABLE_HORIZON) -> float:
+    """max r_t / g_t over t on a table of rows ``X`` (n, d0) with values ``y``."""
+    domain = candidates(X, repeat=False)
+    values = {row.tobytes(): float(value) for row, value in zip(domain.X, y, strict=True)}
+    recorded = Objective(lambda X: np.array([values[x.tobytes()] for x in X]))
+    return _score(prior, domain, recorded, float(y.max()), horizon)
+
+
+def space_score(prior: Prior, task: Task, rng: np.random.Generator) -> float:
+    """max r_t / g_t over t on a draw given the task's runs, searched over the whole space."""
+    emulated = emulate(prior, task, rng)
+    landmarks = None if prior.task_gp is None else prior.task_gp.basis.landmarks
+    space = SearchSpace(prior.space, prior.space, {}, False, landmarks)
+    _, highest = space.maximise(emulated.function, rng)
+    # On a pool, which is harder and ten times faster than to climb at every step. The regret is
+    # that of the space: a pool does not stand for it.
+    pool = candidates(space.start_points(rng).X, repeat=False)
+    highest += RESOLUTION * prior.model.scale
+    return _score(prior, pool, emulated, highest, SPACE_HORIZON)
+
+
+def _score(
+    prior: Prior, domain: Domain, objective: Objective, highest: float, horizon: int
+) -> float:
+    optimizer = Optimizer(
+        replayed_model(prior, horizon), domain, rng=np.random.default_rng(0), acquisition=REPLAYED
+    )
+    rng, values, seen = np.random.default_rng(1), [], []
+    score, smallest_shape = 0.0, SCALE_WEIGHT * optimizer.model.scale / horizon
+    for _ in range(int(min(horizon, domain.supply(*(np.empty((0, domain.d0)),) * 2)))):
+        x = optimizer.ask()
+        row = domain.encode(x, "replay")[0]
+        values.append(float(objective.function(row[None])[0]))
+        seen.append(values[-1] + objective.noise_std * float(rng.standard_normal()))
+        optimizer.tell(x, seen[-1])
+        regret = max(highest - values[int(np.argmax(seen))], 0.0)
+        trace = optimizer.model.trace  # type: ignore[attr-defined]
+        score = max(score, regret / trace.shapes[-1])
+        # Without noise the regret never rises, so that no later ratio can exceed the score.
+        if not objective.noise_std and regret <= score * smallest_shape:
+            break
+    return score
+
+
+def replayed_model(prior: Prior, horizon: int) -> MixtureModel:
+    """The model of a prior, which keeps the shapes and needs no confidence band."""
+    empty = RegretScores(np.empty(0), "folds", horizon)
+    processes, weights = prior.beliefs
+    return MixtureModel(
+        processes,
+        weights,
+        prior.model,
+        d0=prior.space.d0,
+        band="not needed",
+        store=dict,
+        regret=RegretCalibration(empty, empty, 1.0),
+    )
+
+
+def emulate(prior: Prior, task: Task, rng: np.random.Generator) -> Objective:
+    """A function (n, d0) -> (n,) drawn from the posterior of the prior given the task's runs.
+
+    Process and scale are drawn by their posterior weights, then a function by Matheron's rule: a
+    draw of the prior, plus what conditioning adds to explain the runs.
+    """
+    from scipy.linalg import cho_solve
+
+    rows = spread_rows(np.arange(task.n), SPACE_ROWS)
+    X, y = task.X[rows], task.y[rows]
+    scale, (processes, start) = prior.model, prior.beliefs
+    factors = [_covariance_factor(process, scale, X) for process in processes]
+    likelihoods = [
+        _log_likelihoods(L, points.mean, y - scale.level, scale) for points, L in factors
+    ]
+    weights = mixture_weights(likelihoods, start, scale).weights
+    chosen = int(rng.choice(weights.size, p=weights.ravel()))
+    process, (points, L) = processes[chosen // GRID], factors[chosen // GRID]
+    size = float(scale.scales[chosen % GRID])
+    path = _prior_path(process, scale.level_variance, rng)
+    noise = np.sqrt(process.noise) * rng.standard_normal(len(y))
+    z = (y - scale.level) / size
+    pull = cho_solve((L, True), z - points.mean - INFLATION * (path(points) + noise))
+
+    def draw(Z: Array) -> Array:
+        at = process.prepare(Z)
+        explained = pull @ (process.gram(points, at) + scale.level_variance)
+        return np.asarray(scale.level + size * (at.mean + INFLATION * path(at) + explained))
+
+    return Objective(draw, size * float(np.sqrt(process.noise)))
+
+
+def _covariance_factor(
+    process: TaskProcess, scale: TaskModel, X: Array
+) -> tuple[PointCache, Array]:
+    """The points, and the Cholesky factor of the covariance of their values at scale 1."""
+    points = process.prepare(X)
+    K = process.gram(points, points) + scale.level_variance
+    K[np.diag_indices_from(K)] += process.noise
+    return points, np.asarray(np.linalg.cholesky(K))
+
+
+def _log_likelihoods(L: Array, mean: Array, rest: Array, scale: TaskModel) -> Array:
+    """(15,) log density of values that are ``rest`` above the level, one per scale of the grid."""
+    from scipy.linalg import solve_triangular
+
+    white: Array = solve_triangular(L, np.column_stack([rest, mean]), lower=True)
+    wy, wm = white[:, 0], white[:, 1]
+    scales = scale.scales
+    squares = wy @ wy / scales**2 - 2 * (wy @ wm) / scales + wm @ wm
+    return np.asarray(-squares / 2 - len(rest) * np.log(scales) - np.log(np.diag(L)).sum())
+
+
+def _prior_path(
+    process: TaskProcess, level_variance: float, rng: np.random.Generator
+) -> Callable[[PointCache], Array]:
+    """A draw of h ~ GP(0, k + level_variance); the Matern part by random Fourier features.
+
+    Its spectral density is a multivariate t distribution with 5 degrees of freedom.
+    """
+    if isinstance(process, TaskGP):
+        shared, weight, functions = (
+            process.basis.shared,
+            process.residual_weight,
+            len(process.eta),
+        )
+    else:
+        assert isinstance(process, DefaultGP)
+        shared, weight, functions = process.shared, 1.0, 0
+    variance = weight * shared.signal
+    d0 = len(shared.lengthscales)
+    frequencies = rng.standard_normal((FEATURES, d0))
+    frequencies *= np.sqrt(5 / rng.chisquare(5, size=(FEATURES, 1)))
+    phases = rng.uniform(0, 2 * np.pi, FEATURES)
+    amplitudes = rng.standard_normal(FEATURES) * np.sqrt(2 * variance / FEATURES)
+    level = np.sqrt(level_variance) * rng.standard_normal()
+    coefficients = rng.standard_normal(functions)
+
+    def path(points: PointCache) -> Array:
+        waves = np.cos(points.scaled @ frequencies.T + phases) @ amplitudes
+        return np.asarray(level + points.phi @ coefficients + waves)
+
+    return path
+
+
+# Which tasks
+
+
+def _calibrating(history: History) -> list[int]:
+    """Tasks with about as many rows as others have: a table of one row is no search."""
+    sizes = np.array([task.n for task in history])
+    fewest = max(FEWEST_ROWS, float(np.median(sizes)) / 2)
+    return np.flatnonzero(sizes >= fewest).tolist()
+
+
+def _distinct(task: Task) -> tuple[Array, Array]:
+    """Rows and values, each configuration once; of very many, some spread over the table."""
+    X = task.X + 0.0
+    _, first = np.unique(X, axis=0, return_index=True)
+    kept = spread_rows(np.sort(first), TABLE_ROWS)
+    return X[kept], task.y[kept]
+
+
+def _part(history: History, tasks: Sequence[Task]) -> History:
+    return History(tuple(tasks), history.space, history.report)
+
+
+def _spread(history: History) -> float:
+    """The usual range of the values of a task, without very bad ones."""
+    ranges = np.array([np.ptp(winsorize(task.y)) for task in history])
+    varying = ranges[ranges > 0]
+    return float(np.median(varying)) if len(varying) else 1.0

@@ -1,0 +1,382 @@
+"""Conformal regret: what is promised, on which tasks it holds, and where nothing is promised."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from histories import draw_task, simulate
+from numpy.testing import assert_allclose
+from scipy.stats import binom
+
+from metakel import History, Tuner, learn_prior
+from metakel.data import Task
+from metakel.errors import InputError
+from metakel.gp.task_scale import TaskModel
+from metakel.optimize import Optimizer
+from metakel.optimize.regret import RegretScores, RegretTrace, as_tolerance
+from metakel.priors import Prior
+from metakel.priors.certificate import emulate, table_score
+from metakel.priors.storage import from_dict, to_dict
+from metakel.space import Categorical, Float, Integer, Space
+
+SPACE = Space((Float("a", -1.0, 1.0), Float("b", -1.0, 1.0)))
+ROWS = 25
+
+
+@pytest.fixture(scope="module")
+def prior() -> Prior:
+    return learn_prior(simulate(np.random.default_rng(3), m=20, n=ROWS), SPACE)
+
+
+@pytest.fixture(scope="module")
+def untested() -> Prior:
+    return learn_prior(simulate(np.random.default_rng(4), m=12, n=ROWS), SPACE, certify="none")
+
+
+def table(rng, n=ROWS):
+    X = rng.uniform(-1, 1, (n, 2))
+    return X, draw_task(rng)(X) + 0.01 * rng.standard_normal(n)
+
+
+def plain(document):
+    """As it is read from a file."""
+    return json.loads(json.dumps(document))
+
+
+def certified_run(optimizer: Optimizer, X, y, steps: int):
+    """True regrets and certificates, value by value."""
+    regrets, certificates = [], []
+    for _ in range(steps):
+        x = optimizer.ask()
+        row = int(np.argmin(np.abs(X - [x["a"], x["b"]]).sum(axis=1)))
+        optimizer.tell(x, y[row])
+        regrets.append(y.max() - optimizer.best.value)
+        certificates.append(optimizer.certificate)
+    return np.array(regrets), certificates
+
+
+# The arithmetic
+
+
+def test_the_factor_is_the_right_order_statistic_or_infinite():
+    scores = RegretScores(np.arange(1.0, 10.0), "folds", 50, 25)
+    assert (scores.factor(0.1), scores.factor(0.2), scores.factor(0.09)) == (9, 8, np.inf)
+    assert (scores.missing(0.1), scores.missing(0.05)) == (0, 10)
+    assert scores.bound(0.2, 0.5, 50) == 4
+    assert scores.bound(0.2, 0.5, 51) == np.inf
+    assert scores.failure_probability(0.09) == 1
+    assert 0.2 < scores.failure_probability(0.2) < 0.4
+    with pytest.raises(InputError, match="delta is 1"):
+        scores.factor(1.0)
+
+
+def test_the_ceiling_never_rises_and_ends_with_the_horizon():
+    trace = RegretTrace().after(0.0, 2.0).after(1.0, 0.5).after(1.0, 0.9).after(1.5, 0.1)
+    assert [trace.ceiling(2.0, t) for t in (1, 2, 3, 4)] == [4, 2, 2, 1.7]
+    assert RegretTrace().ceiling(1.0, 5) == np.inf
+
+
+@pytest.mark.parametrize(("given", "expected"), [(0.5, 0.5), ("1%", 0.02), (" 0.3 ", 0.3)])
+def test_a_tolerance_is_in_units_of_the_output_or_of_the_spread(given, expected):
+    assert as_tolerance(given, 2.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("bad", ["a lot", "-1%", -1.0, float("nan"), True, "%"])
+def test_a_tolerance_that_is_none_is_refused(bad):
+    with pytest.raises(InputError, match="stop_at is"):
+        as_tolerance(bad, 2.0)
+    with pytest.raises(InputError, match="spread of a task is not known"):
+        as_tolerance("1%", None)
+
+
+# What is promised
+
+
+def test_the_certificate_covers_new_tasks_at_all_times_and_is_small(prior):
+    rng, held, last = np.random.default_rng(11), 0, []
+    runs = 25
+    for _ in range(runs):
+        X, y = table(rng)
+        regrets, found = certified_run(prior.optimizer(X, delta=0.2), X, y, 12)
+        held += all(r <= c.regret + 1e-9 for r, c in zip(regrets, found, strict=True))
+        last.append(found[-1].regret)
+    assert held >= binom.ppf(1e-3, runs, 0.8)
+    assert np.median(last) < 0.1 * prior.certificate.spread
+    norm_bound = prior.optimizer(X, delta=0.2, certificate="norm bound")
+    _, wide = certified_run(norm_bound, X, y, 12)
+    assert np.median(last) < 0.1 * wide[-1].regret
+    assert wide[-1].basis == "norm bound"
+
+
+def test_a_certificate_says_what_it_rests_on(prior):
+    X, y = table(np.random.default_rng(5))
+    optimizer = prior.optimizer(X, delta=0.1)
+    _, found = certified_run(optimizer, X, y, 6)
+    certificate = found[-1]
+    assert (certificate.basis, certificate.tasks, certificate.horizon) == ("folds", 20, 50)
+    assert certificate.lower == certificate.upper == optimizer.best.value
+    assert str(certificate) == (
+        f"none of the candidates is better by more than {certificate.regret:.2g}, 9 times out of "
+        "10 on tasks like these"
+    )
+
+
+def test_minimising_the_negative_gives_the_same_certificate():
+    rng = np.random.default_rng(8)
+    rows = {"task": [], "a": [], "b": [], "loss": [], "gain": []}
+    for s in range(8):
+        X, y = table(rng, 12)
+        for (a, b), value in zip(X, y, strict=True):
+            for name, v in zip(rows, (s, a, b, -value, value), strict=True):
+                rows[name].append(v)
+    X, y = table(rng, 12)
+    found = []
+    for output, sign in (("gain", 1.0), ("loss", -1.0)):
+        columns = {name: rows[name] for name in ("task", "a", "b", output)}
+        history = History.from_frame(columns, task="task", output=output, minimize=sign < 0)
+        optimizer = learn_prior(history).optimizer(X)
+        for _ in range(5):
+            x = optimizer.ask()
+            i = int(np.argmin(np.abs(X - [x["a"], x["b"]]).sum(axis=1)))
+            optimizer.tell(x, sign * y[i])
+        found.append(optimizer.certificate.regret)
+    assert found[0] < np.inf
+    assert_allclose(found[0], found[1], rtol=1e-6)
+
+
+def test_a_replay_decides_as_the_optimizer_does(prior):
+    X, y = table(np.random.default_rng(6))
+    optimizer = prior.optimizer(X)
+    regrets, _ = certified_run(optimizer, X, y, ROWS)
+    trace = optimizer.model.trace
+    assert trace.left == 0
+    assert len(trace.best) == ROWS
+    assert table_score(prior, X, y) == pytest.approx((regrets / np.array(trace.shapes)).max())
+
+
+def test_over_a_space_the_certificate_is_emulated():
+    space = Space((Float("a", -1.0, 1.0), Integer("b", 0, 6), Categorical("c", ("u", "v"))))
+    rng, pairs = np.random.default_rng(1), []
+
+    def value(rows, f):
+        Z = np.array([[row["a"], row["b"] / 3 - 1] for row in rows])
+        return f(Z) + np.array([0.3 * (row["c"] == "u") for row in rows])
+
+    for _ in range(6):
+        rows = space.decode(space.sample(rng, 15))
+        pairs.append((rows, value(rows, draw_task(rng))))
+    columns = {name: [row[name] for rows, _ in pairs for row in rows] for name in space.names}
+    columns["task"] = [s for s, (rows, _) in enumerate(pairs) for _ in rows]
+    columns["y"] = [v for _, values in pairs for v in values]
+    prior = learn_prior(History.from_frame(columns, task="task", output="y", space=space))
+    optimizer, f = prior.optimizer(delta=0.2), draw_task(rng)
+    for _ in range(8):
+        x = optimizer.ask()
+        optimizer.tell(x, float(value([x], f)[0]))
+    assert optimizer.model.trace.left == 0
+    if optimizer.alarm is None:
+        assert optimizer.certificate.basis == "emulated"
+        assert "(emulated)" in str(optimizer.certificate)
+    assert "all parameters free" in prior.optimizer(fixed={"b": 3}).no_certificate
+
+
+def test_an_emulated_task_agrees_with_its_runs_and_is_a_function_beyond_them(prior):
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1, 1, (40, 2))
+    y = draw_task(rng)(X)
+    draws = [emulate(prior, Task(X, y), np.random.default_rng(i)) for i in range(8)]
+    assert max(np.abs(draw.function(X) - y).max() for draw in draws) < 0.5 * y.std()
+    Z = rng.uniform(-1, 1, (50, 2))
+    apart = np.std([draw.function(Z) for draw in draws], axis=0)
+    assert (apart > 0).all()
+    assert all(draw.noise_std > 0 for draw in draws)
+
+
+# Where nothing is promised
+
+
+def test_too_few_tasks_promise_nothing_and_say_how_many_are_missing(prior):
+    X, _ = table(np.random.default_rng(0))
+    optimizer = prior.optimizer(X, delta=0.02)
+    optimizer.tell(optimizer.ask(), 0.0)
+    assert optimizer.certificate.regret == np.inf
+    assert "29 more are needed" in optimizer.certificate.reason
+    few = learn_prior(simulate(np.random.default_rng(0), m=3), SPACE)
+    assert "fewer than 4" in few.optimizer(X).no_certificate
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"acquisition": "ei"}, "replayed with acquisition='ucb'"),
+        ({"extrapolate": True}, "beyond the recorded ranges"),
+    ],
+)
+def test_another_rule_than_the_replayed_one_has_no_certificate(prior, options, why):
+    X, _ = table(np.random.default_rng(0))
+    assert why in prior.optimizer(X, **options).no_certificate
+
+
+def test_a_much_larger_table_has_no_certificate(prior):
+    X, _ = table(np.random.default_rng(0), n=2 * ROWS + 1)
+    assert "51 candidates" in prior.optimizer(X).no_certificate
+    assert not prior.optimizer(X[:-1]).no_certificate
+
+
+def test_points_that_the_rule_would_not_choose_leave_the_ceiling_where_it_was(prior):
+    X, y = table(np.random.default_rng(9))
+    optimizer = prior.optimizer(X)
+    certified_run(optimizer, X, y, 3)
+    before = optimizer.certificate.regret + optimizer.best.value
+    worst = int(np.argmin(y))
+    optimizer.tell({"a": X[worst, 0], "b": X[worst, 1]}, y[worst])
+    assert optimizer.model.trace.left == 4
+    certified_run(optimizer, X, y, 3)
+    after = optimizer.certificate.regret + optimizer.best.value
+    assert after == pytest.approx(max(before, optimizer.best.value))
+    stray = prior.optimizer(X)
+    stray.tell({"a": X[worst, 0], "b": X[worst, 1]}, y[worst])
+    assert "the first point is not" in stray.certificate.reason
+
+
+def test_after_an_alarm_nothing_is_promised(prior):
+    X, _ = table(np.random.default_rng(9))
+    optimizer = prior.optimizer(X)
+    for i in range(12):
+        optimizer.tell(optimizer.ask(), 30.0 * (-1) ** i)
+    assert optimizer.alarm is not None
+    assert "alarm after" in optimizer.certificate.reason
+
+
+# Negative controls
+
+
+def test_a_model_of_nonsense_still_covers(untested):
+    """Mean, kernel and scale have nothing to do with the tasks; the scores do not mind."""
+    rng = np.random.default_rng(7)
+    gp = untested.task_gp
+    nonsense = replace(
+        untested,
+        task_gp=replace(
+            gp, mu=5 * rng.standard_normal(gp.mu.shape), eta=rng.exponential(size=gp.eta.shape)
+        ),
+        model=TaskModel(level=3.0, level_variance=0.1, scale=0.05, spread=0.3),
+    )
+    groups = 40
+    scores = np.array([table_score(nonsense, *table(rng, 10)) for _ in range(5 * groups)])
+    calibrating, new = scores.reshape(groups, 5)[:, :4], scores[4::5]
+    factors = [RegretScores(np.sort(four), "exact", 50, 10).factor(0.2) for four in calibrating]
+    covered = int((new <= np.array(factors)).sum())
+    assert covered >= binom.ppf(1e-3, groups, 0.8)
+
+
+def test_tasks_from_another_urn_are_not_covered(prior):
+    rng, covered, runs = np.random.default_rng(12), 0, 30
+    factor = prior.certificate.table.factor(0.2)
+    for _ in range(runs):
+        X, y = table(rng)
+        needle = int(rng.integers(len(y)))
+        y[needle] = y.max() + 5.0
+        covered += table_score(prior, X, y) <= factor
+    assert covered < binom.ppf(1e-3, runs, 0.8)
+
+
+# How it is learned and kept
+
+
+def test_exact_calibration_leaves_half_of_the_tasks_out_of_learning():
+    history = simulate(np.random.default_rng(3), m=12, n=12)
+    done = []
+    prior = learn_prior(history, SPACE, certify="exact", progress=lambda *n: done.append(n))
+    assert len(prior.info.tasks) == 6
+    assert (prior.certificate.table.basis, prior.certificate.table.tasks) == ("exact", 6)
+    assert done == [(i + 1, 12) for i in range(12)]
+    with pytest.raises(InputError, match="at least 4"):
+        learn_prior(history[:3], SPACE, certify="exact")
+    with pytest.raises(InputError, match="certify is 'no'"):
+        learn_prior(history, SPACE, certify="no")
+
+
+def test_it_is_kept_in_the_file_and_older_files_have_none(prior, tmp_path):
+    prior.save(tmp_path / "prior.json")
+    again = Prior.load(tmp_path / "prior.json").certificate
+    for mine, other in (
+        (prior.certificate.table, again.table),
+        (prior.certificate.space, again.space),
+    ):
+        assert (mine.scores == other.scores).all()
+        assert (mine.basis, mine.horizon, mine.points) == (other.basis, other.horizon, other.points)
+    assert again.spread == prior.certificate.spread
+    document = plain(to_dict(prior))
+    del document["certificate"]
+    X, y = table(np.random.default_rng(0))
+    older = from_dict(document)
+    assert "learn it again" in older.optimizer(X).no_certificate
+    assert "certificate" not in to_dict(older)
+    optimizer = prior.optimizer(X)
+    certified_run(optimizer, X, y, 3)
+    assert Optimizer.from_dict(plain(optimizer.to_dict())).certificate.regret == (
+        optimizer.certificate.regret
+    )
+
+
+# Stopping
+
+
+def test_a_run_stops_at_a_share_of_the_spread_and_says_why(prior):
+    X, y = table(np.random.default_rng(5))
+    rows = [{"a": a, "b": b} for a, b in X.tolist()]
+    tuner = Tuner(prior, candidates=rows, stop_at="5%", budget=ROWS)
+    for x in tuner:
+        tuner.tell(x, float(y[rows.index(x)]))
+    assert len(tuner.trials.complete) < ROWS
+    assert tuner.stop_reason.startswith("none of the candidates is better by more than")
+    assert "4 times out of 5" in tuner.stop_reason
+    assert tuner.certificate.regret <= 0.05 * prior.certificate.spread
+    optimizer = prior.optimizer(X, stop_at="5%")
+    assert optimizer.stop_at == pytest.approx(0.05 * prior.certificate.spread)
+    with pytest.raises(InputError, match="stop_at needs a certificate"):
+        Tuner(prior, candidates=rows, stop_at="5%", delta=0.001)
+
+
+# Limits of the output
+
+
+def accuracies(rng, name):
+    rows = {"task": [], "a": [], "b": [], name: []}
+    for s in range(6):
+        X = rng.uniform(-1, 1, (12, 2))
+        y = 1 / (1 + np.exp(-draw_task(rng)(X)))
+        for (a, b), value in zip(X, y, strict=True):
+            for key, v in zip(rows, (s, a, b, value), strict=True):
+                rows[key].append(v)
+    return rows
+
+
+def test_limits_are_guessed_aloud_and_cap_everything_shown():
+    rows = accuracies(np.random.default_rng(0), "valid_accuracy")
+    history = History.from_frame(rows, task="task", output="valid_accuracy")
+    prior = learn_prior(history)
+    assert prior.info.outputs == (0, 1)
+    assert any("between 0 and 1" in note for note in prior.info.notes)
+    X = np.random.default_rng(1).uniform(-0.9, 0.9, (12, 2))
+    optimizer = prior.optimizer(X)
+    optimizer.tell(optimizer.ask(), 0.99)
+    assert optimizer.certificate.regret <= 0.01 + 1e-12
+    lower, upper = prior.optimizer(X, delta=0.5).confidence(X)
+    assert lower.min() >= 0
+    assert upper.max() <= 1
+    assert from_dict(plain(to_dict(prior))).info.outputs == (0, 1)
+    wide = learn_prior(history, outputs=(-np.inf, 2), certify="none")
+    assert from_dict(plain(to_dict(wide))).info.outputs == (-np.inf, 2)
+
+
+def test_limits_that_the_history_exceeds_are_refused():
+    rows = accuracies(np.random.default_rng(0), "loss")
+    history = History.from_frame(rows, task="task", output="loss")
+    assert learn_prior(history, certify="none").info.outputs is None
+    with pytest.raises(InputError, match="expected limits around all of them"):
+        learn_prior(history, outputs=(0.0, 0.5))
