@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,13 @@ from metakel.learn.refit import refitted_weights
 from metakel.learn.screening import Screening, chi_square_screening
 from metakel.learn.update import check_more, new_tasks
 
+NoiseSource = Literal["given", "all features", "residuals"]
+_SOURCES = {
+    "given": "given",
+    "all features": "estimated by least squares on all features",
+    "residuals": "estimated from what the selected kernels leave",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class LearnedKernel:
@@ -32,9 +40,12 @@ class LearnedKernel:
     solution : Solution
         The solution of Eq. 8, with its duality gap.
     lam : (p,) array
-        The lambda that was used, one per base kernel.
+        The lambda that was used, one per base kernel: that of the rule times the strength.
     noise_std : float
         As given, or as estimated where ``noise_known`` is False.
+    noise_source : "given", "all features" or "residuals"
+        Where it comes from: the user, least squares on all features, or, where tasks have too few
+        points for that, what the selected kernels leave.
     delta : float
         Probability with which the noise event behind ``lam`` may fail; 1 if ``lam`` was given as a
         number or chosen by "cv", for which nothing is guaranteed.
@@ -51,7 +62,7 @@ class LearnedKernel:
     solution: Solution
     lam: Array
     noise_std: float
-    noise_known: bool
+    noise_source: NoiseSource
     delta: float
     rule: str
     weights: Weights
@@ -59,6 +70,11 @@ class LearnedKernel:
     problem: Problem | OutOfCoreProblem = field(repr=False)
     options: LearnOptions = field(repr=False)
     exact_fit: bool = False
+
+    @property
+    def noise_known(self) -> bool:
+        """Whether the noise level was given."""
+        return self.noise_source == "given"
 
     @property
     def active(self) -> NDArray[np.intp]:
@@ -177,7 +193,7 @@ class LearnedKernel:
         )
         if missed:
             lines.append(f"  the same test also finds: {', '.join(missed)}")
-            if not self.noise_known:
+            if self.noise_source == "residuals":
                 lines.append(
                     "  what these explain counts as noise now; pass noise_std= to separate the two"
                 )
@@ -188,16 +204,25 @@ class LearnedKernel:
         """Whether nothing was selected although y contains more than noise.
 
         Only for estimated noise. With probability 1 - delta, pure noise reaches at most half of
-        lambda, so a higher value shows that there is signal.
+        the rule's lambda, so a higher value shows that there is signal. With a strength of 0.5 or
+        less such a signal is selected.
         """
         if self.active.size or self.noise_known or self.rule != PIVOTAL:
             return False
-        return lambda_max(self.problem, self.lam) > 0.5
+        return lambda_max(self.problem, self.lam) > self._noise_share
+
+    @property
+    def _noise_share(self) -> float:
+        """The share of lambda that pure noise stays below with probability 1 - delta."""
+        return 0.5 / self.options.strength
 
     def nothing_found(self) -> str:
         """Why nothing was selected with an estimated noise level, and what to do about it."""
         share = lambda_max(self.problem, self.lam)
-        limit = f"; pure noise at most 50%, at delta = {self.delta:g}" if share > 0.5 else ""
+        most = self._noise_share
+        limit = (
+            f"; pure noise at most {most:.0%}, at delta = {self.delta:g}" if share > most else ""
+        )
         return (
             "nothing was learned: no base kernel stands out from noise of unknown level (the "
             f"strongest reaches {share:.0%} of its lambda{limit}), so the estimated noise_std "
@@ -214,7 +239,7 @@ class LearnedKernel:
 
     def __str__(self) -> str:
         count, p = self.active.size, self.kernel.base.p
-        noise = f"noise {self.noise_std:.3g} ({'given' if self.noise_known else 'estimated'})"
+        noise = f"noise {self.noise_std:.3g} ({_SOURCES[self.noise_source]})"
         head = f"{count} of {p} base kernels learned from {self.history.m} tasks"
         if not count:
             share = lambda_max(self.problem, self.lam)

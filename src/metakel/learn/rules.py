@@ -144,7 +144,8 @@ def self_normalised(
         (v.top + rho) * (v.log_det(rho) + log_term)
         for rho in (largest * 2.0**-i for i in range(RHO_GRID))
     ]
-    return 4 * noise_std / problem.total * np.sqrt(np.min(energies, axis=0))
+    lam: Array = 4 * noise_std / problem.total * np.sqrt(np.min(energies, axis=0))
+    return lam
 
 
 def hkz(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
