@@ -24,6 +24,7 @@ from metakel.learn.rules import (
     pivotal_lambda,
     self_normalised,
 )
+from metakel.theory import lambda_min_paper
 
 GROUPS = [slice(0, 1), slice(1, 3), slice(3, 6), slice(6, 7)]
 ONE_COLUMN_EACH = [slice(j, j + 1) for j in range(20)]
@@ -222,7 +223,23 @@ def test_the_simulated_rule_has_exactly_the_level_asked_for(Phi, problem):
     assert abs(event_frequency(problem, Phi, lam, draws) - 0.9) < 4 * deviation
 
 
-@pytest.mark.parametrize("rule", ["self-normalised", "hkz", "chernoff", "dimension-free"])
+def test_the_papers_rule_is_the_printed_number_for_tasks_of_equal_size(problem):
+    printed = lambda_min_paper(noise_std=0.3, m=5, n=12, p=4, d_max=3, delta=0.1)
+    assert_allclose(paper(problem, noise_std=0.3, delta=0.1), printed, rtol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["points", "tasks"])
+def test_the_papers_rule_stays_above_the_others_for_tasks_of_unequal_size(loss):
+    rng = np.random.default_rng(5)
+    sizes = [1, 1, 2, 40, 200]
+    ones = [np.ones((n, 7)) / np.sqrt(np.repeat([1, 2, 3, 1], [1, 2, 3, 1])) for n in sizes]
+    parts = [F * rng.choice([-1.0, 1.0], F.shape) for F in ones]
+    problem = Problem.from_tasks(parts, [np.ones(n) for n in sizes], GROUPS, loss=loss)
+    free = dimension_free(problem, noise_std=1.0, delta=0.1)
+    assert (paper(problem, noise_std=1.0, delta=0.1) >= free).all()
+
+
+@pytest.mark.parametrize("rule", ANALYTIC)
 def test_the_event_holds_for_tasks_of_unequal_size_weighted_alike(rule):
     rng = np.random.default_rng(5)
     sizes = np.array([3, 12, 12, 7, 1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from math import sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +13,7 @@ from metakel.grouplasso import Problem, solve, solve_square_root
 from metakel.grouplasso.solve import Progress
 from metakel.grouplasso.square_root import EXACT_FIT
 from metakel.kernels import KernelDictionary
-from metakel.learn.learned import LearnedKernel, NoiseSource
+from metakel.learn.learned import LearnedKernel, NoiseSource, root_mean_square
 from metakel.learn.options import CV, DEFAULT, PIVOTAL, LearnOptions, Loss, Scale, Weights
 from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem, check_match
 from metakel.learn.refit import (
@@ -61,9 +60,9 @@ def learn_kernel(
     lam : str, float or (p,) array
         A rule of `metakel.learn.rules`; "square-root", which is pivotal, so that it asks for no
         noise level (Gaussian noise, points fixed in advance), and replaces the default rule where
-        the noise is neither given nor estimated from all features; "cv", the largest lambda that predicts held-out tasks about as well
-        as the best one, whatever the noise (at least 2 tasks); or the value itself. Nothing vouches
-        for what the last two select.
+        the noise is neither given nor estimated from all features; "cv", the largest lambda that
+        predicts held-out tasks about as well as the best one, whatever the noise (at least 2
+        tasks); or the value itself. Nothing vouches for what the last two select.
     strength : float
         The rule's lambda is multiplied by this. With 0.5, noise alone still selects nothing with
         probability 1 - delta, and kernels half as strong are found (``docs/promises.md``); 1 is the
@@ -113,7 +112,7 @@ def learn_again(
         lam = cross_validated_lambda(history, base, how.loss)
     noise: float | None = how.noise_std
     source: NoiseSource = "given"
-    floor = EXACT_FIT * _size(problem)
+    floor = EXACT_FIT * root_mean_square(problem)
     if noise is None and floor > 0:
         noise, source = noise_from_all_features(problem), "all features"
     if isinstance(lam, str) and (lam == PIVOTAL or noise is None):
@@ -155,9 +154,3 @@ def learn_again(
     if learned.missed_signal:
         warnings.warn(learned.nothing_found(), stacklevel=3)
     return learned
-
-
-def _size(problem: Problem | OutOfCoreProblem) -> float:
-    """Root mean square of the observations."""
-    energy = problem.energy if isinstance(problem, Problem) else problem.evaluator().energy
-    return sqrt(energy)

@@ -41,7 +41,6 @@ from metakel._arrays import Array, check_generator
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso.solve import as_strengths
 from metakel.learn.rule_spectrum import NoiseProblem, chernoff_energy, spectrum_of
-from metakel.theory import lambda_min_paper
 
 RULES = ("self-normalised", "hkz", "dimension-free", "chernoff", "monte-carlo", "paper")
 RHO_GRID = 8  # regularisers of "self-normalised", each half of the one before
@@ -201,17 +200,22 @@ def dimension_free(
 
 
 def paper(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
-    """Theorem 4.3 as printed (k_j <= 1): the same number for all groups.
+    r"""Theorem 4.3 as printed (k_j <= 1): the same number for all groups.
+
+    For tasks of one size it is `metakel.theory.lambda_min_paper`. With the energies
+    :math:`e_s = w_s^2 n_s` of tasks of other sizes and weights in the loss, its proof gives
+
+    .. math:: \lambda = \frac{4\sigma}{N} \sqrt{ \sum_s e_s + 2 \max_s e_s
+              \left( x + \sqrt{m d_{\max} x} \right) }, \qquad x = \log\tfrac{2p}{\delta} .
 
     For kernels without a finite feature map, d_max is the largest rank possible on the data.
     """
     largest = int(problem.sizes.max())
     d_max = max(largest if d is None else d for d in problem.dims)
-    n = problem.total / problem.m
-    lam = lambda_min_paper(
-        noise_std=noise_std, m=problem.m, n=n, p=problem.p, d_max=d_max, delta=delta
-    )
-    return np.full(problem.p, lam)
+    energy = problem.task_weights**2 * problem.sizes
+    x = log(2 * problem.p / delta)
+    noise = energy.sum() + 2 * energy.max() * (x + sqrt(problem.m * d_max * x))
+    return np.full(problem.p, 4 * noise_std / problem.total * sqrt(noise))
 
 
 def monte_carlo(

@@ -376,10 +376,16 @@ class Optimizer:
         if reason:
             return Certificate(inf, delta=model.delta, reason=reason)
         chosen, lower, upper = model.certain(found)
-        regret = max(model.largest_upper(self.domain, self._start) - lower, 0.0)
+        highest = model.largest_upper(self.domain, self._start)
+        regret = max(highest, upper) - lower
+        if not regret < inf:
+            reason = (
+                "nothing bounds the values far from the observed points; more observations, a norm "
+                "bound, base kernels with derivatives or a finite domain (grid, candidates) do"
+            )
         low, high = sorted((self._sign * lower, self._sign * upper))
         point = copy(self._record.trials[found.numbers[chosen]].point)
-        return Certificate(regret, point, low, high, model.delta)
+        return Certificate(regret, point, low, high, model.delta, reason)
 
     @property
     def done(self) -> bool:
