@@ -150,6 +150,7 @@ class Instance:
             self.true.base,
             lam=self.settings.lam if lam is None else lam,
             noise_std=self.settings.noise_std,
+            strength=1.0,  # the paper's constant
             delta=self.settings.delta,
             weights="eta",
             scale=self.settings.reading.scale,

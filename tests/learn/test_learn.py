@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
 
 import metakel as mk
 from metakel.grouplasso import lambda_max
@@ -45,8 +48,10 @@ def test_unknown_noise_is_estimated_and_the_support_recovered():
         learned = mk.learn_kernel(history, L2)
         assert set(truth.active) <= set(learned.active)
         assert_allclose(learned.noise_std, 0.01, rtol=0.05)
-        assert learned.rule == "square-root"
+        assert learned.rule == "self-normalised"
         assert not learned.noise_known
+        assert learned.noise_source == "all features"
+        assert "estimated by least squares on all features" in str(learned)
 
 
 def test_learning_scales_with_the_observations():
@@ -197,6 +202,8 @@ def test_selection_is_the_same_below_lambda_max_only():
         ({"lam": None}, "lam is None.*known rules"),
         ({"lam": "monte-carlo", "rng": 0}, "rng is 0; expected a numpy.random.Generator"),
         ({"lam": -1.0}, "> 0"),
+        ({"strength": 0.0}, r"strength is 0.0; expected a number in \(0, 1\]"),
+        ({"strength": "half"}, "strength is 'half'"),
         ({"noise_std": 0.0}, "positive number"),
         ({"noise_std": np.nan}, "positive number"),
         ({"noise_std": None, "lam": "hkz"}, "needs noise_std"),
@@ -273,8 +280,10 @@ def size_of(history):
 @pytest.mark.parametrize("noise", [0.0, *10.0 ** -np.arange(12, 3, -1)])
 def test_a_history_with_next_to_no_noise_is_learned_from(noise):
     history = odd_history(noise)
+    assert mk.learn_kernel(history, L2, lam="square-root").names == ("P3", "P5")
     learned = mk.learn_kernel(history, L2)
-    assert learned.names == ("P3", "P5")
+    assert set(learned.names) >= {"P3", "P5"}
+    assert learned.active.size <= 3
     floor = 1e-6 * size_of(history)
     assert_allclose(learned.noise_std, max(noise, floor), rtol=0.05)
     assert learned.exact_fit == (noise < floor)
@@ -283,7 +292,7 @@ def test_a_history_with_next_to_no_noise_is_learned_from(noise):
 
 def test_tasks_that_are_multiples_of_one_another_or_constant_are_learned_from():
     cubes = mk.History.from_pairs([(GRID, a * GRID**3) for a in (1.0, 2.0, 3.0)] * 5)
-    learned = mk.learn_kernel(cubes, mk.legendre(5, scaling="l2"))
+    learned = mk.learn_kernel(cubes, mk.legendre(5, scaling="l2"), lam="square-root")
     assert learned.names == ("P1", "P3")
     levels = mk.History.from_pairs([(GRID, np.full(30, a)) for a in (1.0, 2.0, 3.0)] * 5)
     with_level = mk.legendre(5, scaling="l2", degrees=range(5))
@@ -315,7 +324,7 @@ LENGTHS = mk.squared_exponential([0.1, 0.3, 1.0])
 def test_learning_nothing_with_unknown_noise_is_said_where_it_happens():
     history = odd_history(0.05)
     with pytest.warns(UserWarning, match=r"root mean square of y; pass noise_std=") as said:
-        learned = mk.learn_kernel(history, LENGTHS)
+        learned = mk.learn_kernel(history, LENGTHS, strength=1.0)
     assert said[0].filename == __file__
     assert "50%" in str(said[0].message)  # more than noise would reach
     assert learned.names == ()
@@ -325,26 +334,66 @@ def test_learning_nothing_with_unknown_noise_is_said_where_it_happens():
         again = learned.update(odd_history(0.06, m=2))
     assert said[0].filename == __file__
     assert again.active.size == 0
-    # The remedy that it names, without a warning.
-    assert mk.learn_kernel(history, LENGTHS, noise_std=0.05).names
+    # The remedy that it names, without a warning; and the default strength finds the signal.
+    assert mk.learn_kernel(history, LENGTHS, noise_std=0.05, strength=1.0).names
+    assert mk.learn_kernel(history, LENGTHS).names
 
 
 def test_noise_alone_is_no_reason_to_warn():
     for seed in range(5):
         rng = np.random.default_rng(seed)
         pure = mk.History.from_pairs([(GRID, rng.normal(size=30)) for _ in range(20)])
-        report = mk.learn_kernel(pure, L2).report()  # warnings are errors here
+        report = mk.learn_kernel(pure, L2, lam="square-root").report()  # warnings are errors here
         assert "nothing was learned" in report
         assert "50%" not in report
 
 
-def test_what_a_test_finds_beyond_an_estimated_noise_is_said_to_count_as_noise():
+def test_what_a_test_finds_beyond_the_selection_is_said():
     history = odd_history(0.05, level=2.0)
     base = mk.legendre(13, scaling="l2", degrees=range(13))
-    report = mk.learn_kernel(history, base).report()
+    learned = mk.learn_kernel(history, base, lam="square-root", strength=1.0)
+    report = learned.report()
     assert "also finds: P3, P5" in report
-    assert "counts as noise" in report
-    assert "counts as noise" not in mk.learn_kernel(history, base, noise_std=0.05).report()
+    # Least squares on all features does not take them for noise.
+    assert_allclose(learned.noise_std, 0.05, rtol=0.1)
+    assert "counts as noise" not in report
+    counted = replace(learned, noise_source="residuals").report()
+    assert "counts as noise" in counted
+
+
+def test_a_kernel_that_is_missed_does_not_count_as_noise():
+    for seed in range(5):
+        history, truth = weak_signal(seed, noise_std=0.02)
+        learned = mk.learn_kernel(history, L2)
+        assert_allclose(learned.noise_std, 0.02, rtol=0.15)
+        assert set(truth) <= set(learned.active)
+        nothing = mk.learn_kernel(history, L2, lam=100.0)
+        assert nothing.active.size == 0
+        assert nothing.noise_std == learned.noise_std
+
+
+@pytest.mark.parametrize("loss", ["points", "tasks"])
+def test_noise_is_estimated_from_the_tasks_with_more_points_than_features(loss):
+    rng = np.random.default_rng(3)
+    sizes = [2, 10, 26, 60, 60]
+    X = [rng.uniform(-1, 1, n) for n in sizes]
+    pairs = [(x, 2 * x + rng.normal(0, 0.3, len(x))) for x in X]
+    learned = mk.learn_kernel(mk.History.from_pairs(pairs), L2, loss=loss)
+    rss = sum(np.linalg.lstsq(L2.features(x), y, rcond=None)[1][0] for x, y in pairs[2:])
+    expected = np.sqrt(rss / (6 + 40 + 40))
+    assert_allclose(learned.noise_std, expected, rtol=1e-8)
+    assert_allclose(learned.noise_std, 0.3, rtol=0.2)
+    assert learned.rule == "self-normalised"
+    short = mk.learn_kernel(mk.History.from_pairs(pairs[:3]), L2)  # 6 degrees of freedom
+    assert short.rule == "square-root"
+    assert short.noise_source == "residuals"
+
+
+def test_points_that_repeat_count_as_degrees_of_freedom():
+    rng = np.random.default_rng(0)
+    x = np.repeat(np.linspace(-1, 1, 5), 8)
+    pairs = [(x, x**3 + rng.normal(0, 0.1, 40)) for _ in range(20)]
+    assert_allclose(mk.learn_kernel(mk.History.from_pairs(pairs), L2).noise_std, 0.1, rtol=0.1)
 
 
 def test_base_kernels_of_another_type_are_named_with_a_call_that_works():
@@ -364,3 +413,64 @@ def test_a_learned_kernel_is_shown_in_a_line():
     assert "(estimated)" in shown
     assert len(shown) < 250
     assert "\n" not in shown
+
+
+def pure_noise(seed, m=10, n=30):
+    rng = np.random.default_rng(seed)
+    return mk.History.from_pairs(
+        [(rng.uniform(-1, 1, n), rng.standard_normal(n)) for _ in range(m)]
+    )
+
+
+def noise_selects(rule, strength, runs=200):
+    """In how many histories of noise alone a kernel is selected."""
+    known = {} if rule == "square-root" else {"noise_std": 1.0}
+    learned = [
+        mk.learn_kernel(pure_noise(seed), L2, lam=rule, strength=strength, **known)
+        for seed in range(runs)
+    ]
+    return sum(one.active.size > 0 for one in learned)
+
+
+@pytest.mark.parametrize("rule", ["self-normalised", "chernoff", "square-root"])
+def test_at_half_of_lambda_noise_alone_selects_nothing(rule):
+    assert noise_selects(rule, 0.5) <= stats.binom.ppf(1 - 1e-4, 200, 0.1)
+
+
+@pytest.mark.parametrize("rule", ["chernoff", "square-root"])
+def test_at_a_quarter_of_lambda_noise_alone_selects_kernels(rule):
+    assert noise_selects(rule, 1 / 4, runs=50) > 40
+
+
+def test_strength_multiplies_the_lambda_of_a_rule_and_not_a_given_one():
+    _, history = example(0, m=10, n=25, noise_std=0.1)
+    half, whole = (mk.learn_kernel(history, L2, noise_std=0.1, strength=s) for s in (0.5, 1.0))
+    assert_allclose(half.lam, whole.lam / 2, rtol=1e-12)
+    assert_array_equal(mk.learn_kernel(history, L2, noise_std=0.1).lam, half.lam)
+    given = [mk.learn_kernel(history, L2, lam=0.1, strength=s).lam for s in (0.5, 1.0)]
+    assert_array_equal(*given)
+    again = whole.update(pure_noise(0))
+    assert_array_equal(
+        again.lam, mk.learn_kernel(again.history, L2, noise_std=0.1, strength=1.0).lam
+    )
+
+
+def test_half_of_lambda_finds_kernels_weaker_than_the_noise():
+    found = {0.5: 0, 1.0: 0}
+    for seed in range(20):
+        history, truth = weak_signal(seed)
+        for strength in found:
+            learned = mk.learn_kernel(history, L2, noise_std=0.1, strength=strength)
+            found[strength] += set(truth) <= set(learned.active)
+    assert found[0.5] >= 17
+    assert found[1.0] <= 3
+
+
+def weak_signal(seed, *, noise_std=0.1, size=0.06, m=20, n=30):
+    """Five of twenty kernels, each with coefficients of this typical size."""
+    rng = np.random.default_rng(seed)
+    truth = rng.choice(20, 5, replace=False)
+    X = rng.uniform(-1, 1, (m, n))
+    values = [L2.features(x)[:, truth] @ rng.normal(0, size, 5) for x in X]
+    pairs = [(x, f + rng.normal(0, noise_std, n)) for x, f in zip(X, values, strict=True)]
+    return mk.History.from_pairs(pairs), truth

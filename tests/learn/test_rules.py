@@ -12,6 +12,7 @@ from scipy import stats
 
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso.problem import Problem
+from metakel.kernels import legendre
 from metakel.learn.rules import (
     RULES,
     chernoff,
@@ -23,8 +24,10 @@ from metakel.learn.rules import (
     pivotal_lambda,
     self_normalised,
 )
+from metakel.theory import lambda_min_paper
 
 GROUPS = [slice(0, 1), slice(1, 3), slice(3, 6), slice(6, 7)]
+ONE_COLUMN_EACH = [slice(j, j + 1) for j in range(20)]
 ANALYTIC = ("self-normalised", "hkz", "dimension-free", "chernoff", "paper")
 
 
@@ -130,27 +133,58 @@ def test_unknown_sup_counts_as_one(problem):
 
 
 def test_rho_does_not_look_at_the_points(problem):
-    # With no features at all the rule is 4 sigma / N sqrt(rho 2 log(p / delta)): rho laid bare.
+    # Without features the rule is 4 sigma / N sqrt(rho 2 log(8 p / delta)), at the smallest rho.
     empty = problem_of(np.zeros((5, 12, 7)))
-    log_term = 2 * np.log(4 / 0.1)
-    rho = (lam_of("self-normalised", empty) * 60 / 4) ** 2 / log_term
-    spectra = problem.spectra()
+    log_term = 2 * np.log(8 * 4 / 0.1)
+    largest = 128 * (lam_of("self-normalised", empty) * 60 / 4) ** 2 / log_term
     expected = [
-        4 / 60 * np.sqrt((v.max() + r) * (np.log1p(v / r).sum() + log_term))
-        for v, r in zip(spectra, rho, strict=True)
+        4 / 60 * np.sqrt(min(bound(v, top * 2.0**-i, log_term) for i in range(8)))
+        for v, top in zip(problem.spectra(), largest, strict=True)
     ]
     assert_allclose(lam_of("self-normalised", problem), expected)
-    # ... and minimises the worst case over rho.
-    grid = np.geomspace(rho[0] / 100, rho[0] * 100, 2001)
+    # ... and the largest rho minimises the worst case.
+    grid = np.geomspace(largest[0] / 100, largest[0] * 100, 2001)
     worst = (12 + grid) * (5 * np.log1p(12 / grid) + log_term)
-    assert_allclose(grid[worst.argmin()], rho[0], rtol=0.02)
+    assert_allclose(grid[worst.argmin()], largest[0], rtol=0.02)
+
+
+def bound(v, rho, log_term):
+    """Squared self-normalised bound of unit noise at one rho."""
+    return (v.max() + rho) * (np.log1p(v / rho).sum() + log_term)
+
+
+def single_rho(problem, sup, delta=0.1):
+    """Lambda of one rho, the best for the worst case; tasks of equal size, one column each."""
+    n, log_term = int(problem.sizes[0]), 2 * np.log(problem.p / delta)
+    u = np.geomspace(1e-3, 1e3, 20001)
+    best = u[((1 + u) * (problem.m * np.log1p(1 / u) + log_term)).argmin()]
+    energy = [
+        bound(v, best * n * top, log_term) for v, top in zip(problem.spectra(), sup, strict=True)
+    ]
+    return 4 / problem.total * np.sqrt(energy)
 
 
 @pytest.mark.parametrize(("m", "ratio"), [(1, 0.893), (10, 0.929), (50, 0.965), (200, 0.984)])
-def test_self_normalised_is_below_the_papers_lambda_even_at_its_worst(m, ratio):
-    ones = problem_of(np.ones((m, 20, 20)), [slice(j, j + 1) for j in range(20)])
-    measured = lam_of("self-normalised", ones) / lam_of("paper", ones)
-    assert_allclose(measured, ratio, atol=1e-3)  # reference: an independent implementation
+def test_at_worst_the_grid_of_rho_has_the_price_of_eight_times_as_many_kernels(m, ratio):
+    ones = problem_of(np.ones((m, 20, 20)), ONE_COLUMN_EACH)
+    single = single_rho(ones, np.ones(20))
+    # reference: an independent implementation
+    assert_allclose(single / lam_of("paper", ones), ratio, atol=1e-3)
+    price = lam_of("self-normalised", ones) / single
+    assert (price >= 1).all()
+    assert (price <= np.sqrt(np.log(8 * 20 / 0.1) / np.log(20 / 0.1)) * (1 + 1e-6)).all()
+
+
+@pytest.mark.parametrize("m", [20, 200])
+def test_the_grid_of_rho_gains_where_features_are_small_at_most_points(m):
+    base = legendre(20, scaling="l2")
+    X = np.random.default_rng(0).uniform(-1, 1, (m, 30, 1))
+    wavy = problem_of(np.stack([base.features(x) for x in X]), ONE_COLUMN_EACH)
+    lam = lam_of("self-normalised", wavy, sup=base.sup)
+    gained = lam / single_rho(wavy, base.sup)
+    assert gained[-1] < 0.7
+    assert np.median(gained) < 0.85
+    assert (lam >= chernoff(wavy, noise_std=1.0, delta=0.1)).all()
 
 
 def event_frequency(problem, Phi, lam, noise, weights=None):
@@ -189,7 +223,23 @@ def test_the_simulated_rule_has_exactly_the_level_asked_for(Phi, problem):
     assert abs(event_frequency(problem, Phi, lam, draws) - 0.9) < 4 * deviation
 
 
-@pytest.mark.parametrize("rule", ["self-normalised", "hkz", "chernoff", "dimension-free"])
+def test_the_papers_rule_is_the_printed_number_for_tasks_of_equal_size(problem):
+    printed = lambda_min_paper(noise_std=0.3, m=5, n=12, p=4, d_max=3, delta=0.1)
+    assert_allclose(paper(problem, noise_std=0.3, delta=0.1), printed, rtol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["points", "tasks"])
+def test_the_papers_rule_stays_above_the_others_for_tasks_of_unequal_size(loss):
+    rng = np.random.default_rng(5)
+    sizes = [1, 1, 2, 40, 200]
+    ones = [np.ones((n, 7)) / np.sqrt(np.repeat([1, 2, 3, 1], [1, 2, 3, 1])) for n in sizes]
+    parts = [F * rng.choice([-1.0, 1.0], F.shape) for F in ones]
+    problem = Problem.from_tasks(parts, [np.ones(n) for n in sizes], GROUPS, loss=loss)
+    free = dimension_free(problem, noise_std=1.0, delta=0.1)
+    assert (paper(problem, noise_std=1.0, delta=0.1) >= free).all()
+
+
+@pytest.mark.parametrize("rule", ANALYTIC)
 def test_the_event_holds_for_tasks_of_unequal_size_weighted_alike(rule):
     rng = np.random.default_rng(5)
     sizes = np.array([3, 12, 12, 7, 1])
@@ -246,6 +296,32 @@ def test_self_normalised_survives_a_policy_that_stops_when_it_likes(walks):
     )
     coverage = (np.abs(walks) <= levels).all(axis=1).mean()
     assert coverage >= stats.binom.ppf(1e-4, len(walks), 0.9) / len(walks)
+
+
+@pytest.mark.parametrize(("rule", "survives"), [("self-normalised", True), ("monte-carlo", False)])
+def test_the_event_under_a_policy_that_looks_away_when_noise_has_piled_up(rule, survives, walks):
+    # One feature in {0, 1}, HORIZON points: 1 until the event fails, if it ever does, then 0.
+    levels = np.array(
+        [HORIZON / 4 * lam_of(rule, LookingAway(n))[0] for n in range(1, HORIZON + 1)]
+    )
+    coverage = (np.abs(walks) <= levels).all(axis=1).mean()
+    assert (coverage >= stats.binom.ppf(1e-4, len(walks), 0.9) / len(walks)) == survives
+
+
+@dataclass(frozen=True)
+class LookingAway(OneTask):
+    """One task of HORIZON points, at n of which the feature is 1, and 0 at the others."""
+
+    @property
+    def total(self):
+        return HORIZON
+
+    @property
+    def sizes(self):
+        return np.array([HORIZON])
+
+    def energies(self, vectors):
+        return np.array([vectors[0][: self.n].sum() ** 2])
 
 
 def test_the_simulated_rule_does_not_survive_that_policy(walks):

@@ -8,9 +8,9 @@ from games import line_problem, optimizer, play, square_problem
 from numpy.testing import assert_allclose
 
 from metakel import regret
-from metakel.kernels import KernelSum, legendre
+from metakel.kernels import KernelSum, from_features, legendre
 from metakel.optimize import GPUCB
-from metakel.search import box, grid
+from metakel.search import Box, box, grid
 
 LINE = grid([(-1, 1)], 101)
 TOLERANCE = 1e-9
@@ -128,3 +128,40 @@ def test_doubling_the_error_budget_narrows_the_intervals():
     assert (widths[1] <= widths[0]).all()
     assert widths[1].mean() < widths[0].mean()
     assert_allclose(widths[2], widths[0])
+
+
+def test_on_a_box_it_is_never_below_the_width_at_the_best_point(monkeypatch):
+    problem = line_problem(0)
+    game = optimizer(problem, box([(-1, 1)]), seed=0)
+    play(game, problem, 6)
+    monkeypatch.setattr(  # a search that finds nothing
+        Box, "maximisers", lambda self, f, start, **_: (start.X[:1], np.array([-1e9]))
+    )
+    game.tell(np.array([0.123]), problem.f(np.array([0.123]))[0])
+    best = game.best
+    assert best.upper > best.lower
+    highest = game.model.bounds(game.X)[1].max()
+    assert game.certificate.regret >= max(best.upper, highest) - best.lower - TOLERANCE
+
+
+@pytest.mark.parametrize("sup", [None, 2.0])
+def test_on_a_box_a_kernel_without_derivatives_is_not_trusted_between_the_points_looked_at(sup):
+    def features(X):  # a peak that no search finds
+        return np.concatenate([np.ones_like(X), np.abs(X - 0.31415926) < 1e-7], axis=1)
+
+    kernel = KernelSum.uniform(from_features(features, 2, name="peak", d0=1, sup=sup), weight=1.0)
+    common = {"rng": np.random.default_rng(0), "noise_std": 0.01, "norm_bound": 2.0}
+    game = GPUCB(kernel, box([(-1, 1)]), **common)
+    for x in np.linspace(-1, 1, 9):
+        game.tell(np.array([x]), 1.0)
+    true_regret = np.sqrt(2.0**2 - 1)  # f = 1 + sqrt(3) at the peak
+    assert game.certificate.regret >= true_regret
+    if sup is None:
+        assert game.certificate.regret == np.inf
+        assert "derivatives" in str(game.certificate)
+    else:
+        assert game.certificate.regret < 2.0 * np.sqrt(2.0)
+    finite = GPUCB(kernel, grid([(-1, 1)], 9), **common)
+    for x in finite.domain.X:
+        finite.tell(x, 1.0)
+    assert finite.certificate.regret < 0.2

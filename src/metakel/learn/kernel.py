@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from math import sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,10 +13,14 @@ from metakel.grouplasso import Problem, solve, solve_square_root
 from metakel.grouplasso.solve import Progress
 from metakel.grouplasso.square_root import EXACT_FIT
 from metakel.kernels import KernelDictionary
-from metakel.learn.learned import LearnedKernel
+from metakel.learn.learned import LearnedKernel, NoiseSource, root_mean_square
 from metakel.learn.options import CV, DEFAULT, PIVOTAL, LearnOptions, Loss, Scale, Weights
 from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem, check_match
-from metakel.learn.refit import estimate_noise_std, refitted_weights
+from metakel.learn.refit import (
+    estimate_noise_std,
+    noise_from_all_features,
+    refitted_weights,
+)
 from metakel.learn.rules import choose_lambda, pivotal_lambda
 from metakel.learn.select import cross_validated_lambda
 
@@ -28,6 +31,7 @@ def learn_kernel(
     *,
     noise_std: float | None = None,
     lam: str | ArrayLike = DEFAULT,
+    strength: float = 0.5,
     delta: float = 0.1,
     weights: Weights = "uniform",
     scale: Scale = "sum",
@@ -47,17 +51,23 @@ def learn_kernel(
     base : KernelDictionary
         Base kernels k_1 ... k_p (Eq. 5).
     noise_std : float, optional
-        Noise level of the observations. None estimates it with the group square-root lasso, at
-        1e-6 of the root mean square of y or more: less cannot be told from rounding. The estimate
-        needs tasks with several times as many points as a sparse fit takes features. Otherwise
-        what is not selected counts as noise; a warning says so where nothing is selected although
-        noise alone would look different.
+        Noise level of the observations. None estimates it, at 1e-6 of the root mean square of y
+        or more: less cannot be told from rounding. Where tasks have more points than features, the
+        estimate is that of least squares on all features, so that a kernel that is missed does
+        not count as noise. Otherwise the group square-root lasso selects, and what it does not
+        select counts as noise; a warning says so where nothing is selected although noise alone
+        would look different.
     lam : str, float or (p,) array
         A rule of `metakel.learn.rules`; "square-root", which is pivotal, so that it asks for no
         noise level (Gaussian noise, points fixed in advance), and replaces the default rule where
-        ``noise_std`` is None; "cv", the largest lambda that predicts held-out tasks about as well
-        as the best one, whatever the noise (at least 2 tasks); or the value itself. Nothing vouches
-        for what the last two select.
+        the noise is neither given nor estimated from all features; "cv", the largest lambda that
+        predicts held-out tasks about as well as the best one, whatever the noise (at least 2
+        tasks); or the value itself. Nothing vouches for what the last two select.
+    strength : float
+        The rule's lambda is multiplied by this. With 0.5, noise alone still selects nothing with
+        probability 1 - delta, and kernels half as strong are found (``docs/promises.md``); 1 is the
+        paper's constant, which its error bounds need. Below 0.5 noise may select kernels, which
+        makes intervals wider, not wrong. Not for "cv" and for values.
     delta : float
         Probability with which the noise event that ``lam`` guards against may fail.
     weights : "uniform" or "eta"
@@ -79,7 +89,7 @@ def learn_kernel(
     """
     if rng is not None:
         check_generator(rng)
-    how = LearnOptions(noise_std, lam, delta, weights, scale, beta_min, refit, loss, tol)
+    how = LearnOptions(noise_std, lam, strength, delta, weights, scale, beta_min, refit, loss, tol)
     check_match(history, base)
     problem = as_problem(history, base, loss)
     start = None if isinstance(problem, Problem) else problem.start
@@ -96,27 +106,34 @@ def learn_again(
     progress: Progress | None,
 ) -> LearnedKernel:
     """Choose lambda, solve from weights x = ``start`` = eta / lambda, make the kernel."""
-    noise_std, lam, delta = how.noise_std, how.lam, how.delta
+    lam, delta = how.lam, how.delta
     by_cv = isinstance(lam, str) and lam == CV
     if by_cv:
         lam = cross_validated_lambda(history, base, how.loss)
-    if isinstance(lam, str) and (lam == PIVOTAL or noise_std is None):
+    noise: float | None = how.noise_std
+    source: NoiseSource = "given"
+    floor = EXACT_FIT * root_mean_square(problem)
+    if noise is None and floor > 0:
+        noise, source = noise_from_all_features(problem), "all features"
+    if isinstance(lam, str) and (lam == PIVOTAL or noise is None):
         rule = PIVOTAL
-        pivotal = pivotal_lambda(problem, delta=delta, rng=rng)
+        pivotal = how.strength * pivotal_lambda(problem, delta=delta, rng=rng)
         solution, _ = solve_square_root(
             problem, pivotal, tol=how.tol, start=start, progress=progress
         )
     else:
         rule = lam if isinstance(lam, str) else CV if by_cv else "hand"
-        chosen = choose_lambda(
-            lam, problem, noise_std=noise_std, delta=delta, sup=base.sup, rng=rng
-        )
+        assumed = noise if how.noise_std is not None or noise is None else max(noise, floor)
+        chosen = choose_lambda(lam, problem, noise_std=assumed, delta=delta, sup=base.sup, rng=rng)
+        if rule not in (CV, "hand"):
+            chosen = how.strength * chosen
         eta = None if start is None else start * chosen
         solution = solve(problem, chosen, tol=how.tol, start=eta, progress=progress)
-    noise, exact = noise_std, False
     if noise is None:
-        noise, floor = estimate_noise_std(problem, solution), EXACT_FIT * _size(problem)
-        noise, exact = max(noise, floor), noise <= floor
+        noise, source = estimate_noise_std(problem, solution), "residuals"
+    exact = source != "given" and noise <= floor
+    if exact:
+        noise = floor
     raw = solution.eta
     if how.refit and solution.active.size:
         raw = refitted_weights(problem, solution.active, noise)
@@ -125,7 +142,7 @@ def learn_again(
         solution=solution,
         lam=solution.lam,
         noise_std=float(noise),
-        noise_known=noise_std is not None,
+        noise_source=source,
         delta=delta if rule not in (CV, "hand") else 1.0,
         rule=rule,
         weights=how.weights,
@@ -137,9 +154,3 @@ def learn_again(
     if learned.missed_signal:
         warnings.warn(learned.nothing_found(), stacklevel=3)
     return learned
-
-
-def _size(problem: Problem | OutOfCoreProblem) -> float:
-    """Root mean square of the observations."""
-    energy = problem.energy if isinstance(problem, Problem) else problem.evaluator().energy
-    return sqrt(energy)

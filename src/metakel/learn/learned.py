@@ -4,21 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf, sqrt
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array
+from metakel._arrays import Array, is_number, positive
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.grouplasso import Problem, Solution, lambda_max
 from metakel.grouplasso.solve import Progress
 from metakel.kernels import KernelSum
+from metakel.learn.hidden import hidden_sizes, soft_weights
 from metakel.learn.options import PIVOTAL, LearnOptions, Weights
 from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem
 from metakel.learn.refit import refitted_weights
 from metakel.learn.screening import Screening, chi_square_screening
 from metakel.learn.update import check_more, new_tasks
+
+SOFT = 0.5  # c of `confidence_kernel`, chosen by benchmarks/coverage_selection.py
+# P(the next task uses a kernel more than each of m tasks did) can be 1 / (m + 1).
+FEWEST_TASKS = 9
+LISTED = 30  # unselected kernels in a report
+MUCH = 0.2  # of the signal: hidden values beyond this are worth a warning
+NoiseSource = Literal["given", "all features", "residuals"]
+_SOURCES = {
+    "given": "given",
+    "all features": "estimated by least squares on all features",
+    "residuals": "estimated from what the selected kernels leave",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +48,12 @@ class LearnedKernel:
     solution : Solution
         The solution of Eq. 8, with its duality gap.
     lam : (p,) array
-        The lambda that was used, one per base kernel.
+        The lambda that was used, one per base kernel: that of the rule times the strength.
     noise_std : float
         As given, or as estimated where ``noise_known`` is False.
+    noise_source : "given", "all features" or "residuals"
+        Where it comes from: the user, least squares on all features, or, where tasks have too few
+        points for that, what the selected kernels leave.
     delta : float
         Probability with which the noise event behind ``lam`` may fail; 1 if ``lam`` was given as a
         number or chosen by "cv", for which nothing is guaranteed.
@@ -51,7 +70,7 @@ class LearnedKernel:
     solution: Solution
     lam: Array
     noise_std: float
-    noise_known: bool
+    noise_source: NoiseSource
     delta: float
     rule: str
     weights: Weights
@@ -59,6 +78,11 @@ class LearnedKernel:
     problem: Problem | OutOfCoreProblem = field(repr=False)
     options: LearnOptions = field(repr=False)
     exact_fit: bool = False
+
+    @property
+    def noise_known(self) -> bool:
+        """Whether the noise level was given."""
+        return self.noise_source == "given"
 
     @property
     def active(self) -> NDArray[np.intp]:
@@ -114,6 +138,48 @@ class LearnedKernel:
         start = growth * self.solution.eta / self.solution.lam
         return learn_again(history, problem, base, self.options, start, rng, progress)
 
+    def hidden(self) -> Array:
+        """(p,) how large a base kernel can be that was not selected; 0 for the selected ones.
+
+        In root mean square over tasks of the norm of its part of a function; see
+        `metakel.learn.hidden`.
+        """
+        return self._hidden[0]
+
+    @cached_property
+    def _hidden(self) -> tuple[Array, Array]:
+        return hidden_sizes(self.problem, self.lam, self.active)
+
+    def confidence_kernel(self, norm_bound: float, *, c: float | None = None) -> KernelSum:
+        r"""A kernel for confidence that does not bet on the selection.
+
+        Kernels that were not selected keep the weight that they can have without having been
+        noticed, :math:`\min(1, (c \epsilon_j / B)^2)`, relative to the selected ones. Functions of
+        norm ``norm_bound`` whose hidden parts are so small have at most this norm in the kernel
+        itself, which is what ``norm_of="kernel"`` says::
+
+            kernel = learned.confidence_kernel(3.0)
+            mk.GPUCB(kernel, domain, norm_bound=3.0, norm_of="kernel", ...)
+
+        Parameters
+        ----------
+        norm_bound : float
+            B of `ConfidenceSequence`: bound of the norm of f with weight 1 on every base kernel.
+        c : float, optional
+            The hidden parts :math:`b_j` of f are assumed to satisfy
+            :math:`\sum_j \|b_j\|^2 / (c \epsilon_j)^2 \le 1`. 0 gives the selected kernels alone.
+            The default, CCC, was chosen by measurement (``docs/promises.md``). With fewer than 9
+            tasks the default is all kernels with weight 1: so few cannot vouch, with probability
+            0.9, that the next task does without a kernel that none of them used.
+        """
+        if c is None:
+            c = SOFT if self.history.m >= FEWEST_TASKS else inf
+        if not (is_number(c) and c >= 0):
+            raise InputError(f"c is {c!r}; expected a number >= 0")
+        bound = positive("norm_bound", norm_bound)
+        weights = soft_weights(self.hidden(), self.active, norm_bound=bound, c=c)
+        return KernelSum(self.kernel.base, weights)
+
     def refitted(self) -> Array:
         """(p,) weights without the shrinkage of the lasso; see `metakel.learn.refit`."""
         return refitted_weights(self.problem, self.active, self.noise_std)
@@ -151,7 +217,7 @@ class LearnedKernel:
         lines = [str(self)]
         if self.active.size:
             share = eta / eta.sum()
-            width = max(len(names[j]) for j in self.active)
+            width = max(len("kernel"), *(len(names[j]) for j in self.active))
             lines.append(f"  {'kernel':{width}}  strength  share")
             lines += [
                 f"  {names[j]:{width}}  {eta[j]:8.4g}  {share[j]:5.1%}"
@@ -165,6 +231,7 @@ class LearnedKernel:
             )
         if self.rule == PIVOTAL and not (self.active.size or self.noise_known):
             lines.append(f"  {self.nothing_found()}")
+        lines += self._hidden_lines()
         try:
             test = self.screening()
         except InputError as error:
@@ -177,27 +244,69 @@ class LearnedKernel:
         )
         if missed:
             lines.append(f"  the same test also finds: {', '.join(missed)}")
-            if not self.noise_known:
+            if self.noise_source == "residuals":
                 lines.append(
                     "  what these explain counts as noise now; pass noise_std= to separate the two"
                 )
         return "\n".join(lines)
+
+    def _hidden_lines(self) -> list[str]:
+        """How large the unselected kernels could be, and a warning where that is not small."""
+        values, names = self._hidden[1], self.kernel.base.names
+        out = np.flatnonzero(self._hidden[0])
+        if not out.size:
+            return []
+        size, sigma = root_mean_square(self.problem), self.noise_std
+        width = max(len("kernel"), *(len(names[j]) for j in out))
+        lines = [
+            "  values that a kernel can have without being selected (root mean square):",
+            f"  {'kernel':{width}}  at most  over noise  over y",
+        ]
+        lines += [
+            f"  {names[j]:{width}}  {values[j]:7.3g}  {values[j] / sigma:10.2f}  "
+            f"{values[j] / (size or 1.0):6.1%}"
+            for j in sorted(out, key=lambda j: -values[j])[:LISTED]
+        ]
+        if out.size > LISTED:
+            lines.append(f"  {out.size - LISTED} more, none larger than these")
+        signal, total = sqrt(max(size**2 - sigma**2, 0.0)), float(values.sum())
+        if total > MUCH * signal:
+            lines.append(
+                f"  warning: all of these together can reach {total:.3g}, while the signal in y is "
+                f"{signal:.3g}; intervals of the selected kernels alone may be too narrow, use "
+                "confidence_kernel(norm_bound)"
+            )
+        if self.history.m < FEWEST_TASKS:
+            lines.append(
+                f"  {self.history.m} tasks are too few to say which kernels the next one does "
+                f"without ({FEWEST_TASKS} could): confidence_kernel keeps all"
+            )
+        return lines
 
     @property
     def missed_signal(self) -> bool:
         """Whether nothing was selected although y contains more than noise.
 
         Only for estimated noise. With probability 1 - delta, pure noise reaches at most half of
-        lambda, so a higher value shows that there is signal.
+        the rule's lambda, so a higher value shows that there is signal. With a strength of 0.5 or
+        less such a signal is selected.
         """
         if self.active.size or self.noise_known or self.rule != PIVOTAL:
             return False
-        return lambda_max(self.problem, self.lam) > 0.5
+        return lambda_max(self.problem, self.lam) > self._noise_share
+
+    @property
+    def _noise_share(self) -> float:
+        """The share of lambda that pure noise stays below with probability 1 - delta."""
+        return 0.5 / self.options.strength
 
     def nothing_found(self) -> str:
         """Why nothing was selected with an estimated noise level, and what to do about it."""
         share = lambda_max(self.problem, self.lam)
-        limit = f"; pure noise at most 50%, at delta = {self.delta:g}" if share > 0.5 else ""
+        most = self._noise_share
+        limit = (
+            f"; pure noise at most {most:.0%}, at delta = {self.delta:g}" if share > most else ""
+        )
         return (
             "nothing was learned: no base kernel stands out from noise of unknown level (the "
             f"strongest reaches {share:.0%} of its lambda{limit}), so the estimated noise_std "
@@ -214,7 +323,7 @@ class LearnedKernel:
 
     def __str__(self) -> str:
         count, p = self.active.size, self.kernel.base.p
-        noise = f"noise {self.noise_std:.3g} ({'given' if self.noise_known else 'estimated'})"
+        noise = f"noise {self.noise_std:.3g} ({_SOURCES[self.noise_source]})"
         head = f"{count} of {p} base kernels learned from {self.history.m} tasks"
         if not count:
             share = lambda_max(self.problem, self.lam)
@@ -228,3 +337,9 @@ class LearnedKernel:
         gap = f"certified gap {self.solution.gap:.1e}"
         state = "" if self.solution.converged else " (NOT converged)"
         return f"{head}\n  lambda by {self.rule}, {noise}, {gap}{state}, weights {self.weights}"
+
+
+def root_mean_square(problem: Problem | OutOfCoreProblem) -> float:
+    """Root mean square of the observations, with the weights of the loss."""
+    energy = problem.energy if isinstance(problem, Problem) else problem.evaluator().energy
+    return sqrt(energy)

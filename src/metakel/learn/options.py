@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array
+from metakel._arrays import Array, is_number
 from metakel.errors import InputError
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.learn.rules import RULES
@@ -26,6 +26,7 @@ class LearnOptions:
 
     noise_std: float | None
     lam: str | ArrayLike
+    strength: float
     delta: float
     weights: Weights
     scale: Scale
@@ -39,6 +40,11 @@ class LearnOptions:
         _check_lam(self.lam, noise_std)
         if noise_std is not None and not (np.isfinite(noise_std) and noise_std > 0):
             raise InputError(f"noise_std is {noise_std}; expected a positive number, or None")
+        if not (is_number(self.strength) and 0 < self.strength <= 1):
+            raise InputError(
+                f"strength is {self.strength!r}; expected a number in (0, 1]: 1 is the lambda of "
+                "the rule, 0.5 half of it"
+            )
         if self.weights not in get_args(Weights):
             raise InputError(f"weights is {self.weights!r}; expected 'uniform' or 'eta'")
         if self.scale not in get_args(Scale):

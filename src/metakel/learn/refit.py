@@ -14,6 +14,8 @@ from metakel.errors import InputError
 from metakel.grouplasso import Problem, RemoteProblem, Solution
 from metakel.grouplasso.batch import columns_of
 
+ENOUGH_FREEDOM = 20  # residual degrees of freedom, for an estimate of the noise
+
 
 @dataclass(frozen=True, eq=False)
 class LeastSquares:
@@ -26,9 +28,9 @@ class LeastSquares:
     variances : (k,) array
         Variances of the coefficients, relative to the noise variance.
     rss : float
-        Residual sum of squares of the tasks with more observations than columns.
+        Residual sum of squares of the tasks that these columns do not fit exactly.
     free : float
-        Residual degrees of freedom of those tasks.
+        Residual degrees of freedom of those tasks: observations minus rank.
     """
 
     squares: Array
@@ -73,7 +75,8 @@ def least_squares(problem: Problem, active: NDArray[np.intp]) -> LeastSquares:
         weight = problem.task_weights[batch.tasks]
         variances += np.einsum("s,skn,skn->k", weight, inverse, inverse)
         r = batch.y - np.matmul(Phi, b)[..., 0]
-        spare = problem.sizes[batch.tasks] - picked.size
+        rank = np.rint(np.einsum("snk,skn->s", Phi, inverse)).astype(int)
+        spare = problem.sizes[batch.tasks] - rank
         used = spare > 0
         rss += float(np.sum(r[used] ** 2 / weight[used, None]))
         free += int(spare[used].sum())
@@ -100,6 +103,18 @@ def refitted_weights(
         own = slice(stop, stop := stop + cols.stop - cols.start)
         out[j] = sqrt(max(0.0, fit.squares[own].sum() - noise_std**2 * fit.variances[own].sum()))
     return out
+
+
+def noise_from_all_features(problem: Problem | Fittable) -> float | None:
+    """Noise level from least squares on all base kernels, whichever of them are selected later.
+
+    A kernel that is missed is not counted as noise. None for kernels without features, and where
+    fewer than 20 degrees of freedom are left over all tasks (a relative error of 16 %).
+    """
+    if problem.kernel_mode:
+        return None
+    fit = _fit(problem, np.arange(problem.p))
+    return sqrt(fit.rss / fit.free) if fit.free >= ENOUGH_FREEDOM else None
 
 
 def estimate_noise_std(problem: Problem | Fittable, solution: Solution) -> float:

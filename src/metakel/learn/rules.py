@@ -41,9 +41,9 @@ from metakel._arrays import Array, check_generator
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso.solve import as_strengths
 from metakel.learn.rule_spectrum import NoiseProblem, chernoff_energy, spectrum_of
-from metakel.theory import lambda_min_paper
 
 RULES = ("self-normalised", "hkz", "dimension-free", "chernoff", "monte-carlo", "paper")
+RHO_GRID = 8  # regularisers of "self-normalised", each half of the one before
 
 
 def choose_lambda(
@@ -116,12 +116,16 @@ def self_normalised(
 ) -> Array:
     r"""Valid under any adaptive policy: points may depend on everything seen before (Lemma B.1).
 
-    .. math:: \lambda_j = \frac{4\sigma}{N} \sqrt{ (\max v + \rho_j)
-              \Big( \sum \log(1 + v / \rho_j) + 2 \log \tfrac{p}{\delta} \Big) }
+    .. math:: \lambda_j = \frac{4\sigma}{N} \min_{i < 8} \sqrt{ (\max v + \rho_{ij})
+              \Big( \sum \log(1 + v / \rho_{ij}) + 2 \log \tfrac{8p}{\delta} \Big) },
+              \qquad \rho_{ij} = 2^{-i} \rho_j
 
-    The bound of Abbasi-Yadkori et al. (2011) on the self-normalised noise of group j, with
-    :math:`\rho_j` computed from task sizes, dimensions and sup only: the bound would not hold for
-    a :math:`\rho_j` that depends on the points.
+    The bound of Abbasi-Yadkori et al. (2011) on the self-normalised noise of group j, for a grid of
+    8 regularisers at once. The grid depends on task sizes, dimensions and sup only: the bound would
+    not hold for a regulariser that depends on the points, but by a union bound it holds for all
+    of a grid fixed in advance, and so for the best of them. :math:`\rho_j` is best for the largest
+    eigenvalues that the sizes and sup allow; smaller ones are better for features that are small
+    against their sup at most points.
 
     Parameters
     ----------
@@ -130,13 +134,17 @@ def self_normalised(
         decided when to stop, because then the sizes depend on the data.
     """
     v = spectrum_of(problem)
-    log_term = 2 * log(problem.p / delta)
+    log_term = 2 * log(RHO_GRID * problem.p / delta)
     planned = problem.sizes if planned_sizes is None else planned_sizes
     sizes = np.broadcast_to(np.asarray(planned, float), (problem.m,))
     planned_energy = problem.task_weights**2 * sizes
-    rho = _planned_rho(planned_energy, sizes, problem.dims, log_term) * _as_sup(sup, problem.p)
-    energy = (v.top + rho) * (v.log_det(rho) + log_term)
-    return 4 * noise_std / problem.total * np.sqrt(energy)
+    largest = _planned_rho(planned_energy, sizes, problem.dims, log_term) * _as_sup(sup, problem.p)
+    energies = [
+        (v.top + rho) * (v.log_det(rho) + log_term)
+        for rho in (largest * 2.0**-i for i in range(RHO_GRID))
+    ]
+    lam: Array = 4 * noise_std / problem.total * np.sqrt(np.min(energies, axis=0))
+    return lam
 
 
 def hkz(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
@@ -192,17 +200,22 @@ def dimension_free(
 
 
 def paper(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
-    """Theorem 4.3 as printed (k_j <= 1): the same number for all groups.
+    r"""Theorem 4.3 as printed (k_j <= 1): the same number for all groups.
+
+    For tasks of one size it is `metakel.theory.lambda_min_paper`. With the energies
+    :math:`e_s = w_s^2 n_s` of tasks of other sizes and weights in the loss, its proof gives
+
+    .. math:: \lambda = \frac{4\sigma}{N} \sqrt{ \sum_s e_s + 2 \max_s e_s
+              \left( x + \sqrt{m d_{\max} x} \right) }, \qquad x = \log\tfrac{2p}{\delta} .
 
     For kernels without a finite feature map, d_max is the largest rank possible on the data.
     """
     largest = int(problem.sizes.max())
     d_max = max(largest if d is None else d for d in problem.dims)
-    n = problem.total / problem.m
-    lam = lambda_min_paper(
-        noise_std=noise_std, m=problem.m, n=n, p=problem.p, d_max=d_max, delta=delta
-    )
-    return np.full(problem.p, lam)
+    energy = problem.task_weights**2 * problem.sizes
+    x = log(2 * problem.p / delta)
+    noise = energy.sum() + 2 * energy.max() * (x + sqrt(problem.m * d_max * x))
+    return np.full(problem.p, 4 * noise_std / problem.total * sqrt(noise))
 
 
 def monte_carlo(

@@ -335,15 +335,22 @@ class CertifiedModel(Model):
         )
 
     def largest_upper(self, domain: Domain, start: StartPoints) -> float:
-        """The largest upper bound in the domain, as far as the search finds it."""
+        """The largest upper bound in the domain: exact on a finite one, else by a search.
+
+        Never below the upper bounds of the points that were observed. Between the points that a
+        search has looked at, a kernel without derivatives can do anything that its norm allows.
+        """
         if isinstance(domain, Finite):
             return float(self.domain_bounds()[1].max())
         current = self.certified.current
+        if not current.kernel.smooth:
+            return current.norm_bound * _largest_root(current.kernel)
         if not np.isfinite(current.norm_bound) and np.isinf(current.upper(start.X)).any():
             return inf
         score = self._score(UpperBound(current, current.spectrum))
         _, values = domain.maximisers(score.values, start, gradient=score.gradient)
-        return float(values.max())
+        seen = np.zeros(0) if self.outcomes is None else self._at_observed(self.outcomes.X)[2]
+        return float(max(values.max(), seen.max(initial=-inf)))
 
     def best(self, outcomes: Outcomes) -> tuple[int, float, float, float]:
         """The observed point with the largest lower bound; where all are infinite, mean."""
@@ -427,3 +434,10 @@ def _storable(name: str, value: Any) -> Any:
 def _row(X: Array, x: Array) -> int:
     """Which of the points ``x`` is; both come from the same finite domain."""
     return int(np.argmin(np.abs(X - x).max(axis=1)))
+
+
+def _largest_root(kernel: KernelSum) -> float:
+    """Bound of sqrt(k(x, x)) over all x; inf where a base kernel does not say how large it gets."""
+    active = kernel.active
+    largest = float(kernel.eta[active] @ np.asarray(kernel.base.sup)[active])
+    return sqrt(largest) if np.isfinite(largest) else inf

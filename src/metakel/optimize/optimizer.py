@@ -400,10 +400,16 @@ class Optimizer:
         if isinstance(scores, RegretScores):
             return self._conformal(scores)
         chosen, lower, upper = model.certain(found)
-        regret = max(model.largest_upper(self.domain, self._start) - lower, 0.0)
+        highest = model.largest_upper(self.domain, self._start)
+        regret = max(highest, upper) - lower
+        if not regret < inf:
+            reason = (
+                "nothing bounds the values far from the observed points; more observations, a norm "
+                "bound, base kernels with derivatives or a finite domain (grid, candidates) do"
+            )
         low, high = sorted((self._sign * lower, self._sign * upper))
         point = copy(self._record.trials[found.numbers[chosen]].point)
-        return Certificate(regret, point, low, high, model.delta)
+        return Certificate(regret, point, low, high, model.delta, reason)
 
     def _off_the_rule(self) -> str:
         """Why replays say nothing of this run; empty where they do."""

@@ -38,7 +38,7 @@ RANGES = {
     COUNT: "m p d d_max horizon total",
     COUNT_OR_NONE: "dim sparsity t",
     PROBABILITY: "delta beta",
-    POSITIVE: "n kappa beta_min smallest_weight noise_var factor sup",
+    POSITIVE: "n kappa beta_min smallest_weight noise_var factor sup lam_ratio",
     NOT_NEGATIVE: "noise_std lam weight_sum smallest coherence phi_max",
     BOUND: "norm_bound norm recovery_error information_gain nu",
 }

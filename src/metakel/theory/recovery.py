@@ -91,7 +91,10 @@ def recovery_error_sharp(*, lam: float, sparsity: int, kappa: float) -> float:
 
     Using half of the penalty on the left of Lemma B.2 for the active groups leaves
     :math:`\tfrac1N \|\Phi\Delta\|^2 \le \tfrac32 \lambda \sqrt s \|\Delta_J\|`. With one lambda
-    per group, ``lam * sqrt(sparsity)`` is the root of their sum of squares over J.
+    per group, ``lam * sqrt(sparsity)`` is the root of their sum of squares over J, and kappa must
+    be that of the weighted cone :math:`\sum_{j \notin J} \lambda_j \|\Delta_j\| \le 3 \sum_J
+    \lambda_j \|\Delta_j\|`, which contains more than that of Assumption 4.2
+    (`kappa_from_coherence` has it). Needs the whole lambda of a rule, ``strength=1``.
     """
     return 1.5 * lam * sqrt(sparsity) / kappa**2
 
@@ -100,7 +103,8 @@ def recovery_error_sharp(*, lam: float, sparsity: int, kappa: float) -> float:
 def prediction_error(*, lam: float, sparsity: int, kappa: float) -> float:
     r"""Lemma B.2 with Assumption 4.2: a bound on :math:`\tfrac1N\|\Phi(\hat\beta - \beta^*)\|^2`.
 
-    :math:`(\tfrac32 \lambda \sqrt s / \kappa)^2`; the paper has 2 instead of 3/2.
+    :math:`(\tfrac32 \lambda \sqrt s / \kappa)^2`; the paper has 2 instead of 3/2. With one lambda
+    per group, lam and kappa are those of `recovery_error_sharp`.
     """
     return (1.5 * lam * sqrt(sparsity) / kappa) ** 2
 
@@ -139,13 +143,19 @@ def kappa_upper_bound(*, m: int) -> float:
 
 
 @checked
-def kappa_from_coherence(*, smallest: float, coherence: float, sparsity: int) -> float:
-    r"""A kappa that satisfies Assumption 4.2: :math:`\kappa^2 \ge a + \mu - 16 s \mu`.
+def kappa_from_coherence(
+    *, smallest: float, coherence: float, sparsity: int, lam_ratio: float = 1.0
+) -> float:
+    r"""A kappa that satisfies Assumption 4.2: :math:`\kappa^2 \ge a + \mu - (1 + 3r)^2 s \mu`.
 
     ``smallest`` (a) is the least eigenvalue of any group block of :math:`\Psi`, ``coherence``
-    (mu) the largest spectral norm of any block off the diagonal. 0 if this bound is negative.
+    (mu) the largest spectral norm of any block off the diagonal. With one lambda per group,
+    ``lam_ratio`` (r) is the largest over the smallest of them: the weighted cone
+    :math:`\sum_{j \notin J} \lambda_j \|\Delta_j\| \le 3 \sum_J \lambda_j \|\Delta_j\|` lies in
+    :math:`\sum_{j \notin J} \|\Delta_j\| \le 3r \sum_J \|\Delta_j\|`. 0 if this bound is negative.
     """
-    return sqrt(max(0.0, smallest + coherence - 16 * sparsity * coherence))
+    spread = (1 + 3 * lam_ratio) ** 2 * sparsity * coherence
+    return sqrt(max(0.0, smallest + coherence - spread))
 
 
 @checked

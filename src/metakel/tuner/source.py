@@ -28,7 +28,8 @@ class Source:
     ----------
     learned : Prior or LearnedKernel
     norm_bound : float or None
-        For a learned kernel: B of `ConfidenceSequence`.
+        For a learned kernel: B of `ConfidenceSequence`. With it, kernels that were not selected
+        keep the weight that they can have (`LearnedKernel.confidence_kernel`).
     """
 
     learned: Prior | LearnedKernel
@@ -106,14 +107,16 @@ class Source:
         else:
             X = self.space.encode(list(candidates), extrapolate=extrapolate)
             domain = CandidateTable.of(candidates, X, self.space)
+        bound, learned = self.norm_bound, self.learned
         return GPUCB(
-            self.learned.kernel,
+            learned.kernel if bound is None else learned.confidence_kernel(bound),
             domain,
             rng=rng,
-            noise_std=self.learned.noise_std,
-            norm_bound=self.norm_bound,
+            noise_std=learned.noise_std,
+            norm_bound=bound,
+            norm_of="truth" if bound is None else "kernel",
             delta=delta,
-            delta_learning=self.learned.delta,
+            delta_learning=learned.delta,
             maximize=not self.minimize,
         )
 
