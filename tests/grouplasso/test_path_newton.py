@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from metakel.grouplasso.newton import bounded_newton, dual_value
 from metakel.grouplasso.path.batched_newton import (
-    Columns,
+    ActiveColumns,
     dual_values,
     newton_step,
     restricted_solve,
@@ -27,7 +27,7 @@ def drawn(dims, seed=0):
     h = np.einsum("scn,sn->cs", F, y)
     starts = np.array([0, *np.cumsum(dims)])
     # Energy y'y/2, so that energy - h'beta/2 is y'r/2 as in `evaluator`.
-    columns = Columns(G, h, starts, 0.5 * float(np.vdot(y, y)))
+    columns = ActiveColumns(G, h, starts, 0.5 * float(np.vdot(y, y)))
     x = rng.uniform(0.1, 3, (len(dims), L))
     x[rng.uniform(size=x.shape) < 0.3] = 0.0
     return columns, x

@@ -9,7 +9,7 @@ from reference import draw
 
 from metakel.grouplasso import lambda_max, solve
 from metakel.grouplasso.batch import columns_of, group_sums
-from metakel.grouplasso.path.batched_newton import Columns
+from metakel.grouplasso.path.batched_newton import ActiveColumns
 from metakel.grouplasso.path.batched_path import MAX_ACTIVE, all_columns
 from metakel.grouplasso.path.entry_order import find_stages
 from metakel.grouplasso.path.series import TERMS, expand, sum_up
@@ -123,17 +123,17 @@ def strongly_coupled():
     G[:, :, 0], G[:, :, 1] = [[1, 0.98], [0.98, 1]], [[1, -0.6], [-0.6, 1]]
     beta = np.array([[1.0, 0.3], [-0.4, 0.5]])
     h = np.einsum("abm,bm->am", G, beta)
-    return Columns(G, h, np.arange(3), float(np.vdot(h, beta)))
+    return ActiveColumns(G, h, np.arange(3), float(np.vdot(h, beta)))
 
 
 def test_nothing_enters_where_columns_repeat_or_vanish():
     problem, everything = everything_of((20, 20), (1,) * 4)
     twice = np.arange(4).repeat(2)
     G = everything.G[twice][:, twice]
-    repeated = Columns(G, everything.h[twice], np.arange(9), everything.energy)
+    repeated = ActiveColumns(G, everything.h[twice], np.arange(9), everything.energy)
     stages = find_stages(repeated, np.ones(8), 1e-6 * lambda_max(problem), MAX_ACTIVE)
     assert len({j // 2 for j in stages.groups}) == len(stages.groups) <= 4
-    blank = Columns(np.zeros((2, 2, 3)), np.zeros((2, 3)), np.arange(3), 1.0)
+    blank = ActiveColumns(np.zeros((2, 2, 3)), np.zeros((2, 3)), np.arange(3), 1.0)
     assert find_stages(blank, np.ones(2), 0.0, MAX_ACTIVE).groups == []
 
 

@@ -12,7 +12,7 @@ from sharded_histories import KERNELS, LEGENDRE, PAIRS, history
 import metakel as mk
 from metakel.errors import ShardError
 from metakel.scale import Rows, SerialExecutor, Shard, ShardedProblem, TaskSums
-from metakel.scale.sums import Point
+from metakel.scale.sums import WeightPoint
 
 QUESTIONS = [name for name in vars(TaskSums) if not name.startswith("_")]
 
@@ -75,31 +75,31 @@ class ByDefinition:
         ]
         self.weights = weights
 
-    def residuals(self, point: Point):
+    def residuals(self, point: WeightPoint):
         for K, y in self.tasks:
             inverse = np.linalg.inv(np.eye(y.size) + np.tensordot(point.w, K[point.groups], 1))
             yield K, y, inverse, inverse @ y
 
-    def evaluate(self, point: Point):
+    def evaluate(self, point: WeightPoint):
         value, scores = 0.0, 0.0
         for K, y, _, r in self.residuals(point):
             value, scores = value + y @ r, scores + (K[point.work] @ r) @ r
         return value, scores, self.hessian(point, point.active)
 
-    def hessian(self, point: Point, groups):
+    def hessian(self, point: WeightPoint, groups):
         H = 0.0
         for K, _, inverse, r in self.residuals(point):
             Kr = K[point.work[groups]] @ r
             H = H + Kr @ inverse @ Kr.T
         return H
 
-    def certify(self, point: Point):
+    def certify(self, point: WeightPoint):
         square, inner, scores = 0.0, 0.0, 0.0
         for K, y, _, r in self.residuals(point):
             square, inner, scores = square + r @ r, inner + y @ r, scores + (K @ r) @ r
         return square, inner, scores, point.w**2 * scores[point.groups], 0.0
 
-    def moved(self, point: Point, previous: Point):
+    def moved(self, point: WeightPoint, previous: WeightPoint):
         pairs = zip(self.residuals(point), self.residuals(previous), strict=True)
         return sum(np.sum((a[3] - b[3]) ** 2) for a, b in pairs)
 
@@ -136,8 +136,8 @@ def test_a_shard_answers_with_the_sums_that_the_protocol_defines(rng, base, loss
         ByDefinition(tasks, base, loss),
     )
     work = np.array([2, 0, 1])
-    point = Point(work, np.array([0, 2]), np.array([0.3, 0.05]))
-    previous = Point(work, np.array([1, 2]), np.array([0.2, 0.1]))
+    point = WeightPoint(work, np.array([0, 2]), np.array([0.3, 0.05]))
+    previous = WeightPoint(work, np.array([1, 2]), np.array([0.2, 0.1]))
     summary, groups = shard.summarize(), np.arange(3)
     for name, value in expected.summarize().items():
         assert_allclose(getattr(summary, name), value, rtol=1e-8, err_msg=name)

@@ -32,7 +32,7 @@ VALUE = re.compile(
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunResult:
     """A value, or the reason why there is none."""
 
     value: float | None
@@ -68,7 +68,7 @@ class Program:
         with _reserved(Path(self.value_file)) if fixed else nullcontext():
             yield
 
-    def run(self, number: int, configuration: Mapping[str, Any]) -> Outcome:
+    def run(self, number: int, configuration: Mapping[str, Any]) -> RunResult:
         """Evaluate one configuration."""
         values = {"number": number, **configuration}
         if not self.value_file:
@@ -81,7 +81,7 @@ class Program:
     def _value_file(self, values: Mapping[str, Any]) -> str:
         return fill([self.value_file], values)[0]
 
-    def _run(self, values: Mapping[str, Any], value_file: Path | None) -> Outcome:
+    def _run(self, values: Mapping[str, Any], value_file: Path | None) -> RunResult:
         words = fill(self.command, values)
         configuration = {name: value for name, value in values.items() if name != "number"}
         environment = {
@@ -94,16 +94,16 @@ class Program:
             try:
                 code = self._finish(words, environment, out, err)
             except subprocess.TimeoutExpired:
-                return Outcome(None, f"no result within {self.timeout:g} s")
+                return RunResult(None, f"no result within {self.timeout:g} s")
             except FileNotFoundError:
                 raise InputError(f"there is no program {words[0]!r}") from None
             except PermissionError:
                 raise InputError(f"{words[0]!r} is not a program that can be run") from None
             except (OSError, ValueError) as error:  # a NUL or too long a word, by a value
-                return Outcome(None, f"cannot be run: {error}")
+                return RunResult(None, f"cannot be run: {error}")
             if code != 0:
                 what = f"signal {-code}" if code < 0 else f"exit code {code}"
-                return Outcome(None, f"{what}: {_last_line(err) or _last_line(out)}"[:300])
+                return RunResult(None, f"{what}: {_last_line(err) or _last_line(out)}"[:300])
             text = _last_line(out) if value_file is None else _content(value_file)
         return read_value(text)
 
@@ -127,16 +127,16 @@ class Program:
                 raise
 
 
-def read_value(text: str) -> Outcome:
+def read_value(text: str) -> RunResult:
     """The number that a line is, or ends with after its name, as in ``0.93`` or ``auc: 0.93``."""
     found = VALUE.search(text)
     if found is None:
         what = f"found {text[:80]!r}" if text else "found nothing"
-        return Outcome(
+        return RunResult(
             None, f"{what}; expected a number, alone or after its name, as in loss: 0.25"
         )
     value = float(found[1])
-    return Outcome(value) if isfinite(value) else Outcome(None, f"the value is {value}")
+    return RunResult(value) if isfinite(value) else RunResult(None, f"the value is {value}")
 
 
 # Placeholders

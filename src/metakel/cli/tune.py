@@ -21,7 +21,7 @@ from metakel.cli.console import (
     one_line,
     say,
 )
-from metakel.cli.program import Outcome, Program, check_command, check_placeholders
+from metakel.cli.program import Program, RunResult, check_command, check_placeholders
 from metakel.cli.show import PriorPath
 from metakel.cli.signals import StopSignals
 from metakel.cli.suggest import Extrapolate, Fix, Observed, Seed, add_observed
@@ -168,7 +168,7 @@ def _loop(tuner: Tuner, program: Program, retries: int, give_up: int, *, json: b
 
 def _evaluate(
     program: Program, number: int, configuration: dict[str, Any], retries: int
-) -> Outcome:
+) -> RunResult:
     outcome = program.run(number, configuration)
     for _ in range(retries):
         if outcome.value is not None:
@@ -179,7 +179,7 @@ def _evaluate(
 
 
 def _show(
-    tuner: Tuner, number: int, configuration: dict[str, Any], outcome: Outcome, *, json: bool
+    tuner: Tuner, number: int, configuration: dict[str, Any], outcome: RunResult, *, json: bool
 ) -> None:
     event = "failed" if outcome.value is None else "complete"
     if json:

@@ -16,7 +16,7 @@ from metakel.priors import Prior
 from metakel.report.html import cards, figure, figures, paragraph, section, table
 from metakel.tuner import JournalReader, JournalTrial, Trials
 from metakel.tuner.options import RunOptions, refuse_differences
-from metakel.tuner.source import Source
+from metakel.tuner.source import TuningSource
 
 SHOWN_TRIALS = 10
 
@@ -59,7 +59,7 @@ class RunReplay:
 
 def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
     """Go through a run again, with the optimizer that decided in it."""
-    optimizer = options.optimizer(Source(prior))
+    optimizer = options.optimizer(TuningSource(prior))
     whole = trials.as_record(lambda _, x: optimizer.domain.encode(x, "report")[0])
     rows = []
     pick = min if prior.info.minimize else max
@@ -96,7 +96,7 @@ def replay_journal(prior: Prior, path: str | Path) -> RunReplay:
     options = RunOptions(
         int(head["seed"]), float(head["delta"]), dict(head["fixed"]), bool(head["outside"])
     )
-    expected = {**options.header(Source(prior)), "candidates": head["candidates"]}
+    expected = {**options.header(TuningSource(prior)), "candidates": head["candidates"]}
     refuse_differences(expected, head, str(path))
     return replay_run(prior, record.trials, options)
 

@@ -26,7 +26,7 @@ MAX_PADDING = 0.25  # share of the rows of a block that may be padding
 BLOCK_BYTES = 1 << 24  # size of the features of one block
 
 
-class Source(Protocol):
+class TaskSource(Protocol):
     """Where the observations of some tasks come from, as often as they are needed."""
 
     @property
@@ -41,7 +41,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Observations of several tasks, one task after the other: a `Source` in memory.
+    """Observations of several tasks, one task after the other: a `TaskSource` in memory.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class TaskBlock:
     """k tasks of similar size; rows beyond the size of a task repeat a point, with y = 0.
 
     Parameters
@@ -134,7 +134,7 @@ class Block:
         return Problem.from_grams(grams, values)
 
 
-def split_by_inputs(rows: Rows, grids: dict[bytes, Block]) -> Index:
+def split_by_inputs(rows: Rows, grids: dict[bytes, TaskBlock]) -> Index:
     """The tasks whose inputs few others have; the other tasks are merged into ``grids``.
 
     ``grids`` has one block per set of inputs, by the bytes of these inputs.
@@ -158,14 +158,14 @@ def split_by_inputs(rows: Rows, grids: dict[bytes, Block]) -> Index:
     return np.sort(np.array(alone, dtype=np.intp))
 
 
-def _merged(X: Array, values: Array, count: int) -> Block:
+def _merged(X: Array, values: Array, count: int) -> TaskBlock:
     """Tasks with values (k, n) on the same inputs X (n, d0), as at most n tasks."""
     k, n = values.shape
     y = _qr(values) if k > n else values
-    return Block(X[None], y, np.full(len(y), n), count)
+    return TaskBlock(X[None], y, np.full(len(y), n), count)
 
 
-def stack(rows: Rows, tasks: Index, base: KernelDictionary) -> list[Block]:
+def stack(rows: Rows, tasks: Index, base: KernelDictionary) -> list[TaskBlock]:
     """Blocks of tasks of similar size, with at most `BLOCK_BYTES` of features each."""
     width = base.dim if base.finite else base.p * int(rows.sizes.max())  # numbers per point
     order = tasks[np.argsort(-rows.sizes[tasks], kind="stable")]
@@ -180,12 +180,12 @@ def stack(rows: Rows, tasks: Index, base: KernelDictionary) -> list[Block]:
     return blocks
 
 
-def _stacked(rows: Rows, tasks: Index) -> Block:
+def _stacked(rows: Rows, tasks: Index) -> TaskBlock:
     sizes = rows.sizes[tasks]
     places = np.arange(int(sizes.max()))
     inside = places < sizes[:, None]  # (k, n)
     index = rows.starts[tasks][:, None] + np.where(inside, places, 0)
-    return Block(rows.X[index], rows.y[index] * inside, sizes, tasks.size)
+    return TaskBlock(rows.X[index], rows.y[index] * inside, sizes, tasks.size)
 
 
 def compressed(problem: Problem, *, exact: bool) -> Problem:

@@ -13,7 +13,7 @@ import numpy as np
 
 from metakel._arrays import Array
 from metakel.grouplasso.evaluator import Residual, independent_weights
-from metakel.scale.sums import Certificate, Index, Point
+from metakel.scale.sums import Index, ShardCertificate, WeightPoint
 
 if TYPE_CHECKING:
     from metakel.scale.problem import ShardedProblem
@@ -57,10 +57,10 @@ class ShardedEvaluator:
         found = self.problem.evaluate(self._point())
         return found.value / self.problem.divisor, self._scale**2 * found.scores[self._places]
 
-    def _point(self) -> Point:
+    def _point(self) -> WeightPoint:
         places = self._places[self.active]
         order = np.argsort(places)
-        return Point(self.problem.work, places[order], self._scale * self._x[order])
+        return WeightPoint(self.problem.work, places[order], self._scale * self._x[order])
 
     def hessian(self, groups: Index) -> Array:
         # The solver asks for curvature only at points that it has accepted.
@@ -84,7 +84,7 @@ class ShardedEvaluator:
         point = self._point()
         self.problem.save(point)
         found = self.problem.certify(point)
-        self._certified: tuple[Point, Certificate] = point, found
+        self._certified: tuple[WeightPoint, ShardCertificate] = point, found
         norms[point.groups] = np.sqrt(found.norms)
         scores, divisor = self._scale**2 * found.scores, self.problem.divisor
         return Residual(scores, norms, found.square / divisor, found.inner / divisor)

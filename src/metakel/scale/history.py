@@ -15,7 +15,7 @@ from metakel.data import History
 from metakel.errors import InputError, ShapeError, ShardError
 from metakel.kernels import KernelDictionary
 from metakel.learn.options import Loss
-from metakel.scale.blocks import Rows, Source
+from metakel.scale.blocks import Rows, TaskSource
 from metakel.scale.checkpoint import Checkpoint
 from metakel.scale.executors import LOG, DaskExecutor, Executor, SerialExecutor
 from metakel.scale.parquet import (
@@ -60,7 +60,7 @@ class ShardedHistory:
 
     Parameters
     ----------
-    sources : tuple of Source
+    sources : tuple of TaskSource
         In the order in which their tasks are added up.
     sizes : (m,) array
         Observations of each task.
@@ -69,7 +69,7 @@ class ShardedHistory:
     options : ShardOptions
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[TaskSource, ...]
     sizes: Index
     d0: int
     options: ShardOptions = field(repr=False)
@@ -262,7 +262,7 @@ def _same_kernels(base: KernelDictionary, other: KernelDictionary) -> bool:
     return base is other or (functions[0] == functions[1] and base.to_dict() == other.to_dict())
 
 
-def _split(sources: tuple[Source, ...], count: int) -> list[tuple[Source, ...]]:
+def _split(sources: tuple[TaskSource, ...], count: int) -> list[tuple[TaskSource, ...]]:
     """Neighbours stay together, so that the order of the tasks is that of the shards."""
     edges = np.linspace(0, len(sources), count + 1).round().astype(int)
     return [sources[a:b] for a, b in pairwise(edges)]

@@ -18,7 +18,7 @@ from metakel.scale.sums import Index
 
 
 @dataclass(frozen=True)
-class Columns:
+class ParquetColumns:
     """Names of the columns that are read."""
 
     task: str
@@ -40,7 +40,7 @@ class RowRange:
     """Consecutive rows of one file that hold whole tasks: a `metakel.scale.blocks.Source`."""
 
     path: str
-    columns: Columns
+    columns: ParquetColumns
     first: int
     sizes: Index
     in_memory: ClassVar[bool] = False
@@ -115,7 +115,9 @@ def find_files(path: str | Path | Sequence[str | Path]) -> list[str]:
     return files
 
 
-def find_columns(path: str, *, task: str, inputs: Sequence[str] | None, output: str) -> Columns:
+def find_columns(
+    path: str, *, task: str, inputs: Sequence[str] | None, output: str
+) -> ParquetColumns:
     """The columns of a data set, from one of its files; inputs are by default all other numbers."""
     import pyarrow as pa
 
@@ -133,10 +135,10 @@ def find_columns(path: str, *, task: str, inputs: Sequence[str] | None, output: 
             f"{path} has the columns {', '.join(schema.names)}; "
             + (f"{', '.join(missing)} not found" if missing else "no column is left as an input")
         )
-    return Columns(task, chosen, output)
+    return ParquetColumns(task, chosen, output)
 
 
-def index_file(path: str, columns: Columns) -> FileIndex:
+def index_file(path: str, columns: ParquetColumns) -> FileIndex:
     """Read the column of task labels only."""
     import pyarrow.compute as pc
 
@@ -179,7 +181,7 @@ def check_not_repeated(files: Sequence[FileIndex]) -> None:
             row += size
 
 
-def row_ranges(file: FileIndex, columns: Columns, rows: int) -> list[RowRange]:
+def row_ranges(file: FileIndex, columns: ParquetColumns, rows: int) -> list[RowRange]:
     """The file in parts of at most ``rows`` rows, or of one task where that is longer."""
     ranges, first, start, count = [], 0, 0, 0
     for i, size in enumerate([*file.sizes.tolist(), rows + 1]):
@@ -190,7 +192,7 @@ def row_ranges(file: FileIndex, columns: Columns, rows: int) -> list[RowRange]:
     return ranges
 
 
-def _read_rows(path: str, first: int, stop: int, columns: Columns) -> Any:
+def _read_rows(path: str, first: int, stop: int, columns: ParquetColumns) -> Any:
     import pyarrow as pa
 
     with _reading(path, "its footer"):

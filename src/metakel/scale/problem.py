@@ -20,13 +20,13 @@ from metakel.scale.checkpoint import Checkpoint
 from metakel.scale.evaluator import ShardedEvaluator, ShardedSpectrum
 from metakel.scale.executors import Executor
 from metakel.scale.sums import (
-    Certificate,
     Evaluation,
     Index,
     LocalCertificate,
-    Point,
+    ShardCertificate,
     Summary,
     TaskSums,
+    WeightPoint,
     total,
 )
 
@@ -102,8 +102,8 @@ class ShardedProblem:
         self.rounds = 0
         self._progress, self._checkpoint = progress, checkpoint
         self._summaries: dict[int, Summary] = {}
-        self._evaluations: dict[int, tuple[Point, Evaluation]] = {}  # the last of each shard
-        self._certificates: dict[int, tuple[Point, Certificate]] = {}
+        self._evaluations: dict[int, tuple[WeightPoint, Evaluation]] = {}  # the last of each shard
+        self._certificates: dict[int, tuple[WeightPoint, ShardCertificate]] = {}
         self._previous = previous  # closes our executor when it is collected, so we keep it
         if previous is not None:
             self.sizes = np.concatenate([previous.sizes, sizes])
@@ -223,7 +223,7 @@ class ShardedProblem:
         """Name of the current round, for `Progress`."""
         return f"round {self.rounds + 1}"
 
-    def evaluate(self, point: Point) -> Evaluation:
+    def evaluate(self, point: WeightPoint) -> Evaluation:
         """Value, gradient and Hessian; asks only shards whose last answer was for another point."""
         waiting = [
             k for k in self.shards
@@ -235,7 +235,7 @@ class ShardedProblem:
             self._evaluations[k] = point, found
         return total(self._evaluations[k][1] for k in self.shards)
 
-    def certify(self, point: Point) -> Certificate:
+    def certify(self, point: WeightPoint) -> ShardCertificate:
         """What the duality gap needs, from the points themselves where no bound suffices.
 
         A shard that was certified at a point nearby is not read again: its residuals have moved by
@@ -251,14 +251,14 @@ class ShardedProblem:
             found[k] = answer
         return total(found[k] for k in self.shards)
 
-    def _bounds(self, point: Point) -> dict[int, Certificate]:
+    def _bounds(self, point: WeightPoint) -> dict[int, ShardCertificate]:
         """Certificates of the shards whose last one is near enough."""
         bounds = {}
         for certified, shards in self._last_certified():
             if not np.isin(certified.groups, point.work).all():
                 continue
             places = np.array([np.flatnonzero(point.work == j)[0] for j in certified.groups])
-            args = (point, Point(point.work, places, certified.w))
+            args = (point, WeightPoint(point.work, places, certified.w))
             answers = self._call("recertify", shards, args, "certificate")
             _raise_errors(answers)
             for k, local in zip(shards, answers, strict=True):
@@ -267,9 +267,9 @@ class ShardedProblem:
                     bounds[k] = bound
         return bounds
 
-    def _last_certified(self) -> list[tuple[Point, list[int]]]:
+    def _last_certified(self) -> list[tuple[WeightPoint, list[int]]]:
         """Points of the last certificates, and the shards of each."""
-        found: list[tuple[Point, list[int]]] = []
+        found: list[tuple[WeightPoint, list[int]]] = []
         for k in self.shards:
             if k in self._certificates:
                 point = self._certificates[k][0]
@@ -279,7 +279,9 @@ class ShardedProblem:
                 shards.append(k)
         return found
 
-    def _bound(self, k: int, point: Point, local: LocalCertificate) -> Certificate | None:
+    def _bound(
+        self, k: int, point: WeightPoint, local: LocalCertificate
+    ) -> ShardCertificate | None:
         """The certificate with bounds for scores outside the working set, None if they are far."""
         last = np.sqrt(self._certificates[k][1].scores)
         increase = np.sqrt(self._summaries[k].gram_top * local.distance)
@@ -295,7 +297,7 @@ class ShardedProblem:
         _raise_errors(answers)
         return total(answers)
 
-    def save(self, point: Point) -> None:
+    def save(self, point: WeightPoint) -> None:
         """Save a point that the solver has accepted, so that learning can continue from it."""
         if self._checkpoint is not None:
             self._checkpoint.write(point.groups, point.w)

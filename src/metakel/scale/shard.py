@@ -15,16 +15,16 @@ from metakel.grouplasso.solve import evaluator_of
 from metakel.kernels import KernelDictionary
 from metakel.learn.options import Loss
 from metakel.learn.refit import LeastSquares, least_squares
-from metakel.scale.blocks import Source
+from metakel.scale.blocks import TaskSource
 from metakel.scale.store import BlockSpectrum, CachedEvaluator, TaskStore
 from metakel.scale.sums import (
-    Certificate,
     Evaluation,
     Index,
     LocalCertificate,
-    Point,
+    ShardCertificate,
     Summary,
     TaskSums,
+    WeightPoint,
     total,
 )
 
@@ -37,7 +37,7 @@ class Shard(TaskSums):
 
     Parameters
     ----------
-    sources : sequence of Source
+    sources : sequence of TaskSource
     base : KernelDictionary
     loss : "points" or "tasks"
     memory : int
@@ -45,7 +45,7 @@ class Shard(TaskSums):
     """
 
     def __init__(
-        self, sources: Sequence[Source], base: KernelDictionary, loss: Loss, memory: int
+        self, sources: Sequence[TaskSource], base: KernelDictionary, loss: Loss, memory: int
     ) -> None:
         self._store = TaskStore(sources, base, loss, memory)
 
@@ -56,20 +56,20 @@ class Shard(TaskSums):
     def summarize(self) -> Summary:
         return total(_summary(problem, spectrum) for problem, spectrum in self._store.load())
 
-    def evaluate(self, point: Point) -> Evaluation:
+    def evaluate(self, point: WeightPoint) -> Evaluation:
         return total(_evaluation(cached, point) for cached in self._store.evaluators(point))
 
-    def hessian(self, point: Point, groups: Index) -> Array:
+    def hessian(self, point: WeightPoint, groups: Index) -> Array:
         out = np.zeros((groups.size, groups.size))
         for cached in self._store.evaluators(point):
             cached.at(point)
             out += cached.unit**3 * cached.evaluator.hessian(groups)
         return out
 
-    def certify(self, point: Point) -> Certificate:
+    def certify(self, point: WeightPoint) -> ShardCertificate:
         return total(_certified(problem, point) for problem, _ in self._store.problems())
 
-    def recertify(self, point: Point, previous: Point) -> LocalCertificate:
+    def recertify(self, point: WeightPoint, previous: WeightPoint) -> LocalCertificate:
         return total(
             _recertified(cached, point, previous) for cached in self._store.evaluators(point)
         )
@@ -107,21 +107,23 @@ def _summary(problem: Problem, spectrum: BlockSpectrum) -> Summary:
     )
 
 
-def _evaluation(cached: CachedEvaluator, point: Point) -> Evaluation:
+def _evaluation(cached: CachedEvaluator, point: WeightPoint) -> Evaluation:
     unit = cached.unit
     value, scores = cached.at(point)
     hessian = cached.evaluator.hessian(point.active)
     return Evaluation(2 * unit * value, unit**2 * scores, unit**3 * hessian)
 
 
-def _certified(problem: Problem, point: Point) -> Certificate:
+def _certified(problem: Problem, point: WeightPoint) -> ShardCertificate:
     evaluator, unit = evaluator_of(problem), problem.total / 2
     evaluator.extend(point.groups)
     evaluator.at(np.arange(point.groups.size), unit * point.w)
     return _certificate(evaluator, unit, point.w)
 
 
-def _recertified(cached: CachedEvaluator, point: Point, previous: Point) -> LocalCertificate:
+def _recertified(
+    cached: CachedEvaluator, point: WeightPoint, previous: WeightPoint
+) -> LocalCertificate:
     cached.at(point)
     certificate = _certificate(cached.evaluator, cached.unit, point.w)
     here = _fits(cached)
@@ -141,13 +143,13 @@ def _fits(cached: CachedEvaluator) -> list[Array]:
     return [np.matmul(beta[:, None, :], batch.Phi)[:, 0, :]]
 
 
-def _certificate(evaluator: Evaluator, unit: float, w: Array) -> Certificate:
+def _certificate(evaluator: Evaluator, unit: float, w: Array) -> ShardCertificate:
     """Where ``evaluator.at`` was last called, in units that know no N."""
     found = evaluator.residual()
     groups = evaluator.work[evaluator.active]
     norms = found.norms[groups]
     misfit = _misfit(evaluator, found.scores[groups], norms, unit * w)
-    return Certificate(
+    return ShardCertificate(
         2 * unit * found.square,
         2 * unit * found.inner,
         unit**2 * found.scores,

@@ -26,15 +26,15 @@ from metakel.kernels import KernelDictionary
 from metakel.learn.options import Loss
 from metakel.learn.rule_spectrum import tilted
 from metakel.scale.blocks import (
-    Block,
-    Source,
+    TaskBlock,
+    TaskSource,
     compressed,
     nbytes,
     restricted,
     split_by_inputs,
     stack,
 )
-from metakel.scale.sums import Index, Point
+from metakel.scale.sums import Index, WeightPoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ class CachedEvaluator:
         self._at: tuple[Index, Array] | None = None
         self._found = 0.0, np.empty(0)
 
-    def at(self, point: Point) -> tuple[float, Array]:
+    def at(self, point: WeightPoint) -> tuple[float, Array]:
         """Value and scores at a point, computed unless it is the point of the last call."""
         active, w = point.active, point.w
         last = self._at
@@ -116,10 +116,10 @@ class Part:
     again. Of the working set ``evaluators`` or ``small`` problems are kept, or none of them.
     """
 
-    def __init__(self, source: Source | None) -> None:
+    def __init__(self, source: TaskSource | None) -> None:
         self.source = source  # None for tasks on the same inputs, which may have several sources
         self.tasks: Index = np.empty(0, np.intp)  # which tasks of the source
-        self.points: list[Block] | None = None
+        self.points: list[TaskBlock] | None = None
         self.statistics: list[Problem] | None = None
         self.small: list[Problem] | None = None
         self.evaluators: list[CachedEvaluator] | None = None
@@ -133,14 +133,14 @@ class Part:
             return sum(evaluator.nbytes(active_share) for evaluator in self.evaluators)
         return sum(map(nbytes, self.small or []))
 
-    def blocks(self, base: KernelDictionary) -> list[Block]:
+    def blocks(self, base: KernelDictionary) -> list[TaskBlock]:
         """The points, as kept or read again."""
         if self.points is not None:
             return self.points
         assert self.source is not None
         return stack(self.source.read(), self.tasks, base)
 
-    def problem(self, block: Block, base: KernelDictionary, loss: Loss) -> Problem:
+    def problem(self, block: TaskBlock, base: KernelDictionary, loss: Loss) -> Problem:
         """Eq. 8 for a block of this part; an error names the source."""
         try:
             return block.problem(base, loss)
@@ -152,7 +152,7 @@ class TaskStore:
     """Problems over the tasks of some sources, kept within ``memory`` bytes."""
 
     def __init__(
-        self, sources: Sequence[Source], base: KernelDictionary, loss: Loss, memory: int
+        self, sources: Sequence[TaskSource], base: KernelDictionary, loss: Loss, memory: int
     ) -> None:
         self.sources, self.base, self.loss, self.memory = sources, base, loss, memory
         self._parts: list[Part] | None = None
@@ -166,7 +166,7 @@ class TaskStore:
     def load(self) -> Iterator[tuple[Problem, BlockSpectrum]]:
         """Read everything once, block by block."""
         self._held, self._spectra = 0, []
-        grids: dict[bytes, Block] = {}
+        grids: dict[bytes, TaskBlock] = {}
         parts: list[Part] = []
         for source in self.sources:
             part = Part(source)
@@ -184,7 +184,7 @@ class TaskStore:
         self._parts = parts
 
     def _load_part(
-        self, part: Part, blocks: list[Block]
+        self, part: Part, blocks: list[TaskBlock]
     ) -> Iterator[tuple[Problem, BlockSpectrum]]:
         points = sum(block.nbytes for block in blocks)
         statistics = sum(block.statistics_nbytes(self.base) for block in blocks)
@@ -241,7 +241,7 @@ class TaskStore:
 
     # -- the working set ---------------------------------------------------------------------
 
-    def evaluators(self, point: Point) -> Iterator[CachedEvaluator]:
+    def evaluators(self, point: WeightPoint) -> Iterator[CachedEvaluator]:
         """Evaluators of the groups of ``point.work`` only, kept while there is room.
 
         Where there is room for the statistics only, Gram matrices are made again every time.

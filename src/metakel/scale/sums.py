@@ -35,7 +35,7 @@ SAME_WEIGHTS = 1e-13  # relative difference of weights that are equal up to roun
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class WeightPoint:
     """Weights at which sums are asked for.
 
     Parameters
@@ -57,7 +57,7 @@ class Point:
         """(a,) the active groups."""
         return self.work[self.active]
 
-    def same(self, other: Point) -> bool:
+    def same(self, other: WeightPoint) -> bool:
         """Whether both points are equal up to rounding."""
         return (
             np.array_equal(self.work, other.work)
@@ -67,7 +67,7 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class ShardSums:
     """Sums over tasks, which are added up field by field over blocks and shards."""
 
     def __add__(self, other: Self) -> Self:
@@ -76,7 +76,7 @@ class Sums:
 
 
 @dataclass(frozen=True, eq=False)
-class Summary(Sums):
+class Summary(ShardSums):
     """What is known before any weight is chosen.
 
     Eigenvalues v are those of c K_j for every task, with c = 1 for ``loss="points"`` and c = 1/n
@@ -99,7 +99,7 @@ class Summary(Sums):
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation(Sums):
+class Evaluation(ShardSums):
     r"""The data part of the objective, y'r, and its derivatives in w.
 
     The Hessian is half of the second derivative:
@@ -112,7 +112,7 @@ class Evaluation(Sums):
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate(Sums):
+class ShardCertificate(ShardSums):
     """What the duality gap needs, from residuals of the observations themselves."""
 
     square: float  # ||r||^2
@@ -123,10 +123,10 @@ class Certificate(Sums):
 
 
 @dataclass(frozen=True, eq=False)
-class LocalCertificate(Sums):
+class LocalCertificate(ShardSums):
     """A certificate as far as the working set goes, and how far the residuals have moved."""
 
-    certificate: Certificate  # its scores are (q,)
+    certificate: ShardCertificate  # its scores are (q,)
     distance: float  # ||r - r_previous||^2
 
 
@@ -140,19 +140,19 @@ class TaskSums(Protocol):
         """What is known before any weight is chosen. Asked first, and once."""
         ...
 
-    def evaluate(self, point: Point) -> Evaluation:
+    def evaluate(self, point: WeightPoint) -> Evaluation:
         """Value, gradient and Hessian at a point: one round of the solver."""
         ...
 
-    def hessian(self, point: Point, groups: Index) -> Array:
+    def hessian(self, point: WeightPoint, groups: Index) -> Array:
         """(g, g) the Hessian over these places in ``point.work``, which contain the active ones."""
         ...
 
-    def certify(self, point: Point) -> Certificate:
+    def certify(self, point: WeightPoint) -> ShardCertificate:
         """What the duality gap needs, from the observations themselves."""
         ...
 
-    def recertify(self, point: Point, previous: Point) -> LocalCertificate:
+    def recertify(self, point: WeightPoint, previous: WeightPoint) -> LocalCertificate:
         """The same from statistics of the working set, which both points share."""
         ...
 
@@ -170,7 +170,7 @@ class TaskSums(Protocol):
 
 
 class Addable(Protocol):
-    """`Sums`, or an array of them."""
+    """`ShardSums`, or an array of them."""
 
     def __add__(self, other: Self, /) -> Self: ...
 

@@ -15,7 +15,7 @@ from metakel.errors import InputError
 from metakel.optimize import Optimizer
 from metakel.tuner.candidates import Candidates
 from metakel.tuner.journal import FORMAT
-from metakel.tuner.source import Source
+from metakel.tuner.source import TuningSource
 
 VERSION = 1
 
@@ -56,7 +56,7 @@ class RunOptions:
         object.__setattr__(self, "seed", int(self.seed))
         object.__setattr__(self, "delta", float(self.delta))
 
-    def header(self, source: Source) -> dict[str, Any]:
+    def header(self, source: TuningSource) -> dict[str, Any]:
         """The first event of a journal."""
         return {
             "event": "started",
@@ -73,14 +73,14 @@ class RunOptions:
             "candidates": None if self.candidates is None else self.candidates.digest,
         }
 
-    def refuse_another(self, source: Source, found: Mapping[str, Any], where: str) -> None:
+    def refuse_another(self, source: TuningSource, found: Mapping[str, Any], where: str) -> None:
         """A journal goes on only with the prior and the options that it began with."""
         expected, noted = self.header(source), found.get("candidates")
         if self.candidates is not None and self.candidates.begun_with(noted):
             expected["candidates"] = noted
         refuse_differences(expected, found, where)
 
-    def optimizer(self, source: Source) -> Optimizer:
+    def optimizer(self, source: TuningSource) -> Optimizer:
         """What decides: the same for the same source and options, in every process."""
         return source.optimizer(
             rng=np.random.default_rng(self.seed),

@@ -14,7 +14,7 @@ from metakel.tuner.events import Event, stamped
 from metakel.tuner.journal import Journal
 from metakel.tuner.normalise import Configuration
 from metakel.tuner.options import RunOptions, check_header
-from metakel.tuner.source import Source
+from metakel.tuner.source import TuningSource
 from metakel.tuner.trials import Trials
 
 
@@ -22,7 +22,7 @@ class Session:
     """Reads what others wrote before it decides, and decides while nobody else writes."""
 
     def __init__(
-        self, source: Source, options: RunOptions, optimizer: Optimizer, journal: Journal
+        self, source: TuningSource, options: RunOptions, optimizer: Optimizer, journal: Journal
     ) -> None:
         self._source, self._options, self.optimizer = source, options, optimizer
         self._journal, self._begun = journal, False

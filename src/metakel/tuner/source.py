@@ -21,7 +21,7 @@ from metakel.space import Space
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class TuningSource:
     """A prior or a learned kernel, as a tuner sees it.
 
     Parameters

@@ -28,7 +28,7 @@ from metakel.tuner.normalise import Configuration, key, normalised, plain
 from metakel.tuner.options import RunOptions
 from metakel.tuner.owner import is_dead, this_process
 from metakel.tuner.session import Session
-from metakel.tuner.source import Source
+from metakel.tuner.source import TuningSource
 from metakel.tuner.trials import JournalTrial, Trials
 
 LOG = logging.getLogger("metakel")
@@ -82,7 +82,7 @@ class Tuner:
         manual: bool = False,
         norm_bound: float | None = None,
     ) -> None:
-        source = Source(prior, norm_bound)
+        source = TuningSource(prior, norm_bound)
         if budget is not None and budget < 1:
             raise InputError(f"budget is {budget}; expected at least one evaluation")
         listed = None if candidates is None else Candidates.of(candidates, source.space)

@@ -33,7 +33,7 @@ STACK = 5000  # systems at a time, which bounds the memory
 
 
 @dataclass(frozen=True)
-class Columns:
+class ActiveColumns:
     """The data of c columns in k groups, with the tasks last.
 
     Parameters
@@ -58,7 +58,7 @@ class Columns:
         c, m = self.h.shape
         return np.empty((c * (c + 3) // 2 + c + 1) * L * m)
 
-    def point(self, x: Array, memory: Array) -> Point:
+    def point(self, x: Array, memory: Array) -> NewtonPoint:
         """g and its gradient at the weights x (k, L); the result refers to ``memory``."""
         c, m = self.h.shape
         L = x.shape[1]
@@ -75,9 +75,9 @@ class Columns:
         fits = np.einsum("clm,cm->l", beta, self.h)
         data = self.energy - 0.5 * fits
         scores = group_sums(squares, self.starts)
-        return Point(x, beta, z, data, scores, rows, shrink, scratch)
+        return NewtonPoint(x, beta, z, data, scores, rows, shrink, scratch)
 
-    def hessian(self, point: Point) -> Array:
+    def hessian(self, point: NewtonPoint) -> Array:
         """(k, k, L) Hessians of g; turns ``point.rows`` into Q in place."""
         c, z = len(self.h), point.z
         back_substitute(point.rows, self.spread(point.x), point.shrink, point.scratch)
@@ -93,11 +93,11 @@ class Columns:
         """(k,) trace of each group's scaled Gram matrix, averaged over tasks."""
         return group_sums(np.einsum("ccm->c", self.G) / self.h.shape[1], self.starts)
 
-    def select(self, groups: Index) -> Columns:
+    def select(self, groups: Index) -> ActiveColumns:
         """Only these groups, in this order."""
         cols = columns_of(groups, self.starts)
         G = np.take(np.take(self.G, cols, axis=0), cols, axis=1)
-        return Columns(G, self.h[cols], group_starts(self.dims[groups]), self.energy)
+        return ActiveColumns(G, self.h[cols], group_starts(self.dims[groups]), self.energy)
 
     def independent_weights(self, lam: Array) -> Array:
         """(k, L) approximate weights of each group if it were the only one."""
@@ -115,7 +115,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Point:
+class NewtonPoint:
     """Weights x (k, L) and the quantities computed there."""
 
     x: Array
@@ -127,14 +127,14 @@ class Point:
     shrink: Array  # (c, L, m), see `eliminate`
     scratch: Array  # (c + 1, L, m)
 
-    def at(self, chosen: Index) -> Point:
+    def at(self, chosen: Index) -> NewtonPoint:
         """Only these lambdas, as copies in C order (which indexing would not return)."""
 
         def taken(array: Array) -> Array:
             return np.take(array, chosen, axis=1)
 
         scratch = self.scratch.reshape(-1)[: self.scratch.size // self.x.shape[1] * chosen.size]
-        return Point(
+        return NewtonPoint(
             taken(self.x),
             taken(self.beta),
             taken(self.z),
@@ -148,7 +148,7 @@ class Point:
     def nearby(self, x: Array, step: Array) -> Array:
         """beta (c, L, m) at column weights x, to first order in the ``step`` from here to x.
 
-        The derivative of z = (I + G X)^-1 h is -Q dX z; valid after `Columns.hessian`, which
+        The derivative of z = (I + G X)^-1 h is -Q dX z; valid after `ActiveColumns.hessian`, which
         computes Q.
         """
         moved, z = step[:, :, None] * self.z, self.z.copy()
@@ -257,7 +257,7 @@ def restricted_solve(H: Array, free: NDArray[np.bool], q: Array, held: Array) ->
     return found
 
 
-def minimise(columns: Columns, x: Array, lam: Array, target: float) -> tuple[Array, Index]:
+def minimise(columns: ActiveColumns, x: Array, lam: Array, target: float) -> tuple[Array, Index]:
     """Newton's method from x (k, L) for lam (k, L): beta (c, L, m) and the numbers of steps (L,).
 
     Aims for duality gaps of at most ``target`` in the problem restricted to these columns.
@@ -275,7 +275,7 @@ def minimise(columns: Columns, x: Array, lam: Array, target: float) -> tuple[Arr
 
 
 def _minimise(
-    columns: Columns, x: Array, lam: Array, target: float, memory: Array
+    columns: ActiveColumns, x: Array, lam: Array, target: float, memory: Array
 ) -> tuple[Array, Index]:
     curvature, short = columns.curvature[:, None], sqrt(10 * target / columns.energy)
     x = np.where(x * curvature < NEGLIGIBLE, 0.0, x)

@@ -11,7 +11,7 @@ import numpy as np
 
 from metakel._arrays import Array
 from metakel.grouplasso.batch import Index, columns_of
-from metakel.grouplasso.path.batched_newton import MAX_STEPS, Columns, minimise
+from metakel.grouplasso.path.batched_newton import MAX_STEPS, ActiveColumns, minimise
 from metakel.grouplasso.path.certificate import Certified, Estimate, certify
 from metakel.grouplasso.path.entry_order import find_stages
 from metakel.grouplasso.path.series import expand, sum_up
@@ -95,7 +95,7 @@ def estimate(problem: Problem, sigma: Array, shape: Array, *, tol: float) -> Est
     return Estimate(groups, columns_of(groups, everything.starts), sums.beta, steps)
 
 
-def all_columns(problem: Problem) -> Columns:
+def all_columns(problem: Problem) -> ActiveColumns:
     """Gram matrices and correlations of all columns, tasks in the order of the batches."""
     d, scale, first = int(problem.starts[-1]), 2 / problem.total, 0
     G, h = np.empty((d, d, problem.m)), np.empty((d, problem.m))
@@ -105,4 +105,4 @@ def all_columns(problem: Problem) -> Columns:
         gram = np.matmul(batch.Phi, batch.Phi.transpose(0, 2, 1))
         np.multiply(gram.transpose(1, 2, 0), scale, out=G[:, :, some])
         h[:, some] = scale * np.matmul(batch.Phi, batch.y[:, :, None])[..., 0].T
-    return Columns(G, h, problem.starts, problem.energy)
+    return ActiveColumns(G, h, problem.starts, problem.energy)

@@ -9,7 +9,7 @@ import numpy as np
 
 from metakel._arrays import Array
 from metakel.grouplasso.batch import group_sums
-from metakel.grouplasso.path.batched_newton import Columns
+from metakel.grouplasso.path.batched_newton import ActiveColumns
 
 NEAR = 3.0  # entries below this multiple of the lowest sigma are computed more accurately
 SINGULAR = 1e-9  # pivots below this, relative to the diagonal, are zero
@@ -43,12 +43,12 @@ class Stages:
         return sums if len(sums) == len(self.ends) else sums[np.array(self.ends) - 1]
 
 
-def find_stages(everything: Columns, shape: Array, lowest: float, most: int) -> Stages:
+def find_stages(everything: ActiveColumns, shape: Array, lowest: float, most: int) -> Stages:
     """Add the group that correlates most with the residual, again and again.
 
     Stops at sigma = ``lowest``, at ``most`` columns, or at linearly dependent ones.
     """
-    factor = _Factor(everything, most)
+    factor = _EntryFactor(everything, most)
     groups: list[int] = []
     ends: list[int] = []
     top = 0.0
@@ -65,10 +65,10 @@ def find_stages(everything: Columns, shape: Array, lowest: float, most: int) -> 
         ends.append(len(factor.columns))
 
 
-class _Factor:
+class _EntryFactor:
     """Cholesky factor L of the columns added so far, its inverse, and the residual correlations."""
 
-    def __init__(self, everything: Columns, most: int) -> None:
+    def __init__(self, everything: ActiveColumns, most: int) -> None:
         d, m = everything.h.shape
         self.everything = everything
         self.columns: list[int] = []
@@ -101,7 +101,9 @@ class _Factor:
         return found
 
 
-def _next(factor: _Factor, groups: list[int], shape: Array, lowest: float) -> tuple[int, float]:
+def _next(
+    factor: _EntryFactor, groups: list[int], shape: Array, lowest: float
+) -> tuple[int, float]:
     """The group that correlates most with the residual, and the sigma at which it would enter.
 
     Close to ``lowest``, the residual is that of the penalised fit, to first order in sigma.

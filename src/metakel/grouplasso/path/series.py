@@ -62,7 +62,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Sums:
+class SeriesSums:
     """The sums at L values of sigma, each from the stage that is valid there."""
 
     norms: Array  # (L, k)
@@ -108,7 +108,7 @@ def _expand(inverses: Array, start: Array, dims: Index, shape: Array) -> tuple[A
     return beta, norms / shape
 
 
-def sum_up(series: Series, sigma: Array, shape: Array, top: float) -> Sums:
+def sum_up(series: Series, sigma: Array, shape: Array, top: float) -> SeriesSums:
     """Sums at decreasing sigma (L,), for groups of weights ``shape``; zero from ``top`` on."""
     L, S, (_, c, m) = sigma.size, len(series.beta), series.beta[-1].shape
     idle = ~np.tri(S + 1, S, dtype=np.bool)  # per stage; the last row, read as stage -1, is zero
@@ -137,7 +137,7 @@ def sum_up(series: Series, sigma: Array, shape: Array, top: float) -> Sums:
     ends = tails[np.arange(S), np.maximum(starts - 1, 0)]
     honest = ((ends < VAGUE * terms[:, 0]) | idle[:S]).all(axis=1)
     all_above = np.append(np.logical_and.accumulate(honest[::-1])[::-1], True)
-    return Sums(own, beta, sigma * (tail @ shape), clear & all_above[stage + 1])
+    return SeriesSums(own, beta, sigma * (tail @ shape), clear & all_above[stage + 1])
 
 
 def _powers(norms: Array, idle: NDArray[np.bool], sigma: Array) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ UNANNOUNCED = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StudyOutcome:
     """A finished trial; ``value`` is None where it failed, was pruned, or is not finite."""
 
     number: int
@@ -33,7 +33,7 @@ class Outcome:
         return all(value <= 0 for value in self.constraints.values())
 
 
-def outcomes(trials: Iterable[FrozenTrial]) -> list[Outcome]:
+def outcomes(trials: Iterable[FrozenTrial]) -> list[StudyOutcome]:
     """Finished trials in the order in which they finished, so that new ones come last."""
     finished = [trial for trial in trials if trial.state.is_finished()]
     # An order that does not depend on who reads, also for trials that were added all at once.
@@ -41,10 +41,12 @@ def outcomes(trials: Iterable[FrozenTrial]) -> list[Outcome]:
     return [_outcome(trial) for trial in finished]
 
 
-def _outcome(trial: FrozenTrial) -> Outcome:
+def _outcome(trial: FrozenTrial) -> StudyOutcome:
     value = trial.value if trial.state == TrialState.COMPLETE else None
     finite = value is not None and isfinite(value)
-    return Outcome(trial.number, attempted(trial), value if finite else None, trial.constraints)
+    return StudyOutcome(
+        trial.number, attempted(trial), value if finite else None, trial.constraints
+    )
 
 
 @dataclass(frozen=True)

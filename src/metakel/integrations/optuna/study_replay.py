@@ -14,7 +14,7 @@ from optuna.study import Study
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.integrations.optuna.record import Outcome, Running
+from metakel.integrations.optuna.record import Running, StudyOutcome
 from metakel.integrations.optuna.source_studies import LOGGER, SourceStudies
 from metakel.optimize import Optimizer, Record, Trial
 from metakel.priors import Prior
@@ -31,7 +31,7 @@ def varying(prior: Prior) -> Space:
     return Space(tuple(prior.space[name] for name in prior.space.free))
 
 
-def held_values(prior: Prior, space: Space, record: Sequence[Outcome]) -> dict[str, Any]:
+def held_values(prior: Prior, space: Space, record: Sequence[StudyOutcome]) -> dict[str, Any]:
     """Values for parameters that the prior knows and the search space lacks.
 
     Where the study has them after all, only not in all trials, they are those of its best trial;
@@ -84,7 +84,9 @@ class StudyReplay:
         self._known = {p.name: p for p in varying(prior).parameters}
         self._encoded: dict[int, tuple[dict[str, Any], Array]] = {}
 
-    def given(self, record: Sequence[Outcome], running: Running = NOTHING_RUNNING) -> Optimizer:
+    def given(
+        self, record: Sequence[StudyOutcome], running: Running = NOTHING_RUNNING
+    ) -> Optimizer:
         """The optimizer, given finished trials in the order in which they finished.
 
         A trial that is still choosing is taken to try what the optimizer suggests next: its worker
@@ -149,7 +151,7 @@ class SamplerCache:
         return SamplerCache, ()
 
     def replay(
-        self, prior: Prior, study: Study, record: list[Outcome], space: Space, seed: int
+        self, prior: Prior, study: Study, record: list[StudyOutcome], space: Space, seed: int
     ) -> StudyReplay:
         """The replay of the last trial, if it will do, or a new one."""
         held = held_values(prior, space, record)
