@@ -170,10 +170,11 @@ def test_processes_that_share_their_kernel_decide_like_separate_ones(prior, told
     optimizer = prior.optimizer(prior.space.decode(Z))
     separate, start = prior.beliefs
     Z = optimizer._start.X
-    beliefs = [IncrementalGP(process, prior.model, Z) for process in separate]
+    beliefs = [IncrementalGP(process, prior.model, Z).anchored(X[0], y[0]) for process in separate]
     model = optimizer.model
     for x, value in zip(X, y, strict=True):
         model = model.observe(x[None], np.array([value]), np.array([np.nan]))
+    for x, value in zip(X[1:], y[1:], strict=True):
         beliefs = [observed(belief, x, value) for belief in beliefs]
     mix = mixture_weights([b.log_likelihoods for b in beliefs], start, prior.model)
     assert_allclose(model.mix.weights, mix.weights, atol=1e-6)

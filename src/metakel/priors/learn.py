@@ -15,7 +15,7 @@ from metakel.priors.configurations import with_space
 from metakel.priors.heldout import DEFAULT_RESIDUAL_WEIGHT, HeldOut, hold_out
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
-from metakel.priors.standardize import StandardizedTasks, standardize
+from metakel.priors.standardize import StandardizedTasks, standardize, without_failures
 from metakel.space import Space
 
 SMALLEST_CALIBRATION = 4
@@ -51,9 +51,10 @@ def learn_prior(
         raise InputError(f"history is a {type(history).__name__}; expected a History")
     if not 0 <= cold_weight < 1:
         raise InputError(f"cold_weight is {cold_weight}; expected a weight in [0, 1)")
-    history, space = with_space(_with_distinct_names(history), space)
+    recorded, space = with_space(_with_distinct_names(history), space)
+    history, failures = without_failures(recorded)
     tasks = standardize(history)
-    info = _info(history, tasks, lam, mean)
+    info = _info(recorded, tasks, lam, mean, (failures,) if failures else ())
     weight = float(cold_weight)
     if tasks.m == 0:
         return Prior(space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight)
@@ -100,7 +101,13 @@ def _with_distinct_names(history: History) -> History:
     return replace(history, tasks=tuple(tasks))
 
 
-def _info(history: History, tasks: StandardizedTasks, lam: str | float, mean: bool) -> PriorInfo:
+def _info(
+    history: History,
+    tasks: StandardizedTasks,
+    lam: str | float,
+    mean: bool,
+    found: tuple[str, ...],
+) -> PriorInfo:
     report = history.report
     return PriorInfo(
         tasks=tuple(task.name for task in history),
@@ -111,7 +118,7 @@ def _info(history: History, tasks: StandardizedTasks, lam: str | float, mean: bo
         winsorized=tasks.winsorized,
         lam=str(lam),
         mean=bool(mean),
-        notes=() if report is None else report.notes,
+        notes=(*(() if report is None else report.notes), *found),
     )
 
 
