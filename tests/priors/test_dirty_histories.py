@@ -5,14 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from histories import draw_task, simulate
-from numpy.testing import assert_allclose
 
 from metakel import datasets, learn_prior
 from metakel.data import History, Task
 from metakel.errors import InputError
-from metakel.gp.incremental import IncrementalGP
-from metakel.gp.task_gp import DefaultGP
-from metakel.gp.task_scale import TaskModel, task_model
 from metakel.optimize.model import Score
 from metakel.optimize.optimizer import Optimizer
 from metakel.priors.standardize import without_failures
@@ -77,44 +73,6 @@ def test_a_new_task_of_another_scale_is_searched_as_well(history, factor):
     assert np.mean(needed[factor]) <= 1.25 * np.mean(needed[1.0]) + 0.5
 
 
-def test_the_scale_of_a_task_is_found_from_its_values():
-    model = TaskModel(level=0.0, level_variance=1.0, scale=1.0, spread=0.3)
-    X, y = new_task(0, 30)
-    y = (y - y.mean()) / y.std()
-    for factor in (0.01, 1.0, 100.0):
-        gp = IncrementalGP(DefaultGP.typical(2), model, X).anchored(X[0], factor * y[0])
-        for x, value in zip(X[1:], y[1:], strict=True):
-            gp = gp.observe(gp.cross_covariance(x[None]), factor * value)
-        weights = np.exp(gp.log_likelihoods + model.log_weights - gp.log_likelihoods.max())
-        mean = np.exp(weights @ np.log(model.scales) / weights.sum())
-        assert 0.5 < mean / factor < 2.0
-
-
-@pytest.mark.parametrize("which", ["learned", "default"])
-def test_an_anchored_process_is_the_limit_of_a_large_level_variance(history, which):
-    prior = learn_prior(history)
-    process = prior.task_gp if which == "learned" else DefaultGP.typical(2)
-    X, y = new_task(1, 20)
-    vague = TaskModel(float(y[0]), 1e6, prior.model.scale, prior.model.spread)
-    limit = IncrementalGP(process, vague, X)
-    limit = limit.observe(limit.cross_covariance(X[:1]), float(y[0]))
-    anchored = IncrementalGP(process, prior.model, X).anchored(X[0], float(y[0]))
-    for i in range(1, 8):
-        limit = limit.observe(limit.cross_covariance(X[i][None]), float(y[i]))
-        anchored = anchored.observe(anchored.cross_covariance(X[i][None]), float(y[i]))
-    points = process.prepare(X)
-    for one, other in (
-        (limit.prediction, anchored.prediction),
-        (limit.at(points), anchored.at(points)),
-    ):
-        for name in ("offset", "slope", "variance"):
-            assert_allclose(getattr(one, name), getattr(other, name), atol=1e-4)
-    # All but the density of the first value, which is flat.
-    gaps = limit.log_likelihoods - anchored.log_likelihoods + np.log(prior.model.scales)
-    near = np.abs(np.log(prior.model.scales / prior.model.scale)) < 1
-    assert np.ptp(gaps[near]) < 1e-3
-
-
 # A wild past task
 
 
@@ -137,14 +95,6 @@ def test_one_wild_task_hardly_moves_what_is_asked(history):
         X, y = new_task(seed)
         same = set(asked(clean, X, y)) & set(asked(dirty, X, y))
         assert len(same) >= 10  # of 15
-
-
-def test_levels_and_scales_without_outliers_are_those_of_mean_and_deviation():
-    levels, scales = np.array([1.0, 2.0, 3.0, 5.0]), np.array([1.0, 2.0, 2.0, 3.0])
-    model = task_model(levels, scales)
-    assert model.level == levels.mean()
-    assert model.level_variance == pytest.approx(levels.var() / 4 + 0.1)
-    assert model.spread == pytest.approx(np.log(scales).std())
 
 
 def test_a_score_that_is_nan_is_an_error_that_names_the_model(history):

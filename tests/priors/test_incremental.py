@@ -11,6 +11,7 @@ from metakel import learn_prior
 from metakel.gp import posterior
 from metakel.gp.incremental import IncrementalGP
 from metakel.gp.task_gp import DefaultGP
+from metakel.gp.task_scale import TaskModel
 from metakel.optimize.acquisition import ACQUISITIONS
 from metakel.optimize.mixture_weights import (
     expected_improvement,
@@ -108,6 +109,29 @@ def test_likelihoods_are_those_of_the_normal_density(prior, told):
     ours = belief.log_likelihoods
     assert_allclose(ours - ours[0], np.array(direct) - direct[0], atol=1e-6)
     assert_allclose(ours - len(X) / 2 * np.log(2 * np.pi), direct, atol=1e-6)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_an_anchored_process_is_the_limit_of_a_large_level_variance(prior, told, which):
+    process, (X, y) = shapes(prior)[which], told
+    vague = TaskModel(float(y[0]), 1e6, prior.model.scale, prior.model.spread)
+    limit = IncrementalGP(process, vague, X)
+    limit = limit.observe(limit.cross_covariance(X[:1]), float(y[0]))
+    anchored = IncrementalGP(process, prior.model, X).anchored(X[0], float(y[0]))
+    for i in range(1, 8):
+        limit = limit.observe(limit.cross_covariance(X[i][None]), float(y[i]))
+        anchored = anchored.observe(anchored.cross_covariance(X[i][None]), float(y[i]))
+    points = process.prepare(X)
+    for one, other in (
+        (limit.prediction, anchored.prediction),
+        (limit.at(points), anchored.at(points)),
+    ):
+        for name in ("offset", "slope", "variance"):
+            assert_allclose(getattr(one, name), getattr(other, name), atol=1e-4)
+    # All but the density of the first value, which is flat.
+    gaps = limit.log_likelihoods - anchored.log_likelihoods + np.log(prior.model.scales)
+    near = np.abs(np.log(prior.model.scales / prior.model.scale)) < 1
+    assert np.ptp(gaps[near]) < 1e-3
 
 
 def test_more_values_than_the_first_capacity_fit_in(prior):

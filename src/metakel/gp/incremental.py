@@ -61,9 +61,13 @@ class PredictionGradient:
 
 @dataclass(frozen=True, eq=False)
 class CrossCovariance:
-    """Points and the covariance (n, N) of the function there with the candidates; no level."""
+    """Points, variances (n,) of the function there and its covariance (n, N) with the candidates.
+
+    All without the level.
+    """
 
     points: PointCache
+    variances: Array
     rows: Array
 
 
@@ -198,7 +202,17 @@ class IncrementalGP:
     def cross_covariance(self, X: Array, candidate: int | None = None) -> CrossCovariance:
         """Of points (n, d0), or of one candidate, with the candidates; the same for any noise."""
         points = self.process.prepare(X) if candidate is None else self._cache[candidate]
-        return CrossCovariance(points, self._gram(points, self._cache))
+        K = self.process.gram(points, self._cache)
+        if self._anchor is None:
+            return CrossCovariance(points, points.diag, K)
+        to_anchor = (
+            self._to_anchor(points)
+            if candidate is None
+            else self._anchor.with_candidates[candidate : candidate + 1]
+        )
+        top = self._anchor.point.diag[0] - to_anchor
+        K += top[:, None] - self._anchor.with_candidates
+        return CrossCovariance(points, points.diag + top - to_anchor, K)
 
     def observe(
         self, cross: CrossCovariance, y: float, candidate: int | None = None
@@ -211,7 +225,7 @@ class IncrementalGP:
         else:
             below = factor.V[:t, candidate].copy()
         row = cross.rows[0] + self._level_variance - below @ factor.V[:t]
-        total = float(self._diag(point)[0]) + self.process.noise
+        total = float(cross.variances[0]) + self._level_variance + self.process.noise
         pivot = sqrt(max(total - float(below @ below), SMALLEST_VARIANCE))
         row /= pivot
         wy = (y - self._level - float(below @ factor.wy[:t])) / pivot
