@@ -32,7 +32,7 @@ from metakel.optimize.regret import RegretCalibration, RegretTrace, shape
 from metakel.search import StartPoints
 
 SHORTLIST = 128
-SMALLEST_CHANCE = 1e-300
+TINY = 1e-300
 # Below this weight the history is given up. If the learned process is right, its weight ever falls
 # from 0.95 to 0.01 with probability below 0.06 % (Ville's inequality).
 LOST_TRUST = 0.01
@@ -295,7 +295,8 @@ class MixtureModel(Model):
     def expected_improvement(self, best: float, chance: Chance | None = None) -> Score:
         """Of the value to be seen, averaged, times the chance that a point is feasible.
 
-        Where none is to be expected at any start point: the upper bound.
+        Its logarithm, which is easier to climb. Where no improvement is to be expected at any start
+        point: the upper bound.
         """
         mix, kept = self.mix.without_negligible()
         at_start = None if self._Z is None else self._improvement_at_start(self._Z, best, chance)
@@ -303,16 +304,19 @@ class MixtureModel(Model):
         least = FLAT * self._task.scale if chance is None else 0.0
         if at_start is not None and at_start.max() <= least:
             return self._cautious_bound(chance)
+        logs_at_start = None if at_start is None else _log(at_start)
 
         def values(Z: Array) -> Array:
-            if at_start is not None and Z is self._Z:
-                return at_start
+            if logs_at_start is not None and Z is self._Z:
+                return logs_at_start
             gain = expected_improvement(self._at(Z, kept), mix, best)
-            return gain if chance is None else gain * chance(Z)
+            return _log(gain if chance is None else gain * chance(Z))
 
-        if chance is not None:
-            return Score(values)
-        return Score(values, lambda Z: improvement_gradient(self._gradients(Z, kept), mix, best))
+        def gradient(Z: Array) -> tuple[Array, Array]:
+            gain, slope = improvement_gradient(self._gradients(Z, kept), mix, best)
+            return _log(gain), slope / np.maximum(gain, TINY)[:, None]
+
+        return Score(values, gradient if chance is None else None)
 
     def _improvement_at_start(self, Z: Array, best: float, chance: Chance | None) -> Array:
         """(N,) at the start points; -inf where another is certainly better."""
@@ -332,9 +336,7 @@ class MixtureModel(Model):
         if chance is None:
             return bound
         scale = self._task.scale
-        return Score(
-            lambda Z: bound.values(Z) + scale * np.log(np.maximum(chance(Z), SMALLEST_CHANCE))
-        )
+        return Score(lambda Z: bound.values(Z) + scale * _log(chance(Z)))
 
     def _at(self, Z: Array, kept: NDArray[np.bool_] | None = None) -> list[Prediction]:
         """Of all processes, or of those kept."""
@@ -388,6 +390,11 @@ def register_loader(kind: str, loader: Loader) -> None:
 def load_mixture(data: Mapping[str, Any]) -> MixtureModel:
     """Inverse of `MixtureModel.to_dict`."""
     return _LOADERS[MixtureModel.kind](data)
+
+
+def _log(values: Array) -> Array:
+    """Of numbers that may be 0; -inf stays."""
+    return np.where(values < 0, -np.inf, np.log(np.maximum(values, TINY)))
 
 
 def _families(
