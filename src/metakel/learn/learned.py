@@ -168,7 +168,7 @@ class LearnedKernel:
         c : float, optional
             The hidden parts :math:`b_j` of f are assumed to satisfy
             :math:`\sum_j \|b_j\|^2 / (c \epsilon_j)^2 \le 1`. 0 gives the selected kernels alone.
-            The default, CCC, was chosen by measurement (``docs/promises.md``). With fewer than 9
+            The default, 0.5, was chosen by measurement (``docs/promises.md``). With fewer than 9
             tasks the default is all kernels with weight 1: so few cannot vouch, with probability
             0.9, that the next task does without a kernel that none of them used.
         """
@@ -269,7 +269,7 @@ class LearnedKernel:
         ]
         if out.size > LISTED:
             lines.append(f"  {out.size - LISTED} more, none larger than these")
-        signal, total = sqrt(max(size**2 - sigma**2, 0.0)), float(values.sum())
+        signal, total = sqrt(max(size**2 - sigma**2, 0.0)), float(np.linalg.norm(values))
         if total > MUCH * signal:
             lines.append(
                 f"  warning: all of these together can reach {total:.3g}, while the signal in y is "

@@ -17,7 +17,7 @@ from metakel._arrays import Array, check_choice
 from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.gp.task_gp import DefaultGP, PointCache, TaskGP, TaskProcess
-from metakel.gp.task_scale import GRID, TaskModel
+from metakel.gp.task_scale import TaskModel
 from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import MixtureModel, Optimizer
 from metakel.optimize.mixture_weights import mixture_weights
@@ -209,8 +209,9 @@ def emulate(prior: Prior, task: Task, rng: np.random.Generator) -> Objective:
     ]
     weights = mixture_weights(likelihoods, start, scale).weights
     chosen = int(rng.choice(weights.size, p=weights.ravel()))
-    process, (points, L) = processes[chosen // GRID], factors[chosen // GRID]
-    size = float(scale.scales[chosen % GRID])
+    grid = len(scale.scales)
+    process, (points, L) = processes[chosen // grid], factors[chosen // grid]
+    size = float(scale.scales[chosen % grid])
     path = _prior_path(process, scale.level_variance, rng)
     noise = np.sqrt(process.noise) * rng.standard_normal(len(y))
     z = (y - scale.level) / size
