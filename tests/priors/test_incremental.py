@@ -11,7 +11,6 @@ from metakel import learn_prior
 from metakel.gp import posterior
 from metakel.gp.incremental import IncrementalGP
 from metakel.gp.task_gp import DefaultGP
-from metakel.gp.task_scale import TaskModel
 from metakel.optimize.acquisition import ACQUISITIONS
 from metakel.optimize.mixture_weights import (
     expected_improvement,
@@ -111,29 +110,6 @@ def test_likelihoods_are_those_of_the_normal_density(prior, told):
     assert_allclose(ours - len(X) / 2 * np.log(2 * np.pi), direct, atol=1e-6)
 
 
-@pytest.mark.parametrize("which", [0, 1])
-def test_an_anchored_process_is_the_limit_of_a_large_level_variance(prior, told, which):
-    process, (X, y) = shapes(prior)[which], told
-    vague = TaskModel(float(y[0]), 1e6, prior.model.scale, prior.model.spread)
-    limit = IncrementalGP(process, vague, X)
-    limit = limit.observe(limit.cross_covariance(X[:1]), float(y[0]))
-    anchored = IncrementalGP(process, prior.model, X).anchored(X[0], float(y[0]))
-    for i in range(1, 8):
-        limit = limit.observe(limit.cross_covariance(X[i][None]), float(y[i]))
-        anchored = anchored.observe(anchored.cross_covariance(X[i][None]), float(y[i]))
-    points = process.prepare(X)
-    for one, other in (
-        (limit.prediction, anchored.prediction),
-        (limit.at(points), anchored.at(points)),
-    ):
-        for name in ("offset", "slope", "variance"):
-            assert_allclose(getattr(one, name), getattr(other, name), atol=1e-4)
-    # All but the density of the first value, which is flat.
-    gaps = limit.log_likelihoods - anchored.log_likelihoods + np.log(prior.model.scales)
-    near = np.abs(np.log(prior.model.scales / prior.model.scale)) < 1
-    assert np.ptp(gaps[near]) < 1e-3
-
-
 def test_more_values_than_the_first_capacity_fit_in(prior):
     X = RNG.uniform(-1, 1, (70, 2))
     belief = IncrementalGP(prior.task_gp, prior.model, X)
@@ -194,11 +170,10 @@ def test_processes_that_share_their_kernel_decide_like_separate_ones(prior, told
     optimizer = prior.optimizer(prior.space.decode(Z))
     separate, start = prior.beliefs
     Z = optimizer._start.X
-    beliefs = [IncrementalGP(process, prior.model, Z).anchored(X[0], y[0]) for process in separate]
+    beliefs = [IncrementalGP(process, prior.model, Z) for process in separate]
     model = optimizer.model
     for x, value in zip(X, y, strict=True):
         model = model.observe(x[None], np.array([value]), np.array([np.nan]))
-    for x, value in zip(X[1:], y[1:], strict=True):
         beliefs = [observed(belief, x, value) for belief in beliefs]
     mix = mixture_weights([b.log_likelihoods for b in beliefs], start, prior.model)
     assert_allclose(model.mix.weights, mix.weights, atol=1e-6)

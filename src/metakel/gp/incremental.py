@@ -7,11 +7,6 @@ V = L^{-1} k(X, Z),
 
     mean(z) = offset(z) + s slope(z),  offset = level + V'wy,  slope = m - V'wm,
     sd(z) = s sqrt(variance(z)).
-
-Where the level of the task is unknown, its first value y1 at x1 replaces it (`anchored`): the limit
-of a large level variance, without its loss of digits. Then h(x) - h(x1) has the kernel
-k(x, z) - k(x, x1) - k(z, x1) + k(x1, x1), the mean is m(x) - m(x1), and the noise of y1 takes the
-place of the level variance.
 """
 
 from __future__ import annotations
@@ -61,22 +56,10 @@ class PredictionGradient:
 
 @dataclass(frozen=True, eq=False)
 class CrossCovariance:
-    """Points, variances (n,) of the function there and its covariance (n, N) with the candidates.
-
-    All without the level.
-    """
+    """Points and the covariance (n, N) of the function there with the candidates."""
 
     points: PointCache
-    variances: Array
     rows: Array
-
-
-@dataclass(frozen=True, eq=False)
-class _Anchor:
-    """The point of the first value, and its covariance (N,) with the candidates."""
-
-    point: PointCache
-    with_candidates: Array
 
 
 @dataclass(eq=False)
@@ -127,8 +110,6 @@ class IncrementalGP:
         self.process, self.scale = process, scale
         self._Z = Z
         self._cache = process.prepare(Z) if cache is None else cache
-        self._anchor: _Anchor | None = None
-        self._level, self._level_variance = scale.level, scale.level_variance
         self._offset = np.full(len(Z), scale.level)
         self._slope = self._cache.mean
         self._variance = self._cache.diag + scale.level_variance
@@ -145,7 +126,7 @@ class IncrementalGP:
 
     @property
     def log_likelihoods(self) -> Array:
-        """(g,) log density of the observed values, one per scale of the grid."""
+        """(15,) log density of the observed values, one per scale of the grid."""
         n = self._evidence
         wy, wm = self._factor.wy[:n], self._factor.wm[:n]
         scales = self.scale.scales
@@ -162,57 +143,12 @@ class IncrementalGP:
         """Without observations, for a process that differs in its noise only."""
         return IncrementalGP(process, self.scale, self._Z, self._cache)
 
-    def anchored(self, x: Array, y: float) -> IncrementalGP:
-        """After the first value, at ``x`` (d0,), of a task whose level is unknown."""
-        point = self.process.prepare(x[None])
-        after = copy(self)
-        after._anchor = _Anchor(point, self.process.gram(point, self._cache)[0])
-        after._level, after._level_variance = y, self.process.noise
-        after._offset = np.full(len(self._Z), y)
-        after._slope = self._cache.mean - point.mean
-        after._variance = np.maximum(after._diag(self._cache), SMALLEST_VARIANCE)
-        return after
-
-    def _gram(self, left: PointCache, right: PointCache) -> Array:
-        """(n, k) values of the kernel, or of its anchored form; without the level."""
-        K = self.process.gram(left, right)
-        if self._anchor is not None:
-            K += self._anchor.point.diag[0] - self._to_anchor(right)
-            K -= self._to_anchor(left)[:, None]
-        return K
-
-    def _diag(self, points: PointCache) -> Array:
-        """(n,) variances of the function, level included."""
-        diag = points.diag + self._level_variance
-        if self._anchor is not None:
-            diag += self._anchor.point.diag[0] - 2 * self._to_anchor(points)
-        return diag
-
-    def _mean(self, points: PointCache) -> Array:
-        """(n,) values of the mean, or of its difference to the anchor."""
-        return points.mean if self._anchor is None else points.mean - self._anchor.point.mean
-
-    def _to_anchor(self, points: PointCache) -> Array:
-        """(n,) covariances with the anchor."""
-        assert self._anchor is not None
-        if points is self._cache:
-            return self._anchor.with_candidates
-        return np.asarray(self.process.gram(self._anchor.point, points)[0])
-
     def cross_covariance(self, X: Array, candidate: int | None = None) -> CrossCovariance:
         """Of points (n, d0), or of one candidate, with the candidates; the same for any noise."""
         points = self.process.prepare(X) if candidate is None else self._cache[candidate]
         K = self.process.gram(points, self._cache)
-        if self._anchor is None:
-            return CrossCovariance(points, points.diag, K)
-        to_anchor = (
-            self._to_anchor(points)
-            if candidate is None
-            else self._anchor.with_candidates[candidate : candidate + 1]
-        )
-        top = self._anchor.point.diag[0] - to_anchor
-        K += top[:, None] - self._anchor.with_candidates
-        return CrossCovariance(points, points.diag + top - to_anchor, K)
+        K += self.scale.level_variance
+        return CrossCovariance(points, K)
 
     def observe(
         self, cross: CrossCovariance, y: float, candidate: int | None = None
@@ -221,15 +157,15 @@ class IncrementalGP:
         t, point = self.t, cross.points
         factor = self._factor.with_room(t)
         if candidate is None:
-            below = self._whiten(self.covariance(point) + self._level_variance)[:, 0]
+            below = self._whiten(self.covariance(point))[:, 0]
         else:
             below = factor.V[:t, candidate].copy()
-        row = cross.rows[0] + self._level_variance - below @ factor.V[:t]
-        total = float(cross.variances[0]) + self._level_variance + self.process.noise
+        row = cross.rows[0] - below @ factor.V[:t]
+        total = float(point.diag[0]) + self.scale.level_variance + self.process.noise
         pivot = sqrt(max(total - float(below @ below), SMALLEST_VARIANCE))
         row /= pivot
-        wy = (y - self._level - float(below @ factor.wy[:t])) / pivot
-        wm = (float(self._mean(point)[0]) - float(below @ factor.wm[:t])) / pivot
+        wy = (y - self.scale.level - float(below @ factor.wy[:t])) / pivot
+        wm = (float(point.mean[0]) - float(below @ factor.wm[:t])) / pivot
         factor.L[t, :t], factor.L[t, t], factor.V[t] = below, pivot, row
         factor.wy[t], factor.wm[t], factor.used = wy, wm, t + 1
         after = self._after(point, t + 1, factor)
@@ -250,22 +186,21 @@ class IncrementalGP:
         from scipy.linalg import cholesky, solve_triangular
 
         t, points, factor = self.t, cross.points, self._factor
-        below = self._whiten(self.covariance(points) + self._level_variance)  # (t, k)
-        K = self._gram(points, points) + self._level_variance - below.T @ below
-        noise = self.process.noise + JITTER * float(points.diag.max() + self._level_variance)
+        below = self._whiten(self.covariance(points))  # (t, k)
+        K = self.process.gram(points, points) + self.scale.level_variance - below.T @ below
+        noise = self.process.noise + JITTER * float(points.diag.max() + self.scale.level_variance)
         K[np.diag_indices_from(K)] += noise
-        ahead = cross.rows + self._level_variance
         corner = cholesky(K, lower=True, check_finite=False)
-        rows = solve_triangular(corner, ahead - below.T @ factor.V[:t], lower=True)  # (k, N)
+        rows = solve_triangular(corner, cross.rows - below.T @ factor.V[:t], lower=True)  # (k, N)
         wm = np.sqrt(np.maximum(1 - noise / np.diag(corner) ** 2, 0.0))
-        grown = _Factor(
+        ahead = _Factor(
             np.block([[factor.L[:t, :t], np.zeros_like(below)], [below.T, corner]]),
             np.concatenate([factor.V[:t], rows]),
             np.append(factor.wy[:t], np.zeros_like(wm)),
             np.append(factor.wm[:t], wm),
             t + len(wm),
         )
-        after = self._after(points, t + len(wm), grown)
+        after = self._after(points, t + len(wm), ahead)
         after._slope = self._slope - wm @ rows
         spent = np.einsum("kn,kn->n", rows, rows)
         after._variance = np.maximum(self._variance - spent, SMALLEST_VARIANCE)
@@ -278,22 +213,21 @@ class IncrementalGP:
         return after
 
     def covariance(self, points: PointCache) -> Array:
-        """(t, k) of the observed points and the function at ``points``; no noise, no level."""
+        """(t, k) of the observed points and the function at ``points``; without noise."""
         if self._seen is None:
             return np.empty((0, len(points.mean)))
-        return self._gram(self._seen, points)
+        return self.process.gram(self._seen, points) + self.scale.level_variance
 
     def at(self, points: PointCache, K: Array | None = None) -> Prediction:
         """At points prepared by a process that differs in its noise at most.
 
         ``K`` is their `covariance`, which does not differ then.
         """
-        K = self.covariance(points) if K is None else K
-        V = self._whiten(K + self._level_variance)
-        variance = self._diag(points) - np.einsum("tk,tk->k", V, V)
+        V = self._whiten(self.covariance(points) if K is None else K)
+        variance = points.diag + self.scale.level_variance - np.einsum("tk,tk->k", V, V)
         return Prediction(
-            self._level + self._factor.wy[: self.t] @ V,
-            self._mean(points) - self._factor.wm[: self.t] @ V,
+            self.scale.level + self._factor.wy[: self.t] @ V,
+            points.mean - self._factor.wm[: self.t] @ V,
             np.maximum(variance, SMALLEST_VARIANCE),
             self.process.noise,
         )
@@ -315,28 +249,22 @@ class IncrementalGP:
             if self._seen is not None
             else None
         )
-        diag = slopes.diag
-        if self._anchor is not None:
-            toward = self.process.gram_derivative(self._anchor.point, points, slopes)  # (1, n, d0)
-            diag = diag - 2 * toward[0]
-            if dK is not None:
-                dK -= toward
         found = []
         for gp in relatives:
             value = gp.at(points, K)
             if dK is None:
                 zero = np.zeros_like(Z)
-                found.append(PredictionGradient(value, zero, slopes.mean, diag))
+                found.append(PredictionGradient(value, zero, slopes.mean, slopes.diag))
                 continue
             # The derivative of L^{-1} K enters through L^{-T}: one solve for all right-hand sides.
             t, factor = gp.t, gp._factor
-            right = np.column_stack(
-                [factor.wy[:t], factor.wm[:t], gp._whiten(K + gp._level_variance)]
-            )
+            right = np.column_stack([factor.wy[:t], factor.wm[:t], gp._whiten(K)])
             solved = solve_triangular(factor.L[:t, :t], right, lower=True, trans="T")
             offset, mean = np.tensordot(solved[:, :2].T, dK, axes=1)  # (n, d0) each
             push = np.einsum("tn,tnd->nd", solved[:, 2:], dK)
-            found.append(PredictionGradient(value, offset, slopes.mean - mean, diag - 2 * push))
+            found.append(
+                PredictionGradient(value, offset, slopes.mean - mean, slopes.diag - 2 * push)
+            )
         return found
 
     def _whiten(self, K: Array) -> Array:

@@ -52,7 +52,7 @@ class MixtureModel(Model):
     start_weights : sequence of float
         Their weights before any value.
     scale : TaskModel
-        Level and scale of a task. The level matters before the first value only.
+        Level and scale of a task.
     band : Band or str
         The confidence band around the learned mean, or why there is none.
     store : callable
@@ -91,7 +91,7 @@ class MixtureModel(Model):
         self._best, self._closed, self._scores = -inf, np.zeros(0, dtype=np.intp), np.zeros(0)
         self._learned = np.array([isinstance(p, TaskGP) for p in processes])
         self._Z: Array | None = None
-        self._families: list[list[IncrementalGP]] = _families(self._processes, self._task, d0)
+        self._families: list[list[IncrementalGP]] = _families(self._processes, scale, d0)
         self._mean = False
         self._fantasies = False
         self._mix: MixtureWeights | None = None
@@ -165,10 +165,6 @@ class MixtureModel(Model):
     def _take(self, x: Array, y: float) -> None:
         candidate = self._candidate(x)
         for family in self._families:
-            if self._t == 0:
-                # Levels of past tasks say little about this one, and mislead where it is elsewhere.
-                family[:] = [process.anchored(x, y) for process in family]
-                continue
             cross = family[0].cross_covariance(x[None], candidate)
             family[:] = [process.observe(cross, y, candidate) for process in family]
         self._t += 1
