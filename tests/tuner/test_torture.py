@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from metakel.tuner.owner import is_dead, this_process
+from metakel.tuner.lock import is_dead, this_process
 
 HERE = Path(__file__).parent
 

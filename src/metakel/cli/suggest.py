@@ -16,7 +16,7 @@ from metakel.errors import InputError
 from metakel.io import csv_columns
 from metakel.priors import Prior
 from metakel.tuner import Tuner
-from metakel.tuner.normalise import key
+from metakel.tuner.configurations import key
 
 Observed = Annotated[
     Path | None, typer.Option(help="CSV file with runs of this very task, to start from.")

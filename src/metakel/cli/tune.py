@@ -29,7 +29,7 @@ from metakel.cli.values import assignments
 from metakel.errors import InputError
 from metakel.priors import Prior
 from metakel.tuner import Tuner
-from metakel.tuner.owner import is_dead
+from metakel.tuner.lock import is_dead
 
 
 def tune(

@@ -15,8 +15,7 @@ from metakel.confidence import AlarmEvent
 from metakel.priors import Prior
 from metakel.report.html import cards, figure, figures, paragraph, section, table
 from metakel.tuner import JournalReader, JournalTrial, Trials
-from metakel.tuner.options import RunOptions, refuse_differences
-from metakel.tuner.source import TuningSource
+from metakel.tuner.options import RunOptions, TuningSource, refuse_differences
 
 SHOWN_TRIALS = 10
 

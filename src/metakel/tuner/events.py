@@ -10,7 +10,7 @@ from typing import Any
 from metakel._arrays import is_number
 from metakel.errors import InputError
 from metakel.optimize.record import LARGEST
-from metakel.tuner.normalise import Configuration
+from metakel.tuner.configurations import Configuration
 
 Event = dict[str, Any]
 Expected = tuple[str, Callable[[Any], bool]]

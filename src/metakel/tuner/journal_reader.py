@@ -10,9 +10,9 @@ from typing import Any
 
 from metakel.errors import InputError
 from metakel.space import Space
+from metakel.tuner.configurations import Configuration, key, normalised
 from metakel.tuner.events import Event, correction, result, stamped
 from metakel.tuner.journal import Journal
-from metakel.tuner.normalise import Configuration, key, normalised
 from metakel.tuner.options import check_header
 from metakel.tuner.trials import JournalTrial, Trials
 

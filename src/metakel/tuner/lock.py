@@ -1,14 +1,16 @@
-"""One process at a time: an advisory lock on an open file, released when its owner dies."""
+"""Processes that share a journal: a lock that ends with its holder, and who is still alive."""
 
 from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 LOG = logging.getLogger("metakel")
 PATIENCE = 5.0  # seconds after which a wait is explained
@@ -116,3 +118,42 @@ def _same(entry: Path, file: os.stat_result) -> bool:
     with suppress(OSError):
         return os.path.samestat(entry.stat(), file)
     return False
+
+
+def this_process() -> dict[str, Any]:
+    """What the journal notes of whoever asked."""
+    return {"host": socket.gethostname(), "pid": os.getpid(), "start": _start(os.getpid())}
+
+
+def is_dead(owner: Mapping[str, Any] | None) -> bool:
+    """Whether the process is certainly gone; one on another host is taken to be alive."""
+    if owner is None or owner.get("host") != socket.gethostname():
+        return False
+    pid = int(owner["pid"])
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    # The number may belong to another process by now.
+    return owner.get("start") != _start(pid) or _state(pid) == "Z"
+
+
+def _fields(pid: int) -> list[str]:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()
+
+
+def _start(pid: int) -> str:
+    """When the process began, in ticks of the system; empty where there is no /proc."""
+    fields = _fields(pid)
+    return fields[19] if len(fields) > 19 else ""
+
+
+def _state(pid: int) -> str:
+    fields = _fields(pid)
+    return fields[0] if fields else ""

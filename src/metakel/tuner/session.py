@@ -10,11 +10,10 @@ from typing import Any
 from metakel._arrays import Array
 from metakel.errors import InputError
 from metakel.optimize import Optimizer
+from metakel.tuner.configurations import Configuration
 from metakel.tuner.events import Event, stamped
 from metakel.tuner.journal import Journal
-from metakel.tuner.normalise import Configuration
-from metakel.tuner.options import RunOptions, check_header
-from metakel.tuner.source import TuningSource
+from metakel.tuner.options import RunOptions, TuningSource, check_header
 from metakel.tuner.trials import Trials
 
 

@@ -11,8 +11,8 @@ from metakel.confidence import AlarmEvent
 from metakel.errors import InputError
 from metakel.optimize import Record, Trial
 from metakel.space import Space
+from metakel.tuner.configurations import Configuration, key
 from metakel.tuner.events import Event, refuse_damaged
-from metakel.tuner.normalise import Configuration, key
 
 State = Literal["pending", "complete", "failed", "dropped"]
 STATES: dict[str, State] = {"told": "complete", "failed": "failed", "dropped": "dropped"}

@@ -21,14 +21,12 @@ from metakel.optimize.optimizer import spread_of
 from metakel.optimize.regret import as_tolerance
 from metakel.priors import Prior
 from metakel.space import Space
-from metakel.tuner.candidates import Candidates
+from metakel.tuner.configurations import Candidates, Configuration, key, normalised, plain
 from metakel.tuner.events import Event, as_value, correction, result
 from metakel.tuner.journal import Journal
-from metakel.tuner.normalise import Configuration, key, normalised, plain
-from metakel.tuner.options import RunOptions
-from metakel.tuner.owner import is_dead, this_process
+from metakel.tuner.lock import is_dead, this_process
+from metakel.tuner.options import RunOptions, TuningSource
 from metakel.tuner.session import Session
-from metakel.tuner.source import TuningSource
 from metakel.tuner.trials import JournalTrial, Trials
 
 LOG = logging.getLogger("metakel")
