@@ -29,7 +29,7 @@ from metakel.cli.values import assignments
 from metakel.errors import InputError
 from metakel.priors import Prior
 from metakel.tuner import Tuner
-from metakel.tuner.lock import is_dead
+from metakel.tuner.lock import is_alive, this_process
 
 
 def tune(
@@ -132,7 +132,7 @@ def _continue(tuner: Tuner, journal: Path) -> None:
     trials = tuner.trials
     failed = f", {len(trials.failed)} failed" if trials.failed else ""
     note(f"going on with {journal}: {len(trials.complete)} values{failed} so far")
-    at_work = [t for t in trials.pending if not (t.released or is_dead(t.owner))]
+    at_work = [t for t in trials.pending if not (t.released or is_alive(t.owner) is False)]
     if trials.failed and not trials.complete and not at_work:
         count = tuner.drop_failed()
         note(
@@ -146,7 +146,7 @@ def _loop(tuner: Tuner, program: Program, retries: int, give_up: int, *, json: b
     failures = 0
     alarmed = tuner.alarm is not None
     for configuration in tuner:
-        waiting = tuner.trials.waiting(configuration)
+        waiting = tuner.trials.waiting(configuration, owner=this_process())
         number = -1 if waiting is None else waiting.number
         try:
             outcome = _evaluate(program, number, configuration, retries)

@@ -15,7 +15,8 @@ from metakel.confidence import AlarmEvent
 from metakel.priors import Prior
 from metakel.report.html import cards, figure, figures, paragraph, section, table
 from metakel.tuner import JournalReader, JournalTrial, Trials
-from metakel.tuner.options import RunOptions, TuningSource, refuse_differences
+from metakel.tuner.options import RunOptions, TuningSource
+from metakel.tuner.trials import TrialsAsRecord
 
 SHOWN_TRIALS = 10
 
@@ -59,7 +60,7 @@ class RunReplay:
 def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
     """Go through a run again, with the optimizer that decided in it."""
     optimizer = options.optimizer(TuningSource(prior))
-    whole = trials.as_record(lambda _, x: optimizer.domain.encode(x, "report")[0])
+    whole = TrialsAsRecord(lambda rows: optimizer.domain.encode(rows, "report"))(trials)
     rows = []
     pick = min if prior.info.minimize else max
     best = inf if prior.info.minimize else -inf
@@ -95,8 +96,7 @@ def replay_journal(prior: Prior, path: str | Path) -> RunReplay:
     options = RunOptions(
         int(head["seed"]), float(head["delta"]), dict(head["fixed"]), bool(head["outside"])
     )
-    expected = {**options.header(TuningSource(prior)), "candidates": head["candidates"]}
-    refuse_differences(expected, head, str(path))
+    options.refuse_another(TuningSource(prior), {**head, "candidates": None}, str(path))
     return replay_run(prior, record.trials, options)
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from threading import Timer
 from typing import Any
 
 LOG = logging.getLogger("metakel")
 PATIENCE = 5.0  # seconds after which a wait is explained
+INITIAL_NAMESPACE = "pid:[4026531836]"  # of processes outside of containers, on every Linux
 FAR = 1 << 40  # Windows locks a byte far behind the text, which stays readable
 
 
@@ -120,24 +123,70 @@ def _same(entry: Path, file: os.stat_result) -> bool:
     return False
 
 
+# Processes that evaluate
+
+
 def this_process() -> dict[str, Any]:
     """What the journal notes of whoever asked."""
-    return {"host": socket.gethostname(), "pid": os.getpid(), "start": _start(os.getpid())}
+    return {"pid": os.getpid(), "start": _start(os.getpid()), **_place()}
 
 
-def is_dead(owner: Mapping[str, Any] | None) -> bool:
-    """Whether the process is certainly gone; one on another host is taken to be alive."""
-    if owner is None or owner.get("host") != socket.gethostname():
-        return False
+def is_alive(owner: Mapping[str, Any] | None) -> bool | None:
+    """Whether a process is running; None where that cannot be known from here.
+
+    Process numbers mean something only to processes that share a boot of one machine and a process
+    namespace: a container has its own, whatever its host name. A host that was started again since
+    runs nothing of before; that is taken for granted outside of containers only, where a machine
+    is told from others.
+    """
+    if owner is None:
+        return None
+    here = _place()
+    # Journals of before lack boot and namespace: these go by the host name.
+    if any(owner.get(name, here[name]) != here[name] for name in ("host", "boot", "namespace")):
+        return False if _was_before_this_boot(owner, here) else None
     pid = int(owner["pid"])
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return True
-    except OSError:
         return False
+    except OSError:
+        return None
     # The number may belong to another process by now.
-    return owner.get("start") != _start(pid) or _state(pid) == "Z"
+    return owner.get("start") == _start(pid) and _state(pid) != "Z"
+
+
+def _was_before_this_boot(owner: Mapping[str, Any], here: Mapping[str, str]) -> bool:
+    names = ("host", "machine", "namespace")
+    same = all(owner.get(name) == here[name] for name in names)
+    known = bool(here["machine"]) and here["namespace"] == INITIAL_NAMESPACE
+    return same and known and owner.get("boot") != here["boot"]
+
+
+@cache
+def _place() -> dict[str, str]:
+    """Where this process runs, as far as the system says."""
+    machine = _text("/etc/machine-id")
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return {
+        "host": socket.gethostname(),
+        # It identifies a machine to everybody, so that only a digest of it is written.
+        "machine": hashlib.sha256(f"metakel {machine}".encode()).hexdigest()[:12]
+        if machine
+        else "",
+        "boot": _text("/proc/sys/kernel/random/boot_id"),
+        "namespace": namespace,
+    }
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _fields(pid: int) -> list[str]:

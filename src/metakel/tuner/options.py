@@ -20,9 +20,9 @@ from metakel.priors.storage import to_version_1
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Space
 from metakel.tuner.configurations import Candidates, digest
-from metakel.tuner.journal import FORMAT
+from metakel.tuner.journal import FORMAT, VERSION
 
-VERSION = 1
+READABLE = (1, VERSION)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,9 +182,10 @@ class RunOptions:
     def refuse_another(self, source: TuningSource, found: Mapping[str, Any], where: str) -> None:
         """A journal goes on only with the prior and the options that it began with."""
         expected, noted = self.header(source), found.get("candidates")
+        expected["version"] = found.get("version")
         if self.candidates is not None and self.candidates.begun_with(noted):
             expected["candidates"] = noted
-        refuse_differences(expected, found, where)
+        _refuse_differences(expected, found, where)
 
     def optimizer(self, source: TuningSource) -> Optimizer:
         """What decides: the same for the same source and options, in every process."""
@@ -216,14 +217,15 @@ def check_header(found: Sequence[Mapping[str, Any]], where: str) -> Mapping[str,
             f"{where} is not a journal: it {begins}; expected 'started' of {FORMAT}, with which "
             "`metakel suggest --journal`, `metakel tune` and Tuner(prior, path) begin one"
         )
-    if first.get("version") != VERSION:
+    if first.get("version") not in READABLE:
         raise InputError(
-            f"{where} is a journal of version {first.get('version')!r}; this one reads {VERSION}"
+            f"{where} is a journal of version {first.get('version')!r}; this release reads "
+            f"{' and '.join(map(str, READABLE))}"
         )
     return first
 
 
-def refuse_differences(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
+def _refuse_differences(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
     """A journal goes on only with the prior and the settings that it began with."""
     for name, wanted in expected.items():
         # JSON keeps no tuples, so both sides are compared as they are stored.
