@@ -58,6 +58,13 @@ def tune(
         ),
     ] = None,
     give_up: Annotated[int, typer.Option(min=1, help="Failures in a row that end the run.")] = 5,
+    adopt_after: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds after which to repeat an evaluation of another container or machine, "
+            "which cannot be looked up. [default: never]"
+        ),
+    ] = None,
     delta: Annotated[
         float, typer.Option(help="Probability with which the certificate may fail.")
     ] = 0.2,
@@ -93,6 +100,7 @@ def tune(
         tuner = Tuner(
             known, journal, budget=budget, stop_at=stop_at, seed=seed, delta=delta,
             fixed=assignments(known.space, fix or ()), extrapolate=extrapolate,
+            adopt_after=adopt_after,
         )  # fmt: skip
         if observed is not None:
             add_observed(tuner, observed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from numbers import Integral
 from typing import Any
@@ -86,11 +86,24 @@ class TuningSource:
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen characters by which a journal knows what it was begun with."""
-        if isinstance(self.learned, Prior):
-            return digest(to_version_1(self.learned))
+        """Sixteen characters by which a journal knows what it was begun with.
+
+        A prior is known by the runs it was learned from and by how: another number of threads, or
+        another machine, rounds what is learned differently, and that is the same prior.
+        """
         learned = self.learned
+        if isinstance(learned, Prior):
+            if not learned.info.source:
+                return digest(to_version_1(learned))
+            parts = (learned.task_gp is None, learned.calibration is None, learned.cold_weight)
+            return digest([learned.space.to_dict(), asdict(learned.info), *parts])
         return digest([learned.kernel.to_json(), learned.noise_std, learned.delta, self.norm_bound])
+
+    def begun_with(self, noted: Any) -> bool:
+        """Whether a journal was begun with this; at first, journals noted every bit of a prior."""
+        if noted == self.digest:
+            return True
+        return isinstance(self.learned, Prior) and noted == digest(to_version_1(self.learned))
 
     def optimizer(
         self,
@@ -183,6 +196,8 @@ class RunOptions:
         """A journal goes on only with the prior and the options that it began with."""
         expected, noted = self.header(source), found.get("candidates")
         expected["version"] = found.get("version")
+        if source.begun_with(found.get("prior")):
+            expected["prior"] = found.get("prior")
         if self.candidates is not None and self.candidates.begun_with(noted):
             expected["candidates"] = noted
         _refuse_differences(expected, found, where)
