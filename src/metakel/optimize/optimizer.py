@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from metakel._arrays import Array, check_generator
 from metakel._json import Format, write_file
+from metakel._threads import single_blas_thread
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError, ShapeError
 from metakel.optimize.acquisition import Acquisition, as_acquisition, constrained
@@ -181,6 +182,7 @@ class Optimizer:
 
     # Ask and tell
 
+    @single_blas_thread
     def ask(self) -> Any:
         """The next point: an array (d0,), or a dict of named parameters. It is pending then."""
         self._check_supply(1)
@@ -188,6 +190,7 @@ class Optimizer:
         self._record = self._record.with_pending(point, x)
         return copy(point)
 
+    @single_blas_thread
     def ask_batch(self, n: int) -> list[Any]:
         """The next ``n`` points, to be run side by side; all are pending then."""
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
@@ -203,6 +206,7 @@ class Optimizer:
             record = record.with_pending(point, row)
         self.record = record
 
+    @single_blas_thread
     def suggest(self) -> Any:
         """The point that `ask` would give, without noting it."""
         self._check_supply(1)
@@ -244,6 +248,7 @@ class Optimizer:
         values = counted if len(counted) else found.y
         return self._acquire(model, float(values.max()) if len(values) else None)
 
+    @single_blas_thread
     def tell(
         self,
         x: Any,
@@ -307,11 +312,13 @@ class Optimizer:
 
     # What it answers
 
+    @single_blas_thread
     def predict(self, x: Any) -> tuple[Array, Array]:
         """(n,) means and standard deviations, by the model that decides next."""
         mean, sd = self._snapshot.outlook.predict(self.domain.locate(x, "predict"))
         return self._sign * mean, sd
 
+    @single_blas_thread
     def confidence(self, x: Any = None) -> tuple[Array, Array]:
         """Lower and upper bounds (n,) of the objective, for all points and times at once.
 

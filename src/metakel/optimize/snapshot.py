@@ -9,6 +9,7 @@ from math import inf
 
 import numpy as np
 
+from metakel._threads import single_blas_thread
 from metakel.errors import InputError
 from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.feasibility import Feasibility
@@ -61,6 +62,7 @@ class Snapshot:
         ready, feasibility = model.prepare(start).condition(found), Feasibility(start.X)
         return cls(record, found, ready, feasibility, domain, start, acquisition, sign)
 
+    @single_blas_thread
     def after(self, record: Record) -> Snapshot:
         """Of another record; what both have in common is not computed again."""
         found = outcomes(record, d0=self.domain.d0, sign=self.sign)
@@ -99,6 +101,7 @@ class Snapshot:
         return scores if isinstance(scores, str) else ""
 
     @cached_property
+    @single_blas_thread
     def certificate(self) -> Certificate:
         """How far the best point can be from the optimum."""
         model, found, scores = self.model, self.outcomes, self._regret_scores
