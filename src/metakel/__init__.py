@@ -21,7 +21,7 @@ from metakel.kernels import (
     tensor_product,
 )
 from metakel.learn import LearnedKernel, learn_kernel
-from metakel.optimize import GPUCB
+from metakel.optimize import GPUCB, Limit, NoSafePoint
 from metakel.priors import Prior, learn_prior
 from metakel.search import box, candidates, grid
 from metakel.space import Space
@@ -53,7 +53,9 @@ __all__ = [
     "KernelDictionary",
     "KernelSum",
     "LearnedKernel",
+    "Limit",
     "MetaKelError",
+    "NoSafePoint",
     "NotConverged",
     "Posterior",
     "Prior",

@@ -3,11 +3,14 @@
 from metakel.optimize.acquisition import ACQUISITIONS, Acquisition
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.gpucb import GPUCB
+from metakel.optimize.limits import Limit
 from metakel.optimize.mixture import MixtureModel
 from metakel.optimize.model import Best, Certificate, Model, Score
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.outcomes import Outcomes, outcomes
 from metakel.optimize.record import Record, Trial
+from metakel.optimize.safe import NoSafePoint, SafeModel
+from metakel.optimize.start_set import SafeStart
 
 __all__ = [
     "ACQUISITIONS",
@@ -16,11 +19,15 @@ __all__ = [
     "Best",
     "Certificate",
     "CertifiedModel",
+    "Limit",
     "MixtureModel",
     "Model",
+    "NoSafePoint",
     "Optimizer",
     "Outcomes",
     "Record",
+    "SafeModel",
+    "SafeStart",
     "Score",
     "Trial",
     "outcomes",

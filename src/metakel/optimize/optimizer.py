@@ -10,20 +10,22 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, check_generator, positive
 from metakel._json import Format, write_file
-from metakel.confidence.fallback import AlarmEvent
+from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError, ShapeError
 from metakel.optimize.acquisition import Acquisition, as_acquisition, constrained
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.feasibility import Feasibility
+from metakel.optimize.limits import as_outputs
 from metakel.optimize.mixture import MixtureModel, load_mixture
-from metakel.optimize.model import Best, Certificate, Model, Score
+from metakel.optimize.model import Best, Certificate, Model, Score, Search
 from metakel.optimize.outcomes import Outcomes, outcomes
 from metakel.optimize.record import NO_CONSTRAINTS, Record, Trial, feasible
 from metakel.optimize.regret import RegretCalibration, RegretScores, as_tolerance
+from metakel.optimize.safe import SafeModel
 from metakel.search import Domain, Finite, domain_from_dict
 
 FORMAT = Format("metakel.Optimizer", version=1, noun="optimizer")
@@ -84,7 +86,8 @@ class Optimizer:
 
     def _start_up(self, model: Model, seed: int) -> None:
         self._seed = seed
-        self._start = self.domain.start_points(_stream(seed, START_STREAM))
+        self._accepted = 0
+        self._start = self.domain.start_points(_stream(seed, START_STREAM), model.landmarks)
         self._model = model.prepare(self._start)
         self._feasibility = Feasibility(self._start.X)
         self._record = Record()
@@ -139,6 +142,31 @@ class Optimizer:
         It is logged as a warning, too.
         """
         return self._model.alarm
+
+    def accept_alarm(self) -> None:
+        """Go on after an alarm that has stopped `ask` (``on_alarm="stop"``).
+
+        The intervals are those of the wider assumption from then on. A start set from past tasks
+        does not count any more, one that you have vouched for does.
+        """
+        if self.alarm is None:
+            raise InputError("accept_alarm: there was no alarm")
+        self._accepted = self.alarm.time
+
+    def _check_alarm(self) -> None:
+        alarm = self.alarm
+        if self._model.stops and alarm is not None and alarm.time > self._accepted:
+            raise Alarm(
+                f"after {alarm.time} values: {alarm.reason}. Nothing is asked for until "
+                "accept_alarm() is called"
+            )
+
+    def safe(self, x: Any) -> NDArray[np.bool_]:
+        """(n,) which of the points ``x`` may be tried without violating a limit.
+
+        With probability 1 - delta all points that are ever found safe respect all limits.
+        """
+        return self._model.safe(self.domain.locate(x, "safe"))
 
     @property
     def _sign(self) -> float:
@@ -225,17 +253,12 @@ class Optimizer:
         return self.domain.supply(self._outcomes.closed, self._outcomes.pending)
 
     def _suggest(self) -> tuple[Any, Array]:
-        score = self._score()
-        x, _ = self.domain.maximise(
-            score.values,
-            _stream(self._seed, ASK_STREAM, len(self._record)),
-            gradient=score.gradient,
-            exclude=self.domain.excluded(self._outcomes.closed, self._outcomes.pending),
-            start=self._start,
-        )
-        point = self.domain.decode(x)
-        # As it will be read again from a file or a host's record, to the last bit.
-        return point, self.domain.encode([point], "ask")[0]
+        self._check_alarm()
+        rng = _stream(self._seed, ASK_STREAM, len(self._record))
+        exclude = self.domain.excluded(self._outcomes.closed, self._outcomes.pending)
+        search = Search(self.domain, self._start, rng, exclude)
+        x = self._outlook.choose(self._score(), search)
+        return self.domain.decode(x), x
 
     def _score(self) -> Score:
         model, found = self._outlook, self._outcomes
@@ -253,6 +276,8 @@ class Optimizer:
         self,
         x: Any,
         value: Any,
+        outputs: Mapping[str, Any] | None = None,
+        *,
         noise_std: float | ArrayLike | None = None,
         constraints: Mapping[str, float] | None = None,
     ) -> None:
@@ -265,6 +290,9 @@ class Optimizer:
         value : float or None, or one for every point
             None, nan or a value beyond 1e50 stands for a failed run: it is no evidence, and the
             search keeps away from the point.
+        outputs : dict, optional
+            What else was measured, by the names of the ``limits``: a number, or one for every
+            point. None or nan where it was not measured.
         noise_std : float, optional
             Noise level of these observations, if it is not that of the model.
         constraints : dict, optional
@@ -276,15 +304,16 @@ class Optimizer:
         noise = _as_noise(noise_std, len(X))
         limits = NO_CONSTRAINTS if constraints is None else dict(constraints)
         feasible(limits)
+        measured = as_outputs(outputs, self._model.output_names, len(X))
         if not len(X):
             return
         points = _points_of(x, X, self.domain)
         results, waiting, number = [], list(self._record.pending), len(self._record)
-        for point, row, found, level in zip(points, X, values, noise, strict=True):
+        for point, row, found, level, other in zip(points, X, values, noise, measured, strict=True):
             trial = self._take(waiting, row)
             if trial is None:
                 trial, number = Trial(number, point, row), number + 1
-            results.append(trial.with_result(found, level, limits))
+            results.append(trial.with_result(found, level, limits, other))
         before = copy(self)
         try:
             self.record = self._record.with_results(results)
@@ -471,6 +500,7 @@ class Optimizer:
                 "maximize": self.maximize,
                 "stop_at": self.stop_at,
                 "seed": self._seed,
+                "accepted_alarm": self._accepted,
                 "record": self._record.to_dict(),
             }
         )
@@ -498,6 +528,7 @@ class Optimizer:
         )
         optimizer._start_up(model, int(data["seed"]))
         optimizer.record = Record.from_dict(data["record"], optimizer._stored_point)
+        optimizer._accepted = int(data.get("accepted_alarm", 0))
         return optimizer
 
     def _stored_point(self, stored: Any) -> tuple[Any, Array]:
@@ -525,9 +556,11 @@ def _model_from_dict(
     kind = data["kind"]
     if kind == CertifiedModel.kind:
         return CertifiedModel.from_dict(data, functions)
+    if kind == SafeModel.kind:
+        return SafeModel.from_dict(data, functions)
     if kind == MixtureModel.kind:
         return load_mixture(data)
-    raise InputError(f"stored model is of kind {kind!r}; known: certified, mixture")
+    raise InputError(f"stored model is of kind {kind!r}; known: certified, safe, mixture")
 
 
 def spread_of(model: Model) -> float | None:
