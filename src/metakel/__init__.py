@@ -22,7 +22,7 @@ from metakel.kernels import (
 )
 from metakel.learn import LearnedKernel, learn_kernel
 from metakel.optimize import GPUCB, Limit, NoSafePoint
-from metakel.priors import Prior, learn_prior
+from metakel.priors import PastOutput, Prior, learn_prior, safe_start
 from metakel.search import box, candidates, grid
 from metakel.space import Space
 from metakel.theory import regret
@@ -57,6 +57,7 @@ __all__ = [
     "MetaKelError",
     "NoSafePoint",
     "NotConverged",
+    "PastOutput",
     "Posterior",
     "Prior",
     "ShapeError",
@@ -77,6 +78,7 @@ __all__ = [
     "posterior",
     "random_fourier",
     "regret",
+    "safe_start",
     "squared_exponential",
     "tensor_product",
 ]

@@ -14,6 +14,7 @@ from metakel.confidence.centre import Centre
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.sum import KernelSum
 
+OBJECTIVE = "objective"  # what the first output is called beside the names of the others
 # A bound that equals a limit up to rounding is not trusted.
 ROUNDING = 1e-9
 

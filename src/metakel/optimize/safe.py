@@ -27,14 +27,13 @@ from metakel._arrays import Array
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError, MetaKelError
 from metakel.optimize.certified import CertifiedModel
-from metakel.optimize.limits import Range
+from metakel.optimize.limits import OBJECTIVE, Range
 from metakel.optimize.model import Score, Search
 from metakel.optimize.outcomes import Outcomes
 from metakel.optimize.start_set import SafeStart, StartSet, start_from_dict
 from metakel.optimize.upper_bound import UpperBound
 from metakel.search import Domain, Finite, StartPoints
 
-OBJECTIVE = "objective"
 ATTEMPTS = 8  # at a point that is still safe as a configuration, after rounding
 TINY = 1e-12  # stands for no regulariser, relative to the largest eigenvalue
 

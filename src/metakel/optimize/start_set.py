@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array, as_numbers
+from metakel._arrays import Array, as_numbers, positive
 from metakel.kernels.function import KernelFunction
-from metakel.optimize.limits import Range
+from metakel.kernels.sum import KernelSum
+from metakel.optimize.limits import OBJECTIVE, Limit, Range
 
 SAME = 1e-9
 
@@ -101,6 +102,60 @@ class PastScore:
 
 
 @dataclass(frozen=True, eq=False)
+class PastFunction:
+    """What past tasks say of one output of the next one.
+
+    Parameters
+    ----------
+    centre : KernelFunction
+        Mean of past tasks.
+    norm_bound : float or None
+        Of the next task minus the centre, in the norm of the centre's kernel.
+    noise_std : float
+        Of a measurement.
+    range : Range
+        Values that are allowed.
+    """
+
+    centre: KernelFunction
+    norm_bound: float | None
+    noise_std: float
+    range: Range
+
+    def limit(self) -> Limit:
+        """As a limit of `GPUCB`; what learning has spent is part of the delta of the start."""
+        low, high = self.range.to_list()
+        return Limit(
+            self.centre.kernel,
+            self.noise_std,
+            self.norm_bound,
+            at_least=low,
+            at_most=high,
+            centre=self.centre,
+            norm_of="kernel",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        return {
+            "centre": self.centre.to_dict(),
+            "norm_bound": self.norm_bound,
+            "noise_std": self.noise_std,
+            "range": self.range.to_list(),
+        }
+
+    @classmethod
+    def from_dict(
+        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> PastFunction:
+        """Inverse of `to_dict`."""
+        centre = KernelFunction.from_dict(data["centre"], functions)
+        bound = None if data["norm_bound"] is None else positive("norm_bound", data["norm_bound"])
+        noise = positive("noise_std", data["noise_std"])
+        return cls(centre, bound, noise, Range.from_list(data["range"]))
+
+
+@dataclass(frozen=True, eq=False)
 class SafeStart:
     """Points that are safe on the next task with probability 1 - delta, from past tasks alone.
 
@@ -113,30 +168,42 @@ class SafeStart:
         One for every limited output; the smallest counts.
     level : float
         Points with a larger score are in the set; inf for none.
-    centre : KernelFunction
-        Mean of past tasks: the ``centre`` of the objective's confidence sequence.
-    radius : float
-        Bound of the norm of the next task minus the centre, in the norm of the centre's kernel:
-        ``norm_bound=start.radius, norm_of="kernel"``. inf where too few tasks were recorded.
+    outputs : dict of PastFunction
+        What is known of every output: the objective under "objective", others by their names.
     delta : float
         Probability, over histories and the next task, that the set holds an unsafe point or that
-        the radius is too small.
+        one of the norm bounds is too small. What learning the kernels has spent is included.
     tasks : int
         How many past tasks were used to calibrate.
     rank : int
         The level is the rank-th smallest score of theirs.
-    delta_learning : float
-        The part of delta that was spent on learning the kernel.
     """
 
     scores: tuple[PastScore, ...]
     level: float
-    centre: KernelFunction
-    radius: float
+    outputs: Mapping[str, PastFunction]
     delta: float
     tasks: int
     rank: int
-    delta_learning: float = 0.0
+
+    @property
+    def kernel(self) -> KernelSum:
+        """Of the objective, learned from the teaching tasks."""
+        return self.outputs[OBJECTIVE].centre.kernel
+
+    @property
+    def centre(self) -> KernelFunction:
+        """Mean of the objective in past tasks: the ``centre`` of its confidence sequence."""
+        return self.outputs[OBJECTIVE].centre
+
+    @property
+    def norm_bound(self) -> float | None:
+        """Of the objective minus its centre, for ``norm_of="kernel"``; None where none is known."""
+        return self.outputs[OBJECTIVE].norm_bound
+
+    def limits(self) -> dict[str, Limit]:
+        """The ``limits`` of `GPUCB` for the other outputs."""
+        return {name: o.limit() for name, o in self.outputs.items() if name != OBJECTIVE}
 
     @property
     def points(self) -> None:
@@ -149,7 +216,7 @@ class SafeStart:
 
     def contains(self, Z: ArrayLike) -> NDArray[np.bool_]:
         """(n,) which points ``Z`` (n, d0) may be tried at once."""
-        found: NDArray[np.bool_] = self.score(self.centre.kernel.base.points(Z)) > self.level
+        found: NDArray[np.bool_] = self.score(self.kernel.base.points(Z)) > self.level
         return found
 
     def share(self, Z: ArrayLike) -> float:
@@ -185,12 +252,10 @@ class SafeStart:
         return {
             "scores": [score.to_dict() for score in self.scores],
             "level": self.level if isfinite(self.level) else None,
-            "centre": self.centre.to_dict(),
-            "radius": self.radius if isfinite(self.radius) else None,
+            "outputs": {name: output.to_dict() for name, output in self.outputs.items()},
             "delta": self.delta,
             "tasks": self.tasks,
             "rank": self.rank,
-            "delta_learning": self.delta_learning,
         }
 
     @classmethod
@@ -200,13 +265,11 @@ class SafeStart:
         """Inverse of `to_dict`."""
         return cls(
             tuple(PastScore.from_dict(score, functions) for score in data["scores"]),
-            np.inf if data["level"] is None else float(data["level"]),
-            KernelFunction.from_dict(data["centre"], functions),
-            np.inf if data["radius"] is None else float(data["radius"]),
+            inf if data["level"] is None else float(data["level"]),
+            {name: PastFunction.from_dict(o, functions) for name, o in data["outputs"].items()},
             float(data["delta"]),
             int(data["tasks"]),
             int(data["rank"]),
-            float(data["delta_learning"]),
         )
 
 
