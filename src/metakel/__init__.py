@@ -21,7 +21,7 @@ from metakel.kernels import (
     tensor_product,
 )
 from metakel.learn import LearnedKernel, learn_kernel
-from metakel.optimize import GPUCB, Limit, NoSafePoint
+from metakel.optimize import GPUCB, Limit, NoSafePoint, Table, replay
 from metakel.priors import PastOutput, Prior, learn_prior, safe_start
 from metakel.search import box, candidates, grid
 from metakel.space import Space
@@ -62,6 +62,7 @@ __all__ = [
     "Prior",
     "ShapeError",
     "Space",
+    "Table",
     "Task",
     "Tuner",
     "box",
@@ -78,6 +79,7 @@ __all__ = [
     "posterior",
     "random_fourier",
     "regret",
+    "replay",
     "safe_start",
     "squared_exponential",
     "tensor_product",

@@ -9,6 +9,7 @@ from metakel.optimize.model import Best, Certificate, Model, Score
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.outcomes import Outcomes, outcomes
 from metakel.optimize.record import Record, Trial
+from metakel.optimize.replay import PastRun, Replay, Table, replay
 from metakel.optimize.safe import NoSafePoint, SafeModel
 from metakel.optimize.start_set import SafeStart
 
@@ -25,10 +26,14 @@ __all__ = [
     "NoSafePoint",
     "Optimizer",
     "Outcomes",
+    "PastRun",
     "Record",
+    "Replay",
     "SafeModel",
     "SafeStart",
     "Score",
+    "Table",
     "Trial",
     "outcomes",
+    "replay",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import ceil, inf, isfinite
 from typing import Any, Protocol
 
 import numpy as np
@@ -177,6 +177,8 @@ class SafeStart:
         How many past tasks were used to calibrate.
     rank : int
         The level is the rank-th smallest score of theirs.
+    delta_calibrating : float
+        The part of delta that calibrating has.
     """
 
     scores: tuple[PastScore, ...]
@@ -185,6 +187,7 @@ class SafeStart:
     delta: float
     tasks: int
     rank: int
+    delta_calibrating: float
 
     @property
     def kernel(self) -> KernelSum:
@@ -235,11 +238,16 @@ class SafeStart:
             return 0.0
         return float(betaincinv(self.tasks + 1 - self.rank, self.rank, confidence))
 
+    @property
+    def needed(self) -> int:
+        """How many calibrating tasks are needed at least, for a set that is not empty."""
+        return ceil(1 / self.delta_calibrating - 1 - 1e-9)
+
     def __str__(self) -> str:
         if self.rank > self.tasks:
             return (
                 f"no safe start: {self.tasks} tasks cannot vouch for anything at this delta; "
-                f"{self.rank} are needed"
+                f"{self.needed} are needed to calibrate"
             )
         return (
             f"start vouched for by {self.tasks} past tasks: holds an unsafe point with probability "
@@ -256,6 +264,7 @@ class SafeStart:
             "delta": self.delta,
             "tasks": self.tasks,
             "rank": self.rank,
+            "delta_calibrating": self.delta_calibrating,
         }
 
     @classmethod
@@ -270,6 +279,7 @@ class SafeStart:
             float(data["delta"]),
             int(data["tasks"]),
             int(data["rank"]),
+            float(data["delta_calibrating"]),
         )
 
 

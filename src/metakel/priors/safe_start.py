@@ -152,7 +152,7 @@ def safe_start(
         for name, t in taught.items()
     }
     spent = delta + (0.0 if exact else delta_records) + (delta_learning if learn else 0.0)
-    return SafeStart(scores, level, functions, spent, m - first, rank)
+    return SafeStart(scores, level, functions, spent, m - first, rank, delta)
 
 
 @dataclass(frozen=True, eq=False)
