@@ -21,7 +21,7 @@ from metakel.kernels import (
     tensor_product,
 )
 from metakel.learn import LearnedKernel, learn_kernel
-from metakel.optimize import GPUCB, Limit, NoSafePoint, Table, replay
+from metakel.optimize import GPUCB, LevelSet, Limit, NoSafePoint, Table, replay
 from metakel.priors import PastOutput, Prior, learn_prior, safe_start
 from metakel.search import box, candidates, grid
 from metakel.space import Space
@@ -53,6 +53,7 @@ __all__ = [
     "KernelDictionary",
     "KernelSum",
     "LearnedKernel",
+    "LevelSet",
     "Limit",
     "MetaKelError",
     "NoSafePoint",

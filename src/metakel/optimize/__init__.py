@@ -3,6 +3,7 @@
 from metakel.optimize.acquisition import ACQUISITIONS, Acquisition
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.gpucb import GPUCB
+from metakel.optimize.level_sets import LevelSet
 from metakel.optimize.limits import Limit
 from metakel.optimize.mixture import MixtureModel
 from metakel.optimize.model import Best, Certificate, Model, Score
@@ -20,6 +21,7 @@ __all__ = [
     "Best",
     "Certificate",
     "CertifiedModel",
+    "LevelSet",
     "Limit",
     "MixtureModel",
     "Model",

@@ -214,6 +214,10 @@ class Model(ABC):
         """(n,) lower and upper confidence bounds, for all points and times together."""
         raise InputError(self.no_bounds)
 
+    def bounds_within(self, Z: Array) -> tuple[Array, Array]:
+        """`bounds` for a search, which may be a little wider."""
+        return self.bounds(Z)
+
     @property
     def no_bounds(self) -> str:
         """Why there are no confidence bounds; empty where there are."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import asdict
 from math import inf, nan
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +20,7 @@ from metakel.errors import InputError, ShapeError
 from metakel.optimize.acquisition import Acquisition, as_acquisition, constrained
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.feasibility import Feasibility
+from metakel.optimize.level_sets import LevelSet
 from metakel.optimize.limits import as_outputs
 from metakel.optimize.mixture import MixtureModel, load_mixture
 from metakel.optimize.model import Best, Certificate, Model, Score, Search
@@ -80,6 +82,10 @@ class Optimizer:
             raise ShapeError(f"the model takes {model.d0} inputs but the domain has {domain.d0}")
         self.domain, self.maximize = domain, maximize
         self.stop_at = None if stop_at is None else as_tolerance(stop_at, spread_of(model))
+        if isinstance(acquisition, LevelSet) and not maximize:
+            raise InputError(
+                "maximize=False with a LevelSet, which minimises nothing; leave it out"
+            )
         self.acquisition = acquisition
         self._acquire = as_acquisition(acquisition)
         self._start_up(model, int(rng.integers(2**63)))
@@ -167,6 +173,30 @@ class Optimizer:
         With probability 1 - delta all points that are ever found safe respect all limits.
         """
         return self._model.safe(self.domain.locate(x, "safe"))
+
+    def above(self, x: Any, level: float) -> NDArray[np.bool_]:
+        """(n,) which points ``x`` have a value of at least ``level``, as far as the bounds say."""
+        found: NDArray[np.bool_] = self._bounds_at(x, "above")[0] >= level
+        return found
+
+    def below(self, x: Any, level: float) -> NDArray[np.bool_]:
+        """(n,) which points ``x`` have a value below ``level``, as far as the bounds say."""
+        found: NDArray[np.bool_] = self._bounds_at(x, "below")[1] < level
+        return found
+
+    def _bounds_at(self, x: Any, where: str) -> tuple[Array, Array]:
+        if self._model.no_bounds:
+            raise InputError(f"{where}: there is no confidence band: {self._model.no_bounds}")
+        lower, upper = self._model.bounds_within(self.domain.locate(x, where))
+        return (lower, upper) if self.maximize else (-upper, -lower)
+
+    @property
+    def potential_maximisers(self) -> Array:
+        """(n, d0) the points of a finite domain that may be optimal; all optima are among them."""
+        lower, upper = self.confidence()
+        assert isinstance(self.domain, Finite)  # or there is no confidence without points
+        kept = upper >= lower.max() if self.maximize else lower <= upper.min()
+        return np.asarray(self.domain.X[kept])
 
     @property
     def _sign(self) -> float:
@@ -484,19 +514,26 @@ class Optimizer:
             return f"all points of the {self.domain!r} were asked for"
         if self.stop_at is not None and self.certificate.regret <= self.stop_at:
             return f"{self.certificate} (stop_at={self.stop_at:.3g})"
+        if isinstance(self.acquisition, LevelSet) and self.t:
+            undecided = self.acquisition.undecided(*self._model.bounds_within(self._start.X))
+            if not undecided.any():
+                return f"every point is decided: {self.acquisition}"
         return ""
 
     # How it is kept
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form; what is read from it goes on as this optimizer would."""
-        if callable(self.acquisition):
+        acquisition: Any = self.acquisition
+        if isinstance(acquisition, LevelSet):
+            acquisition = asdict(acquisition)
+        elif callable(acquisition):
             raise InputError("an acquisition that is a function cannot be stored")
         return FORMAT.dump(
             {
                 "model": self._model.to_dict(),
                 "domain": self.domain.to_dict(),
-                "acquisition": self.acquisition,
+                "acquisition": acquisition,
                 "maximize": self.maximize,
                 "stop_at": self.stop_at,
                 "seed": self._seed,
@@ -517,12 +554,12 @@ class Optimizer:
     def _from_content(
         cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
     ) -> Optimizer:
-        model = _model_from_dict(data["model"], functions)
+        model, stored = _model_from_dict(data["model"], functions), data["acquisition"]
         optimizer = cls(
             model,
             domain_from_dict(data["domain"]),
             rng=np.random.default_rng(0),
-            acquisition=data["acquisition"],
+            acquisition=LevelSet(**stored) if isinstance(stored, Mapping) else stored,
             maximize=bool(data["maximize"]),
             stop_at=data["stop_at"],
         )

@@ -97,8 +97,9 @@ def safe_start(
         Where the next task will be searched. Of a continuous domain, a few thousand points stand
         for all.
     noise_std : float
-        Noise of the records. 0 says that every task recorded exact values at all points of the
-        domain; then the records need no band.
+        Noise of the records. 0 says that every calibrating task recorded exact values at all
+        points of the domain; then the records need no band, and no kernel has to be right for the
+        start set.
     at_least, at_most : float, optional
         Limits of the objective, in the sign of the history.
     limits : dict of PastOutput, optional
@@ -187,7 +188,7 @@ class _Taught:
         Phi = kernel.features(X)
         margins = np.array([output.range.margin(*r.band(Phi, level)) for r in records])
         if not level:
-            margins = np.array([_exact_margin(output, task, X) for task in tasks])
+            margins[first:] = [_exact_margin(output, task, X) for task in tasks[first:]]
         norms = np.array([r.largest_norm(centre.coefficients, level) for r in records])
         noise = output.noise_std or max(record.rest for record in records) or 1e-9
         return cls(centre, score, float(noise), margins, norms)
