@@ -20,11 +20,11 @@ import metakel as mk
 STEP, DURATION, DELAY = 0.005, 2.5, 0.02  # seconds
 THRUST = 40.0  # rad/s^2, the largest angular acceleration
 PEAK, NOISE, TRIES = 1.3, 0.02, 20  # largest peak of a unit step; noise of both outputs
-DEGREE, FUNCTIONS = 6, 6
+DEGREE, FUNCTIONS = 6, 4
 SIDE = 19
 DOMAIN = mk.grid([(-1, 1), (-1, 1)], SIDE)  # log of the gains, scaled
-KP = 2.0 * (60.0 / 2.0) ** ((DOMAIN.X[:, 0] + 1) / 2)
-KD = 0.5 * (12.0 / 0.5) ** ((DOMAIN.X[:, 1] + 1) / 2)
+KP = 6.0 * (60.0 / 6.0) ** ((DOMAIN.X[:, 0] + 1) / 2)
+KD = 1.5 * (14.0 / 1.5) ** ((DOMAIN.X[:, 1] + 1) / 2)
 
 
 def fly(vehicle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -58,7 +58,9 @@ def polynomials(X: np.ndarray) -> np.ndarray:
     return np.stack([one[:, i] * two[:, j] for i, j in pairs], axis=1)
 
 
-def principal_functions(rows: list[np.ndarray], values: list[np.ndarray], name: str) -> mk.KernelSum:
+def principal_functions(
+    rows: list[np.ndarray], values: list[np.ndarray], name: str
+) -> mk.KernelSum:
     """A kernel with the mean of the taught functions and the main ways in which they differ."""
     fits = [
         np.linalg.lstsq(polynomials(DOMAIN.X[r]), y, rcond=None)[0]
@@ -86,7 +88,10 @@ class Lesson:
         flown = [fly(vehicle) for vehicle in vehicles(teach, rng)]
         rows = [rng.choice(len(DOMAIN), 100, replace=False) for _ in flown]
         noisy = [
-            [outputs[i][r] + NOISE * rng.normal(size=100) for outputs, r in zip(flown, rows)]
+            [
+                outputs[i][r] + NOISE * rng.normal(size=100)
+                for outputs, r in zip(flown, rows, strict=True)
+            ]
             for i in (0, 1)
         ]
         kernels = [principal_functions(rows, noisy[i], f"output {i}") for i in (0, 1)]
@@ -172,7 +177,10 @@ def main() -> None:
     print(f"new vehicles with a dangerous flight: {flown.count} of {flown.tasks}")
     for tries in (1, 3, 5, 10, 20):
         extra = [extra_error(run, truth, tries) for run, truth in zip(runs, new, strict=True)]
-        print(f"extra error after {tries:2d} tries: {np.mean(extra):.1%}, median {np.median(extra):.1%}")
+        print(
+            f"extra error after {tries:2d} flights: {np.mean(extra):.1%}, "
+            f"median {np.median(extra):.1%}"
+        )
     if given.picture:
         draw(lesson, new[-1], runs[-1], given.picture)
 
@@ -188,13 +196,16 @@ def draw(lesson: Lesson, truth: mk.Table, run: mk.optimize.PastRun, path: str) -
     axes.contour(kp, kd, peak, levels=[PEAK], colors="C3", linewidths=2)
     inside = lesson.start.contains(DOMAIN.X).reshape(shape).astype(float)
     axes.contour(kp, kd, inside, levels=[0.5], colors="C0", linestyles="--")
-    axes.plot(KP[run.tried], KD[run.tried], "o-", color="C0", lw=0.5, ms=5, label="flights, safe search")
+    axes.plot(KP[run.tried], KD[run.tried], "o", color="C0", ms=6, label="flights, safe search")
     safe = truth.outputs["peak"] <= PEAK
     best = int(np.argmax(np.where(safe, truth.y, -np.inf)))
     axes.plot(KP[best], KD[best], "*", color="C2", ms=16, label="best safe gains of this vehicle")
     axes.plot([], [], color="C3", lw=2, label=f"peak of {PEAK}: the limit")
     axes.plot([], [], "--", color="C0", label="allowed by past vehicles")
     axes.set(xscale="log", yscale="log", xlabel="proportional gain", ylabel="derivative gain")
+    axes.set_xticks([6, 10, 20, 40, 60], ["6", "10", "20", "40", "60"])
+    axes.set_yticks([2, 4, 8, 14], ["2", "4", "8", "14"])
+    axes.minorticks_off()
     axes.set_title("A vehicle nobody has flown")
     axes.legend(loc="lower right", fontsize=8)
     figure.colorbar(shades, label="peak of the step response")

@@ -9,7 +9,8 @@ probability of ever trying an unsafe point is at most delta. This needs no Lipsc
 no path of safe points: values in one place tell about others through the features.
 
 The next point is the goal, the best point that may still be safe, if it is in the safe set.
-Otherwise it is the safe point whose measurement says most about the limit in question at the goal.
+Otherwise it is, by turns, the best safe point, and the safe point whose measurement says most about
+the limit in question at the goal.
 ``docs/guide/safe-search.md`` has the statements and their proofs.
 """
 
@@ -217,12 +218,21 @@ class SafeModel(CertifiedModel):
             return self._refuse(search)
         if self.safe(goal[None])[0]:
             return goal
+        if self._turn % 2:
+            found = best_within(search, score, self.margin)
+            if found is not None:
+                return found
         informative = self._informative(goal)
         found = best_within(search, informative, self.margin)
         if found is None and (search.domain.repeat or not isinstance(search.domain, Finite)):
             # All safe points were tried or are being run: measuring one again averages the noise.
             found = best_within(search.anew(), informative, self.margin)
         return self._refuse(search) if found is None else found
+
+    @property
+    def _turn(self) -> int:
+        """How many points were measured or are being measured."""
+        return len(self._pending) + (0 if self.outcomes is None else self.outcomes.t)
 
     def _informative(self, goal: Array) -> Score:
         r"""How much a measurement lowers the variance of the limit in question at the goal.
