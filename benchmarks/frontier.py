@@ -13,7 +13,6 @@ import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -273,33 +272,19 @@ def quadrotor(runs: int) -> list[Row]:
 
     rng = np.random.default_rng(0)
     lesson = example.Lesson.learn(rng)
-    noted: list[Any] = []
-
-    def policy(past: mk.optimize.PastRun) -> None:
-        noted.append(past)
-        past.run(lesson.optimizer(past.rng), example.TRIES)
-
-    options = {"limits": {"peak": (None, example.PEAK)}, "noise_std": {"": 0.02, "peak": 0.02}}
-    tables = [example.table(v) for v in example.vehicles(60, rng)]
-    promised = mk.replay(policy, tables, rng=rng, **options)
-    noted.clear()
-    new = [example.table(v) for v in example.vehicles(runs, rng)]
-    flown = mk.replay(policy, new, rng=rng, **options)
+    options = {"limits": example.LIMITS, "noise_std": example.NOISES, "rng": rng}
+    promised = mk.replay(lesson.tune, example.vehicles(60, rng), **options)
+    new = example.vehicles(runs, rng)
+    flown = mk.replay(lesson.tune, new, **options)
     extra = [
-        [example.extra_error(run, truth, t) for run, truth in zip(noted, new, strict=True)]
+        [example.extra_error(v, rows[:t]) for v, rows in zip(new, flown.rows, strict=True)]
         for t in (1, 3, 5, 20)
     ]
     start = lesson.start.contains(example.DOMAIN.X)
-    bad = np.mean([bool((t.outputs["peak"][start] > example.PEAK).any()) for t in new])
+    bad = np.mean([bool((v.outputs["peak"][start] > example.PEAK).any()) for v in new])
     cells = (f"{100 * np.mean(e):.1f} ({100 * np.median(e):.1f})" for e in extra)
-    return [
-        (
-            f"{flown.count} of {runs}",
-            *cells,
-            f"{promised.count} of 60: {promised.expected:.3f}, {promised.bound():.3f}",
-            f"{bad:.3f}",
-        )
-    ]
+    certificate = f"{promised.count} of 60: {promised.expected:.3f}, {promised.bound():.3f}"
+    return [(f"{flown.count} of {runs}", *cells, certificate, f"{bad:.3f}")]
 
 
 def main() -> None:

@@ -98,14 +98,14 @@ class Replay:
     ----------
     unsafe : (m',) or (M, m') array of bool
         Whether an unsafe point was tried, on every table; for every margin.
-    tried : like ``unsafe``, of int
-        How many points were tried.
+    rows : tuple of lists of int
+        Which points of each table were tried, in this order; at the largest margin.
     margins : (M,) array or None
         Increasing.
     """
 
     unsafe: NDArray[np.bool_]
-    tried: NDArray[np.intp]
+    rows: tuple[list[int], ...]
     margins: Array | None = None
 
     @property
@@ -217,8 +217,8 @@ def replay(
     unsafe = np.array(
         [[bool(bad[p.tried].any()) for p, bad in zip(r, violated, strict=True)] for r in runs]
     )
-    tried = np.array([[len(past.tried) for past in run] for run in runs], dtype=np.intp)
-    return Replay(unsafe[0], tried[0]) if grid is None else Replay(unsafe, tried, grid)
+    rows = tuple(past.tried for past in runs[-1])
+    return Replay(unsafe[0] if grid is None else unsafe, rows, grid)
 
 
 def _violations(table: Task, ranges: Mapping[str, Range]) -> NDArray[np.bool_]:
