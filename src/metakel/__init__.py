@@ -21,8 +21,8 @@ from metakel.kernels import (
     tensor_product,
 )
 from metakel.learn import LearnedKernel, learn_kernel
-from metakel.optimize import GPUCB
-from metakel.priors import Prior, learn_prior
+from metakel.optimize import GPUCB, LevelSet, Limit, NoSafePoint, Table, replay
+from metakel.priors import PastOutput, Prior, learn_prior, safe_start
 from metakel.search import box, candidates, grid
 from metakel.space import Space
 from metakel.theory import regret
@@ -53,12 +53,17 @@ __all__ = [
     "KernelDictionary",
     "KernelSum",
     "LearnedKernel",
+    "LevelSet",
+    "Limit",
     "MetaKelError",
+    "NoSafePoint",
     "NotConverged",
+    "PastOutput",
     "Posterior",
     "Prior",
     "ShapeError",
     "Space",
+    "Table",
     "Task",
     "Tuner",
     "box",
@@ -75,6 +80,8 @@ __all__ = [
     "posterior",
     "random_fourier",
     "regret",
+    "replay",
+    "safe_start",
     "squared_exponential",
     "tensor_product",
 ]

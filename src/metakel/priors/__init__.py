@@ -4,12 +4,15 @@ from metakel.priors.band import ConfidenceBand
 from metakel.priors.explain import Explanation, effect_kernels, learn_effects
 from metakel.priors.learn import learn_prior
 from metakel.priors.prior import Prior
+from metakel.priors.safe_start import PastOutput, safe_start
 
 __all__ = [
     "ConfidenceBand",
     "Explanation",
+    "PastOutput",
     "Prior",
     "effect_kernels",
     "learn_effects",
     "learn_prior",
+    "safe_start",
 ]
