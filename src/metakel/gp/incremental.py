@@ -177,6 +177,36 @@ class IncrementalGP:
         after._variance = np.maximum(self._variance - row * row, SMALLEST_VARIANCE)
         return after
 
+    def observe_all(self, cross: CrossCovariance, y: Array) -> IncrementalGP:
+        """After values ``y`` (k,) at all points of ``cross``, by one factorisation."""
+        from scipy.linalg import cholesky, solve_triangular
+
+        t, points, factor = self.t, cross.points, self._factor
+        below = self._whiten(self.covariance(points))  # (t, k)
+        K = self.process.gram(points, points) + self.scale.level_variance - below.T @ below
+        K[np.diag_indices_from(K)] += self.process.noise + SMALLEST_VARIANCE
+        corner = cholesky(K, lower=True, check_finite=False)
+        centred = np.column_stack([y - self.scale.level, points.mean])
+        known = np.column_stack([factor.wy[:t], factor.wm[:t]])
+        right = np.column_stack([cross.rows - below.T @ factor.V[:t], centred - below.T @ known])
+        solved = solve_triangular(corner, right, lower=True, check_finite=False)
+        rows, (wy, wm) = solved[:, :-2], solved[:, -2:].T
+        grown = _Factor(
+            np.block([[factor.L[:t, :t], np.zeros_like(below)], [below.T, corner]]),
+            np.concatenate([factor.V[:t], rows]),
+            np.append(factor.wy[:t], wy),
+            np.append(factor.wm[:t], wm),
+            t + len(y),
+        )
+        after = self._after(points, t + len(y), grown)
+        after._evidence = self._evidence + len(y)
+        after._log_pivots = self._log_pivots + float(np.log(np.diag(corner)).sum())
+        after._offset = self._offset + wy @ rows
+        after._slope = self._slope - wm @ rows
+        spent = np.einsum("kn,kn->n", rows, rows)
+        after._variance = np.maximum(self._variance - spent, SMALLEST_VARIANCE)
+        return after
+
     def with_fantasies(self, cross: CrossCovariance) -> IncrementalGP:
         """As if every point had shown its prediction minus one standard deviation.
 

@@ -6,13 +6,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self
+from threading import RLock
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array, check_generator
+from metakel._arrays import Array, check_generator, refuse_masked
 from metakel._json import Format, write_file
 from metakel._threads import single_blas_thread
 from metakel.confidence.fallback import Alarm, AlarmEvent
@@ -41,13 +43,27 @@ LOGGER = logging.getLogger("metakel")
 START_STREAM, ASK_STREAM = 0, 1
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _one_at_a_time(method: Method) -> Method:
+    """For methods that change the record: threads that share an optimizer take turns."""
+
+    @wraps(method)
+    def alone(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        with self._turn:
+            return method(self, *args, **kwargs)
+
+    return cast("Method", alone)
+
+
 class Optimizer:
     """Ask where to look next, tell what was observed there.
 
     The next point maximises an acquisition of the model, given the record. Points that were asked
     for and have no value yet are pending: the search keeps away from them. Results may come in any
     order, or never (`forget`). The same record gives the same next point, whatever the order in
-    which it came about, and after a restart too.
+    which it came about, and after a restart too. Threads may share an optimizer.
 
     `mk.GPUCB` and `Prior.optimizer` make optimizers; see there.
 
@@ -86,6 +102,7 @@ class Optimizer:
         check_generator(rng)
         if model.d0 not in (None, domain.d0):
             raise ShapeError(f"the model takes {model.d0} inputs but the domain has {domain.d0}")
+        self._turn = RLock()
         self.domain, self.maximize = domain, maximize
         self.stop_at = None if stop_at is None else as_tolerance(stop_at, spread_of(model))
         if isinstance(acquisition, LevelSet) and not maximize:
@@ -235,11 +252,12 @@ class Optimizer:
     def __copy__(self) -> Self:
         """One that goes on by itself, in the same way."""
         other = object.__new__(type(self))
-        vars(other).update(vars(self))
+        vars(other).update(vars(self), _turn=RLock())
         return other
 
     # Ask and tell
 
+    @_one_at_a_time
     @single_blas_thread
     def ask(self) -> Any:
         """The next point: an array (d0,), or a dict of named parameters. It is pending then."""
@@ -248,6 +266,7 @@ class Optimizer:
         self._record = self._record.with_pending(point, x)
         return copy(point)
 
+    @_one_at_a_time
     @single_blas_thread
     def ask_batch(self, n: int) -> list[Any]:
         """The next ``n`` points, to be run side by side; all are pending then."""
@@ -256,6 +275,7 @@ class Optimizer:
         self._check_supply(n)
         return [self.ask() for _ in range(n)]
 
+    @_one_at_a_time
     def add_pending(self, x: Any) -> None:
         """Points that are being run without having been asked for: the search keeps away."""
         X = self.domain.encode(x, "add_pending")
@@ -300,6 +320,7 @@ class Optimizer:
         values = counted if len(counted) else found.y
         return self._acquire(model, float(values.max()) if len(values) else None)
 
+    @_one_at_a_time
     @single_blas_thread
     def tell(
         self,
@@ -328,6 +349,7 @@ class Optimizer:
             Numbers by name. A run is feasible where none of them is above 0. An infeasible run
             updates the model but is never the best; later suggestions avoid that region.
         """
+        refuse_masked("tell: the value", value)
         X = self.domain.encode(x, "tell")
         values = as_values(value, len(X))
         noise = as_noise_levels(noise_std, len(X))
@@ -358,6 +380,7 @@ class Optimizer:
                 return waiting.pop(i)
         return None
 
+    @_one_at_a_time
     def forget(self, x: Any) -> None:
         """Points that were asked for will not be run: they are pending no more."""
         waiting, numbers = list(self._record.pending), []

@@ -152,7 +152,7 @@ class Record:
             trial
             if trial.number in known
             else Trial(trial.number, trial.point, trial.x, "forgotten", closed=False)
-            for trial in self.trials
+            for trial in self.trials[: max(known, default=-1) + 1]
         )
         return Record(trials, self.steps[:step])
 
