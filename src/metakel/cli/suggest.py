@@ -15,7 +15,7 @@ from metakel.cli.values import assignments, typed
 from metakel.errors import InputError
 from metakel.io import csv_columns
 from metakel.priors import Prior
-from metakel.tuner import Tuner
+from metakel.tuner import JournalReader, Tuner
 from metakel.tuner.normalise import key
 
 Observed = Annotated[
@@ -26,6 +26,13 @@ Extrapolate = Annotated[
     bool, typer.Option("--extrapolate", help="Allow values beyond the recorded ranges.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+TaskName = Annotated[
+    str, typer.Option("--task", help="Name of the task; a journal of another one is refused.")
+]
+SameTask = Annotated[
+    bool,
+    typer.Option("--same-task", help="It is the task of the journal, whatever name or command."),
+]
 JournalPath = Annotated[Path | None, typer.Option(help="Journal to continue or to begin.")]
 
 
@@ -36,6 +43,8 @@ def suggest(
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     fix: Fix = None,
     extrapolate: Extrapolate = False,
+    task: TaskName = "",
+    same_task: SameTask = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -46,7 +55,10 @@ def suggest(
     """
     known = Prior.load(prior)
     fixed = assignments(known.space, fix or ())
-    tuner = Tuner(known, journal, seed=seed, fixed=fixed, extrapolate=extrapolate, manual=True)
+    identity = task_identity(journal, task, same_task=same_task)
+    tuner = Tuner(
+        known, journal, seed=seed, fixed=fixed, extrapolate=extrapolate, manual=True, **identity
+    )
     if observed is not None:
         add_observed(tuner, observed)
     chosen = tuner.ask_batch(count)
@@ -75,6 +87,17 @@ def suggest(
         note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
     if journal is not None:
         note(f"then: metakel tell {journal} VALUE --number {asked[0].number}")
+
+
+def task_identity(
+    journal: Path | None, task: str, command: Sequence[str] = (), *, same_task: bool
+) -> dict[str, Any]:
+    """What a journal is begun with, or the journal's own if it is said to be the same task."""
+    given = {"task": task, "command": tuple(command)}
+    if not same_task or journal is None or not journal.exists():
+        return given
+    header = JournalReader(journal).header
+    return {name: header.get(name) or given[name] for name in given}
 
 
 def add_observed(tuner: Tuner, path: Path) -> None:

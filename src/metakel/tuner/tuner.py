@@ -58,8 +58,9 @@ class Tuner:
     stop_at : float or str, optional
         Done as soon as the certificate is at most this, in units of the output; text such as "1%"
         is a share of the usual spread of a task.
-    seed, delta, fixed, extrapolate, candidates
-        See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts.
+    seed, delta, fixed, extrapolate, candidates, task, command
+        See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts. A
+        journal that was begun with another task or command is refused.
     manual : bool
         Whether evaluations outlive this process, as when a person does them; they are then never
         asked again by themselves.
@@ -81,13 +82,17 @@ class Tuner:
         candidates: Any = None,
         manual: bool = False,
         norm_bound: float | None = None,
+        task: str = "",
+        command: Sequence[str] = (),
     ) -> None:
         source = TuningSource(prior, norm_bound)
         if budget is not None and budget < 1:
             raise InputError(f"budget is {budget}; expected at least one evaluation")
         listed = None if candidates is None else Candidates.of(candidates, source.space)
         self.prior, self._source = prior, source
-        self.options = RunOptions(seed, delta, plain(fixed or {}), extrapolate, listed)
+        self.options = RunOptions(
+            seed, delta, plain(fixed or {}), extrapolate, listed, task, tuple(command)
+        )
         self.budget, self.stop_at, self._manual = budget, stop_at, manual
         optimizer = self.options.optimizer(source)
         self._tolerance = _checked_tolerance(stop_at, optimizer)
