@@ -216,3 +216,14 @@ def test_what_was_advised_works(metakel, tmp_path):
     assert "  hours    one of -, 1.5" in metakel("learn", *LAB, "--category", "hours").out
     for words in (("--extrapolate",), ("--space", "s.toml", "--category", "hours")):
         assert metakel("learn", *LAB, *words).code == 2
+
+
+def test_the_direction_of_a_loss_has_to_be_said(metakel, history):
+    table = history.read_text(encoding="utf-8-sig").replace("acc %", "val_loss", 1)
+    history.write_text(table)
+    asked = ("learn", history, "--task", TASK, "--output", "val_loss")
+    refused = metakel(*asked)
+    assert refused.code == 1
+    assert "--minimize" in refused.err
+    assert "--maximize" in refused.err
+    assert "minimise val_loss" in metakel(*asked, "--minimize").out

@@ -30,7 +30,10 @@ def learn(
     out: Annotated[Path, typer.Option("-o", "--out", help="Where to save.")] = Path("prior.json"),
     minimize: Annotated[
         bool | None,
-        typer.Option("--minimize/--maximize", help="Whether smaller is better. [default: larger]"),
+        typer.Option(
+            "--minimize/--maximize",
+            help="Whether smaller is better. [default: larger, asked for a loss]",
+        ),
     ] = None,
     inputs: Annotated[
         list[str] | None,
@@ -86,7 +89,7 @@ def learn(
         raise typer.BadParameter("--extrapolate without --space: there are no ranges to go beyond")
     refuse_overwriting(out, history, space)
     past = read_history(
-        history, task, output, minimize=bool(minimize), inputs=inputs, log=log, defaults=defaults,
+        history, task, output, minimize=minimize, inputs=inputs, log=log, defaults=defaults,
         categories=categories, space=None if space is None else _read_space(space),
         extrapolate=extrapolate, delimiter=delimiter,
     )  # fmt: skip
@@ -108,7 +111,7 @@ def read_history(
     task: str,
     output: str,
     *,
-    minimize: bool,
+    minimize: bool | None,
     inputs: list[str] | None = None,
     log: list[str] | None = None,
     defaults: list[str] | None = None,

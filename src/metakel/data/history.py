@@ -103,7 +103,8 @@ class History:
             Columns that name the past task and hold what was measured.
         **options
             ``inputs``: columns of the parameters, by default all others that vary within a task.
-            ``minimize``: whether smaller outputs are better. ``log``: parameters on a log scale; by
+            ``minimize``: whether smaller outputs are better; to be said for an output that is
+            called a loss, an error, a time or a cost. ``log``: parameters on a log scale; by
             default the data decide, and the report says so. ``space``: the parameters, if they are
             not to be found out from the table. ``defaults``: what tasks that do not record a
             parameter used for it. ``categories``: columns of choices, even where they look like

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from metakel.errors import InputError
 from metakel.io.cleaning import Place
 from metakel.io.columns import Column, Columns, Mask
+from metakel.io.names import check_direction
 from metakel.space import Categorical, Fixed, Space
 
 # How pandas calls a column without a name, such as an index that was saved.
@@ -34,7 +35,8 @@ class Source:
         Columns that name the task and hold what was measured.
     space : Space, optional
         The parameters, where the source knows them.
-    minimize : bool
+    minimize : bool, optional
+        Where the source knows it.
     failed : int
         Runs that the reader left out because they have no output.
     notes : tuple of str
@@ -50,7 +52,7 @@ class Source:
     task: str
     output: str
     space: Space | None = None
-    minimize: bool = False
+    minimize: bool | None = None
     failed: int = 0
     notes: tuple[str, ...] = ()
     place: Place = "row {}".format
@@ -91,7 +93,10 @@ class Schema:
                 f"History.from_frame and the other readers have no option {unknown[0]!r}; "
                 f"expected {', '.join(known)}"
             )
-        return cls(source.task, source.output, **{"minimize": source.minimize, **options})
+        said = options.get("minimize")
+        stated = source.minimize if said is None else said
+        minimize = check_direction(source.output, stated)
+        return cls(source.task, source.output, **{**options, "minimize": minimize})
 
     def check(self, columns: Columns) -> None:
         """Refuse names that no column has."""
