@@ -258,5 +258,7 @@ def test_a_seed_is_no_generator_and_the_message_says_how_to_make_one(rng, seed):
 
 @pytest.mark.parametrize("option", ["input", "output_", "maximize"])
 def test_an_unknown_option_is_named_with_those_there_are(option):
-    with pytest.raises(InputError, match=f"from_frame .* no option '{option}'; expected inputs, m"):
+    with pytest.raises(
+        InputError, match=f"from_frame .* no option '{option}'; expected inputs, exclude, m"
+    ):
         History.from_frame(TABLE, task="data", output="loss", minimize=True, **{option: ["rate"]})

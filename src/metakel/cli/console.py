@@ -64,6 +64,11 @@ def note(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def at_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def emit(data: Any) -> None:
     """Print one JSON document on one line; numbers that are not finite become null."""
     say(json.dumps(_finite(data), allow_nan=False))

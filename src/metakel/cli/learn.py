@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from metakel._files import writing
-from metakel.cli.console import Json, emit, note, refuse_overwriting, say
+from metakel.cli.console import Json, at_terminal, emit, note, refuse_overwriting, say
 from metakel.cli.show import described
 from metakel.data import History
 from metakel.errors import InputError, MetaKelError
@@ -38,6 +38,10 @@ def learn(
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", help="A parameter, or several (a,b). [default: other columns]"),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help="A column that is no parameter, or several (a,b)."),
     ] = None,
     log: Annotated[
         list[str] | None,
@@ -88,11 +92,18 @@ def learn(
     if extrapolate and space is None:
         raise typer.BadParameter("--extrapolate without --space: there are no ranges to go beyond")
     refuse_overwriting(out, history, space)
-    past = read_history(
-        history, task, output, minimize=minimize, inputs=inputs, log=log, defaults=defaults,
-        categories=categories, space=None if space is None else _read_space(space),
-        extrapolate=extrapolate, delimiter=delimiter,
-    )  # fmt: skip
+
+    def read(inputs: list[str] | None) -> History:
+        return read_history(
+            history, task, output, minimize=minimize, inputs=inputs, exclude=exclude, log=log,
+            defaults=defaults, categories=categories, extrapolate=extrapolate,
+            space=None if space is None else _read_space(space), delimiter=delimiter,
+        )  # fmt: skip
+
+    past = read(inputs)
+    taken = [] if json else _ask_about(past)
+    if taken and past.report is not None:
+        past = read([*past.report.inputs, *taken])
     prior = learn_prior(past)
     with writing(out):
         prior.save(out)
@@ -113,6 +124,7 @@ def read_history(
     *,
     minimize: bool | None,
     inputs: list[str] | None = None,
+    exclude: list[str] | None = None,
     log: list[str] | None = None,
     defaults: list[str] | None = None,
     categories: list[str] | None = None,
@@ -123,6 +135,7 @@ def read_history(
     """The history in a file or an Optuna storage."""
     options: dict[str, Any] = {
         "inputs": inputs,
+        "exclude": exclude or (),
         "log": log,
         "categories": categories or (),
         "extrapolate": extrapolate,
@@ -133,6 +146,17 @@ def read_history(
     if is_storage(source):
         return _read_storage(source, {k: v for k, v in options.items() if v})
     return _read_file(source, task, output, delimiter, {"minimize": minimize, **options})
+
+
+def _ask_about(past: History) -> list[str]:
+    """Columns that are parameters after all, by the person at the terminal, if there is one."""
+    if past.report is None or not at_terminal():
+        return []
+    return [
+        name
+        for name, why in past.report.doubtful.items()
+        if typer.confirm(f"{name} {why.rstrip(',')}. Is it a parameter?", err=True)
+    ]
 
 
 def is_storage(source: str) -> bool:
@@ -156,12 +180,14 @@ def _read_file(
     parquet = source.endswith((".parquet", ".pq"))
     if parquet and delimiter is not None:
         raise typer.BadParameter(f"--delimiter beside {source}: Parquet has none")
-    inputs = options["inputs"]
-    if not task or not output or any("," in name for name in inputs or ()):
+    several = [name for key in ("inputs", "exclude") for name in options[key] or () if "," in name]
+    if not task or not output or several:
         columns = parquet_columns(source) if parquet else csv_columns(source, delimiter=delimiter)
         if not task or not output:
             raise typer.BadParameter(_which(columns, task, output))
-        options["inputs"] = [name for text in inputs for name in _names(text, columns)]
+        for key in ("inputs", "exclude"):
+            if options[key]:
+                options[key] = [name for text in options[key] for name in _names(text, columns)]
     if parquet:
         return History.from_parquet(source, task=task, output=output, **options)
     return History.from_csv(source, task=task, output=output, delimiter=delimiter, **options)

@@ -102,7 +102,8 @@ class History:
         task, output : str
             Columns that name the past task and hold what was measured.
         **options
-            ``inputs``: columns of the parameters, by default all others that vary within a task.
+            ``inputs``: columns of the parameters, by default all others that look like one; the
+            report names those that do not, and why. ``exclude``: columns that are none.
             ``minimize``: whether smaller outputs are better; to be said for an output that is
             called a loss, an error, a time or a cost. ``log``: parameters on a log scale; by
             default the data decide, and the report says so. ``space``: the parameters, if they are

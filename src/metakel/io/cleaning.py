@@ -190,19 +190,20 @@ def missing_words_note(name: str, column: Column) -> tuple[str, ...]:
 def _not_a_number(name: str, column: Column, said: Meaning, place: Place) -> InputError:
     assert column.levels is not None
     plain = np.array([_plain_number(v) for v in column.levels])
-    odd = ~plain & [not _no_value(v) for v in column.levels]
+    odd = np.array([not (_no_value(v) or _like_number(v)) for v in column.levels])
+    if odd.any():  # a word, and not a comma that may be decimal
+        plain = np.array([_like_number(v) for v in column.levels])
+    else:
+        odd = ~plain & [not _no_value(v) for v in column.levels]
     row = int(np.argmax(odd[column.values]))
     value, good = column[row], int(_counts(column)[plain].sum())
     among = f", among {good} numbers" if good else ""
     doubt = " (decimals or thousands? write a point or none)" if _like_number(value) else ""
-    other_meaning = (
-        Hint("declare it as choices", f"categories=[{name!r}]", f"--category {name!r}"),
-        Hint("leave it out", "inputs=[...]", "--input NAME"),
-    )
+    choices = Hint("declare it as choices", f"categories=[{name!r}]", f"--category {name!r}")
     return InputError(
         f"column {name!r} holds {value!r} in {place(row)}{among}; expected numbers{doubt}: correct "
         "the cell, or empty it if the value is not known",
-        *(other_meaning if said == "unknown" else ()),
+        *([choices] if said == "unknown" else ()),
     )
 
 

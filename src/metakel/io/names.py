@@ -18,10 +18,11 @@ SMALL_IS_GOOD = _words(
 )
 # sklearn's neg_mean_squared_error and the like are scores.
 NEGATED = frozenset({"neg", "negative", "minus"})
-# Measured values, whichever is good.
-METRICS = SMALL_IS_GOOD | _words(
-    "auc auroc roc auprc ap accuracy acc bacc f1 fscore precision recall specificity sensitivity "
-    "kappa mcc r2 score brier logloss fitness objective metric throughput memory rss"
+# Columns of numbers that are measured. A cost or a risk may be a setting.
+METRICS = _words(
+    "loss error rmse mse mae mape msle nll deviance perplexity wer cer regret auc auroc roc auprc "
+    "accuracy acc bacc f1 fscore precision recall specificity sensitivity kappa mcc r2 score brier "
+    "throughput latency"
 )
 # Words that say which measurement it is, as in accuracy_test or fit_time_s.
 QUALIFIERS = _words(
