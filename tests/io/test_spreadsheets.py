@@ -102,7 +102,9 @@ def test_lines_are_counted_from_the_first_of_the_file(tmp_path):
 @pytest.mark.parametrize("start", [b"PK\x03\x04rest", b"\xd0\xcf\x11\xe0\xa1\xb1"])
 def test_a_workbook_is_called_one(tmp_path, start):
     (tmp_path / "runs.xlsx").write_bytes(start)
-    with pytest.raises(InputError, match=r"runs\.xlsx is an Excel workbook.*save it as CSV"):
+    with pytest.raises(
+        InputError, match=r"runs\.xlsx is an Excel workbook.*save it as CSV.*from_excel"
+    ):
         csv_columns(tmp_path / "runs.xlsx")
 
 

@@ -11,9 +11,10 @@ import typer
 from metakel._files import writing
 from metakel.cli.console import Json, at_terminal, emit, note, refuse_overwriting, say
 from metakel.cli.show import described
+from metakel.cli.suggest import Sheet
+from metakel.cli.tables import is_parquet, is_workbook, table_columns
 from metakel.data import History
 from metakel.errors import InputError, MetaKelError
-from metakel.io import csv_columns, parquet_columns
 from metakel.priors import learn_prior
 from metakel.space import Space
 
@@ -23,7 +24,7 @@ Task = Annotated[str, typer.Option(help="Column that names the past task.")]
 def learn(
     history: Annotated[
         str,
-        typer.Argument(help="Past runs: .csv, .csv.gz, .parquet, or the URL of an Optuna storage."),
+        typer.Argument(help="Past runs: .csv(.gz), .xlsx, .parquet, or URL of an Optuna storage."),
     ],
     task: Task = "",
     output: Annotated[str, typer.Option(help="Column with the measured value.")] = "",
@@ -65,6 +66,7 @@ def learn(
         str | None,
         typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
     ] = None,
+    sheet: Sheet = None,
     json: Json = False,
 ) -> None:
     """Learn a prior for the next task from a table of past runs.
@@ -79,6 +81,7 @@ def learn(
             "--space": space,
             "--category": categories,
             "--delimiter": delimiter,
+            "--sheet": sheet,
             "--minimize": minimize is True,
             "--maximize": minimize is False,
         }
@@ -98,6 +101,7 @@ def learn(
             history, task, output, minimize=minimize, inputs=inputs, exclude=exclude, log=log,
             defaults=defaults, categories=categories, extrapolate=extrapolate,
             space=None if space is None else _read_space(space), delimiter=delimiter,
+            sheet=sheet,
         )  # fmt: skip
 
     past = read(inputs)
@@ -131,6 +135,7 @@ def read_history(
     space: Space | None = None,
     extrapolate: bool = False,
     delimiter: str | None = None,
+    sheet: str | None = None,
 ) -> History:
     """The history in a file or an Optuna storage."""
     options: dict[str, Any] = {
@@ -145,7 +150,7 @@ def read_history(
         options["space"] = space
     if is_storage(source):
         return _read_storage(source, {k: v for k, v in options.items() if v})
-    return _read_file(source, task, output, delimiter, {"minimize": minimize, **options})
+    return _read_file(source, task, output, delimiter, sheet, {"minimize": minimize, **options})
 
 
 def _ask_about(past: History) -> list[str]:
@@ -175,22 +180,34 @@ def _read_storage(url: str, options: dict[str, Any]) -> History:
 
 
 def _read_file(
-    source: str, task: str, output: str, delimiter: str | None, options: dict[str, Any]
+    source: str,
+    task: str,
+    output: str,
+    delimiter: str | None,
+    sheet: str | None,
+    options: dict[str, Any],
 ) -> History:
-    parquet = source.endswith((".parquet", ".pq"))
-    if parquet and delimiter is not None:
-        raise typer.BadParameter(f"--delimiter beside {source}: Parquet has none")
     several = [name for key in ("inputs", "exclude") for name in options[key] or () if "," in name]
-    if not task or not output or several:
-        columns = parquet_columns(source) if parquet else csv_columns(source, delimiter=delimiter)
-        if not task or not output:
-            raise typer.BadParameter(_which(columns, task, output))
+    columns = table_columns(source, delimiter, sheet) if several or not (task and output) else {}
+    if not task or not output:
+        raise typer.BadParameter(_which(columns, task, output))
+    if several:
         for key in ("inputs", "exclude"):
             if options[key]:
                 options[key] = [name for text in options[key] for name in _names(text, columns)]
-    if parquet:
+    if is_workbook(source):
+        _refuse_option("--delimiter", delimiter, source, "a workbook has none")
+        return History.from_excel(source, task=task, output=output, sheet=sheet, **options)
+    _refuse_option("--sheet", sheet, source, "only workbooks (.xlsx) have sheets")
+    if is_parquet(source):
+        _refuse_option("--delimiter", delimiter, source, "Parquet has none")
         return History.from_parquet(source, task=task, output=output, **options)
     return History.from_csv(source, task=task, output=output, delimiter=delimiter, **options)
+
+
+def _refuse_option(option: str, value: str | None, source: str, why: str) -> None:
+    if value is not None:
+        raise typer.BadParameter(f"{option} beside {source}: {why}")
 
 
 def _names(text: str, columns: Collection[str]) -> list[str]:

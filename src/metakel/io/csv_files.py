@@ -66,6 +66,17 @@ def csv_columns(
     return {name: column.tolist() for name, column in columns.items()}
 
 
+def csv_sheet(file: Path) -> _Sheet:
+    """How a CSV file is written: encoding, delimiter and header; there may be no rows."""
+    try:
+        sheet = _Sheet.open(file, None)
+        with _errors_named(file):
+            file.read_bytes().decode(sheet.encoding)
+    except _NotUtf8:
+        sheet = _Sheet.open(file, None, encoding=WINDOWS)
+    return sheet
+
+
 class _NotUtf8(InputError):
     """The file is not written in UTF-8."""
 
@@ -324,7 +335,10 @@ def _csv_errors(file: Path, reader: Any, before: int) -> Iterator[None]:
 
 def _encoding(start: bytes, file: Path) -> str:
     if start[:4] in WORKBOOKS:
-        raise InputError(f"{file.name} is an Excel workbook or a zip file; save it as CSV (UTF-8)")
+        raise InputError(
+            f"{file.name} is an Excel workbook or a zip file; expected text, so save it as CSV",
+            Hint("read a workbook", "History.from_excel", "naming a file that ends with .xlsx"),
+        )
     if start == SQLITE:
         url = f"sqlite:///{file}"
         raise InputError(

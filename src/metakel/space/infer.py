@@ -27,6 +27,9 @@ from metakel.space.space import Space
 # Numbers over two decades or more, and more evenly spread on the log scale, are taken on it.
 LOG_RATIO = 100.0
 MOST_CATEGORIES = 50
+# Numbers with more digits were computed, and not written down by people.
+MOST_DIGITS = 6
+MIN_STEPS = 50
 # 2024-01-31, 31.1.2024 or 1/31/24, with a time or without.
 DATE = re.compile(
     r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4}|\d{1,2}/\d{1,2}/\d{2})"
@@ -84,7 +87,25 @@ def _infer(name: str, values: Values, log: bool | None, *, chosen: bool) -> tupl
     note = guessed if on_log and log is None else ""
     if whole:
         return Integer(name, int(low), int(high), on_log), note
-    return Float(name, low, high, on_log), note
+    return Float(name, low, high, on_log, digits=_digits(numbers, log=on_log)), note
+
+
+def _digits(numbers: Array, *, log: bool) -> int | None:
+    """Decimals that the numbers are written with, on a log scale significant digits, if few.
+
+    There are enough of them for `MIN_STEPS` different values, whatever the numbers have.
+    """
+    values = np.unique(numbers)
+    if log:
+        fits = (
+            d for d in range(2, MOST_DIGITS + 1) if all(float(f"{v:.{d}g}") == v for v in values)
+        )
+        return next(fits, None)
+    for digits in range(MOST_DIGITS + 1):
+        if (np.round(values, digits) == values).all():
+            steps = (values[-1] - values[0]) * 10.0**digits
+            return digits if steps >= MIN_STEPS else digits + 1
+    return None
 
 
 def _fixed(name: str, value: Any) -> tuple[Parameter, str]:
