@@ -159,6 +159,8 @@ class TaskLabels:
         present = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(levels)))
         labels: dict[str, Any] = {}
         for label in (levels[i] for i in present):
+            if isinstance(label, dict | set | np.ndarray):
+                raise InputError(f"a task is called {label!r}; expected text or numbers")
             other = labels.setdefault(str(label), label)
             if other != label:
                 raise InputError(

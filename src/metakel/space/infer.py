@@ -74,13 +74,19 @@ def _infer(name: str, values: Values, log: bool | None, *, chosen: bool) -> tupl
             return _fixed(name, values[0].item())
         whole = values.dtype.kind != "f"
     else:
-        distinct = list(dict.fromkeys(listed(values)))
-        if len(distinct) == 1:
+        distinct = _distinct(listed(values))
+        if len(distinct) == 1 and storable(plain(distinct[0])):
             return _fixed(name, distinct[0])
         if chosen or not all(isinstance(v, Real) and not isinstance(v, bool) for v in distinct):
             return _choices(name, distinct, log, chosen=chosen)
-        whole = all(isinstance(v, int | np.integer) for v in distinct)
-    numbers = np.asarray(values, dtype=np.float64)
+        # Integers of more than 64 bits are numbers, but no counts.
+        whole = all(isinstance(v, int | np.integer) and abs(int(v)) < 2**63 for v in distinct)
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except OverflowError:
+        raise InputError(
+            f"column {name!r} holds an integer that is too large for a float"
+        ) from None
     low, high = float(numbers.min()), float(numbers.max())
     on_log = _looks_log(numbers) if log is None else log
     guessed = f"{name} is taken on a log scale, as its values span {low:.3g} to {high:.3g}"
@@ -106,6 +112,14 @@ def _digits(numbers: Array, *, log: bool) -> int | None:
             steps = (values[-1] - values[0]) * 10.0**digits
             return digits if steps >= MIN_STEPS else digits + 1
     return None
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    """Each value once; those that cannot be hashed, as dicts, as often as they are there."""
+    try:
+        return list(dict.fromkeys(values))
+    except TypeError:
+        return values
 
 
 def _fixed(name: str, value: Any) -> tuple[Parameter, str]:
