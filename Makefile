@@ -15,7 +15,7 @@ help:
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[all]' --group dev
 	touch $@
 
 $(DEMO)/.ready: pyproject.toml constraints.txt
@@ -40,11 +40,11 @@ test: check  ## everything that decides whether work lands
 test-latest:  ## the tests against the newest versions of everything
 	$(PYTHON) -m venv .venv-latest
 	.venv-latest/bin/pip install --quiet --upgrade pip
-	.venv-latest/bin/pip install --quiet 'torch==2.13.0' -e '.[dev]'
+	.venv-latest/bin/pip install --quiet 'torch==2.13.0' -e '.[all]' --group dev
 	.venv-latest/bin/python -m pytest -n 2 --dist loadfile
 
 $(VENV)/.bench: $(VENV)/.ready
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev,bench]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[all]' --group dev --group bench
 	touch $@
 
 bench: bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading  ## every table of docs/benchmarks.md

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -83,8 +84,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run=replay_run(turn.prior, tuner.trials, tuner.options),
         title=f"Elastic net on {typical.task.name}",
     )
-    picture = draw(turn.prior, typical.task, tuner, compared, chosen.out / "demo.png")
-    print(f"\nPicture: {picture}\nReport:  {page} (open it in a browser)")
+    if find_spec("matplotlib") is None:
+        print('\nPicture: none, which needs pip install "metakel[plots]"')
+    else:
+        picture = draw(turn.prior, typical.task, tuner, compared, chosen.out / "demo.png")
+        print(f"\nPicture: {picture}")
+    print(f"Report:  {page} (open it in a browser)")
     print(f"Journal: {chosen.out / 'run.jsonl'}\n{perf_counter() - start:.0f} s in all")
 
 
