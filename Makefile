@@ -7,7 +7,7 @@ DEMO   := .venv-demo
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading torture paper docs clean
+.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-import coverage dist torture paper docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -87,5 +87,17 @@ bench-optuna: $(VENV)/.bench  ## the time of one Optuna trial against TPE and GP
 bench-reading: $(VENV)/.bench  ## CPU time and memory of reading a table against pandas
 	$(BIN)/python -m benchmarks.reading --update-docs
 
+coverage: $(VENV)/.ready  ## the tests, and which lines of the library they reach
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov=metakel --cov-report=term --cov-report=html:out/coverage
+
+dist:  ## wheel and sdist in dist/, checked
+	rm -rf dist .venv-release
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/pip install --quiet --upgrade pip
+	.venv-release/bin/pip install --quiet --group release
+	.venv-release/bin/python -m build
+	.venv-release/bin/twine check --strict dist/*
+	.venv-release/bin/check-wheel-contents dist/*.whl
+
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(DEMO) .venv-latest demo out site
+	rm -rf $(VENV) $(DEMO) .venv-latest .venv-release demo dist out site

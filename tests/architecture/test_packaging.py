@@ -49,6 +49,17 @@ def test_extras_are_for_users_and_groups_for_developers():
     assert set(everything[len("metakel[") : -1].split(",")) == extras - {"all"}
 
 
+def test_the_oldest_versions_that_are_tested_are_those_that_are_promised():
+    text = (ROOT / ".github" / "oldest.txt").read_text(encoding="utf-8")
+    tested = dict(re.findall(r"^([a-z]+)==([\d.]+)$", text, re.M))
+    extras = PROJECT["project"]["optional-dependencies"]
+    promised = [*PROJECT["project"]["dependencies"], *extras["cli"], *extras["plots"]]
+    assert len(tested) == len(promised)
+    for requirement in promised:
+        name, version = requirement.split(">=")
+        assert f"{tested[name]}.".startswith(f"{version}."), requirement
+
+
 def test_bundled_data_have_a_licence():
     folder = ROOT / "src" / "metakel" / "data"
     assert list(folder.glob("*.csv.gz"))
