@@ -18,17 +18,17 @@ def commands_as_markdown() -> str:
 
 
 def _command(name: str, command: Any) -> str:
-    usage = " ".join(_usage(parameter) for parameter in command.params)
+    usage = " ".join(["[OPTIONS]", *filter(None, map(_usage, command.params))])
     head = f"## metakel {name}\n\n{command.help}\n\n```text\nmetakel {name} {usage}\n```"
     rows = [_row(parameter) for parameter in command.params if parameter.name != "help"]
     return "\n".join([head, "", "| | | default |", "|---|---|---|", *rows])
 
 
 def _usage(parameter: Any) -> str:
-    if parameter.param_type_name == "argument":
-        word = parameter.name.upper() + ("..." if parameter.nargs == -1 else "")
-        return word if parameter.required else f"[{word}]"
-    return "[OPTIONS]" if parameter.name == "help" else ""
+    if parameter.param_type_name != "argument":
+        return ""
+    word = parameter.name.upper() + ("..." if parameter.nargs == -1 else "")
+    return word if parameter.required else f"[{word}]"
 
 
 def _row(parameter: Any) -> str:

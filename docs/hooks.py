@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import griffe
+from mkdocs.utils import get_relative_url
 
 import metakel
 
@@ -26,6 +27,7 @@ with warnings.catch_warnings():  # it finds its font in an old way
     import ziamath
 
 ziafont.config.precision = 2
+THEME_SCRIPT = re.compile(r'<script src="[^"]*assets/javascripts/bundle')
 COMMANDS = "<!-- commands -->"
 SIZE, TEXT = 17.0, 16.0  # of a formula and of the text around it, whatever the unit
 
@@ -81,6 +83,19 @@ def on_page_markdown(markdown: str, **kwargs: Any) -> str:
         return markdown
     sys.path.insert(0, str(Path(__file__).parent))
     return markdown.replace(COMMANDS, import_module("command_help").commands_as_markdown())
+
+
+def on_post_page(output: str, *, page: Any, **kwargs: Any) -> str:
+    """Called by MkDocs with every finished page: what search needs comes before the theme."""
+    script = get_relative_url("search-from-disk.js", page.url)
+    return THEME_SCRIPT.sub(rf'<script src="{script}"></script>\g<0>', output, count=1)
+
+
+def on_post_build(config: Any, **kwargs: Any) -> None:
+    """Called by MkDocs at the end: the search index as a script, which opens without a server."""
+    folder = Path(config["site_dir"]) / "search"
+    index = (folder / "search_index.json").read_text(encoding="utf-8")
+    (folder / "search_index.js").write_text(f"var __index = {index};\n", encoding="utf-8")
 
 
 def on_page_content(html: str, **kwargs: Any) -> str:
