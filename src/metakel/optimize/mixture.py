@@ -40,6 +40,8 @@ TINY = 1e-300
 LOST_TRUST = 0.01
 # Points whose scores differ by less than this share of their range are equally good choices.
 TIED = 1e-6
+# Processes of a smaller weight do not show in a sum with the others.
+ROUNDING = 1e-9
 
 Store = Callable[[], dict[str, Any]]
 
@@ -326,12 +328,12 @@ class MixtureModel(Model):
 
     def upper_bound(self) -> Score:
         """Mean plus 1.5 standard deviations, averaged over processes and scales."""
-        mix = self.mix
+        mix, kept = self.mix.without_negligible(ROUNDING)
 
         def values(Z: Array) -> Array:
-            return upper_bound(self._at(Z), mix)
+            return upper_bound(self._at(Z, kept), mix)
 
-        return Score(values, lambda Z: upper_bound_gradient(self._gradients(Z), mix))
+        return Score(values, lambda Z: upper_bound_gradient(self._gradients(Z, kept), mix))
 
     def expected_improvement(self, best: float, chance: Chance | None = None) -> Score:
         """Of the value to be seen, averaged, times the chance that a point is feasible.

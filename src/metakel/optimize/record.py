@@ -44,6 +44,8 @@ class Trial:
         Noise of this observation, where it is not that of the optimizer.
     constraints : dict
         Numbers by name; a constraint holds where its number is not above 0.
+    outputs : dict
+        What was measured beside the objective, by name; for `Limit`.
     closed : bool
         Whether the point is not to be asked for again, in a domain that does not repeat points.
     """
@@ -55,6 +57,7 @@ class Trial:
     value: float | None = None
     noise_std: float | None = None
     constraints: Mapping[str, float] = field(default_factory=lambda: NO_CONSTRAINTS)
+    outputs: Mapping[str, float] = field(default_factory=lambda: NO_CONSTRAINTS)
     closed: bool = True
 
     def with_result(
@@ -62,14 +65,14 @@ class Trial:
         value: float | None,
         noise_std: float | None = None,
         constraints: Mapping[str, float] = NO_CONSTRAINTS,
+        outputs: Mapping[str, float] = NO_CONSTRAINTS,
     ) -> Trial:
         """After it was run; a value that is None, not finite or beyond 1e50 is a failure."""
+        measured = replace(self, constraints=constraints, outputs=outputs)
         if value is None or not isfinite(value) or abs(value) > LARGEST:
-            return replace(self, state="failed", value=None, constraints=constraints)
+            return replace(measured, state="failed", value=None)
         state: State = "complete" if feasible(constraints) else "infeasible"
-        return replace(
-            self, state=state, value=float(value), noise_std=noise_std, constraints=constraints
-        )
+        return replace(measured, state=state, value=float(value), noise_std=noise_std)
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
@@ -80,6 +83,7 @@ class Trial:
             "value": self.value,
             "noise_std": self.noise_std,
             "constraints": dict(self.constraints),
+            "outputs": dict(self.outputs),
             "closed": self.closed,
         }
         return {name: v for name, v in stored.items() if v is not None and v != {}}
@@ -170,7 +174,8 @@ class Record:
                 raise InputError(f"stored trial {number} is {state!r}; known states: {known}")
             point, x = encode(entry["point"])
             kept = {name: entry[name] for name in ("value", "noise_std") if name in entry}
-            kept |= {"constraints": dict(entry.get("constraints", {})), "closed": entry["closed"]}
+            kept |= {name: dict(entry.get(name, {})) for name in ("constraints", "outputs")}
+            kept["closed"] = entry["closed"]
             trials.append(Trial(number, point, x, state, **kept))
         steps = tuple(tuple(map(int, step)) for step in data["steps"])
         finished = [number for step in steps for number in step]

@@ -224,14 +224,14 @@ class SearchSpace(Domain):
         check_generator(rng)
         return self.space.sample(rng, n, fixed=self._held, extrapolate=self.extrapolate)
 
-    def start_points(self, rng: np.random.Generator) -> StartPoints:
+    def start_points(self, rng: np.random.Generator, landmarks: Array | None = None) -> StartPoints:
         """All configurations where they are few; else random ones, and those near landmarks."""
         U = self._grid
         if U is None:
             U = self._sample(rng, POOL)
-            if self.landmarks is not None:
-                near = self._nearest(self._from_model(np.clip(self.landmarks, -1, 1)))
-                U = np.concatenate([U, near])
+            for X in (self.landmarks, landmarks):
+                if X is not None:
+                    U = np.concatenate([U, self._nearest(self._from_model(np.clip(X, -1, 1)))])
         return StartPoints(self.to_model(U), U=U)
 
     def maximisers(
