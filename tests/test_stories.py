@@ -17,7 +17,9 @@ NEEDS = {"engineer": "sklearn", "lab": "olympus"}
 
 def commands(text: str) -> list[str]:
     """What was typed, without sizes."""
-    return [re.sub(r"--budget \d+", "--budget", c) for c in re.findall(r"^\$ (.*)$", text, re.M)]
+    return [
+        re.sub(r"--budget \d+", "--budget", c) for c in re.findall(r"^\$ (metakel .*)$", text, re.M)
+    ]
 
 
 @pytest.mark.parametrize("name", NEEDS)

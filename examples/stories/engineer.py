@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true")
     small = parser.parse_args().small
     with tempfile.TemporaryDirectory() as folder:
-        story(Path(folder), *((5, 8, 2) if small else (8, 30, 5)))
+        story(Path(folder), *((4, 6, 1) if small else (8, 30, 5)))
 
 
 if __name__ == "__main__":
