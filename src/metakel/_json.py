@@ -70,7 +70,7 @@ class Format:
         """What a JSON text holds."""
         try:
             return json.loads(text)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # the second by brackets within brackets
             what = what or "text"
             raise InputError(f"{what} is not a saved {self.noun}: not JSON ({error})") from None
 

@@ -18,7 +18,6 @@ from metakel.io import csv_columns
 from metakel.priors import Prior
 from metakel.space import Float
 from metakel.tuner import JournalReader, Tuner
-from metakel.tuner.normalise import key
 
 Observed = Annotated[
     Path | None, typer.Option(help="CSV file with runs of this very task, to start from.")
@@ -76,10 +75,7 @@ def suggest(
     )
     if observed is not None:
         add_observed(tuner, observed)
-    chosen = tuner.ask_batch(count)
-    # Others may have asked meanwhile, so numbers are looked up and not counted.
-    waiting = {key(trial.configuration): trial for trial in tuner.trials.pending}
-    asked = [waiting[key(x)] for x in chosen]
+    asked = tuner.ask_trials(count)
     if append is not None and journal is not None:
         try:
             append_suggestions(append, sheet, journal, known, asked, task)
