@@ -47,7 +47,7 @@ $(VENV)/.bench: $(VENV)/.ready
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[all]' --group dev --group bench
 	touch $@
 
-bench: bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-frontier bench-long  ## every table of docs/benchmarks.md
+bench: bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-import bench-frontier bench-long  ## every table of docs/benchmarks.md
 
 bench-solver: $(VENV)/.bench  ## the group lasso against celer, skglm and adelie
 	$(BIN)/python -m benchmarks.solver --update-docs
@@ -110,6 +110,9 @@ dist:  ## wheel and sdist in dist/, checked
 	.venv-release/bin/python -m build
 	.venv-release/bin/twine check --strict dist/*
 	.venv-release/bin/check-wheel-contents dist/*.whl
+
+bench-import: $(VENV)/.bench  ## CPU time of import, first use and --help
+	$(BIN)/python -m benchmarks.start --update-docs
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(DEMO) .venv-latest .venv-release demo dist out site
