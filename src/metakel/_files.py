@@ -46,7 +46,7 @@ def write_atomically(path: str | Path, text: str) -> None:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
 
 
 def _existing_mode(target: Path) -> int | None:
@@ -68,7 +68,7 @@ def _write_new(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Wait until the new name is on disk, where the system can tell."""
     if os.name == "nt":
         return

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 from strangers_table import OUTPUT
+
+from metakel import Prior
+from metakel.tuner import Tuner
 
 SCRIPT = "import sys; print(80 - (int(sys.argv[1]) - 4) ** 2)"
 
@@ -89,7 +93,8 @@ def test_what_a_journal_says_can_be_seen(metakel, prior):
     lines = metakel("status", "j").out.splitlines()
     assert lines[0].split("  ")[0] == "number"
     assert lines[0].endswith(OUTPUT)
-    assert [line.split()[-1] for line in (lines[1], lines[4])] == ["70", "pending"]
+    assert lines[1].endswith("70")
+    assert lines[4].split("  ")[-1].strip().startswith("pending for ")
     assert lines[2].endswith("80 *")
     assert lines[3].endswith("failed: spilt")
     assert lines[5] == "2 values, 1 failed, 1 pending; best 80, number 1"
@@ -116,9 +121,6 @@ def test_what_is_no_journal_is_said_to_be_none(metakel, prior, command):
 
 
 def test_a_journal_with_candidates_takes_no_others(metakel, prior):
-    from metakel import Prior
-    from metakel.tuner import Tuner
-
     known = Prior.load(prior)
     rows = [{"learning rate": 0.1, "n=layers": n, "opt imizer": "sgd"} for n in (3, 4)]
     tuner = Tuner(known, "j", candidates=rows, manual=True)
@@ -198,3 +200,13 @@ def test_forgotten_dashes_are_explained(metakel, prior):
     mistyped = metakel("tune", prior, "--budgt", 3, *python(SCRIPT))
     assert mistyped.code == 2
     assert "put --" not in mistyped.err
+
+
+def test_status_says_what_is_pending_for_how_long_and_with_whom(metakel, prior, tmp_path):
+    metakel("suggest", prior, "--journal", "j")
+    assert "pending for 0 s" in metakel("status", "j").out.replace("1 s", "0 s")
+    Tuner(Prior.load(prior), tmp_path / "j").ask()
+    shown = metakel("status", "j").out
+    assert f", process {os.getpid()} on " in shown
+    assert "which has ended" not in shown
+    assert [t["state"] for t in looked_at(metakel)["trials"]] == ["pending", "pending"]

@@ -16,7 +16,6 @@ from metakel.errors import InputError
 from metakel.io import csv_columns
 from metakel.priors import Prior
 from metakel.tuner import Tuner
-from metakel.tuner.normalise import key
 
 Observed = Annotated[
     Path | None, typer.Option(help="CSV file with runs of this very task, to start from.")
@@ -49,10 +48,7 @@ def suggest(
     tuner = Tuner(known, journal, seed=seed, fixed=fixed, extrapolate=extrapolate, manual=True)
     if observed is not None:
         add_observed(tuner, observed)
-    chosen = tuner.ask_batch(count)
-    # Others may have asked meanwhile, so numbers are looked up and not counted.
-    waiting = {key(trial.configuration): trial for trial in tuner.trials.pending}
-    asked = [waiting[key(x)] for x in chosen]
+    asked = tuner.ask_trials(count)
     # By the model that chose: later suggestions of the batch take the earlier ones into account.
     expected = [trial.expected or (nan, nan) for trial in asked]
     if json:

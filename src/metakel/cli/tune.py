@@ -29,7 +29,7 @@ from metakel.cli.values import assignments
 from metakel.errors import InputError
 from metakel.priors import Prior
 from metakel.tuner import Tuner
-from metakel.tuner.owner import is_dead
+from metakel.tuner.lock import is_alive, this_process
 
 
 def tune(
@@ -58,6 +58,13 @@ def tune(
         ),
     ] = None,
     give_up: Annotated[int, typer.Option(min=1, help="Failures in a row that end the run.")] = 5,
+    adopt_after: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds after which to repeat an evaluation of another container or machine, "
+            "which cannot be looked up. [default: never]"
+        ),
+    ] = None,
     delta: Annotated[
         float, typer.Option(help="Probability with which the certificate may fail.")
     ] = 0.2,
@@ -93,6 +100,7 @@ def tune(
         tuner = Tuner(
             known, journal, budget=budget, stop_at=stop_at, seed=seed, delta=delta,
             fixed=assignments(known.space, fix or ()), extrapolate=extrapolate,
+            adopt_after=adopt_after,
         )  # fmt: skip
         if observed is not None:
             add_observed(tuner, observed)
@@ -132,7 +140,7 @@ def _continue(tuner: Tuner, journal: Path) -> None:
     trials = tuner.trials
     failed = f", {len(trials.failed)} failed" if trials.failed else ""
     note(f"going on with {journal}: {len(trials.complete)} values{failed} so far")
-    at_work = [t for t in trials.pending if not (t.released or is_dead(t.owner))]
+    at_work = [t for t in trials.pending if not (t.released or is_alive(t.owner) is False)]
     if trials.failed and not trials.complete and not at_work:
         count = tuner.drop_failed()
         note(
@@ -146,7 +154,7 @@ def _loop(tuner: Tuner, program: Program, retries: int, give_up: int, *, json: b
     failures = 0
     alarmed = tuner.alarm is not None
     for configuration in tuner:
-        waiting = tuner.trials.waiting(configuration)
+        waiting = tuner.trials.waiting(configuration, owner=this_process())
         number = -1 if waiting is None else waiting.number
         try:
             outcome = _evaluate(program, number, configuration, retries)

@@ -36,7 +36,11 @@ CERTIFICATES = ("conformal", "norm bound")
 
 @dataclass(frozen=True, eq=False)
 class PriorInfo:
-    """Where a prior comes from: names of the tasks, runs, output, and what was found in them."""
+    """Where a prior comes from: names of the tasks, runs, output, and what was found in them.
+
+    ``source`` is a digest of the runs themselves. Unlike what is learned from them, it does not
+    depend on how a machine rounds; it is empty in files of before.
+    """
 
     tasks: tuple[str, ...]
     runs: int
@@ -48,6 +52,7 @@ class PriorInfo:
     mean: bool = True
     notes: tuple[str, ...] = ()
     outputs: tuple[float, float] | None = None  # limits of the output
+    source: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -142,7 +142,10 @@ class Float(Parameter):
 
     def _numbers(self, values: Values) -> Array:
         """The values as floats; one by one only where something is wrong, to name the value."""
-        found = np.asarray(values)
+        try:
+            found = np.asarray(values)
+        except ValueError:  # lists of several lengths among them
+            found = np.empty(0, dtype=object)
         if found.ndim == 1 and found.dtype.kind in "iuf":
             numbers = found.astype(np.float64, copy=False)
             if self._all_valid(numbers):
