@@ -7,7 +7,7 @@ DEMO   := .venv-demo
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-frontier torture paper docs clean
+.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-frontier bench-import coverage dist torture fuzz paper docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -15,7 +15,7 @@ help:
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[all]' --group dev
 	touch $@
 
 $(DEMO)/.ready: pyproject.toml constraints.txt
@@ -40,11 +40,11 @@ test: check  ## everything that decides whether work lands
 test-latest:  ## the tests against the newest versions of everything
 	$(PYTHON) -m venv .venv-latest
 	.venv-latest/bin/pip install --quiet --upgrade pip
-	.venv-latest/bin/pip install --quiet 'torch==2.13.0' -e '.[dev]'
+	.venv-latest/bin/pip install --quiet 'torch==2.13.0' -e '.[all]' --group dev
 	.venv-latest/bin/python -m pytest -n 2 --dist loadfile
 
 $(VENV)/.bench: $(VENV)/.ready
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev,bench]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[all]' --group dev --group bench
 	touch $@
 
 bench: bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-frontier  ## every table of docs/benchmarks.md
@@ -89,6 +89,17 @@ bench-reading: $(VENV)/.bench  ## CPU time and memory of reading a table against
 
 bench-frontier: $(VENV)/.bench  ## safe search, level sets and the quadrotor against SafeOpt's rule
 	$(BIN)/python -m benchmarks.frontier --update-docs
+coverage: $(VENV)/.ready  ## the tests, and which lines of the library they reach
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov=metakel --cov-report=term --cov-report=html:out/coverage
+
+dist:  ## wheel and sdist in dist/, checked
+	rm -rf dist .venv-release
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/pip install --quiet --upgrade pip
+	.venv-release/bin/pip install --quiet --group release
+	.venv-release/bin/python -m build
+	.venv-release/bin/twine check --strict dist/*
+	.venv-release/bin/check-wheel-contents dist/*.whl
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(DEMO) .venv-latest demo out site
+	rm -rf $(VENV) $(DEMO) .venv-latest .venv-release demo dist out site

@@ -24,12 +24,12 @@ def writing(path: str | Path) -> Iterator[None]:
         raise CannotWrite(f"{path} cannot be written: {error.strerror}") from error
 
 
-def write_atomically(path: str | Path, text: str) -> None:
+def write_atomically(path: str | Path, content: str | bytes) -> None:
     """Replace a file; after an error or a crash at any time, its old content is still there.
 
     A link is followed. Devices and pipes, which hold nothing to protect, are written to directly.
     """
-    content = text.encode()
+    content = content.encode() if isinstance(content, str) else content
     with writing(path):
         target = Path(os.path.realpath(path))
         mode = _existing_mode(target)

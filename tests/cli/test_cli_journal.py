@@ -140,7 +140,7 @@ def test_failures_before_any_success_do_not_count_once_the_command_is_mended(met
     broken = metakel(*run, *python("import sys; sys.exit('no such file')"))
     assert broken.code == 3
     assert "Fix it and start again" in broken.err
-    mended = metakel(*run, *python(SCRIPT))
+    mended = metakel(*run, "--same-task", *python(SCRIPT))
     assert mended.code == 0, mended.err
     assert "going on with j: 0 values, 3 failed so far" in mended.err
     assert "the 3 failures are taken back" in mended.err
@@ -163,12 +163,12 @@ def test_failures_after_a_success_count_and_the_message_says_so(metakel, prior):
     assert result.code == 3
     assert "count towards the budget (3 of 4 are spent)" in result.err
     assert "metakel tell j --drop --number 2" in result.err
-    again = metakel(*run, *python(SCRIPT))
+    again = metakel(*run, "--same-task", *python(SCRIPT))
     assert "going on with j: 1 values, 2 failed so far" in again.err
     assert "taken back" not in again.err
     assert len(told()) == 2
     assert metakel("tell", "j", "--drop", "--number", 2).code == 0
-    metakel(*run, *python(SCRIPT))
+    metakel(*run, "--same-task", *python(SCRIPT))
     assert len(told()) == 3
 
 

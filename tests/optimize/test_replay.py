@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import beta, binom
 
 import metakel as mk
-from metakel.optimize.replay import PastRun, Table, replay
+from metakel.optimize.policy_replay import PastRun, Table, replay
 
 X = np.linspace(-1, 1, 21)
 

@@ -103,6 +103,18 @@ def test_a_long_run_makes_a_small_page(tmp_path, monkeypatch):
     assert 150 - drawn <= 60
 
 
+def test_tuning_of_left_out_tasks_stops_before_their_rows_are_used_up(page):
+    """With every row tried, any method has found the best one."""
+    _, validation, _ = some_report()
+    rows = min(task.n for task in some_history())
+    assert validation.evaluations == rows - 1
+    assert {len(curve) for curve in validation.curves.values()} == {rows - 1}
+    assert validation.curves["random"][-1] > 0
+    text = page.read_text(encoding="utf-8")
+    assert f"The axis stops at {rows - 1}: a task has no more recorded rows" in text
+    assert f"best of their recorded rows after {rows - 1}" in text
+
+
 def test_every_part_is_there(page):
     text = page.read_text(encoding="utf-8")
     for title in ("The run", "What was learned", "How far it can be trusted", "Certificate"):

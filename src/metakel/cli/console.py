@@ -74,6 +74,11 @@ def printable(text: str) -> str:
     return "".join(c if c in "\n\t" or c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def at_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def emit(data: Any) -> None:
     """Print one JSON document on one line; numbers that are not finite become null."""
     say(json.dumps(_finite(data), allow_nan=False))

@@ -24,7 +24,16 @@ from metakel.cli.console import (
 from metakel.cli.program import Program, RunResult, check_command, check_placeholders
 from metakel.cli.show import PriorPath
 from metakel.cli.signals import StopSignals
-from metakel.cli.suggest import Extrapolate, Fix, Observed, Seed, add_observed
+from metakel.cli.suggest import (
+    Extrapolate,
+    Fix,
+    Observed,
+    SameTask,
+    Seed,
+    TaskName,
+    add_observed,
+    task_identity,
+)
 from metakel.cli.values import assignments
 from metakel.errors import InputError
 from metakel.priors import Prior
@@ -71,6 +80,8 @@ def tune(
     observed: Observed = None,
     fix: Fix = None,
     extrapolate: Extrapolate = False,
+    task: TaskName = "",
+    same_task: SameTask = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -78,7 +89,8 @@ def tune(
 
     The command is run without a shell. Its parameters are also in METAKEL_CONFIGURATION, as JSON,
     and its number in METAKEL_NUMBER. A run that was stopped or killed goes on when the same command
-    is started again. Several runs may share a journal.
+    is started again. Several runs may share a journal. A journal keeps the command that it was
+    begun with: another command is another task, unless --same-task says otherwise.
 
     With --json: a line per evaluation with event (complete or failed), number, configuration, value
     and reason; then a line with event finished, reason, complete, failed, best, certificate, alarm
@@ -101,6 +113,7 @@ def tune(
             known, journal, budget=budget, stop_at=stop_at, seed=seed, delta=delta,
             fixed=assignments(known.space, fix or ()), extrapolate=extrapolate,
             adopt_after=adopt_after,
+            **task_identity(journal, task, command, same_task=same_task),
         )  # fmt: skip
         if observed is not None:
             add_observed(tuner, observed)
@@ -234,8 +247,9 @@ def _advice(tuner: Tuner, journal: Path) -> str:
     trials = tuner.trials
     if not trials.complete:
         return (
-            "was the command at fault? Fix it and start again: as nothing has succeeded, these "
-            "failures will not count. If it was not, a larger --give-up looks further away"
+            "was the command at fault? Fix it and start again, with --same-task if its words "
+            "change: as nothing has succeeded, these failures will not count. If it was not, a "
+            "larger --give-up looks further away"
         )
     return (
         "failed evaluations count towards the budget "

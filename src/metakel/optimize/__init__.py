@@ -9,8 +9,8 @@ from metakel.optimize.mixture import MixtureModel
 from metakel.optimize.model import Best, Certificate, Model, Score
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.outcomes import Outcomes, outcomes
+from metakel.optimize.policy_replay import PastRun, Replay, Table, replay
 from metakel.optimize.record import Record, Trial
-from metakel.optimize.replay import PastRun, Replay, Table, replay
 from metakel.optimize.safe import NoSafePoint, SafeModel
 from metakel.optimize.start_set import SafeStart
 

@@ -1,10 +1,10 @@
 """A prior from past tasks: learn it, look at it, decide with it."""
 
 from metakel.priors.band import ConfidenceBand
+from metakel.priors.certified_start import PastOutput, safe_start
 from metakel.priors.explain import Explanation, effect_kernels, learn_effects
 from metakel.priors.learn import learn_prior
 from metakel.priors.prior import Prior
-from metakel.priors.safe_start import PastOutput, safe_start
 
 __all__ = [
     "ConfidenceBand",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import is_number
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.learn import LearnedKernel
 from metakel.optimize import GPUCB, Optimizer
 from metakel.priors import Prior
@@ -155,6 +156,10 @@ class RunOptions:
         Whether values beyond the recorded ranges are allowed.
     candidates : Candidates or None
         The only configurations that can be evaluated, if they are few.
+    task : str
+        A name of the task, if it has one.
+    command : tuple of str
+        The command that is tuned, with its placeholders, if there is one.
     """
 
     seed: int = 0
@@ -162,6 +167,8 @@ class RunOptions:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     extrapolate: bool = False
     candidates: Candidates | None = None
+    task: str = ""
+    command: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_seed(self.seed)
@@ -190,7 +197,13 @@ class RunOptions:
             "fixed": dict(self.fixed),
             "outside": self.extrapolate,
             "candidates": None if self.candidates is None else self.candidates.digest,
+            **self._identity(),
         }
+
+    def _identity(self) -> dict[str, Any]:
+        """What tells this task from another one of the same prior, as far as it is known."""
+        known = {"task": self.task, "command": list(self.command)}
+        return {name: value for name, value in known.items() if value}
 
     def refuse_another(self, source: TuningSource, found: Mapping[str, Any], where: str) -> None:
         """A journal goes on only with the prior and the options that it began with."""
@@ -200,6 +213,10 @@ class RunOptions:
             expected["prior"] = found.get("prior")
         if self.candidates is not None and self.candidates.begun_with(noted):
             expected["candidates"] = noted
+        for name, value in self._identity().items():
+            del expected[name]
+            if name in found and found[name] != value:
+                raise _another_task(where, name, found[name], value)
         _refuse_differences(expected, found, where)
 
     def optimizer(self, source: TuningSource) -> Optimizer:
@@ -221,6 +238,17 @@ def _check_seed(seed: Any) -> None:
 def _check_delta(delta: Any) -> None:
     if not (is_number(delta) and 0 < delta < 1):
         raise InputError(f"delta is {delta!r}; expected a number between 0 and 1")
+
+
+def _another_task(where: str, name: str, begun: Any, given: Any) -> InputError:
+    """Values of two tasks in one journal would be compared with each other."""
+    was, now = (shlex.join(map(str, v)) if isinstance(v, list) else repr(v) for v in (begun, given))
+    return InputError(
+        f"{where} was begun with the {name} {was}, and this run has the {name} {now}; expected one "
+        "task in a journal, as values of two cannot be compared",
+        Hint("begin another journal", "Tuner(prior, another_path)", "--journal PATH"),
+        Hint("if it is the same task, go on", f"{name}={begun!r}", "--same-task"),
+    )
 
 
 def check_header(found: Sequence[Mapping[str, Any]], where: str) -> Mapping[str, Any]:

@@ -58,8 +58,9 @@ class Tuner:
     stop_at : float or str, optional
         Done as soon as the certificate is at most this, in units of the output; text such as "1%"
         is a share of the usual spread of a task.
-    seed, delta, fixed, extrapolate, candidates
-        See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts.
+    seed, delta, fixed, extrapolate, candidates, task, command
+        See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts. A
+        journal that was begun with another task or command is refused.
     adopt_after : float, optional
         Seconds after which an evaluation of a process that cannot be looked up, as in another
         container or on another machine, is asked again; longer than any evaluation takes. By
@@ -86,6 +87,8 @@ class Tuner:
         adopt_after: float | None = None,
         manual: bool = False,
         norm_bound: float | None = None,
+        task: str = "",
+        command: Sequence[str] = (),
     ) -> None:
         source = TuningSource(prior, norm_bound)
         if budget is not None and budget < 1:
@@ -94,7 +97,9 @@ class Tuner:
             positive("adopt_after", adopt_after)
         listed = None if candidates is None else Candidates.of(candidates, source.space)
         self.prior, self._source = prior, source
-        self.options = RunOptions(seed, delta, plain(fixed or {}), extrapolate, listed)
+        self.options = RunOptions(
+            seed, delta, plain(fixed or {}), extrapolate, listed, task, tuple(command)
+        )
         self.budget, self.stop_at, self._manual = budget, stop_at, manual
         self.adopt_after = adopt_after
         optimizer = self.options.optimizer(source)
