@@ -9,7 +9,7 @@ from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
 from threading import RLock
-from typing import Any, Self, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +26,6 @@ from metakel.optimize.limits import as_outputs
 from metakel.optimize.mixture import MixtureModel, load_mixture
 from metakel.optimize.model import Best, Certificate, Model, Score, Search
 from metakel.optimize.record import (
-    NO_CONSTRAINTS,
     Record,
     Trial,
     as_noise_levels,
@@ -249,11 +248,12 @@ class Optimizer:
             f"pending={len(self._snapshot.outcomes.pending)}{found})"
         )
 
-    def __copy__(self) -> Self:
-        """One that goes on by itself, in the same way."""
-        other = object.__new__(type(self))
-        vars(other).update(vars(self), _turn=RLock())
-        return other
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a copy, which goes on by itself in the same way; locks are not shared."""
+        return {name: value for name, value in vars(self).items() if name != "_turn"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _turn=RLock())
 
     # Ask and tell
 
@@ -353,7 +353,7 @@ class Optimizer:
         X = self.domain.encode(x, "tell")
         values = as_values(value, len(X))
         noise = as_noise_levels(noise_std, len(X))
-        limits = NO_CONSTRAINTS if constraints is None else dict(constraints)
+        limits = dict(constraints or {})
         feasible(limits)
         measured = as_outputs(outputs, self.model.output_names, len(X))
         if not len(X):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, nan
-from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -19,7 +18,6 @@ from metakel._arrays import Array, positive
 from metakel.errors import InputError, ShapeError
 
 State = Literal["pending", "complete", "infeasible", "failed", "forgotten"]
-NO_CONSTRAINTS: Mapping[str, float] = MappingProxyType({})
 LARGEST = 1e50  # beyond this no interval can be computed, and a value says no more than "failed"
 
 
@@ -56,22 +54,23 @@ class Trial:
     state: State = "pending"
     value: float | None = None
     noise_std: float | None = None
-    constraints: Mapping[str, float] = field(default_factory=lambda: NO_CONSTRAINTS)
-    outputs: Mapping[str, float] = field(default_factory=lambda: NO_CONSTRAINTS)
+    constraints: Mapping[str, float] = field(default_factory=dict)
+    outputs: Mapping[str, float] = field(default_factory=dict)
     closed: bool = True
 
     def with_result(
         self,
         value: float | None,
         noise_std: float | None = None,
-        constraints: Mapping[str, float] = NO_CONSTRAINTS,
-        outputs: Mapping[str, float] = NO_CONSTRAINTS,
+        constraints: Mapping[str, float] | None = None,
+        outputs: Mapping[str, float] | None = None,
     ) -> Trial:
         """After it was run; a value that is None, not finite or beyond 1e50 is a failure."""
-        measured = replace(self, constraints=constraints, outputs=outputs)
+        limits = dict(constraints or {})
+        measured = replace(self, constraints=limits, outputs=dict(outputs or {}))
         if value is None or not isfinite(value) or abs(value) > LARGEST:
             return replace(measured, state="failed", value=None)
-        state: State = "complete" if feasible(constraints) else "infeasible"
+        state: State = "complete" if feasible(limits) else "infeasible"
         return replace(measured, state=state, value=float(value), noise_std=noise_std)
 
     def to_dict(self) -> dict[str, Any]:
