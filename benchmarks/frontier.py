@@ -25,11 +25,12 @@ from metakel.search import Domain, SearchSpace
 ROOT = Path(__file__).resolve().parents[1]
 TRIES = 40
 Row = tuple[str, ...]
-INTRODUCTION = """`make bench-frontier`. SafeOpt's rule is our own implementation, because the package
-does not import on current versions of Python. Every world has 80 past tasks of 40 noisy values (half
-teach, half calibrate), 20 base kernels of which 5 are active, and a limit that a third of the mean
-task violates. Nobody names a safe point; the rules of others get our first one. The quadrotor's start
-set is that of one history; its promise of 0.05 is about the average over histories."""
+INTRODUCTION = """`make bench-frontier`. SafeOpt's rule is our own implementation, because the
+package does not import on current versions of Python. Every world has 80 past tasks of 40 noisy
+values (half teach, half calibrate), 20 base kernels of which 5 are active, and a limit that a third
+of the mean task violates. Nobody names a safe point; the rules of others get our first one. The
+quadrotor's start set is that of one history; its promise of 0.05 is about the average over
+histories."""
 
 
 def optimizer(
