@@ -225,7 +225,7 @@ class Optimizer:
         return self.domain.supply(self._outcomes.closed, self._outcomes.pending)
 
     def _suggest(self) -> tuple[Any, Array]:
-        score = self._score()
+        score = _checked(self._score(), self._outlook)
         x, _ = self.domain.maximise(
             score.values,
             _stream(self._seed, ASK_STREAM, len(self._record)),
@@ -534,6 +534,34 @@ def spread_of(model: Model) -> float | None:
     """The usual range of the values of a task, where it is known."""
     found = model.regret if isinstance(model, MixtureModel) else None
     return found.spread if isinstance(found, RegretCalibration) else None
+
+
+def _checked(score: Score, model: Model) -> Score:
+    """A score that is never nan: a search would take the first point as the best."""
+
+    def check(values: Array, Z: Array) -> Array:
+        wrong = np.isnan(values)
+        if wrong.any():
+            first = Z[int(np.argmax(wrong))].tolist()
+            raise InputError(
+                f"the score of {type(model).__name__} ({model.describe()}) is nan at "
+                f"{int(wrong.sum())} of {len(Z)} points, first at {first}; expected numbers: look "
+                "for extreme values in the history or among those observed"
+            )
+        return values
+
+    def values(Z: Array) -> Array:
+        return check(score.values(Z), Z)
+
+    slopes = score.gradient
+    if slopes is None:
+        return Score(values)
+
+    def gradient(Z: Array) -> tuple[Array, Array]:
+        found, slope = slopes(Z)
+        return check(found, Z), slope
+
+    return Score(values, gradient)
 
 
 def _stream(seed: int, *key: int) -> np.random.Generator:
