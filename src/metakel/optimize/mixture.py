@@ -85,7 +85,9 @@ class MixtureModel(Model):
     ) -> None:
         self._processes, self._start = tuple(processes), tuple(start_weights)
         self._task, self._d0, self._store = scale, d0, store
-        self.band, self.regret, self.limits = band, regret, limits
+        self.regret, self.limits = regret, limits
+        self._band = band  # before the values that it has not seen yet
+        self._unseen: tuple[tuple[Array, float], ...] = ()
         self.certificate, self._delta = certificate, delta
         self.trace = RegretTrace()
         self._best, self._closed, self._scores = -inf, np.zeros(0, dtype=np.intp), np.zeros(0)
@@ -172,8 +174,7 @@ class MixtureModel(Model):
             family[:] = [process.observe(cross, y, candidate) for process in family]
         self._t += 1
         self._best = max(self._best, y)
-        if isinstance(self.band, Band):
-            self.band = self.band.observe(x, y)
+        self._unseen = (*self._unseen, (x, y))
 
     def _candidate(self, x: Array) -> int | None:
         """Which of the start points ``x`` is, to the last bit."""
@@ -186,13 +187,12 @@ class MixtureModel(Model):
         """An alarm is about the values so far, and stays."""
         if self._alarm is not None:
             return
-        contradicted = self.band.alarm if isinstance(self.band, Band) else ""
         weight = self.transfer_weight
-        if contradicted:
-            reason = f"the confidence band is contradicted: {contradicted}"
-            self._alarm = AlarmEvent(self._t, reason)
-        elif self._guarded and weight < LOST_TRUST:
+        if self._guarded and weight < LOST_TRUST:
             reason = f"the values favour the default model: trust in the history is {weight:.1g}"
+            self._alarm = AlarmEvent(self._t, reason)
+        elif self.certificate == "norm bound" and isinstance(self.band, Band) and self.band.alarm:
+            reason = f"the confidence band is contradicted: {self.band.alarm}"
             self._alarm = AlarmEvent(self._t, reason)
 
     @property
@@ -238,7 +238,8 @@ class MixtureModel(Model):
     def alarm(self) -> AlarmEvent | None:
         """The first time at which the values contradicted the history.
 
-        It ends the promise of the band. Decisions go on by the posterior weights.
+        The weight of the history is lost, or certificates rest on the band and it is contradicted.
+        Nothing is promised any more; decisions go on by the posterior weights.
         """
         return self._alarm
 
@@ -249,20 +250,30 @@ class MixtureModel(Model):
         return predict(self._at(Z), self.mix)
 
     @property
+    def band(self) -> Band | str:
+        """The confidence band given all values, worked out when it is asked for."""
+        if isinstance(self._band, Band):
+            for x, y in self._unseen:
+                self._band = self._band.observe(x, y)
+        self._unseen = ()
+        return self._band
+
+    @property
     def no_bounds(self) -> str:
         """Why there are no confidence bounds; empty where there are."""
-        return self.band if isinstance(self.band, str) else ""
+        return self._band if isinstance(self._band, str) else ""
 
     @property
     def delta(self) -> float:
         """Probability with which bounds or certificate may fail."""
-        return self.band.delta if isinstance(self.band, Band) else self._delta
+        return self._band.delta if isinstance(self._band, Band) else self._delta
 
     def bounds(self, Z: Array) -> tuple[Array, Array]:
         """(n,) lower and upper confidence bounds, for all points and times together."""
-        if not isinstance(self.band, Band):
+        band = self.band
+        if not isinstance(band, Band):
             return super().bounds(Z)
-        lower, upper = self.band.interval(Z)
+        lower, upper = band.interval(Z)
         return np.clip(lower, *self.limits), np.clip(upper, *self.limits)
 
     def first_score(self) -> Score | None:

@@ -133,5 +133,4 @@ def _points(rows: list[Array], d0: int) -> Array:
 
 def _distinct(X: Array) -> Array:
     """Without repetitions, in the order of the first ones."""
-    _, first = np.unique(X, axis=0, return_index=True)
-    return X[np.sort(first)]
+    return X[list({row.tobytes(): i for i, row in reversed(list(enumerate(X)))}.values())[::-1]]

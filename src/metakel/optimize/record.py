@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import isfinite, nan
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from metakel._arrays import Array
-from metakel.errors import InputError
+from metakel._arrays import Array, positive
+from metakel.errors import InputError, ShapeError
 
 State = Literal["pending", "complete", "infeasible", "failed", "forgotten"]
 NO_CONSTRAINTS: Mapping[str, float] = MappingProxyType({})
@@ -183,3 +184,46 @@ class Record:
             if (trial.value is not None) != (trial.state in ("complete", "infeasible")):
                 raise InputError(f"stored trial {trial.number} is {trial.state} with {trial.value}")
         return cls(tuple(trials), steps)
+
+
+def as_values(value: Any, n: int) -> list[float | None]:
+    """One number or None for every point; text is refused, even of a number."""
+    if isinstance(value, np.ndarray) and value.shape == (n, 1):
+        value = value[:, 0]
+    many = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    entries = list(value) if many else [value]
+    if isinstance(value, np.ndarray) and value.ndim > 1:
+        raise ShapeError(f"tell: values have shape {value.shape}; expected ({n},)")
+    if len(entries) != n:
+        raise ShapeError(f"tell: {n} points but {len(entries)} values; expected one for each")
+    return [_as_value(entry) for entry in entries]
+
+
+def _as_value(value: Any) -> float | None:
+    if value is None:
+        return None
+    try:
+        found = value.item() if hasattr(value, "item") else value
+        if not isinstance(found, str | bytes | bool):
+            return float(found)
+    except OverflowError:
+        return nan
+    except (TypeError, ValueError):
+        pass
+    raise InputError(
+        f"tell: the value is {value!r}; expected a number, or None or nan for a failed run"
+    )
+
+
+def as_noise_levels(noise_std: float | ArrayLike | None, n: int) -> list[float | None]:
+    if noise_std is None:
+        return [None] * n
+    given = np.asarray(noise_std, dtype=np.float64)
+    if given.ndim == 0:
+        given = np.full(n, float(given))
+    if given.shape != (n,):
+        raise ShapeError(
+            f"tell: noise_std has shape {given.shape}; expected one number or ({n},), one for "
+            "every observation"
+        )
+    return [positive("tell: noise_std", float(level)) for level in given]

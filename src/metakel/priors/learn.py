@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from metakel._threads import single_blas_thread
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.gp.task_scale import TaskModel, task_model
@@ -30,6 +31,7 @@ from metakel.space import Space
 SMALLEST_CALIBRATION = 4
 
 
+@single_blas_thread
 def learn_prior(
     history: History,
     space: Space | None = None,

@@ -393,12 +393,12 @@ class CandidateTable(Finite):
 
     def encode(self, points: Any, where: str) -> Array:
         """(n, d0) of one configuration of the table or a sequence of them."""
-        X = self.locate(points, where)
-        missing = self.index(X) < 0
+        found = self.index(self.locate(points, where))
+        missing = found < 0
         if missing.any():
-            found = _rows(points, self.space)[int(np.argmax(missing))]
-            raise InputError(f"{where}: {dict(found)} is not among the {len(self)} candidates")
-        return self.snap(X)
+            row = _rows(points, self.space)[int(np.argmax(missing))]
+            raise InputError(f"{where}: {dict(row)} is not among the {len(self)} candidates")
+        return self.X[found]
 
     def decode(self, x: Array) -> dict[str, Any]:
         """The configuration as it was listed."""

@@ -17,8 +17,8 @@ from metakel.confidence import AlarmEvent
 from metakel.errors import InputError, MetaKelError
 from metakel.learn import LearnedKernel
 from metakel.optimize import Best, Certificate, Optimizer
-from metakel.optimize.optimizer import spread_of
 from metakel.optimize.regret import as_tolerance
+from metakel.optimize.snapshot import spread_of
 from metakel.priors import Prior
 from metakel.space import Space
 from metakel.tuner.candidates import Candidates
