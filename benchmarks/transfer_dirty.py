@@ -1,6 +1,6 @@
 """What histories that are not clean cost: evaluations over those with a clean history.
 
-``python -m benchmarks.transfer_dirty [--quick] [--before FOLDER] [--tables glmnet] [--update-docs]``
+``python -m benchmarks.transfer_dirty [--before FOLDER] [--tables glmnet] [--update-docs]``
 
 The protocol is that of `benchmarks.transfer`, a search ends when it comes within 5 %. The scenarios
 are those of `benchmarks.transfer_scenarios`. With ``--before`` a checkout of an earlier version is
@@ -32,7 +32,7 @@ from metakel.optimize.optimizer import Optimizer
 from metakel.search import candidates
 
 HORIZON, LEVEL, DRAWS = 50, 0.05, 2000
-SPLITS, TESTS = 4, 10
+SPLITS, TESTS = 3, 10
 FIRST_SPLIT = 400  # those before were looked at while the method was changed
 CLEAN = "clean"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -41,7 +41,7 @@ Command: `make bench-transfer`, or `python -m benchmarks.transfer_dirty --before
 --update-docs` with a checkout of an earlier version. Mean evaluations to within 5 % of the spread
 between best and median row, censored at 50, over those of the same version with a clean history:
 the geometric mean over tables, and every table. Both versions are measured in one run on the same
-four splits and seeds, ten test tasks each; after / before compares evaluations with the same
+three splits and seeds, ten test tasks each; after / before compares evaluations with the same
 history, with a 95 % bootstrap interval over test tasks. The tables and the two families of
 functions (`benchmarks/transfer_scenarios.py`) were looked at during development, on other
 splits."""
@@ -78,13 +78,16 @@ def measure(name: str, table: Table, case: Case, scenario: str, version: str) ->
 
 
 def evaluations(model, X: np.ndarray, y: np.ndarray) -> int:
-    """How many it takes to come within 5 %; 50 where that does not happen."""
+    """How many it takes to come within 5 %; 50 where that does not happen or the model breaks."""
     value = {x.tobytes(): v for x, v in zip(X, y.tolist(), strict=True)}
     target = y.max() - LEVEL * (y.max() - np.median(y))
     rng = np.random.default_rng(0)
     optimizer = Optimizer(model, candidates(X, repeat=False), rng=rng)
     for step in range(1, HORIZON + 1):
-        x = optimizer.ask()
+        try:
+            x = optimizer.ask()
+        except ValueError:  # earlier versions come to scores that are nan
+            return HORIZON
         if value[x.tobytes()] >= target:
             return step
         optimizer.tell(x, value[x.tobytes()])
