@@ -175,3 +175,11 @@ def test_one_failure_per_task_is_found_by_its_number(history):
     kept, note = without_failures(History(tuple(tasks)))
     assert kept.total == history.total - history.m
     assert note
+
+
+def test_failures_are_found_in_tasks_half_of_whose_values_are_equal(history):
+    flat = History(tuple(Task(t.X, np.maximum(t.y, np.quantile(t.y, 0.8))) for t in history))
+    kept, note = without_failures(with_failures(flat, np.random.default_rng(0)))
+    assert note
+    assert min(task.y.min() for task in kept) > -1e4
+    assert without_failures(flat) == (flat, "")

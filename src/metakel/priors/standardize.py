@@ -115,7 +115,8 @@ def _far_minimum(y: Array) -> NDArray[np.bool_]:
     if len(rest) <= len(y) / 2:
         return np.zeros(len(y), dtype=bool)
     low, high = np.quantile(rest, [0.25, 0.75])
-    far = high > low and y.min() < low - FAR_OUT * (high - low)
+    width = high - low or np.ptp(rest)  # where half of the values are equal, the range is left
+    far = width > 0 and y.min() < low - FAR_OUT * width
     return np.asarray(lowest & bool(far))
 
 
