@@ -28,7 +28,9 @@ from metakel.optimize.mixture_weights import (
     upper_bound_gradient,
 )
 from metakel.optimize.model import Chance, Model, Score
+from metakel.optimize.outcomes import BULK, Outcomes
 from metakel.optimize.regret import RegretCalibration, RegretTrace, shape
+from metakel.optimize.thinning import LIMIT, first_values, thinned
 from metakel.search import StartPoints
 
 SHORTLIST = 128
@@ -38,6 +40,8 @@ TINY = 1e-300
 LOST_TRUST = 0.01
 # Points whose scores differ by less than this share of their range are equally good choices.
 TIED = 1e-6
+# Processes of a smaller weight do not show in a sum with the others.
+ROUNDING = 1e-9
 
 Store = Callable[[], dict[str, Any]]
 
@@ -98,6 +102,7 @@ class MixtureModel(Model):
         self._fantasies = False
         self._mix: MixtureWeights | None = None
         self._alarm: AlarmEvent | None = None
+        self._decides: Self | None = None  # given other values than this one, if they are many
         self._t = 0
 
     @property
@@ -124,8 +129,11 @@ class MixtureModel(Model):
         """After the observations of one call; their noise is part of what was learned."""
         model = copy(self)
         model._families = [list(family) for family in self._families]
-        for x, value in zip(X, y, strict=True):
-            model._take(x, float(value))
+        if len(X) > BULK:
+            model._take_all(X, y)
+        else:
+            for x, value in zip(X, y, strict=True):
+                model._take(x, float(value))
         model._mix = None
         model._ring()
         if isinstance(self.regret, RegretCalibration) and not self.trace.left:
@@ -175,6 +183,34 @@ class MixtureModel(Model):
         self._t += 1
         self._best = max(self._best, y)
         self._unseen = (*self._unseen, (x, y))
+
+    def _take_all(self, X: Array, y: Array) -> None:
+        try:
+            families = []
+            for family in self._families:
+                cross = family[0].cross_covariance(X)
+                families.append([process.observe_all(cross, y) for process in family])
+        except np.linalg.LinAlgError:  # many values at one point, and hardly any noise
+            for x, value in zip(X, y, strict=True):
+                self._take(x, float(value))
+            return
+        self._families = families
+        self._t += len(y)
+        self._best = max(self._best, float(y.max()))
+        self._unseen = (*self._unseen, *((x, float(v)) for x, v in zip(X, y, strict=True)))
+
+    def condition(self, outcomes: Outcomes) -> Self:
+        """Given all outcomes of a record; those of a long one as `optimize.thinning` says."""
+        if outcomes.t <= LIMIT:
+            return super().condition(outcomes)
+        model = super().condition(first_values(outcomes))
+        decides = self._decides
+        if decides is None:
+            decides = copy(self if self._first is None else self._first)
+            decides._band = decides.regret = "it decides only"
+        model._decides = decides = Model.condition(decides, thinned(outcomes))
+        model._families, model._mix = decides._families, decides.mix
+        return model
 
     def _candidate(self, x: Array) -> int | None:
         """Which of the start points ``x`` is, to the last bit."""
@@ -295,12 +331,12 @@ class MixtureModel(Model):
 
     def upper_bound(self) -> Score:
         """Mean plus 1.5 standard deviations, averaged over processes and scales."""
-        mix = self.mix
+        mix, kept = self.mix.without_negligible(ROUNDING)
 
         def values(Z: Array) -> Array:
-            return upper_bound(self._at(Z), mix)
+            return upper_bound(self._at(Z, kept), mix)
 
-        return Score(values, lambda Z: upper_bound_gradient(self._gradients(Z), mix))
+        return Score(values, lambda Z: upper_bound_gradient(self._gradients(Z, kept), mix))
 
     def expected_improvement(self, best: float, chance: Chance | None = None) -> Score:
         """Of the value to be seen, averaged, times the chance that a point is feasible.
