@@ -7,7 +7,7 @@ DEMO   := .venv-demo
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-import coverage dist torture paper docs clean
+.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-frontier bench-import coverage dist torture fuzz paper docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -47,7 +47,7 @@ $(VENV)/.bench: $(VENV)/.ready
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[all]' --group dev --group bench
 	touch $@
 
-bench: bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-import  ## every table of docs/benchmarks.md
+bench: bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-import bench-frontier  ## every table of docs/benchmarks.md
 
 bench-solver: $(VENV)/.bench  ## the group lasso against celer, skglm and adelie
 	$(BIN)/python -m benchmarks.solver --update-docs
@@ -87,6 +87,8 @@ bench-optuna: $(VENV)/.bench  ## the time of one Optuna trial against TPE and GP
 bench-reading: $(VENV)/.bench  ## CPU time and memory of reading a table against pandas
 	$(BIN)/python -m benchmarks.reading --update-docs
 
+bench-frontier: $(VENV)/.bench  ## safe search, level sets and the quadrotor against SafeOpt's rule
+	$(BIN)/python -m benchmarks.frontier --update-docs
 coverage: $(VENV)/.ready  ## the tests, and which lines of the library they reach
 	$(BIN)/python -m pytest -n 2 --dist loadfile --cov=metakel --cov-report=term --cov-report=html:out/coverage
 

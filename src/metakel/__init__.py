@@ -29,8 +29,15 @@ if TYPE_CHECKING:
     from metakel.learn import LearnedKernel as LearnedKernel
     from metakel.learn import learn_kernel as learn_kernel
     from metakel.optimize import GPUCB as GPUCB
+    from metakel.optimize import LevelSet as LevelSet
+    from metakel.optimize import Limit as Limit
+    from metakel.optimize import NoSafePoint as NoSafePoint
+    from metakel.optimize import Table as Table
+    from metakel.optimize import replay as replay
+    from metakel.priors import PastOutput as PastOutput
     from metakel.priors import Prior as Prior
     from metakel.priors import learn_prior as learn_prior
+    from metakel.priors import safe_start as safe_start
     from metakel.search import box as box
     from metakel.search import candidates as candidates
     from metakel.search import grid as grid
@@ -49,12 +56,17 @@ __all__ = [
     "KernelDictionary",
     "KernelSum",
     "LearnedKernel",
+    "LevelSet",
+    "Limit",
     "MetaKelError",
+    "NoSafePoint",
     "NotConverged",
+    "PastOutput",
     "Posterior",
     "Prior",
     "ShapeError",
     "Space",
+    "Table",
     "Task",
     "Tuner",
     "box",
@@ -71,6 +83,8 @@ __all__ = [
     "posterior",
     "random_fourier",
     "regret",
+    "replay",
+    "safe_start",
     "squared_exponential",
     "tensor_product",
 ]
@@ -87,8 +101,8 @@ if not TYPE_CHECKING:  # a type checker would conclude that every name exists
             *("legendre_2d", "matern", "random_fourier", "squared_exponential", "tensor_product"),
         ),
         "learn": ("LearnedKernel", "learn_kernel"),
-        "optimize": ("GPUCB",),
-        "priors": ("Prior", "learn_prior"),
+        "optimize": ("GPUCB", "LevelSet", "Limit", "NoSafePoint", "Table", "replay"),
+        "priors": ("PastOutput", "Prior", "learn_prior", "safe_start"),
         "search": ("box", "candidates", "grid"),
         "space": ("Space",),
         "tuner": ("Tuner",),

@@ -27,7 +27,7 @@ def rows(m, n, rng, *, noise=NOISE):
 
 def prior(X, y, task, **options):
     problem = MultiTaskProblem.of(X, y, task.tolist(), BASE)
-    return problem.belief(solve(problem.problem, 0.05), options.get("noise_std"))
+    return problem.task_prior(solve(problem.problem, 0.05), options.get("noise_std"))
 
 
 def test_rows_are_grouped_in_order_of_appearance():

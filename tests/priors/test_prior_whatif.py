@@ -142,7 +142,7 @@ def test_with_constraints_every_start_point_has_its_improvement_times_its_chance
         value = 5 - (x["x0"] - 0.4) ** 2 - (x["x1"] + 0.2) ** 2
         optimizer.tell(x, value, constraints={"limit": x["x0"] - 0.1})
         Z, model = optimizer._start.X, optimizer.model
-        score = constrained(model, value, optimizer._feasibility)
+        score = constrained(model, value, optimizer._snapshot.feasibility)
         assert np.isfinite(score.values(Z)).all()
         assert_allclose(score.values(Z), score.values(Z.copy()), rtol=1e-6, atol=1e-9)
     assert optimizer.best.x["x0"] <= 0.1

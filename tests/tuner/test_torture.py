@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from metakel.tuner.owner import is_dead, this_process
-
 HERE = Path(__file__).parent
 
 
@@ -31,14 +29,3 @@ def test_kills_lose_nothing(options):
     assert count["repeated"] >= count["in_evaluations"] == kills // 3
     assert (count["lost"], count["unreadable"], count["different"]) == (0, 0, [])
     assert run.returncode == 0
-
-
-def test_the_dead_are_told_from_the_living():
-    me = this_process()
-    assert not is_dead(me)
-    assert not is_dead(None)
-    assert not is_dead({**me, "host": "elsewhere", "pid": 1 << 22})
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    assert is_dead({**me, "pid": gone.pid})
-    assert is_dead({**me, "start": "1"})  # the number is in use again, by another process

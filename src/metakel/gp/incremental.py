@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
+from metakel.errors import InputError
 from metakel.gp.task_gp import PointCache, TaskProcess
 from metakel.gp.task_scale import TaskModel
 
@@ -176,6 +177,36 @@ class IncrementalGP:
         after._variance = np.maximum(self._variance - row * row, SMALLEST_VARIANCE)
         return after
 
+    def observe_all(self, cross: CrossCovariance, y: Array) -> IncrementalGP:
+        """After values ``y`` (k,) at all points of ``cross``, by one factorisation."""
+        from scipy.linalg import cholesky, solve_triangular
+
+        t, points, factor = self.t, cross.points, self._factor
+        below = self._whiten(self.covariance(points))  # (t, k)
+        K = self.process.gram(points, points) + self.scale.level_variance - below.T @ below
+        K[np.diag_indices_from(K)] += self.process.noise + SMALLEST_VARIANCE
+        corner = cholesky(K, lower=True, check_finite=False)
+        centred = np.column_stack([y - self.scale.level, points.mean])
+        known = np.column_stack([factor.wy[:t], factor.wm[:t]])
+        right = np.column_stack([cross.rows - below.T @ factor.V[:t], centred - below.T @ known])
+        solved = solve_triangular(corner, right, lower=True, check_finite=False)
+        rows, (wy, wm) = solved[:, :-2], solved[:, -2:].T
+        grown = _Factor(
+            np.block([[factor.L[:t, :t], np.zeros_like(below)], [below.T, corner]]),
+            np.concatenate([factor.V[:t], rows]),
+            np.append(factor.wy[:t], wy),
+            np.append(factor.wm[:t], wm),
+            t + len(y),
+        )
+        after = self._after(points, t + len(y), grown)
+        after._evidence = self._evidence + len(y)
+        after._log_pivots = self._log_pivots + float(np.log(np.diag(corner)).sum())
+        after._offset = self._offset + wy @ rows
+        after._slope = self._slope - wm @ rows
+        spent = np.einsum("kn,kn->n", rows, rows)
+        after._variance = np.maximum(self._variance - spent, SMALLEST_VARIANCE)
+        return after
+
     def with_fantasies(self, cross: CrossCovariance) -> IncrementalGP:
         """As if every point had shown its prediction minus one standard deviation.
 
@@ -223,7 +254,10 @@ class IncrementalGP:
 
         ``K`` is their `covariance`, which does not differ then.
         """
-        V = self._whiten(self.covariance(points) if K is None else K)
+        return self._predict(points, self._whiten(self.covariance(points) if K is None else K))
+
+    def _predict(self, points: PointCache, V: Array) -> Prediction:
+        """Given the whitened covariance (t, k) of the observed points and these."""
         variance = points.diag + self.scale.level_variance - np.einsum("tk,tk->k", V, V)
         return Prediction(
             self.scale.level + self._factor.wy[: self.t] @ V,
@@ -240,8 +274,6 @@ class IncrementalGP:
         self, points: PointCache, Z: Array, relatives: Sequence[IncrementalGP]
     ) -> list[PredictionGradient]:
         """Of several that differ in their noise only, and so share the costly derivatives."""
-        from scipy.linalg import solve_triangular
-
         slopes = self.process.derivatives(points, Z)
         K = self.covariance(points)
         dK = (
@@ -251,15 +283,16 @@ class IncrementalGP:
         )
         found = []
         for gp in relatives:
-            value = gp.at(points, K)
+            V = gp._whiten(K)
+            value = gp._predict(points, V)
             if dK is None:
                 zero = np.zeros_like(Z)
                 found.append(PredictionGradient(value, zero, slopes.mean, slopes.diag))
                 continue
             # The derivative of L^{-1} K enters through L^{-T}: one solve for all right-hand sides.
             t, factor = gp.t, gp._factor
-            right = np.column_stack([factor.wy[:t], factor.wm[:t], gp._whiten(K)])
-            solved = solve_triangular(factor.L[:t, :t], right, lower=True, trans="T")
+            right = np.column_stack([factor.wy[:t], factor.wm[:t], V])
+            solved = _solve_lower(factor.L[:t, :t], right, transposed=True)
             offset, mean = np.tensordot(solved[:, :2].T, dK, axes=1)  # (n, d0) each
             push = np.einsum("tn,tnd->nd", solved[:, 2:], dK)
             found.append(
@@ -269,9 +302,17 @@ class IncrementalGP:
 
     def _whiten(self, K: Array) -> Array:
         """(t, k) matrix L^{-1} K."""
-        from scipy.linalg import solve_triangular
-
         if self.t == 0:
             return K
-        L = self._factor.L[: self.t, : self.t]
-        return np.asarray(solve_triangular(L, K, lower=True, check_finite=False))
+        return _solve_lower(self._factor.L[: self.t, : self.t], K)
+
+
+def _solve_lower(L: Array, right: Array, *, transposed: bool = False) -> Array:
+    """L^{-1} or L^{-T} times ``right``, by LAPACK itself: a climb solves many small systems."""
+    from scipy.linalg.lapack import dtrtrs
+
+    # The rows of an array in C order are the columns of its transpose in Fortran order.
+    solution, singular = dtrtrs(L.T, right, lower=0, trans=0 if transposed else 1)
+    if singular:
+        raise InputError(f"the covariance of the values is singular at pivot {singular}")
+    return np.asarray(solution)

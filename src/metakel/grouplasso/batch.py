@@ -22,7 +22,7 @@ INDEFINITE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class TaskBatch:
     """Tasks of similar size, padded with zero rows, which change neither loss nor gradient.
 
     Exactly one of ``Phi`` (m, d, n) and ``K`` (p, m, n, n) is given.

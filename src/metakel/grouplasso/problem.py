@@ -29,9 +29,9 @@ from numpy.typing import ArrayLike
 from metakel._arrays import Array
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso.batch import (
-    Batch,
     Index,
     Loss,
+    TaskBatch,
     as_vector,
     check_eigenvalues,
     check_finite,
@@ -66,7 +66,7 @@ class RemoteProblem(ProblemSize, Protocol):
     """A problem whose tasks are stored elsewhere; only sums over the tasks are available."""
 
     @property
-    def batches(self) -> tuple[Batch, ...]:
+    def batches(self) -> tuple[TaskBatch, ...]:
         """Raises: coefficients and residuals stay where the tasks are."""
         ...
 
@@ -86,7 +86,7 @@ class Problem:
     Use `from_arrays`, `from_tasks` or `from_grams` to make one.
     """
 
-    batches: tuple[Batch, ...]
+    batches: tuple[TaskBatch, ...]
     dims: tuple[int | None, ...]
     sizes: Index
     task_weights: Array
@@ -117,7 +117,7 @@ class Problem:
         if features.size == 0:
             raise InputError(f"Phi has shape {features.shape}; expected no empty dimension")
         check_finite(values, "y")  # Phi may be large: its first products are checked instead
-        batch = Batch(np.arange(m), values, Phi=features.transpose(0, 2, 1))
+        batch = TaskBatch(np.arange(m), values, Phi=features.transpose(0, 2, 1))
         return cls._build((batch,), group_sizes(groups, d), np.full(m, n), np.ones(m))
 
     @classmethod
@@ -154,7 +154,7 @@ class Problem:
                 padded[i, : sizes[s]] = root * values[s]
             check_finite(stacked, "Phi")
             check_finite(padded, "y")
-            batches.append(Batch(tasks, padded, Phi=stacked))
+            batches.append(TaskBatch(tasks, padded, Phi=stacked))
         return cls._build(tuple(batches), group_sizes(groups, d), sizes, weights)
 
     @classmethod
@@ -186,13 +186,13 @@ class Problem:
             check_finite(stacked, "K")
             check_symmetry(stacked, tasks)
             check_finite(padded, "y")
-            batches.append(Batch(tasks, padded, K=stacked))
+            batches.append(TaskBatch(tasks, padded, K=stacked))
         return cls._build(tuple(batches), (None,) * p, sizes, weights)
 
     @classmethod
     def _build(
         cls,
-        batches: tuple[Batch, ...],
+        batches: tuple[TaskBatch, ...],
         dims: tuple[int | None, ...],
         sizes: Index,
         weights: Array,
@@ -271,7 +271,7 @@ class Problem:
             out.append(full)
         return out
 
-    def _eigenvalues(self, batch: Batch, j: int) -> Array:
+    def _eigenvalues(self, batch: TaskBatch, j: int) -> Array:
         if batch.K is not None:
             gram = batch.K[j]
         else:
@@ -301,7 +301,7 @@ class Problem:
         return total
 
 
-def group_energies(problem: Problem, batch: Batch, r: Array) -> Array:
+def group_energies(problem: Problem, batch: TaskBatch, r: Array) -> Array:
     """(p,) squared norms, over the tasks of one batch, of every group's correlation with r."""
     if batch.K is not None:
         Kr = np.matmul(batch.K, r[:, :, None])[..., 0]  # (p, m, n)

@@ -32,7 +32,7 @@ def rows_by_label(labels: Sequence[Hashable]) -> dict[Hashable, list[int]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Belief:
+class TaskPrior:
     """The prior of a task: y = f(x) + noise, f ~ GP(level, kernel)."""
 
     kernel: KernelSum
@@ -96,7 +96,7 @@ class MultiTaskProblem:
         points = np.concatenate([task.X for task in self.history])
         return np.asarray(self.base.diags(points).mean(axis=1))
 
-    def belief(self, solution: Solution, noise_std: float | None) -> Belief:
+    def task_prior(self, solution: Solution, noise_std: float | None) -> TaskPrior:
         """Selected base kernels with the variance that they have in the tasks, and the noise."""
         kept = np.union1d(solution.active, [0])
         noise, strengths = noise_and_strengths(self.problem, solution, kept, noise_std)
@@ -105,4 +105,4 @@ class MultiTaskProblem:
         signal = max(self.spread**2 - noise**2, 0.0)
         variances = task_variances(self.base, strengths, self.sizes, signal)
         variances[0] = self.level_variance
-        return Belief(KernelSum(self.base, variances), self.level, noise)
+        return TaskPrior(KernelSum(self.base, variances), self.level, noise)

@@ -20,7 +20,7 @@ class NoiseProblem(ProblemSize, Protocol):
     def energies(self, vectors: Sequence[Array]) -> Array: ...
 
 
-class Spectrum(Protocol):
+class GroupSpectra(Protocol):
     """Sums over all eigenvalues v of each group."""
 
     counts: NDArray[np.integer[Any]]  # (p,) number of eigenvalues
@@ -38,7 +38,7 @@ class Spectrum(Protocol):
 
 
 class Eigenvalues:
-    """`Spectrum` of a problem in memory: all eigenvalues in one vector."""
+    """`GroupSpectra` of a problem in memory: all eigenvalues in one vector."""
 
     def __init__(self, problem: NoiseProblem) -> None:
         spectra = problem.spectra()
@@ -63,9 +63,9 @@ class Eigenvalues:
         return np.stack([self.sums(part) for part in parts])
 
 
-def spectrum_of(problem: NoiseProblem) -> Spectrum:
+def spectrum_of(problem: NoiseProblem) -> GroupSpectra:
     """The eigenvalues of a problem in memory, or the sums that an out-of-core problem provides."""
-    out_of_core: Callable[[], Spectrum] | None = getattr(problem, "spectrum", None)
+    out_of_core: Callable[[], GroupSpectra] | None = getattr(problem, "spectrum", None)
     return Eigenvalues(problem) if out_of_core is None else out_of_core()
 
 
@@ -75,7 +75,7 @@ def tilted(share: Array, z: Array | float) -> tuple[Array, Array]:
     return -np.log(remaining) / 2, (1 - remaining) / remaining / 2
 
 
-def chernoff_energy(v: Spectrum, x: float) -> Array:
+def chernoff_energy(v: GroupSpectra, x: float) -> Array:
     """(p,) values q with P(energy of unit noise in the group > q) <= exp(-x).
 
     The best t solves t psi'(t) - psi(t) = x. The left-hand side increases in z = tau / (1 - tau),

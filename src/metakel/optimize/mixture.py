@@ -28,7 +28,9 @@ from metakel.optimize.mixture_weights import (
     upper_bound_gradient,
 )
 from metakel.optimize.model import Chance, Model, Score
+from metakel.optimize.outcomes import BULK, Outcomes
 from metakel.optimize.regret import RegretCalibration, RegretTrace, shape
+from metakel.optimize.thinning import LIMIT, first_values, thinned
 from metakel.search import StartPoints
 
 SHORTLIST = 128
@@ -38,6 +40,8 @@ TINY = 1e-300
 LOST_TRUST = 0.01
 # Points whose scores differ by less than this share of their range are equally good choices.
 TIED = 1e-6
+# Processes of a smaller weight do not show in a sum with the others.
+ROUNDING = 1e-9
 
 Store = Callable[[], dict[str, Any]]
 
@@ -85,7 +89,9 @@ class MixtureModel(Model):
     ) -> None:
         self._processes, self._start = tuple(processes), tuple(start_weights)
         self._task, self._d0, self._store = scale, d0, store
-        self.band, self.regret, self.limits = band, regret, limits
+        self.regret, self.limits = regret, limits
+        self._band = band  # before the values that it has not seen yet
+        self._unseen: tuple[tuple[Array, float], ...] = ()
         self.certificate, self._delta = certificate, delta
         self.trace = RegretTrace()
         self._best, self._closed, self._scores = -inf, np.zeros(0, dtype=np.intp), np.zeros(0)
@@ -96,6 +102,7 @@ class MixtureModel(Model):
         self._fantasies = False
         self._mix: MixtureWeights | None = None
         self._alarm: AlarmEvent | None = None
+        self._decides: Self | None = None  # given other values than this one, if they are many
         self._t = 0
 
     @property
@@ -122,8 +129,11 @@ class MixtureModel(Model):
         """After the observations of one call; their noise is part of what was learned."""
         model = copy(self)
         model._families = [list(family) for family in self._families]
-        for x, value in zip(X, y, strict=True):
-            model._take(x, float(value))
+        if len(X) > BULK:
+            model._take_all(X, y)
+        else:
+            for x, value in zip(X, y, strict=True):
+                model._take(x, float(value))
         model._mix = None
         model._ring()
         if isinstance(self.regret, RegretCalibration) and not self.trace.left:
@@ -169,8 +179,35 @@ class MixtureModel(Model):
             family[:] = [process.observe(cross, y, candidate) for process in family]
         self._t += 1
         self._best = max(self._best, y)
-        if isinstance(self.band, Band):
-            self.band = self.band.observe(x, y)
+        self._unseen = (*self._unseen, (x, y))
+
+    def _take_all(self, X: Array, y: Array) -> None:
+        try:
+            families = []
+            for family in self._families:
+                cross = family[0].cross_covariance(X)
+                families.append([process.observe_all(cross, y) for process in family])
+        except np.linalg.LinAlgError:  # many values at one point, and hardly any noise
+            for x, value in zip(X, y, strict=True):
+                self._take(x, float(value))
+            return
+        self._families = families
+        self._t += len(y)
+        self._best = max(self._best, float(y.max()))
+        self._unseen = (*self._unseen, *((x, float(v)) for x, v in zip(X, y, strict=True)))
+
+    def condition(self, outcomes: Outcomes) -> Self:
+        """Given all outcomes of a record; those of a long one as `optimize.thinning` says."""
+        if outcomes.t <= LIMIT:
+            return super().condition(outcomes)
+        model = super().condition(first_values(outcomes))
+        decides = self._decides
+        if decides is None:
+            decides = copy(self if self._first is None else self._first)
+            decides._band = decides.regret = "it decides only"
+        model._decides = decides = Model.condition(decides, thinned(outcomes))
+        model._families, model._mix = decides._families, decides.mix
+        return model
 
     def _candidate(self, x: Array) -> int | None:
         """Which of the start points ``x`` is, to the last bit."""
@@ -183,13 +220,12 @@ class MixtureModel(Model):
         """An alarm is about the values so far, and stays."""
         if self._alarm is not None:
             return
-        contradicted = self.band.alarm if isinstance(self.band, Band) else ""
         weight = self.transfer_weight
-        if contradicted:
-            reason = f"the confidence band is contradicted: {contradicted}"
-            self._alarm = AlarmEvent(self._t, reason)
-        elif self._guarded and weight < LOST_TRUST:
+        if self._guarded and weight < LOST_TRUST:
             reason = f"the values favour the default model: trust in the history is {weight:.1g}"
+            self._alarm = AlarmEvent(self._t, reason)
+        elif self.certificate == "norm bound" and isinstance(self.band, Band) and self.band.alarm:
+            reason = f"the confidence band is contradicted: {self.band.alarm}"
             self._alarm = AlarmEvent(self._t, reason)
 
     @property
@@ -235,7 +271,8 @@ class MixtureModel(Model):
     def alarm(self) -> AlarmEvent | None:
         """The first time at which the values contradicted the history.
 
-        It ends the promise of the band. Decisions go on by the posterior weights.
+        The weight of the history is lost, or certificates rest on the band and it is contradicted.
+        Nothing is promised any more; decisions go on by the posterior weights.
         """
         return self._alarm
 
@@ -246,20 +283,30 @@ class MixtureModel(Model):
         return predict(self._at(Z), self.mix)
 
     @property
+    def band(self) -> Band | str:
+        """The confidence band given all values, worked out when it is asked for."""
+        if isinstance(self._band, Band):
+            for x, y in self._unseen:
+                self._band = self._band.observe(x, y)
+        self._unseen = ()
+        return self._band
+
+    @property
     def no_bounds(self) -> str:
         """Why there are no confidence bounds; empty where there are."""
-        return self.band if isinstance(self.band, str) else ""
+        return self._band if isinstance(self._band, str) else ""
 
     @property
     def delta(self) -> float:
         """Probability with which bounds or certificate may fail."""
-        return self.band.delta if isinstance(self.band, Band) else self._delta
+        return self._band.delta if isinstance(self._band, Band) else self._delta
 
     def bounds(self, Z: Array) -> tuple[Array, Array]:
         """(n,) lower and upper confidence bounds, for all points and times together."""
-        if not isinstance(self.band, Band):
+        band = self.band
+        if not isinstance(band, Band):
             return super().bounds(Z)
-        lower, upper = self.band.interval(Z)
+        lower, upper = band.interval(Z)
         return np.clip(lower, *self.limits), np.clip(upper, *self.limits)
 
     def first_score(self) -> Score | None:
@@ -281,12 +328,12 @@ class MixtureModel(Model):
 
     def upper_bound(self) -> Score:
         """Mean plus 1.5 standard deviations, averaged over processes and scales."""
-        mix = self.mix
+        mix, kept = self.mix.without_negligible(ROUNDING)
 
         def values(Z: Array) -> Array:
-            return upper_bound(self._at(Z), mix)
+            return upper_bound(self._at(Z, kept), mix)
 
-        return Score(values, lambda Z: upper_bound_gradient(self._gradients(Z), mix))
+        return Score(values, lambda Z: upper_bound_gradient(self._gradients(Z, kept), mix))
 
     def expected_improvement(self, best: float, chance: Chance | None = None) -> Score:
         """Of the value to be seen, averaged, times the chance that a point is feasible.

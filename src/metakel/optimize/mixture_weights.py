@@ -33,9 +33,11 @@ class MixtureWeights:
         """(processes,) posterior weight of each process."""
         return np.asarray(self.weights.sum(axis=1))
 
-    def without_negligible(self) -> tuple[MixtureWeights, NDArray[np.bool_]]:
-        """Without the processes that no score takes into account, and which are left."""
-        left = self.weights.max(axis=1) > NEGLIGIBLE * self.weights.max()
+    def without_negligible(
+        self, share: float = NEGLIGIBLE
+    ) -> tuple[MixtureWeights, NDArray[np.bool_]]:
+        """Without the processes whose weights are below this share of the largest; which stay."""
+        left = self.weights.max(axis=1) > share * self.weights.max()
         return MixtureWeights(self.weights[left], self.scale), left
 
 

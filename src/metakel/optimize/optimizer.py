@@ -5,30 +5,55 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from math import inf, nan
+from dataclasses import asdict
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self
+from threading import RLock
+from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array, check_generator, positive
+from metakel._arrays import Array, check_generator, refuse_masked
 from metakel._json import Format, write_file
-from metakel.confidence.fallback import AlarmEvent
+from metakel._threads import single_blas_thread
+from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError, ShapeError
 from metakel.optimize.acquisition import Acquisition, as_acquisition, constrained
 from metakel.optimize.certified import CertifiedModel
-from metakel.optimize.feasibility import Feasibility
+from metakel.optimize.level_sets import LevelSet
+from metakel.optimize.limits import as_outputs
 from metakel.optimize.mixture import MixtureModel, load_mixture
-from metakel.optimize.model import Best, Certificate, Model, Score
-from metakel.optimize.outcomes import Outcomes, outcomes
-from metakel.optimize.record import NO_CONSTRAINTS, Record, Trial, feasible
-from metakel.optimize.regret import RegretCalibration, RegretScores, as_tolerance
+from metakel.optimize.model import Best, Certificate, Model, Score, Search
+from metakel.optimize.record import (
+    Record,
+    Trial,
+    as_noise_levels,
+    as_values,
+    feasible,
+)
+from metakel.optimize.regret import as_tolerance
+from metakel.optimize.safe import SafeModel
+from metakel.optimize.snapshot import Snapshot, spread_of
 from metakel.search import Domain, Finite, domain_from_dict
 
 FORMAT = Format("metakel.Optimizer", version=1, noun="optimizer")
 LOGGER = logging.getLogger("metakel")
 START_STREAM, ASK_STREAM = 0, 1
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _one_at_a_time(method: Method) -> Method:
+    """For methods that change the record: threads that share an optimizer take turns."""
+
+    @wraps(method)
+    def alone(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        with self._turn:
+            return method(self, *args, **kwargs)
+
+    return cast("Method", alone)
 
 
 class Optimizer:
@@ -37,7 +62,7 @@ class Optimizer:
     The next point maximises an acquisition of the model, given the record. Points that were asked
     for and have no value yet are pending: the search keeps away from them. Results may come in any
     order, or never (`forget`). The same record gives the same next point, whatever the order in
-    which it came about, and after a restart too.
+    which it came about, and after a restart too. Threads may share an optimizer.
 
     `mk.GPUCB` and `Prior.optimizer` make optimizers; see there.
 
@@ -76,26 +101,32 @@ class Optimizer:
         check_generator(rng)
         if model.d0 not in (None, domain.d0):
             raise ShapeError(f"the model takes {model.d0} inputs but the domain has {domain.d0}")
+        self._turn = RLock()
         self.domain, self.maximize = domain, maximize
         self.stop_at = None if stop_at is None else as_tolerance(stop_at, spread_of(model))
+        if isinstance(acquisition, LevelSet) and not maximize:
+            raise InputError(
+                "maximize=False with a LevelSet, which minimises nothing; leave it out"
+            )
         self.acquisition = acquisition
         self._acquire = as_acquisition(acquisition)
         self._start_up(model, int(rng.integers(2**63)))
 
     def _start_up(self, model: Model, seed: int) -> None:
         self._seed = seed
-        self._start = self.domain.start_points(_stream(seed, START_STREAM))
-        self._model = model.prepare(self._start)
-        self._feasibility = Feasibility(self._start.X)
+        self._accepted = 0
+        self._start = self.domain.start_points(_stream(seed, START_STREAM), model.landmarks)
         self._record = Record()
-        self._sync()
+        self._last_snapshot = Snapshot.before_any_run(
+            model, self.domain, self._start, self.acquisition, self._sign
+        )
 
     # What it knows
 
     @property
     def model(self) -> Model:
         """What is believed of the objective, given all values; in the sign to be maximised."""
-        return self._model
+        return self._snapshot.model
 
     @property
     def record(self) -> Record:
@@ -104,23 +135,30 @@ class Optimizer:
 
     @record.setter
     def record(self, record: Record) -> None:
+        self._last_snapshot = self._last_snapshot.after(record)
         self._record = record
-        self._sync()
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        """What follows from the record; worked out when something is asked that needs it."""
+        if self._last_snapshot.record is not self._record:
+            self._last_snapshot = self._last_snapshot.after(self._record)
+        return self._last_snapshot
 
     @property
     def t(self) -> int:
         """How many values were observed."""
-        return self._outcomes.t
+        return self._snapshot.outcomes.t
 
     @property
     def X(self) -> Array:
         """(t, d0) where values were observed, as the model sees it."""
-        return self._outcomes.X
+        return self._snapshot.outcomes.X
 
     @property
     def y(self) -> Array:
         """(t,) the observed values."""
-        return self._sign * self._outcomes.y
+        return self._sign * self._snapshot.outcomes.y
 
     @property
     def pending(self) -> list[Any]:
@@ -130,7 +168,7 @@ class Optimizer:
     @property
     def trust(self) -> float:
         """Posterior weight of what was learned from the past, given the values so far."""
-        return self._model.transfer_weight
+        return self._snapshot.model.transfer_weight
 
     @property
     def alarm(self) -> AlarmEvent | None:
@@ -138,33 +176,64 @@ class Optimizer:
 
         It is logged as a warning, too.
         """
-        return self._model.alarm
+        return self._snapshot.model.alarm
+
+    def accept_alarm(self) -> None:
+        """Go on after an alarm that has stopped `ask` (``on_alarm="stop"``).
+
+        The intervals are those of the wider assumption from then on. A start set from past tasks
+        does not count any more, one that you have vouched for does.
+        """
+        if self.alarm is None:
+            raise InputError("accept_alarm: there was no alarm")
+        self._accepted = self.alarm.time
+
+    def _check_alarm(self) -> None:
+        alarm = self.alarm
+        if self.model.stops and alarm is not None and alarm.time > self._accepted:
+            raise Alarm(
+                f"after {alarm.time} values: {alarm.reason}. Nothing is asked for until "
+                "accept_alarm() is called"
+            )
+
+    def safe(self, x: Any) -> NDArray[np.bool_]:
+        """(n,) which of the points ``x`` may be tried without violating a limit.
+
+        With probability 1 - delta all points that are ever found safe respect all limits.
+        """
+        return self.model.safe(self.domain.locate(x, "safe"))
+
+    def above(self, x: Any, level: float) -> NDArray[np.bool_]:
+        """(n,) which points ``x`` have a value of at least ``level``, as far as the bounds say."""
+        found: NDArray[np.bool_] = self._bounds_at(x, "above")[0] >= level
+        return found
+
+    def below(self, x: Any, level: float) -> NDArray[np.bool_]:
+        """(n,) which points ``x`` have a value below ``level``, as far as the bounds say."""
+        found: NDArray[np.bool_] = self._bounds_at(x, "below")[1] < level
+        return found
+
+    def _bounds_at(self, x: Any, where: str) -> tuple[Array, Array]:
+        if self.model.no_bounds:
+            raise InputError(f"{where}: there is no confidence band: {self.model.no_bounds}")
+        lower, upper = self.model.bounds_within(self.domain.locate(x, where))
+        return (lower, upper) if self.maximize else (-upper, -lower)
+
+    @property
+    def potential_maximisers(self) -> Array:
+        """(n, d0) the points of a finite domain that may be optimal; all optima are among them."""
+        lower, upper = self.confidence()
+        assert isinstance(self.domain, Finite)  # or there is no confidence without points
+        kept = upper >= lower.max() if self.maximize else lower <= upper.min()
+        return np.asarray(self.domain.X[kept])
 
     @property
     def _sign(self) -> float:
         return 1.0 if self.maximize else -1.0
 
-    def _sync(self) -> None:
-        """Condition the model on the record."""
-        found = outcomes(self._record, d0=self.domain.d0, sign=self._sign)
-        self._model = self._model.condition(found)
-        self._feasibility = self._feasibility.observe(found.constraints)
-        self._outcomes: Outcomes = found
-        self._ahead: Model | None = None
-        self._best: Best | None = None
-        self._certificate: Certificate | None = None
-
-    @property
-    def _outlook(self) -> Model:
-        """The model that decides: given the values, and runs without one as fantasies."""
-        if self._ahead is None:
-            fantasies = self._outcomes.fantasies
-            self._ahead = self._model.with_fantasies(fantasies) if len(fantasies) else self._model
-        return self._ahead
-
     def __repr__(self) -> str:
         found = ""
-        if self._outcomes.counts.any():
+        if self._snapshot.outcomes.counts.any():
             best = self.best
             named = isinstance(best.x, Mapping)
             shown = best.x.items() if named else enumerate(best.x)
@@ -175,26 +244,30 @@ class Optimizer:
         failed = sum(trial.state == "failed" for trial in self._record.trials)
         counts = f"t={self.t}{f', failed={failed}' if failed else ''}{rung}"
         return (
-            f"Optimizer({goal} over {self.domain!r}, {self._model.describe()}, {counts}, "
-            f"pending={len(self._outcomes.pending)}{found})"
+            f"Optimizer({goal} over {self.domain!r}, {self._snapshot.model.describe()}, {counts}, "
+            f"pending={len(self._snapshot.outcomes.pending)}{found})"
         )
 
-    def __copy__(self) -> Self:
-        """One that goes on by itself, in the same way."""
-        other = object.__new__(type(self))
-        vars(other).update(vars(self))
-        return other
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a copy, which goes on by itself in the same way; locks are not shared."""
+        return {name: value for name, value in vars(self).items() if name != "_turn"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _turn=RLock())
 
     # Ask and tell
 
+    @_one_at_a_time
+    @single_blas_thread
     def ask(self) -> Any:
         """The next point: an array (d0,), or a dict of named parameters. It is pending then."""
         self._check_supply(1)
         point, x = self._suggest()
         self._record = self._record.with_pending(point, x)
-        self._sync()
         return copy(point)
 
+    @_one_at_a_time
+    @single_blas_thread
     def ask_batch(self, n: int) -> list[Any]:
         """The next ``n`` points, to be run side by side; all are pending then."""
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
@@ -202,6 +275,7 @@ class Optimizer:
         self._check_supply(n)
         return [self.ask() for _ in range(n)]
 
+    @_one_at_a_time
     def add_pending(self, x: Any) -> None:
         """Points that are being run without having been asked for: the search keeps away."""
         X = self.domain.encode(x, "add_pending")
@@ -210,6 +284,7 @@ class Optimizer:
             record = record.with_pending(point, row)
         self.record = record
 
+    @single_blas_thread
     def suggest(self) -> Any:
         """The point that `ask` would give, without noting it."""
         self._check_supply(1)
@@ -222,37 +297,37 @@ class Optimizer:
 
     @property
     def _supply(self) -> float:
-        return self.domain.supply(self._outcomes.closed, self._outcomes.pending)
+        return self.domain.supply(self._snapshot.outcomes.closed, self._snapshot.outcomes.pending)
 
     def _suggest(self) -> tuple[Any, Array]:
-        score = self._score()
-        x, _ = self.domain.maximise(
-            score.values,
-            _stream(self._seed, ASK_STREAM, len(self._record)),
-            gradient=score.gradient,
-            exclude=self.domain.excluded(self._outcomes.closed, self._outcomes.pending),
-            start=self._start,
-        )
-        point = self.domain.decode(x)
-        # As it will be read again from a file or a host's record, to the last bit.
-        return point, self.domain.encode([point], "ask")[0]
+        self._check_alarm()
+        found = self._snapshot.outcomes
+        rng = _stream(self._seed, ASK_STREAM, len(self._record))
+        exclude = self.domain.excluded(found.closed, found.pending)
+        search = Search(self.domain, self._start, rng, exclude)
+        x = self._snapshot.outlook.choose(self._score(), search)
+        return self.domain.decode(x), x
 
     def _score(self) -> Score:
-        model, found = self._outlook, self._outcomes
+        model, found = self._snapshot.outlook, self._snapshot.outcomes
         first = model.first_score()
         if first is not None and not found.constraints:
             return first
         counted = found.y[found.counts]
         if found.constraints:
             best = float(counted.max()) if len(counted) else None
-            return constrained(model, best, self._feasibility)
+            return constrained(model, best, self._snapshot.feasibility)
         values = counted if len(counted) else found.y
         return self._acquire(model, float(values.max()) if len(values) else None)
 
+    @_one_at_a_time
+    @single_blas_thread
     def tell(
         self,
         x: Any,
         value: Any,
+        outputs: Mapping[str, Any] | None = None,
+        *,
         noise_std: float | ArrayLike | None = None,
         constraints: Mapping[str, float] | None = None,
     ) -> None:
@@ -265,36 +340,37 @@ class Optimizer:
         value : float or None, or one for every point
             None, nan or a value beyond 1e50 stands for a failed run: it is no evidence, and the
             search keeps away from the point.
+        outputs : dict, optional
+            What else was measured, by the names of the ``limits``: a number, or one for every
+            point. None or nan where it was not measured.
         noise_std : float, optional
             Noise level of these observations, if it is not that of the model.
         constraints : dict, optional
             Numbers by name. A run is feasible where none of them is above 0. An infeasible run
             updates the model but is never the best; later suggestions avoid that region.
         """
+        refuse_masked("tell: the value", value)
         X = self.domain.encode(x, "tell")
-        values = _as_values(value, len(X))
-        noise = _as_noise(noise_std, len(X))
-        limits = NO_CONSTRAINTS if constraints is None else dict(constraints)
+        values = as_values(value, len(X))
+        noise = as_noise_levels(noise_std, len(X))
+        limits = dict(constraints or {})
         feasible(limits)
+        measured = as_outputs(outputs, self.model.output_names, len(X))
         if not len(X):
             return
         points = _points_of(x, X, self.domain)
         results, waiting, number = [], list(self._record.pending), len(self._record)
-        for point, row, found, level in zip(points, X, values, noise, strict=True):
+        for point, row, found, level, other in zip(points, X, values, noise, measured, strict=True):
             trial = self._take(waiting, row)
             if trial is None:
                 trial, number = Trial(number, point, row), number + 1
-            results.append(trial.with_result(found, level, limits))
-        before = copy(self)
-        try:
-            self.record = self._record.with_results(results)
-        except Exception:
-            vars(self).update(vars(before))
-            raise
+            results.append(trial.with_result(found, level, limits, other))
+        before = self._last_snapshot.model.alarm
+        self.record = self._record.with_results(results)
         alarm = self.alarm
-        if alarm is not None and (before.alarm is None or before.alarm.time != alarm.time):
-            if self._model.raised is not None:
-                raise self._model.raised
+        if alarm is not None and (before is None or before.time != alarm.time):
+            if self.model.raised is not None:
+                raise self.model.raised
             LOGGER.warning("alarm at t=%d: %s", alarm.time, alarm.reason)
 
     def _take(self, waiting: list[Trial], x: Array) -> Trial | None:
@@ -304,6 +380,7 @@ class Optimizer:
                 return waiting.pop(i)
         return None
 
+    @_one_at_a_time
     def forget(self, x: Any) -> None:
         """Points that were asked for will not be run: they are pending no more."""
         waiting, numbers = list(self._record.pending), []
@@ -316,11 +393,13 @@ class Optimizer:
 
     # What it answers
 
+    @single_blas_thread
     def predict(self, x: Any) -> tuple[Array, Array]:
         """(n,) means and standard deviations, by the model that decides next."""
-        mean, sd = self._outlook.predict(self.domain.locate(x, "predict"))
+        mean, sd = self._snapshot.outlook.predict(self.domain.locate(x, "predict"))
         return self._sign * mean, sd
 
+    @single_blas_thread
     def confidence(self, x: Any = None) -> tuple[Array, Array]:
         """Lower and upper bounds (n,) of the objective, for all points and times at once.
 
@@ -331,28 +410,19 @@ class Optimizer:
                 f"confidence: the domain {self.domain!r} has no finite number of points; give some,"
                 f" as in confidence(Z) with Z of shape (n, {self.domain.d0})"
             )
-        if self._model.no_bounds:
-            raise InputError(f"there is no confidence band: {self._model.no_bounds}")
-        if x is None and isinstance(self._model, CertifiedModel):
-            lower, upper = self._model.domain_bounds()
+        if self._snapshot.model.no_bounds:
+            raise InputError(f"there is no confidence band: {self._snapshot.model.no_bounds}")
+        if x is None and isinstance(self._snapshot.model, CertifiedModel):
+            lower, upper = self._snapshot.model.domain_bounds()
         else:
             Z = self._start.X if x is None else self.domain.locate(x, "confidence")
-            lower, upper = self._model.bounds(Z)
+            lower, upper = self._snapshot.model.bounds(Z)
         return (lower, upper) if self.maximize else (-upper, -lower)
 
     @property
     def best(self) -> Best:
         """The best observed point; see `Best` for what is best to which model."""
-        if self._best is None:
-            found = self._outcomes
-            if not found.counts.any():
-                told = f"all {self.t} are infeasible" if self.t else "nothing was observed yet"
-                raise InputError(f"best: {told}")
-            chosen, value, lower, upper = self._model.best(found)
-            low, high = sorted((self._sign * lower, self._sign * upper))
-            point = self._record.trials[found.numbers[chosen]].point
-            self._best = Best(copy(point), self._sign * value, low, high)
-        return self._best
+        return self._snapshot.best
 
     @property
     def certificate(self) -> Certificate:
@@ -364,84 +434,12 @@ class Optimizer:
         bound in the domain minus the largest lower bound of an observed point. On a continuous
         domain the former is the largest that the search found.
         """
-        if self._certificate is None:
-            self._certificate = self._certify()
-        return self._certificate
+        return self._snapshot.certificate
 
     @property
     def no_certificate(self) -> str:
         """Why there will be no certificate, whatever is observed; empty where there may be one."""
-        scores = self._regret_scores
-        if scores is None:
-            return self._model.no_bounds
-        return scores if isinstance(scores, str) else ""
-
-    @property
-    def _regret_scores(self) -> RegretScores | str | None:
-        """Scores of past tasks that speak for this optimizer; None where a norm bound is used."""
-        model = self._model
-        if not isinstance(model, MixtureModel) or model.certificate == "norm bound":
-            return None
-        if isinstance(model.regret, str):
-            return model.regret
-        return model.regret.scores_for(self.domain, self.acquisition, model.delta)
-
-    def _certify(self) -> Certificate:
-        model, found, scores = self._model, self._outcomes, self._regret_scores
-        reason = self.no_certificate
-        if not reason and not found.counts.any():
-            reason = "nothing was observed yet"
-        if not reason and isinstance(model, MixtureModel) and model.alarm is not None:
-            reason = f"alarm after {model.alarm.time} values: {model.alarm.reason}"
-        if not reason and isinstance(scores, RegretScores):
-            reason = self._off_the_rule()
-        if reason:
-            return Certificate(inf, delta=model.delta, reason=reason)
-        if isinstance(scores, RegretScores):
-            return self._conformal(scores)
-        chosen, lower, upper = model.certain(found)
-        highest = model.largest_upper(self.domain, self._start)
-        regret = max(highest, upper) - lower
-        if not regret < inf:
-            reason = (
-                "nothing bounds the values far from the observed points; more observations, a norm "
-                "bound, base kernels with derivatives or a finite domain (grid, candidates) do"
-            )
-        low, high = sorted((self._sign * lower, self._sign * upper))
-        point = copy(self._record.trials[found.numbers[chosen]].point)
-        return Certificate(regret, point, low, high, model.delta, reason)
-
-    def _off_the_rule(self) -> str:
-        """Why replays say nothing of this run; empty where they do."""
-        assert isinstance(self._model, MixtureModel)
-        if self._outcomes.constraints:
-            return "past tasks were replayed without constraints"
-        if not self._model.trace.best:
-            return "the first point is not the one that this optimizer asks for"
-        return ""
-
-    def _conformal(self, scores: RegretScores) -> Certificate:
-        model, found = self._model, self._outcomes
-        assert isinstance(model, MixtureModel)
-        values, factor = np.where(found.counts, found.y, -inf), scores.factor(model.delta)
-        if scores.basis == "emulated":
-            # Values may be noisy, so the ceiling would be about them. What holds is the bound of
-            # the last time, for the best point of that time.
-            values, regret = model.trace.last(values, factor, scores.horizon)
-        else:
-            regret = model.trace.ceiling(factor, scores.horizon) - values.max()
-        best = int(np.argmax(values))
-        value = float(values[best])
-        return Certificate(
-            max(min(regret, model.limits[1] - value), 0.0),
-            copy(self._record.trials[found.numbers[best]].point),
-            self._sign * value,
-            self._sign * value,
-            model.delta,
-            basis=scores.basis,
-            horizon=scores.horizon,
-            tasks=scores.tasks,
-        )
+        return self._snapshot.no_certificate
 
     @property
     def done(self) -> bool:
@@ -455,22 +453,30 @@ class Optimizer:
             return f"all points of the {self.domain!r} were asked for"
         if self.stop_at is not None and self.certificate.regret <= self.stop_at:
             return f"{self.certificate} (stop_at={self.stop_at:.3g})"
+        if isinstance(self.acquisition, LevelSet) and self.t:
+            undecided = self.acquisition.undecided(*self.model.bounds_within(self._start.X))
+            if not undecided.any():
+                return f"every point is decided: {self.acquisition}"
         return ""
 
     # How it is kept
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form; what is read from it goes on as this optimizer would."""
-        if callable(self.acquisition):
+        acquisition: Any = self.acquisition
+        if isinstance(acquisition, LevelSet):
+            acquisition = asdict(acquisition)
+        elif callable(acquisition):
             raise InputError("an acquisition that is a function cannot be stored")
         return FORMAT.dump(
             {
-                "model": self._model.to_dict(),
+                "model": self._snapshot.model.to_dict(),
                 "domain": self.domain.to_dict(),
-                "acquisition": self.acquisition,
+                "acquisition": acquisition,
                 "maximize": self.maximize,
                 "stop_at": self.stop_at,
                 "seed": self._seed,
+                "accepted_alarm": self._accepted,
                 "record": self._record.to_dict(),
             }
         )
@@ -487,17 +493,18 @@ class Optimizer:
     def _from_content(
         cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
     ) -> Optimizer:
-        model = _model_from_dict(data["model"], functions)
+        model, stored = _model_from_dict(data["model"], functions), data["acquisition"]
         optimizer = cls(
             model,
             domain_from_dict(data["domain"]),
             rng=np.random.default_rng(0),
-            acquisition=data["acquisition"],
+            acquisition=LevelSet(**stored) if isinstance(stored, Mapping) else stored,
             maximize=bool(data["maximize"]),
             stop_at=data["stop_at"],
         )
         optimizer._start_up(model, int(data["seed"]))
         optimizer.record = Record.from_dict(data["record"], optimizer._stored_point)
+        optimizer._accepted = int(data.get("accepted_alarm", 0))
         return optimizer
 
     def _stored_point(self, stored: Any) -> tuple[Any, Array]:
@@ -525,15 +532,11 @@ def _model_from_dict(
     kind = data["kind"]
     if kind == CertifiedModel.kind:
         return CertifiedModel.from_dict(data, functions)
+    if kind == SafeModel.kind:
+        return SafeModel.from_dict(data, functions)
     if kind == MixtureModel.kind:
         return load_mixture(data)
-    raise InputError(f"stored model is of kind {kind!r}; known: certified, mixture")
-
-
-def spread_of(model: Model) -> float | None:
-    """The usual range of the values of a task, where it is known."""
-    found = model.regret if isinstance(model, MixtureModel) else None
-    return found.spread if isinstance(found, RegretCalibration) else None
+    raise InputError(f"stored model is of kind {kind!r}; known: certified, safe, mixture")
 
 
 def _stream(seed: int, *key: int) -> np.random.Generator:
@@ -548,49 +551,6 @@ def _points_of(x: Any, X: Array, domain: Domain) -> list[Any]:
     if isinstance(x, Sequence) and len(x) and isinstance(x[0], Mapping):
         return [dict(row) for row in x]
     return [domain.decode(row) for row in X]
-
-
-def _as_values(value: Any, n: int) -> list[float | None]:
-    """One number or None for every point; text is refused, even of a number."""
-    if isinstance(value, np.ndarray) and value.shape == (n, 1):
-        value = value[:, 0]
-    many = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
-    entries = list(value) if many else [value]
-    if isinstance(value, np.ndarray) and value.ndim > 1:
-        raise ShapeError(f"tell: values have shape {value.shape}; expected ({n},)")
-    if len(entries) != n:
-        raise ShapeError(f"tell: {n} points but {len(entries)} values; expected one for each")
-    return [_as_value(entry) for entry in entries]
-
-
-def _as_value(value: Any) -> float | None:
-    if value is None:
-        return None
-    try:
-        found = value.item() if hasattr(value, "item") else value
-        if not isinstance(found, str | bytes | bool):
-            return float(found)
-    except OverflowError:
-        return nan
-    except (TypeError, ValueError):
-        pass
-    raise InputError(
-        f"tell: the value is {value!r}; expected a number, or None or nan for a failed run"
-    )
-
-
-def _as_noise(noise_std: float | ArrayLike | None, n: int) -> list[float | None]:
-    if noise_std is None:
-        return [None] * n
-    given = np.asarray(noise_std, dtype=np.float64)
-    if given.ndim == 0:
-        given = np.full(n, float(given))
-    if given.shape != (n,):
-        raise ShapeError(
-            f"tell: noise_std has shape {given.shape}; expected one number or ({n},), one for "
-            "every observation"
-        )
-    return [positive("tell: noise_std", float(level)) for level in given]
 
 
 def _short(value: Any) -> str:

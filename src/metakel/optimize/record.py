@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
-from types import MappingProxyType
+from math import isfinite, nan
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from metakel._arrays import Array
-from metakel.errors import InputError
+from metakel._arrays import Array, positive
+from metakel.errors import InputError, ShapeError
 
 State = Literal["pending", "complete", "infeasible", "failed", "forgotten"]
-NO_CONSTRAINTS: Mapping[str, float] = MappingProxyType({})
 LARGEST = 1e50  # beyond this no interval can be computed, and a value says no more than "failed"
 
 
@@ -43,6 +42,8 @@ class Trial:
         Noise of this observation, where it is not that of the optimizer.
     constraints : dict
         Numbers by name; a constraint holds where its number is not above 0.
+    outputs : dict
+        What was measured beside the objective, by name; for `Limit`.
     closed : bool
         Whether the point is not to be asked for again, in a domain that does not repeat points.
     """
@@ -53,22 +54,24 @@ class Trial:
     state: State = "pending"
     value: float | None = None
     noise_std: float | None = None
-    constraints: Mapping[str, float] = field(default_factory=lambda: NO_CONSTRAINTS)
+    constraints: Mapping[str, float] = field(default_factory=dict)
+    outputs: Mapping[str, float] = field(default_factory=dict)
     closed: bool = True
 
     def with_result(
         self,
         value: float | None,
         noise_std: float | None = None,
-        constraints: Mapping[str, float] = NO_CONSTRAINTS,
+        constraints: Mapping[str, float] | None = None,
+        outputs: Mapping[str, float] | None = None,
     ) -> Trial:
         """After it was run; a value that is None, not finite or beyond 1e50 is a failure."""
+        limits = dict(constraints or {})
+        measured = replace(self, constraints=limits, outputs=dict(outputs or {}))
         if value is None or not isfinite(value) or abs(value) > LARGEST:
-            return replace(self, state="failed", value=None, constraints=constraints)
-        state: State = "complete" if feasible(constraints) else "infeasible"
-        return replace(
-            self, state=state, value=float(value), noise_std=noise_std, constraints=constraints
-        )
+            return replace(measured, state="failed", value=None)
+        state: State = "complete" if feasible(limits) else "infeasible"
+        return replace(measured, state=state, value=float(value), noise_std=noise_std)
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
@@ -79,6 +82,7 @@ class Trial:
             "value": self.value,
             "noise_std": self.noise_std,
             "constraints": dict(self.constraints),
+            "outputs": dict(self.outputs),
             "closed": self.closed,
         }
         return {name: v for name, v in stored.items() if v is not None and v != {}}
@@ -147,7 +151,7 @@ class Record:
             trial
             if trial.number in known
             else Trial(trial.number, trial.point, trial.x, "forgotten", closed=False)
-            for trial in self.trials
+            for trial in self.trials[: max(known, default=-1) + 1]
         )
         return Record(trials, self.steps[:step])
 
@@ -169,7 +173,8 @@ class Record:
                 raise InputError(f"stored trial {number} is {state!r}; known states: {known}")
             point, x = encode(entry["point"])
             kept = {name: entry[name] for name in ("value", "noise_std") if name in entry}
-            kept |= {"constraints": dict(entry.get("constraints", {})), "closed": entry["closed"]}
+            kept |= {name: dict(entry.get(name, {})) for name in ("constraints", "outputs")}
+            kept["closed"] = entry["closed"]
             trials.append(Trial(number, point, x, state, **kept))
         steps = tuple(tuple(map(int, step)) for step in data["steps"])
         finished = [number for step in steps for number in step]
@@ -183,3 +188,46 @@ class Record:
             if (trial.value is not None) != (trial.state in ("complete", "infeasible")):
                 raise InputError(f"stored trial {trial.number} is {trial.state} with {trial.value}")
         return cls(tuple(trials), steps)
+
+
+def as_values(value: Any, n: int) -> list[float | None]:
+    """One number or None for every point; text is refused, even of a number."""
+    if isinstance(value, np.ndarray) and value.shape == (n, 1):
+        value = value[:, 0]
+    many = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    entries = list(value) if many else [value]
+    if isinstance(value, np.ndarray) and value.ndim > 1:
+        raise ShapeError(f"tell: values have shape {value.shape}; expected ({n},)")
+    if len(entries) != n:
+        raise ShapeError(f"tell: {n} points but {len(entries)} values; expected one for each")
+    return [_as_value(entry) for entry in entries]
+
+
+def _as_value(value: Any) -> float | None:
+    if value is None:
+        return None
+    try:
+        found = value.item() if hasattr(value, "item") else value
+        if not isinstance(found, str | bytes | bool):
+            return float(found)
+    except OverflowError:
+        return nan
+    except (TypeError, ValueError):
+        pass
+    raise InputError(
+        f"tell: the value is {value!r}; expected a number, or None or nan for a failed run"
+    )
+
+
+def as_noise_levels(noise_std: float | ArrayLike | None, n: int) -> list[float | None]:
+    if noise_std is None:
+        return [None] * n
+    given = np.asarray(noise_std, dtype=np.float64)
+    if given.ndim == 0:
+        given = np.full(n, float(given))
+    if given.shape != (n,):
+        raise ShapeError(
+            f"tell: noise_std has shape {given.shape}; expected one number or ({n},), one for "
+            "every observation"
+        )
+    return [positive("tell: noise_std", float(level)) for level in given]

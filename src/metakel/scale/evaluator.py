@@ -108,7 +108,7 @@ class ShardedEvaluator:
 
 
 class ShardedSpectrum:
-    """`metakel.learn.rule_spectrum.Spectrum` over the shards of a problem."""
+    """`metakel.learn.rule_spectrum.GroupSpectra` over the shards of a problem."""
 
     def __init__(self, problem: ShardedProblem) -> None:
         summary = problem.summary

@@ -12,7 +12,7 @@ import numpy as np
 
 from metakel._arrays import Array
 from metakel.errors import InputError, ShardError
-from metakel.grouplasso.batch import Batch
+from metakel.grouplasso.batch import TaskBatch
 from metakel.kernels import KernelDictionary
 from metakel.learn.options import Loss
 from metakel.learn.refit import LeastSquares
@@ -158,7 +158,7 @@ class ShardedProblem:
         return self.total / (self.m * self.sizes)
 
     @property
-    def batches(self) -> tuple[Batch, ...]:
+    def batches(self) -> tuple[TaskBatch, ...]:
         """Refused: the data stay with the shards."""
         raise InputError("coefficients and residuals stay with the shards; only sums are known")
 

@@ -15,7 +15,7 @@ from metakel.errors import InputError
 from metakel.grouplasso import lambda_max, path
 from metakel.kernels import KernelDictionary
 from metakel.learn import LearnedKernel, learn_kernel
-from metakel.learn.multitask import Belief, MultiTaskProblem, rows_by_label
+from metakel.learn.multitask import MultiTaskProblem, TaskPrior, rows_by_label
 from metakel.learn.options import CV, DEFAULT, PIVOTAL
 from metakel.learn.select import fit_selections, score_held_out
 
@@ -83,12 +83,12 @@ def choose_lam_ratio(
     for s, rows in enumerate(rows_by_label(labels).values()):
         task[rows], place[rows] = s, np.arange(len(rows)) % FOLDS
 
-    def fit_path(train: NDArray[np.intp]) -> list[Belief]:
+    def fit_path(train: NDArray[np.intp]) -> list[TaskPrior]:
         multitask = MultiTaskProblem.of(X[train], y[train], task[train].tolist(), base)
-        return _beliefs_along_path(multitask, noise_std)
+        return _priors_along_path(multitask, noise_std)
 
-    def score(belief: Belief, test: _TaskRows) -> float:
-        left = belief.left(X[test.known], y[test.known], X[test.held], y[test.held])
+    def score(task_prior: TaskPrior, test: _TaskRows) -> float:
+        left = task_prior.left(X[test.known], y[test.known], X[test.held], y[test.held])
         return -float(np.sum(left**2))
 
     folds = (_fold(task, place == fold) for fold in range(FOLDS))
@@ -109,17 +109,19 @@ def _fold(
     return np.flatnonzero(~held), tests
 
 
-def _beliefs_along_path(multitask: MultiTaskProblem, noise_std: float | None) -> list[Belief]:
-    """One belief per ratio of lambda_max."""
+def _priors_along_path(multitask: MultiTaskProblem, noise_std: float | None) -> list[TaskPrior]:
+    """One task_prior per ratio of lambda_max."""
     strengths = _strengths(multitask)
     top = lambda_max(multitask.problem, strengths)
     if multitask.spread == 0 or top == 0:  # nothing to tell lambdas apart
         (nothing,) = path(multitask.problem, [1.0], tol=TOLERANCE)
-        return [multitask.belief(nothing, noise_std)] * len(LAM_RATIOS)
+        return [multitask.task_prior(nothing, noise_std)] * len(LAM_RATIOS)
     solutions = path(
         multitask.problem, top * LAM_RATIOS, weights=_with_level(strengths), tol=TOLERANCE
     )
-    return fit_selections(multitask.problem, solutions, lambda s: multitask.belief(s, noise_std))
+    return fit_selections(
+        multitask.problem, solutions, lambda s: multitask.task_prior(s, noise_std)
+    )
 
 
 def _strengths(multitask: MultiTaskProblem) -> Array:

@@ -24,7 +24,7 @@ from metakel.integrations.sklearn.base_kernels import base_kernels
 from metakel.integrations.sklearn.kernel import SklearnKernel
 from metakel.integrations.sklearn.model_selection import choose_lam_ratio, learn
 from metakel.kernels import KernelDictionary, KernelSum
-from metakel.learn.multitask import Belief, MultiTaskProblem, rows_by_label
+from metakel.learn.multitask import MultiTaskProblem, TaskPrior, rows_by_label
 
 logger = logging.getLogger("metakel")
 
@@ -124,12 +124,12 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             delta=self.delta,
             rng=np.random.default_rng(self.random_state),
         )
-        self._belief: Belief = lesson.belief(self.learned_.solution, self.noise_std)
-        self.kernel_ = SklearnKernel(self._belief.kernel, scale_bounds="fixed")
-        self.noise_std_, self.level_ = self._belief.noise_std, self._belief.level
+        self._task_prior: TaskPrior = lesson.task_prior(self.learned_.solution, self.noise_std)
+        self.kernel_ = SklearnKernel(self._task_prior.kernel, scale_bounds="fixed")
+        self.noise_std_, self.level_ = self._task_prior.noise_std, self._task_prior.level
         self.tasks_ = list(dict.fromkeys(labels))
         self._posteriors = {
-            name: self._belief.posterior(points[rows], values[rows])
+            name: self._task_prior.posterior(points[rows], values[rows])
             for name, rows in rows_by_label(labels).items()
         }
         self._adapted_from: Array | None = None
@@ -144,7 +144,7 @@ class MetaKernelRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
         adapted = copy(self)
         adapted.tasks_ = [None]
-        adapted._posteriors = {None: self._belief.posterior(self._scaled(X), y)}
+        adapted._posteriors = {None: self._task_prior.posterior(self._scaled(X), y)}
         adapted._adapted_from = X
         return adapted
 

@@ -1,0 +1,55 @@
+"""One BLAS thread for loops over small matrices.
+
+A decision is thousands of products and solves of small matrices. BLAS spreads each of them over all
+cores, which costs more than it gains, and up to fifty times as much where the cores are busy.
+"""
+
+from __future__ import annotations
+
+from contextlib import ContextDecorator
+from functools import cache
+from threading import Lock
+from typing import Any, Self
+
+
+@cache
+def _controller() -> Any:
+    """Of the BLAS libraries; None without threadpoolctl, which comes with most extras."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    import scipy.linalg  # noqa: F401  it brings a library of its own, which must be loaded by now
+
+    return ThreadpoolController()
+
+
+class SingleBlasThread(ContextDecorator):
+    """Limit BLAS to one thread while a block or a decorated function runs.
+
+    The limit is one of the process: the first block that is entered sets it and the last that is
+    left, in whatever thread, takes it back.
+    """
+
+    _lock = Lock()
+    _inside = 0
+    _limit: Any = None
+
+    def __enter__(self) -> Self:
+        kind = type(self)
+        with kind._lock:
+            kind._inside += 1
+            if kind._inside == 1 and _controller() is not None:
+                kind._limit = _controller().limit(limits=1, user_api="blas")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        kind = type(self)
+        with kind._lock:
+            kind._inside -= 1
+            if kind._inside == 0 and kind._limit is not None:
+                kind._limit.restore_original_limits()
+                kind._limit = None
+
+
+single_blas_thread = SingleBlasThread()
