@@ -7,7 +7,7 @@ DEMO   := .venv-demo
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-frontier bench-import coverage dist torture fuzz paper docs clean
+.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-frontier bench-long bench-import coverage dist torture fuzz paper docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -47,7 +47,7 @@ $(VENV)/.bench: $(VENV)/.ready
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[all]' --group dev --group bench
 	touch $@
 
-bench: bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-import bench-frontier  ## every table of docs/benchmarks.md
+bench: bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-import bench-frontier bench-long  ## every table of docs/benchmarks.md
 
 bench-solver: $(VENV)/.bench  ## the group lasso against celer, skglm and adelie
 	$(BIN)/python -m benchmarks.solver --update-docs
@@ -58,9 +58,19 @@ bench-ask: $(VENV)/.bench  ## the time of one ask against other optimizers
 bench-coverage: $(VENV)/.bench  ## coverage and width of every confidence method
 	$(BIN)/python -m benchmarks.coverage --update-docs
 
-torture: $(VENV)/.ready  ## kill -9 a tuning process 100 times and look for losses (docs/reliability.md)
-	cd tests/tuner && ../../$(BIN)/python torture.py --kills 100
-	cd tests/tuner && ../../$(BIN)/python torture.py --kills 100 --command
+torture: $(VENV)/.ready  ## 5,000 kill -9, 1,000 while saving, full disks: look for losses (docs/reliability.md)
+	cd tests/tuner && ../../$(BIN)/python torture.py --kills 2000
+	cd tests/tuner && ../../$(BIN)/python torture.py --kills 300 --command
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py swarm --kills 1700 --processes 4
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py swarm --kills 1000 --processes 4 --hosts 3
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py saving --kills 1000
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py disk --step 37
+
+fuzz: $(VENV)/.ready  ## a million damaged lines, cells and files: look for errors that are not ours
+	$(BIN)/python -m benchmarks.fuzz --inputs 1000000 --minutes 20
+
+bench-long: $(VENV)/.bench  ## journals of 10^4 values and 10^5 events, 8 processes (docs/reliability.md)
+	$(BIN)/python -m benchmarks.long_runs --update-docs
 
 paper: $(VENV)/.ready  ## every figure of the paper at full size, and docs/paper.md from them
 	$(BIN)/metakel paper all --jobs 2 --out out/paper

@@ -101,6 +101,8 @@ def test_a_long_run_makes_a_small_page(tmp_path, monkeypatch):
     text = write_report(prior, tmp_path / "r.html", run=run).read_text()
     drawn = int(re.search(r"(\d+) of 150 values are not drawn", text)[1])
     assert 150 - drawn <= 60
+    # The first point was not asked for, so that nothing can be promised.
+    assert f"No band and no certificate: {tuner.certificate.reason}." in text
 
 
 def test_tuning_of_left_out_tasks_stops_before_their_rows_are_used_up(page):

@@ -128,6 +128,7 @@ def test_what_others_append_meanwhile_is_no_change(tmp_path):
         ({"event": "told"}, "'told' has nothing as configuration"),
         ({"event": "told", "configuration": X, "value": "high"}, "'high' as value; expected a fin"),
         ({"event": "told", "configuration": X, "value": float("nan")}, "nan as value"),
+        ({"event": "told", "configuration": X, "value": 10**400}, "as value; expected a finite"),
         ({"event": "told", "configuration": X, "value": 1, "number": 9}, "found trial 9"),
         ({"event": "asked", "configuration": 3}, "3 as configuration; expected named values"),
         ({"event": "asked", "configuration": X, "by": "me"}, "'me' as by"),

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no kill -9 on Windows")
-@pytest.mark.parametrize("options", [("--kills", "30"), ("--kills", "3", "--command")])
+@pytest.mark.parametrize("options", [("--kills", "21"), ("--kills", "3", "--command")])
 def test_kills_lose_nothing(options):
     run = subprocess.run(
         [sys.executable, "torture.py", *options],
@@ -29,3 +29,20 @@ def test_kills_lose_nothing(options):
     assert count["repeated"] >= count["in_evaluations"] == kills // 3
     assert (count["lost"], count["unreadable"], count["different"]) == (0, 0, [])
     assert run.returncode == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no kill -9 on Windows")
+def test_neither_crowds_nor_full_disks_nor_kills_while_saving_lose_anything():
+    words = ["swarm", "saving", "disk", "--kills", "6", "--hosts", "3", "--step", "2999"]
+    run = subprocess.run(
+        [sys.executable, "torture_swarm.py", *words],
+        capture_output=True,
+        text=True,
+        cwd=HERE,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    swarm, saving, disk = map(json.loads, run.stdout.splitlines())
+    assert swarm["kills"] == saving["kills"] == 6
+    assert swarm["confirmed"] >= 40
+    assert disk["confirmed"] > 0

@@ -227,24 +227,26 @@ def _limited_save(path: Path, limit: int, confirm: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("swarm", "saving", "disk"))
+    parser.add_argument("what", nargs="+", choices=("swarm", "saving", "disk"))
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--hosts", type=int, default=0)
     parser.add_argument("--step", type=int, default=97, help="bytes between two full disks")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
-    small_prior()
-    small_prior(minimize=True)
-    if chosen.what == "swarm":
-        count = swarm(chosen.kills, chosen.processes, chosen.hosts, chosen.seed)
-    elif chosen.what == "saving":
-        count = saving(chosen.kills, chosen.seed)
-    else:
-        count = full_disk(chosen.step)
-    sys.stdout.write(json.dumps({"what": chosen.what, **count}) + "\n")
+    small_prior()  # learned once, before the forks
+    ways = {
+        "swarm": lambda: swarm(chosen.kills, chosen.processes, chosen.hosts, chosen.seed),
+        "saving": lambda: saving(chosen.kills, chosen.seed),
+        "disk": lambda: full_disk(chosen.step),
+    }
     bad = ("lost", "unreadable", "unfinished", "foreign")
-    sys.exit(1 if any(count.get(name) for name in bad) else 0)
+    failed = False
+    for what in chosen.what:
+        count = ways[what]()
+        failed |= any(count.get(name) for name in bad)
+        sys.stdout.write(json.dumps({"what": what, **count}) + "\n")
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

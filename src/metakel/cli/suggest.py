@@ -109,8 +109,8 @@ def suggest(
     if tuner.alarm is not None:
         note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
     if append is not None:
-        note(f"written to {append}; fill in {known.info.output}, then: ")
-        note(f"metakel tell {journal} --from {append}")
+        note(f"written to {append}; fill in {known.info.output}, then:")
+        note(f"  metakel tell {journal} --from {append}")
     elif journal is not None:
         note(f"then: metakel tell {journal} VALUE --number {asked[0].number}")
 

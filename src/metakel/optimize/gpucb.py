@@ -10,16 +10,15 @@ from numpy.typing import ArrayLike
 
 from metakel.confidence.centre import Centre
 from metakel.confidence.options import Method, NormBound
-from metakel.errors import InputError
 from metakel.kernels.function import KernelFunction
 from metakel.kernels.sum import KernelSum
 from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.fixed_nu import Schedule
-from metakel.optimize.limits import Limit, Range, refuse_growing, shares
+from metakel.optimize.limits import Limit
 from metakel.optimize.optimizer import Optimizer
-from metakel.optimize.safe import SafeModel
-from metakel.optimize.start_set import SafeStart, StartSet, VouchedPoints
+from metakel.optimize.safety import Safety
+from metakel.optimize.start_set import StartSet
 from metakel.search import Domain, SearchSpace
 from metakel.space import Space
 
@@ -105,23 +104,22 @@ def GPUCB(
     """
     if isinstance(domain, Space):
         domain = SearchSpace(domain, domain)
-    allowed = Range.of("GPUCB", at_least, at_most)
-    limits = {} if limits is None else dict(limits)
-    limited = allowed.bounded or bool(limits)
-    if start is not None and not limited:
-        raise InputError("start is given without a limit; expected at_least, at_most or limits too")
+    safety = Safety.of(
+        domain,
+        at_least=at_least,
+        at_most=at_most,
+        limits=limits,
+        start=start,
+        delta=delta,
+        delta_learning=delta_learning,
+    )
     if on_alarm is None:
-        on_alarm = "stop" if limited else "widen"
-    first = _start_set(start, domain)
-    options: dict[str, Any] = {"on_alarm": "widen" if on_alarm == "stop" else on_alarm}
-    own, parts = delta, dict[str, float]()
-    if limited:
-        _check_limited(nu=nu, method=method, norm_bound=norm_bound, on_alarm=on_alarm)
-        spent = delta_learning + (0.0 if first is None else first.delta)
-        share, parts = shares(delta, spent, limits)
-        own = share + delta_learning
+        on_alarm = "widen" if safety is None else "stop"
+    if safety is not None:
+        safety.check(nu=nu, method=method, norm_bound=norm_bound, on_alarm=on_alarm)
     if centre is not None and not maximize:
         centre = _negative(centre)
+    widen: Any = "widen" if on_alarm == "stop" else on_alarm
     model = CertifiedModel.make(
         kernel,
         domain,
@@ -129,58 +127,24 @@ def GPUCB(
         norm_bound=norm_bound,
         nu=nu,
         noise_var=noise_var,
-        delta=own,
+        delta=delta if safety is None else safety.objective_share + delta_learning,
         delta_learning=delta_learning,
         method=method,
         norm_of=norm_of,
+        on_alarm=widen,
         centre=centre,
         slack=slack,
         full=full,
         rho=rho,
         beta_min=beta_min,
         recovery_error=recovery_error,
-        **options,
     )
     model.stops = on_alarm == "stop"
-    if limited:
-        outputs = {
-            name: CertifiedModel.make(
-                limit.kernel, domain, **limit.sequence_options(parts[name]), **options
-            )
-            for name, limit in limits.items()
-        }
-        model = SafeModel.around(
-            model,
-            range=allowed if maximize else -allowed,
-            outputs=outputs,
-            ranges={name: limit.range for name, limit in limits.items()},
-            start=first,
-            delta=delta,
-        )
+    if safety is not None:
+        model = safety.around(model, domain, on_alarm=widen, maximize=maximize)
     return Optimizer(
         model, domain, rng=rng, acquisition=acquisition, maximize=maximize, stop_at=stop_at
     )
-
-
-def _check_limited(*, nu: Any, method: str, norm_bound: NormBound, on_alarm: str) -> None:
-    if nu is not None:
-        raise InputError("nu promises nothing, so it cannot keep limits; leave it out")
-    if method != "dmm":
-        raise InputError(f'method is {method!r}; limits need "dmm", which holds at all times')
-    if on_alarm == "ignore":
-        raise InputError(
-            'on_alarm is "ignore", after which nothing holds; with limits expected "stop"'
-        )
-    refuse_growing(norm_bound)
-
-
-def _start_set(start: Any, domain: Domain) -> StartSet | None:
-    if start is None or isinstance(start, SafeStart):
-        return start
-    points = domain.encode(start, "start")
-    if not len(points):
-        raise InputError("start has no points; expected at least one that you vouch for")
-    return VouchedPoints(points)
 
 
 def _negative(centre: Centre) -> Centre:

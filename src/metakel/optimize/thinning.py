@@ -29,8 +29,8 @@ NEAREST = (LIMIT - BLOCK) // 2
 
 
 def first_values(outcomes: Outcomes, count: int = LIMIT) -> Outcomes:
-    """The evidence as it was after so many values; a call with more of them is one step."""
-    ends = [end for end in outcomes.ends if end <= count] or [outcomes.ends[0]]
+    """The evidence as it was after so many values; of a larger call, a part."""
+    ends = [end for end in outcomes.ends if end <= count] or [count]
     return _part(outcomes, np.arange(ends[-1]), tuple(ends))
 
 

@@ -8,7 +8,8 @@ limits past tasks were at x. The other half calibrates. For each of its tasks le
 by a band of its own record that holds with probability 1 - delta_records. If the next task is
 exchangeable with these m' tasks, its V is larger than the ceil((1 - delta)(m' + 1))-th smallest V_s
 with probability at most delta; otherwise all points with a larger score are safe, as long as the
-band of the record that the next task would have left holds. Nothing else is assumed of the score.
+band of the record that the next task would have left holds. Nothing else is assumed of the score
+(Statement 2 of ``docs/guide/safe-search.md``).
 
 The norm of a task minus the mean of the teaching tasks is calibrated together with V: the larger
 of the two, each in units of the teaching tasks, is the score of a task. So both share one delta.

@@ -21,6 +21,7 @@ from metakel.tuner.trials import TrialsAsRecord
 
 SHOWN_TRIALS = 10
 STEPS = 100  # after at most so many of its values a run is looked at
+CROWDED = 200  # more dots than this are small
 DOTS = 1000  # of at most so many values the configuration is shown
 
 
@@ -89,7 +90,7 @@ def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
         alarm=optimizer.alarm,
         failed=len(trials.failed),
         pending=len(trials.pending),
-        no_band=optimizer.model.no_bounds,
+        no_band=optimizer.model.no_bounds or optimizer.certificate.reason,
         delta=options.delta,
     )
 
@@ -166,7 +167,8 @@ def _values(prior: Prior, run: RunReplay) -> str:
     tips = [_tip(run.trials[i]) for i in shown]
     chart = _chart(run, Axis.covering(prior.info.output, values))
     chart.steps(improved + 1, run.best[improved], LEARNED, label="best so far")
-    chart.dots(shown + 1, values[shown], OBSERVED, label="each value", tips=tips, size=8)
+    size = 8 if len(shown) <= CROWDED else 4
+    chart.dots(shown + 1, values[shown], OBSERVED, label="each value", tips=tips, size=size)
     left_out = len(values) - len(shown)
     caption = f"{left_out} of {len(values)} values are not drawn." if left_out else ""
     return figure(chart, "Values", caption, "values and the best so far")

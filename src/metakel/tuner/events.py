@@ -17,7 +17,10 @@ Expected = tuple[str, Callable[[Any], bool]]
 
 
 def _is_finite(value: Any) -> bool:
-    return is_number(value) and isfinite(value)
+    try:
+        return is_number(value) and isfinite(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
 
 
 def _is_count(value: Any) -> bool:
