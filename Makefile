@@ -84,6 +84,7 @@ bench-certificate: $(VENV)/.bench  ## coverage of regret certificates, and what 
 
 bench-transfer: $(VENV)/.bench  ## decisions on real histories against other methods
 	$(BIN)/python -m benchmarks.transfer --update-docs
+	$(BIN)/python -m benchmarks.transfer_dirty --update-docs
 
 bench-fresh: $(VENV)/.bench  ## the same on tables computed after the method was made
 	$(BIN)/python -m benchmarks.fresh --update-docs

@@ -301,11 +301,11 @@ class Optimizer:
 
     def _suggest(self) -> tuple[Any, Array]:
         self._check_alarm()
-        found = self._snapshot.outcomes
+        found, outlook = self._snapshot.outcomes, self._snapshot.outlook
         rng = _stream(self._seed, ASK_STREAM, len(self._record))
         exclude = self.domain.excluded(found.closed, found.pending)
         search = Search(self.domain, self._start, rng, exclude)
-        x = self._snapshot.outlook.choose(self._score(), search)
+        x = outlook.choose(_checked(self._score(), outlook), search)
         return self.domain.decode(x), x
 
     def _score(self) -> Score:
@@ -537,6 +537,34 @@ def _model_from_dict(
     if kind == MixtureModel.kind:
         return load_mixture(data)
     raise InputError(f"stored model is of kind {kind!r}; known: certified, safe, mixture")
+
+
+def _checked(score: Score, model: Model) -> Score:
+    """A score that is never nan: a search would take the first point as the best."""
+
+    def check(values: Array, Z: Array) -> Array:
+        wrong = np.isnan(values)
+        if wrong.any():
+            first = Z[int(np.argmax(wrong))].tolist()
+            raise InputError(
+                f"the score of {type(model).__name__} ({model.describe()}) is nan at "
+                f"{int(wrong.sum())} of {len(Z)} points, first at {first}; expected numbers: look "
+                "for extreme values in the history or among those observed"
+            )
+        return values
+
+    def values(Z: Array) -> Array:
+        return check(score.values(Z), Z)
+
+    slopes = score.gradient
+    if slopes is None:
+        return Score(values)
+
+    def gradient(Z: Array) -> tuple[Array, Array]:
+        found, slope = slopes(Z)
+        return check(found, Z), slope
+
+    return Score(values, gradient)
 
 
 def _stream(seed: int, *key: int) -> np.random.Generator:
