@@ -44,7 +44,7 @@ at least 15 %.
 
 Above 1 a floor is met. Each line is a number of a table below. *Worst* and *best*
 are over all runs; "over floor" is how far the latest run is on the right side of its floor. Runs
-before 2026-11-17 were collected from the committed tables: date and commit are those of the documentation,
+before 2026-11-17 were collected from committed tables: date and commit are those of the page,
 the code measured may be slightly older, and runs that were not committed are missing.
 """
 
