@@ -21,7 +21,7 @@ from metakel._arrays import Array
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError
 from metakel.optimize.outcomes import Outcomes
-from metakel.search import Domain, StartPoints
+from metakel.search import Domain, Finite, StartPoints
 
 UCB_WIDTH = 1.5
 TRAIL = 16  # earlier models that are kept, for results that come late
@@ -155,6 +155,8 @@ class Search:
 
     def rounded(self, x: Array) -> Array:
         """(d0,) the point as it will be read again from a file or a host's record, to the bit."""
+        if isinstance(self.domain, Finite):
+            return x
         return np.asarray(self.domain.encode([self.domain.decode(x)], "ask")[0])
 
     def excluded(self, X: Array) -> NDArray[np.bool_]:

@@ -355,7 +355,7 @@ class Optimizer:
         noise = as_noise_levels(noise_std, len(X))
         limits = dict(constraints or {})
         feasible(limits)
-        measured = as_outputs(outputs, self.model.output_names, len(X))
+        measured = as_outputs(outputs, self._last_snapshot.model.output_names, len(X))
         if not len(X):
             return
         points = _points_of(x, X, self.domain)
