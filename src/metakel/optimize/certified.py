@@ -24,7 +24,7 @@ from metakel.kernels.sum import KernelSum, as_kernel
 from metakel.optimize.model import Model, Score
 from metakel.optimize.outcomes import Outcomes
 from metakel.optimize.upper_bound import UpperBound
-from metakel.search import Domain, Finite, StartPoints
+from metakel.search import Domain, Finite, InContext, StartPoints
 
 # A number, or one for every step t = 1, 2, ... as the paper's nu_t.
 Schedule = float | Callable[[int], float]
@@ -149,7 +149,7 @@ class CertifiedModel(Model):
     def make(
         cls,
         kernel: KernelSum,
-        domain: Domain,
+        domain: Domain | None,
         *,
         noise_std: float,
         norm_bound: NormBound = None,
@@ -349,7 +349,10 @@ class CertifiedModel(Model):
             return inf
         score = self._score(UpperBound(current, current.spectrum))
         _, values = domain.maximisers(score.values, start, gradient=score.gradient)
-        seen = np.zeros(0) if self.outcomes is None else self._at_observed(self.outcomes.X)[2]
+        X = np.zeros((0, domain.d0)) if self.outcomes is None else self.outcomes.X
+        if isinstance(domain, InContext) and len(X):
+            X = X[domain.contains(X)]  # others were observed in another context
+        seen = self._at_observed(X)[2] if len(X) else np.zeros(0)
         return float(max(values.max(), seen.max(initial=-inf)))
 
     def best(self, outcomes: Outcomes) -> tuple[int, float, float, float]:

@@ -36,6 +36,7 @@ def GPUCB(
     acquisition: str | Acquisition = "ucb",
     maximize: bool = True,
     stop_at: float | None = None,
+    context: Domain | Space | None = None,
 ) -> Optimizer:
     """An `Optimizer` that maximises the upper confidence bound of a kernel's functions (Eq. 11).
 
@@ -68,12 +69,14 @@ def GPUCB(
         5.1 uses ``lambda t: 1 + 2 / t``.
     acquisition, maximize, stop_at
         See `Optimizer`.
+    context : Domain or Space, optional
+        Where contexts come from: inputs that are given, not chosen (``docs/guide/contexts.md``).
+        The kernel takes the inputs of the domain, then those of a context.
     """
-    if isinstance(domain, Space):
-        domain = SearchSpace(domain, domain)
+    domain, context = _as_domain(domain), None if context is None else _as_domain(context)
     model = CertifiedModel.make(
         kernel,
-        domain,
+        None if context is not None else domain,
         noise_std=noise_std,
         norm_bound=norm_bound,
         nu=nu,
@@ -89,5 +92,15 @@ def GPUCB(
         recovery_error=recovery_error,
     )
     return Optimizer(
-        model, domain, rng=rng, acquisition=acquisition, maximize=maximize, stop_at=stop_at
+        model,
+        domain,
+        rng=rng,
+        acquisition=acquisition,
+        maximize=maximize,
+        stop_at=stop_at,
+        context=context,
     )
+
+
+def _as_domain(domain: Domain | Space) -> Domain:
+    return SearchSpace(domain, domain) if isinstance(domain, Space) else domain

@@ -46,6 +46,8 @@ class Trial:
         Numbers by name; a constraint holds where its number is not above 0.
     closed : bool
         Whether the point is not to be asked for again, in a domain that does not repeat points.
+    context : object
+        The context that the point was chosen for, as the user sees it; None where there are none.
     """
 
     number: int
@@ -56,6 +58,7 @@ class Trial:
     noise_std: float | None = None
     constraints: Mapping[str, float] = field(default_factory=lambda: NO_CONSTRAINTS)
     closed: bool = True
+    context: Any = None
 
     def with_result(
         self,
@@ -73,9 +76,9 @@ class Trial:
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
-        point = self.point.tolist() if isinstance(self.point, np.ndarray) else self.point
         stored = {
-            "point": point,
+            "point": _plain(self.point),
+            "context": _plain(self.context),
             "state": self.state,
             "value": self.value,
             "noise_std": self.noise_std,
@@ -83,6 +86,10 @@ class Trial:
             "closed": self.closed,
         }
         return {name: v for name, v in stored.items() if v is not None and v != {}}
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def feasible(constraints: Mapping[str, float]) -> bool:
@@ -120,9 +127,10 @@ class Record:
         done = (self.trials[number] for step in self.steps for number in step)
         return tuple(trial for trial in done if trial.value is not None)
 
-    def with_pending(self, point: Any, x: Array) -> Record:
+    def with_pending(self, point: Any, x: Array, context: Any = None) -> Record:
         """After one more point was asked for."""
-        return replace(self, trials=(*self.trials, Trial(len(self.trials), point, x)))
+        trial = Trial(len(self.trials), point, x, context=context)
+        return replace(self, trials=(*self.trials, trial))
 
     def with_results(self, results: Sequence[Trial]) -> Record:
         """After trials got results in one call; those whose number is new are added."""
@@ -147,7 +155,14 @@ class Record:
         trials = tuple(
             trial
             if trial.number in known
-            else Trial(trial.number, trial.point, trial.x, "forgotten", closed=False)
+            else Trial(
+                trial.number,
+                trial.point,
+                trial.x,
+                "forgotten",
+                closed=False,
+                context=trial.context,
+            )
             for trial in self.trials
         )
         return Record(trials, self.steps[:step])
@@ -161,17 +176,20 @@ class Record:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], encode: Any) -> Record:
-        """Inverse of `to_dict`; ``encode`` gives the (d0,) array of a stored point."""
+        """Inverse of `to_dict`.
+
+        ``encode(point, context)`` gives point, context and (d0,) array of what was stored.
+        """
         trials = []
         for number, entry in enumerate(data["trials"]):
             state = entry["state"]
             if state not in get_args(State):
                 known = ", ".join(get_args(State))
                 raise InputError(f"stored trial {number} is {state!r}; known states: {known}")
-            point, x = encode(entry["point"])
+            point, context, x = encode(entry["point"], entry.get("context"))
             kept = {name: entry[name] for name in ("value", "noise_std") if name in entry}
             kept |= {"constraints": dict(entry.get("constraints", {})), "closed": entry["closed"]}
-            trials.append(Trial(number, point, x, state, **kept))
+            trials.append(Trial(number, point, x, state, context=context, **kept))
         steps = tuple(tuple(map(int, step)) for step in data["steps"])
         finished = [number for step in steps for number in step]
         expected = [t.number for t in trials if t.state not in ("pending", "forgotten")]
