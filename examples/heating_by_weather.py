@@ -12,8 +12,7 @@ base = mk.tensor_product(2, 5, scaling="l2", include_constant=True)
 
 
 def building():  # cost per hour: what the heat pump needs, and how far the rooms are from 20 C
-    losses, radiators = rng.uniform(0.8, 1.2), rng.uniform(0.9, 1.3)
-    price, comfort = rng.uniform(0.01, 0.03), rng.uniform(0.001, 0.002)
+    losses, radiators, price, comfort = rng.uniform([0.8, 0.9, 0.01, 1e-3], [1.2, 1.3, 0.03, 2e-3])
 
     def cost(supply, outdoor):
         missing = losses * (20 - outdoor) - radiators * (supply - 20)

@@ -21,6 +21,7 @@ from metakel.kernels import (
     tensor_product,
 )
 from metakel.learn import LearnedKernel, learn_kernel
+from metakel.lifelong import Lifelong
 from metakel.optimize import GPUCB
 from metakel.priors import Prior, learn_prior
 from metakel.search import box, candidates, grid
@@ -53,6 +54,7 @@ __all__ = [
     "KernelDictionary",
     "KernelSum",
     "LearnedKernel",
+    "Lifelong",
     "MetaKelError",
     "NotConverged",
     "Posterior",
