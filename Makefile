@@ -7,7 +7,7 @@ DEMO   := .venv-demo
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading torture paper docs clean
+.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-frontier bench-long bench-import coverage dist torture fuzz paper docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -15,7 +15,7 @@ help:
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[all]' --group dev
 	touch $@
 
 $(DEMO)/.ready: pyproject.toml constraints.txt
@@ -40,14 +40,14 @@ test: check  ## everything that decides whether work lands
 test-latest:  ## the tests against the newest versions of everything
 	$(PYTHON) -m venv .venv-latest
 	.venv-latest/bin/pip install --quiet --upgrade pip
-	.venv-latest/bin/pip install --quiet 'torch==2.13.0' -e '.[dev]'
+	.venv-latest/bin/pip install --quiet 'torch==2.13.0' -e '.[all]' --group dev
 	.venv-latest/bin/python -m pytest -n 2 --dist loadfile
 
 $(VENV)/.bench: $(VENV)/.ready
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev,bench]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[all]' --group dev --group bench
 	touch $@
 
-bench: bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading  ## every table of docs/benchmarks.md
+bench: bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-import bench-frontier bench-long  ## every table of docs/benchmarks.md
 
 bench-solver: $(VENV)/.bench  ## the group lasso against celer, skglm and adelie
 	$(BIN)/python -m benchmarks.solver --update-docs
@@ -58,9 +58,19 @@ bench-ask: $(VENV)/.bench  ## the time of one ask against other optimizers
 bench-coverage: $(VENV)/.bench  ## coverage and width of every confidence method
 	$(BIN)/python -m benchmarks.coverage --update-docs
 
-torture: $(VENV)/.ready  ## kill -9 a tuning process 100 times and look for losses (docs/reliability.md)
-	cd tests/tuner && ../../$(BIN)/python torture.py --kills 100
-	cd tests/tuner && ../../$(BIN)/python torture.py --kills 100 --command
+torture: $(VENV)/.ready  ## 5,000 kill -9, 1,000 while saving, full disks: look for losses (docs/reliability.md)
+	cd tests/tuner && ../../$(BIN)/python torture.py --kills 2000
+	cd tests/tuner && ../../$(BIN)/python torture.py --kills 300 --command
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py swarm --kills 1700 --processes 4
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py swarm --kills 1000 --processes 4 --hosts 3
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py saving --kills 1000
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py disk --step 37
+
+fuzz: $(VENV)/.ready  ## a million damaged lines, cells and files: look for errors that are not ours
+	$(BIN)/python -m benchmarks.fuzz --inputs 1000000 --minutes 20
+
+bench-long: $(VENV)/.bench  ## journals of 10^4 values and 10^5 events, 8 processes (docs/reliability.md)
+	$(BIN)/python -m benchmarks.long_runs --update-docs
 
 paper: $(VENV)/.ready  ## every figure of the paper at full size, and docs/paper.md from them
 	$(BIN)/metakel paper all --jobs 2 --out out/paper
@@ -74,6 +84,7 @@ bench-certificate: $(VENV)/.bench  ## coverage of regret certificates, and what 
 
 bench-transfer: $(VENV)/.bench  ## decisions on real histories against other methods
 	$(BIN)/python -m benchmarks.transfer --update-docs
+	$(BIN)/python -m benchmarks.transfer_dirty --update-docs
 
 bench-fresh: $(VENV)/.bench  ## the same on tables computed after the method was made
 	$(BIN)/python -m benchmarks.fresh --update-docs
@@ -87,5 +98,22 @@ bench-optuna: $(VENV)/.bench  ## the time of one Optuna trial against TPE and GP
 bench-reading: $(VENV)/.bench  ## CPU time and memory of reading a table against pandas
 	$(BIN)/python -m benchmarks.reading --update-docs
 
+bench-frontier: $(VENV)/.bench  ## safe search, level sets and the quadrotor against SafeOpt's rule
+	$(BIN)/python -m benchmarks.frontier --update-docs
+coverage: $(VENV)/.ready  ## the tests, and which lines of the library they reach
+	$(BIN)/python -m pytest -n 2 --dist loadfile --cov=metakel --cov-report=term --cov-report=html:out/coverage
+
+dist:  ## wheel and sdist in dist/, checked
+	rm -rf dist .venv-release
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/pip install --quiet --upgrade pip
+	.venv-release/bin/pip install --quiet --group release
+	.venv-release/bin/python -m build
+	.venv-release/bin/twine check --strict dist/*
+	.venv-release/bin/check-wheel-contents dist/*.whl
+
+bench-import: $(VENV)/.bench  ## CPU time of import, first use and --help
+	$(BIN)/python -m benchmarks.start --update-docs
+
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(DEMO) .venv-latest demo out site
+	rm -rf $(VENV) $(DEMO) .venv-latest .venv-release demo dist out site

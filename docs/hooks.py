@@ -1,18 +1,25 @@
-r"""Formulas without a script from the net: LaTeX becomes SVG while the site is built.
+r"""What is made while the site is built: formulas as SVG, and the page of the command line.
 
-MkDocs calls `on_page_content`; Griffe, which reads the docstrings, uses `Formulas`.
+No script comes from the net. MkDocs calls the functions named ``on_...``; Griffe, which reads the
+docstrings, uses `Formulas`.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from functools import cache
 from html import escape, unescape
+from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import griffe
+from mkdocs.utils import get_relative_url
+
+import metakel
 
 with warnings.catch_warnings():  # it finds its font in an old way
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -20,6 +27,8 @@ with warnings.catch_warnings():  # it finds its font in an old way
     import ziamath
 
 ziafont.config.precision = 2
+THEME_SCRIPT = re.compile(r'<script src="[^"]*assets/javascripts/bundle')
+COMMANDS = "<!-- commands -->"
 SIZE, TEXT = 17.0, 16.0  # of a formula and of the text around it, whatever the unit
 
 ROLE = re.compile(r":math:`([^`]+)`")
@@ -60,6 +69,33 @@ def _tabulated(found: re.Match[str]) -> str:
 def _displayed(found: re.Match[str]) -> str:
     formula = " ".join(line.strip() for line in found[2].splitlines())
     return f"{found[1]}$$\n{found[1]}{formula}\n{found[1]}$$"
+
+
+def on_config(config: Any, **kwargs: Any) -> Any:
+    """Called by MkDocs once: the version stands at the foot of every page."""
+    config["copyright"] = f"metakel {metakel.__version__}, MIT licence"
+    return config
+
+
+def on_page_markdown(markdown: str, **kwargs: Any) -> str:
+    """Called by MkDocs with the text of every page."""
+    if COMMANDS not in markdown:
+        return markdown
+    sys.path.insert(0, str(Path(__file__).parent))
+    return markdown.replace(COMMANDS, import_module("command_help").commands_as_markdown())
+
+
+def on_post_page(output: str, *, page: Any, **kwargs: Any) -> str:
+    """Called by MkDocs with every finished page: what search needs comes before the theme."""
+    script = get_relative_url("search-from-disk.js", page.url)
+    return THEME_SCRIPT.sub(rf'<script src="{script}"></script>\g<0>', output, count=1)
+
+
+def on_post_build(config: Any, **kwargs: Any) -> None:
+    """Called by MkDocs at the end: the search index as a script, which opens without a server."""
+    folder = Path(config["site_dir"]) / "search"
+    index = (folder / "search_index.json").read_text(encoding="utf-8")
+    (folder / "search_index.js").write_text(f"var __index = {index};\n", encoding="utf-8")
 
 
 def on_page_content(html: str, **kwargs: Any) -> str:

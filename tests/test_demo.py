@@ -40,3 +40,8 @@ def _quoted(said):
     claim = f"as a cold GP-UCB is after {after[5][0]} and random search after {after[5][1]}."
     for page in ("README.md", "docs/index.md"):
         assert claim in " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def test_without_matplotlib_only_the_picture_is_missing(monkeypatch):
+    monkeypatch.setattr(demo, "find_spec", lambda name: None)
+    assert 'pip install "metakel[plots]"' in demo.picture()

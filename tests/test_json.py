@@ -172,3 +172,10 @@ def test_what_json_cannot_hold_leaves_the_old_file(tmp_path):
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_file(tmp_path / "x.json", FORMAT.dump({"c": float("nan")}))
     assert json.loads((tmp_path / "x.json").read_text())["c"] == 1
+
+
+def test_brackets_within_brackets_are_refused(tmp_path):
+    path = tmp_path / "deep"
+    path.write_text("[" * 100_000)
+    with pytest.raises(InputError, match="deep is not a saved thing"), FORMAT.read_file(path):
+        pass

@@ -148,3 +148,12 @@ def _check_finite(values: Array, what: str) -> None:
             f"{what} holds {values[first]} at index {first if len(first) > 1 else first[0]}; "
             "expected finite numbers (drop or impute the row first)"
         )
+
+
+def refuse_masked(name: str, values: Any) -> None:
+    """Refuse missing entries of a masked array, which look like numbers when they are read."""
+    entries = values if isinstance(values, list | tuple) else [values]
+    if any(np.ma.is_masked(entry) for entry in entries):
+        raise InputError(
+            f"{name} is masked: it is missing; expected a number, or None for a failed run"
+        )

@@ -24,12 +24,12 @@ def writing(path: str | Path) -> Iterator[None]:
         raise CannotWrite(f"{path} cannot be written: {error.strerror}") from error
 
 
-def write_atomically(path: str | Path, text: str) -> None:
+def write_atomically(path: str | Path, content: str | bytes) -> None:
     """Replace a file; after an error or a crash at any time, its old content is still there.
 
     A link is followed. Devices and pipes, which hold nothing to protect, are written to directly.
     """
-    content = text.encode()
+    content = content.encode() if isinstance(content, str) else content
     with writing(path):
         target = Path(os.path.realpath(path))
         mode = _existing_mode(target)
@@ -46,7 +46,7 @@ def write_atomically(path: str | Path, text: str) -> None:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
 
 
 def _existing_mode(target: Path) -> int | None:
@@ -68,7 +68,7 @@ def _write_new(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Wait until the new name is on disk, where the system can tell."""
     if os.name == "nt":
         return

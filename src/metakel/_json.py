@@ -14,7 +14,7 @@ from metakel.errors import InputError, MetaKelError
 
 Content = dict[str, Any]
 # What reading a wrong entry may raise.
-DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Format:
         """What a JSON text holds."""
         try:
             return json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # the second by brackets within brackets
             what = what or "text"
             raise InputError(f"{what} is not a saved {self.noun}: not JSON ({error})") from None
 

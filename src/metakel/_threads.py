@@ -6,6 +6,7 @@ cores, which costs more than it gains, and up to fifty times as much where the c
 
 from __future__ import annotations
 
+import os
 from contextlib import ContextDecorator
 from functools import cache
 from threading import Lock
@@ -46,10 +47,19 @@ class SingleBlasThread(ContextDecorator):
     def __exit__(self, *_: object) -> None:
         kind = type(self)
         with kind._lock:
-            kind._inside -= 1
+            kind._inside = max(kind._inside - 1, 0)  # a forked child leaves blocks of its parent
             if kind._inside == 0 and kind._limit is not None:
                 kind._limit.restore_original_limits()
                 kind._limit = None
 
+
+def _after_fork() -> None:
+    """The thread that held the lock is not in the child, and nobody is inside a block there."""
+    SingleBlasThread._lock = Lock()
+    SingleBlasThread._inside, SingleBlasThread._limit = 0, None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 single_blas_thread = SingleBlasThread()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -22,7 +23,7 @@ from metakel.report import replay_run, validate_history, write_report
 from metakel.report.validation import random_regret
 from metakel.search import candidates
 from metakel.tuner import Tuner
-from metakel.tuner.normalise import key
+from metakel.tuner.configurations import key
 
 TURNS = 3
 EVALUATIONS = 30
@@ -83,8 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run=replay_run(turn.prior, tuner.trials, tuner.options),
         title=f"Elastic net on {typical.task.name}",
     )
-    picture = draw(turn.prior, typical.task, tuner, compared, chosen.out / "demo.png")
-    print(f"\nPicture: {picture}\nReport:  {page} (open it in a browser)")
+    drawn = picture(turn.prior, typical.task, tuner, compared, chosen.out / "demo.png")
+    print(f"\nPicture: {drawn}\nReport:  {page} (open it in a browser)")
     print(f"Journal: {chosen.out / 'run.jsonl'}\n{perf_counter() - start:.0f} s in all")
 
 
@@ -180,6 +181,13 @@ def _table(rows: dict[str, Any]) -> None:
     print("  evaluations   " + "".join(f"{t:>9}" for t in SHOWN))
     for way, values in rows.items():
         print(f"  {way:14}" + "".join(f"{values[t - 1]:9.4f}" for t in SHOWN))
+
+
+def picture(*shown: Any) -> str:
+    """Where the picture is, or what it takes to have one."""
+    if find_spec("matplotlib") is None:
+        return 'none, because matplotlib is missing: pip install "metakel[plots]"'
+    return str(draw(*shown))
 
 
 def draw(

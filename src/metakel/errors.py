@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -59,6 +60,40 @@ class InputError(MetaKelError, ValueError):
     def at(self, where: str) -> Self:
         """The same error, with the place where it happened in front."""
         return type(self)(f"{where}: {self.message}", *self.hints)
+
+
+class SeveralProblems(InputError):
+    """All that is wrong with a table at once, each on a line of its own.
+
+    Parameters
+    ----------
+    message : str
+        What the problems are of.
+    problems : sequence of InputError
+    hints : Hint
+        Remedies for all of them.
+    """
+
+    def __init__(self, message: str, problems: Sequence[InputError], *hints: Hint) -> None:
+        super().__init__(message, *hints)
+        self.args = message, problems, *hints  # with which copies are made
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return self._listed(map(str, self.problems), super().__str__())
+
+    def as_typed(self) -> str:
+        """The message, with remedies for the command line."""
+        return self._listed((p.as_typed() for p in self.problems), super().as_typed())
+
+    def _listed(self, problems: Iterable[str], whole: str) -> str:
+        remedies = whole.removeprefix(self.message).removeprefix("; ")
+        last = [f"Or {remedies}"] if remedies else []
+        return "\n".join([self.message, *(f"  - {problem}" for problem in problems), *last])
+
+    def at(self, where: str) -> Self:
+        """The same error, with the place where it happened in front."""
+        return type(self)(f"{where}: {self.message}", self.problems, *self.hints)
 
 
 class NotConverged(UserWarning):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 from strangers_table import OUTPUT
+
+from metakel import Prior
+from metakel.tuner import Tuner
 
 SCRIPT = "import sys; print(80 - (int(sys.argv[1]) - 4) ** 2)"
 
@@ -89,7 +93,8 @@ def test_what_a_journal_says_can_be_seen(metakel, prior):
     lines = metakel("status", "j").out.splitlines()
     assert lines[0].split("  ")[0] == "number"
     assert lines[0].endswith(OUTPUT)
-    assert [line.split()[-1] for line in (lines[1], lines[4])] == ["70", "pending"]
+    assert lines[1].endswith("70")
+    assert lines[4].split("  ")[-1].strip().startswith("pending for ")
     assert lines[2].endswith("80 *")
     assert lines[3].endswith("failed: spilt")
     assert lines[5] == "2 values, 1 failed, 1 pending; best 80, number 1"
@@ -116,9 +121,6 @@ def test_what_is_no_journal_is_said_to_be_none(metakel, prior, command):
 
 
 def test_a_journal_with_candidates_takes_no_others(metakel, prior):
-    from metakel import Prior
-    from metakel.tuner import Tuner
-
     known = Prior.load(prior)
     rows = [{"learning rate": 0.1, "n=layers": n, "opt imizer": "sgd"} for n in (3, 4)]
     tuner = Tuner(known, "j", candidates=rows, manual=True)
@@ -138,7 +140,7 @@ def test_failures_before_any_success_do_not_count_once_the_command_is_mended(met
     broken = metakel(*run, *python("import sys; sys.exit('no such file')"))
     assert broken.code == 3
     assert "Fix it and start again" in broken.err
-    mended = metakel(*run, *python(SCRIPT))
+    mended = metakel(*run, "--same-task", *python(SCRIPT))
     assert mended.code == 0, mended.err
     assert "going on with j: 0 values, 3 failed so far" in mended.err
     assert "the 3 failures are taken back" in mended.err
@@ -161,12 +163,12 @@ def test_failures_after_a_success_count_and_the_message_says_so(metakel, prior):
     assert result.code == 3
     assert "count towards the budget (3 of 4 are spent)" in result.err
     assert "metakel tell j --drop --number 2" in result.err
-    again = metakel(*run, *python(SCRIPT))
+    again = metakel(*run, "--same-task", *python(SCRIPT))
     assert "going on with j: 1 values, 2 failed so far" in again.err
     assert "taken back" not in again.err
     assert len(told()) == 2
     assert metakel("tell", "j", "--drop", "--number", 2).code == 0
-    metakel(*run, *python(SCRIPT))
+    metakel(*run, "--same-task", *python(SCRIPT))
     assert len(told()) == 3
 
 
@@ -198,3 +200,13 @@ def test_forgotten_dashes_are_explained(metakel, prior):
     mistyped = metakel("tune", prior, "--budgt", 3, *python(SCRIPT))
     assert mistyped.code == 2
     assert "put --" not in mistyped.err
+
+
+def test_status_says_what_is_pending_for_how_long_and_with_whom(metakel, prior, tmp_path):
+    metakel("suggest", prior, "--journal", "j")
+    assert "pending for 0 s" in metakel("status", "j").out.replace("1 s", "0 s")
+    Tuner(Prior.load(prior), tmp_path / "j").ask()
+    shown = metakel("status", "j").out
+    assert f", process {os.getpid()} on " in shown
+    assert "which has ended" not in shown
+    assert [t["state"] for t in looked_at(metakel)["trials"]] == ["pending", "pending"]

@@ -191,7 +191,7 @@ def test_a_column_whose_name_has_a_comma_is_one_column(metakel, tmp_path):
         (
             "substrate,hours,heat,yield\nA,1,,3\nA,2,,4\nB,3,9,4\nB,3,8,1\n",
             (),
-            ("missing in every row of 1 tasks (A)", "--default 'heat=value'", "--input NAME"),
+            ("missing in every row of 1 tasks (A)", "--default 'heat=value'", "--input hours"),
         ),
     ],
 )
@@ -216,3 +216,57 @@ def test_what_was_advised_works(metakel, tmp_path):
     assert "  hours    one of -, 1.5" in metakel("learn", *LAB, "--category", "hours").out
     for words in (("--extrapolate",), ("--space", "s.toml", "--category", "hours")):
         assert metakel("learn", *LAB, *words).code == 2
+
+
+def test_the_direction_of_a_loss_has_to_be_said(metakel, history):
+    table = history.read_text(encoding="utf-8-sig").replace("acc %", "val_loss", 1)
+    history.write_text(table)
+    asked = ("learn", history, "--task", TASK, "--output", "val_loss")
+    refused = metakel(*asked)
+    assert refused.code == 1
+    assert "--minimize" in refused.err
+    assert "--maximize" in refused.err
+    assert "minimise val_loss" in metakel(*asked, "--minimize").out
+
+
+def with_bookkeeping() -> str:
+    """The table of the laboratory with a seed and a host."""
+    header, *rows = lab_table().splitlines()
+    more = [f"{row},{i * 7 % 13},node{i % 2}" for i, row in enumerate(rows)]
+    return "\n".join([f"{header},seed,host", *more]) + "\n"
+
+
+def test_suspects_are_left_out_with_a_line_to_paste_that_takes_them(metakel, tmp_path):
+    (tmp_path / "lab.csv").write_text(with_bookkeeping())
+    result = metakel("learn", *LAB)
+    assert result.code == 0, result.err
+    assert "seed looks like bookkeeping" in result.out
+    assert "--input hours,stirred,seed,host" in result.out
+    taken = metakel("learn", *LAB, "--input", "hours,stirred,seed,host", "--json")
+    names = [p["name"] for p in json.loads(taken.out)["parameters"]]
+    assert names == ["hours", "stirred", "seed", "host"]
+    fewer = metakel("learn", *LAB, "--exclude", "stirred,seed", "--json")
+    assert [p["name"] for p in json.loads(fewer.out)["parameters"]] == ["hours"]
+
+
+def test_a_person_at_a_terminal_is_asked_about_suspects(metakel, tmp_path, monkeypatch):
+    (tmp_path / "lab.csv").write_text(with_bookkeeping())
+    monkeypatch.setattr("metakel.cli.learn.at_terminal", lambda: True)
+    questions = []
+
+    def confirm(question, **_):
+        questions.append(question)
+        return question.startswith("host")
+
+    monkeypatch.setattr("typer.confirm", confirm)
+    result = metakel("learn", *LAB)
+    assert [q.split()[0] for q in questions] == ["seed", "host"]
+    assert "  host     one of node0, node1" in result.out
+    assert "  seed " not in result.out
+
+
+def test_a_database_is_sent_to_its_url(metakel, tmp_path):
+    (tmp_path / "past.db").write_bytes(b"SQLite format 3\0" + bytes(100))
+    result = metakel("learn", "past.db", "--task", "a", "--output", "b")
+    assert result.code == 1
+    assert "sqlite:///past.db" in result.err

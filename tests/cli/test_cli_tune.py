@@ -139,3 +139,19 @@ def test_a_stopped_run_goes_on(metakel, prior, tmp_path):
     run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
     numbers = [json.loads(line).get("number") for line in run.stdout.splitlines()]
     assert numbers[-3:] == [1, 2, None]  # the interrupted one is done again, under its number
+
+
+def test_a_value_in_the_name_of_the_value_file_leads_to_no_other_place(metakel, prior, tmp_path):
+    victim = tmp_path / "owned.txt"
+    victim.write_text("precious")
+    options = ("--value-file", "out/{opt imizer}.txt", "--fix", f"opt imizer={KINDS[2]}")
+    (tmp_path / "out").mkdir()
+    assert metakel("tune", prior, *options, "--budget", 1, *python("")).code == 3  # no separator
+    space = json.loads(prior.read_text())
+    text = json.dumps(space).replace(json.dumps(KINDS[2])[1:-1], "../owned")
+    prior.write_text(text)
+    options = (*options[:2], "--fix", "opt imizer=../owned", "--journal", "j")
+    refused = metakel("tune", prior, *options, "--budget", 1, *python(""))
+    assert refused.code == 1
+    assert "'../owned', which would lead to another place" in refused.err
+    assert victim.read_text() == "precious"

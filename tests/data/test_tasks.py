@@ -215,7 +215,7 @@ def test_histories_whose_numbers_mean_something_else_do_not_join():
     with pytest.raises(InputError, match="over plain numbers"):
         ours + History.from_pairs(pairs([3], d0=1))
     with pytest.raises(InputError, match="'loss' is minimised and 'loss' is maximised"):
-        ours + History.from_frame(other, task="data", output="loss")
+        ours + History.from_frame(other, task="data", output="loss", minimize=False)
     with pytest.raises(ShapeError, match="has 3 inputs but task 0 has 2"):
         History.from_pairs(pairs([3])) + History.from_pairs(pairs([3], d0=3))
     with pytest.raises(InputError, match=r"2 of 2 tasks are in both .* 'b'; expected every task"):
@@ -258,5 +258,7 @@ def test_a_seed_is_no_generator_and_the_message_says_how_to_make_one(rng, seed):
 
 @pytest.mark.parametrize("option", ["input", "output_", "maximize"])
 def test_an_unknown_option_is_named_with_those_there_are(option):
-    with pytest.raises(InputError, match=f"from_frame .* no option '{option}'; expected inputs, m"):
-        History.from_frame(TABLE, task="data", output="loss", **{option: ["rate"]})
+    with pytest.raises(
+        InputError, match=f"from_frame .* no option '{option}'; expected inputs, exclude, m"
+    ):
+        History.from_frame(TABLE, task="data", output="loss", minimize=True, **{option: ["rate"]})

@@ -55,7 +55,7 @@ def test_one_stray_cell_in_a_column_of_numbers_is_named_with_its_line(tmp_path, 
 
 @given(strays=st.integers(1, N))
 def test_only_a_column_of_mostly_numbers_is_refused(strays):
-    cells = [f"k{i}" if i < strays else str(i) for i in range(N)]
+    cells = [f"k{i % 3}" if i < strays else str(i % 4) for i in range(N)]
     if N - strays >= 0.8 * N:
         with pytest.raises(InputError, match=f"'hours' holds 'k0' in row 0, among {N - strays}"):
             History.from_frame(columns(hours=cells), **WANTED)

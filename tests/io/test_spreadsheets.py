@@ -37,7 +37,9 @@ def same(one, other):
 @pytest.fixture
 def read(tmp_path):
     def from_text(text, encoding="utf-8", name="runs.csv", **options):
-        (tmp_path / name).write_bytes(text.encode(encoding))
+        bytewise = encoding == "utf-8-with-bytes"
+        content = text.encode(errors="surrogateescape") if bytewise else text.encode(encoding)
+        (tmp_path / name).write_bytes(content)
         return History.from_csv(tmp_path / name, **WANTED, **options)
 
     return from_text
@@ -100,13 +102,34 @@ def test_lines_are_counted_from_the_first_of_the_file(tmp_path):
 @pytest.mark.parametrize("start", [b"PK\x03\x04rest", b"\xd0\xcf\x11\xe0\xa1\xb1"])
 def test_a_workbook_is_called_one(tmp_path, start):
     (tmp_path / "runs.xlsx").write_bytes(start)
-    with pytest.raises(InputError, match=r"runs\.xlsx is an Excel workbook.*save it as CSV"):
+    with pytest.raises(
+        InputError, match=r"runs\.xlsx is an Excel workbook.*save it as CSV.*from_excel"
+    ):
         csv_columns(tmp_path / "runs.xlsx")
+
+
+def test_windows_1252_is_read_with_a_note(read, monkeypatch):
+    text = sheet().replace("hours", "höurs")
+    history = read(text, "cp1252")
+    assert same(history, read(text))
+    assert any("read as Windows-1252" in note for note in history.report.notes)
+    # Also where the first lines are plain, and much later one is not.
+    monkeypatch.setattr("metakel.io.csv_files.BLOCK_CHARACTERS", 100)
+    late = [*ROWS, *([*ROWS[0][:3], "P", str(i)] for i in range(5_000)), [*ROWS[0][:3], "é", "1"]]
+    assert "é" in read(sheet(rows=late), "cp1252").space["metal"].values
 
 
 def test_other_encodings_are_refused_with_the_way_out(read):
     with pytest.raises(InputError, match=r"is not UTF-8 text.*save it as UTF-8"):
-        read(sheet().replace("hours", "höurs"), "cp1252")
+        read(sheet().replace("hours", "h\udc81\udcffurs"), "utf-8-with-bytes")
+
+
+def test_a_database_is_sent_to_its_url(tmp_path):
+    path = tmp_path / "past.db"
+    path.write_bytes(b"SQLite format 3\0" + bytes(100))
+    with pytest.raises(InputError, match=r"from_optuna\('sqlite:///.*past.db'\)") as refusal:
+        csv_columns(path)
+    assert f"sqlite:///{path}" in refusal.value.as_typed()
 
 
 @given(st.lists(st.floats(-1e6, 1e6).map(lambda v: round(v, 2)), min_size=1))

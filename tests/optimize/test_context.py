@@ -158,6 +158,31 @@ def test_the_learned_kernel_needs_a_fraction_of_the_regret_of_all_kernels():
     assert total["learned"] <= 0.5 * total["all"]
 
 
+@pytest.mark.parametrize("domain", [grid([(-1, 1)], 21), box([(-1, 1)])], ids=repr)
+def test_safe_search_keeps_its_limit_in_every_context(domain):
+    """The start point is vouched for in all contexts; every point asked for is safe in its own."""
+    unsafe = tried = runs = 0
+    for seed in range(6):
+        kernel, f = world(seed)
+        limit = f(np.column_stack([np.zeros(41), np.linspace(-1, 1, 41)])).min() - 0.1
+        game = optimizer(kernel, domain, seed=seed, at_least=limit, start=[[0.0]])
+        rng = np.random.default_rng(seed)
+        play(game, f, rng.uniform(-1, 1, 5), rng)
+        values = f(game.X)
+        unsafe += bool((values < limit).any())
+        tried += len({x for x, _ in game.X})
+        runs += 1
+        z = 0.3
+        assert game.safe([[0.0]], context=[z])[0]
+        certificate = game.certificate_for([z])
+        assert game.safe(certificate.x[None], context=[z])[0]
+        candidates_here = f(np.column_stack([GRID, np.full(21, z)]))
+        best_safe = candidates_here[candidates_here >= limit].max()
+        assert best_safe - f([certificate.x[0], z])[0] <= certificate.regret + 1e-9
+    assert unsafe <= binom.ppf(1 - 1e-4, runs, DELTA)
+    assert tried > runs  # it does not only repeat the start
+
+
 @pytest.mark.parametrize("call", ["ask", "suggest", "predict", "confidence", "tell", "forget"])
 def test_a_missing_context_is_refused_by_name(call):
     weather = Space((Float("temperature", -5.0, 40.0), Float("humidity", 0.0, 1.0)))

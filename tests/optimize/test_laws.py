@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from itertools import permutations
 
 import numpy as np
@@ -376,3 +378,18 @@ def test_an_empty_record_has_no_outcomes():
     optimizer.record = Record()
     assert optimizer.t == 0
     assert optimizer.suggest() == PRIOR.optimizer().suggest()
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))])
+def test_a_copy_goes_on_alike_and_by_itself(way):
+    kernel = mk.KernelSum.uniform(mk.legendre(4, scaling="l2"))
+    certified = mk.GPUCB(
+        kernel, mk.box([(-1, 1)]), noise_std=0.1, norm_bound=1.0, rng=np.random.default_rng(0)
+    )
+    for optimizer in (certified, PRIOR.optimizer()):
+        optimizer.tell(optimizer.ask(), 0.1)
+        other = way(optimizer)
+        x = other.ask()
+        other.tell(x, 0.2)
+        assert (optimizer.t, other.t) == (1, 2)
+        np.testing.assert_equal(optimizer.ask(), x)

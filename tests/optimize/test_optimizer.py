@@ -226,7 +226,7 @@ def test_bad_input_is_refused_and_changes_nothing(x, y, noise, error):
     game.ask()
     before = game.to_dict()
     with pytest.raises(error):
-        game.tell(x, y, noise)
+        game.tell(x, y, noise_std=noise)
     for n in (0, -1, 1.5):
         with pytest.raises(InputError, match="ask_batch: n is"):
             game.ask_batch(n)
@@ -257,7 +257,7 @@ def test_less_noisy_observations_count_more():
     problem = line_problem()
     games = [optimizer(problem, LINE) for _ in range(2)]
     for game, noise in zip(games, (NOISE, NOISE / 10), strict=True):
-        game.tell(LINE.X[::10], problem.f(LINE.X[::10]), noise)
+        game.tell(LINE.X[::10], problem.f(LINE.X[::10]), noise_std=noise)
     wide, narrow = (np.subtract(*game.confidence()[::-1]) for game in games)
     assert (narrow <= wide).all()
     assert narrow.mean() < 0.2 * wide.mean()

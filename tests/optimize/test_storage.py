@@ -50,7 +50,7 @@ def act(game, problem, kind, number):
         if kind == "forget":
             game.forget(x)
         else:
-            game.tell(x, problem.f(x) + 0.03 * np.sin(1e3 * x), 0.05 + 0.01 * number)
+            game.tell(x, problem.f(x) + 0.03 * np.sin(1e3 * x), noise_std=0.05 + 0.01 * number)
     elif kind == "volunteer":
         x = game.domain.sample(np.random.default_rng(number), 2)
         game.tell(x, problem.f(x))

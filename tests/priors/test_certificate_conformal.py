@@ -376,7 +376,7 @@ def test_limits_are_guessed_aloud_and_cap_everything_shown():
 
 def test_limits_that_the_history_exceeds_are_refused():
     rows = accuracies(np.random.default_rng(0), "loss")
-    history = History.from_frame(rows, task="task", output="loss")
+    history = History.from_frame(rows, task="task", output="loss", minimize=False)
     assert learn_prior(history, certify="none").info.outputs is None
     with pytest.raises(InputError, match="expected limits around all of them"):
         learn_prior(history, outputs=(0.0, 0.5))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from dataclasses import replace
@@ -70,6 +72,49 @@ def test_no_name_becomes_markup_and_nothing_is_fetched(page):
     assert not re.search(r"(src|href)=[\"'](?!data:)", text)
     assert not re.search(r"https?://(?!www\.w3\.org)", text)
     assert "default-src 'none'" in text
+
+
+def test_only_the_style_and_script_of_the_page_are_allowed(page):
+    text = page.read_text(encoding="utf-8")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert "unsafe" not in policy
+    assert "base-uri 'none'; form-action 'none'" in policy
+    for element in ("style", "script"):
+        (content,) = re.findall(f"<{element}>(.*?)</{element}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{element}-src 'sha256-{digest}'" in policy
+    assert " style=" not in text, "the policy would ignore it"
+
+
+def test_a_long_run_makes_a_small_page(tmp_path, monkeypatch):
+    monkeypatch.setattr("metakel.report.run.DOTS", 60)
+    prior, _, _ = some_report()
+    rng = np.random.default_rng(0)
+    rows = prior.space.decode(rng.uniform(-1, 1, (150, prior.space.d0)))
+    tuner = Tuner(prior)
+    tuner.observe(rows, [0.9 - 0.1 * (log10(row["rate"]) + 2) ** 2 for row in rows])
+    run = replay_run(prior, tuner.trials, tuner.options)
+    assert len(run.best) == 150
+    assert len(run.steps) <= 100
+    assert (run.steps[0], run.steps[-1]) == (1, 150)
+    assert run.trust[-1] == tuner.trust
+    text = write_report(prior, tmp_path / "r.html", run=run).read_text()
+    drawn = int(re.search(r"(\d+) of 150 values are not drawn", text)[1])
+    assert 150 - drawn <= 60
+    # The first point was not asked for, so that nothing can be promised.
+    assert f"No band and no certificate: {tuner.certificate.reason}." in text
+
+
+def test_tuning_of_left_out_tasks_stops_before_their_rows_are_used_up(page):
+    """With every row tried, any method has found the best one."""
+    _, validation, _ = some_report()
+    rows = min(task.n for task in some_history())
+    assert validation.evaluations == rows - 1
+    assert {len(curve) for curve in validation.curves.values()} == {rows - 1}
+    assert validation.curves["random"][-1] > 0
+    text = page.read_text(encoding="utf-8")
+    assert f"The axis stops at {rows - 1}: a task has no more recorded rows" in text
+    assert f"best of their recorded rows after {rows - 1}" in text
 
 
 def test_every_part_is_there(page):

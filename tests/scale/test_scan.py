@@ -185,3 +185,19 @@ def test_nothing_to_read_says_so(tmp_path):
         mk.History.scan(tmp_path / "nowhere")
     with pytest.raises(mk.InputError, match=r"no \.parquet files"):
         mk.History.scan(tmp_path)
+
+
+def test_a_file_replaced_after_the_scan_is_not_learned_from(rng, tmp_path):
+    """The same rows, with the labels of the tasks shifted: nothing else would tell."""
+    tasks = history(rng, 6, sizes=(8, 9))
+    write(tmp_path, tasks, files=1)
+    scanned = mk.History.scan(tmp_path)
+    path = tmp_path / "part-0.parquet"
+    table = pq.read_table(path)
+    column = table.column("task").to_numpy()
+    shifted = np.roll(column, 1)
+    shifted[0] = column[0]
+    pq.write_table(table.set_column(0, "task", pa.array(shifted)), path, row_group_size=40)
+    with pytest.raises(ShardError, match=r"part-0\.parquet was replaced or changed since"):
+        mk.learn_kernel(scanned, LEGENDRE, lam=0.1)
+    assert mk.learn_kernel(mk.History.scan(tmp_path), LEGENDRE, lam=0.1).kernel is not None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metakel.errors import InputError
-from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Space
+from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Space, infer_space
 
 ANY = Float("any", 0, 1)
 finite = st.floats(-1e6, 1e6, allow_nan=False)
@@ -187,3 +187,35 @@ def test_unknown_choices_and_broken_integers_are_refused():
     for parameter in (Categorical("x", ("a", "b")), Fixed("x", 3), Float("x", 0, 1)):
         with pytest.raises(InputError, match="<NA>"):
             parameter.encode([nothing])
+
+
+@pytest.mark.parametrize(
+    ("values", "log", "digits"),
+    [
+        ([20.0, 49.5, 80.0], False, 1),
+        ([0.5, 0.8, 1.0], False, 2),  # one more, as one decimal leaves six values
+        ([1e-4, 3e-3, 0.25], True, 2),
+        ([0.1234567891, 0.5, 0.9], False, None),
+    ],
+)
+def test_numbers_of_people_are_suggested_with_as_many_digits(values, log, digits):
+    space, _ = infer_space({"x": values}, log=["x"] if log else [])
+    assert space["x"].digits == digits
+    assert space["x"] == Float("x", min(values), max(values), log)
+    found = space.decode(np.linspace(-1, 1, 101)[:, None])
+    assert space.decode(space.encode([{"x": v} for v in values])) == [{"x": v} for v in values]
+    if digits is not None:
+        form = f".{digits}g" if log else f".{digits}f"
+        assert all(row["x"] == float(format(row["x"], form)) for row in found)
+    near = space.nearest(np.random.default_rng(0).uniform(-1, 1, (50, 1)))
+    np.testing.assert_allclose(space.nearest(near), near, atol=1e-12)
+    assert Space.from_dict(space.to_dict())["x"].digits == digits
+
+
+def test_rounding_stays_within_the_range_and_refuses_no_other_value():
+    rounded = Float("x", 0.0, 1.0, digits=1)
+    assert rounded.encode([0.123])[0, 0] == pytest.approx(-0.754)
+    inside = Float("x", 0.04, 0.96, digits=1).decode(np.array([[-0.999], [0.999]]))
+    assert inside == [0.04, 0.96]
+    with pytest.raises(InputError, match="has digits -1"):
+        Float("x", 0.0, 1.0, digits=-1)

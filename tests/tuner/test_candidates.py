@@ -9,12 +9,13 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from journal_files import lines, written
 from tuning_history import measure, small_prior
 
 from metakel import InputError, Space
 from metakel.space import Categorical
 from metakel.tuner import Tuner
-from metakel.tuner.normalise import key, normalised
+from metakel.tuner.configurations import key, normalised
 
 PRIOR = small_prior()
 ROWS = [{"rate": 0.01, "depth": d, "kind": "adam"} for d in (4, 6, 8)]
@@ -78,11 +79,11 @@ def test_rows_of_a_frame_can_be_told_as_iterrows_gives_them():
 def begun_as_at_first(path, rows) -> None:
     """A journal whose candidates are noted as they were typed, duplicates included."""
     Tuner(PRIOR, path, candidates=rows)
-    head = json.loads(path.read_text())
+    (head,) = lines(path)
     text = json.dumps([dict(row) for row in rows], sort_keys=True)
     head["candidates"] = hashlib.sha256(text.encode()).hexdigest()[:16]
     told = {"event": "told", "number": None, "configuration": rows[0], "value": 0.5}
-    path.write_text("".join(json.dumps(event) + "\n" for event in (head, told)))
+    written(path, [head, told])
 
 
 @pytest.mark.parametrize("rows", LISTS.values(), ids=LISTS.keys())

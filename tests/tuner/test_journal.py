@@ -131,6 +131,38 @@ def test_a_full_disk_loses_nothing_that_was_confirmed(tmp_path, monkeypatch, aft
     assert Tuner(PRIOR, tmp_path / "j").best.value == 0.5
 
 
+def test_a_value_that_can_neither_be_kept_nor_removed_is_said_to_be_in_doubt(tmp_path, monkeypatch):
+    tuner = Tuner(PRIOR, tmp_path / "j")
+    x = tuner.ask()
+
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    monkeypatch.setattr(os, "ftruncate", broken)
+    with pytest.raises(JournalError, match="others may see it") as caught:
+        tuner.tell(x, 0.5)
+    assert "nothing was recorded" not in str(caught.value)
+    monkeypatch.undo()
+    assert tuner.best.value == Tuner(PRIOR, tmp_path / "j").best.value == 0.5
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_a_tuner_that_waits_for_a_value_holds_no_descriptor(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    tuners = [Tuner(PRIOR, tmp_path / f"j{i}") for i in range(3)]
+    for tuner in tuners:
+        tuner.tell(tuner.ask(), 0.5)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("device", ["/dev/full", "/dev/zero"])
+def test_a_device_is_no_journal(device):
+    for look in (lambda: Tuner(PRIOR, device), lambda: Journal(device).read()):
+        with pytest.raises(JournalError, match="not a regular file"):
+            look()
+
+
 def test_a_disk_that_really_is_full(tmp_path):
     code = """
 import resource, signal, sys

@@ -276,3 +276,12 @@ def test_what_is_no_prior_is_named(prior):
     with pytest.raises(InputError, match=rf"prior is a {type(prior).__name__}; .*Prior\.load"):
         Tuner(prior)
     assert isinstance(PRIOR, Prior)
+
+
+@pytest.mark.parametrize("value", [np.ma.masked, np.ma.array(3.0, mask=True)])
+def test_a_masked_value_is_missing_and_not_zero(value):
+    tuner = Tuner(PRIOR)
+    x = tuner.ask()
+    with pytest.raises(InputError, match="masked"):
+        tuner.tell(x, value)
+    assert tuner.pending == (x,)

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from metakel.tuner.owner import is_dead, this_process
-
 HERE = Path(__file__).parent
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no kill -9 on Windows")
-@pytest.mark.parametrize("options", [("--kills", "30"), ("--kills", "3", "--command")])
+@pytest.mark.parametrize("options", [("--kills", "21"), ("--kills", "3", "--command")])
 def test_kills_lose_nothing(options):
     run = subprocess.run(
         [sys.executable, "torture.py", *options],
@@ -33,12 +31,18 @@ def test_kills_lose_nothing(options):
     assert run.returncode == 0
 
 
-def test_the_dead_are_told_from_the_living():
-    me = this_process()
-    assert not is_dead(me)
-    assert not is_dead(None)
-    assert not is_dead({**me, "host": "elsewhere", "pid": 1 << 22})
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    assert is_dead({**me, "pid": gone.pid})
-    assert is_dead({**me, "start": "1"})  # the number is in use again, by another process
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no kill -9 on Windows")
+def test_neither_crowds_nor_full_disks_nor_kills_while_saving_lose_anything():
+    words = ["swarm", "saving", "disk", "--kills", "6", "--hosts", "3", "--step", "2999"]
+    run = subprocess.run(
+        [sys.executable, "torture_swarm.py", *words],
+        capture_output=True,
+        text=True,
+        cwd=HERE,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    swarm, saving, disk = map(json.loads, run.stdout.splitlines())
+    assert swarm["kills"] == saving["kills"] == 6
+    assert swarm["confirmed"] >= 40
+    assert disk["confirmed"] > 0

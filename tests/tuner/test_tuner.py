@@ -12,7 +12,7 @@ from tuning_history import measure, small_prior
 
 from metakel import InputError
 from metakel.tuner import Tuner
-from metakel.tuner.normalise import key
+from metakel.tuner.configurations import key
 from metakel.tuner.tuner import Finished
 
 PRIOR = small_prior()

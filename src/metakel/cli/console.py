@@ -49,7 +49,7 @@ class OutputClosed(Exception):
 def say(text: str) -> None:
     """Print a line of the result, at once."""
     try:
-        typer.echo(text)
+        typer.echo(printable(text))
         sys.stdout.flush()
     except BrokenPipeError:
         # What is left in the buffer goes nowhere, without a second error at the end.
@@ -61,7 +61,22 @@ def say(text: str) -> None:
 
 def note(text: str) -> None:
     """Print a remark that is not part of the result, to stderr."""
-    typer.echo(text, err=True)
+    typer.echo(printable(text), err=True)
+
+
+def printable(text: str) -> str:
+    r"""Text in which escape sequences and other control characters are spelled, as in ``\x1b``.
+
+    Names and messages come from files and programs of others, and a terminal obeys what it reads.
+    """
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(c if c in "\n\t" or c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def at_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def emit(data: Any) -> None:
@@ -76,9 +91,9 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         from rich.markup import escape
         from rich.table import Table
 
-        table = Table(*map(escape, header), box=None, header_style="bold")
+        table = Table(*(escape(printable(c)) for c in header), box=None, header_style="bold")
         for row in rows:
-            table.add_row(*map(escape, row))
+            table.add_row(*(escape(printable(cell)) for cell in row))
         Console().print(table)
         return
     columns = list(zip(header, *rows, strict=True))

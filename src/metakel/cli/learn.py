@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from metakel._files import writing
-from metakel.cli.console import Json, emit, note, refuse_overwriting, say
+from metakel.cli.console import Json, at_terminal, emit, note, refuse_overwriting, say
 from metakel.cli.show import described
+from metakel.cli.suggest import Sheet
+from metakel.cli.tables import is_parquet, is_workbook, table_columns
 from metakel.data import History
 from metakel.errors import InputError, MetaKelError
-from metakel.io import csv_columns, parquet_columns
 from metakel.priors import learn_prior
 from metakel.space import Space
 
@@ -23,18 +24,25 @@ Task = Annotated[str, typer.Option(help="Column that names the past task.")]
 def learn(
     history: Annotated[
         str,
-        typer.Argument(help="Past runs: .csv, .csv.gz, .parquet, or the URL of an Optuna storage."),
+        typer.Argument(help="Past runs: .csv(.gz), .xlsx, .parquet, or URL of an Optuna storage."),
     ],
     task: Task = "",
     output: Annotated[str, typer.Option(help="Column with the measured value.")] = "",
     out: Annotated[Path, typer.Option("-o", "--out", help="Where to save.")] = Path("prior.json"),
     minimize: Annotated[
         bool | None,
-        typer.Option("--minimize/--maximize", help="Whether smaller is better. [default: larger]"),
+        typer.Option(
+            "--minimize/--maximize",
+            help="Whether smaller is better. [default: larger, asked for a loss]",
+        ),
     ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", help="A parameter, or several (a,b). [default: other columns]"),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help="A column that is no parameter, or several (a,b)."),
     ] = None,
     log: Annotated[
         list[str] | None,
@@ -58,6 +66,7 @@ def learn(
         str | None,
         typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
     ] = None,
+    sheet: Sheet = None,
     json: Json = False,
 ) -> None:
     """Learn a prior for the next task from a table of past runs.
@@ -72,6 +81,7 @@ def learn(
             "--space": space,
             "--category": categories,
             "--delimiter": delimiter,
+            "--sheet": sheet,
             "--minimize": minimize is True,
             "--maximize": minimize is False,
         }
@@ -85,11 +95,19 @@ def learn(
     if extrapolate and space is None:
         raise typer.BadParameter("--extrapolate without --space: there are no ranges to go beyond")
     refuse_overwriting(out, history, space)
-    past = read_history(
-        history, task, output, minimize=bool(minimize), inputs=inputs, log=log, defaults=defaults,
-        categories=categories, space=None if space is None else _read_space(space),
-        extrapolate=extrapolate, delimiter=delimiter,
-    )  # fmt: skip
+
+    def read(inputs: list[str] | None) -> History:
+        return read_history(
+            history, task, output, minimize=minimize, inputs=inputs, exclude=exclude, log=log,
+            defaults=defaults, categories=categories, extrapolate=extrapolate,
+            space=None if space is None else _read_space(space), delimiter=delimiter,
+            sheet=sheet,
+        )  # fmt: skip
+
+    past = read(inputs)
+    taken = [] if json else _ask_about(past)
+    if taken and past.report is not None:
+        past = read([*past.report.inputs, *taken])
     prior = learn_prior(past)
     with writing(out):
         prior.save(out)
@@ -108,18 +126,21 @@ def read_history(
     task: str,
     output: str,
     *,
-    minimize: bool,
+    minimize: bool | None,
     inputs: list[str] | None = None,
+    exclude: list[str] | None = None,
     log: list[str] | None = None,
     defaults: list[str] | None = None,
     categories: list[str] | None = None,
     space: Space | None = None,
     extrapolate: bool = False,
     delimiter: str | None = None,
+    sheet: str | None = None,
 ) -> History:
     """The history in a file or an Optuna storage."""
     options: dict[str, Any] = {
         "inputs": inputs,
+        "exclude": exclude or (),
         "log": log,
         "categories": categories or (),
         "extrapolate": extrapolate,
@@ -129,7 +150,18 @@ def read_history(
         options["space"] = space
     if is_storage(source):
         return _read_storage(source, {k: v for k, v in options.items() if v})
-    return _read_file(source, task, output, delimiter, {"minimize": minimize, **options})
+    return _read_file(source, task, output, delimiter, sheet, {"minimize": minimize, **options})
+
+
+def _ask_about(past: History) -> list[str]:
+    """Columns that are parameters after all, by the person at the terminal, if there is one."""
+    if past.report is None or not at_terminal():
+        return []
+    return [
+        name
+        for name, why in past.report.doubtful.items()
+        if typer.confirm(f"{name} {why.rstrip(',')}. Is it a parameter?", err=True)
+    ]
 
 
 def is_storage(source: str) -> bool:
@@ -148,20 +180,34 @@ def _read_storage(url: str, options: dict[str, Any]) -> History:
 
 
 def _read_file(
-    source: str, task: str, output: str, delimiter: str | None, options: dict[str, Any]
+    source: str,
+    task: str,
+    output: str,
+    delimiter: str | None,
+    sheet: str | None,
+    options: dict[str, Any],
 ) -> History:
-    parquet = source.endswith((".parquet", ".pq"))
-    if parquet and delimiter is not None:
-        raise typer.BadParameter(f"--delimiter beside {source}: Parquet has none")
-    inputs = options["inputs"]
-    if not task or not output or any("," in name for name in inputs or ()):
-        columns = parquet_columns(source) if parquet else csv_columns(source, delimiter=delimiter)
-        if not task or not output:
-            raise typer.BadParameter(_which(columns, task, output))
-        options["inputs"] = [name for text in inputs for name in _names(text, columns)]
-    if parquet:
+    several = [name for key in ("inputs", "exclude") for name in options[key] or () if "," in name]
+    columns = table_columns(source, delimiter, sheet) if several or not (task and output) else {}
+    if not task or not output:
+        raise typer.BadParameter(_which(columns, task, output))
+    if several:
+        for key in ("inputs", "exclude"):
+            if options[key]:
+                options[key] = [name for text in options[key] for name in _names(text, columns)]
+    if is_workbook(source):
+        _refuse_option("--delimiter", delimiter, source, "a workbook has none")
+        return History.from_excel(source, task=task, output=output, sheet=sheet, **options)
+    _refuse_option("--sheet", sheet, source, "only workbooks (.xlsx) have sheets")
+    if is_parquet(source):
+        _refuse_option("--delimiter", delimiter, source, "Parquet has none")
         return History.from_parquet(source, task=task, output=output, **options)
     return History.from_csv(source, task=task, output=output, delimiter=delimiter, **options)
+
+
+def _refuse_option(option: str, value: str | None, source: str, why: str) -> None:
+    if value is not None:
+        raise typer.BadParameter(f"{option} beside {source}: {why}")
 
 
 def _names(text: str, columns: Collection[str]) -> list[str]:

@@ -13,7 +13,6 @@ from metakel.errors import InputError
 if TYPE_CHECKING:
     import typer
 
-HELP = "The figures of the paper, each by one command (in a clone of the repository)."
 HOW = (
     "the figures of the paper are in the source repository of metakel, not in the installed "
     'package: git clone the repository, and in that folder run pip install -e ".[paper]" and '

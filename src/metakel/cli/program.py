@@ -79,6 +79,15 @@ class Program:
             return self._run(values, Path(name))
 
     def _value_file(self, values: Mapping[str, Any]) -> str:
+        """The name of the file; a value must not lead to another folder, as the file is removed."""
+        used = _pattern(tuple(values)).findall(self.value_file)
+        for name in used:
+            text = _text(values[name])
+            if text in (".", "..") or any(mark in text for mark in ("/", "\\", ":", "\0")):
+                raise InputError(
+                    f"--value-file {self.value_file}: {name} is {text!r}, which would lead to "
+                    "another place; expected values without separators, as {number} has"
+                )
         return fill([self.value_file], values)[0]
 
     def _run(self, values: Mapping[str, Any], value_file: Path | None) -> RunResult:

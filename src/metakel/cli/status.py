@@ -10,6 +10,7 @@ import typer
 
 from metakel.cli.console import Json, emit, grid, say, short
 from metakel.tuner import JournalReader, JournalTrial
+from metakel.tuner.lock import is_alive
 
 JournalArgument = Annotated[
     Path, typer.Argument(help="The journal of `metakel suggest` or `metakel tune`.")
@@ -21,7 +22,7 @@ def status(journal: JournalArgument, json: Json = False) -> None:
 
     With --json: complete and failed (how many), pending (their numbers), best (its number, or
     null), alarm (time and reason, or null), and trials, each with number, configuration, state,
-    value and reason.
+    value, reason, since (when it was given to its process) and owner (that process).
     """
     record = JournalReader(journal)
     trials, best, alarm = record.trials, record.best, record.trials.alarm
@@ -60,11 +61,33 @@ def status(journal: JournalArgument, json: Json = False) -> None:
 
 def described(trial: JournalTrial) -> dict[str, Any]:
     """A trial as JSON."""
-    names = ("number", "configuration", "state", "value", "reason")
+    names = ("number", "configuration", "state", "value", "reason", "since", "owner")
     return {name: getattr(trial, name) for name in names}
 
 
 def _result(trial: JournalTrial, best: JournalTrial | None) -> str:
+    if trial.state == "pending":
+        return "pending" + _for_how_long(trial) + _with_whom(trial)
     if trial.state != "complete":
         return trial.state + (f": {trial.reason}" if trial.reason else "")
     return short(trial.value) + " *" * (best is not None and trial.number == best.number)
+
+
+def _for_how_long(trial: JournalTrial) -> str:
+    seconds = trial.age()
+    return "" if seconds is None else f" for {duration(seconds)}"
+
+
+def _with_whom(trial: JournalTrial) -> str:
+    if trial.owner is None or trial.released:
+        return ""
+    dead = ", which has ended" if is_alive(trial.owner) is False else ""
+    return f", process {trial.owner['pid']} on {trial.owner.get('host', 'this machine')}{dead}"
+
+
+def duration(seconds: float) -> str:
+    """Time in the unit that suits it."""
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"

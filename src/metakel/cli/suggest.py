@@ -10,13 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from metakel.cli.console import Json, emit, grid, note, short
+from metakel.cli.fill_in import append_suggestions
 from metakel.cli.show import PriorPath
 from metakel.cli.values import assignments, typed
-from metakel.errors import InputError
+from metakel.errors import InputError, MetaKelError
 from metakel.io import csv_columns
 from metakel.priors import Prior
-from metakel.tuner import Tuner
-from metakel.tuner.normalise import key
+from metakel.space import Float
+from metakel.tuner import JournalReader, Tuner
 
 Observed = Annotated[
     Path | None, typer.Option(help="CSV file with runs of this very task, to start from.")
@@ -26,6 +27,16 @@ Extrapolate = Annotated[
     bool, typer.Option("--extrapolate", help="Allow values beyond the recorded ranges.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+Sheet = Annotated[
+    str | None, typer.Option(help="Sheet of a workbook. [default: the first with a table]")
+]
+TaskName = Annotated[
+    str, typer.Option("--task", help="Name of the task; a journal of another one is refused.")
+]
+SameTask = Annotated[
+    bool,
+    typer.Option("--same-task", help="It is the task of the journal, whatever name or command."),
+]
 JournalPath = Annotated[Path | None, typer.Option(help="Journal to continue or to begin.")]
 
 
@@ -36,23 +47,42 @@ def suggest(
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     fix: Fix = None,
     extrapolate: Extrapolate = False,
+    append: Annotated[
+        Path | None,
+        typer.Option(help="CSV file or workbook to write the suggestions to, to be filled in."),
+    ] = None,
+    sheet: Sheet = None,
+    task: TaskName = "",
+    same_task: SameTask = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Suggest the next configurations to try; with --journal they are recorded as pending.
 
+    With --append they are also written to a table, one row each with an empty result. Fill it in,
+    and `metakel tell JOURNAL --from TABLE` records it.
+
     With --json: a list with number, configuration, and mean and sd, which is what the model that
     chose it expects to be measured.
     """
+    if append is not None and journal is None:
+        raise typer.BadParameter("--append needs --journal, to which the results go")
     known = Prior.load(prior)
     fixed = assignments(known.space, fix or ())
-    tuner = Tuner(known, journal, seed=seed, fixed=fixed, extrapolate=extrapolate, manual=True)
+    identity = task_identity(journal, task, same_task=same_task)
+    tuner = Tuner(
+        known, journal, seed=seed, fixed=fixed, extrapolate=extrapolate, manual=True, **identity
+    )
     if observed is not None:
         add_observed(tuner, observed)
-    chosen = tuner.ask_batch(count)
-    # Others may have asked meanwhile, so numbers are looked up and not counted.
-    waiting = {key(trial.configuration): trial for trial in tuner.trials.pending}
-    asked = [waiting[key(x)] for x in chosen]
+    asked = tuner.ask_trials(count)
+    if append is not None and journal is not None:
+        try:
+            append_suggestions(append, sheet, journal, known, asked, task)
+        except MetaKelError:  # nobody has seen them
+            for trial in asked:
+                tuner.drop(trial.number)
+            raise
     # By the model that chose: later suggestions of the batch take the earlier ones into account.
     expected = [trial.expected or (nan, nan) for trial in asked]
     if json:
@@ -71,10 +101,29 @@ def suggest(
             for t, (mean, sd) in zip(asked, expected, strict=True)
         ],
     )
+    rounded = [
+        p.name for p in known.space.parameters if isinstance(p, Float) and p.digits is not None
+    ]
+    if rounded:
+        note(f"rounded as in the past runs: {', '.join(rounded)}")
     if tuner.alarm is not None:
         note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
-    if journal is not None:
+    if append is not None:
+        note(f"written to {append}; fill in {known.info.output}, then:")
+        note(f"  metakel tell {journal} --from {append}")
+    elif journal is not None:
         note(f"then: metakel tell {journal} VALUE --number {asked[0].number}")
+
+
+def task_identity(
+    journal: Path | None, task: str, command: Sequence[str] = (), *, same_task: bool
+) -> dict[str, Any]:
+    """What a journal is begun with, or the journal's own if it is said to be the same task."""
+    given = {"task": task, "command": tuple(command)}
+    if not same_task or journal is None or not journal.exists():
+        return given
+    header = JournalReader(journal).header
+    return {name: header.get(name) or given[name] for name in given}
 
 
 def add_observed(tuner: Tuner, path: Path) -> None:

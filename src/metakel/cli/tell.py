@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from metakel.cli.console import Json, emit, note, one_line, say, short
+from metakel.cli.fill_in import read_results
 from metakel.cli.status import JournalArgument, described
-from metakel.cli.values import assignments
+from metakel.cli.suggest import Sheet
+from metakel.cli.values import assignments, quantity
 from metakel.errors import InputError
 from metakel.tuner import JournalReader, JournalTrial
+
+# A number of other characters is written with a comma or a unit.
+PLAIN = frozenset("0123456789+-.eE")
 
 
 def tell(
     journal: JournalArgument,
     value: Annotated[
-        str, typer.Argument(help="The measured value; none with --failed or --drop.")
+        str,
+        typer.Argument(help="The measured value, as in 0.93 or '87,5 %'; not with --failed, ..."),
     ] = "",
     number: Annotated[int | None, typer.Option(help="Which suggestion.")] = None,
     assigned: Annotated[
@@ -35,13 +42,23 @@ def tell(
         bool, typer.Option("--correct", help="Replace the result that --number has.")
     ] = False,
     reason: Annotated[str, typer.Option(help="Why it failed.")] = "",
+    table: Annotated[
+        Path | None,
+        typer.Option("--from", help="Table that was filled in after `metakel suggest --append`."),
+    ] = None,
+    sheet: Sheet = None,
     json: Json = False,
 ) -> None:
     """Record the result of a configuration in a journal; it is on disk when this returns.
 
     With --json: number, configuration, state (complete, failed or dropped), value and reason of the
-    trial, and complete, how many trials have a value now.
+    trial, and complete, how many trials have a value now; with --from a list of these.
     """
+    if table is not None:
+        if value or failed or drop or number is not None or assigned:
+            raise typer.BadParameter("--from beside a value: the table holds the values")
+        _from_table(journal, table, sheet, correct=correct, json=json)
+        return
     if [bool(value), failed, drop].count(True) != 1:
         raise typer.BadParameter("give a value, or --failed, or --drop")
     if number is None and (drop or correct):
@@ -64,6 +81,25 @@ def tell(
         waiting = ", ".join(str(trial.number) for trial in record.trials.pending)
         note(f"this is a run of its own; still pending: {waiting}. If it was one of them, use")
         note("--number with --set")
+
+
+def _from_table(
+    journal: Path, table: Path, sheet: str | None, *, correct: bool, json: bool
+) -> None:
+    record = JournalReader(journal)
+    found = read_results(record, journal, table, sheet, correct=correct)
+    count = len(record.trials.complete)
+    if json:
+        emit([{**described(trial), "complete": count} for trial in found.recorded])
+        return
+    for trial in found.recorded:
+        say(f"recorded {one_line(trial.configuration)}: {_result(trial)}")
+    say(f"{len(found.recorded)} results of {table} recorded; {count} values")
+    if found.empty:
+        note(f"still to fill in: {', '.join(map(str, found.empty))}")
+    if found.differing:
+        shown = ", ".join(map(str, found.differing))
+        note(f"another result is in the journal for {shown}; --correct takes that of the table")
 
 
 def _record(
@@ -93,7 +129,9 @@ def _result(trial: JournalTrial) -> str:
 
 
 def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"the value is {text!r}; expected a number") from None
+    number = quantity(text)
+    if number is None:
+        raise InputError(f"the value is {text!r}; expected a number")
+    if not set(text) <= PLAIN:
+        note(f"read {text!r} as {short(number)}")
+    return number

@@ -24,12 +24,21 @@ from metakel.cli.console import (
 from metakel.cli.program import Program, RunResult, check_command, check_placeholders
 from metakel.cli.show import PriorPath
 from metakel.cli.signals import StopSignals
-from metakel.cli.suggest import Extrapolate, Fix, Observed, Seed, add_observed
+from metakel.cli.suggest import (
+    Extrapolate,
+    Fix,
+    Observed,
+    SameTask,
+    Seed,
+    TaskName,
+    add_observed,
+    task_identity,
+)
 from metakel.cli.values import assignments
 from metakel.errors import InputError
 from metakel.priors import Prior
 from metakel.tuner import Tuner
-from metakel.tuner.owner import is_dead
+from metakel.tuner.lock import is_alive, this_process
 
 
 def tune(
@@ -58,12 +67,21 @@ def tune(
         ),
     ] = None,
     give_up: Annotated[int, typer.Option(min=1, help="Failures in a row that end the run.")] = 5,
+    adopt_after: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds after which to repeat an evaluation of another container or machine, "
+            "which cannot be looked up. [default: never]"
+        ),
+    ] = None,
     delta: Annotated[
         float, typer.Option(help="Probability with which the certificate may fail.")
     ] = 0.2,
     observed: Observed = None,
     fix: Fix = None,
     extrapolate: Extrapolate = False,
+    task: TaskName = "",
+    same_task: SameTask = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -71,7 +89,8 @@ def tune(
 
     The command is run without a shell. Its parameters are also in METAKEL_CONFIGURATION, as JSON,
     and its number in METAKEL_NUMBER. A run that was stopped or killed goes on when the same command
-    is started again. Several runs may share a journal.
+    is started again. Several runs may share a journal. A journal keeps the command that it was
+    begun with: another command is another task, unless --same-task says otherwise.
 
     With --json: a line per evaluation with event (complete or failed), number, configuration, value
     and reason; then a line with event finished, reason, complete, failed, best, certificate, alarm
@@ -93,6 +112,8 @@ def tune(
         tuner = Tuner(
             known, journal, budget=budget, stop_at=stop_at, seed=seed, delta=delta,
             fixed=assignments(known.space, fix or ()), extrapolate=extrapolate,
+            adopt_after=adopt_after,
+            **task_identity(journal, task, command, same_task=same_task),
         )  # fmt: skip
         if observed is not None:
             add_observed(tuner, observed)
@@ -132,7 +153,7 @@ def _continue(tuner: Tuner, journal: Path) -> None:
     trials = tuner.trials
     failed = f", {len(trials.failed)} failed" if trials.failed else ""
     note(f"going on with {journal}: {len(trials.complete)} values{failed} so far")
-    at_work = [t for t in trials.pending if not (t.released or is_dead(t.owner))]
+    at_work = [t for t in trials.pending if not (t.released or is_alive(t.owner) is False)]
     if trials.failed and not trials.complete and not at_work:
         count = tuner.drop_failed()
         note(
@@ -146,7 +167,7 @@ def _loop(tuner: Tuner, program: Program, retries: int, give_up: int, *, json: b
     failures = 0
     alarmed = tuner.alarm is not None
     for configuration in tuner:
-        waiting = tuner.trials.waiting(configuration)
+        waiting = tuner.trials.waiting(configuration, owner=this_process())
         number = -1 if waiting is None else waiting.number
         try:
             outcome = _evaluate(program, number, configuration, retries)
@@ -226,8 +247,9 @@ def _advice(tuner: Tuner, journal: Path) -> str:
     trials = tuner.trials
     if not trials.complete:
         return (
-            "was the command at fault? Fix it and start again: as nothing has succeeded, these "
-            "failures will not count. If it was not, a larger --give-up looks further away"
+            "was the command at fault? Fix it and start again, with --same-task if its words "
+            "change: as nothing has succeeded, these failures will not count. If it was not, a "
+            "larger --give-up looks further away"
         )
     return (
         "failed evaluations count towards the budget "

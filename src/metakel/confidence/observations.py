@@ -44,14 +44,18 @@ class ObservationLog:
     batches : tuple of Batch
     t : int
         How many observations they hold.
+    precision : float
+        Sum of 1 / noise_std^2 over the observations.
     """
 
     batches: tuple[Batch, ...] = ()
     t: int = 0
+    precision: float = 0.0
 
     def with_batch(self, batch: Batch) -> ObservationLog:
         """The log after one more call."""
-        return ObservationLog((*self.batches, batch), self.t + len(batch.y))
+        precision = self.precision + float((batch.noise_std**-2.0).sum())
+        return ObservationLog((*self.batches, batch), self.t + len(batch.y), precision)
 
     @property
     def t_before_last(self) -> int:

@@ -32,6 +32,7 @@ class ConfidenceOptions:
     rho: float | None
     beta_min: float | None
     recovery_error: float | None
+    slack: float = 0.0
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, get_args(Method))
@@ -51,6 +52,9 @@ class ConfidenceOptions:
             positive("norm_scales", scale)
         if self.norm_scales is not None and not len(self.norm_scales):
             raise InputError("norm_scales is empty; expected at least one positive number")
+        self._set("slack", as_number("slack", self.slack, 0))
+        if self.slack and self.method != "dmm":
+            raise InputError(f'slack is {self.slack:g}, but method is {self.method!r}; use "dmm"')
         self._check_norm_bound()
         self._check_paper()
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from metakel._arrays import Array
 from metakel._json import Content, Format
+from metakel.confidence.centre import Centre, centre_at
 from metakel.confidence.fallback import Alarm, AlarmEvent, Hypothesis, first_stage, second_kernel
 from metakel.confidence.intersection import Intersection
 from metakel.confidence.observations import Batch, ObservationLog, as_batch
@@ -102,6 +103,14 @@ class ConfidenceSequence:
         rho (noise_std_i / noise_std)^2.
     beta_min, recovery_error : float, optional
         c_1 and epsilon of Theorem 5.1, for "paper" only; the kernel is then taken as it is given.
+    centre : (n, d0) -> (n,), optional
+        What f is expected to be, such as the mean of past tasks; 0 by default. The assumptions are
+        then about f minus this function. It must not depend on the values of this sequence.
+    slack : float
+        How far f may be from the functions that are assumed, at every point: some function with
+        this kernel and norm is within ``slack`` of f. The intervals stay valid and get wider, by
+        about slack (1 + sqrt(number of features)) after many values (Statement 5 of
+        ``docs/guide/safe-search.md``). Only "dmm" has it.
     """
 
     def __init__(
@@ -124,6 +133,8 @@ class ConfidenceSequence:
         rho: float | None = None,
         beta_min: float | None = None,
         recovery_error: float | None = None,
+        centre: Centre | None = None,
+        slack: float = 0.0,
     ) -> None:
         self.kernel = kernel = as_kernel("kernel", kernel)
         self.options = ConfidenceOptions(
@@ -140,7 +151,10 @@ class ConfidenceSequence:
             rho=rho,
             beta_min=beta_min,
             recovery_error=recovery_error,
+            slack=slack,
         )
+        if not (centre is None or callable(centre)):
+            raise InputError(f"centre is {centre!r}; expected a function of points (n, d0)")
         self.options.check_kernel(kernel)
         if remember < 0:
             raise InputError(f"remember is {remember}; expected an integer >= 0")
@@ -149,7 +163,8 @@ class ConfidenceSequence:
         domain = None if points is None else kernel.base.points(points)
         kept = Intersection(domain, remember)
         stage = first_stage(self.options, kernel, self.full)
-        self._state = State.first(self.options, kernel, self.full, kept, stage)
+        self._state = State.first(self.options, kernel, self.full, kept, stage, centre)
+        self._at_points: Array | float = self._centre_at(domain) if domain is not None else 0.0
 
     @property
     def t(self) -> int:
@@ -212,6 +227,14 @@ class ConfidenceSequence:
         return self._state.intersection.points
 
     @property
+    def centre(self) -> Centre | None:
+        """What f is expected to be; None for 0."""
+        return self._state.centre
+
+    def _centre_at(self, Z: Array) -> Array | float:
+        return 0.0 if self.centre is None else centre_at(self.centre, Z)
+
+    @property
     def largest_norm_scale(self) -> float:
         """The largest scale of the mixture in the widest kernel."""
         return float(self._state.hypotheses[-1].norm_scales.max())
@@ -230,7 +253,10 @@ class ConfidenceSequence:
 
     @property
     def current(self) -> ConfidenceSet:
-        """The set of the present time alone, for fast bounds and gradients."""
+        """The set of the present time alone, for fast bounds and gradients.
+
+        It holds functions that are within ``slack`` of f minus the centre.
+        """
         return self._state.now.set
 
     def __repr__(self) -> str:
@@ -269,9 +295,12 @@ class ConfidenceSequence:
         At ``points`` this is the intersection over the times after every `tell`, elsewhere over
         the present and the remembered ones. ``refine=False`` is faster and slightly wider.
         """
-        kept = self._state.intersection
+        kept, slack = self._state.intersection, self.options.slack
         if Z is not None:
-            return kept.interval(self.kernel.base.points(Z), self.current, refine=refine)
+            points = self.kernel.base.points(Z)
+            centre = self._centre_at(points)
+            lower, upper = kept.interval(points, self.current, refine=refine)
+            return lower + (centre - slack), upper + (centre + slack)
         if kept.running is None:
             raise InputError(
                 "interval: no Z was given, and there is no finite domain to take its place; give "
@@ -279,7 +308,7 @@ class ConfidenceSequence:
                 "points="
             )
         lower, upper = kept.running
-        return lower.copy(), upper.copy()
+        return lower + (self._at_points - slack), upper + (self._at_points + slack)
 
     def upper(self, Z: ArrayLike) -> Array:
         """(n,) upper bounds; see `interval`."""
@@ -291,7 +320,8 @@ class ConfidenceSequence:
 
     def mean(self, Z: ArrayLike) -> Array:
         """(n,) posterior mean at the regulariser that the data support best (closed forms: rho)."""
-        return self.current.mean(self.kernel.base.points(Z), self._state.now.alpha)
+        points = self.kernel.base.points(Z)
+        return self.current.mean(points, self._state.now.alpha) + self._centre_at(points)
 
     def fresh(self) -> Self:
         """The same sequence before its first observation, to replay the observations step by step.
@@ -301,19 +331,24 @@ class ConfidenceSequence:
         options = asdict(self.options)
         if options["on_alarm"] == "raise":
             options["on_alarm"] = "widen"
-        remember = self._state.intersection.remember
-        return type(self)(self.kernel, full=self.full or self.kernel, remember=remember, **options)
+        options |= {"remember": self._state.intersection.remember, "centre": self.centre}
+        return type(self)(self.kernel, full=self.full or self.kernel, **options)
 
     def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form of options and state; `from_dict` needs the kernel again."""
+        """Exact JSON form of options and state; `from_dict` needs kernel and centre again."""
         return FORMAT.dump(self._state.to_content())
 
     @classmethod
     def from_dict(
-        cls, data: Mapping[str, Any], kernel: KernelSum, full: KernelSum | None = None
+        cls,
+        data: Mapping[str, Any],
+        kernel: KernelSum,
+        full: KernelSum | None = None,
+        centre: Centre | None = None,
     ) -> Self:
-        """Inverse of `to_dict`, given the same kernels; continues exactly like the stored one."""
+        """Inverse of `to_dict`, given the same kernels and centre; continues like the first."""
         with FORMAT.load(data) as content:
-            sequence = cls(kernel, full=full, points=content["points"], **content["options"])
+            options = {**content["options"], "points": content["points"], "centre": centre}
+            sequence = cls(kernel, full=full, **options)
             sequence._state = sequence._state.restored(content)
             return sequence

@@ -118,6 +118,11 @@ class ConfidenceSet:
         coordinates, _ = self.spectrum.project(Z)
         return np.asarray(self.spectrum.mean_coefficients(np.array([alpha]))[0] @ coordinates)
 
+    def best_alpha(self, z: Array, sign: int) -> float:
+        """The regulariser of the grid with the best bound at a point (1, d0): 1 upper, -1 lower."""
+        mean, spread = self._curves(*self.spectrum.project(z))
+        return float(self.alphas[int(np.argmin(sign * mean[:, 0] + spread[:, 0]))])
+
     def _curves(self, coordinates: Array, outside: Array) -> tuple[Array, Array]:
         """Centres and half-widths (A, n) for every alpha."""
         variance = self._inverse @ coordinates**2

@@ -11,6 +11,7 @@ import numpy as np
 
 from metakel._arrays import Array
 from metakel._json import Content
+from metakel.confidence.centre import Centre, centre_at
 from metakel.confidence.closed_form import regulariser_and_nu
 from metakel.confidence.fallback import AlarmEvent, Hypothesis, hypotheses
 from metakel.confidence.intersection import ROUNDING, Intersection
@@ -68,6 +69,8 @@ class State:
     stage : int
         Index of the hypothesis that is assumed; one past the last for none.
     alarms : tuple of AlarmEvent
+    centre : (n, d0) -> (n,), optional
+        The sets are about f minus this function.
     """
 
     options: ConfidenceOptions
@@ -78,6 +81,7 @@ class State:
     log: ObservationLog = field(default_factory=ObservationLog)
     stage: int = 0
     alarms: tuple[AlarmEvent, ...] = ()
+    centre: Centre | None = None
 
     @classmethod
     def first(
@@ -87,14 +91,15 @@ class State:
         full: KernelSum | None,
         intersection: Intersection,
         stage: int = 0,
+        centre: Centre | None = None,
     ) -> State:
         """The state before the first observation."""
         ladder = tuple(hypotheses(options, kernel, full))
         kernels = (kernel,) if full is None else (kernel, full)
         observations = tuple(no_observations(k) for k in kernels)
-        now = build_set(options, ladder, stage, observations, 0)
+        now = build_set(options, ladder, stage, observations, ObservationLog())
         kept, _ = intersection.narrowed(now.set)
-        return cls(options, ladder, observations, now, kept, stage=stage)
+        return cls(options, ladder, observations, now, kept, stage=stage, centre=centre)
 
     @property
     def t(self) -> int:
@@ -121,12 +126,15 @@ class State:
 
     def _with_data(self, batch: Batch) -> State:
         """With the data of one more batch, but still the old set."""
-        observations = tuple(o.append(batch) for o in self.observations)
+        rest = batch
+        if self.centre is not None:
+            rest = replace(batch, y=batch.y - centre_at(self.centre, batch.X))
+        observations = tuple(o.append(rest) for o in self.observations)
         return replace(self, observations=observations, log=self.log.with_batch(batch))
 
     def _rebuilt(self) -> State:
         """With the set of the present data and hypothesis."""
-        now = build_set(self.options, self.hypotheses, self.stage, self.observations, self.t)
+        now = build_set(self.options, self.hypotheses, self.stage, self.observations, self.log)
         return replace(self, now=now)
 
     def _kept(self) -> Intersection:
@@ -197,9 +205,9 @@ def build_set(
     hypotheses: Sequence[Hypothesis],
     stage: int,
     observations: Sequence[Observations],
-    t: int,
+    log: ObservationLog,
 ) -> BuiltSet:
-    """The confidence set after ``t`` observations: a pure function.
+    """The confidence set after the observations of the log: a pure function.
 
     Parameters
     ----------
@@ -210,8 +218,10 @@ def build_set(
         Index of the hypothesis that is assumed; one past the last for none.
     observations : sequence of Observations
         The same data for every kernel of the mixture.
-    t : int
+    log : ObservationLog
+        How many there are, and how precise.
     """
+    t = log.t
     if options.method != "dmm":
         return _closed_form(options, hypotheses[0], observations[0].spectrum(), t)
     assumed = hypotheses[stage] if stage < len(hypotheses) else None
@@ -226,13 +236,17 @@ def build_set(
         evidences.append(log_evidence(*eigen, hypothesis.scales))
         weights.append(hypothesis.log_weights)
     radius = squared_radius(evidences, options.delta_deciding, weights)
+    # R_t bounds the distance of f from the values. That of a function within the slack of f is
+    # larger by at most slack / noise_std for every value.
+    reach = (_root(radius) + options.slack * sqrt(log.precision)) ** 2 if options.slack else radius
     if assumed is None:
         nothing = no_observations(hypotheses[-1].kernel).spectrum()
         free = dual_set(nothing, squared_radius=radius, norm_bound=inf, norm_scales=np.ones(1))
         return BuiltSet(free, _root(radius), 1.0, empty=False)
     own = next(i for i, data in enumerate(observations) if data.kernel is assumed.kernel)
     alpha = _best_scale(assumed, evidences[own]) ** -2.0
-    return _dual(options, assumed, spectra[0], radius, t, alpha=alpha)
+    found = _dual(options, assumed, spectra[0], reach, t, alpha=alpha)
+    return replace(found, radius=_root(radius))
 
 
 def _best_scale(assumed: Hypothesis, evidence: Array) -> float:

@@ -26,10 +26,10 @@ class History:
     """Past tasks over the same inputs; their sizes may differ.
 
     Make one with `from_pairs` or `from_arrays`, or from a table of named parameters with
-    `from_frame`, `from_csv`, `from_parquet`, `from_optuna`, `from_mlflow` or `from_ax`, or with
-    `from_source` from what a reader of your own returns. Those turn
-    parameters into numbers in [-1, 1] by their ``space``, flip the sign of an output that is
-    minimised, and keep a ``report`` of the rows that could not be used.
+    `from_frame`, `from_csv`, `from_excel`, `from_parquet`, `from_optuna`, `from_mlflow` or
+    `from_ax`, or with `from_source` from what a reader of your own returns. Those turn parameters
+    into numbers in [-1, 1] by their ``space``, flip the sign of an output that is minimised, and
+    keep a ``report`` of the rows that could not be used.
 
     ``history[3]`` is a task and ``history[:10]`` a history; ``+`` joins two over the same inputs.
     """
@@ -102,8 +102,10 @@ class History:
         task, output : str
             Columns that name the past task and hold what was measured.
         **options
-            ``inputs``: columns of the parameters, by default all others that vary within a task.
-            ``minimize``: whether smaller outputs are better. ``log``: parameters on a log scale; by
+            ``inputs``: columns of the parameters, by default all others that look like one; the
+            report names those that do not, and why. ``exclude``: columns that are none.
+            ``minimize``: whether smaller outputs are better; to be said for an output that is
+            called a loss, an error, a time or a cost. ``log``: parameters on a log scale; by
             default the data decide, and the report says so. ``space``: the parameters, if they are
             not to be found out from the table. ``defaults``: what tasks that do not record a
             parameter used for it. ``categories``: columns of choices, even where they look like
@@ -127,6 +129,18 @@ class History:
         """
         source = io.read_csv(path, task=task, output=output, delimiter=delimiter)
         return cls.from_source(source, **options)
+
+    @classmethod
+    def from_excel(
+        cls, path: str | Path, *, task: str, output: str, sheet: str | None = None, **options: Any
+    ) -> History:
+        """Rows of an Excel workbook (needs openpyxl); options as for `from_frame`.
+
+        Without a ``sheet``, the first one with a table is read, and the report names the others.
+        """
+        return cls.from_source(
+            io.read_excel(path, task=task, output=output, sheet=sheet), **options
+        )
 
     @classmethod
     def from_parquet(cls, path: str | Path, *, task: str, output: str, **options: Any) -> History:

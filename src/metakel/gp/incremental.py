@@ -127,7 +127,7 @@ class IncrementalGP:
 
     @property
     def log_likelihoods(self) -> Array:
-        """(15,) log density of the observed values, one per scale of the grid."""
+        """(g,) log density of the observed values, one per scale of the grid."""
         n = self._evidence
         wy, wm = self._factor.wy[:n], self._factor.wm[:n]
         scales = self.scale.scales
@@ -143,6 +143,10 @@ class IncrementalGP:
     def with_process(self, process: TaskProcess) -> IncrementalGP:
         """Without observations, for a process that differs in its noise only."""
         return IncrementalGP(process, self.scale, self._Z, self._cache)
+
+    def with_scale(self, scale: TaskModel) -> IncrementalGP:
+        """Without observations, for another model of level and scale."""
+        return IncrementalGP(self.process, scale, self._Z, self._cache)
 
     def cross_covariance(self, X: Array, candidate: int | None = None) -> CrossCovariance:
         """Of points (n, d0), or of one candidate, with the candidates; the same for any noise."""
@@ -175,6 +179,36 @@ class IncrementalGP:
         after._offset = self._offset + wy * row
         after._slope = self._slope - wm * row
         after._variance = np.maximum(self._variance - row * row, SMALLEST_VARIANCE)
+        return after
+
+    def observe_all(self, cross: CrossCovariance, y: Array) -> IncrementalGP:
+        """After values ``y`` (k,) at all points of ``cross``, by one factorisation."""
+        from scipy.linalg import cholesky, solve_triangular
+
+        t, points, factor = self.t, cross.points, self._factor
+        below = self._whiten(self.covariance(points))  # (t, k)
+        K = self.process.gram(points, points) + self.scale.level_variance - below.T @ below
+        K[np.diag_indices_from(K)] += self.process.noise + SMALLEST_VARIANCE
+        corner = cholesky(K, lower=True, check_finite=False)
+        centred = np.column_stack([y - self.scale.level, points.mean])
+        known = np.column_stack([factor.wy[:t], factor.wm[:t]])
+        right = np.column_stack([cross.rows - below.T @ factor.V[:t], centred - below.T @ known])
+        solved = solve_triangular(corner, right, lower=True, check_finite=False)
+        rows, (wy, wm) = solved[:, :-2], solved[:, -2:].T
+        grown = _Factor(
+            np.block([[factor.L[:t, :t], np.zeros_like(below)], [below.T, corner]]),
+            np.concatenate([factor.V[:t], rows]),
+            np.append(factor.wy[:t], wy),
+            np.append(factor.wm[:t], wm),
+            t + len(y),
+        )
+        after = self._after(points, t + len(y), grown)
+        after._evidence = self._evidence + len(y)
+        after._log_pivots = self._log_pivots + float(np.log(np.diag(corner)).sum())
+        after._offset = self._offset + wy @ rows
+        after._slope = self._slope - wm @ rows
+        spent = np.einsum("kn,kn->n", rows, rows)
+        after._variance = np.maximum(self._variance - spent, SMALLEST_VARIANCE)
         return after
 
     def with_fantasies(self, cross: CrossCovariance) -> IncrementalGP:

@@ -6,8 +6,10 @@ takes what any of them returns.
 
 from metakel.io.ax import read_ax
 from metakel.io.columns import Column
+from metakel.io.csv_append import append_csv
 from metakel.io.csv_files import csv_columns, read_csv
 from metakel.io.encoding import EncodedTable, encode
+from metakel.io.excel import append_excel, excel_columns, read_excel
 from metakel.io.mlflow import read_mlflow
 from metakel.io.optuna import read_optuna
 from metakel.io.schema import Report, Schema, Source
@@ -19,12 +21,16 @@ __all__ = [
     "Report",
     "Schema",
     "Source",
+    "append_csv",
+    "append_excel",
     "csv_columns",
     "encode",
+    "excel_columns",
     "frame_columns",
     "parquet_columns",
     "read_ax",
     "read_csv",
+    "read_excel",
     "read_frame",
     "read_mlflow",
     "read_optuna",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from math import inf
 from numbers import Real
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ FAILED = frozenset(
 FLAGS = {"true": True, "false": False}
 # A column with this share of numbers among its cells was meant to hold numbers.
 MOSTLY = 0.8
+LONGEST_INTEGER = 300
 
 # Python also reads 1_000 and digits of other scripts as numbers; here they stay text.
 _INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
@@ -50,12 +52,17 @@ def typed(cells: Sequence[str]) -> list[Any]:
     present = [word for word in words if word not in MISSING]
     if not present and "nan" not in words:  # not one number
         return texts(cells)
-    for kind, is_kind in ((int, _INTEGER), (float, _NUMBER)):
+    for kind, is_kind in ((_whole, _INTEGER), (float, _NUMBER)):
         if all(map(is_kind, present)):
             return [None if word in MISSING else kind(word) for word in words]
     if all(word in FLAGS for word in words if word):
         return [FLAGS.get(word) for word in words]
     return texts(cells)
+
+
+def _whole(word: str) -> int | float:
+    """Python refuses to read very long integers; they are beyond all floats as well."""
+    return int(word) if len(word) <= LONGEST_INTEGER else float(word)
 
 
 def texts(cells: Sequence[str]) -> list[Any]:
@@ -99,7 +106,7 @@ def first_comma(cells: Sequence[str]) -> str:
 def as_number(value: Any) -> float | None:
     """The number that a cell holds, with a decimal point or comma; None if it holds none."""
     if not isinstance(value, str):
-        return float(value) if _is_number(value) else None
+        return _output(value) if _is_number(value) else None
     word = normalised(value)
     if _COMMA(word):
         return float(word.replace(",", "."))
@@ -190,19 +197,20 @@ def missing_words_note(name: str, column: Column) -> tuple[str, ...]:
 def _not_a_number(name: str, column: Column, said: Meaning, place: Place) -> InputError:
     assert column.levels is not None
     plain = np.array([_plain_number(v) for v in column.levels])
-    odd = ~plain & [not _no_value(v) for v in column.levels]
+    odd = np.array([not (_no_value(v) or _like_number(v)) for v in column.levels])
+    if odd.any():  # a word, and not a comma that may be decimal
+        plain = np.array([_like_number(v) for v in column.levels])
+    else:
+        odd = ~plain & [not _no_value(v) for v in column.levels]
     row = int(np.argmax(odd[column.values]))
     value, good = column[row], int(_counts(column)[plain].sum())
     among = f", among {good} numbers" if good else ""
     doubt = " (decimals or thousands? write a point or none)" if _like_number(value) else ""
-    other_meaning = (
-        Hint("declare it as choices", f"categories=[{name!r}]", f"--category {name!r}"),
-        Hint("leave it out", "inputs=[...]", "--input NAME"),
-    )
+    choices = Hint("declare it as choices", f"categories=[{name!r}]", f"--category {name!r}")
     return InputError(
         f"column {name!r} holds {value!r} in {place(row)}{among}; expected numbers{doubt}: correct "
         "the cell, or empty it if the value is not known",
-        *(other_meaning if said == "unknown" else ()),
+        *([choices] if said == "unknown" else ()),
     )
 
 
@@ -229,6 +237,8 @@ def _output(value: Any) -> float | None:
         return None if "," in value else as_number(value)
     try:
         return float(value)
+    except OverflowError:  # an integer beyond all floats
+        return inf if value > 0 else -inf
     except (TypeError, ValueError):
         return None
 

@@ -50,7 +50,7 @@ class Column:
                 return cls.of_numbers(np.array(listed, dtype=kinds.pop()))
             except OverflowError:  # whole numbers of more than 64 bits
                 pass
-        if any(issubclass(kind, np.generic) for kind in kinds):
+        if any(issubclass(kind, np.generic | list) for kind in kinds):
             listed = [plain(value) for value in listed]
         levels, codes = distinct(listed)
         return cls.of_levels(codes, levels)
@@ -125,6 +125,8 @@ def is_missing(value: Any) -> bool:
         return value is None or bool(value != value)
     except TypeError:  # NA is neither equal to itself nor different
         return True
+    except ValueError:  # an array
+        return False
 
 
 def check_names(names: Iterable[str], where: str) -> None:

@@ -27,6 +27,10 @@ from metakel.io.schema import Source
 # Excel writes semicolons where the comma is for decimals, and tabs when cells are copied.
 OTHER_DELIMITERS = (";", "\t")
 BY_NAME = {"tab": "\t", "\\t": "\t"}
+SQLITE = b"SQLite format 3\0"
+# What Excel writes by default in Western Europe and America; five bytes have no meaning in it.
+WINDOWS = "cp1252"
+WINDOWS_NOTE = "the file is not UTF-8 and is read as Windows-1252: look at umlauts and signs"
 WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 # How much is turned into columns at once: much enough to be fast, little enough for memory.
 BLOCK_CHARACTERS, BLOCK_ROWS = 1 << 22, 1 << 14
@@ -37,14 +41,13 @@ _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 def read_csv(path: str | Path, *, task: str, output: str, delimiter: str | None = None) -> Source:
     """A CSV file; options as for `csv_columns`. Task labels are text."""
     file = Path(path)
-    sheet = _Sheet.open(file, delimiter)
-    columns, notes = _columns(sheet, (task,))
+    sheet, columns, notes = _read(file, delimiter, (task,))
     return Source(
         file.name,
         columns,
         task,
         output,
-        notes=(*sheet.notes, *notes),
+        notes=notes,
         place=lambda row: f"line {sheet.line(row)} of {file.name}",
     )
 
@@ -59,8 +62,39 @@ def csv_columns(
     well. Columns named in ``as_text`` are text whatever they hold: 01 is not 1. Without a
     ``delimiter``, the header says whether it is a comma, a semicolon or a tab.
     """
-    columns, _ = _columns(_Sheet.open(Path(path), delimiter), as_text)
+    _, columns, _ = _read(Path(path), delimiter, as_text)
     return {name: column.tolist() for name, column in columns.items()}
+
+
+def csv_sheet(file: Path) -> _Sheet:
+    """How a CSV file is written: encoding, delimiter and header; there may be no rows."""
+    try:
+        sheet = _Sheet.open(file, None)
+        with _errors_named(file):
+            file.read_bytes().decode(sheet.encoding)
+    except _NotUtf8:
+        sheet = _Sheet.open(file, None, encoding=WINDOWS)
+    return sheet
+
+
+class _NotUtf8(InputError):
+    """The file is not written in UTF-8."""
+
+
+def _read(
+    file: Path, delimiter: str | None, as_text: Collection[str]
+) -> tuple[_Sheet, Columns, tuple[str, ...]]:
+    """The columns of a file and notes on it; as Windows-1252 where it is not UTF-8."""
+    try:
+        sheet = _Sheet.open(file, delimiter)
+        columns, notes = _columns(sheet, as_text)
+    except _NotUtf8 as error:
+        try:
+            sheet = _Sheet.open(file, delimiter, encoding=WINDOWS)
+            columns, notes = _columns(sheet, as_text)
+        except _NotUtf8:
+            raise error from None
+    return sheet, columns, (*sheet.notes, *notes)
 
 
 def _columns(sheet: _Sheet, as_text: Collection[str]) -> tuple[Columns, tuple[str, ...]]:
@@ -170,12 +204,13 @@ class _Sheet:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def open(cls, file: Path, delimiter: str | None) -> _Sheet:
+    def open(cls, file: Path, delimiter: str | None, encoding: str | None = None) -> _Sheet:
         """Find out how the file is written. Without a ``delimiter``, the header decides."""
         chosen = _one_character(delimiter)
         with _errors_named(file):
             with _opener(file)(file, "rb") as raw:
-                encoding = _encoding(raw.read(4), file)
+                found_encoding = _encoding(raw.read(16), file)
+            encoding = encoding or found_encoding
             with _opener(file)(file, "rt", encoding=encoding, newline="") as stream:
                 start, first = _first_line(stream)
                 mark = _SEPARATOR.fullmatch(first.rstrip("\r\n"))
@@ -189,14 +224,16 @@ class _Sheet:
         if not header:
             raise InputError(f"{file.name} has 0 lines; expected a header and rows")
         names = [name.strip() for name in header]
-        sheet = cls(file, encoding, found, start, names)
+        notes = (WINDOWS_NOTE,) if encoding == WINDOWS else ()
+        sheet = cls(file, encoding, found, start, names, notes=notes)
         if chosen is not None:
             return sheet
         other = next((d for d in OTHER_DELIMITERS if any(d in name for name in names)), None)
         say = "say what separates cells", f"delimiter={other!r}", f"--delimiter {other!r}"
         hints = (Hint(*say),) if other else ()
         shown = "tabs" if found == "\t" else repr(found)
-        notes = (f"cells are separated by {shown}",) if found != "," else ()
+        if found != ",":
+            notes = (*notes, f"cells are separated by {shown}")
         return cls(file, encoding, found, start, names, hints, notes)
 
     def blocks(self) -> Iterator[list[Cells]]:
@@ -278,9 +315,10 @@ def _errors_named(file: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise InputError(f"there is no file {file}") from None
     except UnicodeDecodeError as error:
-        kind = "UTF-16" if error.encoding.startswith("utf-16") else "UTF-8"
-        raise InputError(
-            f"{file.name} is not {kind} text: {error}; save it as UTF-8 (in Excel: CSV UTF-8)"
+        other = error.encoding.startswith("utf-16")
+        raise (InputError if other else _NotUtf8)(
+            f"{file.name} is not {'UTF-16' if other else 'UTF-8'} text: {error}; save it as UTF-8 "
+            "(in Excel: CSV UTF-8)"
         ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{file.name} is no whole gzip file: {error}") from None
@@ -296,8 +334,17 @@ def _csv_errors(file: Path, reader: Any, before: int) -> Iterator[None]:
 
 
 def _encoding(start: bytes, file: Path) -> str:
-    if start in WORKBOOKS:
-        raise InputError(f"{file.name} is an Excel workbook or a zip file; save it as CSV (UTF-8)")
+    if start[:4] in WORKBOOKS:
+        raise InputError(
+            f"{file.name} is an Excel workbook or a zip file; expected text, so save it as CSV",
+            Hint("read a workbook", "History.from_excel", "naming a file that ends with .xlsx"),
+        )
+    if start == SQLITE:
+        url = f"sqlite:///{file}"
+        raise InputError(
+            f"{file.name} is a SQLite database, perhaps a storage of Optuna; expected a table",
+            Hint("name the storage by its URL", f"History.from_optuna({url!r})", f"naming {url}"),
+        )
     return "utf-16" if start[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.errors import Hint, InputError
+from metakel.errors import Hint, InputError, SeveralProblems
+from metakel.io.choose_inputs import choose_inputs, typed_list
 from metakel.io.cleaning import Place, clean_input, clean_output, meaning, missing_words_note
 from metakel.io.columns import Column, Columns, Mask, mix
-from metakel.io.schema import Report, Schema, Source, TaskLabels, absent, input_names
+from metakel.io.schema import Report, Schema, Source, TaskLabels, absent
 from metakel.space import Fixed, Space, infer_space
 from metakel.space.parameters import RANGE_SLACK, own_value
 
@@ -53,25 +55,36 @@ def encode(source: Source, **options: Any) -> EncodedTable:
     """
     schema = Schema.of(source, **options)
     schema.check(source.columns)
-    outputs, output_notes = clean_output(schema.output, source.columns[schema.output], source.place)
+    problems = _Problems(source.name)
+    with problems.collected():
+        outputs, output_notes = clean_output(
+            schema.output, source.columns[schema.output], source.place
+        )
+    if problems:  # what the inputs are is found out as if every run had an output
+        outputs, output_notes = np.zeros(len(source.columns[schema.output])), ()
     notes = list(source.notes)
     if source.space is not None and schema.space is None:
         space, left_out = _recorded_space(source, source.space, schema, np.isfinite(outputs))
         schema, notes = replace(schema, space=space), [*notes, *left_out]
     labels = TaskLabels.of(source.columns[schema.task])
-    names, found = input_names(source.columns, schema, labels)
-    inputs, cleaning_notes = _cleaned(source, schema, names)
-    notes += [*found, *output_notes, *cleaning_notes]
+    chosen = choose_inputs(source.columns, schema, labels, outputs)
+    names = chosen.names
+    inputs, cleaning_notes = _cleaned(source, schema, names, problems)
+    notes += [*chosen.notes, *output_notes, *cleaning_notes]
     for name, column in ((schema.task, source.columns[schema.task]), *inputs.items()):
         notes += missing_words_note(name, column)
     recorded = {name: bool(column.missing.any()) for name, column in inputs.items()}
     inputs = {name: _filled(c, name, schema) for name, c in inputs.items()}
     gaps = {name: absent(column, name, schema.space) for name, column in inputs.items()}
-    _refuse_missing_parameters(gaps, labels)
-    kept, counts = _usable_rows(labels, outputs, inputs, gaps)
+    for name, gap in gaps.items():
+        with problems.collected(name):
+            _refuse_missing_parameter(name, gap, labels)
+    problems.refuse(names)
+    kept, counts, emptied = _usable_rows(labels, outputs, inputs, gaps)
     counts["failed"] += source.failed
     if not kept.any():
-        raise InputError(f"{source.name}: none of the {len(kept)} rows can be used ({counts})")
+        raise _no_rows(source.name, len(kept), counts, emptied)
+    notes += [_empty_note(name, count) for name, count in emptied.items()]
     values = {name: column.take(kept) for name, column in inputs.items()}
     if schema.space is None:
         whole = [name for name in names if recorded[name] and _whole_floats(values[name])]
@@ -104,6 +117,8 @@ def encode(source: Source, **options: Any) -> EncodedTable:
             rows=len(kept) + source.failed,
             kept=int(kept.sum()),
             notes=tuple(notes),
+            inputs=names,
+            doubtful={name: chosen.left_out[name] for name in chosen.doubtful},
             **counts,
         ),
     )
@@ -144,13 +159,53 @@ def _recorded_space(
     return Space(tuple(kept)), notes
 
 
-def _cleaned(source: Source, schema: Schema, names: Sequence[str]) -> tuple[Columns, list[str]]:
+class _Problems:
+    """Everything that is wrong with a table, so that one message can say it."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._found: list[tuple[str | None, InputError]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    @contextmanager
+    def collected(self, column: str | None = None) -> Iterator[None]:
+        """Note an error instead of raising it, of an input column if it is one."""
+        try:
+            yield
+        except InputError as error:
+            self._found.append((column, error))
+
+    def refuse(self, inputs: Sequence[str]) -> None:
+        """Raise what was found, with the inputs that are left if those columns are not taken."""
+        if not self._found:
+            return
+        bad = {column for column, _ in self._found}
+        good = tuple(name for name in inputs if name not in bad)
+        hints: tuple[Hint, ...] = ()
+        if good and len(good) < len(inputs):
+            paste = f"inputs={list(good)}", f"--input {typed_list(good)}"
+            hints = (Hint("leave those columns out", *paste),)
+        if len(self._found) == 1:
+            error = self._found[0][1]
+            raise InputError(error.message, *error.hints, *hints)
+        count = len(self._found)
+        raise SeveralProblems(
+            f"{self._source} has {count} problems:", [error for _, error in self._found], *hints
+        )
+
+
+def _cleaned(
+    source: Source, schema: Schema, names: Sequence[str], problems: _Problems
+) -> tuple[Columns, list[str]]:
     """The inputs with their numbers as numbers, and notes on that."""
     inputs, notes = Columns(), list[str]()
     for name in names:
         said = meaning(name, schema.space, schema.categories)
-        inputs[name], found = clean_input(name, source.columns[name], said, source.place)
-        notes += found
+        with problems.collected(name):
+            inputs[name], found = clean_input(name, source.columns[name], said, source.place)
+            notes += found
     return inputs, notes
 
 
@@ -164,44 +219,71 @@ def _filled(column: Column, name: str, schema: Schema) -> Column:
     return Column.of([own if gap else v for v, gap in zip(values, gaps, strict=True)])
 
 
-def _refuse_missing_parameters(gaps: Mapping[str, Mask], labels: TaskLabels) -> None:
+def _refuse_missing_parameter(name: str, gap: Mask, labels: TaskLabels) -> None:
     """A parameter that whole tasks lack cannot be compared over tasks."""
-    for name, gap in gaps.items():
-        if not gap.any():
-            continue
-        lacks = np.ones(len(labels.names) + 1, dtype=bool)
-        lacks[labels.codes[~gap]] = False
-        lacking = [task for task, lack in zip(labels.names, lacks, strict=False) if lack]
-        if lacking:
-            shown = ", ".join(lacking[:5]) + (" ..." if len(lacking) > 5 else "")
-            raise InputError(
-                f"input {name!r} is missing in every row of {len(lacking)} tasks ({shown}); tasks "
-                "of a history share their inputs",
-                Hint(
-                    "give what they used",
-                    f"defaults={{{name!r}: value}}",
-                    f"--default '{name}=value'",
-                ),
-                Hint("name the inputs that they share", "inputs=[...]", "--input NAME"),
-            )
+    if not gap.any():
+        return
+    lacks = np.ones(len(labels.names) + 1, dtype=bool)
+    lacks[labels.codes[~gap]] = False
+    lacking = [task for task, lack in zip(labels.names, lacks, strict=False) if lack]
+    if lacking:
+        shown = ", ".join(lacking[:5]) + (" ..." if len(lacking) > 5 else "")
+        raise InputError(
+            f"input {name!r} is missing in every row of {len(lacking)} tasks ({shown}); tasks "
+            "of a history share their inputs",
+            Hint(
+                "give what they used",
+                f"defaults={{{name!r}: value}}",
+                f"--default '{name}=value'",
+            ),
+        )
 
 
 def _usable_rows(
     labels: TaskLabels, outputs: Array, inputs: Columns, gaps: Mapping[str, Mask]
-) -> tuple[Mask, dict[str, int]]:
-    """(n,) rows to learn from, and how many others there are, by reason."""
+) -> tuple[Mask, dict[str, int], dict[str, int]]:
+    """(n,) rows to learn from, how many others there are by reason, and by empty column."""
     kept = np.ones(len(outputs), dtype=bool)
     counts = dict.fromkeys(("missing_tasks", "failed", "missing_inputs"), 0)
-    for reason, rows in (
-        ("missing_tasks", labels.codes < 0),
-        ("failed", ~np.isfinite(outputs)),
-        *(("missing_inputs", gap) for gap in gaps.values()),
-    ):
-        counts[reason] += int((kept & rows).sum())
+    for reason, rows in (("missing_tasks", labels.codes < 0), ("failed", ~np.isfinite(outputs))):
+        counts[reason] = int((kept & rows).sum())
         kept &= ~rows
+    emptied = {name: int((kept & gap).sum()) for name, gap in gaps.items()}
+    for gap in gaps.values():
+        counts["missing_inputs"] += int((kept & gap).sum())
+        kept &= ~gap
     copies = _copies([labels.codes, outputs, *(c.keys() for c in inputs.values())], kept)
     kept[copies] = False
-    return kept, {**counts, "duplicates": len(copies)}
+    emptied = {name: count for name, count in emptied.items() if count}
+    return kept, {**counts, "duplicates": len(copies)}, emptied
+
+
+def _no_rows(
+    source: str, rows: int, counts: Mapping[str, int], emptied: Mapping[str, int]
+) -> InputError:
+    why = {
+        "without a task": counts["missing_tasks"],
+        "without a finite output": counts["failed"],
+        **{f"with an empty {name!r}": count for name, count in emptied.items()},
+    }
+    shown = ", ".join(f"{count} {what}" for what, count in why.items() if count)
+    hints: tuple[Hint, ...] = ()
+    if emptied:
+        worst = max(emptied, key=lambda name: emptied[name])
+        hints = (
+            Hint("leave it out", f"exclude=[{worst!r}]", f"--exclude {typed_list((worst,))}"),
+            Hint(
+                "say what was used", f"defaults={{{worst!r}: value}}", f"--default '{worst}=value'"
+            ),
+        )
+    return InputError(f"{source}: none of the {rows} rows can be used: {shown}", *hints)
+
+
+def _empty_note(name: str, count: int) -> str:
+    return (
+        f"{name} is empty in {count} {'row' if count == 1 else 'rows'}, which cannot be used, "
+        "unless a default says what was used"
+    )
 
 
 def _copies(columns: Sequence[NDArray[Any]], kept: Mask) -> NDArray[np.intp]:

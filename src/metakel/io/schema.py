@@ -1,8 +1,7 @@
-"""What a reader found, what the caller says about it, and which columns are inputs."""
+"""What a reader found, what the caller says about it, and the report on both."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +12,8 @@ from numpy.typing import NDArray
 from metakel.errors import InputError
 from metakel.io.cleaning import Place
 from metakel.io.columns import Column, Columns, Mask
+from metakel.io.names import check_direction
 from metakel.space import Categorical, Fixed, Space
-
-# How pandas calls a column without a name, such as an index that was saved.
-_UNNAMED = re.compile(r"\s*|Unnamed: \d+")
-# Fewer rows than that may hold 1, 2, 3, ... on purpose.
-MIN_RUNNING_NUMBERS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +29,8 @@ class Source:
         Columns that name the task and hold what was measured.
     space : Space, optional
         The parameters, where the source knows them.
-    minimize : bool
+    minimize : bool, optional
+        Where the source knows it.
     failed : int
         Runs that the reader left out because they have no output.
     notes : tuple of str
@@ -50,7 +46,7 @@ class Source:
     task: str
     output: str
     space: Space | None = None
-    minimize: bool = False
+    minimize: bool | None = None
     failed: int = 0
     notes: tuple[str, ...] = ()
     place: Place = "row {}".format
@@ -64,6 +60,7 @@ class Schema:
     task: str
     output: str
     inputs: Sequence[str] | None = None
+    exclude: Sequence[str] = ()
     minimize: bool = False
     log: Collection[str] | None = None
     space: Space | None = None
@@ -72,12 +69,15 @@ class Schema:
     extrapolate: bool = False
 
     def __post_init__(self) -> None:
-        for option in ("inputs", "categories"):
+        for option in ("inputs", "exclude", "categories"):
             names = getattr(self, option)
             if isinstance(names, str):
                 raise InputError(
                     f"{option} is the text {names!r}; expected names in a list: [{names!r}]"
                 )
+        both = [name for name in self.exclude if name in (self.inputs or ())]
+        if both:
+            raise InputError(f"column {both[0]!r} is both an input and excluded")
         if self.space is not None and self.categories:
             raise InputError("categories beside a space: the space says which columns hold choices")
 
@@ -91,19 +91,25 @@ class Schema:
                 f"History.from_frame and the other readers have no option {unknown[0]!r}; "
                 f"expected {', '.join(known)}"
             )
-        return cls(source.task, source.output, **{"minimize": source.minimize, **options})
+        said = options.get("minimize")
+        stated = source.minimize if said is None else said
+        minimize = check_direction(source.output, stated)
+        return cls(source.task, source.output, **{**options, "minimize": minimize})
 
     def check(self, columns: Columns) -> None:
         """Refuse names that no column has."""
-        inputs, choices = self.inputs or (), self.categories
-        for name in (self.task, self.output, *inputs, *choices, *self.defaults):
+        inputs = (*(self.inputs or ()), *self.exclude)
+        for name in (self.task, self.output, *inputs, *self.categories, *self.defaults):
             if name not in columns:
                 raise InputError(f"no column {name!r}; found {', '.join(columns)}")
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was read and what was left out, so that nothing is dropped in silence."""
+    """What was read and what was left out, so that nothing is dropped in silence.
+
+    ``doubtful`` are columns that were not taken as inputs though they may be, each with the reason.
+    """
 
     source: str
     task: str
@@ -116,6 +122,8 @@ class Report:
     missing_tasks: int = 0
     duplicates: int = 0
     notes: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    doubtful: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         verb = "minimise" if self.minimize else "maximise"
@@ -151,6 +159,8 @@ class TaskLabels:
         present = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(levels)))
         labels: dict[str, Any] = {}
         for label in (levels[i] for i in present):
+            if isinstance(label, dict | set | np.ndarray):
+                raise InputError(f"a task is called {label!r}; expected text or numbers")
             other = labels.setdefault(str(label), label)
             if other != label:
                 raise InputError(
@@ -164,22 +174,6 @@ class TaskLabels:
         return cls(table[codes], tuple(labels))
 
 
-def input_names(
-    columns: Columns, schema: Schema, labels: TaskLabels
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the inputs, and notes on the columns that are none."""
-    names, notes = _inputs(columns, schema, labels)
-    roles: dict[str, str] = {}
-    asked = [("the task", schema.task), ("the output", schema.output)]
-    for role, name in (*asked, *(("an input", name) for name in names)):
-        if name in roles:
-            raise InputError(
-                f"column {name!r} is named as {roles[name]} and as {role}; expected one of them"
-            )
-        roles[name] = role
-    return names, notes
-
-
 def absent(column: Column, name: str, space: Space | None) -> Mask:
     """(n,) rows without a value of a parameter; None is a value where it is one of the choices."""
     if space is None or name not in space.names or column.levels is None:
@@ -191,51 +185,3 @@ def absent(column: Column, name: str, space: Space | None) -> Mask:
         return column.missing
     is_none = np.array([level is None for level in column.levels])
     return np.asarray(column.missing & ~is_none[column.values])
-
-
-def _inputs(
-    columns: Columns, schema: Schema, labels: TaskLabels
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """As given, by the space, or all columns that do not merely describe the task."""
-    if schema.inputs is not None:
-        return tuple(schema.inputs), ()
-    if schema.space is not None:
-        return tuple(name for name in schema.space.names if name in columns), ()
-    others = [name for name in columns if name not in (schema.task, schema.output)]
-    notes = {name: "has no name of its own" for name in others if _UNNAMED.fullmatch(name)}
-    tasks = len(labels.names) + bool((labels.codes < 0).any())
-    if tasks > 1:
-        notes |= {n: "is a running number" for n in others if _counts_rows(columns[n])}
-    if tasks < len(labels.codes):  # with one row per task every column describes the task
-        describing = [name for name in others if _constant_in_tasks(columns[name], labels)]
-        notes |= dict.fromkeys(describing, "has one value in every task")
-    kept = tuple(name for name in others if name not in notes)
-    if not kept:
-        raise InputError(f"no column varies within a task; found {', '.join(columns)}")
-    return kept, tuple(
-        f"{name} {why} and is not taken as an input, unless it is named as one"
-        for name, why in notes.items()
-    )
-
-
-def _counts_rows(column: Column) -> bool:
-    """Whether its whole numbers are first, first + 1, ..., each in one row of the table."""
-    n, values = len(column), column.values
-    whole = column.levels is None and values.dtype.kind in "iu" and not column.missing.any()
-    if not whole or n < MIN_RUNNING_NUMBERS or int(values.max()) - int(values.min()) != n - 1:
-        return False
-    return len(np.unique(values)) == n
-
-
-def _constant_in_tasks(column: Column, labels: TaskLabels) -> bool:
-    """Whether it has one value in every task, and several in all."""
-    present = ~column.missing
-    keys, tasks = column.keys()[present], labels.codes[present]
-    if not len(keys) or (keys == keys[0]).all():
-        return False
-    first = np.empty(len(labels.names) + 1, dtype=keys.dtype)
-    for rows in (slice(1000), slice(None)):  # most columns vary within a task early on
-        first[tasks[rows][::-1]] = keys[rows][::-1]  # what is written last is of the first row
-        if (first[tasks[rows]] != keys[rows]).any():
-            return False
-    return True

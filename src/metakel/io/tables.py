@@ -43,8 +43,8 @@ def _parquet(path: str | Path) -> Columns:
         raise InputError(f"there is no file {path}")
     try:
         return _columns(parquet.read_table(path))
-    except pyarrow.ArrowInvalid as error:
-        raise InputError(f"{Path(path).name} is no Parquet file: {error}") from None
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{Path(path).name} is no Parquet file, or damaged: {error}") from None
 
 
 def _columns(frame: Any) -> Columns:

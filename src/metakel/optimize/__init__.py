@@ -3,11 +3,16 @@
 from metakel.optimize.acquisition import ACQUISITIONS, Acquisition
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.gpucb import GPUCB
+from metakel.optimize.level_sets import LevelSet
+from metakel.optimize.limits import Limit
 from metakel.optimize.mixture import MixtureModel
 from metakel.optimize.model import Best, Certificate, Model, Score
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.outcomes import Outcomes, outcomes
+from metakel.optimize.policy_replay import PastRun, Replay, Table, replay
 from metakel.optimize.record import Record, Trial
+from metakel.optimize.safe import NoSafePoint, SafeModel
+from metakel.optimize.start_set import SafeStart
 
 __all__ = [
     "ACQUISITIONS",
@@ -16,12 +21,21 @@ __all__ = [
     "Best",
     "Certificate",
     "CertifiedModel",
+    "LevelSet",
+    "Limit",
     "MixtureModel",
     "Model",
+    "NoSafePoint",
     "Optimizer",
     "Outcomes",
+    "PastRun",
     "Record",
+    "Replay",
+    "SafeModel",
+    "SafeStart",
     "Score",
+    "Table",
     "Trial",
     "outcomes",
+    "replay",
 ]

@@ -4,89 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from math import inf, log, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from metakel._arrays import Array, is_number, positive
+from metakel._arrays import Array, positive
+from metakel.confidence.centre import Centre, centre_at
 from metakel.confidence.fallback import Alarm, AlarmEvent
-from metakel.confidence.observations import Batch, Observations, no_observations
+from metakel.confidence.observations import Batch, no_observations
 from metakel.confidence.options import NormBound
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.confidence.set import ConfidenceSet, closed_form_set
 from metakel.confidence.spectrum import Spectrum
 from metakel.errors import InputError
 from metakel.gp import Posterior, posterior
+from metakel.kernels.function import KernelFunction
 from metakel.kernels.sum import KernelSum, as_kernel
+from metakel.optimize.fixed_nu import FixedNu, Schedule, at_step, checked_schedule
 from metakel.optimize.model import Model, Score
 from metakel.optimize.outcomes import Outcomes
 from metakel.optimize.upper_bound import UpperBound
 from metakel.search import Domain, Finite, InContext, StartPoints
-
-# A number, or one for every step t = 1, 2, ... as the paper's nu_t.
-Schedule = float | Callable[[int], float]
-
-
-def checked_schedule(name: str, schedule: Schedule | None) -> Schedule | None:
-    """A schedule, of which a number is checked at once and a function whenever it is called."""
-    if schedule is None or callable(schedule):
-        return schedule
-    return at_step(name, schedule, 1)
-
-
-def at_step(name: str, schedule: Schedule, t: int) -> float:
-    """The value of a schedule at step ``t``, checked."""
-    value: Any = schedule(t) if callable(schedule) else schedule
-    if not (is_number(value) and 0 < value < inf):
-        raise InputError(f"{name} is {value!r} at step {t}; expected a positive number")
-    return float(value)
-
-
-@dataclass(frozen=True, eq=False)
-class FixedNu:
-    """Posterior mean plus nu posterior standard deviations (Eqs. 3 and 11).
-
-    Parameters
-    ----------
-    observations : Observations
-        Whitened with their noise.
-    t : int
-        How many there are.
-    nu, noise_var : Schedule
-    noise_std : float
-        The noise of an observation that has no other; ``noise_var`` is meant for it.
-    """
-
-    observations: Observations
-    t: int
-    nu: Schedule
-    noise_var: Schedule
-    noise_std: float
-
-    def observe(self, batch: Batch) -> FixedNu:
-        """With the observations of one more call."""
-        observations = self.observations.append(batch)
-        return replace(self, observations=observations, t=self.t + len(batch.y))
-
-    @cached_property
-    def current(self) -> ConfidenceSet:
-        """The interval mean +- nu std, in the form of a confidence set."""
-        noise_var = at_step("noise_var", self.noise_var, self.t + 1)
-        return closed_form_set(
-            self.observations.spectrum(),
-            alpha=noise_var / self.noise_std**2,
-            nu=at_step("nu", self.nu, self.t + 1),
-        )
-
-    def spectrum(self, pending: Array) -> Spectrum:
-        """Observations, and points ``pending`` (q, d0) whose values are not known yet."""
-        if not len(pending):
-            return self.current.spectrum
-        noise = np.full(len(pending), self.noise_std)
-        return self.observations.append(Batch(pending, np.zeros(len(pending)), noise)).spectrum()
 
 
 @dataclass(eq=False)
@@ -99,6 +39,7 @@ class _StartFeatures:
     start: StartPoints
     kernel: KernelSum | None = None
     features: Array | None = None
+    centre: Array | None = None
 
     def at(self, kernel: KernelSum, Z: Array) -> Array | None:
         """(n, d) features for a first look at ``Z``; None where the kernel has none."""
@@ -111,6 +52,14 @@ class _StartFeatures:
                 self.kernel, self.features = kernel, found.astype(np.float32) if climbs else found
             return self.features
         return kernel.features(Z).astype(np.float32) if climbs and kernel.smooth else None
+
+    def centre_at(self, centre: Centre, Z: Array) -> Array:
+        """(n,) the centre at ``Z``."""
+        if Z is not self.start.X:
+            return centre_at(centre, Z)
+        if self.centre is None:
+            self.centre = centre_at(centre, Z)
+        return self.centre
 
 
 class CertifiedModel(Model):
@@ -127,6 +76,8 @@ class CertifiedModel(Model):
         Noise of an observation that has no other.
     noise_var : Schedule or None
         The regulariser of Eq. 3 for `posterior`; noise_std^2 where None.
+    centre : (n, d0) -> (n,), optional
+        What the objective is expected to be, the centre of the sequence; 0 where None.
     """
 
     kind: ClassVar[str] = "certified"
@@ -139,9 +90,10 @@ class CertifiedModel(Model):
         *,
         noise_std: float,
         noise_var: Schedule | None = None,
+        centre: Centre | None = None,
     ) -> None:
         self.kernel, self.sequence, self.fixed = kernel, sequence, fixed
-        self.noise_std, self.noise_var = noise_std, noise_var
+        self.noise_std, self.noise_var, self.centre = noise_std, noise_var, centre
         self._pending = np.zeros((0, 1))
         self._features: _StartFeatures | None = None
 
@@ -155,22 +107,24 @@ class CertifiedModel(Model):
         norm_bound: NormBound = None,
         nu: Schedule | None = None,
         noise_var: Schedule | None = None,
+        centre: Centre | None = None,
         **options: Any,
-    ) -> CertifiedModel:
+    ) -> Self:
         """With the arguments of `GPUCB`; ``options`` are those of `ConfidenceSequence`."""
         kernel = as_kernel("kernel", kernel)
         noise_std = positive("noise_std", noise_std)
         nu, noise_var = checked_schedule("nu", nu), checked_schedule("noise_var", noise_var)
         sequence = fixed = None
         if nu is None or norm_bound is not None:
-            points = domain.X if isinstance(domain, Finite) else None
+            options["points"] = domain.X if isinstance(domain, Finite) else None
+            options["centre"] = centre
             sequence = ConfidenceSequence(
-                kernel, noise_std=noise_std, norm_bound=norm_bound, points=points, **options
+                kernel, noise_std=noise_std, norm_bound=norm_bound, **options
             )
         if nu is not None:
             variance = noise_std**2 if noise_var is None else noise_var
             fixed = FixedNu(no_observations(kernel), 0, nu, variance, noise_std)
-        return cls(kernel, sequence, fixed, noise_std=noise_std, noise_var=noise_var)
+        return cls(kernel, sequence, fixed, noise_std=noise_std, noise_var=noise_var, centre=centre)
 
     @property
     def d0(self) -> int | None:
@@ -190,7 +144,7 @@ class CertifiedModel(Model):
         model = copy(self)
         model.raised = None
         if self.fixed is not None:
-            model.fixed = self.fixed.observe(Batch(X, y, noise))
+            model.fixed = self.fixed.observe(Batch(X, y - self._centre_at(X), noise))
         if self.sequence is not None:
             model.sequence = copy(self.sequence)
             try:
@@ -198,6 +152,18 @@ class CertifiedModel(Model):
             except Alarm as alarm:  # which is raised after the observations were taken in
                 model.raised = alarm
         return model
+
+    def _centre_at(self, Z: Array) -> Array | float:
+        if self.centre is None:
+            return 0.0
+        if self._features is None:
+            return centre_at(self.centre, Z)
+        return self._features.centre_at(self.centre, Z)
+
+    @property
+    def _slack(self) -> float:
+        """How far the objective may be from the functions of the set that decides."""
+        return 0.0 if self.fixed is not None else self.certified.options.slack
 
     def with_fantasies(self, X: Array) -> Self:
         """With smaller widths around the points (q, d0), and the same means."""
@@ -268,6 +234,11 @@ class CertifiedModel(Model):
         nu = scale * sqrt(2 * log(1 / sequence.delta_deciding))
         return closed_form_set(spectrum, alpha=scale**-2.0, nu=nu)
 
+    @property
+    def spectrum_ahead(self) -> Spectrum:
+        """Observations, and fantasies as if they had been measured."""
+        return self.certified.spectrum(self._pending)
+
     def _spectrum(self, deciding: ConfidenceSet) -> Spectrum:
         if not len(self._pending):
             return deciding.spectrum
@@ -294,17 +265,40 @@ class CertifiedModel(Model):
         return Score(values)
 
     def _score(self, bound: UpperBound) -> Score:
-        kernel = bound.set.kernel
+        kernel, centre = bound.set.kernel, self.centre
+        plain = centre is None and not self._slack
         look = None if self._features is None else self._features.at
 
         def values(Z: Array) -> Array:
-            return bound.upper(Z, None if look is None else look(kernel, Z))
+            upper = bound.upper(Z, None if look is None else look(kernel, Z))
+            return upper if plain else upper + self._centre_at(Z) + self._slack
 
-        return Score(values, bound.upper_and_gradient if kernel.smooth else None)
+        def with_gradient(Z: Array) -> tuple[Array, Array]:
+            upper, slopes = bound.upper_and_gradient(Z)
+            if isinstance(centre, KernelFunction):
+                height, rise = centre.value_and_gradient(Z)
+                upper, slopes = upper + height, slopes + rise
+            return upper + self._slack, slopes
+
+        climbs = centre is None or (isinstance(centre, KernelFunction) and centre.kernel.smooth)
+        return Score(values, with_gradient if kernel.smooth and climbs else None)
 
     def bounds(self, Z: Array) -> tuple[Array, Array]:
         """(n,) lower and upper confidence bounds, for all points and times together."""
         return self.certified.interval(Z)
+
+    def bounds_within(self, Z: Array) -> tuple[Array, Array]:
+        """`bounds` for a search: over all times at points of a finite domain, else not refined."""
+        sequence = self.certified
+        if sequence.points is None:
+            return sequence.interval(Z, refine=False)
+        lower, upper = sequence.interval()
+        if len(Z) == len(lower) and (sequence.points == Z).all():
+            return lower, upper
+        rows = np.array([_row(sequence.points, z) for z in Z], dtype=np.intp)
+        if (sequence.points[rows] == Z).all():
+            return lower[rows], upper[rows]
+        return sequence.interval(Z, refine=False)
 
     def domain_bounds(self) -> tuple[Array, Array]:
         """(N,) bounds at the points of a finite domain, exact over all times."""
@@ -318,7 +312,7 @@ class CertifiedModel(Model):
             mean = self.certified.mean(Z)
             alpha = self.certified.alpha
         else:
-            mean = deciding.mean(Z, alpha)
+            mean = deciding.mean(Z, alpha) + self._centre_at(Z)
         spectrum = self._spectrum(deciding)
         inside, outside = spectrum.project(Z)
         variance = spectrum.inverse(np.array([alpha]))[0] @ inside**2 + outside / max(alpha, 1e-300)
@@ -326,6 +320,8 @@ class CertifiedModel(Model):
 
     def posterior(self, outcomes: Outcomes, *, sign: float = 1.0) -> Posterior:
         """GP(0, k) given the observations (Eq. 3), k being the kernel believed at present."""
+        if self.centre is not None:
+            raise InputError("there is a centre, which GP(0, k) of Eq. 3 has not; use predict")
         scale = 1.0
         if self.noise_var is not None:
             scale = at_step("noise_var", self.noise_var, outcomes.t + 1) / self.noise_std**2
@@ -344,16 +340,21 @@ class CertifiedModel(Model):
             return float(self.domain_bounds()[1].max())
         current = self.certified.current
         if not current.kernel.smooth:
-            return current.norm_bound * _largest_root(current.kernel)
+            if self.centre is not None:  # nothing says how large it gets
+                return inf
+            return current.norm_bound * _largest_root(current.kernel) + self._slack
         if not np.isfinite(current.norm_bound) and np.isinf(current.upper(start.X)).any():
             return inf
         score = self._score(UpperBound(current, current.spectrum))
         _, values = domain.maximisers(score.values, start, gradient=score.gradient)
+        return max(float(values.max()), self._largest_observed(domain))
+
+    def _largest_observed(self, domain: Domain) -> float:
+        """The largest upper bound of an observed point; of those in one context, if it is one."""
         X = np.zeros((0, domain.d0)) if self.outcomes is None else self.outcomes.X
         if isinstance(domain, InContext) and len(X):
-            X = X[domain.contains(X)]  # others were observed in another context
-        seen = self._at_observed(X)[2] if len(X) else np.zeros(0)
-        return float(max(values.max(), seen.max(initial=-inf)))
+            X = X[domain.contains(X)]
+        return float(self._at_observed(X)[2].max()) if len(X) else -inf
 
     def best(self, outcomes: Outcomes) -> tuple[int, float, float, float]:
         """The observed point with the largest lower bound; where all are infinite, mean."""
@@ -371,8 +372,10 @@ class CertifiedModel(Model):
     def _at_observed(self, X: Array) -> tuple[Array, Array, Array]:
         if self.sequence is None:
             deciding = self._deciding
-            mean = deciding.mean(X, float(deciding.alphas[0]))
-            return mean, *deciding.interval(X, refine=False)
+            centre = self._centre_at(X)
+            mean = deciding.mean(X, float(deciding.alphas[0])) + centre
+            lower, upper = deciding.interval(X, refine=False)
+            return mean, lower + centre, upper + centre
         mean = self.sequence.mean(X)
         points = self.sequence.points
         if points is None:
@@ -404,28 +407,44 @@ class CertifiedModel(Model):
             "noise_std": self.noise_std,
             "nu": _storable("nu", nu),
             "noise_var": _storable("noise_var", self.noise_var),
+            "centre": self._stored_centre(),
+            "stops": self.stops,
         }
+
+    def _stored_centre(self) -> dict[str, Any] | None:
+        if self.centre is None or isinstance(self.centre, KernelFunction):
+            return None if self.centre is None else self.centre.to_dict()
+        raise InputError(
+            "a centre that is a function of your own cannot be stored; expected a KernelFunction, "
+            "or store the record instead"
+        )
 
     @classmethod
     def from_dict(
         cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> CertifiedModel:
+    ) -> Self:
         """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
         kernel = KernelSum.from_json(data["kernel"], functions)
         noise_std = positive("noise_std", data["noise_std"])
         nu = checked_schedule("nu", data["nu"])
         noise_var = checked_schedule("noise_var", data["noise_var"])
+        stored = data.get("centre")
+        centre = None if stored is None else KernelFunction.from_dict(stored, functions)
         sequence = fixed = None
         if data["sequence"] is not None:
             # The kernel itself stands for no second one.
             full = kernel if data["full"] is None else KernelSum.from_json(data["full"], functions)
-            sequence = ConfidenceSequence.from_dict(data["sequence"], kernel, full)
+            sequence = ConfidenceSequence.from_dict(data["sequence"], kernel, full, centre)
         if nu is not None:
             variance = noise_std**2 if noise_var is None else noise_var
             fixed = FixedNu(no_observations(kernel), 0, nu, variance, noise_std)
         if sequence is None and fixed is None:
             raise InputError("stored model has neither a confidence sequence nor a nu")
-        return cls(kernel, sequence, fixed, noise_std=noise_std, noise_var=noise_var)
+        model = cls(
+            kernel, sequence, fixed, noise_std=noise_std, noise_var=noise_var, centre=centre
+        )
+        model.stops = bool(data.get("stops", False))
+        return model
 
 
 def _storable(name: str, value: Any) -> Any:

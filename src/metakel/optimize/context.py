@@ -17,7 +17,8 @@ from math import inf
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.optimize.model import Best, Certificate, Model
+from metakel.optimize.model import Best, Certificate, Model, Score, Search
+from metakel.optimize.safe import NoSafePoint, SafeModel, best_within
 from metakel.search import Domain, Finite, StartPoints
 from metakel.search.context import InContext
 
@@ -69,14 +70,17 @@ def cumulative_regret(model: Model, X: Array, places: list[tuple[Domain, StartPo
 def largest_upper(model: Model, domain: Domain, start: StartPoints) -> float:
     """The largest upper bound in a context: exact where the choices are finitely many."""
     if isinstance(domain, InContext) and isinstance(domain.choices, Finite):
-        return float(model.bounds(start.X)[1].max())
+        upper = model.bounds(start.X)[1]
+        if isinstance(model, SafeModel):
+            upper = upper[model.hope(start.X) >= 0]
+        return float(upper.max(initial=-inf))
     return model.largest_upper(domain, start)
 
 
 def _surest(
     model: Model, place: InContext, start: StartPoints, rng: np.random.Generator
 ) -> tuple[Array, float, float]:
-    """The point with the largest lower bound, and its bounds."""
+    """The point with the largest lower bound, and its bounds; with limits, of the safe points."""
     first = None if model.no_bounds else model.bounds(start.X)[0]
 
     def height(Z: Array) -> Array:
@@ -84,7 +88,14 @@ def _surest(
             return model.predict(Z)[0]
         return first if Z is start.X else model.bounds(Z)[0]
 
-    x, _ = place.maximise(height, rng, start=start)
+    search = Search(place, start, rng)
+    if isinstance(model, SafeModel):
+        safe = best_within(search, Score(height), model.margin)
+        if safe is None:
+            raise NoSafePoint(f"no point is known to be safe in the {place.describe_context()}")
+        x = safe
+    else:
+        x = search.maximise(Score(height))
     if model.no_bounds:
         return x, -inf, inf
     lower, upper = model.bounds(x[None])

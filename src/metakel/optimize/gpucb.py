@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from metakel.confidence.centre import Centre
 from metakel.confidence.options import Method, NormBound
+from metakel.kernels.function import KernelFunction
 from metakel.kernels.sum import KernelSum
 from metakel.optimize.acquisition import Acquisition
-from metakel.optimize.certified import CertifiedModel, Schedule
+from metakel.optimize.certified import CertifiedModel
+from metakel.optimize.fixed_nu import Schedule
+from metakel.optimize.limits import Limit
 from metakel.optimize.optimizer import Optimizer
+from metakel.optimize.safety import Safety
+from metakel.optimize.start_set import StartSet
 from metakel.search import Domain, SearchSpace
 from metakel.space import Space
 
@@ -26,13 +34,19 @@ def GPUCB(
     delta_learning: float = 0.0,
     method: Method = "dmm",
     norm_of: Literal["truth", "kernel"] = "truth",
-    on_alarm: Literal["widen", "raise", "ignore"] = "widen",
+    on_alarm: Literal["stop", "widen", "raise", "ignore"] | None = None,
     full: KernelSum | None = None,
     rho: float | None = None,
     beta_min: float | None = None,
     recovery_error: float | None = None,
     nu: Schedule | None = None,
     noise_var: Schedule | None = None,
+    centre: Centre | None = None,
+    slack: float = 0.0,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    limits: Mapping[str, Limit] | None = None,
+    start: StartSet | ArrayLike | Sequence[Mapping[str, Any]] | None = None,
     acquisition: str | Acquisition = "ucb",
     maximize: bool = True,
     stop_at: float | None = None,
@@ -42,6 +56,10 @@ def GPUCB(
 
     The next point maximises the upper bound. Points that were asked for and not observed yet are
     pending: the next ones are chosen as if they had been observed, at a value that changes no mean.
+
+    With ``at_least``, ``at_most`` or ``limits`` only points are asked for that respect all of them,
+    with probability 1 - delta for all points together (``docs/guide/safe-search.md``). Where there
+    is no such point, `ask` raises `NoSafePoint`.
 
     Parameters
     ----------
@@ -57,9 +75,15 @@ def GPUCB(
     norm_bound : float, callable or None
         B, see `ConfidenceSequence`. None asks for nothing: the features are explored first.
     delta, delta_learning : float
-        Total probability of error, and the part of it that learning the kernel has spent.
-    method, norm_of, on_alarm, full, rho, beta_min, recovery_error
+        Total probability of error, and the part of it that learning the kernel has spent. With
+        limits the rest is shared by the objective and the limits, after the delta of a ``start``
+        from past tasks; that includes what learning its kernel has spent.
+    method, norm_of, full, rho, beta_min, recovery_error
         See `ConfidenceSequence`.
+    on_alarm : "stop", "widen", "raise" or "ignore", optional
+        "stop": after an alarm `ask` raises `Alarm` until `Optimizer.accept_alarm` is called, and
+        then continues like "widen". The others: see `ConfidenceSequence`. By default "stop" where
+        there are limits, else "widen".
     nu : float or callable, optional
         Explore with the posterior mean plus nu posterior standard deviations (Eq. 3) instead of the
         confidence sequence; a number or a function of the step t = 1, 2, ... Confidence bounds and
@@ -67,30 +91,62 @@ def GPUCB(
     noise_var : float or callable, optional
         The regulariser of Eq. 3 for ``nu`` and for the posterior, by default noise_std^2; Theorem
         5.1 uses ``lambda t: 1 + 2 / t``.
+    centre, slack
+        See `ConfidenceSequence`. The centre is in the units and the sign of the values.
+    at_least, at_most : float, optional
+        Limits of the objective itself.
+    limits : dict, optional
+        A `Limit` for every other output that is measured; `Optimizer.tell` then takes their
+        values, as in ``tell(x, y, {"temperature": 71.3})``.
+    start : SafeStart, or points
+        Where to begin: a set from past tasks (`safe_start`), or points that you vouch for; with
+        contexts, in every one of them.
     acquisition, maximize, stop_at
-        See `Optimizer`.
+        See `Optimizer`. With limits it is maximised among the points that may be safe.
     context : Domain or Space, optional
         Where contexts come from: inputs that are given, not chosen (``docs/guide/contexts.md``).
         The kernel takes the inputs of the domain, then those of a context.
     """
     domain, context = _as_domain(domain), None if context is None else _as_domain(context)
+    safety = Safety.of(
+        domain,
+        at_least=at_least,
+        at_most=at_most,
+        limits=limits,
+        start=start,
+        delta=delta,
+        delta_learning=delta_learning,
+    )
+    if on_alarm is None:
+        on_alarm = "widen" if safety is None else "stop"
+    if safety is not None:
+        safety.check(nu=nu, method=method, norm_bound=norm_bound, on_alarm=on_alarm)
+    if centre is not None and not maximize:
+        centre = _negative(centre)
+    widen: Any = "widen" if on_alarm == "stop" else on_alarm
+    finite = None if context is not None else domain  # where sets are intersected over time
     model = CertifiedModel.make(
         kernel,
-        None if context is not None else domain,
+        finite,
         noise_std=noise_std,
         norm_bound=norm_bound,
         nu=nu,
         noise_var=noise_var,
-        delta=delta,
+        delta=delta if safety is None else safety.objective_share + delta_learning,
         delta_learning=delta_learning,
         method=method,
         norm_of=norm_of,
-        on_alarm=on_alarm,
+        on_alarm=widen,
+        centre=centre,
+        slack=slack,
         full=full,
         rho=rho,
         beta_min=beta_min,
         recovery_error=recovery_error,
     )
+    model.stops = on_alarm == "stop"
+    if safety is not None:
+        model = safety.around(model, finite, on_alarm=widen, maximize=maximize)
     return Optimizer(
         model,
         domain,
@@ -104,3 +160,7 @@ def GPUCB(
 
 def _as_domain(domain: Domain | Space) -> Domain:
     return SearchSpace(domain, domain) if isinstance(domain, Space) else domain
+
+
+def _negative(centre: Centre) -> Centre:
+    return -centre if isinstance(centre, KernelFunction) else lambda Z: -centre(Z)

@@ -28,7 +28,9 @@ from metakel.optimize.mixture_weights import (
     upper_bound_gradient,
 )
 from metakel.optimize.model import Chance, Model, Score
+from metakel.optimize.outcomes import BULK, Outcomes
 from metakel.optimize.regret import RegretCalibration, RegretTrace, shape
+from metakel.optimize.thinning import LIMIT, first_values, thinned
 from metakel.search import StartPoints
 
 SHORTLIST = 128
@@ -54,7 +56,7 @@ class MixtureModel(Model):
     start_weights : sequence of float
         Their weights before any value.
     scale : TaskModel
-        Level and scale of a task.
+        Level and scale of a task; a first value far from the levels of past tasks overrules them.
     band : Band or str
         The confidence band around the learned mean, or why there is none.
     store : callable
@@ -100,6 +102,7 @@ class MixtureModel(Model):
         self._fantasies = False
         self._mix: MixtureWeights | None = None
         self._alarm: AlarmEvent | None = None
+        self._decides: Self | None = None  # given other values than this one, if they are many
         self._t = 0
 
     @property
@@ -126,8 +129,11 @@ class MixtureModel(Model):
         """After the observations of one call; their noise is part of what was learned."""
         model = copy(self)
         model._families = [list(family) for family in self._families]
-        for x, value in zip(X, y, strict=True):
-            model._take(x, float(value))
+        if len(X) > BULK:
+            model._take_all(X, y)
+        else:
+            for x, value in zip(X, y, strict=True):
+                model._take(x, float(value))
         model._mix = None
         model._ring()
         if isinstance(self.regret, RegretCalibration) and not self.trace.left:
@@ -168,12 +174,43 @@ class MixtureModel(Model):
 
     def _take(self, x: Array, y: float) -> None:
         candidate = self._candidate(x)
+        if self._t == 0 and not self._task.expects(y):
+            self._task = self._task.at_other_level(y)
+            self._families = [[p.with_scale(self._task) for p in f] for f in self._families]
         for family in self._families:
             cross = family[0].cross_covariance(x[None], candidate)
             family[:] = [process.observe(cross, y, candidate) for process in family]
         self._t += 1
         self._best = max(self._best, y)
         self._unseen = (*self._unseen, (x, y))
+
+    def _take_all(self, X: Array, y: Array) -> None:
+        try:
+            families = []
+            for family in self._families:
+                cross = family[0].cross_covariance(X)
+                families.append([process.observe_all(cross, y) for process in family])
+        except np.linalg.LinAlgError:  # many values at one point, and hardly any noise
+            for x, value in zip(X, y, strict=True):
+                self._take(x, float(value))
+            return
+        self._families = families
+        self._t += len(y)
+        self._best = max(self._best, float(y.max()))
+        self._unseen = (*self._unseen, *((x, float(v)) for x, v in zip(X, y, strict=True)))
+
+    def condition(self, outcomes: Outcomes) -> Self:
+        """Given all outcomes of a record; those of a long one as `optimize.thinning` says."""
+        if outcomes.t <= LIMIT:
+            return super().condition(outcomes)
+        model = super().condition(first_values(outcomes))
+        decides = self._decides
+        if decides is None:
+            decides = copy(self if self._first is None else self._first)
+            decides._band = decides.regret = "it decides only"
+        model._decides = decides = Model.condition(decides, thinned(outcomes))
+        model._families, model._mix = decides._families, decides.mix
+        return model
 
     def _candidate(self, x: Array) -> int | None:
         """Which of the start points ``x`` is, to the last bit."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import inf
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.confidence.fallback import Alarm, AlarmEvent
@@ -121,6 +122,57 @@ class Certificate:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A search for the next point.
+
+    Parameters
+    ----------
+    domain : Domain
+    start : StartPoints
+        Where it begins.
+    rng : Generator
+        Breaks ties.
+    exclude : (k, d0) array, optional
+        Points not to be chosen.
+    """
+
+    domain: Domain
+    start: StartPoints
+    rng: np.random.Generator
+    exclude: Array | None = None
+
+    def maximise(self, score: Score) -> Array:
+        """The best point (d0,)."""
+        x, _ = self.domain.maximise(
+            score.values,
+            self.rng,
+            gradient=score.gradient,
+            exclude=self.exclude,
+            start=self.start,
+        )
+        return x
+
+    def rounded(self, x: Array) -> Array:
+        """(d0,) the point as it will be read again from a file or a host's record, to the bit."""
+        return np.asarray(self.domain.encode([self.domain.decode(x)], "ask")[0])
+
+    def excluded(self, X: Array) -> NDArray[np.bool_]:
+        """(n,) which of the points ``X`` (n, d0) are not to be chosen."""
+        if self.exclude is None or not len(self.exclude):
+            return np.zeros(len(X), dtype=bool)
+        return np.asarray(self.domain.same(X, self.exclude).any(axis=1))
+
+    def without(self, x: Array) -> Search:
+        """The same search, in which the point (d0,) is not to be chosen either."""
+        exclude = x[None] if self.exclude is None else np.concatenate([self.exclude, x[None]])
+        return replace(self, exclude=exclude)
+
+    def anew(self) -> Search:
+        """The same search, in which every point may be chosen."""
+        return replace(self, exclude=None)
+
+
 class Model(ABC):
     """What is believed of the objective; larger is better.
 
@@ -133,6 +185,7 @@ class Model(ABC):
     _first: Self | None = None
     _trail: tuple[tuple[int, Self], ...] = ()
     raised: Alarm | None = None  # by the steps taken in last, where alarms are to be raised
+    stops: bool = False  # whether nothing is asked for after an alarm, until it is accepted
 
     # What a subclass states
 
@@ -160,6 +213,10 @@ class Model(ABC):
     def bounds(self, Z: Array) -> tuple[Array, Array]:
         """(n,) lower and upper confidence bounds, for all points and times together."""
         raise InputError(self.no_bounds)
+
+    def bounds_within(self, Z: Array) -> tuple[Array, Array]:
+        """`bounds` for a search, which may be a little wider."""
+        return self.bounds(Z)
 
     @property
     def no_bounds(self) -> str:
@@ -194,6 +251,24 @@ class Model(ABC):
     def alarm(self) -> AlarmEvent | None:
         """The last time at which the values contradicted what was assumed."""
         return None
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What is measured beside the objective."""
+        return ()
+
+    @property
+    def landmarks(self) -> Array | None:
+        """(n, d0) points at which every search has to look."""
+        return None
+
+    def choose(self, score: Score, search: Search) -> Array:
+        """The next point (d0,): the best one by the score, unless something else matters too."""
+        return search.rounded(search.maximise(score))
+
+    def safe(self, Z: Array) -> NDArray[np.bool_]:
+        """(n,) which of the points ``Z`` (n, d0) may be tried without violating a limit."""
+        raise InputError("there are no limits; give at_least=, at_most= or limits= to GPUCB")
 
     def first_score(self) -> Score | None:
         """What to maximise before there is any value or fantasy, where that is special."""

@@ -5,25 +5,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self
+from threading import RLock
+from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array, check_generator
+from metakel._arrays import Array, check_generator, refuse_masked
 from metakel._json import Format, write_file
 from metakel._threads import single_blas_thread
-from metakel.confidence.fallback import AlarmEvent
+from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError, ShapeError
 from metakel.optimize.acquisition import Acquisition, as_acquisition, constrained
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.context import best_in, certificate_in, cumulative_regret
+from metakel.optimize.level_sets import LevelSet
+from metakel.optimize.limits import as_outputs
 from metakel.optimize.mixture import MixtureModel, load_mixture
-from metakel.optimize.model import Best, Certificate, Model, Score
+from metakel.optimize.model import Best, Certificate, Model, Score, Search
 from metakel.optimize.record import (
-    NO_CONSTRAINTS,
     Record,
     Trial,
     as_noise_levels,
@@ -31,6 +34,7 @@ from metakel.optimize.record import (
     feasible,
 )
 from metakel.optimize.regret import as_tolerance
+from metakel.optimize.safe import SafeModel
 from metakel.optimize.snapshot import Snapshot, spread_of
 from metakel.search import Domain, Finite, StartPoints, domain_from_dict
 from metakel.search.context import InContext, encode_contexts
@@ -40,13 +44,27 @@ LOGGER = logging.getLogger("metakel")
 START_STREAM, ASK_STREAM, BEST_STREAM = 0, 1, 2
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _one_at_a_time(method: Method) -> Method:
+    """For methods that change the record: threads that share an optimizer take turns."""
+
+    @wraps(method)
+    def alone(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        with self._turn:
+            return method(self, *args, **kwargs)
+
+    return cast("Method", alone)
+
+
 class Optimizer:
     """Ask where to look next, tell what was observed there.
 
     The next point maximises an acquisition of the model, given the record. Points that were asked
     for and have no value yet are pending: the search keeps away from them. Results may come in any
     order, or never (`forget`). The same record gives the same next point, whatever the order in
-    which it came about, and after a restart too.
+    which it came about, and after a restart too. Threads may share an optimizer.
 
     `mk.GPUCB` and `Prior.optimizer` make optimizers; see there.
 
@@ -90,15 +108,21 @@ class Optimizer:
         _check_inputs(model, domain, context)
         if context is not None:
             _check_contextual(acquisition, stop_at)
+        self._turn = RLock()
         self.domain, self.contexts, self.maximize = domain, context, maximize
         self.stop_at = None if stop_at is None else as_tolerance(stop_at, spread_of(model))
+        if isinstance(acquisition, LevelSet) and not maximize:
+            raise InputError(
+                "maximize=False with a LevelSet, which minimises nothing; leave it out"
+            )
         self.acquisition = acquisition
         self._acquire = as_acquisition(acquisition)
         self._start_up(model, int(rng.integers(2**63)))
 
     def _start_up(self, model: Model, seed: int) -> None:
         self._seed = seed
-        self._start = self.domain.start_points(_stream(seed, START_STREAM))
+        self._accepted = 0
+        self._start = self.domain.start_points(_stream(seed, START_STREAM), model.landmarks)
         self._record = Record()
         points, start = self.domain, self._start
         if self.contexts is not None:
@@ -168,6 +192,59 @@ class Optimizer:
         """
         return self._snapshot.model.alarm
 
+    def accept_alarm(self) -> None:
+        """Go on after an alarm that has stopped `ask` (``on_alarm="stop"``).
+
+        The intervals are those of the wider assumption from then on. A start set from past tasks
+        does not count any more, one that you have vouched for does.
+        """
+        if self.alarm is None:
+            raise InputError("accept_alarm: there was no alarm")
+        self._accepted = self.alarm.time
+
+    def _check_alarm(self) -> None:
+        alarm = self.alarm
+        if self.model.stops and alarm is not None and alarm.time > self._accepted:
+            raise Alarm(
+                f"after {alarm.time} values: {alarm.reason}. Nothing is asked for until "
+                "accept_alarm() is called"
+            )
+
+    def safe(self, x: Any, context: Any = None) -> NDArray[np.bool_]:
+        """(n,) which of the points ``x`` may be tried without violating a limit.
+
+        With probability 1 - delta all points that are ever found safe respect all limits.
+        """
+        place, _ = self._place(context, "safe")
+        return self.model.safe(place.locate(x, "safe"))
+
+    def above(self, x: Any, level: float, context: Any = None) -> NDArray[np.bool_]:
+        """(n,) which points ``x`` have a value of at least ``level``, as far as the bounds say."""
+        found: NDArray[np.bool_] = self._bounds_at(x, context, "above")[0] >= level
+        return found
+
+    def below(self, x: Any, level: float, context: Any = None) -> NDArray[np.bool_]:
+        """(n,) which points ``x`` have a value below ``level``, as far as the bounds say."""
+        found: NDArray[np.bool_] = self._bounds_at(x, context, "below")[1] < level
+        return found
+
+    def _bounds_at(self, x: Any, context: Any, where: str) -> tuple[Array, Array]:
+        if self.model.no_bounds:
+            raise InputError(f"{where}: there is no confidence band: {self.model.no_bounds}")
+        place, _ = self._place(context, where)
+        lower, upper = self.model.bounds_within(place.locate(x, where))
+        return (lower, upper) if self.maximize else (-upper, -lower)
+
+    @property
+    def potential_maximisers(self) -> Array:
+        """(n, d0) the points of a finite domain that may be optimal; all optima are among them."""
+        if self.contexts is not None:
+            raise InputError("potential_maximisers: they depend on the context")
+        lower, upper = self.confidence()
+        assert isinstance(self.domain, Finite)  # or there is no confidence without points
+        kept = upper >= lower.max() if self.maximize else lower <= upper.min()
+        return np.asarray(self.domain.X[kept])
+
     @property
     def _sign(self) -> float:
         return 1.0 if self.maximize else -1.0
@@ -191,14 +268,16 @@ class Optimizer:
             f"pending={len(self._snapshot.outcomes.pending)}{found})"
         )
 
-    def __copy__(self) -> Self:
-        """One that goes on by itself, in the same way."""
-        other = object.__new__(type(self))
-        vars(other).update(vars(self))
-        return other
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a copy, which goes on by itself in the same way; locks are not shared."""
+        return {name: value for name, value in vars(self).items() if name != "_turn"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _turn=RLock())
 
     # Ask and tell
 
+    @_one_at_a_time
     @single_blas_thread
     def ask(self, context: Any = None) -> Any:
         """The next point: an array (d0,), or a dict of named parameters. It is pending then.
@@ -212,6 +291,7 @@ class Optimizer:
         self._record = self._record.with_pending(point, x, self._context_of(x))
         return copy(point)
 
+    @_one_at_a_time
     @single_blas_thread
     def ask_batch(self, n: int, context: Any = None) -> list[Any]:
         """The next ``n`` points, to be run side by side; all are pending then."""
@@ -220,6 +300,7 @@ class Optimizer:
         self._check_supply(n, self._place(context, "ask_batch")[0])
         return [self.ask(context) for _ in range(n)]
 
+    @_one_at_a_time
     def add_pending(self, x: Any, context: Any = None) -> None:
         """Points that are being run without having been asked for: the search keeps away."""
         X = self._encode(x, context, "add_pending")
@@ -262,17 +343,12 @@ class Optimizer:
         return place.supply(self._snapshot.outcomes.closed, self._snapshot.outcomes.pending)
 
     def _suggest(self, place: Domain, start: StartPoints) -> tuple[Any, Array]:
-        score = self._score()
-        x, _ = place.maximise(
-            score.values,
-            _stream(self._seed, ASK_STREAM, len(self._record)),
-            gradient=score.gradient,
-            exclude=place.excluded(self._snapshot.outcomes.closed, self._snapshot.outcomes.pending),
-            start=start,
-        )
-        point = place.decode(x)
-        # As it will be read again from a file or a host's record, to the last bit.
-        return point, place.encode([point], "ask")[0]
+        self._check_alarm()
+        found, outlook = self._snapshot.outcomes, self._snapshot.outlook
+        rng = _stream(self._seed, ASK_STREAM, len(self._record))
+        search = Search(place, start, rng, place.excluded(found.closed, found.pending))
+        x = outlook.choose(_checked(self._score(), outlook), search)
+        return place.decode(x), x
 
     def _score(self) -> Score:
         model, found = self._snapshot.outlook, self._snapshot.outcomes
@@ -286,11 +362,14 @@ class Optimizer:
         values = counted if len(counted) else found.y
         return self._acquire(model, float(values.max()) if len(values) else None)
 
+    @_one_at_a_time
     @single_blas_thread
     def tell(
         self,
         x: Any,
         value: Any,
+        outputs: Mapping[str, Any] | None = None,
+        *,
         noise_std: float | ArrayLike | None = None,
         constraints: Mapping[str, float] | None = None,
         context: Any = None,
@@ -304,6 +383,9 @@ class Optimizer:
         value : float or None, or one for every point
             None, nan or a value beyond 1e50 stands for a failed run: it is no evidence, and the
             search keeps away from the point.
+        outputs : dict, optional
+            What else was measured, by the names of the ``limits``: a number, or one for every
+            point. None or nan where it was not measured.
         noise_std : float, optional
             Noise level of these observations, if it is not that of the model.
         constraints : dict, optional
@@ -312,23 +394,25 @@ class Optimizer:
         context : context, or one for every point
             The context of the run, where the optimizer decides by context.
         """
+        refuse_masked("tell: the value", value)
         X = self._encode(x, context, "tell")
         values = as_values(value, len(X))
         noise = as_noise_levels(noise_std, len(X))
-        limits = NO_CONSTRAINTS if constraints is None else dict(constraints)
+        limits = dict(constraints or {})
         feasible(limits)
         if limits and self.contexts is not None:
-            raise InputError("tell: constraints cannot be used together with contexts")
+            raise InputError("tell: constraints cannot be used together with contexts; use limits")
+        measured = as_outputs(outputs, self.model.output_names, len(X))
         if not len(X):
             return
         points = _points_of(x, X, self._points)
         results, waiting, number = [], list(self._record.pending), len(self._record)
-        for point, row, found, level in zip(points, X, values, noise, strict=True):
+        for point, row, found, level, other in zip(points, X, values, noise, measured, strict=True):
             trial = self._take(waiting, row)
             if trial is None:
                 trial = Trial(number, point, row, context=self._context_of(row))
                 number += 1
-            results.append(trial.with_result(found, level, limits))
+            results.append(trial.with_result(found, level, limits, other))
         before = self._last_snapshot.model.alarm
         self.record = self._record.with_results(results)
         alarm = self.alarm
@@ -344,6 +428,7 @@ class Optimizer:
                 return waiting.pop(i)
         return None
 
+    @_one_at_a_time
     def forget(self, x: Any, context: Any = None) -> None:
         """Points that were asked for will not be run: they are pending no more."""
         waiting, numbers = list(self._record.pending), []
@@ -469,23 +554,31 @@ class Optimizer:
             return f"all points of the {self.domain!r} were asked for"
         if self.stop_at is not None and self.certificate.regret <= self.stop_at:
             return f"{self.certificate} (stop_at={self.stop_at:.3g})"
+        if isinstance(self.acquisition, LevelSet) and self.t and self.contexts is None:
+            undecided = self.acquisition.undecided(*self.model.bounds_within(self._start.X))
+            if not undecided.any():
+                return f"every point is decided: {self.acquisition}"
         return ""
 
     # How it is kept
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form; what is read from it goes on as this optimizer would."""
-        if callable(self.acquisition):
+        acquisition: Any = self.acquisition
+        if isinstance(acquisition, LevelSet):
+            acquisition = asdict(acquisition)
+        elif callable(acquisition):
             raise InputError("an acquisition that is a function cannot be stored")
         return FORMAT.dump(
             {
                 "model": self._snapshot.model.to_dict(),
                 "domain": self.domain.to_dict(),
                 "context": None if self.contexts is None else self.contexts.to_dict(),
-                "acquisition": self.acquisition,
+                "acquisition": acquisition,
                 "maximize": self.maximize,
                 "stop_at": self.stop_at,
                 "seed": self._seed,
+                "accepted_alarm": self._accepted,
                 "record": self._record.to_dict(),
             }
         )
@@ -502,19 +595,20 @@ class Optimizer:
     def _from_content(
         cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
     ) -> Optimizer:
-        model = _model_from_dict(data["model"], functions)
+        model, stored = _model_from_dict(data["model"], functions), data["acquisition"]
         contexts = data.get("context")
         optimizer = cls(
             model,
             domain_from_dict(data["domain"]),
             rng=np.random.default_rng(0),
-            acquisition=data["acquisition"],
+            acquisition=LevelSet(**stored) if isinstance(stored, Mapping) else stored,
             maximize=bool(data["maximize"]),
             stop_at=data["stop_at"],
             context=None if contexts is None else domain_from_dict(contexts),
         )
         optimizer._start_up(model, int(data["seed"]))
         optimizer.record = Record.from_dict(data["record"], optimizer._stored_point)
+        optimizer._accepted = int(data.get("accepted_alarm", 0))
         return optimizer
 
     def _stored_point(self, stored: Any, context: Any) -> tuple[Any, Any, Array]:
@@ -570,9 +664,39 @@ def _model_from_dict(
     kind = data["kind"]
     if kind == CertifiedModel.kind:
         return CertifiedModel.from_dict(data, functions)
+    if kind == SafeModel.kind:
+        return SafeModel.from_dict(data, functions)
     if kind == MixtureModel.kind:
         return load_mixture(data)
-    raise InputError(f"stored model is of kind {kind!r}; known: certified, mixture")
+    raise InputError(f"stored model is of kind {kind!r}; known: certified, safe, mixture")
+
+
+def _checked(score: Score, model: Model) -> Score:
+    """A score that is never nan: a search would take the first point as the best."""
+
+    def check(values: Array, Z: Array) -> Array:
+        wrong = np.isnan(values)
+        if wrong.any():
+            first = Z[int(np.argmax(wrong))].tolist()
+            raise InputError(
+                f"the score of {type(model).__name__} ({model.describe()}) is nan at "
+                f"{int(wrong.sum())} of {len(Z)} points, first at {first}; expected numbers: look "
+                "for extreme values in the history or among those observed"
+            )
+        return values
+
+    def values(Z: Array) -> Array:
+        return check(score.values(Z), Z)
+
+    slopes = score.gradient
+    if slopes is None:
+        return Score(values)
+
+    def gradient(Z: Array) -> tuple[Array, Array]:
+        found, slope = slopes(Z)
+        return check(found, Z), slope
+
+    return Score(values, gradient)
 
 
 def _stream(seed: int, *key: int) -> np.random.Generator:

@@ -19,7 +19,7 @@ hold.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,8 @@ class Outcomes:
         How many there are after each step; a model takes one step in at a time.
     constraints : tuple of (x, dict)
         What is known of the constraints.
+    outputs : tuple of (x, dict)
+        What was measured beside the objective.
     fantasies : (q, d0) array
         Points of runs without a value, each once.
     pending : (p, d0) array
@@ -64,6 +66,7 @@ class Outcomes:
     counts: NDArray[np.bool_]
     ends: tuple[int, ...]
     constraints: tuple[tuple[Array, Mapping[str, float]], ...]
+    outputs: tuple[tuple[Array, Mapping[str, float]], ...]
     fantasies: Array
     pending: Array
     closed: Array
@@ -72,6 +75,22 @@ class Outcomes:
     def t(self) -> int:
         """How many values were observed."""
         return len(self.y)
+
+    def of_output(self, name: str) -> Outcomes:
+        """The outcomes of another output, as a model of it takes them in."""
+        seen = [(x, values[name]) for x, values in self.outputs if name in values]
+        t = len(seen)
+        return replace(
+            self,
+            numbers=tuple(range(t)),
+            X=_points([x for x, _ in seen], self.X.shape[1]),
+            y=np.array([value for _, value in seen], dtype=np.float64),
+            noise_std=np.full(t, np.nan),
+            counts=np.ones(t, dtype=bool),
+            ends=tuple(range(1, t + 1)),
+            constraints=(),
+            outputs=(),
+        )
 
     def shared_steps(self, other: Outcomes) -> int:
         """How many steps of the evidence both begin with."""
@@ -99,7 +118,7 @@ def outcomes(record: Record, *, d0: int, sign: float) -> Outcomes:
     seen = [record.trials[n] for step in steps for n in step if record.trials[n].value is not None]
     sizes = (sum(record.trials[n].value is not None for n in step) for step in steps)
     ends = np.cumsum([size for size in sizes if size]).tolist()
-    finished = (record.trials[n] for step in steps for n in step)
+    finished = [record.trials[n] for step in steps for n in step]
     constraints = tuple((trial.x, trial.constraints) for trial in finished if trial.constraints)
     waiting = [trial.x for trial in record.trials if trial.state == "pending"]
     failed = [trial.x for trial in record.trials if trial.state == "failed"]
@@ -112,6 +131,7 @@ def outcomes(record: Record, *, d0: int, sign: float) -> Outcomes:
         counts=np.array([trial.state == "complete" for trial in seen], dtype=bool),
         ends=tuple(ends),
         constraints=constraints,
+        outputs=tuple((trial.x, trial.outputs) for trial in finished if trial.outputs),
         fantasies=_distinct(_points([*failed, *waiting], d0)),
         pending=_points(waiting, d0),
         closed=_points(closed, d0),

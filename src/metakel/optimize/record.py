@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, nan
-from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -19,7 +18,6 @@ from metakel._arrays import Array, positive
 from metakel.errors import InputError, ShapeError
 
 State = Literal["pending", "complete", "infeasible", "failed", "forgotten"]
-NO_CONSTRAINTS: Mapping[str, float] = MappingProxyType({})
 LARGEST = 1e50  # beyond this no interval can be computed, and a value says no more than "failed"
 
 
@@ -44,6 +42,8 @@ class Trial:
         Noise of this observation, where it is not that of the optimizer.
     constraints : dict
         Numbers by name; a constraint holds where its number is not above 0.
+    outputs : dict
+        What was measured beside the objective, by name; for `Limit`.
     closed : bool
         Whether the point is not to be asked for again, in a domain that does not repeat points.
     context : object
@@ -56,7 +56,8 @@ class Trial:
     state: State = "pending"
     value: float | None = None
     noise_std: float | None = None
-    constraints: Mapping[str, float] = field(default_factory=lambda: NO_CONSTRAINTS)
+    constraints: Mapping[str, float] = field(default_factory=dict)
+    outputs: Mapping[str, float] = field(default_factory=dict)
     closed: bool = True
     context: Any = None
 
@@ -64,15 +65,16 @@ class Trial:
         self,
         value: float | None,
         noise_std: float | None = None,
-        constraints: Mapping[str, float] = NO_CONSTRAINTS,
+        constraints: Mapping[str, float] | None = None,
+        outputs: Mapping[str, float] | None = None,
     ) -> Trial:
         """After it was run; a value that is None, not finite or beyond 1e50 is a failure."""
+        limits = dict(constraints or {})
+        measured = replace(self, constraints=limits, outputs=dict(outputs or {}))
         if value is None or not isfinite(value) or abs(value) > LARGEST:
-            return replace(self, state="failed", value=None, constraints=constraints)
-        state: State = "complete" if feasible(constraints) else "infeasible"
-        return replace(
-            self, state=state, value=float(value), noise_std=noise_std, constraints=constraints
-        )
+            return replace(measured, state="failed", value=None)
+        state: State = "complete" if feasible(limits) else "infeasible"
+        return replace(measured, state=state, value=float(value), noise_std=noise_std)
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
@@ -83,6 +85,7 @@ class Trial:
             "value": self.value,
             "noise_std": self.noise_std,
             "constraints": dict(self.constraints),
+            "outputs": dict(self.outputs),
             "closed": self.closed,
         }
         return {name: v for name, v in stored.items() if v is not None and v != {}}
@@ -163,7 +166,7 @@ class Record:
                 closed=False,
                 context=trial.context,
             )
-            for trial in self.trials
+            for trial in self.trials[: max(known, default=-1) + 1]
         )
         return Record(trials, self.steps[:step])
 
@@ -188,7 +191,8 @@ class Record:
                 raise InputError(f"stored trial {number} is {state!r}; known states: {known}")
             point, context, x = encode(entry["point"], entry.get("context"))
             kept = {name: entry[name] for name in ("value", "noise_std") if name in entry}
-            kept |= {"constraints": dict(entry.get("constraints", {})), "closed": entry["closed"]}
+            kept |= {name: dict(entry.get(name, {})) for name in ("constraints", "outputs")}
+            kept["closed"] = entry["closed"]
             trials.append(Trial(number, point, x, state, context=context, **kept))
         steps = tuple(tuple(map(int, step)) for step in data["steps"])
         finished = [number for step in steps for number in step]

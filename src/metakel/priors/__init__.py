@@ -1,6 +1,7 @@
 """A prior from past tasks: learn it, look at it, decide with it."""
 
 from metakel.priors.band import ConfidenceBand
+from metakel.priors.certified_start import PastOutput, safe_start
 from metakel.priors.explain import Explanation, effect_kernels, learn_effects
 from metakel.priors.learn import learn_prior
 from metakel.priors.prior import Prior
@@ -8,8 +9,10 @@ from metakel.priors.prior import Prior
 __all__ = [
     "ConfidenceBand",
     "Explanation",
+    "PastOutput",
     "Prior",
     "effect_kernels",
     "learn_effects",
     "learn_prior",
+    "safe_start",
 ]

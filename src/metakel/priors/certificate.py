@@ -163,11 +163,12 @@ def _score(
     rng, values, seen = np.random.default_rng(1), [], []
     score, smallest_shape = 0.0, SCALE_WEIGHT * optimizer.model.scale / horizon
     for _ in range(int(min(horizon, domain.supply(*(np.empty((0, domain.d0)),) * 2)))):
-        x = optimizer.ask()
-        row = domain.encode(x, "replay")[0]
-        values.append(float(objective.function(row[None])[0]))
+        optimizer.ask()
+        (asked,) = optimizer.record.pending
+        values.append(float(objective.function(asked.x[None])[0]))
         seen.append(values[-1] + objective.noise_std * float(rng.standard_normal()))
-        optimizer.tell(x, seen[-1])
+        # Not by tell, which would log alarms: they are part of what is replayed.
+        optimizer.record = optimizer.record.with_results([asked.with_result(seen[-1])])
         regret = max(highest - values[int(np.argmax(seen))], 0.0)
         trace = optimizer.model.trace  # type: ignore[attr-defined]
         score = max(score, regret / trace.shapes[-1])
@@ -203,6 +204,8 @@ def emulate(prior: Prior, task: Task, rng: np.random.Generator) -> Objective:
     rows = spread_rows(np.arange(task.n), SPACE_ROWS)
     X, y = task.X[rows], task.y[rows]
     scale, (processes, start) = prior.model, prior.beliefs
+    if not scale.expects(float(y.mean())):
+        scale = scale.at_other_level(float(y.mean()))
     factors = [_covariance_factor(process, scale, X) for process in processes]
     likelihoods = [
         _log_likelihoods(L, points.mean, y - scale.level, scale) for points, L in factors
@@ -236,7 +239,7 @@ def _covariance_factor(
 
 
 def _log_likelihoods(L: Array, mean: Array, rest: Array, scale: TaskModel) -> Array:
-    """(15,) log density of values that are ``rest`` above the level, one per scale of the grid."""
+    """(g,) log density of values that are ``rest`` above the level, one per scale of the grid."""
     from scipy.linalg import solve_triangular
 
     white: Array = solve_triangular(L, np.column_stack([rest, mean]), lower=True)

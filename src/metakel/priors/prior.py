@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,11 @@ CERTIFICATES = ("conformal", "norm bound")
 
 @dataclass(frozen=True, eq=False)
 class PriorInfo:
-    """Where a prior comes from: names of the tasks, runs, output, and what was found in them."""
+    """Where a prior comes from: names of the tasks, runs, output, and what was found in them.
+
+    ``source`` is a digest of the runs themselves. Unlike what is learned from them, it does not
+    depend on how a machine rounds; it is empty in files of before.
+    """
 
     tasks: tuple[str, ...]
     runs: int
@@ -48,6 +53,7 @@ class PriorInfo:
     mean: bool = True
     notes: tuple[str, ...] = ()
     outputs: tuple[float, float] | None = None  # limits of the output
+    source: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,29 +197,26 @@ class Prior:
         """The model of a new task that `optimizer` decides with, in the sign to be maximised."""
         check_choice("certificate", certificate, CERTIFICATES)
         processes, weights = self.beliefs
-
-        def store() -> dict[str, Any]:
-            from metakel.priors.storage import to_dict
-
-            return {
-                "prior": to_dict(self),
-                "delta": delta,
-                "extrapolate": extrapolate,
-                "certificate": certificate,
-            }
-
         return MixtureModel(
             processes,
             weights,
             self.model,
             d0=self.space.d0,
             band=self._band(delta, extrapolate),
-            store=store,
+            store=partial(
+                self._stored, delta=delta, extrapolate=extrapolate, certificate=certificate
+            ),
             regret=self._regret(extrapolate),
             delta=delta,
             certificate=certificate,
             limits=self._limits,
         )
+
+    def _stored(self, **options: Any) -> dict[str, Any]:
+        """The JSON form of a model with these options of `task_model`."""
+        from metakel.priors.storage import to_dict
+
+        return {"prior": to_dict(self), **options}
 
     def _regret(self, extrapolate: bool) -> RegretCalibration | str:
         if extrapolate:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,8 @@ def to_dict(prior: Prior) -> Content:
 def to_version_1(prior: Prior) -> Content:
     """The document as version 1 wrote it, by which journals of that time know their prior."""
     old_names = {new: old for old, new in RENAMED.items()}
-    return {**_renamed(to_dict(prior), old_names), "version": 1}
+    then = replace(prior, info=replace(prior.info, source=""))
+    return {**_renamed(to_dict(then), old_names), "version": 1}
 
 
 def _from_content(data: Mapping[str, Any]) -> Prior:
@@ -141,9 +143,11 @@ FORMAT = Format("metakel.Prior", version=2, noun="prior", upgrades={1: _from_ver
 
 
 def _info_to_dict(info: PriorInfo) -> Content:
-    """Without limits of the output where there are none, as in files of before."""
+    """Without limits of the output and source where there are none, as in files of before."""
     content = asdict(info)
     limits = content.pop("outputs")
+    if not info.source:
+        del content["source"]
     if limits is not None:
         content["outputs"] = [limit if isfinite(limit) else None for limit in limits]
     return content
@@ -154,7 +158,7 @@ def _info_from_dict(data: Mapping[str, Any]) -> PriorInfo:
     found: dict[str, Any] = dict(data)
     for kind, names in (
         (list, ("tasks", "constant", "notes")),
-        (str, ("output", "lam")),
+        (str, ("output", "lam", "source")),
         (int, ("runs", "winsorized")),
         (bool, ("minimize", "mean")),
     ):
@@ -164,6 +168,8 @@ def _info_from_dict(data: Mapping[str, Any]) -> PriorInfo:
                 raise InputError(f"{name} is {value!r}; expected {kind.__name__}")
             if isinstance(value, list):
                 found[name] = tuple(map(str, value))
+    if not re.fullmatch("([0-9a-f]{16})?", found.get("source", "")):
+        raise InputError(f"source is {found['source']!r}; expected 16 hexadecimal digits")
     if "outputs" in found:
         low, high = found["outputs"]
         found["outputs"] = (

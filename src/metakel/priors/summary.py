@@ -28,6 +28,7 @@ def summary(prior: Prior) -> str:
         *_common_shape(prior),
         *_differences(prior),
         _new_task(prior),
+        _certificate(prior),
         _norm_bound(prior),
         *_findings(prior),
     ]
@@ -63,10 +64,9 @@ def _cold_start(prior: Prior) -> str:
 def _common_shape(prior: Prior) -> list[str]:
     if prior.task_gp is None or not prior.info.mean:
         return []
-    points = prior.task_gp.basis.landmarks
-    top = prior.space.decode(points[[int(np.argmax(prior.task_gp.mean(points)))]])[0]
+    top = prior.optimizer().suggest()
     where = _some(tuple(f"{name} = {_short(value)}" for name, value in top.items()))
-    return [f"Common shape: best near {where}."]
+    return [f"Common shape: best near {where}, which is tried first."]
 
 
 def _differences(prior: Prior) -> list[str]:
@@ -86,6 +86,18 @@ def _new_task(prior: Prior) -> str:
     return (
         f"A new task has level {level:.3g} +- {level_sd:.2g} and scale {model.scale:.2g} within a "
         f"factor of {np.exp(model.spread):.2g} (one standard deviation)."
+    )
+
+
+def _certificate(prior: Prior) -> str:
+    found = prior.certificate
+    if found is None:
+        return "Certificates: none, as the optimizer was not replayed on past tasks."
+    if isinstance(found.table, str):
+        return f"Certificates: none, {found.table}."
+    return (
+        f"Certificates of the regret rest on replays of {found.table.tasks} past tasks, up to "
+        f"{found.table.horizon} values each."
     )
 
 

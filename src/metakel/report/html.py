@@ -60,10 +60,15 @@ def bars(rows: Sequence[tuple[str, float, float]], names: tuple[str, str]) -> st
     return f'<p>{keys}</p><div class="bars">{lines}</div>'
 
 
+def bar_widths() -> str:
+    """CSS of the widths of bars: a page with a strict policy has no styles of single elements."""
+    return "\n".join(f".w{percent} {{ width: {percent}%; }}" for percent in range(101)) + "\n"
+
+
 def _track(share: float, style: Style, name: str) -> str:
-    width = 100 * min(max(share, 0.0), 1.0)
+    percent = round(100 * min(max(share, 0.0), 1.0))
     return (
-        f'<span class="track"><i class="{style.name}" style="width:{width:.1f}%" '
+        f'<span class="track"><i class="{style.name} w{percent}" '
         f'data-tip="{escape(name, quote=True)}: {share:.0%}" tabindex="0"></i>'
         f"<em>{share:.0%}</em></span>"
     )

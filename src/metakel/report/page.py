@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -9,13 +11,17 @@ from pathlib import Path
 from metakel._files import write_atomically
 from metakel.charts.svg import style_sheet
 from metakel.priors import Prior
-from metakel.report.html import cards, paragraph, section
+from metakel.report.html import bar_widths, cards, paragraph, section
 from metakel.report.model import model_section
 from metakel.report.run import RunReplay, run_section
 from metakel.report.validation import Validation, validation_section
 
-# Even if something slipped through, a browser would fetch nothing.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+# Even if something slipped through, a browser would run and fetch nothing: only this very style and
+# script are allowed, by their digests.
+POLICY = (
+    "default-src 'none'; style-src '{style}'; script-src '{script}'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
 
 
 def write_report(
@@ -84,13 +90,20 @@ def _notes(prior: Prior) -> str:
 
 def _page(title: str, body: str) -> str:
     here = files("metakel.report")
-    style = style_sheet() + (here / "page.css").read_text(encoding="utf-8")
+    style = style_sheet() + bar_widths() + (here / "page.css").read_text(encoding="utf-8")
     script = (here / "page.js").read_text(encoding="utf-8")
+    policy = POLICY.format(style=_digest(style), script=_digest(script))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><title>{escape(title)}</title>'
         f'<style>{style}</style></head><body>{body}<div id="tip" role="tooltip"></div>'
         f"<script>{script}</script></body></html>\n"
     )
+
+
+def _digest(content: str) -> str:
+    """As a policy names what may stand in the page."""
+    found = hashlib.sha256(content.encode()).digest()
+    return f"sha256-{base64.b64encode(found).decode()}"

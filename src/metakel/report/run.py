@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.charts import ALARM, LEARNED, OBSERVED, Axis, SvgChart, number
 from metakel.confidence import AlarmEvent
+from metakel.optimize.thinning import BLOCK, LIMIT
 from metakel.priors import Prior
 from metakel.report.html import cards, figure, figures, paragraph, section, table
 from metakel.tuner import JournalReader, JournalTrial, Trials
-from metakel.tuner.options import RunOptions, refuse_differences
-from metakel.tuner.source import TuningSource
+from metakel.tuner.options import RunOptions, TuningSource
+from metakel.tuner.trials import TrialsAsRecord
 
 SHOWN_TRIALS = 10
+STEPS = 100  # after at most so many of its values a run is looked at
+CROWDED = 200  # more dots than this are small
+DOTS = 1000  # of at most so many values the configuration is shown
 
 
 @dataclass(frozen=True, eq=False)
 class RunReplay:
-    """What was known after every value: arrays (t,).
+    """What was known after every value, or of many values after some.
 
     Parameters
     ----------
@@ -31,11 +35,13 @@ class RunReplay:
         Those with a value.
     best : (t,) array
         Best value so far.
-    lower, upper : (t,) arrays
+    steps : (k,) array of int
+        The numbers of values after which the run was looked at.
+    lower, upper : (k,) arrays
         Band of the configuration that is certainly best; infinite where there is none.
-    regret : (t,) array
+    regret : (k,) array
         The certificate.
-    trust : (t,) array
+    trust : (k,) array
         Weight of the history against a cold start.
     alarm : AlarmEvent or None
     failed, pending : int
@@ -46,6 +52,7 @@ class RunReplay:
 
     trials: tuple[JournalTrial, ...]
     best: Array
+    steps: NDArray[np.intp]
     lower: Array
     upper: Array
     regret: Array
@@ -60,33 +67,43 @@ class RunReplay:
 def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
     """Go through a run again, with the optimizer that decided in it."""
     optimizer = options.optimizer(TuningSource(prior))
-    whole = trials.as_record(lambda _, x: optimizer.domain.encode(x, "report")[0])
-    rows = []
-    pick = min if prior.info.minimize else max
-    best = inf if prior.info.minimize else -inf
-    for step in range(1, len(whole.steps) + 1):
-        optimizer.record = whole.until(step)
-        value = whole.trials[whole.steps[step - 1][0]].value
-        if value is None:
-            continue
-        best = pick(best, value)
+    whole = TrialsAsRecord(lambda rows: optimizer.domain.encode(rows, "report"))(trials)
+    values = np.array([trial.value for trial in trials.complete], dtype=np.float64)
+    best = (np.minimum if prior.info.minimize else np.maximum).accumulate(values)
+    # Calls with a value; a record is looked at after so many of them.
+    calls = [i + 1 for i, (n,) in enumerate(whole.steps) if whole.trials[n].value is not None]
+    steps, rows = _looked_at(len(calls)), []
+    for t in steps:
+        optimizer.record = whole.until(calls[t - 1])
         found = optimizer.certificate
-        rows.append((best, found.lower, found.upper, found.regret, optimizer.trust))
-    columns = np.array(rows, dtype=np.float64).reshape(-1, 5).T
-    best_so_far, lower, upper, regret, trusts = columns
+        rows.append((found.lower, found.upper, found.regret, optimizer.trust))
+    optimizer.record = whole.until(len(whole.steps))
+    lower, upper, regret, trust = np.array(rows, dtype=np.float64).reshape(-1, 4).T
     return RunReplay(
         trials=trials.complete,
-        best=best_so_far,
+        best=best,
+        steps=steps,
         lower=lower,
         upper=upper,
         regret=regret,
-        trust=trusts,
+        trust=trust,
         alarm=optimizer.alarm,
         failed=len(trials.failed),
         pending=len(trials.pending),
-        no_band=optimizer.model.no_bounds,
+        no_band=optimizer.model.no_bounds or optimizer.certificate.reason,
         delta=options.delta,
     )
+
+
+def _looked_at(t: int) -> NDArray[np.intp]:
+    """Numbers of values: all up to `STEPS`; of more, closer together at the beginning.
+
+    Those of a long record are where a model selects its values anew, which is fast.
+    """
+    if t <= STEPS:
+        return np.arange(1, t + 1)
+    steps = np.geomspace(1, t, STEPS).round().astype(np.intp)
+    return np.append(np.unique(np.where(steps > LIMIT, steps // BLOCK * BLOCK, steps)[:-1]), t)
 
 
 def replay_journal(prior: Prior, path: str | Path) -> RunReplay:
@@ -96,8 +113,7 @@ def replay_journal(prior: Prior, path: str | Path) -> RunReplay:
     options = RunOptions(
         int(head["seed"]), float(head["delta"]), dict(head["fixed"]), bool(head["outside"])
     )
-    expected = {**options.header(TuningSource(prior)), "candidates": head["candidates"]}
-    refuse_differences(expected, head, str(path))
+    options.refuse_another(TuningSource(prior), {**head, "candidates": None}, str(path))
     return replay_run(prior, record.trials, options)
 
 
@@ -146,28 +162,48 @@ def _chart(run: RunReplay, y: Axis) -> SvgChart:
 
 
 def _values(prior: Prior, run: RunReplay) -> str:
-    steps = np.arange(1, len(run.trials) + 1)
     values = np.array([trial.value for trial in run.trials], dtype=np.float64)
-    tips = [
-        f"{trial.number}: {number(float(trial.value or 0.0))}\n"
-        + "\n".join(f"{k} = {v:.4g}" if isinstance(v, float) else f"{k} = {v}"
-                    for k, v in trial.configuration.items())
-        for trial in run.trials
-    ]  # fmt: skip
+    shown, improved = _shown(run), _changes(run.best)
+    tips = [_tip(run.trials[i]) for i in shown]
     chart = _chart(run, Axis.covering(prior.info.output, values))
-    chart.steps(steps, run.best, LEARNED, label="best so far")
-    chart.dots(steps, values, OBSERVED, label="each value", tips=tips, size=8)
-    return figure(chart, "Values", description="values and the best so far")
+    chart.steps(improved + 1, run.best[improved], LEARNED, label="best so far")
+    size = 8 if len(shown) <= CROWDED else 4
+    chart.dots(shown + 1, values[shown], OBSERVED, label="each value", tips=tips, size=size)
+    left_out = len(values) - len(shown)
+    caption = f"{left_out} of {len(values)} values are not drawn." if left_out else ""
+    return figure(chart, "Values", caption, "values and the best so far")
+
+
+def _tip(trial: JournalTrial) -> str:
+    settings = (
+        f"{name} = {v:.4g}" if isinstance(v, float) else f"{name} = {v}"
+        for name, v in trial.configuration.items()
+    )
+    return f"{trial.number}: {number(float(trial.value or 0.0))}\n" + "\n".join(settings)
+
+
+def _shown(run: RunReplay) -> NDArray[np.intp]:
+    """Rows of values to draw: all, or those that improved and others evenly spaced."""
+    t = len(run.trials)
+    if t <= DOTS:
+        return np.arange(t)
+    spaced = np.linspace(0, t - 1, DOTS // 2).round().astype(np.intp)
+    return np.union1d(spaced, _changes(run.best)[-DOTS // 2 :])
+
+
+def _changes(best: Array) -> NDArray[np.intp]:
+    """Rows at which the best value changes, the first and the last one included."""
+    changed = np.flatnonzero(np.diff(best)) + 1
+    return np.unique(np.concatenate([[0], changed, [len(best) - 1]])).astype(np.intp)
 
 
 def _promises(prior: Prior, run: RunReplay) -> list[str]:
     if not np.isfinite(run.regret).any():
         return [paragraph(f"No band and no certificate: {run.no_band}.", "soft")]
-    steps = np.arange(1, len(run.trials) + 1)
-    sure = f"{1 - run.delta:.0%}"
+    sure, improved = f"{1 - run.delta:.0%}", _changes(run.best)
     band = _chart(run, Axis.covering(prior.info.output, run.lower, run.upper, run.best))
-    band.band(steps, run.lower, run.upper, LEARNED)
-    band.steps(steps, run.best, LEARNED, label="best value so far")
+    band.band(run.steps, run.lower, run.upper, LEARNED)
+    band.steps(improved + 1, run.best[improved], LEARNED, label="best value so far")
     return [
         figure(
             band,
@@ -194,11 +230,12 @@ def _trust(run: RunReplay) -> str:
 
 
 def _followed(run: RunReplay, y: Axis, values: Array, text: Callable[[float], str]) -> SvgChart:
-    """A number after every value."""
-    steps = np.arange(1, len(values) + 1)
-    tips = [f"after {t}: {text(float(v))}" for t, v in zip(steps, values, strict=True)]
+    """A number after every value that was looked at."""
+    tips = [f"after {t}: {text(float(v))}" for t, v in zip(run.steps, values, strict=True)]
     chart = _chart(run, y)
-    return chart.line(steps, values, LEARNED).dots(steps, values, LEARNED, tips=tips, size=6)
+    return chart.line(run.steps, values, LEARNED).dots(
+        run.steps, values, LEARNED, tips=tips, size=6
+    )
 
 
 def _best_trials(prior: Prior, run: RunReplay) -> str:

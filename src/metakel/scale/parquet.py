@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from metakel.errors import InputError, MetaKelError, ShardError
 from metakel.scale.blocks import Rows
 from metakel.scale.sums import Index
 
+# Of a longer footer, the end is compared.
+LARGEST_FOOTER = 1 << 24
+
 
 @dataclass(frozen=True)
 class ParquetColumns:
@@ -26,6 +30,18 @@ class ParquetColumns:
     output: str
 
 
+@dataclass(frozen=True)
+class FileStamp:
+    """What tells a file from another one that took its place.
+
+    Where only the time differs, as after a repair, the labels of the tasks decide.
+    """
+
+    size: int
+    modified: int | None
+    footer: str
+
+
 @dataclass(frozen=True, eq=False)
 class FileIndex:
     """Which tasks a file holds, in the order of its rows."""
@@ -33,6 +49,13 @@ class FileIndex:
     path: str
     labels: list[Any]
     sizes: Index
+    stamp: FileStamp
+
+    @property
+    def tasks(self) -> str:
+        """A digest of the labels and sizes of all tasks."""
+        text = repr((self.labels, self.sizes.tolist()))
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +66,8 @@ class RowRange:
     columns: ParquetColumns
     first: int
     sizes: Index
+    stamp: FileStamp  # of the file that was scanned
+    tasks: str  # a digest of all its tasks
     in_memory: ClassVar[bool] = False
 
     @property
@@ -51,10 +76,23 @@ class RowRange:
 
     def read(self) -> Rows:
         """The observations; reads only the row groups that are needed."""
+        if self._changed():
+            raise ShardError(
+                f"{self.path} was replaced or changed since it was scanned, and its rows may "
+                "belong to other tasks now; scan it again"
+            )
         table = _read_rows(self.path, self.first, self.stop, self.columns)
         inputs = [self._numbers(table, name) for name in self.columns.inputs]
         y = self._numbers(table, self.columns.output)
         return Rows(np.column_stack(inputs), y, self.sizes)
+
+    def _changed(self) -> bool:
+        found = _stamp(self.path)
+        if found == self.stamp:
+            return False
+        if (found.size, found.footer) != (self.stamp.size, self.stamp.footer):
+            return True
+        return index_file(self.path, self.columns).tasks != self.tasks
 
     def _numbers(self, table: Any, name: str) -> Array:
         column = table.column(name)
@@ -142,12 +180,12 @@ def index_file(path: str, columns: ParquetColumns) -> FileIndex:
     """Read the column of task labels only."""
     import pyarrow.compute as pc
 
-    partition = _partition(path)
+    partition, stamp = _partition(path), _stamp(path)
     with _reading(path, "its footer"):
         file = _file(path)
         count = file.metadata.num_rows
     if columns.task in partition:
-        return FileIndex(path, [partition[columns.task]], np.array([count]))
+        return FileIndex(path, [partition[columns.task]], np.array([count]), stamp)
     missing = [name for name in (columns.task, columns.output, *columns.inputs)
                if name not in file.schema_arrow.names]  # fmt: skip
     if missing:
@@ -158,10 +196,12 @@ def index_file(path: str, columns: ParquetColumns) -> FileIndex:
         row = int(np.flatnonzero(labels.is_null().to_numpy(zero_copy_only=False))[0])
         raise ShardError(f"{path}, row {row}: there is no task label")
     if count == 0:
-        return FileIndex(path, [], np.empty(0, np.intp))
-    runs = pc.run_end_encode(labels.cast(_label_type(labels.type)))
+        return FileIndex(path, [], np.empty(0, np.intp), stamp)
+    with _reading(path, f"column {columns.task!r}"):
+        runs = pc.run_end_encode(labels.cast(_label_type(labels.type)))
+        names = runs.values.to_pylist()
     ends = np.asarray(runs.run_ends.to_numpy(), np.intp)
-    return FileIndex(path, runs.values.to_pylist(), np.diff(ends, prepend=0))
+    return FileIndex(path, names, np.diff(ends, prepend=0), stamp)
 
 
 def check_not_repeated(files: Sequence[FileIndex]) -> None:
@@ -184,9 +224,12 @@ def check_not_repeated(files: Sequence[FileIndex]) -> None:
 def row_ranges(file: FileIndex, columns: ParquetColumns, rows: int) -> list[RowRange]:
     """The file in parts of at most ``rows`` rows, or of one task where that is longer."""
     ranges, first, start, count = [], 0, 0, 0
+    tasks = file.tasks
     for i, size in enumerate([*file.sizes.tolist(), rows + 1]):
         if count and count + size > rows:
-            ranges.append(RowRange(file.path, columns, start, file.sizes[first:i]))
+            ranges.append(
+                RowRange(file.path, columns, start, file.sizes[first:i], file.stamp, tasks)
+            )
             first, start, count = i, start + count, 0
         count += size
     return ranges
@@ -215,7 +258,7 @@ def _reading(path: str, what: str) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ShardError(f"{path}: {what} cannot be read: {error}") from None
 
 
@@ -224,6 +267,19 @@ def _file(path: str) -> Any:
 
     system, inner = _open(path)
     return pq.ParquetFile(system.open_input_file(inner))
+
+
+def _stamp(path: str) -> FileStamp:
+    with _reading(path, "its footer"):
+        system, inner = _open(path)
+        info = system.get_file_info(inner)
+        with system.open_input_file(inner) as file:
+            size = file.size()
+            # The last eight bytes are the length of the footer and a mark.
+            length = int.from_bytes(file.read_at(min(size, 8), max(size - 8, 0))[:4], "little")
+            known = min(length + 8, size, LARGEST_FOOTER)
+            footer = hashlib.sha256(file.read_at(known, size - known)).hexdigest()
+    return FileStamp(size, info.mtime_ns, footer)
 
 
 def _open(path: str | Path) -> tuple[Any, str]:

@@ -99,10 +99,14 @@ class Box(Domain):
         check_generator(rng)
         return self._from_unit(rng.random((n, self.d0)))
 
-    def start_points(self, rng: np.random.Generator) -> StartPoints:
+    def start_points(self, rng: np.random.Generator, landmarks: Array | None = None) -> StartPoints:
         """Quasi-random points, shifted by the generator; some lie on faces, edges and corners."""
         U = quasi_random(CANDIDATES * min(self.d0, 4), self.d0, rng)
-        return StartPoints(self._from_unit(U), neighbours(U))
+        X = self._from_unit(U)
+        if landmarks is not None:
+            U = np.concatenate([U, (landmarks - self._low) / self._width])
+            X = np.concatenate([X, landmarks])
+        return StartPoints(X, neighbours(U))
 
     def maximisers(
         self,

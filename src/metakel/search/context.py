@@ -78,9 +78,9 @@ class InContext(Domain):
         """(n, d0) random choices in this context."""
         return self.join(self.choices.sample(rng, n))
 
-    def start_points(self, rng: np.random.Generator) -> StartPoints:
-        """Those of the choices, in this context."""
-        return self.start_from(self.choices.start_points(rng))
+    def start_points(self, rng: np.random.Generator, landmarks: Array | None = None) -> StartPoints:
+        """Those of the choices, in this context; ``landmarks`` are choices."""
+        return self.start_from(self.choices.start_points(rng, landmarks))
 
     def start_from(self, start: StartPoints) -> StartPoints:
         """The same for start points that were drawn before."""
@@ -126,7 +126,11 @@ class InContext(Domain):
         return self.join(self.choices.locate(points, where))
 
     def __repr__(self) -> str:
-        return f"{self.choices!r} in the context {self.contexts.decode(self.context)}"
+        return f"{self.choices!r} in the {self.describe_context()}"
+
+    def describe_context(self) -> str:
+        """For messages."""
+        return f"context {self.contexts.decode(self.context)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""

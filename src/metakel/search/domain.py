@@ -63,8 +63,8 @@ class Domain(ABC):
         """(n, d0) points drawn uniformly and independently."""
 
     @abstractmethod
-    def start_points(self, rng: np.random.Generator) -> StartPoints:
-        """Points at which a search begins: all of a finite domain."""
+    def start_points(self, rng: np.random.Generator, landmarks: Array | None = None) -> StartPoints:
+        """Points at which a search begins: all of a finite domain, else ``landmarks`` as well."""
 
     @abstractmethod
     def maximisers(

@@ -100,7 +100,7 @@ class Finite(Domain):
         check_generator(rng)
         return self.X[rng.integers(len(self.X), size=n)]
 
-    def start_points(self, rng: np.random.Generator) -> StartPoints:
+    def start_points(self, rng: np.random.Generator, landmarks: Array | None = None) -> StartPoints:
         """All points."""
         return StartPoints(self.X)
 

@@ -28,6 +28,7 @@ ROUNDS = 2
 # Without a gradient: draws around the best points, closer and closer.
 STEPS, DRAWS = (0.1, 0.03, 0.01), 48
 SAME = 1e-9
+LOOKED_AT = 1024  # of points that were tried, to find those whose neighbourhood is searched
 PROBE = 1e-6
 
 
@@ -175,11 +176,20 @@ class SearchSpace(Domain):
             same &= np.abs(column[:, None] - theirs) < SAME
         return same
 
+    def among(self, X: Array, Z: Array) -> NDArray[np.bool_]:
+        """(n,) which points are the same configuration as one of ``Z``, however many these are."""
+        if len(Z) <= LOOKED_AT:
+            return np.asarray(self.same(X, Z).any(axis=1))
+        from scipy.spatial import cKDTree
+
+        distance, _ = cKDTree(Z).query(X, p=np.inf, distance_upper_bound=SAME)
+        return np.asarray(distance < SAME)
+
     def unused(self, X: Array) -> float:
         """How many configurations are not among ``X``; inf where one parameter is continuous."""
         if self._grid is None:
             return np.inf
-        return float((~self.same(self.to_model(self._grid), X).any(axis=1)).sum())
+        return float((~self.among(self.to_model(self._grid), X)).sum())
 
     def supply(self, tried: Array, pending: Array) -> float:
         """Always more: where everything was tried, the best is tried again."""
@@ -214,14 +224,14 @@ class SearchSpace(Domain):
         check_generator(rng)
         return self.space.sample(rng, n, fixed=self._held, extrapolate=self.extrapolate)
 
-    def start_points(self, rng: np.random.Generator) -> StartPoints:
+    def start_points(self, rng: np.random.Generator, landmarks: Array | None = None) -> StartPoints:
         """All configurations where they are few; else random ones, and those near landmarks."""
         U = self._grid
         if U is None:
             U = self._sample(rng, POOL)
-            if self.landmarks is not None:
-                near = self._nearest(self._from_model(np.clip(self.landmarks, -1, 1)))
-                U = np.concatenate([U, near])
+            for X in (self.landmarks, landmarks):
+                if X is not None:
+                    U = np.concatenate([U, self._nearest(self._from_model(np.clip(X, -1, 1)))])
         return StartPoints(self.to_model(U), U=U)
 
     def maximisers(
@@ -236,7 +246,7 @@ class SearchSpace(Domain):
         assert start.U is not None
         closed = np.zeros((0, self.d0)) if exclude is None else exclude
         values = function(start.X)
-        scores = np.where(self.same(start.X, closed).any(axis=1), -np.inf, values)
+        scores = np.where(self.among(start.X, closed), -np.inf, values)
         if self._grid is not None:
             best = tied(scores, values)
             return start.X[best], values[best]
@@ -245,13 +255,14 @@ class SearchSpace(Domain):
         U, spread = _spread(start.U, scores), float(np.ptp(values[np.isfinite(values)]))
         if len(closed):
             # Next to the best point so far may be a better one that no start point is close to.
-            leader = closed[[int(np.argmax(function(closed)))]]
+            looked_at = closed[_some(len(closed))]
+            leader = looked_at[[int(np.argmax(function(looked_at)))]]
             U = np.concatenate([U, self._nearest(self._from_model(leader))])
 
         def judged(V: Array) -> tuple[Array, Array]:
             near = self._nearest(V)
             X = self.to_model(near)
-            return near, np.where(self.same(X, closed).any(axis=1), -np.inf, function(X))
+            return near, np.where(self.among(X, closed), -np.inf, function(X))
 
         if gradient is None or not len(self._climbing):
             trials = self._drawn(judged, U)
@@ -467,6 +478,14 @@ def _codes(parameter: Parameter) -> Array | None:
             values = parameter.low + parameter.step * np.arange(count)
             return parameter.nearest(parameter.encode(np.minimum(values, parameter.high).tolist()))
     return None
+
+
+def _some(n: int) -> NDArray[np.intp]:
+    """Rows of n: all, or half of `LOOKED_AT` evenly spaced and the last ones."""
+    if n <= LOOKED_AT:
+        return np.arange(n)
+    half = LOOKED_AT // 2
+    return np.append(np.linspace(0, n - half - 1, half).astype(np.intp), np.arange(n - half, n))
 
 
 def _spread(U: Array, scores: Array) -> Array:

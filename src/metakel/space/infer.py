@@ -27,6 +27,9 @@ from metakel.space.space import Space
 # Numbers over two decades or more, and more evenly spread on the log scale, are taken on it.
 LOG_RATIO = 100.0
 MOST_CATEGORIES = 50
+# Numbers with more digits were computed, and not written down by people.
+MOST_DIGITS = 6
+MIN_STEPS = 50
 # 2024-01-31, 31.1.2024 or 1/31/24, with a time or without.
 DATE = re.compile(
     r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4}|\d{1,2}/\d{1,2}/\d{2})"
@@ -71,20 +74,52 @@ def _infer(name: str, values: Values, log: bool | None, *, chosen: bool) -> tupl
             return _fixed(name, values[0].item())
         whole = values.dtype.kind != "f"
     else:
-        distinct = list(dict.fromkeys(listed(values)))
-        if len(distinct) == 1:
+        distinct = _distinct(listed(values))
+        if len(distinct) == 1 and storable(plain(distinct[0])):
             return _fixed(name, distinct[0])
         if chosen or not all(isinstance(v, Real) and not isinstance(v, bool) for v in distinct):
             return _choices(name, distinct, log, chosen=chosen)
-        whole = all(isinstance(v, int | np.integer) for v in distinct)
-    numbers = np.asarray(values, dtype=np.float64)
+        # Integers of more than 64 bits are numbers, but no counts.
+        whole = all(isinstance(v, int | np.integer) and abs(int(v)) < 2**63 for v in distinct)
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except OverflowError:
+        raise InputError(
+            f"column {name!r} holds an integer that is too large for a float"
+        ) from None
     low, high = float(numbers.min()), float(numbers.max())
     on_log = _looks_log(numbers) if log is None else log
     guessed = f"{name} is taken on a log scale, as its values span {low:.3g} to {high:.3g}"
     note = guessed if on_log and log is None else ""
     if whole:
         return Integer(name, int(low), int(high), on_log), note
-    return Float(name, low, high, on_log), note
+    return Float(name, low, high, on_log, digits=_digits(numbers, log=on_log)), note
+
+
+def _digits(numbers: Array, *, log: bool) -> int | None:
+    """Decimals that the numbers are written with, on a log scale significant digits, if few.
+
+    There are enough of them for `MIN_STEPS` different values, whatever the numbers have.
+    """
+    values = np.unique(numbers)
+    if log:
+        fits = (
+            d for d in range(2, MOST_DIGITS + 1) if all(float(f"{v:.{d}g}") == v for v in values)
+        )
+        return next(fits, None)
+    for digits in range(MOST_DIGITS + 1):
+        if (np.round(values, digits) == values).all():
+            steps = (values[-1] - values[0]) * 10.0**digits
+            return digits if steps >= MIN_STEPS else digits + 1
+    return None
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    """Each value once; those that cannot be hashed, as dicts, as often as they are there."""
+    try:
+        return list(dict.fromkeys(values))
+    except TypeError:
+        return values
 
 
 def _fixed(name: str, value: Any) -> tuple[Parameter, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import exp, floor, isfinite, log
 from numbers import Real
@@ -65,13 +65,18 @@ class Parameter(ABC):
 
 @dataclass(frozen=True)
 class Float(Parameter):
-    """A number in [low, high], on a log scale if ``log``, on the grid low + k step if ``step``."""
+    """A number in [low, high], on a log scale if ``log``, on the grid low + k step if ``step``.
+
+    With ``digits``, suggestions are rounded to so many decimals, on a log scale to so many
+    significant digits. Other values are still possible, so that it makes no other parameter.
+    """
 
     name: str
     low: float
     high: float
     log: bool = False
     step: float | None = None
+    digits: int | None = field(default=None, compare=False)
 
     kind: ClassVar[str] = "float"
 
@@ -79,6 +84,16 @@ class Float(Parameter):
         for name in ("low", "high", "log", "step"):
             object.__setattr__(self, name, plain(getattr(self, name)))
         _check_range(self.name, self.low, self.high, self.log, self.step)
+        whole = isinstance(self.digits, int) and not isinstance(self.digits, bool)
+        if self.digits is not None and not (whole and 0 <= self.digits <= 15):
+            raise InputError(
+                f"parameter {self.name!r} has digits {self.digits!r}; expected a whole number from "
+                "0 to 15"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        return {k: v for k, v in super().to_dict().items() if k != "digits" or v is not None}
 
     @property
     def width(self) -> int:
@@ -114,6 +129,10 @@ class Float(Parameter):
         number = exp(number) if self.log else number
         if self.step is not None:
             number = self.low + round((number - self.low) / self.step) * self.step
+        elif self.digits is not None:
+            number = float(
+                f"{number:.{max(self.digits, 1)}g}" if self.log else f"{number:.{self.digits}f}"
+            )
         return float(min(max(number, self.low), self._last) if -1 <= u <= 1 else number)
 
     @cached_property
@@ -142,7 +161,10 @@ class Float(Parameter):
 
     def _numbers(self, values: Values) -> Array:
         """The values as floats; one by one only where something is wrong, to name the value."""
-        found = np.asarray(values)
+        try:
+            found = np.asarray(values)
+        except ValueError:  # lists of several lengths among them
+            found = np.empty(0, dtype=object)
         if found.ndim == 1 and found.dtype.kind in "iuf":
             numbers = found.astype(np.float64, copy=False)
             if self._all_valid(numbers):
@@ -158,8 +180,9 @@ class Float(Parameter):
         return float(value)
 
     def nearest(self, columns: Array) -> Array:
-        """Rounded to the grid, where there is one."""
-        return columns if self.step is None else super().nearest(columns)
+        """Rounded to the grid or to the digits, where there are any."""
+        free = self.step is None and self.digits is None
+        return columns if free else super().nearest(columns)
 
     def sample(self, uniform: Array) -> Array:
         """Uniform on the numeric domain, rounded to the grid."""
@@ -180,6 +203,7 @@ class Integer(Float):
     high: float
     log: bool = False
     step: float | None = 1
+    digits: int | None = field(default=None, compare=False)
 
     kind: ClassVar[str] = "integer"
 

@@ -7,17 +7,20 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
-from metakel._arrays import is_number
+from metakel._arrays import is_number, refuse_masked
 from metakel.errors import InputError
 from metakel.optimize.record import LARGEST
-from metakel.tuner.normalise import Configuration
+from metakel.tuner.configurations import Configuration
 
 Event = dict[str, Any]
 Expected = tuple[str, Callable[[Any], bool]]
 
 
 def _is_finite(value: Any) -> bool:
-    return is_number(value) and isfinite(value)
+    try:
+        return is_number(value) and isfinite(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
 
 
 def _is_count(value: Any) -> bool:
@@ -108,6 +111,7 @@ def _judged(value: Any, reason: str) -> tuple[float | None, str]:
 
 def as_value(value: Any) -> float:
     """A number of any type, an array of one number included; text is refused."""
+    refuse_masked("the value", value)
     found = value
     try:
         # A float32 would be compared, and noted, as one; an array is no number by itself.

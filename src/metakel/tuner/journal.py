@@ -2,31 +2,53 @@
 
 A writer that is killed can leave an unfinished last line. Its event was never confirmed to anybody:
 the next writer removes it, and a reader does not see it. Nothing else is ever taken from a file.
+
+Since version 2, every line ends with a checksum of itself and of the checksum before it, so that a
+line that was changed, removed or moved is noticed. Files of version 1 are read and continued
+without checksums.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
+import stat
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from threading import RLock, get_ident
-from typing import Any
+from typing import Any, BinaryIO
 from weakref import WeakSet
+from zlib import crc32
 
+from metakel._files import sync_folder
 from metakel.errors import InputError, MetaKelError
 from metakel.tuner.lock import locked
 
+LOG = logging.getLogger("metakel")
 FORMAT = "metakel.journal"
+VERSION = 2
 Event = dict[str, Any]
 
 # The first bytes of every journal.
 BEGINNING = json.dumps({"event": "started", "format": FORMAT})[:-1].encode()
+LONGEST_LINE = 1 << 24
+LARGE, BYTES_PER_SECOND = 1 << 26, 15_000_000  # a file whose reading is announced
 
 
 class JournalError(MetaKelError, OSError):
-    """The journal cannot be opened, read or written; nothing was recorded."""
+    """The journal cannot be opened, read or written; the message says if anything was recorded."""
+
+
+@dataclass(frozen=True)
+class _Position:
+    """How far a file was read: lines, bytes, and the last line."""
+
+    line: int = 0
+    offset: int = 0
+    last: bytes = b""
 
 
 class Journal:
@@ -36,83 +58,75 @@ class Journal:
         self.path = None if path is None else Path(path)
         # The process may change its folder.
         self.place = None if path is None else Path(path).absolute()
-        self.line = 0  # how many were read so far
-        self._offset, self._last = 0, b""  # where the last line read ends, and that line
+        self._read = _Position()
         self._memory: list[Event] = []
-        self._descriptor: int | None = None
+        self._descriptor: int | None = None  # open during a turn only
         self._file: os.stat_result | None = None  # which file it is, once it was seen
-        self._threads, self._locked = RLock(), False
-        self._holder: int | None = None  # the thread whose turn it is
-        _OPEN.add(self)
+        self._threads = threading.RLock()
+        _JOURNALS.add(self)
+
+    @property
+    def line(self) -> int:
+        """How many lines were read so far."""
+        return self._read.line
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other thread uses this journal meanwhile; other processes may."""
+        with self._threads, _noting_thread():
+            yield
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Nobody else writes meanwhile. Opens the file, and creates it where there is none."""
-        with self._threads, self._noted_holder():
-            if self.path is None or self._locked:  # a turn within a turn does not end it
+        with self.alone():
+            if self.path is None or self._descriptor is not None:  # a turn within a turn
                 yield
                 return
-            descriptor = self._open()
-            with locked(descriptor, str(self.path)):
+            with self._opened() as descriptor, locked(descriptor, str(self.path)):
                 self._refuse_another()
-                self._mend(descriptor)
-                self._locked = True
-                try:
-                    yield
-                finally:
-                    self._locked = False
-
-    @property
-    def held(self) -> bool:
-        """Whether this thread is within its turn."""
-        return self._holder == get_ident()
-
-    @contextmanager
-    def _noted_holder(self) -> Iterator[None]:
-        before, self._holder = self._holder, get_ident()
-        try:
-            yield
-        finally:
-            self._holder = before
+                self._remove_unfinished_line(descriptor)
+                yield
 
     def read(self) -> list[Event]:
         """Events that came since the last call."""
         with self.reading() as events:
-            return events
+            return list(events)
 
     @contextmanager
-    def reading(self) -> Iterator[list[Event]]:
-        """The same, for who may refuse them: they count as read when this ends without an error."""
+    def reading(self) -> Iterator[Iterator[Event]]:
+        """The same one by one, for who may refuse them: if this ends by an error, none was read."""
         if self.path is None:
-            yield self._memory[self.line :]
-            self.line = len(self._memory)
+            yield iter(self._memory[self.line :])
+            self._read = _Position(len(self._memory))
             return
-        events, lines = [], self._unread().splitlines(keepends=True)
-        if lines and not lines[-1].endswith(b"\n"):
-            lines.pop()  # unfinished, by a writer that is at work or was killed
-        for number, line in enumerate(lines, start=self.line + 1):
-            event = parsed(line)
-            if event is None:
-                where = f"{self.path}, line {number}" + " (is it a journal?)" * (number == 1)
-                raise InputError(f"{where}: found {line[:60]!r}; expected an event")
-            events.append(event)
-        yield events
-        self.line += len(lines)
-        self._offset += sum(map(len, lines))
-        self._last = lines[-1] if lines else self._last
+        positions = [self._read]
+        yield self._events(positions)
+        self._read = positions[0]
+
+    def _events(self, positions: list[_Position]) -> Iterator[Event]:
+        """Those of complete lines that were not read yet; ``positions`` holds how far it came."""
+        for line in self._lines():
+            before = positions[0]
+            event, number = decoded(line, before.last), before.line + 1
+            if isinstance(event, str):
+                hint = " (is it a journal?)" if number == 1 else ""
+                raise InputError(f"{self.path}, line {number}{hint}: {event}")
+            positions[0] = _Position(number, before.offset + len(line), line)
+            yield event
 
     def append(self, events: Sequence[Mapping[str, Any]]) -> None:
         """Write events and wait until they are on disk; within `exclusive`.
 
         All of them are recorded or none. They come back by `read`, like everybody's.
         """
-        text = "".join(json.dumps(event, allow_nan=False) + "\n" for event in events).encode()
         if self.path is None:
-            self._memory += [json.loads(line) for line in text.splitlines()]
+            self._memory += [json.loads(json.dumps(event, allow_nan=False)) for event in events]
             return
-        descriptor = self._open()
-        end = os.lseek(descriptor, 0, os.SEEK_END)
-        self._write(descriptor, text, end)
+        assert self._descriptor is not None, "append belongs within exclusive"
+        end = os.lseek(self._descriptor, 0, os.SEEK_END)
+        last = self._read.last if end == self._read.offset else _last_line(self._descriptor, end)
+        self._write(self._descriptor, encoded(events, last), end)
         self._refuse_another()
 
     def _write(self, descriptor: int, text: bytes, end: int) -> None:
@@ -122,68 +136,117 @@ class Journal:
                 text = text[os.write(descriptor, text) :]
             os.fsync(descriptor)
         except OSError as error:
-            with suppress(OSError):  # else the next writer does it
+            what = f"{self.path} cannot be written: {error.strerror}"
+            try:
                 os.ftruncate(descriptor, end)
-            raise JournalError(f"{self.path} cannot be written: {error.strerror}") from error
+            except OSError as second:
+                raise JournalError(
+                    f"{what}; and what was written of it cannot be removed ({second.strerror}), so "
+                    "others may see it: look at the journal before you report it again"
+                ) from error
+            raise JournalError(f"{what}; nothing was recorded") from error
 
-    def _unread(self) -> bytes:
-        """What follows the last line read, in the file that it was read from."""
+    def _lines(self) -> Iterator[bytes]:
+        """Complete lines after the last one read, in the file that it was read from."""
+        with self._reading_file() as stream:
+            if stream is None:
+                return
+            known = self._read
+            stream.seek(known.offset - len(known.last))
+            if stream.read(len(known.last)) != known.last:
+                raise self._lost("rewritten")
+            self._announce(os.fstat(stream.fileno()).st_size - known.offset)
+            while line := stream.readline(LONGEST_LINE):
+                if not line.endswith(b"\n"):
+                    if len(line) == LONGEST_LINE:
+                        raise InputError(
+                            f"{self.path} has a line of more than {LONGEST_LINE >> 20} MB; expected"
+                            " the events of a journal, one short line each"
+                        )
+                    return  # unfinished, by a writer that is at work or was killed
+                yield line
+
+    def _announce(self, size: int) -> None:
+        if size > LARGE:
+            LOG.warning(
+                "%s: reading %d MB of events takes about %d s",
+                *(self.path, size >> 20, size // BYTES_PER_SECOND),
+            )
+
+    @contextmanager
+    def _reading_file(self) -> Iterator[BinaryIO | None]:
+        """The file; None where it was never there."""
         assert self.place is not None
         try:
+            self._refuse_device()
             with self.place.open("rb") as stream:
                 self._recognise(os.fstat(stream.fileno()))
-                stream.seek(self._offset - len(self._last))
-                text = stream.read()
+                yield stream
         except FileNotFoundError:
-            if self._file is None:
-                return b""
-            raise self._lost("removed") from None
-        except JournalError:
+            if self._file is not None:
+                raise self._lost("removed") from None
+            yield None
+        except MetaKelError:
             raise
         except OSError as error:
             raise JournalError(f"{self.path} cannot be read: {error.strerror}") from error
-        if not text.startswith(self._last):
-            raise self._lost("rewritten")
-        return text[len(self._last) :]
 
-    def _mend(self, descriptor: int) -> None:
-        """Remove an unfinished last line of a journal, and of nothing else."""
+    def _remove_unfinished_line(self, descriptor: int) -> None:
+        """Of a journal, and of nothing else."""
         size = os.lseek(descriptor, 0, os.SEEK_END)
-        if not size:
+        last = _last_line(descriptor, size)
+        if last.endswith(b"\n") or not last:
             return
-        os.lseek(descriptor, size - 1, os.SEEK_SET)
-        if os.read(descriptor, 1) == b"\n":
-            return
-        self._unread()  # refuses a file that lacks what was read of it
+        next(self._lines(), None)  # refuses a file that lacks what was read of it
         os.lseek(descriptor, 0, os.SEEK_SET)
-        text = _read_all(descriptor)
-        if not (text.startswith(BEGINNING) or BEGINNING.startswith(text)):
+        first = os.read(descriptor, len(BEGINNING))
+        if not BEGINNING.startswith(first):
             raise InputError(
                 f"{self.path} is not a journal, and is left as it is: it begins with "
-                f"{text[:60]!r}; expected {BEGINNING.decode()} ..."
+                f"{first!r}; expected {BEGINNING.decode()} ..."
             )
-        end = text.rfind(b"\n") + 1
-        if parsed(text[end:]) is None:
-            os.ftruncate(descriptor, end)
+        if _parsed(last) is None:
+            os.ftruncate(descriptor, size - len(last))
         else:  # only the end of the line is lacking, as some editors leave it
             self._write(descriptor, b"\n", size)
 
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """The file, for one turn: a Tuner that waits for a value holds nothing."""
+        self._descriptor = descriptor = self._open()
+        try:
+            self._recognise(os.fstat(descriptor))
+            yield descriptor
+        finally:
+            if self._descriptor == descriptor:  # a fork has closed its copy
+                os.close(descriptor)
+                self._descriptor = None
+
     def _open(self) -> int:
-        if self._descriptor is None:
-            assert self.place is not None
-            create = os.O_CREAT if self._file is None else 0
-            flags = os.O_RDWR | create | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
-            try:
-                self._descriptor = os.open(self.place, flags, 0o644)
-                _sync_folder(self.place.parent)
-            except FileNotFoundError as error:
-                if self._file is not None:
-                    raise self._lost("removed") from None
-                raise JournalError(f"{self.path} cannot be opened: {error.strerror}") from error
-            except OSError as error:
-                raise JournalError(f"{self.path} cannot be opened: {error.strerror}") from error
-            self._recognise(os.fstat(self._descriptor))
-        return self._descriptor
+        assert self.place is not None
+        flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        try:
+            self._refuse_device()
+            if self._file is not None or self.place.exists():
+                return os.open(self.place, flags)
+            descriptor = os.open(self.place, flags | os.O_CREAT, 0o644)
+            sync_folder(self.place.parent)
+            return descriptor
+        except FileNotFoundError as error:
+            if self._file is not None:
+                raise self._lost("removed") from None
+            raise JournalError(f"{self.path} cannot be opened: {error.strerror}") from error
+        except OSError as error:
+            if isinstance(error, MetaKelError):
+                raise
+            raise JournalError(f"{self.path} cannot be opened: {error.strerror}") from error
+
+    def _refuse_device(self) -> None:
+        """Reading a device may never end, and opening a pipe may wait for ever."""
+        assert self.place is not None
+        if self.place.exists() and not stat.S_ISREG(os.stat(self.place).st_mode):
+            what = "Is a directory" if self.place.is_dir() else "not a regular file"
+            raise JournalError(f"{self.path} cannot be opened: {what}")
 
     def _refuse_another(self) -> None:
         """What is written to a file that has lost its name is lost."""
@@ -212,21 +275,18 @@ class Journal:
         A lock ends when the last copy of the descriptor is closed, so a fork that kept its copy
         would hold the lock of a parent that was killed.
         """
-        self.close()
-        self._threads, self._locked, self._holder = RLock(), False, None
-
-    def close(self) -> None:
-        """Let go of the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+        self._threads = threading.RLock()
 
 
-_OPEN: WeakSet[Journal] = WeakSet()
+_JOURNALS: WeakSet[Journal] = WeakSet()
+_THREAD = threading.local()
 
 
 def _after_fork() -> None:
-    for journal in list(_OPEN):
+    for journal in list(_JOURNALS):
         journal._leave_to_parent()
 
 
@@ -234,27 +294,78 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def parsed(line: bytes) -> Event | None:
+def used_by_this_thread() -> bool:
+    """Whether this thread is in the middle of using some journal."""
+    return getattr(_THREAD, "depth", 0) > 0
+
+
+@contextmanager
+def _noting_thread() -> Iterator[None]:
+    _THREAD.depth = getattr(_THREAD, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _THREAD.depth -= 1
+
+
+# Lines
+
+_SEAL = b', "crc": "%08x"}'
+_SEAL_LENGTH = len(_SEAL % 0)
+
+
+def encoded(events: Sequence[Mapping[str, Any]], last: bytes = b"") -> bytes:
+    """Lines that follow the line ``last``: with checksums, unless they continue a version 1."""
+    lines, before = [], checksum(last)
+    for event in events:
+        line = json.dumps(event, allow_nan=False).encode()
+        if not last or before is not None:
+            before = crc32(line, before or 0)
+            line = line[:-1] + _SEAL % before
+        lines.append(line + b"\n")
+    return b"".join(lines)
+
+
+def decoded(line: bytes, last: bytes = b"") -> Event | str:
+    """The event of a line that follows ``last``, or what is wrong with it."""
+    found, before = checksum(line), checksum(last)
+    content = line if found is None else line.rstrip(b"\n")[:-_SEAL_LENGTH] + b"}"
+    event = _parsed(content)
+    if event is None:
+        return f"found {line[:60]!r}; expected an event"
+    expects = before is not None or (not last and event.get("version", 1) != 1)
+    if expects and found is None:
+        return "it has no checksum; expected one, as on the lines before it"
+    if found is not None and (expects or not last) and found != crc32(content, before or 0):
+        return "it, or the line before it, was changed after it was written: its checksum differs"
+    return event
+
+
+def checksum(line: bytes) -> int | None:
+    """The number at the end of a line; None where there is none."""
+    seal = line.rstrip(b"\n")[-_SEAL_LENGTH:]
+    try:
+        found = int(seal[-10:-2], 16)
+    except ValueError:
+        return None
+    return found if seal == _SEAL % found else None
+
+
+def _parsed(line: bytes) -> Event | None:
     """The event that a line holds; None for anything else."""
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
 
 
-def _read_all(descriptor: int) -> bytes:
-    parts = []
-    while part := os.read(descriptor, 1 << 20):
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new file outlives a power cut only with its entry in the folder."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def _last_line(descriptor: int, end: int, block: int = 1 << 16) -> bytes:
+    """What follows the last line end but one; all of an unfinished line."""
+    start, text = end, b""
+    while start and b"\n" not in text[:-1]:
+        start = max(start - block, 0)
+        os.lseek(descriptor, start, os.SEEK_SET)
+        text = os.read(descriptor, end - start)
+        block *= 2
+    return text[text.rfind(b"\n", 0, -1) + 1 :]

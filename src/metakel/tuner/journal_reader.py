@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from metakel.errors import InputError
 from metakel.space import Space
+from metakel.tuner.configurations import Configuration, key, normalised
 from metakel.tuner.events import Event, correction, result, stamped
 from metakel.tuner.journal import Journal
-from metakel.tuner.normalise import Configuration, key, normalised
 from metakel.tuner.options import check_header
 from metakel.tuner.trials import JournalTrial, Trials
 
@@ -24,9 +25,10 @@ class JournalReader:
         if not Path(path).exists():
             raise InputError(f"there is no journal {path}")
         self._journal = Journal(path)
-        events = self._journal.read()
-        self.header: Mapping[str, Any] = check_header(events, str(path))
-        self.trials = Trials().after(events, str(path))
+        with self._journal.reading() as events:
+            first = list(islice(events, 1))
+            self.header: Mapping[str, Any] = check_header(first, str(path))
+            self.trials = Trials().after(chain(first, events), str(path))
 
     @cached_property
     def space(self) -> Space:

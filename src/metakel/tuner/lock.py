@@ -1,17 +1,22 @@
-"""One process at a time: an advisory lock on an open file, released when its owner dies."""
+"""Processes that share a journal: a lock that ends with its holder, and who is still alive."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 LOG = logging.getLogger("metakel")
 PATIENCE = 5.0  # seconds after which a wait is explained
+INITIAL_NAMESPACE = "pid:[4026531836]"  # of processes outside of containers, on every Linux
 FAR = 1 << 40  # Windows locks a byte far behind the text, which stays readable
 
 
@@ -116,3 +121,88 @@ def _same(entry: Path, file: os.stat_result) -> bool:
     with suppress(OSError):
         return os.path.samestat(entry.stat(), file)
     return False
+
+
+# Processes that evaluate
+
+
+def this_process() -> dict[str, Any]:
+    """What the journal notes of whoever asked."""
+    return {"pid": os.getpid(), "start": _start(os.getpid()), **_place()}
+
+
+def is_alive(owner: Mapping[str, Any] | None) -> bool | None:
+    """Whether a process is running; None where that cannot be known from here.
+
+    Process numbers mean something only to processes that share a boot of one machine and a process
+    namespace: a container has its own, whatever its host name. A host that was started again since
+    runs nothing of before; that is taken for granted outside of containers only, where a machine
+    is told from others.
+    """
+    if owner is None:
+        return None
+    here = _place()
+    # Journals of before lack boot and namespace: these go by the host name.
+    if any(owner.get(name, here[name]) != here[name] for name in ("host", "boot", "namespace")):
+        return False if _was_before_this_boot(owner, here) else None
+    pid = int(owner["pid"])
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return None
+    # The number may belong to another process by now.
+    return owner.get("start") == _start(pid) and _state(pid) != "Z"
+
+
+def _was_before_this_boot(owner: Mapping[str, Any], here: Mapping[str, str]) -> bool:
+    names = ("host", "machine", "namespace")
+    same = all(owner.get(name) == here[name] for name in names)
+    known = bool(here["machine"]) and here["namespace"] == INITIAL_NAMESPACE
+    return same and known and owner.get("boot") != here["boot"]
+
+
+@cache
+def _place() -> dict[str, str]:
+    """Where this process runs, as far as the system says."""
+    machine = _text("/etc/machine-id")
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return {
+        "host": socket.gethostname(),
+        # It identifies a machine to everybody, so that only a digest of it is written.
+        "machine": hashlib.sha256(f"metakel {machine}".encode()).hexdigest()[:12]
+        if machine
+        else "",
+        "boot": _text("/proc/sys/kernel/random/boot_id"),
+        "namespace": namespace,
+    }
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _fields(pid: int) -> list[str]:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()
+
+
+def _start(pid: int) -> str:
+    """When the process began, in ticks of the system; empty where there is no /proc."""
+    fields = _fields(pid)
+    return fields[19] if len(fields) > 19 else ""
+
+
+def _state(pid: int) -> str:
+    fields = _fields(pid)
+    return fields[0] if fields else ""

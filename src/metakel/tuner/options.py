@@ -1,23 +1,143 @@
-"""What a journal begins with: everything that decides which configurations are asked."""
+"""What a run is begun with: a prior or a kernel, and everything else that decides what is asked."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from metakel._arrays import is_number
-from metakel.errors import InputError
-from metakel.optimize import Optimizer
-from metakel.tuner.candidates import Candidates
-from metakel.tuner.journal import FORMAT
-from metakel.tuner.source import TuningSource
+from metakel.errors import Hint, InputError
+from metakel.learn import LearnedKernel
+from metakel.optimize import GPUCB, Optimizer
+from metakel.priors import Prior
+from metakel.priors.storage import to_version_1
+from metakel.search import CandidateTable, Domain, SearchSpace
+from metakel.space import Space
+from metakel.tuner.configurations import Candidates, digest
+from metakel.tuner.journal import FORMAT, VERSION
 
-VERSION = 1
+READABLE = (1, VERSION)
+
+
+@dataclass(frozen=True, eq=False)
+class TuningSource:
+    """A prior or a learned kernel, as a tuner sees it.
+
+    Parameters
+    ----------
+    learned : Prior or LearnedKernel
+    norm_bound : float or None
+        For a learned kernel: B of `ConfidenceSequence`. With it, kernels that were not selected
+        keep the weight that they can have (`LearnedKernel.confidence_kernel`).
+    """
+
+    learned: Prior | LearnedKernel
+    norm_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.learned, Prior | LearnedKernel):
+            raise InputError(
+                f"prior is a {type(self.learned).__name__}; expected a Prior or a learned kernel: "
+                "Prior.load(path) reads a prior that was saved, learn_prior(history) learns one, "
+                "learn_kernel(history, base) learns a kernel"
+            )
+        if isinstance(self.learned, Prior) and self.norm_bound is not None:
+            raise InputError("norm_bound belongs to a learned kernel; a prior has its own")
+        if self._history_space is None:
+            raise InputError(
+                "the kernel was learned from a history without named parameters; expected one that "
+                "was read with names (History.from_csv, from_frame, ...)"
+            )
+
+    @property
+    def _history_space(self) -> Space | None:
+        if isinstance(self.learned, Prior):
+            return self.learned.space
+        return getattr(self.learned.history, "space", None)
+
+    @property
+    def space(self) -> Space:
+        """Parameters and their recorded ranges."""
+        found = self._history_space
+        assert found is not None  # checked above
+        return found
+
+    @property
+    def output(self) -> str:
+        """What is measured."""
+        if isinstance(self.learned, Prior):
+            return self.learned.info.output
+        report = getattr(self.learned.history, "report", None)
+        return "y" if report is None else str(report.output)
+
+    @property
+    def minimize(self) -> bool:
+        """Whether small values are good."""
+        if isinstance(self.learned, Prior):
+            return self.learned.info.minimize
+        report = getattr(self.learned.history, "report", None)
+        return report is not None and bool(report.minimize)
+
+    @cached_property
+    def digest(self) -> str:
+        """Sixteen characters by which a journal knows what it was begun with.
+
+        A prior is known by the runs it was learned from and by how: another number of threads, or
+        another machine, rounds what is learned differently, and that is the same prior.
+        """
+        learned = self.learned
+        if isinstance(learned, Prior):
+            if not learned.info.source:
+                return digest(to_version_1(learned))
+            parts = (learned.task_gp is None, learned.calibration is None, learned.cold_weight)
+            return digest([learned.space.to_dict(), asdict(learned.info), *parts])
+        return digest([learned.kernel.to_json(), learned.noise_std, learned.delta, self.norm_bound])
+
+    def begun_with(self, noted: Any) -> bool:
+        """Whether a journal was begun with this; at first, journals noted every bit of a prior."""
+        if noted == self.digest:
+            return True
+        return isinstance(self.learned, Prior) and noted == digest(to_version_1(self.learned))
+
+    def optimizer(
+        self,
+        *,
+        rng: np.random.Generator,
+        candidates: Sequence[Mapping[str, Any]] | None,
+        fixed: Mapping[str, Any],
+        extrapolate: bool,
+        delta: float,
+    ) -> Optimizer:
+        """The optimizer that decides."""
+        if isinstance(self.learned, Prior):
+            return self.learned.optimizer(
+                candidates, rng=rng, fixed=fixed, extrapolate=extrapolate, delta=delta
+            )
+        domain: Domain
+        if candidates is None:
+            domain = SearchSpace(self.space, self.space, dict(fixed), extrapolate)
+        else:
+            X = self.space.encode(list(candidates), extrapolate=extrapolate)
+            domain = CandidateTable.of(candidates, X, self.space)
+        bound, learned = self.norm_bound, self.learned
+        return GPUCB(
+            learned.kernel if bound is None else learned.confidence_kernel(bound),
+            domain,
+            rng=rng,
+            noise_std=learned.noise_std,
+            norm_bound=bound,
+            norm_of="truth" if bound is None else "kernel",
+            delta=delta,
+            delta_learning=learned.delta,
+            maximize=not self.minimize,
+        )
 
 
 @dataclass(frozen=True)
@@ -36,6 +156,10 @@ class RunOptions:
         Whether values beyond the recorded ranges are allowed.
     candidates : Candidates or None
         The only configurations that can be evaluated, if they are few.
+    task : str
+        A name of the task, if it has one.
+    command : tuple of str
+        The command that is tuned, with its placeholders, if there is one.
     """
 
     seed: int = 0
@@ -43,6 +167,8 @@ class RunOptions:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     extrapolate: bool = False
     candidates: Candidates | None = None
+    task: str = ""
+    command: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_seed(self.seed)
@@ -71,14 +197,27 @@ class RunOptions:
             "fixed": dict(self.fixed),
             "outside": self.extrapolate,
             "candidates": None if self.candidates is None else self.candidates.digest,
+            **self._identity(),
         }
+
+    def _identity(self) -> dict[str, Any]:
+        """What tells this task from another one of the same prior, as far as it is known."""
+        known = {"task": self.task, "command": list(self.command)}
+        return {name: value for name, value in known.items() if value}
 
     def refuse_another(self, source: TuningSource, found: Mapping[str, Any], where: str) -> None:
         """A journal goes on only with the prior and the options that it began with."""
         expected, noted = self.header(source), found.get("candidates")
+        expected["version"] = found.get("version")
+        if source.begun_with(found.get("prior")):
+            expected["prior"] = found.get("prior")
         if self.candidates is not None and self.candidates.begun_with(noted):
             expected["candidates"] = noted
-        refuse_differences(expected, found, where)
+        for name, value in self._identity().items():
+            del expected[name]
+            if name in found and found[name] != value:
+                raise _another_task(where, name, found[name], value)
+        _refuse_differences(expected, found, where)
 
     def optimizer(self, source: TuningSource) -> Optimizer:
         """What decides: the same for the same source and options, in every process."""
@@ -101,6 +240,17 @@ def _check_delta(delta: Any) -> None:
         raise InputError(f"delta is {delta!r}; expected a number between 0 and 1")
 
 
+def _another_task(where: str, name: str, begun: Any, given: Any) -> InputError:
+    """Values of two tasks in one journal would be compared with each other."""
+    was, now = (shlex.join(map(str, v)) if isinstance(v, list) else repr(v) for v in (begun, given))
+    return InputError(
+        f"{where} was begun with the {name} {was}, and this run has the {name} {now}; expected one "
+        "task in a journal, as values of two cannot be compared",
+        Hint("begin another journal", "Tuner(prior, another_path)", "--journal PATH"),
+        Hint("if it is the same task, go on", f"{name}={begun!r}", "--same-task"),
+    )
+
+
 def check_header(found: Sequence[Mapping[str, Any]], where: str) -> Mapping[str, Any]:
     """The first event, if it is the beginning of a journal."""
     first = found[0] if found else {}
@@ -110,14 +260,15 @@ def check_header(found: Sequence[Mapping[str, Any]], where: str) -> Mapping[str,
             f"{where} is not a journal: it {begins}; expected 'started' of {FORMAT}, with which "
             "`metakel suggest --journal`, `metakel tune` and Tuner(prior, path) begin one"
         )
-    if first.get("version") != VERSION:
+    if first.get("version") not in READABLE:
         raise InputError(
-            f"{where} is a journal of version {first.get('version')!r}; this one reads {VERSION}"
+            f"{where} is a journal of version {first.get('version')!r}; this release reads "
+            f"{' and '.join(map(str, READABLE))}"
         )
     return first
 
 
-def refuse_differences(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
+def _refuse_differences(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
     """A journal goes on only with the prior and the settings that it began with."""
     for name, wanted in expected.items():
         # JSON keeps no tuples, so both sides are compared as they are stored.

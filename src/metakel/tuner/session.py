@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
-from metakel._arrays import Array
-from metakel.errors import InputError
 from metakel.optimize import Optimizer
+from metakel.tuner.configurations import Configuration
 from metakel.tuner.events import Event, stamped
-from metakel.tuner.journal import Journal
-from metakel.tuner.normalise import Configuration
-from metakel.tuner.options import RunOptions, check_header
-from metakel.tuner.source import TuningSource
-from metakel.tuner.trials import Trials
+from metakel.tuner.journal import Journal, used_by_this_thread
+from metakel.tuner.options import RunOptions, TuningSource, check_header
+from metakel.tuner.trials import Trials, TrialsAsRecord
 
 
 class Session:
@@ -28,7 +25,9 @@ class Session:
         self._journal, self._begun = journal, False
         self.trials = Trials()
         self._known = Trials()  # what the optimizer has seen
-        self._points: dict[int, tuple[Configuration, Array]] = {}
+        self._as_record = TrialsAsRecord(
+            lambda rows: optimizer.domain.encode(rows, "journal"), self._where
+        )
         self.latest()
 
     @property
@@ -40,6 +39,10 @@ class Session:
         """What the journal says now."""
         with self.turn():
             return self.trials
+
+    def alone(self) -> AbstractContextManager[None]:
+        """No other thread uses this session meanwhile; other processes may use the journal."""
+        return self._journal.alone()
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -63,7 +66,7 @@ class Session:
         Python may throw a loop away anywhere, even while this very thread reads or writes; then
         it stays with the process.
         """
-        if self._journal.held:
+        if used_by_this_thread():
             return
         with self.turn():
             pending = {trial.number for trial in self.trials.pending}
@@ -88,30 +91,25 @@ class Session:
             self.append([{"event": "alarm", "told": seen.time, "reason": seen.reason}])
 
     def _sync(self) -> None:
-        where = str(self._journal.path or "the journal")
         with self._journal.reading() as events:
-            if events and not self._begun:
-                first = check_header(events, where)
-                self._options.refuse_another(self._source, first, where)
-            trials = self.trials.after(events, where, self._journal.line + 1)
-            self._begun = self._begun or bool(events)
+            line = self._journal.line + 1
+            if not self._begun:
+                first = list(islice(events, 1))
+                if first:
+                    self._options.refuse_another(
+                        self._source, check_header(first, self._where), self._where
+                    )
+                events = chain(first, events)
+            trials = self.trials.after(events, self._where, line)
+        self._begun = self._begun or self._journal.line > 0
         self.trials = trials
         self._condition(trials)
 
     def _condition(self, trials: Trials) -> None:
         if trials is not self._known:
-            self.optimizer.record = trials.as_record(self._encode)
+            self.optimizer.record = self._as_record(trials)
             self._known = trials
 
-    def _encode(self, number: int, configuration: Mapping[str, Any]) -> Array:
-        """The point of a trial's configuration, encoded once."""
-        kept = self._points.get(number)
-        if kept is not None and kept[0] == configuration:
-            return kept[1]
-        try:
-            x: Array = self.optimizer.domain.encode(configuration, "journal")[0]
-        except InputError as error:
-            where = self._journal.path or "the journal"
-            raise error.at(f"{where}, trial {number}") from None
-        self._points[number] = dict(configuration), x
-        return x
+    @property
+    def _where(self) -> str:
+        return str(self._journal.path or "the journal")

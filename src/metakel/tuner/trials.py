@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Literal
 
 from metakel._arrays import Array
@@ -11,8 +13,8 @@ from metakel.confidence import AlarmEvent
 from metakel.errors import InputError
 from metakel.optimize import Record, Trial
 from metakel.space import Space
+from metakel.tuner.configurations import Configuration, key
 from metakel.tuner.events import Event, refuse_damaged
-from metakel.tuner.normalise import Configuration, key
 
 State = Literal["pending", "complete", "failed", "dropped"]
 STATES: dict[str, State] = {"told": "complete", "failed": "failed", "dropped": "dropped"}
@@ -36,6 +38,8 @@ class JournalTrial:
         Whether the tuner chose it.
     owner : dict or None
         The process that evaluates it.
+    since : str
+        When that process was given it, as the journal has it; empty if unknown.
     reason : str
         Why it failed.
     suggested : dict or None
@@ -52,117 +56,84 @@ class JournalTrial:
     value: float | None = None
     asked: bool = True
     owner: Mapping[str, Any] | None = None
+    since: str = ""
     reason: str = ""
     suggested: Configuration | None = None
     released: bool = False
     expected: tuple[float, float] | None = None
 
+    def age(self, now: datetime | None = None) -> float | None:
+        """Seconds since its process was given it; None if unknown."""
+        try:
+            given = datetime.fromisoformat(self.since)
+        except ValueError:
+            return None
+        if given.tzinfo is None:
+            given = given.replace(tzinfo=UTC)
+        return ((now or datetime.now(UTC)) - given).total_seconds()
+
 
 @dataclass(frozen=True)
 class Trials:
-    """All trials, in order of their numbers, and in order of their results."""
+    """All trials, in order of their numbers, and in order of their results.
+
+    Parameters
+    ----------
+    all : tuple of JournalTrial
+    finished : tuple of int
+        Numbers, in the order in which results came.
+    queued : tuple of dict
+        Configurations to ask for first.
+    alarm : AlarmEvent or None
+    corrections : int
+        How many results were replaced.
+    revision : int
+        Counts the events that change what is to be asked for. Results of pending trials do not:
+        whoever chooses meanwhile chooses without them.
+    """
 
     all: tuple[JournalTrial, ...] = ()
-    finished: tuple[int, ...] = ()  # numbers, in the order in which results came
+    finished: tuple[int, ...] = ()
     queued: tuple[Configuration, ...] = ()
     alarm: AlarmEvent | None = field(default=None)
     corrections: int = 0
+    revision: int = 0
 
     def after(
         self, events: Iterable[Mapping[str, Any]], where: str = "the journal", line: int = 1
     ) -> Trials:
         """With more events taken in; the first of them is this ``line`` of the journal."""
-        trials = self
+        fold = _Fold(self)
         for i, event in enumerate(events, start=line):
             try:
                 refuse_damaged(event)
-                trials = trials._after(event)
+                fold.take(event)
             except InputError as error:
                 raise error.at(f"{where}, line {i}") from None
-        return trials
+        return fold.trials
 
-    def _after(self, event: Mapping[str, Any]) -> Trials:
-        kind = event["event"]
-        if kind == "asked":
-            queued = self.queued[1:] if event.get("queued") else self.queued
-            guess = event.get("expected")
-            new = JournalTrial(
-                len(self.all),
-                dict(event["configuration"]),
-                owner=event.get("by"),
-                expected=None if guess is None else (float(guess[0]), float(guess[1])),
-            )
-            return replace(self, all=(*self.all, new), queued=queued)
-        if kind == "queued":
-            return replace(self, queued=(*self.queued, dict(event["configuration"])))
-        if kind == "alarm":
-            return replace(self, alarm=AlarmEvent(int(event["told"]), str(event["reason"])))
-        if kind == "adopted":
-            return self._changed(int(event["number"]), owner=event.get("by"), released=False)
-        if kind == "released":
-            return self._changed(int(event["number"]), released=True)
-        if kind == "corrected":
-            return self._correct(event)
-        if kind in STATES:
-            return self._finish(event, STATES[kind])
-        return self  # of a later version: not ours to judge
-
-    def _finish(self, event: Mapping[str, Any], state: State) -> Trials:
-        result = {"value": event.get("value"), "reason": str(event.get("reason", ""))}
-        result["released"] = bool(event.get("again", False))
-        number = event.get("number")
-        if number is None:
-            number = len(self.all)
-            new = JournalTrial(number, dict(event["configuration"]), asked=False)
-            grown = replace(self, all=(*self.all, new))
-        else:
-            grown, run = self, event.get("configuration")
-            if run is not None and 0 <= number < len(self.all):
-                result |= _run_instead(self.all[number], dict(run))
-        changed = grown._changed(int(number), state=state, **result)
-        return replace(changed, finished=(*self.finished, int(number)))
-
-    def _correct(self, event: Mapping[str, Any]) -> Trials:
-        """The result takes the place of the wrong one, as if it had been told at first.
-
-        An alarm was about the wrong one: whoever follows the values finds out whether it stands.
-        """
-        number, value = int(event["number"]), event["value"]
-        wrong = self.result_of(number)
-        state: State = "failed" if value is None else "complete"
-        result = {"state": state, "value": value, "reason": str(event.get("reason", ""))}
-        result |= _run_instead(wrong, dict(event["configuration"]))
-        changed = self._changed(number, **result)
-        return replace(changed, alarm=None, corrections=self.corrections + 1)
-
-    def _changed(self, number: int, **changes: Any) -> Trials:
-        if not 0 <= number < len(self.all):
-            raise InputError(f"found trial {number}; expected one of the {len(self.all)} before")
-        trial = replace(self.all[number], **changes)
-        return replace(self, all=(*self.all[:number], trial, *self.all[number + 1 :]))
-
-    @property
+    @cached_property
     def complete(self) -> tuple[JournalTrial, ...]:
         """With a value, in the order in which the values came."""
         done = (self.all[i] for i in self.finished)
         return tuple(trial for trial in done if trial.state == "complete")
 
-    @property
+    @cached_property
     def failed(self) -> tuple[JournalTrial, ...]:
         """Without a value, for good."""
         return tuple(trial for trial in self.all if trial.state == "failed")
 
-    @property
+    @cached_property
     def pending(self) -> tuple[JournalTrial, ...]:
         """Asked, and no result yet."""
         return tuple(trial for trial in self.all if trial.state == "pending")
 
-    @property
+    @cached_property
     def spent(self) -> int:
         """Evaluations that count towards a budget: asked and not dropped."""
         return sum(trial.asked and trial.state != "dropped" for trial in self.all)
 
-    @property
+    @cached_property
     def asked_for(self) -> list[Configuration]:
         """Configurations that are not asked again: those run, suggested, and dropped for good."""
         kept = [t for t in self.all if not (t.state == "dropped" and t.released)]
@@ -170,12 +141,19 @@ class Trials:
         return [*(trial.configuration for trial in kept), *suggested]
 
     def waiting(
-        self, configuration: Mapping[str, Any], space: Space | None = None
+        self,
+        configuration: Mapping[str, Any],
+        space: Space | None = None,
+        owner: Mapping[str, Any] | None = None,
     ) -> JournalTrial | None:
-        """The first pending trial with this configuration, as the space sees it."""
+        """The first pending trial with this configuration, as the space sees it.
+
+        Where a configuration is evaluated several times at once, the one of ``owner`` is meant.
+        """
         wanted = key(configuration, space)
-        found = (trial for trial in self.pending if key(trial.configuration, space) == wanted)
-        return next(found, None)
+        found = [trial for trial in self.pending if key(trial.configuration, space) == wanted]
+        mine = [trial for trial in found if owner is not None and trial.owner == owner]
+        return next(iter(mine or found), None)
 
     def done_as(self, configuration: Mapping[str, Any], space: Space) -> JournalTrial:
         """The only trial with a result for this configuration."""
@@ -202,29 +180,6 @@ class Trials:
             )
         return {"event": "dropped", "number": number, "again": state == "failed"}
 
-    def as_record(self, encode: Callable[[int, Configuration], Array]) -> Record:
-        """For an optimizer; ``encode`` gives the point (d0,) of a trial's configuration.
-
-        Results come in the order in which the journal has them. A suggestion in whose place
-        something else was run is not made again.
-        """
-        trials = []
-        for trial in self.all:
-            found = Trial(
-                trial.number, trial.configuration, encode(trial.number, trial.configuration)
-            )
-            if trial.state in ("complete", "failed"):
-                found = found.with_result(trial.value)
-            elif trial.state == "dropped":
-                found = replace(found, state="forgotten", closed=not trial.released)
-            trials.append(found)
-        for trial in self.all:
-            if trial.suggested is not None:
-                x = encode(-1 - trial.number, trial.suggested)
-                trials.append(Trial(len(trials), trial.suggested, x, state="forgotten"))
-        done = (self.all[number] for number in self.finished)
-        return Record(tuple(trials), tuple((t.number,) for t in done if t.state in FINISHED))
-
     def pending_one(self, number: int | None = None) -> JournalTrial:
         """The pending trial of a number, or the only one."""
         waiting = self.pending
@@ -242,12 +197,9 @@ class Trials:
 
     def result_of(self, number: int) -> JournalTrial:
         """A trial with a result, right or wrong."""
-        trial = self.all[number] if 0 <= number < len(self.all) else None
-        if trial is None or trial.state not in ("complete", "failed"):
-            raise InputError(
-                f"trial {number} has no result that could be corrected: {self.describe(number)}"
-            )
-        return trial
+        if not 0 <= number < len(self.all):
+            raise InputError(f"trial {number} cannot be corrected: there is no such trial")
+        return _with_result(self.all[number])
 
     def describe(self, number: int) -> str:
         """What became of a trial, in words."""
@@ -261,6 +213,177 @@ class Trials:
             "failed": f"it failed{why}{mend}",
         }
         return words.get(trial.state, f"it is {trial.state}")
+
+
+class _Fold:
+    """Takes in events one by one; the work for each does not grow with the number of trials."""
+
+    def __init__(self, trials: Trials) -> None:
+        self._all, self._finished = list(trials.all), list(trials.finished)
+        self._queued, self._alarm = list(trials.queued), trials.alarm
+        self._corrections, self._revision = trials.corrections, trials.revision
+
+    @property
+    def trials(self) -> Trials:
+        """Everything that was taken in."""
+        return Trials(
+            tuple(self._all),
+            tuple(self._finished),
+            tuple(self._queued),
+            self._alarm,
+            self._corrections,
+            self._revision,
+        )
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """One more event; kinds of a later version are not ours to judge."""
+        kind, number = event["event"], event.get("number")
+        self._revision += not (kind in ("told", "failed", "alarm") and number is not None)
+        if kind == "asked":
+            self._ask(event)
+        elif kind == "queued":
+            self._queued.append(dict(event["configuration"]))
+        elif kind == "alarm":
+            self._alarm = AlarmEvent(int(event["told"]), str(event["reason"]))
+        elif kind == "adopted":
+            given = {"owner": event.get("by"), "since": str(event.get("at", ""))}
+            self._change(event["number"], **given, released=False)
+        elif kind == "released":
+            self._change(event["number"], released=True)
+        elif kind == "corrected":
+            self._correct(event)
+        elif kind in STATES:
+            self._finish(event, STATES[kind])
+
+    def _ask(self, event: Mapping[str, Any]) -> None:
+        if event.get("queued"):
+            del self._queued[:1]
+        guess = event.get("expected")
+        self._all.append(
+            JournalTrial(
+                len(self._all),
+                dict(event["configuration"]),
+                owner=event.get("by"),
+                since=str(event.get("at", "")),
+                expected=None if guess is None else (float(guess[0]), float(guess[1])),
+            )
+        )
+
+    def _finish(self, event: Mapping[str, Any], state: State) -> None:
+        result = {"value": event.get("value"), "reason": str(event.get("reason", ""))}
+        result["released"] = bool(event.get("again", False))
+        number, run = event.get("number"), event.get("configuration")
+        if number is None:
+            number = len(self._all)
+            self._all.append(JournalTrial(number, dict(event["configuration"]), asked=False))
+        elif run is not None:
+            result |= _run_instead(self._trial(number), dict(run))
+        self._change(number, state=state, **result)
+        self._finished.append(number)
+
+    def _correct(self, event: Mapping[str, Any]) -> None:
+        """The result takes the place of the wrong one, as if it had been observed at first.
+
+        An alarm was about the wrong one: whoever follows the values finds out whether it stands.
+        """
+        number, value = event["number"], event["value"]
+        wrong = _with_result(self._trial(number))
+        state: State = "failed" if value is None else "complete"
+        result = {"state": state, "value": value, "reason": str(event.get("reason", ""))}
+        self._change(number, **result, **_run_instead(wrong, dict(event["configuration"])))
+        self._alarm, self._corrections = None, self._corrections + 1
+
+    def _change(self, number: int, **changes: Any) -> None:
+        self._all[number] = replace(self._trial(number), **changes)
+
+    def _trial(self, number: int) -> JournalTrial:
+        if not 0 <= number < len(self._all):
+            raise InputError(f"found trial {number}; expected one of the {len(self._all)} before")
+        return self._all[number]
+
+
+class TrialsAsRecord:
+    """Gives trials as the record of an optimizer; what did not change is not made again.
+
+    Parameters
+    ----------
+    encode : callable
+        Gives the points (n, d0) of configurations.
+    where : str
+        What errors call the journal.
+    """
+
+    def __init__(
+        self, encode: Callable[[Sequence[Configuration]], Array], where: str = "the journal"
+    ) -> None:
+        self._encode, self._where = encode, where
+        self._from: list[JournalTrial] = []
+        self._made: list[Trial] = []
+
+    def __call__(self, trials: Trials) -> Record:
+        """Results come in the order in which the journal has them.
+
+        A suggestion in whose place something else was run is not made again.
+        """
+        self._update(trials.all)
+        made = self._made.copy()
+        replaced = [trial for trial in trials.all if trial.suggested is not None]
+        if replaced:
+            suggested = [trial.suggested or {} for trial in replaced]
+            for point, x in zip(suggested, self._encoded(replaced, suggested), strict=True):
+                made.append(Trial(len(made), point, x, state="forgotten"))
+        done = (trials.all[number] for number in trials.finished)
+        return Record(tuple(made), tuple((t.number,) for t in done if t.state in FINISHED))
+
+    def _update(self, trials: Sequence[JournalTrial]) -> None:
+        before = self._from
+        del before[len(trials) :], self._made[len(trials) :]
+        changed = [i for i, old in enumerate(before) if old is not trials[i]]
+        changed += range(len(before), len(trials))
+        moved = [
+            i
+            for i in changed
+            if i >= len(before) or before[i].configuration != trials[i].configuration
+        ]
+        rows = [trials[i] for i in moved]
+        X = dict(zip(moved, self._encoded(rows, [t.configuration for t in rows]), strict=True))
+        for i in changed:
+            x = X[i] if i in X else self._made[i].x
+            self._made[i : i + 1] = [_as_optimizer_trial(trials[i], x)]
+            before[i : i + 1] = [trials[i]]
+
+    def _encoded(
+        self, trials: Sequence[JournalTrial], configurations: Sequence[Configuration]
+    ) -> list[Array]:
+        """Points of configurations that belong to trials; an error names the trial."""
+        if not trials:
+            return []
+        try:
+            return list(self._encode(configurations))
+        except InputError:
+            for trial, configuration in zip(trials, configurations, strict=True):
+                try:
+                    self._encode([configuration])
+                except InputError as error:
+                    raise error.at(f"{self._where}, trial {trial.number}") from None
+            raise
+
+
+def _as_optimizer_trial(trial: JournalTrial, x: Array) -> Trial:
+    made = Trial(trial.number, trial.configuration, x)
+    if trial.state in FINISHED:
+        return made.with_result(trial.value)
+    if trial.state == "dropped":
+        return replace(made, state="forgotten", closed=not trial.released)
+    return made
+
+
+def _with_result(trial: JournalTrial) -> JournalTrial:
+    if trial.state not in FINISHED:
+        raise InputError(
+            f"trial {trial.number} has no result that could be corrected: it is {trial.state}"
+        )
+    return trial
 
 
 def _run_instead(trial: JournalTrial, run: Configuration) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import sys
@@ -12,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from metakel._arrays import Array
+from metakel._arrays import Array, positive
 from metakel.confidence import AlarmEvent
 from metakel.errors import InputError, MetaKelError
 from metakel.learn import LearnedKernel
@@ -21,17 +22,16 @@ from metakel.optimize.regret import as_tolerance
 from metakel.optimize.snapshot import spread_of
 from metakel.priors import Prior
 from metakel.space import Space
-from metakel.tuner.candidates import Candidates
+from metakel.tuner.configurations import Candidates, Configuration, key, normalised, plain
 from metakel.tuner.events import Event, as_value, correction, result
 from metakel.tuner.journal import Journal
-from metakel.tuner.normalise import Configuration, key, normalised, plain
-from metakel.tuner.options import RunOptions
-from metakel.tuner.owner import is_dead, this_process
+from metakel.tuner.lock import is_alive, this_process
+from metakel.tuner.options import RunOptions, TuningSource
 from metakel.tuner.session import Session
-from metakel.tuner.source import TuningSource
 from metakel.tuner.trials import JournalTrial, Trials
 
 LOG = logging.getLogger("metakel")
+UNDISTURBED_TRIES = 3  # choices that are computed without keeping other processes waiting
 
 
 class Finished(InputError):
@@ -58,8 +58,13 @@ class Tuner:
     stop_at : float or str, optional
         Done as soon as the certificate is at most this, in units of the output; text such as "1%"
         is a share of the usual spread of a task.
-    seed, delta, fixed, extrapolate, candidates
-        See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts.
+    seed, delta, fixed, extrapolate, candidates, task, command
+        See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts. A
+        journal that was begun with another task or command is refused.
+    adopt_after : float, optional
+        Seconds after which an evaluation of a process that cannot be looked up, as in another
+        container or on another machine, is asked again; longer than any evaluation takes. By
+        default it waits for its result for ever.
     manual : bool
         Whether evaluations outlive this process, as when a person does them; they are then never
         asked again by themselves.
@@ -79,16 +84,24 @@ class Tuner:
         fixed: Mapping[str, Any] | None = None,
         extrapolate: bool = False,
         candidates: Any = None,
+        adopt_after: float | None = None,
         manual: bool = False,
         norm_bound: float | None = None,
+        task: str = "",
+        command: Sequence[str] = (),
     ) -> None:
         source = TuningSource(prior, norm_bound)
         if budget is not None and budget < 1:
             raise InputError(f"budget is {budget}; expected at least one evaluation")
+        if adopt_after is not None:
+            positive("adopt_after", adopt_after)
         listed = None if candidates is None else Candidates.of(candidates, source.space)
         self.prior, self._source = prior, source
-        self.options = RunOptions(seed, delta, plain(fixed or {}), extrapolate, listed)
+        self.options = RunOptions(
+            seed, delta, plain(fixed or {}), extrapolate, listed, task, tuple(command)
+        )
         self.budget, self.stop_at, self._manual = budget, stop_at, manual
+        self.adopt_after = adopt_after
         optimizer = self.options.optimizer(source)
         self._tolerance = _checked_tolerance(stop_at, optimizer)
         self._session = Session(source, self.options, optimizer, Journal(journal))
@@ -191,27 +204,46 @@ class Tuner:
 
         Fewer where fewer are left; `Finished` where none is.
         """
-        if n < 0:
-            raise InputError(f"ask_batch: n is {n}; expected at least 0")
-        return [dict(trial.configuration) for trial in self._ask(n)]
+        return [dict(trial.configuration) for trial in self.ask_trials(n)]
 
-    def _ask(self, n: int) -> list[JournalTrial]:
-        chosen: list[JournalTrial] = []
+    def ask_trials(self, n: int) -> list[JournalTrial]:
+        """The same with their numbers, and with what the model expects of them.
+
+        The choice is computed while other processes may read and write. If they ask meanwhile, it
+        is computed again, at last while they wait. Values that arrive meanwhile are used from the
+        next choice on.
+        """
+        if n < 0:
+            raise InputError(f"ask_trials: n is {n}; expected at least 0")
+        session = self._session
+        with session.alone():
+            for _ in range(UNDISTURBED_TRIES):
+                trials = session.latest()
+                events = self._choose(n, trials)
+                with session.turn():
+                    if session.trials.revision == trials.revision:
+                        return self._note(n, events)
+            with session.turn():
+                return self._note(n, self._choose(n, session.trials))
+
+    def _note(self, n: int, events: list[Event]) -> list[JournalTrial]:
+        if n and not events:
+            raise Finished(self._stop_reason(self._session.trials))
+        new = itertools.count(len(self._session.trials.all))
+        self._session.append(events)  # all or none: who gets no answer leaves nothing pending
+        numbers = [event["number"] if "number" in event else next(new) for event in events]
+        return [self._session.trials.all[number] for number in numbers]
+
+    def _choose(self, n: int, trials: Trials) -> list[Event]:
+        """What to note for the next configurations; fewer where fewer are left."""
         events: list[Event] = []
-        with self._session.turn():
-            trials = self._session.trials
-            for _ in range(n):
-                event = self._next(trials)
-                if event is None:
-                    break
-                events.append(event)
-                trials = trials.after([event])
-                number = event.get("number", len(trials.all) - 1)
-                chosen.append(trials.all[number])
-            if n and not events:
-                raise Finished(self._stop_reason(trials))
-            self._session.append(events)  # all or none: who gets no answer leaves nothing pending
-        return chosen
+        for _ in range(n):
+            event = self._next(trials)
+            if event is None:
+                break
+            events.append(event)
+            trials = trials.after([event])
+        return events
 
     def _next(self, trials: Trials) -> Event | None:
         """What to note for the next configuration; None where nothing is left to ask for."""
@@ -239,7 +271,18 @@ class Tuner:
         """Pending evaluations whose process is gone, or let go of them."""
         if self._manual:
             return []
-        return [trial for trial in trials.pending if trial.released or is_dead(trial.owner)]
+        return [trial for trial in trials.pending if self._is_orphan(trial)]
+
+    def _is_orphan(self, trial: JournalTrial) -> bool:
+        if trial.released:
+            return True
+        if trial.owner is None:  # a person's
+            return False
+        alive, limit = is_alive(trial.owner), self.adopt_after
+        if alive is None and limit is not None:
+            age = trial.age()
+            return age is not None and age > limit
+        return alive is False
 
     def __iter__(self) -> Iterator[Configuration]:
         """Ask until done: ``for x in tuner: tuner.tell(x, measure(x))``.
@@ -250,7 +293,7 @@ class Tuner:
         process, handed = os.getpid(), list[int]()
         while True:
             try:
-                (trial,) = self._ask(1)
+                (trial,) = self.ask_trials(1)
             except Finished:
                 return
             try:
@@ -370,6 +413,7 @@ class Tuner:
         options = {
             "budget": self.budget,
             "stop_at": self.stop_at,
+            "adopt_after": self.adopt_after,
             "manual": self._manual,
             "norm_bound": self._source.norm_bound,
             **{f.name: getattr(self.options, f.name) for f in fields(self.options)},
@@ -392,7 +436,7 @@ class Tuner:
         """The pending trial that a result is of."""
         trials, space = self._session.trials, self._source.space
         if instead_of is None:
-            found = trials.waiting(row, space)
+            found = trials.waiting(row, space, this_process())
             if found is None:
                 self._wonder(row)
             return found
@@ -405,9 +449,7 @@ class Tuner:
 
     def _wonder(self, row: Configuration) -> None:
         """Whoever runs suggestions with rounded values leaves them pending for ever."""
-        mine = [
-            t for t in self._session.trials.pending if (t.owner or {}).get("pid") == os.getpid()
-        ]
+        mine = [t for t in self._session.trials.pending if t.owner == this_process()]
         if mine and not self._wondered:
             self._wondered = True
             LOG.warning(

@@ -1,0 +1,88 @@
+"""Rules of others for safe search, written down here to be compared with.
+
+`safe_opt` is the rule of SafeOpt (Sui et al. 2015; Berkenkamp et al. 2016) as its package applies
+it: safe points, maximisers, and expanders by an optimistic extra observation. It is our own
+implementation, because the package does not import on current versions of Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from metakel.data import History
+
+Measure = Callable[[int], float]
+
+
+class Process:
+    """A Gaussian process with a squared exponential kernel on the points ``X`` (N, 1)."""
+
+    def __init__(
+        self, X: np.ndarray, mean: float, scale: float, lengthscale: float, noise: float
+    ) -> None:
+        self.mean, self.noise = mean, noise
+        self.K = scale**2 * np.exp(-0.5 * ((X - X.T) / lengthscale) ** 2)
+
+    @classmethod
+    def fitted(cls, X: np.ndarray, history: History, noise: float) -> Process:
+        """Level, scale and length by the likelihood of the past tasks."""
+        y = np.concatenate([task.y for task in history.tasks])
+        mean, best = float(y.mean()), (-np.inf, 1.0, 1.0)
+        for scale in y.std() * np.array([0.5, 0.7, 1.0, 1.4]):
+            for length in np.geomspace(0.03, 0.6, 10):
+                total = 0.0
+                for task in history.tasks[:10]:
+                    K = scale**2 * np.exp(-0.5 * ((task.X - task.X.T) / length) ** 2)
+                    L = np.linalg.cholesky(K + noise**2 * np.eye(task.n))
+                    z = np.linalg.solve(L, task.y - mean)
+                    total += -0.5 * z @ z - np.log(np.diag(L)).sum()
+                best = max(best, (total, scale, length))
+        return cls(X, mean, best[1], best[2], noise)
+
+    def predict(self, rows: list[int], values: list[float]) -> tuple[np.ndarray, np.ndarray]:
+        """(N,) means and standard deviations."""
+        cross = self.K[rows]
+        A = cross[:, rows] + self.noise**2 * np.eye(len(rows))
+        weights = np.linalg.solve(A, cross)
+        mean = self.mean + (np.array(values) - self.mean) @ weights
+        variance = np.diag(self.K) - np.einsum("tn,tn->n", cross, weights)
+        return mean, np.sqrt(np.maximum(variance, 1e-12))
+
+
+def safe_opt(
+    process: Process, limit: float, first: int, measure: Measure, tries: int, beta: float
+) -> list[int]:
+    """Rows tried: the widest interval among maximisers and expanders of the safe set."""
+    rows, values = [first], [measure(first)]
+    for _ in range(tries - 1):
+        mean, sd = process.predict(rows, values)
+        lower, upper = mean - beta * sd, mean + beta * sd
+        safe = lower >= limit
+        safe[first] = True
+        maximisers = safe & (upper >= lower[safe].max())
+        chosen = int(np.argmax(np.where(maximisers, upper - lower, -np.inf)))
+        wider = safe & ~maximisers & (upper - lower > (upper - lower)[chosen])
+        for row in np.argsort(-np.where(wider, upper - lower, -np.inf))[: wider.sum()].tolist():
+            hoped, spread = process.predict([*rows, row], [*values, float(upper[row])])
+            if ((hoped - beta * spread >= limit) & ~safe).any():
+                chosen = row
+                break
+        rows.append(chosen)
+        values.append(measure(chosen))
+    return rows
+
+
+def feasible_ucb(
+    process: Process, limit: float, first: int, measure: Measure, tries: int
+) -> list[int]:
+    """Rows tried: the largest upper bound where the limit holds with a chance of 95 %."""
+    rows, values = [first], [measure(first)]
+    for _ in range(tries - 1):
+        mean, sd = process.predict(rows, values)
+        allowed = mean - 1.645 * sd >= limit
+        allowed[first] = True
+        rows.append(int(np.argmax(np.where(allowed, mean + 2 * sd, -np.inf))))
+        values.append(measure(rows[-1]))
+    return rows

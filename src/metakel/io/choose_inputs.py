@@ -1,0 +1,242 @@
+"""Which columns of a table are settings, and why others are not: by content and by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
+import numpy as np
+
+from metakel._arrays import Array
+from metakel.errors import Hint, InputError
+from metakel.io.cleaning import MOSTLY, as_number
+from metakel.io.columns import Column, Columns, Mask, is_missing
+from metakel.io.names import is_bookkeeping, is_metric
+from metakel.io.schema import Schema, TaskLabels
+from metakel.space.infer import DATE, MOST_CATEGORIES
+
+# How pandas calls a column without a name, such as an index that was saved.
+_UNNAMED = re.compile(r"\s*|Unnamed: \d+")
+# Fewer rows than that may hold 1, 2, 3, ... or as many texts on purpose.
+MIN_ROWS = 10
+# A column with more empty cells teaches less than the rows that it would cost.
+MOSTLY_EMPTY = 0.5
+# Whole numbers above this, different in nearly every row, are ids, seeds or times.
+LARGE = 1e6
+# Settings with the name of a metric have few values: a precision of 16 or 32 bits.
+MOST_GRID_VALUES = 10
+# A setting that explains the output to this rank correlation in every task is hardly one.
+TOO_GOOD = 0.99
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Names of the inputs, and of the columns that are none with the reason.
+
+    ``doubtful`` are those that may be settings after all, as only a name or a pattern speaks
+    against them.
+    """
+
+    names: tuple[str, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    doubtful: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """For the report."""
+        for name, why in self.left_out.items():
+            yield f"{name} {why} and is not taken as an input, unless it is named as one"
+        if self.doubtful:
+            every = (*self.names, *self.doubtful)
+            them = "it" if len(self.doubtful) == 1 else "them"
+            yield f"to take {them} as well: inputs={list(every)}, or --input {typed_list(every)}"
+
+
+def choose_inputs(columns: Columns, schema: Schema, labels: TaskLabels, outputs: Array) -> Chosen:
+    """As given, by the space, or all columns that look like settings."""
+    if schema.inputs is not None:
+        chosen = Chosen(tuple(schema.inputs))
+    elif schema.space is not None:
+        chosen = Chosen(tuple(name for name in schema.space.names if name in columns))
+    else:
+        chosen = _guess(columns, schema, labels, outputs)
+    roles: dict[str, str] = {}
+    asked = [("the task", schema.task), ("the output", schema.output)]
+    for role, name in (*asked, *(("an input", name) for name in chosen.names)):
+        if name in roles:
+            raise InputError(
+                f"column {name!r} is named as {roles[name]} and as {role}; expected one of them"
+            )
+        roles[name] = role
+    return chosen
+
+
+def typed_list(names: tuple[str, ...]) -> str:
+    """Names as one word of a command line."""
+    text = ",".join(names)
+    return text if re.fullmatch(r"[\w.,+%=-]+", text) else "'" + text.replace("'", "'\\''") + "'"
+
+
+def _guess(columns: Columns, schema: Schema, labels: TaskLabels, outputs: Array) -> Chosen:
+    others = [n for n in columns if n not in (schema.task, schema.output, *schema.exclude)]
+    said = {*schema.categories, *schema.defaults, *(schema.log or ())}
+    table = _Table(columns, schema, labels, outputs)
+    reasons = {name: table.reason(name) for name in others if name not in said}
+    left_out = {name: why for name, why in reasons.items() if why}
+    doubts = {n: table.doubt(n) for n in others if n not in said and n not in left_out}
+    doubts = {name: why for name, why in doubts.items() if why}
+    kept = tuple(name for name in others if name not in left_out and name not in doubts)
+    if not kept and doubts:  # better a doubtful input than none
+        kept, doubts = tuple(doubts), {}
+    if not kept:
+        why = "".join(f"; {name} {reason}" for name, reason in left_out.items())
+        raise InputError(
+            f"no column varies within a task; found {', '.join(columns)}{why}",
+            Hint("name the inputs", "inputs=[...]", "--input NAME"),
+        )
+    return Chosen(kept, {**left_out, **doubts}, tuple(doubts))
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """A table, and what there is to say against its columns."""
+
+    columns: Columns
+    schema: Schema
+    labels: TaskLabels
+    outputs: Array
+
+    def reason(self, name: str) -> str:
+        """Why a column cannot be a setting; empty if it can."""
+        column, tasks = self.columns[name], len(self.labels.names)
+        several = tasks + bool((self.labels.codes < 0).any()) > 1
+        if _UNNAMED.fullmatch(name):
+            return "has no name of its own"
+        if several and _counts_rows(column):
+            return "is a running number"
+        # With one row per task every column describes the task.
+        if tasks < len(self.labels.codes) and _constant_in_tasks(column, self.labels):
+            return "has one value in every task"
+        return self._empty(name) or _no_choices(column) or self._status(column)
+
+    def doubt(self, name: str) -> str:
+        """What speaks against a column that could be a setting."""
+        column = self.columns[name]
+        keys = column.keys()[~column.missing]
+        if (keys == keys[0]).all():  # kept fixed, which changes nothing
+            return ""
+        if is_bookkeeping(name):
+            return "looks like bookkeeping, by its name,"
+        values = column.take(~column.missing)
+        if values.dtype.kind not in "iuf":
+            return ""
+        numbers = values.astype(np.float64)
+        distinct = len(np.unique(numbers))
+        # An accuracy on a small test set repeats itself, and still has more values than a grid.
+        if is_metric(name) and distinct > min(MOST_GRID_VALUES, len(numbers) // 2):
+            return "looks like another measured value, by its name,"
+        if len(numbers) >= MIN_ROWS and distinct >= MOSTLY * len(numbers):
+            if numbers.min() > LARGE and (numbers == np.rint(numbers)).all():
+                return "holds a large whole number for nearly every row, as ids and seeds do,"
+            if self._follows_output(column):
+                return "follows the output in every task, as another measured value does,"
+        return ""
+
+    def _empty(self, name: str) -> str:
+        column = self.columns[name]
+        if column.missing.all():
+            return "is empty"
+        rows = np.isfinite(self.outputs)  # a failed run may lack everything
+        count, n = int((column.missing & rows).sum()), int(rows.sum())
+        if not count:
+            return ""
+        if count > MOSTLY_EMPTY * n:
+            return f"is empty in {count} of {n} rows"
+        for other, choices in self.columns.items():
+            if other in (name, self.schema.task, self.schema.output):
+                continue
+            values = _only_with(choices, column.missing, rows)
+            if values:
+                return f"is only there where {other} is {values}"
+        return ""
+
+    def _status(self, column: Column) -> str:
+        """A text that varies, but not among the runs that have an output."""
+        if column.levels is None or len(column.texts) < 2:
+            return ""
+        counts = np.bincount(column.values[np.isfinite(self.outputs)], minlength=len(column.levels))
+        used = [level for level, count in zip(column.levels, counts, strict=True) if count]
+        return f"is {used[0]!r} in every run with an output" if len(used) == 1 else ""
+
+    def _follows_output(self, column: Column) -> bool:
+        usable = np.isfinite(self.outputs) & ~column.missing & (self.labels.codes >= 0)
+        strengths = []
+        for task in range(len(self.labels.names)):
+            rows = usable & (self.labels.codes == task)
+            if rows.sum() >= MIN_ROWS:
+                strengths.append(_rank_correlation(column.take(rows), self.outputs[rows]))
+        return bool(strengths) and min(map(abs, strengths)) >= TOO_GOOD
+
+
+def _no_choices(column: Column) -> str:
+    """Dates, ids and free text."""
+    levels = [v for v in column.levels or () if not is_missing(v)]
+    if not levels:
+        return ""
+    if all(
+        isinstance(v, date) or (isinstance(v, str) and DATE.fullmatch(v.strip())) for v in levels
+    ):
+        return f"holds dates ({levels[0]})"
+    texts = column.texts
+    if sum(as_number(text) is not None for text in texts) >= MOSTLY * len(levels):
+        return ""  # numbers, written in some way or other
+    present = int((~column.missing).sum())
+    many = len(texts) > MOST_CATEGORIES
+    if many or (present >= MIN_ROWS and len(texts) >= MOSTLY * present):
+        return f"holds {len(texts)} different texts, as ids and free text do,"
+    return ""
+
+
+def _only_with(choices: Column, missing: Mask, rows: Mask) -> str:
+    """The values of a column of text with which another one is there, if they decide it."""
+    levels = choices.levels or []
+    if not 2 <= len(choices.texts) <= MOST_CATEGORIES or (choices.missing & rows).any():
+        return ""
+    total = np.bincount(choices.values[rows], minlength=len(levels))
+    lacking = np.bincount(choices.values[missing & rows], minlength=len(levels))
+    used = total > 0
+    if ((lacking[used] != 0) & (lacking[used] != total[used])).any():
+        return ""
+    return " or ".join(repr(levels[i]) for i in np.flatnonzero(used & (lacking == 0)))
+
+
+def _counts_rows(column: Column) -> bool:
+    """Whether its whole numbers are first, first + 1, ..., each in one row of the table."""
+    n, values = len(column), column.values
+    whole = column.levels is None and values.dtype.kind in "iu" and not column.missing.any()
+    if not whole or n < MIN_ROWS or int(values.max()) - int(values.min()) != n - 1:
+        return False
+    return len(np.unique(values)) == n
+
+
+def _constant_in_tasks(column: Column, labels: TaskLabels) -> bool:
+    """Whether it has one value in every task, and several in all."""
+    present = ~column.missing
+    keys, tasks = column.keys()[present], labels.codes[present]
+    if not len(keys) or (keys == keys[0]).all():
+        return False
+    first = np.empty(len(labels.names) + 1, dtype=keys.dtype)
+    for rows in (slice(1000), slice(None)):  # most columns vary within a task early on
+        first[tasks[rows][::-1]] = keys[rows][::-1]  # what is written last is of the first row
+        if (first[tasks[rows]] != keys[rows]).any():
+            return False
+    return True
+
+
+def _rank_correlation(x: Array, y: Array) -> float:
+    """Spearman's, with ties in the order of their rows."""
+    ranks = [np.argsort(np.argsort(v, kind="stable")).astype(np.float64) for v in (x, y)]
+    x, y = (rank - rank.mean() for rank in ranks)
+    return float(x @ y / np.sqrt((x @ x) * (y @ y)))

@@ -1,0 +1,166 @@
+"""Excel workbooks: one sheet with a header as a table, and rows to fill in at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+from metakel._files import write_atomically
+from metakel.errors import Hint, InputError
+from metakel.io.columns import Column, Columns, check_names
+from metakel.io.schema import Source
+
+# What is lost when a workbook is saved by openpyxl.
+NOT_KEPT = ("xl/charts/", "xl/drawings/", "xl/media/", "xl/vbaProject", "xl/pivotTables/")
+
+
+def read_excel(path: str | Path, *, task: str, output: str, sheet: str | None = None) -> Source:
+    """A sheet of a workbook (needs openpyxl), by default the first one with a table."""
+    file = Path(path)
+    columns, rows, notes = _read(file, sheet)
+    return Source(
+        file.name,
+        columns,
+        task,
+        output,
+        notes=notes,
+        place=lambda i: f"row {rows[i]} of {file.name}",
+    )
+
+
+def excel_columns(path: str | Path, *, sheet: str | None = None) -> dict[str, list[Any]]:
+    """Columns of a sheet as lists, None for empty cells."""
+    columns, _, _ = _read(Path(path), sheet)
+    return {name: column.tolist() for name, column in columns.items()}
+
+
+def append_excel(
+    path: str | Path, rows: Sequence[Mapping[str, Any]], *, sheet: str | None = None
+) -> None:
+    """Write rows below the table of a sheet; names that it lacks become columns at its end.
+
+    Without a file, a new workbook is made. The file is replaced as a whole or not at all. A
+    workbook with charts, pictures or macros, which would be lost, is refused.
+    """
+    openpyxl = _openpyxl()
+    file = Path(path)
+    with _errors_named(file):
+        if file.exists():
+            _refuse_what_is_not_kept(file)
+            book = openpyxl.load_workbook(file)
+            page = _sheet(book, sheet, file)
+        else:
+            book = openpyxl.Workbook()
+            page = book.active
+            page.title = sheet or "runs"
+    top, header = _header(page)
+    places = {name: k + 1 for k, name in enumerate(header) if name}
+    for name in (name for row in rows for name in row):
+        if name not in places:
+            places[name] = max([len(header), *places.values()]) + 1
+            page.cell(top, places[name], name)
+    last = max((k for k, cells in _cells(page) if any(v is not None for v in cells)), default=top)
+    for i, row in enumerate(rows, start=max(last, top) + 1):
+        for name, value in row.items():
+            page.cell(i, places[name], value)
+    buffer = BytesIO()
+    book.save(buffer)
+    write_atomically(file, buffer.getvalue())
+
+
+def _read(file: Path, sheet: str | None) -> tuple[Columns, list[int], tuple[str, ...]]:
+    """Columns with a name, the row of the sheet that each row stands in, and notes."""
+    with _errors_named(file):
+        book = _openpyxl().load_workbook(file, read_only=True, data_only=True)
+        try:
+            page = _sheet(book, sheet, file)
+            top, header = _header(page)
+            found = [(k, cells) for k, cells in _cells(page) if k > top]
+            others = [name for name in book.sheetnames if name != page.title]
+        finally:
+            book.close()
+    rows = [(k, cells) for k, cells in found if any(v is not None for v in cells)]
+    if not header or not rows:
+        raise InputError(f"{file.name}, sheet {page.title!r}: expected a header and rows below it")
+    check_names(filter(None, header), f"{file.name}, sheet {page.title!r}")
+    columns = {
+        name: Column.of(_numbers([cells[k] if k < len(cells) else None for _, cells in rows]))
+        for k, name in enumerate(header)
+        if name
+    }
+    aside = f" (there are also {', '.join(others)})" if others and sheet is None else ""
+    notes = (f"read from the sheet {page.title!r}{aside}",) if aside else ()
+    return columns, [k for k, _ in rows], notes
+
+
+def _sheet(book: Any, wanted: str | None, file: Path) -> Any:
+    if wanted is None:
+        pages = book.worksheets
+        return next((page for page in pages if _header(page)[1]), pages[0])
+    if wanted not in book.sheetnames:
+        raise InputError(
+            f"{file.name} has no sheet {wanted!r}; found {', '.join(book.sheetnames)}",
+            Hint("name one of them", "sheet=...", "--sheet NAME"),
+        )
+    return book[wanted]
+
+
+def _header(page: Any) -> tuple[int, list[str]]:
+    """The first row that is not empty, and the names in it."""
+    for row, cells in _cells(page):
+        if any(cell is not None for cell in cells):
+            return row, ["" if cell is None else str(cell).strip() for cell in cells]
+    return 1, []
+
+
+def _cells(page: Any) -> Iterator[tuple[int, list[Any]]]:
+    """Rows with their numbers; text without spaces around, and None for nothing."""
+    for row, cells in enumerate(page.iter_rows(values_only=True), start=1):
+        yield row, [(c.strip() or None) if isinstance(c, str) else c for c in cells]
+
+
+def _numbers(values: list[Any]) -> list[Any]:
+    """Excel keeps 1.0 as 1, so that whole numbers among others are floats."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {int, float}:
+        return [None if value is None else float(value) for value in values]
+    return values
+
+
+def _openpyxl() -> Any:
+    try:
+        import openpyxl  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError:
+        raise ImportError("Excel workbooks need openpyxl: pip install metakel[excel]") from None
+    return openpyxl
+
+
+def _refuse_what_is_not_kept(file: Path) -> None:
+    with ZipFile(file) as archive:
+        lost = [name for name in archive.namelist() if name.startswith(NOT_KEPT)]
+    if lost:
+        raise InputError(
+            f"{file.name} holds charts, pictures or macros ({lost[0]}), which would be lost; "
+            "expected a plain workbook, a new one, or a CSV file"
+        )
+
+
+@contextmanager
+def _errors_named(file: Path) -> Iterator[None]:
+    """Turn whatever a damaged workbook raises into a message that names it."""
+    try:
+        yield
+    except (InputError, ImportError):
+        raise
+    except FileNotFoundError:
+        raise InputError(f"there is no file {file}") from None
+    except BadZipFile:
+        raise InputError(
+            f"{file.name} is no Excel workbook (.xlsx); save it as one, or as CSV UTF-8"
+        ) from None
+    except Exception as error:  # of openpyxl or an XML parser: whatever they raise
+        raise InputError(f"{file.name} cannot be read as an Excel workbook: {error}") from None

@@ -1,0 +1,377 @@
+r"""Safe search: only points whose limits hold by the confidence bounds are ever asked for.
+
+With lower and upper bounds l, u of every limited output at all points and times, the safe set is
+
+.. math:: S_t = S_0 \cup \{x : l_i(x) \ge h_i \text{ for all } i\}.
+
+If the start set S_0 is safe and the bounds hold, every point of every S_t is safe, so that the
+probability of ever trying an unsafe point is at most delta. This needs no Lipschitz constant, and
+no path of safe points: values in one place tell about others through the features.
+
+The next point is the goal, the best point that may still be safe, if it is in the safe set.
+Otherwise it is, by turns, the best safe point, and the safe point whose measurement says most about
+the limit in question at the goal.
+``docs/guide/safe-search.md`` proves this: safety is its Statement 1, the certificate Statement 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from math import inf
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel._arrays import Array
+from metakel.confidence.fallback import AlarmEvent
+from metakel.errors import InputError, MetaKelError
+from metakel.optimize.certified import CertifiedModel
+from metakel.optimize.limits import OBJECTIVE, Range
+from metakel.optimize.model import Score, Search
+from metakel.optimize.outcomes import Outcomes
+from metakel.optimize.start_set import SafeStart, StartSet, start_from_dict
+from metakel.optimize.upper_bound import UpperBound
+from metakel.search import Domain, Finite, StartPoints
+
+ATTEMPTS = 8  # at a point that is still safe as a configuration, after rounding
+TINY = 1e-12  # stands for no regulariser, relative to the largest eigenvalue
+
+
+class NoSafePoint(MetaKelError, RuntimeError):
+    """There is no point that may be tried.
+
+    Parameters
+    ----------
+    message : str
+    margin : float
+        By how much the bounds of the best point miss its limit, in units of that output; 0 where
+        all safe points were tried.
+    """
+
+    def __init__(self, message: str, margin: float = 0.0) -> None:
+        super().__init__(message)
+        self.margin = margin
+
+
+class SafeModel(CertifiedModel):
+    """A certified objective, with limits on it and on other outputs; `around` makes it."""
+
+    kind: ClassVar[str] = "safe"
+    range: Range
+    outputs: dict[str, CertifiedModel]
+    ranges: dict[str, Range]
+    start: StartSet | None
+    total_delta: float
+
+    @classmethod
+    def around(
+        cls,
+        objective: CertifiedModel,
+        *,
+        range: Range,
+        outputs: Mapping[str, CertifiedModel],
+        ranges: Mapping[str, Range],
+        start: StartSet | None,
+        delta: float,
+    ) -> Self:
+        """A safe model of ``objective``.
+
+        Parameters
+        ----------
+        objective : CertifiedModel
+            In the sign to be maximised.
+        range : Range
+            Limits of the objective, in that sign.
+        outputs, ranges : dict
+            Models of the other outputs, and their limits; in the units of their values.
+        start : StartSet or None
+            Points that may be tried before anything is known.
+        delta : float
+            Probability that one of all the bounds fails, or the start set.
+        """
+        if objective.sequence is None or objective.fixed is not None:
+            raise InputError("a safe search decides by confidence bounds; expected no nu")
+        model = cls(
+            objective.kernel,
+            objective.sequence,
+            None,
+            noise_std=objective.noise_std,
+            noise_var=objective.noise_var,
+            centre=objective.centre,
+        )
+        model.stops = objective.stops
+        model.range, model.outputs, model.ranges = range, dict(outputs), dict(ranges)
+        model.start, model.total_delta = start, delta
+        return model
+
+    # How it learns
+
+    def prepare(self, start: StartPoints) -> Self:
+        """Ready to be searched from these points."""
+        model = super().prepare(start)
+        model.outputs = {name: output.prepare(start) for name, output in self.outputs.items()}
+        return model
+
+    def condition(self, outcomes: Outcomes) -> Self:
+        """Given all outcomes of a record: values of the objective and of the other outputs."""
+        model = super().condition(outcomes)
+        model.outputs = {
+            name: output.condition(outcomes.of_output(name))
+            for name, output in self.outputs.items()
+        }
+        raised = [output.raised for output in model.outputs.values()]
+        model.raised = next((r for r in [model.raised, *raised] if r is not None), None)
+        return model
+
+    def with_fantasies(self, X: Array) -> Self:
+        """As if the points (q, d0) had been measured; the safe set stays as it is."""
+        model = super().with_fantasies(X)
+        model.outputs = {name: output.with_fantasies(X) for name, output in self.outputs.items()}
+        return model
+
+    @property
+    def delta(self) -> float:
+        """Probability with which any of the bounds, or the start set, may fail."""
+        return self.total_delta
+
+    @property
+    def alarm(self) -> AlarmEvent | None:
+        """The last time at which an output contradicted what was assumed of it."""
+        events = [super().alarm]
+        for name, output in self.outputs.items():
+            if output.alarm is not None:
+                reason = f"{name}: {output.alarm.reason}"
+                events.append(replace(output.alarm, reason=reason))
+        rung = [event for event in events if event is not None]
+        return max(rung, key=lambda event: event.time, default=None)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What is measured beside the objective."""
+        return tuple(self.outputs)
+
+    @property
+    def landmarks(self) -> Array | None:
+        """(n, d0) points at which a search has to look, however small the safe set."""
+        return None if self.start is None else self.start.points
+
+    # What is safe
+
+    def _limited(self) -> Iterator[tuple[str, CertifiedModel, Range]]:
+        if self.range.bounded:
+            yield OBJECTIVE, self, self.range
+        for name, output in self.outputs.items():
+            yield name, output, self.ranges[name]
+
+    def _smallest(
+        self, ends: Callable[[Range], Callable[[Array, Array], Array]], Z: Array
+    ) -> Array:
+        """(n,) over all limits, each in units of its noise so that they compare."""
+        found = np.full(len(Z), inf)
+        for _, output, allowed in self._limited():
+            values = ends(allowed)(*output.bounds_within(Z)) / output.noise_std
+            found = np.minimum(found, values)
+        return found
+
+    def _in_start(self, Z: Array) -> NDArray[np.bool_]:
+        """(n,) which points are in the start set; past tasks vouch for nothing after an alarm."""
+        contradicted = isinstance(self.start, SafeStart) and self.alarm is not None
+        if self.start is None or contradicted:
+            return np.zeros(len(Z), dtype=bool)
+        return self.start.contains(Z)
+
+    def margin(self, Z: Array) -> Array:
+        """(n,) 0 or more where a point is safe; else minus what is missing, in units of noise."""
+        margin = self._smallest(lambda allowed: allowed.margin, Z)
+        return np.where(self._in_start(Z), np.maximum(margin, 0.0), margin)
+
+    def safe(self, Z: Array) -> NDArray[np.bool_]:
+        """(n,) which of the points ``Z`` (n, d0) are in the safe set."""
+        found: NDArray[np.bool_] = self.margin(Z) >= 0
+        return found
+
+    def hope(self, Z: Array) -> Array:
+        """(n,) 0 or more where a point is safe or may turn out to be."""
+        hope = self._smallest(lambda allowed: allowed.hope, Z)
+        return np.where(self._in_start(Z), np.maximum(hope, 0.0), hope)
+
+    # What to try next
+
+    def choose(self, score: Score, search: Search) -> Array:
+        """The next point, safe as the configuration that it stands for."""
+        for _ in range(ATTEMPTS):
+            x = search.rounded(self._choose(score, search))
+            if self.safe(x[None])[0]:
+                return x
+            search = search.without(x)
+        raise NoSafePoint("no safe point stays safe as a configuration, after rounding")
+
+    def _choose(self, score: Score, search: Search) -> Array:
+        nothing_yet = self.outcomes is None or not self.outcomes.t
+        if nothing_yet and not len(self._pending) and self.centre is not None:
+            best = best_within(search, Score(lambda Z: self.predict(Z)[0]), self.margin)
+            return self._refuse(search) if best is None else best
+        goal = best_within(search, score, self.hope)
+        if goal is None:
+            return self._refuse(search)
+        if self.safe(goal[None])[0]:
+            return goal
+        if self._turn % 2:
+            found = best_within(search, score, self.margin)
+            if found is not None:
+                return found
+        informative = self._informative(goal)
+        found = best_within(search, informative, self.margin)
+        if found is None and (search.domain.repeat or not isinstance(search.domain, Finite)):
+            # All safe points were tried or are being run: measuring one again averages the noise.
+            found = best_within(search.anew(), informative, self.margin)
+        return self._refuse(search) if found is None else found
+
+    @property
+    def _turn(self) -> int:
+        """How many points were measured or are being measured."""
+        return len(self._pending) + (0 if self.outcomes is None else self.outcomes.t)
+
+    def _informative(self, goal: Array) -> Score:
+        r"""How much a measurement lowers the variance of the limit in question at the goal.
+
+        With A = F'F + alpha, a whitened measurement at x removes (phi(x)'A^{-1}phi(goal))^2 /
+        (sigma^2 + phi(x)'A^{-1}phi(x)) of it. Where nothing bounds the output at the goal yet, the
+        variance at x itself counts.
+        """
+        point = goal[None]
+        _, output, allowed, lower, upper = min(
+            (
+                (name, output, allowed, *output.bounds_within(point))
+                for name, output, allowed in self._limited()
+            ),
+            key=lambda found: float(found[2].margin(found[3], found[4])[0]) / found[1].noise_std,
+        )
+        spectrum, current = output.spectrum_ahead, output.certified.current
+        side = -1 if allowed.misses_below(lower, upper) else 1
+        largest = float(spectrum.values.max(initial=0)) or 1.0
+        alpha = max(current.best_alpha(point, side), TINY * largest)
+        weights = 1 / (spectrum.values + alpha)
+        inside_goal, _ = spectrum.project(point)
+        unbounded = not np.isfinite(lower[0] if side < 0 else upper[0])
+
+        def values(Z: Array) -> Array:
+            inside, outside = spectrum.project(Z)
+            variance = weights @ inside**2 + outside / alpha
+            if unbounded:
+                return np.asarray(variance)
+            left = spectrum.kernel(Z, point)[:, 0] - inside_goal[:, 0] @ inside
+            covariance = (weights * inside_goal[:, 0]) @ inside + left / alpha
+            return np.asarray(covariance**2 / (output.noise_std**2 + variance))
+
+        return Score(values)
+
+    def _refuse(self, search: Search) -> Array:
+        margin = self.margin(search.start.X)
+        if (margin >= 0).any():
+            raise NoSafePoint("all points that are known to be safe were tried")
+        x = search.start.X[[int(np.argmax(margin))]]
+        missing = {
+            name: float(-allowed.margin(*output.bounds_within(x))[0])
+            for name, output, allowed in self._limited()
+        }
+        name, amount = max(missing.items(), key=lambda entry: entry[1])
+        raise NoSafePoint(
+            f"no point is known to be safe; the closest is {search.domain.decode(x[0])}, where the "
+            f"bounds of the {name} miss their limit by {amount:.3g}. Give start= points that "
+            "you vouch for, or a start set from past tasks (mk.safe_start)",
+            amount,
+        )
+
+    # What it answers
+
+    def largest_upper(self, domain: Domain, start: StartPoints) -> float:
+        """The largest upper bound where a point may be safe: the best safe point is among these."""
+        if isinstance(domain, Finite):
+            upper = self.domain_bounds()[1]
+            return float(upper[self.hope(domain.X) >= 0].max(initial=-inf))
+        current = self.certified.current
+        if not current.kernel.smooth or not np.isfinite(current.upper(start.X)).all():
+            return super().largest_upper(domain, start)
+        score = self._score(UpperBound(current, current.spectrum))
+        rng = np.random.default_rng(0)  # only ties depend on it, and the value is the same
+        x = best_within(Search(domain, start, rng), score, self.hope)
+        found = -inf if x is None else float(score.values(x[None])[0])
+        return max(found, self._largest_observed(domain))
+
+    def best(self, outcomes: Outcomes) -> tuple[int, float, float, float]:
+        """The safe observed point with the largest lower bound; of all where none is safe."""
+        counts = outcomes.counts & self.safe(outcomes.X)
+        return super().best(replace(outcomes, counts=counts) if counts.any() else outcomes)
+
+    def certain(self, outcomes: Outcomes) -> tuple[int, float, float]:
+        """The same point; nothing is certain of one that is not known to be safe."""
+        chosen, _, lower, upper = self.best(outcomes)
+        known = bool(self.safe(outcomes.X[[chosen]])[0])
+        return chosen, lower if known else -inf, upper
+
+    def describe(self) -> str:
+        """What is assumed of the objective, and the limits."""
+        limits = ", ".join(f"{name} {allowed}" for name, _, allowed in self._limited())
+        return f"{super().describe()}, {limits}"
+
+    # How it is kept
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form of the model before any observation."""
+        return {
+            "kind": self.kind,
+            "objective": {**super().to_dict(), "kind": CertifiedModel.kind},
+            "range": self.range.to_list(),
+            "outputs": {name: output.to_dict() for name, output in self.outputs.items()},
+            "ranges": {name: allowed.to_list() for name, allowed in self.ranges.items()},
+            "start": None if self.start is None else self.start.to_dict(),
+            "delta": self.total_delta,
+        }
+
+    @classmethod
+    def from_dict(
+        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> Self:
+        """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
+        return cls.around(
+            CertifiedModel.from_dict(data["objective"], functions),
+            range=Range.from_list(data["range"]),
+            outputs={
+                name: CertifiedModel.from_dict(output, functions)
+                for name, output in data["outputs"].items()
+            },
+            ranges={name: Range.from_list(ends) for name, ends in data["ranges"].items()},
+            start=start_from_dict(data["start"], functions),
+            delta=float(data["delta"]),
+        )
+
+
+def best_within(search: Search, score: Score, margin: Callable[[Array], Array]) -> Array | None:
+    """The best point (d0,) whose margin is not negative; None where a search finds none.
+
+    Outside of the domain's finite lists, points that are not allowed get values below all others,
+    and lower the more they miss, so that a search finds its way in.
+    """
+    start = search.start
+    if isinstance(search.domain, Finite):
+        inside = (margin(start.X) >= 0) & ~search.excluded(start.X)
+        if not inside.any():
+            return None
+        heights = np.where(inside, score.values(start.X), -inf)
+        return search.maximise(Score(lambda Z: heights))
+    heights = score.values(start.X)
+    finite = heights[np.isfinite(heights)]
+    low, spread = (finite.min(), np.ptp(finite) or 1.0) if len(finite) else (0.0, 1.0)
+
+    def values(Z: Array) -> Array:
+        found = margin(Z)
+        inside = np.maximum(score.values(Z), low - spread)
+        missing = 1 - 1 / (1 + np.maximum(-found, 0))
+        return np.where(found >= 0, inside, low - spread * (1 + missing))
+
+    x = search.maximise(Score(values))
+    allowed = margin(x[None])[0] >= 0 and not search.excluded(x[None])[0]
+    return x if allowed else None

@@ -1,0 +1,120 @@
+"""Sequences around a function other than 0, and for what the kernel only approximates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from metakel import ConfidenceSequence, InputError, ShapeError
+from tests.confidence.worlds import World, covered
+
+Z = np.linspace(-1, 1, 101)[:, None]
+
+
+def wave(X):
+    return np.cos(4 * X[:, 0])
+
+
+def sequence(world, **options):
+    given = {"norm_bound": 2.0, "points": Z, **options}
+    return ConfidenceSequence(world.kernel, noise_std=world.noise_std, **given)
+
+
+def test_a_centre_moves_values_and_bounds_alike():
+    rng = np.random.default_rng(0)
+    world = World.draw(rng, d=4, norm=2.0, noise_std=0.1, p=8)
+    centred, plain = sequence(world, centre=wave), sequence(world)
+    for _ in range(12):
+        X = rng.uniform(-1, 1, (1, 1))
+        y = world.observe(X)
+        centred.tell(X, y + wave(X))
+        plain.tell(X, y)
+        assert_allclose(centred.interval(), np.array(plain.interval()) + wave(Z), atol=1e-9)
+    assert_allclose(centred.interval(Z), np.array(plain.interval(Z)) + wave(Z), atol=1e-9)
+    assert_allclose(centred.mean(Z), plain.mean(Z) + wave(Z), atol=1e-9)
+
+
+def test_a_centre_close_to_f_allows_a_smaller_norm_bound_and_a_smaller_interval():
+    rng = np.random.default_rng(1)
+    world = World.draw(rng, d=4, norm=2.0, noise_std=0.1)
+    near = sequence(world, centre=lambda X: 0.9 * world.f(X), norm_bound=0.21)
+    far = sequence(world)
+    X = rng.uniform(-1, 1, (3, 1))
+    y = world.observe(X)
+    for one in (near, far):
+        one.tell(X, y)
+        assert covered(one, world.f(Z))
+    width = [float(np.mean(np.subtract(*one.interval()[::-1]))) for one in (near, far)]
+    assert width[0] < 0.3 * width[1]
+
+
+def test_a_stored_sequence_continues_with_its_centre_and_slack():
+    rng = np.random.default_rng(2)
+    world = World.draw(rng, d=4, norm=2.0, noise_std=0.1)
+    first = sequence(world, centre=wave, slack=0.05)
+    X = rng.uniform(-1, 1, (5, 1))
+    first.tell(X, world.observe(X))
+    again = ConfidenceSequence.from_dict(first.to_dict(), world.kernel, centre=wave)
+    for one in (first, again):
+        one.tell(0.3, 0.7)
+    assert_array_equal(first.interval(), again.interval())
+    replayed = first.fresh()
+    for batch in first.told.batches:
+        replayed.tell(batch.X, batch.y)
+    assert_allclose(replayed.current.interval(Z), first.current.interval(Z), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("centre", "error", "says"),
+    [
+        (lambda X: np.zeros(3), ShapeError, "expected \\(101,\\)"),
+        (lambda X: np.full(len(X), np.nan), InputError, "expected finite"),
+        (0.5, InputError, "expected a function"),
+    ],
+)
+def test_a_centre_that_is_no_function_of_points_is_refused(centre, error, says):
+    world = World.draw(np.random.default_rng(0), d=3, norm=1.0)
+    with pytest.raises(error, match=says):
+        sequence(world, centre=centre)
+
+
+def ripple(rng, slack, runs, assumed):
+    """In how many runs the band holds at all times for f that is ``slack`` from the kernel."""
+    held = 0
+    for _ in range(runs):
+        world = World.draw(rng, d=4, norm=2.0, noise_std=0.05)
+        f = world.f(Z) + slack * np.sin(30 * Z[:, 0])
+        band = sequence(world, slack=assumed, full=world.kernel, on_alarm="ignore")
+        good = True
+        for _ in range(4):
+            rows = rng.integers(len(Z), size=15)
+            band.tell(Z[rows], f[rows] + 0.05 * rng.standard_normal(15))
+            good &= covered(band, f)
+        held += good
+    return held
+
+
+def test_a_slack_covers_what_the_kernel_only_approximates_and_nothing_else_does():
+    rng = np.random.default_rng(3)
+    assert ripple(rng, 0.15, 50, assumed=0.15) == 50
+    assert ripple(rng, 0.15, 50, assumed=0.0) == 0
+
+
+def test_a_slack_counts_precise_values_more():
+    """A value that is twice as precise allows its misfit to be twice as large, in noise units."""
+    world = World.draw(np.random.default_rng(4), d=3, norm=1.0, noise_std=0.1)
+    one, other = (sequence(world, slack=0.1, norm_bound=1.0) for _ in range(2))
+    X = np.linspace(-1, 1, 8)[:, None]
+    y = world.f(X)
+    one.tell(np.repeat(X, 4, axis=0), np.repeat(y, 4))
+    other.tell(X, y, 0.05)
+    assert_allclose(one.interval(), other.interval(), rtol=1e-6)
+
+
+def test_a_slack_is_never_negative_and_belongs_to_the_default_method():
+    world = World.draw(np.random.default_rng(0), d=3, norm=1.0)
+    with pytest.raises(InputError, match="slack"):
+        sequence(world, slack=-0.1)
+    with pytest.raises(InputError, match="dmm"):
+        sequence(world, slack=0.1, method="amm")

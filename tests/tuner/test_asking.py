@@ -1,0 +1,103 @@
+"""Several processes on one journal: who asks while others do, and which trial a value is of."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+from tuning_history import measure, small_prior
+
+from metakel import History, learn_prior
+from metakel.optimize import Optimizer
+from metakel.tuner import Journal, Tuner
+
+PRIOR = small_prior()
+
+
+def test_the_choice_is_computed_while_others_may_write(tmp_path, monkeypatch):
+    tuner, other = (Tuner(PRIOR, tmp_path / "j") for _ in range(2))
+    pending = other.ask()
+    suggest, results = Optimizer.suggest, []
+
+    def slow(self: Optimizer):
+        chosen = suggest(self)
+        if self is tuner._session.optimizer and not results:
+            reporting = threading.Thread(target=other.tell, args=(pending, 0.5))
+            reporting.start()
+            reporting.join(timeout=10)
+            results.append(reporting.is_alive())
+        return chosen
+
+    monkeypatch.setattr(Optimizer, "suggest", slow)
+    tuner.ask()
+    assert results == [False], "the value had to wait until the choice was made"
+    assert len(tuner.trials.complete) == 1
+
+
+def test_who_asks_meanwhile_changes_the_choice(tmp_path, monkeypatch):
+    tuner, other = (Tuner(PRIOR, tmp_path / "j") for _ in range(2))
+    suggest, asked = Optimizer.suggest, []
+
+    def disturbed(self: Optimizer):
+        chosen = suggest(self)
+        waits = tuner._session._journal._descriptor is not None
+        if self is tuner._session.optimizer and not waits:
+            asked.append(other.ask())
+        return chosen
+
+    monkeypatch.setattr(Optimizer, "suggest", disturbed)
+    mine = tuner.ask()
+    assert len(asked) == 3, "after some tries the others wait"
+    alone = Tuner(PRIOR)
+    assert [alone.ask() for _ in range(4)] == [*asked, mine]
+
+
+def categories() -> History:
+    rng, rows = np.random.default_rng(0), {"task": [], "kind": [], "score": []}
+    for s in range(8):
+        for kind, level in (("a", 0.1), ("b", 0.5)):
+            for _ in range(4):
+                rows["task"].append(f"t{s}")
+                rows["kind"].append(kind)
+                rows["score"].append(level + 0.1 * float(rng.standard_normal()))
+    return History.from_frame(rows, task="task", output="score")
+
+
+def test_trials_of_repeated_configurations_have_their_own_numbers():
+    tuner = Tuner(learn_prior(categories(), certify="none"), manual=True)
+    trials = tuner.ask_trials(6)
+    assert [trial.number for trial in trials] == list(range(6))
+    assert len({trial.configuration["kind"] for trial in trials}) < 6
+    assert trials == list(tuner.trials.all)
+
+
+def test_a_value_belongs_to_the_trial_of_its_own_process(tmp_path):
+    tuner = Tuner(learn_prior(categories(), certify="none"), tmp_path / "j")
+    mine = tuner.ask_trials(2)
+    child = os.fork()
+    if child == 0:
+        theirs = tuner.ask_trials(6)
+        same = next(t for t in theirs if t.configuration == mine[0].configuration)
+        tuner.tell(same.configuration, 0.25)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    (done,) = tuner.trials.complete
+    assert done.number not in {trial.number for trial in mine}
+
+
+def test_what_is_read_in_parts_is_what_is_read_at_once(tmp_path):
+    tuner = Tuner(PRIOR, tmp_path / "j", budget=8)
+    watching = Tuner(PRIOR, tmp_path / "j")
+    for i, x in enumerate(tuner):
+        tuner.tell(x, measure(x), failed=i == 3)
+        if i == 5:
+            tuner.correct(0, 0.1)
+            tuner.drop(3)
+        assert watching.trials == Tuner(PRIOR, tmp_path / "j").trials
+        fresh = Tuner(PRIOR, tmp_path / "j").optimizer.record
+        for a, b in zip(watching.optimizer.record.trials, fresh.trials, strict=True):
+            assert a.to_dict() == b.to_dict()
+            assert (a.x == b.x).all()
+        assert watching.optimizer.record.steps == fresh.steps
+    assert Journal(tmp_path / "j").read()
