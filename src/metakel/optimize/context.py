@@ -29,7 +29,7 @@ UNBOUNDED = (
 
 
 def best_in(
-    model: Model, place: InContext, start: StartPoints, rng: np.random.Generator, sign: float
+    model: Model, place: Domain, start: StartPoints, rng: np.random.Generator, sign: float
 ) -> Best:
     """The point with the largest lower bound in a context; where all are infinite, mean."""
     x, lower, upper = _surest(model, place, start, rng)
@@ -39,7 +39,7 @@ def best_in(
 
 
 def certificate_in(
-    model: Model, place: InContext, start: StartPoints, rng: np.random.Generator, sign: float
+    model: Model, place: Domain, start: StartPoints, rng: np.random.Generator, sign: float
 ) -> Certificate:
     """How far the point of `best_in` can be from the optimum of its context."""
     if model.no_bounds:
@@ -78,7 +78,7 @@ def largest_upper(model: Model, domain: Domain, start: StartPoints) -> float:
 
 
 def _surest(
-    model: Model, place: InContext, start: StartPoints, rng: np.random.Generator
+    model: Model, place: Domain, start: StartPoints, rng: np.random.Generator
 ) -> tuple[Array, float, float]:
     """The point with the largest lower bound, and its bounds; with limits, of the safe points."""
     first = None if model.no_bounds else model.bounds(start.X)[0]
@@ -92,7 +92,7 @@ def _surest(
     if isinstance(model, SafeModel):
         safe = best_within(search, Score(height), model.margin)
         if safe is None:
-            raise NoSafePoint(f"no point is known to be safe in the {place.describe_context()}")
+            raise NoSafePoint(f"no point is known to be safe in {place!r}")
         x = safe
     else:
         x = search.maximise(Score(height))

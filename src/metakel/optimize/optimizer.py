@@ -36,7 +36,7 @@ from metakel.optimize.record import (
 from metakel.optimize.regret import as_tolerance
 from metakel.optimize.safe import SafeModel
 from metakel.optimize.snapshot import Snapshot, spread_of
-from metakel.search import Domain, Finite, StartPoints, domain_from_dict
+from metakel.search import Domain, Finite, SearchSpace, StartPoints, domain_from_dict
 from metakel.search.context import InContext, encode_contexts
 
 FORMAT = Format("metakel.Optimizer", version=1, noun="optimizer")
@@ -283,7 +283,8 @@ class Optimizer:
         """The next point: an array (d0,), or a dict of named parameters. It is pending then.
 
         ``context`` is the context that it is for, where the optimizer decides by context: numbers,
-        or a dict of named ones.
+        or a dict of named ones. On a space of named parameters, any of these may be the context: it
+        holds them at the values that are given, for this question.
         """
         place, start = self._place(context, "ask")
         self._check_supply(1, place)
@@ -318,6 +319,10 @@ class Optimizer:
 
     def _place(self, context: Any, where: str) -> tuple[Domain, StartPoints]:
         """Where to look: the domain, or its points in a context."""
+        named = self.contexts is None and isinstance(context, Mapping)
+        if named and isinstance(self.domain, SearchSpace):
+            held = self.domain.holding(context, where)
+            return held, held.start_points(_stream(self._seed, START_STREAM), self.model.landmarks)
         z = encode_contexts(self.contexts, context, 1, where)[0]
         if self.contexts is None:
             return self.domain, self._start
@@ -500,9 +505,9 @@ class Optimizer:
 
     def _in_context(
         self, context: Any, where: str
-    ) -> tuple[InContext, StartPoints, np.random.Generator]:
+    ) -> tuple[Domain, StartPoints, np.random.Generator]:
         place, start = self._place(context, where)
-        if not isinstance(place, InContext):
+        if place is self.domain:
             raise InputError(f"{where}: this optimizer has no contexts; use best and certificate")
         return place, start, _stream(self._seed, BEST_STREAM, len(self._record))
 

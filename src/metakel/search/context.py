@@ -126,11 +126,7 @@ class InContext(Domain):
         return self.join(self.choices.locate(points, where))
 
     def __repr__(self) -> str:
-        return f"{self.choices!r} in the {self.describe_context()}"
-
-    def describe_context(self) -> str:
-        """For messages."""
-        return f"context {self.contexts.decode(self.context)}"
+        return f"{self.choices!r} in the context {self.contexts.decode(self.context)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
