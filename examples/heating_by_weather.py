@@ -36,6 +36,4 @@ for outdoor in 4 + 7 * np.sin(np.arange(30)):  # 30 hours of weather, never belo
     control.tell(x, cost(x["supply"], outdoor), context={"outdoor": outdoor})
 for outdoor in (-10.0, 0.0, 10.0):
     best = control.certificate_for({"outdoor": outdoor})
-    print(
-        f"at {outdoor:3.0f} C: supply {best.x['supply']:.0f} C, {best.regret:.2f} from the optimum"
-    )
+    print(f"{outdoor:3.0f} C outside: {best.x['supply']:.0f} C, at most {best.regret:.2f} too dear")
