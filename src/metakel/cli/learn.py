@@ -10,6 +10,7 @@ import typer
 
 from metakel._files import writing
 from metakel.cli.console import Json, at_terminal, emit, note, refuse_overwriting, say
+from metakel.cli.finished_runs import with_journals
 from metakel.cli.show import described
 from metakel.cli.suggest import Sheet
 from metakel.cli.tables import is_parquet, is_workbook, table_columns
@@ -67,9 +68,16 @@ def learn(
         typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
     ] = None,
     sheet: Sheet = None,
+    journals: Annotated[
+        list[Path] | None,
+        typer.Option(help="Journal of a finished run, or a folder of them: each is one task more."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Learn a prior for the next task from a table of past runs.
+
+    With --journals the runs that metakel itself has tuned count too. Keep them in one folder and
+    repeat the command after each task: every prior is then learned from all tasks so far.
 
     With --json: the keys of `metakel show --json`, and prior, the path of the file.
     """
@@ -108,6 +116,9 @@ def learn(
     taken = [] if json else _ask_about(past)
     if taken and past.report is not None:
         past = read([*past.report.inputs, *taken])
+    if journals:
+        past, added = with_journals(past, journals)
+        note(added)
     prior = learn_prior(past)
     with writing(out):
         prior.save(out)

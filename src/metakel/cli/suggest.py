@@ -46,6 +46,10 @@ def suggest(
     observed: Observed = None,
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     fix: Fix = None,
+    context: Annotated[
+        list[str] | None,
+        typer.Option("--context", help="name=value that is given this time, not chosen."),
+    ] = None,
     extrapolate: Extrapolate = False,
     append: Annotated[
         Path | None,
@@ -62,6 +66,9 @@ def suggest(
     With --append they are also written to a table, one row each with an empty result. Fill it in,
     and `metakel tell JOURNAL --from TABLE` records it.
 
+    --fix holds a parameter for the whole task. --context holds it for these suggestions only, as
+    the weather of today, and one journal may have suggestions for many contexts.
+
     With --json: a list with number, configuration, and mean and sd, which is what the model that
     chose it expects to be measured.
     """
@@ -75,7 +82,7 @@ def suggest(
     )
     if observed is not None:
         add_observed(tuner, observed)
-    asked = tuner.ask_trials(count)
+    asked = tuner.ask_trials(count, assignments(known.space, context) if context else None)
     if append is not None and journal is not None:
         try:
             append_suggestions(append, sheet, journal, known, asked, task)

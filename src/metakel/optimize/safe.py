@@ -298,9 +298,8 @@ class SafeModel(CertifiedModel):
         score = self._score(UpperBound(current, current.spectrum))
         rng = np.random.default_rng(0)  # only ties depend on it, and the value is the same
         x = best_within(Search(domain, start, rng), score, self.hope)
-        seen = np.zeros(0) if self.outcomes is None else self._at_observed(self.outcomes.X)[2]
         found = -inf if x is None else float(score.values(x[None])[0])
-        return float(max(found, seen.max(initial=-inf)))
+        return max(found, self._largest_observed(domain))
 
     def best(self, outcomes: Outcomes) -> tuple[int, float, float, float]:
         """The safe observed point with the largest lower bound; of all where none is safe."""

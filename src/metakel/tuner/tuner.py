@@ -195,18 +195,21 @@ class Tuner:
 
     # Ask and tell
 
-    def ask(self) -> Configuration:
-        """The configuration to try next; pending from now on."""
-        return self.ask_batch(1)[0]
+    def ask(self, context: Mapping[str, Any] | None = None) -> Configuration:
+        """The configuration to try next; pending from now on.
 
-    def ask_batch(self, n: int) -> list[Configuration]:
+        ``context`` holds parameters that are given this time, not chosen: the weather, say.
+        """
+        return self.ask_batch(1, context)[0]
+
+    def ask_batch(self, n: int, context: Mapping[str, Any] | None = None) -> list[Configuration]:
         """The next ``n`` configurations, to be evaluated side by side.
 
         Fewer where fewer are left; `Finished` where none is.
         """
-        return [dict(trial.configuration) for trial in self.ask_trials(n)]
+        return [dict(trial.configuration) for trial in self.ask_trials(n, context)]
 
-    def ask_trials(self, n: int) -> list[JournalTrial]:
+    def ask_trials(self, n: int, context: Mapping[str, Any] | None = None) -> list[JournalTrial]:
         """The same with their numbers, and with what the model expects of them.
 
         The choice is computed while other processes may read and write. If they ask meanwhile, it
@@ -219,12 +222,12 @@ class Tuner:
         with session.alone():
             for _ in range(UNDISTURBED_TRIES):
                 trials = session.latest()
-                events = self._choose(n, trials)
+                events = self._choose(n, trials, context)
                 with session.turn():
                     if session.trials.revision == trials.revision:
                         return self._note(n, events)
             with session.turn():
-                return self._note(n, self._choose(n, session.trials))
+                return self._note(n, self._choose(n, session.trials, context))
 
     def _note(self, n: int, events: list[Event]) -> list[JournalTrial]:
         if n and not events:
@@ -234,18 +237,18 @@ class Tuner:
         numbers = [event["number"] if "number" in event else next(new) for event in events]
         return [self._session.trials.all[number] for number in numbers]
 
-    def _choose(self, n: int, trials: Trials) -> list[Event]:
+    def _choose(self, n: int, trials: Trials, context: Mapping[str, Any] | None) -> list[Event]:
         """What to note for the next configurations; fewer where fewer are left."""
         events: list[Event] = []
         for _ in range(n):
-            event = self._next(trials)
+            event = self._next(trials, context)
             if event is None:
                 break
             events.append(event)
             trials = trials.after([event])
         return events
 
-    def _next(self, trials: Trials) -> Event | None:
+    def _next(self, trials: Trials, context: Mapping[str, Any] | None) -> Event | None:
         """What to note for the next configuration; None where nothing is left to ask for."""
         by = None if self._manual else this_process()
         orphans = self._orphans(trials)
@@ -253,8 +256,9 @@ class Tuner:
             return {"event": "adopted", "number": orphans[0].number, "by": by}
         if self._stop_reason(trials):
             return None
-        queued = trials.queued[:1]
-        chosen = queued[0] if queued else self._suggestion(trials)
+        # What was queued is for no context in particular.
+        queued = trials.queued[:1] if context is None else ()
+        chosen = queued[0] if queued else self._suggestion(trials, context)
         return {
             "event": "asked",
             "configuration": chosen,
@@ -263,8 +267,8 @@ class Tuner:
             "expected": self._session.expected(trials, chosen),
         }
 
-    def _suggestion(self, trials: Trials) -> Configuration:
-        chosen, listed = plain(self._session.suggest(trials)), self.options.candidates
+    def _suggestion(self, trials: Trials, context: Mapping[str, Any] | None) -> Configuration:
+        chosen, listed = plain(self._session.suggest(trials, context)), self.options.candidates
         return chosen if listed is None else dict(listed.rows[listed.number(chosen)])
 
     def _orphans(self, trials: Trials) -> list[JournalTrial]:
