@@ -119,6 +119,25 @@ def limited_without_saying(trial):
     return (x + 0.4) ** 2 + (y + 0.4) ** 2
 
 
+def test_constraints_func_is_the_same_as_set_constraint(two):
+    def sum_of(trial):
+        return (-0.5 - trial.params["x"] - trial.params["y"],)
+
+    said = optuna.create_study(sampler=decided(two))
+    said.optimize(limited, n_trials=8)
+    sampler = MetaKelSampler(prior=two, seed=0, constraints_func=sum_of)
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(limited_without_saying, n_trials=8)
+    assert [t.params for t in study.trials] == [t.params for t in said.trials]
+    assert study.best_params == said.best_params
+
+
+def test_a_constraints_func_that_fails_is_an_error_as_in_optuna(two):
+    sampler = MetaKelSampler(prior=two, seed=0, constraints_func=lambda trial: [float("nan")])
+    with pytest.raises(ValueError, match="cannot be NaN"):
+        optuna.create_study(sampler=sampler).optimize(limited_without_saying, n_trials=1)
+
+
 def test_where_nothing_was_feasible_yet_feasible_points_are_looked_for(two):
     def narrow(trial):
         x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", -1, 1)

@@ -249,6 +249,13 @@ def test_a_study_of_the_other_direction_is_refused(prior):
         run(MetaKelSampler(prior=prior), 1, direction="maximize")
 
 
+def test_a_wrong_direction_is_found_before_the_objective_runs(prior):
+    """Also by an objective that trains before it asks for a parameter."""
+    study = optuna.create_study(sampler=MetaKelSampler(prior=prior), direction="maximize")
+    with pytest.raises(InputError, match="create the study with the direction of the past"):
+        study.ask()
+
+
 def test_nothing_is_printed_and_what_was_left_out_is_logged(capsys, caplog):
     def conditional(trial):
         x = trial.suggest_float("x", 0, 1)

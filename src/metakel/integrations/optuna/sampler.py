@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, TPESampler
+from optuna.samplers._base import _process_constraints_after_trial
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -51,6 +52,10 @@ class MetaKelSampler(BaseSampler):
     independent_sampler : BaseSampler, optional
         For parameters that the prior does not know, that only some trials have, or whose range
         changes; TPESampler by default.
+    constraints_func : callable, optional
+        Takes a finished trial and returns a sequence of numbers; those above 0 are violated
+        constraints. As in other samplers of Optuna; ``trial.set_constraint`` in the objective does
+        the same.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class MetaKelSampler(BaseSampler):
         prior: Prior | None = None,
         seed: int | None = None,
         independent_sampler: BaseSampler | None = None,
+        constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
     ) -> None:
         if source_studies is not None and prior is not None:
             raise InputError("source_studies and prior are two ways to say the same; give one")
@@ -69,6 +75,7 @@ class MetaKelSampler(BaseSampler):
         self.prior = prior if self._past is None else self._past.prior
         self._seed = seed
         self._independent = independent_sampler or TPESampler(seed=seed)
+        self._constraints_func = constraints_func
         self._cache = SamplerCache()
 
     def infer_relative_search_space(
@@ -99,7 +106,6 @@ class MetaKelSampler(BaseSampler):
         known = {} if prior is None else matching(search_space, prior.space)
         if prior is None or (search_space and not known):
             return self._independent.sample_relative(study, trial, search_space)
-        _check_direction(study, prior)
         with self._cache.lock:
             trials = study.get_trials(deepcopy=False)
             if known:
@@ -154,7 +160,11 @@ class MetaKelSampler(BaseSampler):
             return replay.given(record).trust
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Nothing of its own."""
+        """Refuse a study of another direction than the past, before anything is spent on it."""
+        self._raise_error_if_multi_objective(study)
+        prior = self._prior_for(study)
+        if prior is not None:
+            _check_direction(study, prior)
         self._independent.before_trial(study, trial)
 
     def after_trial(
@@ -164,7 +174,9 @@ class MetaKelSampler(BaseSampler):
         state: TrialState,
         values: Sequence[float] | None,
     ) -> None:
-        """Nothing of its own."""
+        """Note what ``constraints_func`` says of the trial."""
+        if self._constraints_func is not None:
+            _process_constraints_after_trial(self._constraints_func, study, trial, state)
         self._independent.after_trial(study, trial, state, values)
 
     def reseed_rng(self) -> None:
