@@ -7,9 +7,11 @@ import optuna
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
 from optuna.samplers import PartialFixedSampler, RandomSampler, TPESampler
+from optuna.trial import TrialState
 from optuna_helpers import Refusing, learned, lr_loss, lr_past, past_studies
 
 from metakel.integrations.optuna import MetaKelSampler
+from metakel.integrations.optuna.record import outcomes
 
 UNIT = FloatDistribution(-1.0, 1.0)
 SEEDS = range(8)
@@ -194,6 +196,60 @@ def test_pruned_trials_do_not_cost_the_trust_in_the_past(prior, pruned):
         assert trust == pytest.approx(study.sampler.trust(valued), abs=1e-3)
         assert trust > 0.9
         assert study.best_value < 10.05
+
+
+def with_pruned(last, values=(1.0, 2.0, 4.0), direction="minimize"):
+    """A study with these values, a trial pruned at ``last``, and one more value after it."""
+    study = optuna.create_study(direction=direction)
+    trial = {"params": {"x": 0.9}, "distributions": {"x": UNIT}}
+    for value in values:
+        study.add_trial(optuna.create_trial(value=value, **trial))
+    pruned = optuna.create_trial(
+        state=TrialState.PRUNED, intermediate_values={0: -50.0, 3: last}, **trial
+    )
+    study.add_trial(pruned)
+    study.add_trial(optuna.create_trial(value=1000.0, **trial))
+    return outcomes(study.trials, minimize=direction == "minimize")
+
+
+@pytest.mark.parametrize(
+    ("direction", "last", "counted"),
+    [
+        ("minimize", 3.0, 3.0),
+        ("minimize", 0.5, 2.0),  # no better than the median of those completed before
+        ("minimize", 50.0, 4.0),  # and no worse than the worst
+        ("minimize", float("inf"), 4.0),
+        ("maximize", 1.5, 1.5),
+        ("maximize", 3.0, 2.0),
+        ("maximize", -7.0, 1.0),
+        ("minimize", float("nan"), None),
+    ],
+)
+def test_a_pruned_trial_is_bad_but_nobody_says_how_bad(direction, last, counted):
+    found = with_pruned(last, direction=direction)[3]
+    assert found.value == counted
+    assert not found.counts
+
+
+def test_a_trial_pruned_before_any_other_was_completed_says_nothing():
+    assert with_pruned(3.0, values=())[0].value is None
+
+
+def test_pruned_trials_teach(two):
+    """Where a run was pruned, much is expected no longer; its last value is never the best."""
+
+    def after(**pruned):
+        study = optuna.create_study(sampler=decided(two))
+        study.optimize(limited_without_saying, n_trials=3)
+        trial = {"params": {"x": 0.6, "y": -0.4}, "distributions": {"x": UNIT, "y": UNIT}}
+        study.add_trial(optuna.create_trial(state=TrialState.PRUNED, **trial, **pruned))
+        return study
+
+    silent, speaking = after(), after(intermediate_values={0: 0.9})
+    trusts = [study.sampler.trust(study) for study in (silent, speaking)]
+    assert trusts[0] != trusts[1]
+    speaking.optimize(limited_without_saying, n_trials=4)
+    assert speaking.best_value < 0.01
 
 
 def test_a_narrower_range_is_kept_and_a_wider_one_used(two):

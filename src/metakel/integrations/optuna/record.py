@@ -1,12 +1,20 @@
-"""What Optuna's storage says of a study: outcomes, and what running trials are about to try."""
+"""What Optuna's storage says of a study: outcomes, and what running trials are about to try.
+
+A pruned trial says that a configuration is bad, and not how bad: its last intermediate value was
+measured earlier than the others' values. So it counts as a value that is never the best: the last
+intermediate one, but no better than the median of the trials that had been completed before it was
+pruned, and no worse than the worst of them. It is settled once, so that every worker sees the same.
+"""
 
 from __future__ import annotations
 
 import json
+from bisect import insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from math import isfinite
+from math import isfinite, isnan
+from statistics import median
 from typing import Any
 
 from optuna.study import Study
@@ -20,33 +28,58 @@ UNANNOUNCED = timedelta(seconds=60)
 
 @dataclass(frozen=True)
 class StudyOutcome:
-    """A finished trial; ``value`` is None where it failed, was pruned, or is not finite."""
+    """A finished trial.
+
+    Parameters
+    ----------
+    number : int
+    params : dict
+    value : float or None
+        None where it failed or is not finite, or was pruned and nothing can be said of it.
+    constraints : dict
+    pruned : bool
+    """
 
     number: int
     params: dict[str, Any]
     value: float | None
     constraints: dict[str, float]
+    pruned: bool = False
 
     @property
-    def feasible(self) -> bool:
+    def counts(self) -> bool:
         """Whether it may be the best, by Optuna's rule."""
-        return all(value <= 0 for value in self.constraints.values())
+        return not self.pruned and all(value <= 0 for value in self.constraints.values())
 
 
-def outcomes(trials: Iterable[FrozenTrial]) -> list[StudyOutcome]:
+def outcomes(trials: Iterable[FrozenTrial], *, minimize: bool) -> list[StudyOutcome]:
     """Finished trials in the order in which they finished, so that new ones come last."""
     finished = [trial for trial in trials if trial.state.is_finished()]
     # An order that does not depend on who reads, also for trials that were added all at once.
     finished.sort(key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
-    return [_outcome(trial) for trial in finished]
+    found, completed = [], list[float]()
+    for trial in finished:
+        pruned, value = trial.state == TrialState.PRUNED, None
+        if pruned:
+            value = _pruned_value(trial, completed, minimize)
+        elif trial.state == TrialState.COMPLETE and isfinite(trial.value or 0.0):
+            value = trial.value
+        if value is not None and not pruned:
+            insort(completed, value)
+        found.append(StudyOutcome(trial.number, attempted(trial), value, trial.constraints, pruned))
+    return found
 
 
-def _outcome(trial: FrozenTrial) -> StudyOutcome:
-    value = trial.value if trial.state == TrialState.COMPLETE else None
-    finite = value is not None and isfinite(value)
-    return StudyOutcome(
-        trial.number, attempted(trial), value if finite else None, trial.constraints
-    )
+def _pruned_value(trial: FrozenTrial, completed: list[float], minimize: bool) -> float | None:
+    """What a pruned trial counts as, given the sorted values of those completed before it."""
+    if not trial.intermediate_values or not completed:
+        return None
+    last = trial.intermediate_values[max(trial.intermediate_values)]
+    if isnan(last):
+        return None
+    middle = median(completed)
+    low, high = (middle, completed[-1]) if minimize else (completed[0], middle)
+    return min(max(last, low), high)
 
 
 @dataclass(frozen=True)

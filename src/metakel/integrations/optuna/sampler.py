@@ -155,7 +155,7 @@ class MetaKelSampler(BaseSampler):
             return 0.0
         space = Space(tuple(known.values())) if known else varying(prior)
         with self._cache.lock:
-            record = outcomes(trials)
+            record = outcomes(trials, minimize=prior.info.minimize)
             replay = self._cache.replay(prior, study, record, space, self._seed_for(study))
             return replay.given(record).trust
 
@@ -219,7 +219,8 @@ class MetaKelSampler(BaseSampler):
         choice: dict[str, Any] = {}
         own, rivals = trial.number, set[int]()
         for _ in range(ATTEMPTS):
-            record, others = outcomes(trials), running(trials, own)
+            record = outcomes(trials, minimize=prior.info.minimize)
+            others = running(trials, own)
             if rivals:
                 again = sum(number < own for number in rivals & others.announced.keys())
                 others = replace(others, choosing=others.choosing + again)

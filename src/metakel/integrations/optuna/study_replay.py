@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from threading import RLock
 from typing import Any
@@ -41,7 +42,7 @@ def held_values(prior: Prior, space: Space, record: Sequence[StudyOutcome]) -> d
     if not missing:
         return {}
     worse = 1.0 if prior.info.minimize else -1.0
-    valued = [(worse * o.value, o.params) for o in record if o.value is not None and o.feasible]
+    valued = [(worse * o.value, o.params) for o in record if o.value is not None and o.counts]
     valued.sort(key=lambda pair: pair[0])
     held, first = {}, _first_choice(prior)
     for p in missing:
@@ -99,10 +100,7 @@ class StudyReplay:
             encoded = self._encode(number, params[number])
             if encoded is not None:
                 trial = Trial(len(trials), *encoded)
-                if number in finished:
-                    outcome = finished[number]
-                    trial = trial.with_result(outcome.value, None, outcome.constraints)
-                trials[number] = trial
+                trials[number] = _finished(trial, finished.get(number))
         steps = tuple((trials[o.number].number,) for o in record if o.number in trials)
         self._optimizer.record = Record(tuple(trials.values()), steps)
         for _ in range(running.choosing):
@@ -134,6 +132,15 @@ class StudyReplay:
             except InputError:
                 return None
         return self._encoded[number]
+
+
+def _finished(trial: Trial, outcome: StudyOutcome | None) -> Trial:
+    """With its outcome, if it has one."""
+    if outcome is None:
+        return trial
+    done = trial.with_result(outcome.value, None, outcome.constraints)
+    # Like an infeasible one: its value is evidence, but it cannot be the best.
+    return replace(done, state="infeasible") if outcome.pruned and done.value is not None else done
 
 
 class SamplerCache:
