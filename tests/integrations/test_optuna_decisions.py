@@ -294,20 +294,46 @@ def test_another_parameter_by_a_known_name_does_not_keep_values_from_being_heard
     assert sampler.trust(study) != sampler.trust(optuna.create_study())
 
 
-def test_the_unknown_goes_to_the_independent_sampler_and_the_known_does_not(two):
-    asked = []
+class Noting(RandomSampler):
+    """Remembers what it was asked for."""
 
-    class Noting(RandomSampler):
-        def sample_independent(self, study, trial, param_name, param_distribution):
-            asked.append(param_name)
-            return super().sample_independent(study, trial, param_name, param_distribution)
+    def __init__(self):
+        super().__init__(seed=0)
+        self.asked = []
 
-    sampler = MetaKelSampler(prior=two, seed=0, independent_sampler=Noting(seed=0))
+    def sample_independent(self, study, trial, param_name, param_distribution):
+        self.asked.append(param_name)
+        return super().sample_independent(study, trial, param_name, param_distribution)
+
+
+def test_a_parameter_that_the_past_does_not_know_joins_after_the_first_trial(two):
+    """Before it, nobody can know that there is one."""
+
+    def objective(trial):
+        new = trial.suggest_float("new", 10, 1000, log=True)
+        kind = trial.suggest_categorical("kind", ["a", "b", "c"])
+        effect = (np.log10(new) - 1.5) ** 2 + (kind != "b")
+        return limited_without_saying(trial) + 0.1 * effect  # about as large as that of x and y
+
+    sampler = MetaKelSampler(prior=two, seed=0, independent_sampler=Noting())
     study = optuna.create_study(sampler=sampler)
-    study.optimize(
-        lambda t: sum(t.suggest_float(n, -1, 1) ** 2 for n in ("new", "x", "y")), n_trials=5
-    )
-    assert asked == ["new"] * 5
+    study.optimize(objective, n_trials=15)
+    assert sampler._independent.asked == ["new", "kind"]
+    assert study.best_value < 0.02
+    assert study.best_params["kind"] == "b"
+    assert sampler.trust(study) > 0.5
+
+
+def test_what_cannot_join_goes_to_the_independent_sampler(two):
+    def objective(trial):
+        trial.suggest_categorical("x", ["another", "kind"])
+        if trial.number % 2:
+            trial.suggest_float("sometimes", 0, 1)
+        return trial.suggest_float("y", -1, 1) ** 2
+
+    sampler = MetaKelSampler(prior=two, seed=0, independent_sampler=Noting())
+    optuna.create_study(sampler=sampler).optimize(objective, n_trials=4)
+    assert sampler._independent.asked == ["x", "x", "sometimes", "x", "x", "sometimes"]
 
 
 def test_a_parameter_that_the_study_lacks_is_no_obstacle(two):

@@ -21,7 +21,7 @@ from metakel.integrations.optuna.record import (
     running,
     write_choice,
 )
-from metakel.integrations.optuna.search_space import matching, nearest_value
+from metakel.integrations.optuna.search_space import chosen, nearest_value
 from metakel.integrations.optuna.source_studies import SourceStudies
 from metakel.integrations.optuna.study_replay import SamplerCache, varying
 from metakel.priors import Prior
@@ -81,17 +81,17 @@ class MetaKelSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """Parameters of all completed trials that the prior knows; none before the first."""
+        """Parameters of all completed trials that the prior can choose; none before the first."""
         self._raise_error_if_multi_objective(study)
         prior = self._prior_for(study)
         if prior is None:
             return self._independent.infer_relative_search_space(study, trial)
         common = self._cache.common(study)
-        known = matching(common, prior.space)
-        if common and not known:
+        space = chosen(common, prior.space)
+        if common and space is None:
             self._cache.warn_unknown(study, prior)
             return self._independent.infer_relative_search_space(study, trial)
-        return {name: common[name] for name in known}
+        return {} if space is None else {name: common[name] for name in space.names}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -103,18 +103,18 @@ class MetaKelSampler(BaseSampler):
         """
         self._raise_error_if_multi_objective(study)
         prior = self._prior_for(study)
-        known = {} if prior is None else matching(search_space, prior.space)
-        if prior is None or (search_space and not known):
+        space = None if prior is None else chosen(search_space, prior.space)
+        if prior is None or (search_space and space is None):
             return self._independent.sample_relative(study, trial, search_space)
         with self._cache.lock:
             trials = study.get_trials(deepcopy=False)
-            if known:
-                return self._choose(prior, study, trial, trials, Space(tuple(known.values())))
+            if space is not None:
+                return self._choose(prior, study, trial, trials, space)
             if not any(t.state == TrialState.COMPLETE for t in trials):
                 self._choose(prior, study, trial, trials, varying(prior))
-            elif known := matching(self._cache.common(study), prior.space):
+            elif space := chosen(self._cache.common(study), prior.space):
                 # The first trial was completed after the host had asked for the search space.
-                self._choose(prior, study, trial, trials, Space(tuple(known.values())))
+                self._choose(prior, study, trial, trials, space)
             return {}
 
     def sample_independent(
@@ -149,11 +149,11 @@ class MetaKelSampler(BaseSampler):
         _check_direction(study, prior)
         trials = study.get_trials(deepcopy=False)
         common = self._cache.common(study)
-        known = matching(common, prior.space)
-        if common and not known:
+        space = chosen(common, prior.space)
+        if common and space is None:
             self._cache.warn_unknown(study, prior)
             return 0.0
-        space = Space(tuple(known.values())) if known else varying(prior)
+        space = space or varying(prior)
         with self._cache.lock:
             record = outcomes(trials, minimize=prior.info.minimize)
             replay = self._cache.replay(prior, study, record, space, self._seed_for(study))

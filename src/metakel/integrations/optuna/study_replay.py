@@ -71,18 +71,24 @@ class StudyReplay:
     ----------
     prior : Prior
     space : Space
-        Parameters to choose, with their ranges in this study.
+        Parameters to choose, with their ranges in this study. Those that the prior does not know
+        join its model.
     held : dict
         Values of the parameters that the prior knows beside those.
     seed : int
     """
 
     def __init__(self, prior: Prior, space: Space, held: Mapping[str, Any], seed: int) -> None:
+        free = varying(prior)
         self._optimizer = prior.optimizer(
-            rng=np.random.default_rng(seed), space=space, fixed=held, extrapolate=True
+            rng=np.random.default_rng(seed),
+            space=Space(tuple(p for p in space.parameters if p.name in free.names)),
+            new=tuple(p for p in space.parameters if p.name not in free.names),
+            fixed=held,
+            extrapolate=True,
         )
         self._names = set(space.names)
-        self._known = {p.name: p for p in varying(prior).parameters}
+        self._known = {p.name: p for p in (*space.parameters, *free.parameters)}
         self._encoded: dict[int, tuple[dict[str, Any], Array]] = {}
 
     def given(
