@@ -20,7 +20,12 @@ from typing import Any
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from metakel.optimize import Optimizer
+
 KEY = "metakel:params:"
+# User attributes of a trial: what was expected of it when it was chosen.
+TRUST, EXPECTED, EXPECTED_SD = "metakel:trust", "metakel:expected", "metakel:expected_sd"
+ALARM = "metakel:alarm"
 CHUNK = 2045  # what every SQL storage can hold in one attribute
 # A worker announces its choice within a second or so. One that has not after this was killed.
 UNANNOUNCED = timedelta(seconds=60)
@@ -125,6 +130,12 @@ def attempted(trial: FrozenTrial) -> dict[str, Any]:
     return {**read_choice(trial.system_attrs), **enqueued, **trial.params}
 
 
+def asked_for(study: Study) -> list[str]:
+    """Names of all parameters that trials of the study have, except those with one value only."""
+    found = (trial.distributions.items() for trial in study.get_trials(deepcopy=False))
+    return sorted({name for items in found for name, d in items if not d.single()})
+
+
 def read_choice(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """What `write_choice` wrote last; empty where nothing, or not all of it yet, is written."""
     parts: list[str] = []
@@ -143,3 +154,17 @@ def write_choice(study: Study, trial: FrozenTrial, params: Mapping[str, Any]) ->
         study._storage.set_trial_system_attr(
             trial._trial_id, f"{KEY}{number}", text[start : start + CHUNK]
         )
+
+
+def write_expectation(study: Study, trial: FrozenTrial, optimizer: Optimizer, params: Any) -> None:
+    """Note what the model that decided expects of the trial, for the dashboard and for frames."""
+    mean, sd = optimizer.predict([params])
+    noted: dict[str, Any] = {
+        TRUST: optimizer.trust,
+        EXPECTED: float(mean[0]),
+        EXPECTED_SD: float(sd[0]),
+    }
+    if optimizer.alarm is not None:
+        noted[ALARM] = f"after {optimizer.alarm.time} values: {optimizer.alarm.reason}"
+    for key, value in noted.items():
+        study._storage.set_trial_user_attr(trial._trial_id, key, value)

@@ -20,6 +20,7 @@ from metakel.integrations.optuna.record import (
     read_choice,
     running,
     write_choice,
+    write_expectation,
 )
 from metakel.integrations.optuna.search_space import chosen, nearest_value
 from metakel.integrations.optuna.source_studies import SourceStudies
@@ -88,8 +89,10 @@ class MetaKelSampler(BaseSampler):
             return self._independent.infer_relative_search_space(study, trial)
         common = self._cache.common(study)
         space = chosen(common, prior.space)
+        if common:
+            host = type(self._independent).__name__
+            self._cache.log_parameters(study, prior, common, host)
         if common and space is None:
-            self._cache.warn_unknown(study, prior)
             return self._independent.infer_relative_search_space(study, trial)
         return {} if space is None else {name: common[name] for name in space.names}
 
@@ -151,7 +154,6 @@ class MetaKelSampler(BaseSampler):
         common = self._cache.common(study)
         space = chosen(common, prior.space)
         if common and space is None:
-            self._cache.warn_unknown(study, prior)
             return 0.0
         space = space or varying(prior)
         with self._cache.lock:
@@ -227,7 +229,8 @@ class MetaKelSampler(BaseSampler):
             else:
                 others = others.before(own)
             replay = self._cache.replay(prior, study, record, space, self._seed_for(study))
-            choice = dict(replay.given(record, others).suggest())
+            optimizer = replay.given(record, others)
+            choice = dict(optimizer.suggest())
             write_choice(study, trial, choice)
             trials = study.get_trials(deepcopy=False)
             known = {**others.announced, **{o.number: o.params for o in record}}
@@ -236,6 +239,9 @@ class MetaKelSampler(BaseSampler):
             rivals = replay.near(choice, news)
             if not rivals:
                 break
+        enqueued = trial.system_attrs.get("fixed_params", {})
+        if not enqueued.keys() & choice.keys():  # or something else will be tried
+            write_expectation(study, trial, optimizer, choice)
         return choice
 
     def __repr__(self) -> str:

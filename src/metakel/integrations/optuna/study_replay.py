@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from threading import RLock
@@ -15,7 +15,8 @@ from optuna.study import Study
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.integrations.optuna.record import Running, StudyOutcome
+from metakel.integrations.optuna.record import Running, StudyOutcome, asked_for
+from metakel.integrations.optuna.search_space import joining, matching
 from metakel.integrations.optuna.source_studies import LOGGER, SourceStudies
 from metakel.optimize import Optimizer, Record, Trial
 from metakel.priors import Prior
@@ -149,6 +150,10 @@ def _finished(trial: Trial, outcome: StudyOutcome | None) -> Trial:
     return replace(done, state="infeasible") if outcome.pruned and done.value is not None else done
 
 
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
 class SamplerCache:
     """What can be computed again, for the study seen last. A copy made by pickle begins empty."""
 
@@ -157,7 +162,7 @@ class SamplerCache:
         self._key: tuple[Any, ...] = ()
         self._replay: StudyReplay | None = None
         self._learned: dict[tuple[Any, int], Prior | None] = {}
-        self._unknown: str | None = None
+        self._logged: tuple[Any, ...] = ()
         self._spaces: tuple[Any, int, IntersectionSearchSpace] | None = None
 
     def __reduce__(self) -> tuple[type[SamplerCache], tuple[()]]:
@@ -182,15 +187,31 @@ class SamplerCache:
             self._learned[key] = past.without(study) if past.holds(study) else past.prior
         return self._learned[key]
 
-    def warn_unknown(self, study: Study, prior: Prior) -> None:
-        """Warn, once for a study, that the past knows none of its parameters."""
-        if self._unknown != study.study_name:
-            self._unknown = study.study_name
+    def log_parameters(
+        self, study: Study, prior: Prior, common: Mapping[str, BaseDistribution], host: str
+    ) -> None:
+        """Say which parameters come from the past, once for a study unless that changes."""
+        key = study._storage, study._study_id, frozenset(common)
+        if key == self._logged:
+            return
+        self._logged = key
+        known = matching(common, prior.space)
+        if not known:
             LOGGER.warning(
                 "study %r has no parameter that the past knows (%s): a cold start",
                 study.study_name,
                 ", ".join(prior.space.free),
             )
+            return
+        joined = joining(common, prior.space)
+        LOGGER.info(
+            "study %r: from the past %s; new in the model %s; sampled by %s %s",
+            study.study_name,
+            _listed(known),
+            _listed(joined),
+            host,
+            _listed([name for name in asked_for(study) if name not in {*known, *joined}]),
+        )
 
     def common(self, study: Study) -> dict[str, BaseDistribution]:
         """Distributions that all completed trials of the study share."""
