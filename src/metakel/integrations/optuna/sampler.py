@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from math import inf
 from typing import Any
 
 from optuna.distributions import BaseDistribution
@@ -15,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from metakel.errors import InputError
 from metakel.integrations.optuna.record import (
+    StudyOutcome,
     attempted,
     outcomes,
     read_choice,
@@ -25,6 +27,7 @@ from metakel.integrations.optuna.record import (
 from metakel.integrations.optuna.search_space import chosen, nearest_value
 from metakel.integrations.optuna.source_studies import SourceStudies
 from metakel.integrations.optuna.study_replay import SamplerCache, varying
+from metakel.optimize import Certificate
 from metakel.priors import Prior
 from metakel.space import Space
 
@@ -161,6 +164,52 @@ class MetaKelSampler(BaseSampler):
             replay = self._cache.replay(prior, study, record, space, self._seed_for(study))
             return replay.given(record).trust
 
+    def certificate(
+        self, study: Study, *, delta: float = 0.2, trials: Sequence[FrozenTrial] | None = None
+    ) -> Certificate:
+        """How far the best trial of a study can be from the optimum.
+
+        It rests on replays of this sampler on the source studies, which the first call makes; that
+        takes some seconds. A ``prior`` has to bring them (``learn_prior`` with its default
+        ``certify``). It is about studies like these, over the search space of the past, with trials
+        that this sampler chose one after the other.
+
+        Parameters
+        ----------
+        study : Study
+        delta : float
+            Probability with which it may fail.
+        trials : sequence of FrozenTrial, optional
+            By default all of the study.
+        """
+        prior = self._certified_prior(study)
+        if prior is None:
+            return Certificate(inf, delta=delta, reason="nothing was learned from the past")
+        _check_direction(study, prior)
+        with self._cache.lock:
+            found = study.get_trials(deepcopy=False) if trials is None else trials
+            record = outcomes(found, minimize=prior.info.minimize)
+            space = chosen(self._cache.common(study), prior.space) or varying(prior)
+            reason = _unlike_the_past(space, varying(prior), record)
+            if reason:
+                return Certificate(inf, delta=delta, reason=reason)
+            seed = self._seed_for(study)
+            replay = self._cache.replay(prior, study, record, space, seed, delta)
+            return replay.given(record).certificate
+
+    def usual_spread(self, study: Study) -> float | None:
+        """The usual range of the values of a past study; None where it is not known."""
+        prior = self._certified_prior(study)
+        known = None if prior is None else prior.certificate
+        return None if known is None else known.spread
+
+    def _certified_prior(self, study: Study) -> Prior | None:
+        prior = self._prior_for(study)
+        if prior is None or self._past is None:
+            return prior
+        with self._cache.lock:
+            return self._cache.certified(study, self._past, prior)
+
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Refuse a study of another direction than the past, before anything is spent on it."""
         self._raise_error_if_multi_objective(study)
@@ -230,7 +279,7 @@ class MetaKelSampler(BaseSampler):
                 others = others.before(own)
             replay = self._cache.replay(prior, study, record, space, self._seed_for(study))
             optimizer = replay.given(record, others)
-            choice = dict(optimizer.suggest())
+            choice = replay.suggest(optimizer)
             write_choice(study, trial, choice)
             trials = study.get_trials(deepcopy=False)
             known = {**others.announced, **{o.number: o.params for o in record}}
@@ -246,6 +295,17 @@ class MetaKelSampler(BaseSampler):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(prior={self.prior!r}, seed={self._seed})"
+
+
+def _unlike_the_past(space: Space, past: Space, record: Sequence[StudyOutcome]) -> str:
+    """Why past studies say nothing of the regret; empty where they may."""
+    other = sorted(set(space.parameters) ^ set(past.parameters), key=lambda p: p.name)
+    if other:
+        names = dict.fromkeys(p.name for p in other)
+        return f"the search space is not that of the past studies: {', '.join(names)} differ"
+    if any(outcome.pruned for outcome in record):
+        return "some trials were pruned, and past studies were replayed without pruning"
+    return ""
 
 
 def _check_direction(study: Study, prior: Prior) -> None:

@@ -20,11 +20,13 @@ from metakel.integrations.optuna.search_space import joining, matching
 from metakel.integrations.optuna.source_studies import LOGGER, SourceStudies
 from metakel.optimize import Optimizer, Record, Trial
 from metakel.priors import Prior
+from metakel.search import SearchSpace
 from metakel.space import Parameter, Space
 
 # Trials that differ by less than this in every input, of a range from -1 to 1, try nearly the same.
 NEAR = 0.1
 MOST_STUDIES = 16
+ANY_DELTA = 0.5  # of a model that promises nothing
 NOTHING_RUNNING = Running()
 
 
@@ -77,17 +79,31 @@ class StudyReplay:
     held : dict
         Values of the parameters that the prior knows beside those.
     seed : int
+    delta : float, optional
+        Probability with which a certificate may fail, where one is wanted. It needs the search
+        space of the past.
     """
 
-    def __init__(self, prior: Prior, space: Space, held: Mapping[str, Any], seed: int) -> None:
+    def __init__(
+        self,
+        prior: Prior,
+        space: Space,
+        held: Mapping[str, Any],
+        seed: int,
+        delta: float | None = None,
+    ) -> None:
         free = varying(prior)
+        ranges = Space(tuple(p for p in space.parameters if p.name in free.names))
         self._optimizer = prior.optimizer(
             rng=np.random.default_rng(seed),
-            space=Space(tuple(p for p in space.parameters if p.name in free.names)),
+            # Parameters that were the same in all of the past are a part of its search space.
+            space=prior.space if space == free else ranges,
             new=tuple(p for p in space.parameters if p.name not in free.names),
             fixed=held,
-            extrapolate=True,
+            extrapolate=delta is None,
+            delta=ANY_DELTA if delta is None else delta,
         )
+        self._held = held
         self._names = set(space.names)
         self._known = {p.name: p for p in (*space.parameters, *free.parameters)}
         self._encoded: dict[int, tuple[dict[str, Any], Array]] = {}
@@ -114,11 +130,15 @@ class StudyReplay:
             self._optimizer.ask()
         return self._optimizer
 
+    def suggest(self, optimizer: Optimizer) -> dict[str, Any]:
+        """The next configuration, of the parameters to choose."""
+        return {n: value for n, value in optimizer.suggest().items() if n in self._names}
+
     def near(
         self, choice: Mapping[str, Any], announced: Mapping[int, Mapping[str, Any]]
     ) -> set[int]:
         """Numbers of the announced trials that try nearly the same as ``choice``."""
-        x = self._optimizer.domain.encode(choice, "trial")[0]
+        x = self._place(choice)
         others = {number: self._encode(number, params) for number, params in announced.items()}
         return {n for n, other in others.items() if other and np.abs(other[1] - x).max() < NEAR}
 
@@ -135,10 +155,17 @@ class StudyReplay:
         point = {p.name: v for p, v in known if p.name in self._names or _fits(p, v)}
         if number not in self._encoded or self._encoded[number][0] != point:
             try:
-                self._encoded[number] = point, self._optimizer.domain.encode(point, "trial")[0]
+                self._encoded[number] = point, self._place(point)
             except InputError:
                 return None
         return self._encoded[number]
+
+    def _place(self, point: Mapping[str, Any]) -> Array:
+        """(d0,) how the model sees a point; trials may be beyond all ranges."""
+        domain = self._optimizer.domain
+        assert isinstance(domain, SearchSpace)
+        full = {**self._held, **point}
+        return np.asarray(domain.model_space.encode([full], extrapolate=True)[0])
 
 
 def _finished(trial: Trial, outcome: StudyOutcome | None) -> Trial:
@@ -159,8 +186,9 @@ class SamplerCache:
 
     def __init__(self) -> None:
         self.lock = RLock()  # threads of one process share a sampler
-        self._key: tuple[Any, ...] = ()
-        self._replay: StudyReplay | None = None
+        # One that chooses, and one that certifies.
+        self._replays: dict[bool, tuple[tuple[Any, ...], StudyReplay]] = {}
+        self._certified: dict[Prior, Prior] = {}
         self._learned: dict[tuple[Any, int], Prior | None] = {}
         self._logged: tuple[Any, ...] = ()
         self._spaces: tuple[Any, int, IntersectionSearchSpace] | None = None
@@ -169,14 +197,30 @@ class SamplerCache:
         return SamplerCache, ()
 
     def replay(
-        self, prior: Prior, study: Study, record: list[StudyOutcome], space: Space, seed: int
+        self,
+        prior: Prior,
+        study: Study,
+        record: list[StudyOutcome],
+        space: Space,
+        seed: int,
+        delta: float | None = None,
     ) -> StudyReplay:
         """The replay of the last trial, if it will do, or a new one."""
         held = held_values(prior, space, record)
-        key = (prior, study.study_name, space, held, seed)
-        if self._key != key or self._replay is None:
-            self._key, self._replay = key, StudyReplay(prior, space, held, seed)
-        return self._replay
+        key = (prior, study.study_name, space, held, seed, delta)
+        kept = self._replays.get(delta is None)
+        if kept is None or kept[0] != key:
+            kept = key, StudyReplay(prior, space, held, seed, delta)
+            self._replays[delta is None] = kept
+        return kept[1]
+
+    def certified(self, study: Study, past: SourceStudies, prior: Prior) -> Prior:
+        """What was learned, with replays on the past; they are made when first asked for."""
+        if prior not in self._certified:
+            if len(self._certified) == MOST_STUDIES:
+                self._certified.clear()
+            self._certified[prior] = replace(prior, certificate=past.calibration(study))
+        return self._certified[prior]
 
     def learned(self, study: Study, past: SourceStudies) -> Prior | None:
         """From the past without this study, where it is a part of it."""
