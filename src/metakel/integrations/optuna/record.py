@@ -95,12 +95,12 @@ class Running:
     ----------
     announced : dict
         What each tries or is about to try, by trial number.
-    choosing : int
-        How many earlier trials have announced nothing yet.
+    choosing : tuple of int
+        Numbers of the earlier trials that have announced nothing yet.
     """
 
     announced: Mapping[int, dict[str, Any]] = field(default_factory=dict)
-    choosing: int = 0
+    choosing: tuple[int, ...] = ()
 
     def before(self, number: int) -> Running:
         """Without the trials after ``number``."""
@@ -111,9 +111,9 @@ def running(trials: Iterable[FrozenTrial], own: int) -> Running:
     """What is known of the running trials other than ``own``."""
     others = [t for t in trials if t.state == TrialState.RUNNING and t.number != own]
     announced = {trial.number: params for trial in others if (params := attempted(trial))}
-    silent = (trial for trial in others if trial.number not in announced)
-    choosing = sum(trial.number < own and _just_started(trial) for trial in silent)
-    return Running(announced, choosing)
+    silent = (trial for trial in others if trial.number not in announced and trial.number < own)
+    choosing = sorted(trial.number for trial in silent if _just_started(trial))
+    return Running(announced, tuple(choosing))
 
 
 def _just_started(trial: FrozenTrial) -> bool:

@@ -274,7 +274,9 @@ class MetaKelSampler(BaseSampler):
             others = running(trials, own)
             if rivals:
                 again = sum(number < own for number in rivals & others.announced.keys())
-                others = replace(others, choosing=others.choosing + again)
+                # As if so many more, numbered after all others, had chosen before this one.
+                more = range(len(trials), len(trials) + again)
+                others = replace(others, choosing=(*others.choosing, *more))
             else:
                 others = others.before(own)
             replay = self._cache.replay(prior, study, record, space, self._seed_for(study))

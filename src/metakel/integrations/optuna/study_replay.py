@@ -113,21 +113,19 @@ class StudyReplay:
     ) -> Optimizer:
         """The optimizer, given finished trials in the order in which they finished.
 
-        A trial that is still choosing is taken to try what the optimizer suggests next: its worker
-        makes the same choice, unless it knows of other results.
+        A trial that is still choosing is taken to try what the optimizer suggests for it, given the
+        running trials before it: its worker makes the same choice, unless it knows of other
+        results.
         """
         finished = {outcome.number: outcome for outcome in record}
         params = {**running.announced, **{n: o.params for n, o in finished.items()}}
-        trials: dict[int, Trial] = {}
-        for number in sorted(params):
-            encoded = self._encode(number, params[number])
-            if encoded is not None:
-                trial = Trial(len(trials), *encoded)
-                trials[number] = _finished(trial, finished.get(number))
-        steps = tuple((trials[o.number].number,) for o in record if o.number in trials)
-        self._optimizer.record = Record(tuple(trials.values()), steps)
-        for _ in range(running.choosing):
-            self._optimizer.ask()
+        encoded = {n: found for n in params if (found := self._encode(n, params[n]))}
+        for number in running.choosing:
+            before = {n: e for n, e in encoded.items() if n < number or n in finished}
+            self._optimizer.record = _record_of(before, record, finished)
+            point = self._optimizer.suggest()
+            encoded[number] = point, self._place(point)
+        self._optimizer.record = _record_of(encoded, record, finished)
         return self._optimizer
 
     def suggest(self, optimizer: Optimizer) -> dict[str, Any]:
@@ -166,6 +164,20 @@ class StudyReplay:
         assert isinstance(domain, SearchSpace)
         full = {**self._held, **point}
         return np.asarray(domain.model_space.encode([full], extrapolate=True)[0])
+
+
+def _record_of(
+    encoded: Mapping[int, tuple[dict[str, Any], Array]],
+    record: Sequence[StudyOutcome],
+    finished: Mapping[int, StudyOutcome],
+) -> Record:
+    """Trials of a study by their numbers there, with the outcomes of those that are finished."""
+    trials = {
+        number: _finished(Trial(place, *encoded[number]), finished.get(number))
+        for place, number in enumerate(sorted(encoded))
+    }
+    steps = tuple((trials[o.number].number,) for o in record if o.number in trials)
+    return Record(tuple(trials.values()), steps)
 
 
 def _finished(trial: Trial, outcome: StudyOutcome | None) -> Trial:
