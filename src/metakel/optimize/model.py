@@ -93,6 +93,8 @@ class Certificate:
         Up to which number of values it keeps improving; None for any.
     tasks : int
         How many past tasks vouch for it.
+    safe : bool
+        Whether it is about the configurations that respect the limits, and about no others.
     """
 
     regret: float
@@ -104,13 +106,15 @@ class Certificate:
     basis: CertificateBasis = "norm bound"
     horizon: int | None = None
     tasks: int = 0
+    safe: bool = False
 
     def __str__(self) -> str:
         if self.reason:
             return f"no certificate: {self.reason}"
         if self.basis == "norm bound":
             return (
-                f"no configuration is better than the best one by more than {self.regret:.3g}, "
+                f"no {'safe ' if self.safe else ''}configuration is better than the best one by "
+                f"more than {self.regret:.3g}, "
                 f"with probability {1 - self.delta:g}"
             )
         odds = Fraction(1 - self.delta).limit_denominator(100)
