@@ -277,7 +277,7 @@ class Model(ABC):
         raise InputError("there are no limits; give at_least=, at_most= or limits= to GPUCB")
 
     def first_score(self) -> Score | None:
-        """What to maximise before there is any value or fantasy, where that is special."""
+        """What to maximise instead of the acquisition, where the first points are special."""
         return None
 
     def upper_bound(self) -> Score:

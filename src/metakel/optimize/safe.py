@@ -104,6 +104,7 @@ class SafeModel(CertifiedModel):
             noise_std=objective.noise_std,
             noise_var=objective.noise_var,
             centre=objective.centre,
+            probes=objective.probes,
         )
         model.stops = objective.stops
         model.range, model.outputs, model.ranges = range, dict(outputs), dict(ranges)
