@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import metakel as mk
+from benchmarks import frontier_contexts, frontier_lifelong
 from benchmarks.docs import markdown, update_section
 from benchmarks.frontier_rules import Process, feasible_ucb, safe_opt
 from benchmarks.frontier_worlds import BASE, GRID, NOISE, SPACE, Output, X, line, named, plane
@@ -329,6 +330,8 @@ def sections(runs: int) -> dict[str, Callable[[], list[tuple[str, Row, list[Row]
         "quadrotor": lambda: [(flights, head, quadrotor(runs))],
         "levels": lambda: [(level_text, ("kernel", "median tries", "mean", "wrong"), levels(runs))],
         "elsewhere": other_rows,
+        "contexts": lambda: frontier_contexts.tables(runs),
+        "lifelong": lambda: frontier_lifelong.tables(runs),
     }
 
 
