@@ -35,7 +35,9 @@ def GPUCB(
     method: Method = "dmm",
     norm_of: Literal["truth", "kernel"] = "truth",
     on_alarm: Literal["stop", "widen", "raise", "ignore"] | None = None,
-    full: KernelSum | None = None,
+    full: KernelSum | Sequence[KernelSum] | None = None,
+    watch_kernels: bool = False,
+    probes: int = 0,
     rho: float | None = None,
     beta_min: float | None = None,
     recovery_error: float | None = None,
@@ -78,8 +80,13 @@ def GPUCB(
         Total probability of error, and the part of it that learning the kernel has spent. With
         limits the rest is shared by the objective and the limits, after the delta of a ``start``
         from past tasks; that includes what learning its kernel has spent.
-    method, norm_of, full, rho, beta_min, recovery_error
+    method, norm_of, full, watch_kernels, rho, beta_min, recovery_error
         See `ConfidenceSequence`.
+    probes : int
+        How many points, after the first one, go where all base kernels know least, among the safe
+        ones where there are limits. GP-UCB alone looks where its kernel fits, and the alarm hardly
+        ever notices a missing one. 4 to 8 make it notice, at the price of some regret
+        (``docs/promises.md``).
     on_alarm : "stop", "widen", "raise" or "ignore", optional
         "stop": after an alarm `ask` raises `Alarm` until `Optimizer.accept_alarm` is called, and
         then continues like "widen". The others: see `ConfidenceSequence`. By default "stop" where
@@ -140,6 +147,8 @@ def GPUCB(
         centre=centre,
         slack=slack,
         full=full,
+        watch_kernels=watch_kernels,
+        probes=probes,
         rho=rho,
         beta_min=beta_min,
         recovery_error=recovery_error,

@@ -407,7 +407,7 @@ class Optimizer:
         feasible(limits)
         if limits and self.contexts is not None:
             raise InputError("tell: constraints cannot be used together with contexts; use limits")
-        measured = as_outputs(outputs, self.model.output_names, len(X))
+        measured = as_outputs(outputs, self._last_snapshot.model.output_names, len(X))
         if not len(X):
             return
         points = _points_of(x, X, self._points)

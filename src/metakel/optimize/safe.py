@@ -44,15 +44,19 @@ class NoSafePoint(MetaKelError, RuntimeError):
 
     Parameters
     ----------
-    message : str
+    found : str
+        What is the matter.
     margin : float
         By how much the bounds of the best point miss its limit, in units of that output; 0 where
         all safe points were tried.
+    advice : str
+        What to do about it.
     """
 
-    def __init__(self, message: str, margin: float = 0.0) -> None:
-        super().__init__(message)
-        self.margin = margin
+    def __init__(self, found: str, margin: float = 0.0, advice: str = "") -> None:
+        super().__init__(f"{found}. {advice}" if advice else found)
+        self.args = found, margin, advice  # with which copies are made
+        self.found, self.margin = found, margin
 
 
 class SafeModel(CertifiedModel):
@@ -100,6 +104,7 @@ class SafeModel(CertifiedModel):
             noise_std=objective.noise_std,
             noise_var=objective.noise_var,
             centre=objective.centre,
+            probes=objective.probes,
         )
         model.stops = objective.stops
         model.range, model.outputs, model.ranges = range, dict(outputs), dict(ranges)
@@ -280,9 +285,9 @@ class SafeModel(CertifiedModel):
         name, amount = max(missing.items(), key=lambda entry: entry[1])
         raise NoSafePoint(
             f"no point is known to be safe; the closest is {search.domain.decode(x[0])}, where the "
-            f"bounds of the {name} miss their limit by {amount:.3g}. Give start= points that "
-            "you vouch for, or a start set from past tasks (mk.safe_start)",
+            f"bounds of the {name} miss their limit by {amount:.3g}",
             amount,
+            "Give start= points that you vouch for, or a start set from past tasks (mk.safe_start)",
         )
 
     # What it answers

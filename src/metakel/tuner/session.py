@@ -110,6 +110,9 @@ class Session:
         if trials is not self._known:
             self.optimizer.record = self._as_record(trials)
             self._known = trials
+            alarm = self.optimizer.alarm if trials.accepted else None
+            if alarm is not None and alarm.time <= trials.accepted:
+                self.optimizer.accept_alarm()
 
     @property
     def _where(self) -> str:

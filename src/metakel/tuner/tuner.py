@@ -25,12 +25,14 @@ from metakel.space import Space
 from metakel.tuner.configurations import Candidates, Configuration, key, normalised, plain
 from metakel.tuner.events import Event, as_value, correction, result
 from metakel.tuner.journal import Journal
+from metakel.tuner.limits import RunLimits
 from metakel.tuner.lock import is_alive, this_process
 from metakel.tuner.options import RunOptions, TuningSource
 from metakel.tuner.session import Session
 from metakel.tuner.trials import JournalTrial, Trials
 
 LOG = logging.getLogger("metakel")
+DELTA, LIMITED_DELTA = 0.2, 0.1  # defaults, without and with limits
 UNDISTURBED_TRIES = 3  # choices that are computed without keeping other processes waiting
 
 
@@ -60,7 +62,16 @@ class Tuner:
         is a share of the usual spread of a task.
     seed, delta, fixed, extrapolate, candidates, task, command
         See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts. A
-        journal that was begun with another task or command is refused.
+        journal that was begun with another task or command is refused. The default delta is 0.2,
+        and 0.1 with limits.
+    limits : dict of pairs, optional
+        Smallest and largest allowed value by the names of outputs, as in
+        ``{"temperature": (None, 90)}``; the objective may be among them. Only configurations are
+        asked for that respect all limits, with probability 1 - delta for the whole run. This needs
+        a prior with records of these outputs (`learn_outputs`); the search then decides by
+        confidence bounds, not by the mixture of the prior.
+    start : sequence of dicts, optional
+        Configurations that you know to respect the limits. By default past tasks vouch for some.
     adopt_after : float, optional
         Seconds after which an evaluation of a process that cannot be looked up, as in another
         container or on another machine, is asked again; longer than any evaluation takes. By
@@ -80,7 +91,7 @@ class Tuner:
         budget: int | None = None,
         stop_at: float | str | None = None,
         seed: int = 0,
-        delta: float = 0.2,
+        delta: float | None = None,
         fixed: Mapping[str, Any] | None = None,
         extrapolate: bool = False,
         candidates: Any = None,
@@ -89,6 +100,8 @@ class Tuner:
         norm_bound: float | None = None,
         task: str = "",
         command: Sequence[str] = (),
+        limits: Mapping[str, Sequence[float | None]] | None = None,
+        start: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         source = TuningSource(prior, norm_bound)
         if budget is not None and budget < 1:
@@ -97,8 +110,11 @@ class Tuner:
             positive("adopt_after", adopt_after)
         listed = None if candidates is None else Candidates.of(candidates, source.space)
         self.prior, self._source = prior, source
+        allowed = RunLimits.of(limits, start)
+        if delta is None:
+            delta = LIMITED_DELTA if allowed else DELTA
         self.options = RunOptions(
-            seed, delta, plain(fixed or {}), extrapolate, listed, task, tuple(command)
+            seed, delta, plain(fixed or {}), extrapolate, listed, task, tuple(command), allowed
         )
         self.budget, self.stop_at, self._manual = budget, stop_at, manual
         self.adopt_after = adopt_after
@@ -314,12 +330,16 @@ class Tuner:
         self,
         configuration: Mapping[str, Any],
         value: float | None = None,
+        outputs: Mapping[str, Any] | None = None,
         *,
         failed: bool = False,
         reason: str = "",
         instead_of: Mapping[str, Any] | int | None = None,
     ) -> None:
         """The value of a configuration, asked or not; safe on disk when this returns.
+
+        ``outputs`` are what else was measured, by name; with limits, one for every limited output
+        (None where it was not measured).
 
         A value that is not finite, or beyond 1e50, counts as failed. Where a suggestion was run
         with other settings, rounded ones say, tell those ``instead_of`` the suggestion (or its
@@ -328,15 +348,19 @@ class Tuner:
         if value is None and not failed:
             raise InputError("tell: no value; say failed=True if there is none")
         checked = self._checked(configuration)
+        if not failed:
+            self._check_outputs(outputs)
         with self._session.turn():
             waiting = self._settles(checked, instead_of)
             number = None if waiting is None else waiting.number
-            self._session.append([result(number, checked, None if failed else value, reason)])
+            event = result(number, checked, None if failed else value, reason, outputs)
+            self._session.append([event])
 
     def correct(
         self,
         which: Mapping[str, Any] | int,
         value: float | None = None,
+        outputs: Mapping[str, Any] | None = None,
         *,
         failed: bool = False,
         reason: str = "",
@@ -350,24 +374,43 @@ class Tuner:
         ----------
         which : dict or int
             The configuration, if it was told once, or the number of the trial.
-        value, failed, reason
+        value, outputs, failed, reason
             As for `tell`.
         """
         if value is None and not failed:
             raise InputError("correct: no value; say failed=True if there is none")
+        if not failed:
+            self._check_outputs(outputs)
         with self._session.turn():
             trials = self._session.trials
             if isinstance(which, Mapping):
                 which = trials.done_as(which, self._source.space).number
             wrong, right = trials.result_of(which), None if failed else value
-            self._session.append([correction(which, wrong.configuration, right, reason)])
+            event = correction(which, wrong.configuration, right, reason, outputs)
+            self._session.append([event])
 
-    def observe(self, configurations: Sequence[Mapping[str, Any]], values: Sequence[float]) -> int:
-        """Warm start: values of this very task from elsewhere. Gives how many were new."""
+    def observe(
+        self,
+        configurations: Sequence[Mapping[str, Any]],
+        values: Sequence[float],
+        outputs: Sequence[Mapping[str, Any]] | None = None,
+    ) -> int:
+        """Warm start: values of this very task from elsewhere. Gives how many were new.
+
+        ``outputs`` has what else was measured, for every configuration.
+        """
         if len(configurations) != len(values):
             raise InputError(f"{len(configurations)} configurations but {len(values)} values")
         rows = [self._checked(configuration) for configuration in configurations]
-        found = [result(None, row, as_value(v), "") for row, v in zip(rows, values, strict=True)]
+        others = [{}] * len(rows) if outputs is None else [dict(row) for row in outputs]
+        if len(others) != len(rows):
+            raise InputError(f"{len(rows)} configurations but {len(others)} rows of outputs")
+        for row in others:
+            self._check_outputs(row)
+        found = [
+            result(None, row, as_value(value), "", other)
+            for row, value, other in zip(rows, values, others, strict=True)
+        ]
         with self._session.turn():
             trials = self._session.trials
             done = [*trials.complete, *trials.failed]
@@ -377,7 +420,12 @@ class Tuner:
         return len(new)
 
     def enqueue(self, configurations: Sequence[Mapping[str, Any]]) -> None:
-        """Ask for these first."""
+        """Ask for these first; not in a run with limits, which asks for safe ones only."""
+        if self.options.limits:
+            raise InputError(
+                "enqueue in a run with limits: a configuration that is queued may be unsafe; "
+                "expected start=[...] for those that you vouch for"
+            )
         rows = [self._checked(configuration) for configuration in configurations]
         with self._session.turn():
             self._session.append([{"event": "queued", "configuration": row} for row in rows])
@@ -405,6 +453,14 @@ class Tuner:
             self._session.append([trials.drop(number) for number in failed])
         return len(failed)
 
+    def accept_alarm(self) -> None:
+        """Go on after an alarm that has stopped a run with limits (`Optimizer.accept_alarm`)."""
+        with self._session.turn():
+            alarm = self._session.optimizer.alarm
+            if alarm is None:
+                raise InputError("accept_alarm: there was no alarm")
+            self._session.append([{"event": "alarm accepted", "told": alarm.time}])
+
     # How it is kept
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -424,6 +480,9 @@ class Tuner:
         }
         if self.options.candidates is not None:
             options["candidates"] = self.options.candidates.given
+        allowed = self.options.limits
+        options["limits"] = {name: r.to_list() for name, r in allowed.ranges.items()}
+        options["start"] = allowed.start
         return partial(type(self), self.prior, self._session.place, **options), ()
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
@@ -433,6 +492,15 @@ class Tuner:
         if candidates is not None and candidates.find(row) is None:
             raise InputError(f"{row} is not among the {len(candidates.rows)} candidates")
         return row
+
+    def _check_outputs(self, outputs: Mapping[str, Any] | None) -> None:
+        expected = self._session.optimizer.model.output_names
+        lacking = [name for name in expected if name not in (outputs or {})]
+        if lacking:
+            raise InputError(
+                f"no value of {', '.join(map(repr, lacking))}, which is limited; expected one in "
+                "outputs, or None where it was not measured"
+            )
 
     def _settles(
         self, row: Configuration, instead_of: Mapping[str, Any] | int | None
