@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import metakel as mk
+from benchmarks import frontier_contexts, frontier_lifelong
 from benchmarks.docs import markdown, update_section
 from benchmarks.frontier_rules import Process, feasible_ucb, safe_opt
 from benchmarks.frontier_worlds import BASE, GRID, NOISE, SPACE, Output, X, line, named, plane
@@ -353,6 +354,8 @@ def sections(runs: int) -> dict[str, Callable[[], list[tuple[str, Row, list[Row]
         "levels": lambda: [(level_text, level_head, [*levels(runs), *levels(runs, norm=3.0)])],
         "real": real_table,
         "elsewhere": other_rows,
+        "contexts": lambda: frontier_contexts.tables(runs),
+        "lifelong": lambda: frontier_lifelong.tables(runs),
     }
 
 

@@ -32,7 +32,7 @@ def check_contexts(history: History, names: Sequence[str], columns: Container[st
             raise InputError(
                 f"{name!r} is constant in every task, so it is a descriptor of tasks and no "
                 "context: how it matters cannot be learned within tasks. Use it for the centre "
-                "that tasks share (metakel.learn.descriptor_centre)"
+                "that tasks share (metakel.priors.descriptor_centre)"
             )
     if set(space.names) <= set(names):
         raise InputError("every parameter is a context; nothing is left to choose")
