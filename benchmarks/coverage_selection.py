@@ -1,6 +1,6 @@
 """Coverage after learning where kernels are as weak as the noise: what selection may bet on.
 
-    python -m benchmarks.coverage_selection [--runs 60] [--setting 1 7] [--update-docs]
+    python -m benchmarks.coverage_selection [--runs 60] [--setting 1 7] [--only alarm]
 
 One dimension, five of twenty Legendre kernels. Every past task and the new one use each of the
 five with probability 0.85, with Gaussian coefficients of size 0.1, within norm B. GP-UCB chooses
@@ -219,10 +219,9 @@ def _cell(outcomes: Sequence[Outcome]) -> str:
     return f"{covered:.2f} ({np.median([o.width for o in outcomes]):.2f}; {wrong:.2f})"
 
 
-def report(selection: str, alarm: str, runs: int, seed: int) -> str:
-    """Both tables with what they show."""
+def selection_section(table: str, runs: int, seed: int) -> str:
+    """The table, with what its columns are."""
     about = " ".join((__doc__ or "").split("\n\n")[2].split())
-    alarms = " ".join((coverage_alarm.__doc__ or "").split("\n\n")[1].split())
     return f"""`python -m benchmarks.coverage_selection --runs {runs} --seed {seed}`, which
 `make bench-coverage` runs. {about}
 
@@ -230,11 +229,16 @@ Covered at all points and times (width over that of the true kernels; wrong cert
 0.9. "0.1" is version 0.1; "default" is `confidence_kernel`; "hard" is `learned.kernel`. With fewer
 than 9 past tasks the default keeps all kernels, and `learned.report()` says so.
 
-{selection}
+{table}"""
 
-What the alarm hears. {alarms}
 
-{alarm}"""
+def alarm_section(table: str, seed: int) -> str:
+    """The table of alarms, with what its rows are."""
+    about = " ".join((coverage_alarm.__doc__ or "").split("\n\n")[1].split())
+    return f"""`python -m benchmarks.coverage_selection --only alarm --seed {seed}`, which
+`make bench-coverage` runs, too. {about}
+
+{table}"""
 
 
 def main() -> None:
@@ -242,17 +246,23 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--setting", type=int, nargs="*", default=None)
+    parser.add_argument("--only", choices=["selection", "alarm"])
     parser.add_argument("--update-docs", action="store_true")
     options = parser.parse_args()
     logging.disable(logging.WARNING)  # alarms are part of what is measured
-    chosen = range(len(SETTINGS)) if options.setting is None else options.setting
-    alarm = coverage_alarm.alarm_table(options.seed)
-    selection = selection_table(chosen, options.runs, options.seed)
-    section = report(selection, alarm, options.runs, options.seed)
-    print(section)
-    if options.update_docs:
-        page = ROOT / "docs" / "benchmarks.md"
-        update_section(page, "selection", "Confidence after learning", section)
+    page = ROOT / "docs" / "benchmarks.md"
+    if options.only != "selection":
+        section = alarm_section(coverage_alarm.alarm_table(options.seed), options.seed)
+        print(section)
+        if options.update_docs:
+            update_section(page, "alarm", "What the alarm hears", section)
+    if options.only != "alarm":
+        chosen = range(len(SETTINGS)) if options.setting is None else options.setting
+        table = selection_table(chosen, options.runs, options.seed)
+        section = selection_section(table, options.runs, options.seed)
+        print(section)
+        if options.update_docs:
+            update_section(page, "selection", "Confidence after learning", section)
 
 
 if __name__ == "__main__":

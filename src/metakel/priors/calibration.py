@@ -14,9 +14,10 @@ from math import ceil, exp, inf, sqrt
 import numpy as np
 
 from metakel._arrays import Array
+from metakel.confidence.observations import Batch, no_observations
+from metakel.confidence.spectrum import Spectrum
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.gp import posterior
 from metakel.gp.task_gp import TaskGP
 from metakel.gp.task_scale import TaskModel
 from metakel.kernels import KernelDictionary, KernelSum, matern
@@ -112,12 +113,31 @@ def calibrate(task_gp: TaskGP, model: TaskModel, measured: History) -> Calibrati
 def needed_norms(task_gp: TaskGP, model: TaskModel, tasks: History) -> Array:
     """(m,) norms of the smallest functions that explain the tasks' values up to the noise."""
     bare = Calibration(task_gp, model, np.empty(0))
-    kernel, noise_var = bare.kernel, bare.noise_std**2
-    norms = []
+    kernel, norms = bare.kernel, []
     for task in tasks:
         rows = spread_rows(np.arange(task.n), ROWS)
         X = task.X[rows]
-        known = posterior(kernel, X, task.y[rows] - bare.centre(X), noise_var=noise_var)
-        # The mean is k(., X) weights (kernel form), so its squared norm is weights'K weights.
-        norms.append(sqrt(max(float(known.weights @ known.mean(X)), 0.0)))
+        batch = Batch(X, task.y[rows] - bare.centre(X), np.full(len(X), bare.noise_std))
+        norms.append(smallest_norm(no_observations(kernel).append(batch).spectrum(), len(X)))
     return np.array(norms)
+
+
+def smallest_norm(spectrum: Spectrum, squared_radius: float) -> float:
+    """The smallest norm of a function whose squared distance from the values is so small.
+
+    It is that of the ridge solution whose regulariser makes the distance just so large, since the
+    distance grows with the regulariser and the norm falls. In units of the noise, the squared
+    distance of n values from the truth is about n.
+    """
+    shift = np.array([-700.0, 700.0])  # logarithms of the regulariser
+
+    def squared_distance(log_alpha: float) -> float:
+        left = exp(log_alpha) / (spectrum.values + exp(log_alpha))
+        return spectrum.rest + float((left * spectrum.targets) ** 2 @ np.ones(len(left)))
+
+    if squared_distance(shift[1]) <= squared_radius:
+        return 0.0
+    for _ in range(60):
+        middle = float(shift.mean())
+        shift[int(squared_distance(middle) > squared_radius)] = middle
+    return sqrt(float(spectrum.squared_norms(np.exp(shift[:1]))[0]))
