@@ -67,6 +67,10 @@ def learn(
         typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
     ] = None,
     sheet: Sheet = None,
+    bounds: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Limits of the output, such as 0 1. [default: 0 1 for an auc and alike]"),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Learn a prior for the next task from a table of past runs.
@@ -108,7 +112,7 @@ def learn(
     taken = [] if json else _ask_about(past)
     if taken and past.report is not None:
         past = read([*past.report.inputs, *taken])
-    prior = learn_prior(past)
+    prior = learn_prior(past, outputs=bounds)
     with writing(out):
         prior.save(out)
     if json:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError
+from metakel.optimize.best_runs import BestRuns
 from metakel.optimize.outcomes import Outcomes
 from metakel.search import Domain, StartPoints
 
@@ -185,6 +186,8 @@ class Model(ABC):
     _first: Self | None = None
     _trail: tuple[tuple[int, Self], ...] = ()
     raised: Alarm | None = None  # by the steps taken in last, where alarms are to be raised
+    limits: tuple[float, float] = (-inf, inf)  # between which all values lie
+    past: BestRuns | None = None  # to refer to
     stops: bool = False  # whether nothing is asked for after an alarm, until it is accepted
 
     # What a subclass states

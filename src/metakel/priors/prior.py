@@ -18,6 +18,7 @@ from metakel.gp.task_scale import TaskModel
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.band import Band
+from metakel.optimize.best_runs import BestRuns
 from metakel.optimize.mixture import MixtureModel, register_loader
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.regret import RegretCalibration
@@ -76,6 +77,8 @@ class Prior:
         Initial weight of the cold start beside what was learned.
     certificate : RegretCalibration or None
         What replays of the optimizer on past tasks say of its regret; None in files of before.
+    past : BestRuns or None
+        The best runs of every past task, to refer to; None in files of before.
     """
 
     space: Space
@@ -86,6 +89,7 @@ class Prior:
     info: PriorInfo
     cold_weight: float = field(default=COLD_WEIGHT)
     certificate: RegretCalibration | None = None
+    past: BestRuns | None = None
 
     @property
     def helps(self) -> bool:
@@ -120,12 +124,12 @@ class Prior:
         return prior_kernel(self._learned, self.model)
 
     def mean(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """(n,) what a typical task measures there."""
+        """(n,) what a typical task measures there, within the limits of the output."""
         X = encode_configurations(configurations, self.space)
         learned = self.task_gp if self.helps else None
         common = np.zeros(len(X)) if learned is None else learned.mean(X)
         values = self.model.level + self.model.scale * common
-        return -values if self.info.minimize else values
+        return np.clip(-values if self.info.minimize else values, *self.output_limits)
 
     def optimizer(
         self,
@@ -210,6 +214,7 @@ class Prior:
             delta=delta,
             certificate=certificate,
             limits=self._limits,
+            past=self.past,
         )
 
     def _stored(self, **options: Any) -> dict[str, Any]:
@@ -226,9 +231,14 @@ class Prior:
         return self.certificate
 
     @property
+    def output_limits(self) -> tuple[float, float]:
+        """Between which all values lie; infinite where nothing is known of them."""
+        return self.info.outputs or (-inf, inf)
+
+    @property
     def _limits(self) -> tuple[float, float]:
         """Of the output, in the sign to be maximised."""
-        low, high = self.info.outputs or (-inf, inf)
+        low, high = self.output_limits
         return (-high, -low) if self.info.minimize else (low, high)
 
     def _band(self, delta: float, extrapolate: bool) -> Band | str:
@@ -261,6 +271,7 @@ class Prior:
             minimize=self.info.minimize,
             delta=delta,
             noise_std=noise_std,
+            limits=self.output_limits,
         )
 
     def explain(self) -> Explanation:

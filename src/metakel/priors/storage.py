@@ -18,6 +18,7 @@ from metakel.gp.task_gp import TaskGP
 from metakel.gp.task_scale import TaskModel
 from metakel.kernels.nystrom import NystromFeatures
 from metakel.optimize.regret import RegretCalibration
+from metakel.priors import best_runs
 from metakel.priors.calibration import Calibration
 from metakel.priors.heldout import EQUALLY, HeldOut
 from metakel.priors.prior import Prior, PriorInfo
@@ -87,13 +88,15 @@ def to_dict(prior: Prior) -> Content:
     }
     if prior.certificate is not None:
         content["certificate"] = prior.certificate.to_dict()
+    if prior.past is not None:
+        content["past"] = best_runs.to_dict(prior.past)
     return FORMAT.dump(content)
 
 
 def to_version_1(prior: Prior) -> Content:
     """The document as version 1 wrote it, by which journals of that time know their prior."""
     old_names = {new: old for old, new in RENAMED.items()}
-    then = replace(prior, info=replace(prior.info, source=""))
+    then = replace(prior, info=replace(prior.info, source=""), past=None)
     return {**_renamed(to_dict(then), old_names), "version": 1}
 
 
@@ -119,6 +122,9 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
         cold_weight=as_number("cold_weight", data["cold_weight"], 0, 1),
         certificate=RegretCalibration.from_dict(data["certificate"])
         if "certificate" in data
+        else None,
+        past=best_runs.from_dict(data["past"], space, basis.shared.lengthscales, info)
+        if "past" in data and basis is not None
         else None,
     )
 

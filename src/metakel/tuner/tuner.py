@@ -17,7 +17,7 @@ from metakel._arrays import Array, positive
 from metakel.confidence import AlarmEvent
 from metakel.errors import InputError, MetaKelError
 from metakel.learn import LearnedKernel
-from metakel.optimize import Best, Certificate, Optimizer
+from metakel.optimize import Best, Certificate, Optimizer, Reasons
 from metakel.optimize.regret import as_tolerance
 from metakel.optimize.snapshot import spread_of
 from metakel.priors import Prior
@@ -158,6 +158,10 @@ class Tuner:
     def predict(self, configurations: Any) -> tuple[Array, Array]:
         """(n,) means and standard deviations, by the model that decides next."""
         return self.optimizer.predict(configurations)
+
+    def explain(self, configuration: Mapping[str, Any]) -> Reasons:
+        """Why to try a configuration, for example one that was asked for; see `Reasons`."""
+        return self.optimizer.explain(configuration)
 
     def confidence(self, configurations: Any) -> tuple[Array, Array]:
         """(n,) lower and upper confidence bounds, for all configurations and times at once."""
