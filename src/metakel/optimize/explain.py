@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
+from metakel._html import card, items, paragraph
 from metakel.optimize.best_runs import BestRuns
 from metakel.optimize.model import UCB_WIDTH, Model
 from metakel.optimize.outcomes import Outcomes
@@ -83,7 +84,8 @@ class Expected:
         measured: float | None = None,
     ) -> Expected:
         """A mean and a standard deviation, where no value is beyond the limits."""
-        value, low, high = np.clip([mean, mean - sd, mean + sd], *limits).tolist()
+        value = float(np.clip(mean, *limits))
+        low, high = np.clip([value - sd, value + sd], *limits).tolist()
         return cls(x, value, low, high, measured)
 
     def __str__(self) -> str:
@@ -161,6 +163,12 @@ class Reasons:
     def __str__(self) -> str:
         lines = [self.sentence, self.support, *(f"  {run}" for run in self.neighbours)]
         return "\n".join(filter(None, [*lines, self.alternative]))
+
+    def _repr_html_(self) -> str:
+        runs = items([str(run) for run in self.neighbours])
+        parts = [self.support, self.alternative]
+        sentences = [paragraph(part) for part in parts if part]
+        return card(self.sentence, *sentences[:-1], runs, sentences[-1])
 
 
 def describe(x: Any) -> str:

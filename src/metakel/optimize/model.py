@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
+from metakel._html import card, paragraph
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError
 from metakel.optimize.best_runs import BestRuns
@@ -121,6 +122,10 @@ class Certificate:
             f"{none} is better by more than {self.regret:.2g}, {odds.numerator} times out of "
             f"{odds.denominator} on tasks like these{emulated}"
         )
+
+    def _repr_html_(self) -> str:
+        about = "" if self.x is None else paragraph(f"about the best point, {self.x}")
+        return card("Certificate", paragraph(str(self)), about)
 
 
 @dataclass(frozen=True, eq=False)

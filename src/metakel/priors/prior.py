@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import check_choice
+from metakel._html import text_card
 from metakel.errors import InputError
 from metakel.gp.task_gp import DefaultGP, TaskGP, TaskProcess
 from metakel.gp.task_scale import TaskModel
@@ -299,6 +300,13 @@ class Prior:
 
     def __str__(self) -> str:
         return summary(self)
+
+    def plot(self, axes: Sequence[Any] | None = None) -> Sequence[Any]:
+        """The effect of every parameter, with the spread between tasks; needs matplotlib."""
+        return self.explain().plot(axes)
+
+    def _repr_html_(self) -> str:
+        return text_card(str(self))
 
     def __repr__(self) -> str:
         return f"Prior({len(self.info.tasks)} tasks, {self.info.runs} runs, helps={self.helps})"

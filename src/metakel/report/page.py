@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -45,6 +46,48 @@ def write_report(
     title : str
         By default what is tuned.
     """
+    target = Path(path)
+    write_atomically(target, render_report(prior, validation=validation, run=run, title=title))
+    return target
+
+
+@dataclass(frozen=True)
+class EmbeddedReport:
+    """The page in a frame of its own, so that it changes nothing of the notebook around it."""
+
+    page: str
+    height: int
+
+    def _repr_html_(self) -> str:
+        look = "width:100%;border:1px solid rgba(128,128,128,.4);border-radius:6px"
+        return (
+            f'<iframe sandbox="allow-scripts allow-downloads" style="{look}" '
+            f'height="{int(self.height)}" title="metakel report" '
+            f'srcdoc="{escape(self.page, quote=True)}"></iframe>'
+        )
+
+
+def embed_report(
+    prior: Prior,
+    *,
+    validation: Validation | None = None,
+    run: RunReplay | None = None,
+    title: str = "",
+    height: int = 700,
+) -> EmbeddedReport:
+    """The page for a notebook, which shows what this returns; ``height`` is in pixels."""
+    page = render_report(prior, validation=validation, run=run, title=title)
+    return EmbeddedReport(page, height)
+
+
+def render_report(
+    prior: Prior,
+    *,
+    validation: Validation | None = None,
+    run: RunReplay | None = None,
+    title: str = "",
+) -> str:
+    """The page as text; see `write_report`."""
     heading = title or f"Tuning {prior.info.output}"
     body = "".join(
         [
@@ -57,9 +100,7 @@ def write_report(
             "<footer>Made by metakel. This page needs no network.</footer>",
         ]
     )
-    target = Path(path)
-    write_atomically(target, _page(heading, body))
-    return target
+    return _page(heading, body)
 
 
 def _summary(prior: Prior) -> str:

@@ -28,6 +28,7 @@ from metakel.tuner.journal import Journal
 from metakel.tuner.lock import is_alive, this_process
 from metakel.tuner.options import RunOptions, TuningSource
 from metakel.tuner.session import Session
+from metakel.tuner.show import draw_run, tuner_card
 from metakel.tuner.trials import JournalTrial, Trials
 
 LOG = logging.getLogger("metakel")
@@ -196,6 +197,13 @@ class Tuner:
         alarm = ", ALARM" if trials.alarm else ""
         counts = f"{len(trials.complete)} values, {len(trials.pending)} pending"
         return f"Tuner({self._source.output}: {counts}{best}{alarm})"
+
+    def _repr_html_(self) -> str:
+        return tuner_card(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Every value and the best so far, on matplotlib axes, which are returned."""
+        return draw_run(self, ax)
 
     # Ask and tell
 
