@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import replace
 from functools import cache
+from html import escape
 from math import log10
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_only_the_style_and_script_of_the_page_are_allowed(page):
 
 
 def test_a_long_run_makes_a_small_page(tmp_path, monkeypatch):
-    monkeypatch.setattr("metakel.report.run.DOTS", 60)
+    monkeypatch.setattr("metakel.report.run_section.DOTS", 60)
     prior, _, _ = some_report()
     rng = np.random.default_rng(0)
     rows = prior.space.decode(rng.uniform(-1, 1, (150, prior.space.d0)))
@@ -102,7 +103,8 @@ def test_a_long_run_makes_a_small_page(tmp_path, monkeypatch):
     drawn = int(re.search(r"(\d+) of 150 values are not drawn", text)[1])
     assert 150 - drawn <= 60
     # The first point was not asked for, so that nothing can be promised.
-    assert f"No band and no certificate: {tuner.certificate.reason}." in text
+    reason = escape(tuner.certificate.reason)
+    assert f"Nothing is promised about the best configuration: {reason}." in text
 
 
 def test_tuning_of_left_out_tasks_stops_before_their_rows_are_used_up(page):

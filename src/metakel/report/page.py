@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -11,10 +12,13 @@ from pathlib import Path
 
 from metakel._files import write_atomically
 from metakel.charts.svg import style_sheet
+from metakel.confidence import AlarmEvent
 from metakel.priors import Prior
+from metakel.report.headline import about, headline, next_section
 from metakel.report.html import bar_widths, cards, paragraph, section
 from metakel.report.model import model_section
-from metakel.report.run import RunReplay, run_section
+from metakel.report.run import RunReplay
+from metakel.report.run_section import run_section
 from metakel.report.validation import Validation, validation_section
 
 # Even if something slipped through, a browser would run and fetch nothing: only this very style and
@@ -32,6 +36,7 @@ def write_report(
     validation: Validation | None = None,
     run: RunReplay | None = None,
     title: str = "",
+    sources: Mapping[str, str] | None = None,
 ) -> Path:
     """Write one self-contained HTML page.
 
@@ -45,9 +50,12 @@ def write_report(
         Of `replay_run`: adds how one run went.
     title : str
         By default what is tuned.
+    sources : dict, optional
+        What else to say about where it comes from, such as names of files.
     """
     target = Path(path)
-    write_atomically(target, render_report(prior, validation=validation, run=run, title=title))
+    page = render_report(prior, validation=validation, run=run, title=title, sources=sources)
+    write_atomically(target, page)
     return target
 
 
@@ -86,13 +94,17 @@ def render_report(
     validation: Validation | None = None,
     run: RunReplay | None = None,
     title: str = "",
+    sources: Mapping[str, str] | None = None,
 ) -> str:
     """The page as text; see `write_report`."""
     heading = title or f"Tuning {prior.info.output}"
     body = "".join(
         [
             f"<h1>{escape(heading)}</h1>",
-            _summary(prior),
+            about(prior, run, sources or {}),
+            headline(prior, run),
+            next_section(prior, run),
+            _summary(prior, None if run is None else run.alarm),
             run_section(prior, run) if run is not None else "",
             model_section(prior),
             validation_section(prior, validation),
@@ -103,7 +115,7 @@ def render_report(
     return _page(heading, body)
 
 
-def _summary(prior: Prior) -> str:
+def _summary(prior: Prior, alarm: AlarmEvent | None) -> str:
     info, held = prior.info, prior.heldout
     verb = "minimise" if info.minimize else "maximise"
     better = f"{held.better_than_cold} of {len(held.log_scores)}"
@@ -112,6 +124,8 @@ def _summary(prior: Prior) -> str:
         (str(info.runs), f"runs, {verb} {info.output}", ""),
         ("used", "the history", "good") if prior.helps else ("not used", "the history", "bad"),
     ]
+    if alarm is not None:
+        entries.insert(0, ("ALARM", "see below", "bad"))
     if held.checked:
         entries.append((better, "left-out tasks predicted better than cold", ""))
     return cards(entries)
