@@ -158,7 +158,7 @@ class Reasons:
         """The safer point, or that there is none."""
         if self.safer is None:
             return "No other is clearly safer."
-        return f"Safer: {self.safer} at {describe(self.safer.x)}."
+        return f"Safer: {describe(self.safer.x)}, where it is expected to be {self.safer}."
 
     def __str__(self) -> str:
         lines = [self.sentence, self.support, *(f"  {run}" for run in self.neighbours)]

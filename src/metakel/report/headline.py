@@ -29,7 +29,7 @@ def headline(prior: Prior, run: RunReplay | None) -> str:
     return (
         f'<p class="headline">The best {escape(prior.info.output)} after {counted} is '
         f"<b>{escape(number(value))}</b>, in trial {best.number}.</p>"
-        + configuration_card(best.configuration, f"trial {best.number}")
+        + configuration_card(best.configuration)
         + paragraph(" ".join(_worth(prior, run, value)))
         + paragraph(promise(prior, run))
     )
@@ -64,24 +64,23 @@ def next_section(prior: Prior, run: RunReplay | None) -> str:
     if why is None:
         return ""
     runs = "".join(f"<li>{escape(str(neighbour))}</li>" for neighbour in why.neighbours)
-    sentence = f"{why.sentence[:1].upper()}{why.sentence[1:]}"
     return section(
         "Try this next, because" if run is not None and run.trials else "Try this first, because",
-        configuration_card(why.expected.x, f"expected {why.expected}"),
-        paragraph(sentence),
+        configuration_card(why.expected.x),
+        paragraph(why.sentence),
         paragraph(why.support) if why.support else "",
         f"<ul>{runs}</ul>" if runs else "",
         paragraph(why.alternative),
     )
 
 
-def configuration_card(configuration: Mapping[str, Any], below: str) -> str:
+def configuration_card(configuration: Mapping[str, Any]) -> str:
     """A configuration to read at a glance."""
     entries = [
         (f"{v:.5g}" if isinstance(v, float) else str(v), name, "")
         for name, v in configuration.items()
     ]
-    return cards(entries, "configuration") + paragraph(below, "soft")
+    return cards(entries, "configuration")
 
 
 def about(prior: Prior, run: RunReplay | None, sources: Mapping[str, str]) -> str:

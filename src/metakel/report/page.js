@@ -52,7 +52,7 @@
     button.className = "chart";
     const name = title.textContent.replace(/[^\w]+/g, "-").toLowerCase();
     button.addEventListener("click", () => save(`${name}.svg`, "image/svg+xml", alone(figure.querySelector("svg"))));
-    figure.querySelector("figcaption").append(button);
+    figure.querySelector("figcaption").prepend(button);
   }
   // The last chart of an odd number has the whole row.
   for (const row of document.querySelectorAll(".figures")) {

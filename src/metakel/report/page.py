@@ -49,7 +49,7 @@ def write_report(
     run : RunReplay, optional
         Of `replay_run`: adds how one run went.
     title : str
-        By default what is tuned.
+        By default what is tuned, and the name of the task.
     sources : dict, optional
         What else to say about where it comes from, such as names of files.
     """
@@ -97,7 +97,8 @@ def render_report(
     sources: Mapping[str, str] | None = None,
 ) -> str:
     """The page as text; see `write_report`."""
-    heading = title or f"Tuning {prior.info.output}"
+    task = "" if run is None else run.about.get("task", "")
+    heading = title or f"Tuning {prior.info.output}{f' of {task}' if task else ''}"
     body = "".join(
         [
             f"<h1>{escape(heading)}</h1>",

@@ -30,7 +30,6 @@ def run_section(prior: Prior, run: RunReplay) -> str:
         "The run",
         paragraph(f"{counts}."),
         _alarm(run),
-        paragraph(promise(prior, run)),
         figures(*pictures, _trust(run)),
         figures(*parallel(prior, run.trials), *slices(prior, run.trials)),
         trial_table(prior, run.trials),
