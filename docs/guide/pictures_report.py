@@ -64,7 +64,8 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp())
     page = write_page(folder / "report.html")
     with chromium(folder / "profile") as tab:
-        tab.show(page, width=1000)
+        tab.devtools("Emulation.setScrollbarsHidden", hidden=True)
+        tab.show(page, width=1100)
         boxes = tab.run(
             "return [...document.querySelectorAll('section')].map(s => {"
             "const r = s.getBoundingClientRect();"

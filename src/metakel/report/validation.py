@@ -250,10 +250,11 @@ def _regret(validation: Validation) -> str:
         ]
         chart.line(steps, curves[name], style, label=label)
         chart.dots(steps, curves[name], style, tips=tips, size=6)
+    distance = validation.within(0.9, last)
+    reached = f"are within {distance:.2g} spreads of" if distance > 0 else "have found"
     caption = (
-        f"Mean over {len(validation.names)} left-out tasks. With the history, 9 of 10 tasks are "
-        f"within {validation.within(0.9, last):.2g} spreads of the best of their recorded rows "
-        f"after {last}."
+        f"Mean over {len(validation.names)} left-out tasks. With the history, 9 of 10 tasks "
+        f"{reached} the best of their recorded rows after {last}."
     )
     if last < EVALUATIONS:
         caption += f" The axis stops at {last}: a task has no more recorded rows to choose from."
