@@ -89,6 +89,10 @@ def learn(
         list[Path] | None,
         typer.Option(help="Journal of a finished run, or a folder of them: each is one task more."),
     ] = None,
+    bounds: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Limits of the output, such as 0 1. [default: 0 1 for an auc and alike]"),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Learn a prior for the next task from a table of past runs.
@@ -142,7 +146,7 @@ def learn(
     if journals:
         past, added = with_journals(past, journals)
         note(added)
-    prior = learn_prior(past)
+    prior = learn_prior(past, outputs=bounds)
     if limited:
         more = {
             name: read_history(

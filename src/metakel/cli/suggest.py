@@ -26,10 +26,10 @@ from metakel.cli.values import assignments, typed
 from metakel.confidence import Alarm
 from metakel.errors import InputError, MetaKelError
 from metakel.io import csv_columns
-from metakel.optimize import NoSafePoint
+from metakel.optimize import NoSafePoint, Reasons
 from metakel.priors import Prior
 from metakel.space import Float
-from metakel.tuner import JournalReader, Tuner
+from metakel.tuner import JournalReader, JournalTrial, Tuner
 
 Observed = Annotated[
     Path | None, typer.Option(help="CSV file with runs of this very task, to start from.")
@@ -85,8 +85,11 @@ def suggest(
     --fix holds a parameter for the whole task. --context holds it for these suggestions only, as
     the weather of today, and one journal may have suggestions for many contexts.
 
-    With --json: a list with number, configuration, and mean and sd, which is what the model that
-    chose it expects to be measured.
+    Below the table it says why: what is expected against what is typical, the nearest runs of past
+    tasks, and a safer choice. The range is one standard deviation, within the limits of the output.
+
+    With --json: a list with number, configuration, mean, sd, low, high and why; mean and sd are
+    what the model that chose it expects to be measured.
     """
     if append is not None and journal is None:
         raise typer.BadParameter("--append needs --journal, to which the results go")
@@ -115,23 +118,20 @@ def suggest(
                 tuner.drop(trial.number)
             raise
     # By the model that chose: later suggestions of the batch take the earlier ones into account.
-    expected = [trial.expected or (nan, nan) for trial in asked]
+    reasons = [tuner.explain(trial.configuration) for trial in asked]
     if json:
-        emit(
-            [
-                {"number": t.number, "configuration": t.configuration, "mean": mean, "sd": sd}
-                for t, (mean, sd) in zip(asked, expected, strict=True)
-            ]
-        )
+        emit([_as_json(trial, why) for trial, why in zip(asked, reasons, strict=True)])
         return
     names = known.space.names
     grid(
         ["number", *names, f"{known.info.output} expected"],
         [
-            [str(t.number), *(short(t.configuration[n]) for n in names), f"{mean:.4g} ± {sd:.2g}"]
-            for t, (mean, sd) in zip(asked, expected, strict=True)
+            [str(t.number), *(short(t.configuration[n]) for n in names), str(why.expected)]
+            for t, why in zip(asked, reasons, strict=True)
         ],
     )
+    for trial, why in zip(asked, reasons, strict=True):
+        note(f"why {trial.number}: {why if count == 1 else why.sentence}")
     rounded = [
         p.name for p in known.space.parameters if isinstance(p, Float) and p.digits is not None
     ]
@@ -145,6 +145,19 @@ def suggest(
     elif journal is not None:
         also = "".join(f" --output {name}=VALUE" for name in others)
         note(f"then: metakel tell {journal} VALUE --number {asked[0].number}{also}")
+
+
+def _as_json(trial: JournalTrial, why: Reasons) -> dict[str, Any]:
+    expected = why.expected
+    return {
+        "number": trial.number,
+        "configuration": trial.configuration,
+        "mean": expected.value,
+        "sd": nan if trial.expected is None else trial.expected[1],
+        "low": expected.low,
+        "high": expected.high,
+        "why": str(why),
+    }
 
 
 def task_identity(

@@ -98,6 +98,9 @@ def tune(
     task: TaskName = "",
     same_task: SameTask = False,
     seed: Seed = 0,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Say why each configuration is tried.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Tune a command, whose value is the last line of its output: a number, alone or after a name.
@@ -145,7 +148,7 @@ def tune(
         try:
             stopped, failures = "", 0
             try:
-                failures = _loop(tuner, program, retries, give_up, json=json)
+                failures = _loop(tuner, program, retries, give_up, verbose=verbose, json=json)
             except (Alarm, NoSafePoint) as error:
                 stopped = why_stopped(tuner, error)
             _conclude(tuner, journal, failures, give_up, stopped, json=json)
@@ -189,13 +192,17 @@ def _continue(tuner: Tuner, journal: Path) -> None:
         )
 
 
-def _loop(tuner: Tuner, program: Program, retries: int, give_up: int, *, json: bool) -> int:
+def _loop(
+    tuner: Tuner, program: Program, retries: int, give_up: int, *, verbose: bool, json: bool
+) -> int:
     """Evaluate until done; gives the number of failures at the end, in a row."""
     failures = 0
     alarmed = tuner.alarm is not None
     for configuration in tuner:
         waiting = tuner.trials.waiting(configuration, owner=this_process())
         number = -1 if waiting is None else waiting.number
+        if verbose:
+            note(f"why {number}: {tuner.explain(configuration)}")
         try:
             outcome = _evaluate(program, number, configuration, retries)
         except InputError:  # it cannot be run at all, so nothing was evaluated

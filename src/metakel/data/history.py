@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel import io
 from metakel._arrays import Array, as_points, as_values, check_generator
+from metakel._html import text_card
 from metakel.data.contexts import check_contexts
 from metakel.data.merge import merged, numbered
 from metakel.data.task import Task
@@ -308,6 +309,9 @@ class History:
 
     def __repr__(self) -> str:
         return f"History(m={self.m}, n={_span(self.sizes, 'd')}, d0={self.d0})"
+
+    def _repr_html_(self) -> str:
+        return text_card(str(self))
 
     def __str__(self) -> str:
         X = np.concatenate([task.X for task in self.tasks])

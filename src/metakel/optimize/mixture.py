@@ -16,6 +16,7 @@ from metakel.gp.incremental import IncrementalGP, Prediction, PredictionGradient
 from metakel.gp.task_gp import TaskGP, TaskProcess
 from metakel.gp.task_scale import TaskModel
 from metakel.optimize.band import Band
+from metakel.optimize.best_runs import BestRuns
 from metakel.optimize.mixture_weights import (
     FLAT,
     MixtureWeights,
@@ -69,6 +70,8 @@ class MixtureModel(Model):
         What a certificate rests on: ``regret``, or the band.
     limits : (low, high)
         Between which all values lie, in the sign to be maximised.
+    best_runs : BestRuns, optional
+        Runs of past tasks to refer to.
     """
 
     kind: ClassVar[str] = "mixture"
@@ -86,10 +89,11 @@ class MixtureModel(Model):
         delta: float = 1.0,
         certificate: str = "conformal",
         limits: tuple[float, float] = (-inf, inf),
+        best_runs: BestRuns | None = None,
     ) -> None:
         self._processes, self._start = tuple(processes), tuple(start_weights)
         self._task, self._d0, self._store = scale, d0, store
-        self.regret, self.limits = regret, limits
+        self.regret, self.limits, self.best_runs = regret, limits, best_runs
         self._band = band  # before the values that it has not seen yet
         self._unseen: tuple[tuple[Array, float], ...] = ()
         self.certificate, self._delta = certificate, delta

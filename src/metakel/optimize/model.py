@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
+from metakel._html import card, paragraph
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError
+from metakel.optimize.best_runs import BestRuns
 from metakel.optimize.outcomes import Outcomes
 from metakel.search import Domain, Finite, StartPoints
 
@@ -125,6 +127,10 @@ class Certificate:
             f"{odds.denominator} on tasks like these{emulated}"
         )
 
+    def _repr_html_(self) -> str:
+        about = "" if self.x is None else paragraph(f"about the best point, {self.x}")
+        return card("Certificate", paragraph(str(self)), about)
+
 
 @dataclass(frozen=True, eq=False)
 class Search:
@@ -191,6 +197,8 @@ class Model(ABC):
     _first: Self | None = None
     _trail: tuple[tuple[int, Self], ...] = ()
     raised: Alarm | None = None  # by the steps taken in last, where alarms are to be raised
+    limits: tuple[float, float] = (-inf, inf)  # between which all values lie
+    best_runs: BestRuns | None = None  # to refer to
     stops: bool = False  # whether nothing is asked for after an alarm, until it is accepted
 
     # What a subclass states

@@ -22,6 +22,7 @@ from metakel.errors import InputError, ShapeError
 from metakel.optimize.acquisition import Acquisition, as_acquisition, constrained
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.context import best_in, certificate_in, cumulative_regret
+from metakel.optimize.explain import Reasons, explain
 from metakel.optimize.level_sets import LevelSet
 from metakel.optimize.limits import as_outputs
 from metakel.optimize.mixture import MixtureModel, load_mixture
@@ -452,6 +453,23 @@ class Optimizer:
         place, _ = self._place(context, "predict")
         mean, sd = self._snapshot.outlook.predict(place.locate(x, "predict"))
         return self._sign * mean, sd
+
+    @single_blas_thread
+    def explain(self, x: Any) -> Reasons:
+        """Why to try the point ``x``: what is expected, which runs speak for it, what is safer.
+
+        A pending point is explained as it was when it was asked for.
+        """
+        X = self.domain.locate(x, "explain")
+        if len(X) != 1:
+            raise InputError(f"explain: {len(X)} points; expected one")
+        return explain(self._snapshot, _points_of(x, X, self.domain)[0], X[0])
+
+    @property
+    def output_limits(self) -> tuple[float, float]:
+        """Between which all values lie, as far as it is known; `predict` may go beyond."""
+        low, high = sorted(self._sign * limit for limit in self.model.limits)
+        return low, high
 
     @single_blas_thread
     def confidence(self, x: Any = None, context: Any = None) -> tuple[Array, Array]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import check_choice
+from metakel._html import text_card
 from metakel.errors import InputError
 from metakel.gp.new_inputs import with_new_inputs
 from metakel.gp.task_gp import DefaultGP, TaskGP, TaskProcess
@@ -19,6 +20,7 @@ from metakel.gp.task_scale import TaskModel
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.band import Band
+from metakel.optimize.best_runs import BestRuns
 from metakel.optimize.mixture import MixtureModel, register_loader
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.regret import RegretCalibration
@@ -80,6 +82,8 @@ class Prior:
         What replays of the optimizer on past tasks say of its regret; None in files of before.
     past : PastOutputs or None
         Records of all outputs, for a search with limits; None where none were given.
+    best_runs : BestRuns or None
+        The best runs of every past task, to refer to; None in files of before.
     """
 
     space: Space
@@ -91,6 +95,7 @@ class Prior:
     cold_weight: float = field(default=COLD_WEIGHT)
     certificate: RegretCalibration | None = None
     past: PastOutputs | None = None
+    best_runs: BestRuns | None = None
 
     @property
     def helps(self) -> bool:
@@ -125,12 +130,12 @@ class Prior:
         return prior_kernel(self._learned, self.model)
 
     def mean(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """(n,) what a typical task measures there."""
+        """(n,) what a typical task measures there, within the limits of the output."""
         X = encode_configurations(configurations, self.space)
         learned = self.task_gp if self.helps else None
         common = np.zeros(len(X)) if learned is None else learned.mean(X)
         values = self.model.level + self.model.scale * common
-        return -values if self.info.minimize else values
+        return np.clip(-values if self.info.minimize else values, *self.output_limits)
 
     def optimizer(
         self,
@@ -253,6 +258,7 @@ class Prior:
             delta=delta,
             certificate=certificate,
             limits=self._limits,
+            best_runs=None if new else self.best_runs,
         )
 
     def _stored(self, **options: Any) -> dict[str, Any]:
@@ -275,9 +281,14 @@ class Prior:
         return self.certificate
 
     @property
+    def output_limits(self) -> tuple[float, float]:
+        """Between which all values lie; infinite where nothing is known of them."""
+        return self.info.outputs or (-inf, inf)
+
+    @property
     def _limits(self) -> tuple[float, float]:
         """Of the output, in the sign to be maximised."""
-        low, high = self.info.outputs or (-inf, inf)
+        low, high = self.output_limits
         return (-high, -low) if self.info.minimize else (low, high)
 
     def _band(self, delta: float) -> Band | str:
@@ -308,6 +319,7 @@ class Prior:
             minimize=self.info.minimize,
             delta=delta,
             noise_std=noise_std,
+            limits=self.output_limits,
         )
 
     def explain(self) -> Explanation:
@@ -335,6 +347,13 @@ class Prior:
 
     def __str__(self) -> str:
         return summary(self)
+
+    def plot(self, axes: Sequence[Any] | None = None) -> Sequence[Any]:
+        """The effect of every parameter, with the spread between tasks; needs matplotlib."""
+        return self.explain().plot(axes)
+
+    def _repr_html_(self) -> str:
+        return text_card(str(self))
 
     def __repr__(self) -> str:
         return f"Prior({len(self.info.tasks)} tasks, {self.info.runs} runs, helps={self.helps})"

@@ -80,10 +80,11 @@ class Session:
         return dict(self.optimizer.suggest(context))
 
     def expected(self, trials: Trials, configuration: Configuration) -> list[float]:
-        """Mean and standard deviation there, by the model that decided."""
+        """Mean, within the limits of the output, and standard deviation, by what decided."""
         self._condition(trials)
         mean, sd = self.optimizer.predict([configuration])
-        return [float(mean[0]), float(sd[0])]
+        low, high = self.optimizer.output_limits
+        return [min(max(float(mean[0]), low), high), float(sd[0])]
 
     def _ring(self) -> None:
         """Note an alarm, once, whichever process sees it first."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from metakel._arrays import Array
 from metakel.confidence import AlarmEvent
@@ -80,6 +80,8 @@ class JournalTrial:
 class Trials:
     """All trials, in order of their numbers, and in order of their results.
 
+    It can be listed, indexed by number, and turned into a frame (`to_frame`).
+
     Parameters
     ----------
     all : tuple of JournalTrial
@@ -117,6 +119,37 @@ class Trials:
             except InputError as error:
                 raise error.at(f"{where}, line {i}") from None
         return fold.trials
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def __iter__(self) -> Iterator[JournalTrial]:
+        return iter(self.all)
+
+    @overload
+    def __getitem__(self, number: int) -> JournalTrial: ...
+    @overload
+    def __getitem__(self, number: slice) -> tuple[JournalTrial, ...]: ...
+    def __getitem__(self, number: int | slice) -> JournalTrial | tuple[JournalTrial, ...]:
+        return self.all[number]
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row per trial and a column per parameter.
+
+        The other columns are number, state and value, and what was expected: mean and sd.
+        """
+        from metakel.tuner.show import trial_columns
+
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas: pip install pandas") from error
+        return pd.DataFrame(trial_columns(self.all))
+
+    def _repr_html_(self) -> str:
+        from metakel.tuner.show import trials_table
+
+        return trials_table(self)
 
     @cached_property
     def complete(self) -> tuple[JournalTrial, ...]:

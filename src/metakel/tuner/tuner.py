@@ -17,7 +17,7 @@ from metakel._arrays import Array, positive
 from metakel.confidence import AlarmEvent
 from metakel.errors import InputError, MetaKelError
 from metakel.learn import LearnedKernel
-from metakel.optimize import Best, Certificate, Optimizer
+from metakel.optimize import Best, Certificate, Optimizer, Reasons
 from metakel.optimize.regret import as_tolerance
 from metakel.optimize.snapshot import spread_of
 from metakel.priors import Prior
@@ -29,6 +29,7 @@ from metakel.tuner.limits import RunLimits
 from metakel.tuner.lock import is_alive, this_process
 from metakel.tuner.options import RunOptions, TuningSource
 from metakel.tuner.session import Session
+from metakel.tuner.show import draw_run, tuner_card
 from metakel.tuner.trials import JournalTrial, Trials
 
 LOG = logging.getLogger("metakel")
@@ -175,6 +176,10 @@ class Tuner:
         """(n,) means and standard deviations, by the model that decides next."""
         return self.optimizer.predict(configurations)
 
+    def explain(self, configuration: Mapping[str, Any]) -> Reasons:
+        """Why to try a configuration, for example one that was asked for; see `Reasons`."""
+        return self.optimizer.explain(configuration)
+
     def confidence(self, configurations: Any) -> tuple[Array, Array]:
         """(n,) lower and upper confidence bounds, for all configurations and times at once."""
         return self.optimizer.confidence(configurations)
@@ -208,6 +213,13 @@ class Tuner:
         alarm = ", ALARM" if trials.alarm else ""
         counts = f"{len(trials.complete)} values, {len(trials.pending)} pending"
         return f"Tuner({self._source.output}: {counts}{best}{alarm})"
+
+    def _repr_html_(self) -> str:
+        return tuner_card(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Every value and the best so far, on matplotlib axes, which are returned."""
+        return draw_run(self, ax)
 
     # Ask and tell
 
