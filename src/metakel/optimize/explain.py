@@ -187,7 +187,7 @@ def explain(snapshot: Snapshot, point: Any, x: Array) -> Reasons:
         model = model.with_fantasies(fantasies)
     mean, sd = (float(value[0]) for value in model.predict(x[None]))
     Z, means, sds = _elsewhere(model, snapshot)
-    past = model.past
+    past = model.best_runs
     low, high = sorted(sign * limit for limit in model.limits)
     limits = low, high
 

@@ -70,7 +70,7 @@ class MixtureModel(Model):
         What a certificate rests on: ``regret``, or the band.
     limits : (low, high)
         Between which all values lie, in the sign to be maximised.
-    past : BestRuns, optional
+    best_runs : BestRuns, optional
         Runs of past tasks to refer to.
     """
 
@@ -89,11 +89,11 @@ class MixtureModel(Model):
         delta: float = 1.0,
         certificate: str = "conformal",
         limits: tuple[float, float] = (-inf, inf),
-        past: BestRuns | None = None,
+        best_runs: BestRuns | None = None,
     ) -> None:
         self._processes, self._start = tuple(processes), tuple(start_weights)
         self._task, self._d0, self._store = scale, d0, store
-        self.regret, self.limits, self.past = regret, limits, past
+        self.regret, self.limits, self.best_runs = regret, limits, best_runs
         self._band = band  # before the values that it has not seen yet
         self._unseen: tuple[tuple[Array, float], ...] = ()
         self.certificate, self._delta = certificate, delta

@@ -192,7 +192,7 @@ class Model(ABC):
     _trail: tuple[tuple[int, Self], ...] = ()
     raised: Alarm | None = None  # by the steps taken in last, where alarms are to be raised
     limits: tuple[float, float] = (-inf, inf)  # between which all values lie
-    past: BestRuns | None = None  # to refer to
+    best_runs: BestRuns | None = None  # to refer to
     stops: bool = False  # whether nothing is asked for after an alarm, until it is accepted
 
     # What a subclass states

@@ -78,7 +78,7 @@ class Prior:
         Initial weight of the cold start beside what was learned.
     certificate : RegretCalibration or None
         What replays of the optimizer on past tasks say of its regret; None in files of before.
-    past : BestRuns or None
+    best_runs : BestRuns or None
         The best runs of every past task, to refer to; None in files of before.
     """
 
@@ -90,7 +90,7 @@ class Prior:
     info: PriorInfo
     cold_weight: float = field(default=COLD_WEIGHT)
     certificate: RegretCalibration | None = None
-    past: BestRuns | None = None
+    best_runs: BestRuns | None = None
 
     @property
     def helps(self) -> bool:
@@ -215,7 +215,7 @@ class Prior:
             delta=delta,
             certificate=certificate,
             limits=self._limits,
-            past=self.past,
+            best_runs=self.best_runs,
         )
 
     def _stored(self, **options: Any) -> dict[str, Any]:

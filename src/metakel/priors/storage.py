@@ -88,15 +88,15 @@ def to_dict(prior: Prior) -> Content:
     }
     if prior.certificate is not None:
         content["certificate"] = prior.certificate.to_dict()
-    if prior.past is not None:
-        content["past"] = best_runs.to_dict(prior.past)
+    if prior.best_runs is not None:
+        content["best_runs"] = best_runs.to_dict(prior.best_runs)
     return FORMAT.dump(content)
 
 
 def to_version_1(prior: Prior) -> Content:
     """The document as version 1 wrote it, by which journals of that time know their prior."""
     old_names = {new: old for old, new in RENAMED.items()}
-    then = replace(prior, info=replace(prior.info, source=""), past=None)
+    then = replace(prior, info=replace(prior.info, source=""), best_runs=None)
     return {**_renamed(to_dict(then), old_names), "version": 1}
 
 
@@ -123,8 +123,8 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
         certificate=RegretCalibration.from_dict(data["certificate"])
         if "certificate" in data
         else None,
-        past=best_runs.from_dict(data["past"], space, basis.shared.lengthscales, info)
-        if "past" in data and basis is not None
+        best_runs=best_runs.from_dict(data["best_runs"], space, basis.shared.lengthscales, info)
+        if "best_runs" in data and basis is not None
         else None,
     )
 

@@ -42,9 +42,9 @@ def _worth(prior: Prior, run: RunReplay, value: float) -> list[str]:
     side = "better" if gain >= 0 else "worse"
     typical = f"A typical configuration is expected to give {number(run.typical)} here"
     said = [f"{typical}, so that it is {side} by {number(abs(gain))}."]
-    if prior.past is not None:
+    if prior.best_runs is not None:
         tops: dict[str, float] = {}
-        for task, top in zip(prior.past.tasks, prior.past.values.tolist(), strict=True):
+        for task, top in zip(prior.best_runs.tasks, prior.best_runs.values.tolist(), strict=True):
             tops[task] = max(tops.get(task, -np.inf), sign * top)
         below = sum(top < sign * value for top in tops.values())
         said.append(
