@@ -125,7 +125,7 @@ def test_the_safer_choice_is_surer_than_what_it_replaces():
 
 def test_the_nearest_best_runs_of_past_tasks_speak_for_it():
     prior = accuracies()
-    past = prior.past
+    past = prior.best_runs
     assert len(past.tasks) == KEPT * len(prior.info.tasks)
     assert (past.values >= past.typical).all(), "the best runs are above the median"
     optimizer = prior.optimizer()
@@ -153,16 +153,16 @@ def test_files_keep_the_runs_and_older_files_are_read():
     prior = accuracies()
     stored = json.loads(json.dumps(to_dict(prior)))
     again = from_dict(stored)
-    assert again.past.points == prior.past.points
-    np.testing.assert_array_equal(again.past.values, prior.past.values)
+    assert again.best_runs.points == prior.best_runs.points
+    np.testing.assert_array_equal(again.best_runs.values, prior.best_runs.values)
     x = {"a": 0.1, "kind": "y"}
     assert str(again.optimizer().explain(x)) == str(prior.optimizer().explain(x))
-    older = from_dict({name: entry for name, entry in stored.items() if name != "past"})
-    assert older.past is None
+    older = from_dict({name: entry for name, entry in stored.items() if name != "best_runs"})
+    assert older.best_runs is None
     why = older.optimizer().explain(x)
     assert (why.tasks, why.neighbours, why.support) == (0, (), "")
-    assert to_version_1(prior) == to_version_1(replace(prior, past=None)), "journals go on"
-    stored["past"]["tasks"][0] = "unheard of"
+    assert to_version_1(prior) == to_version_1(replace(prior, best_runs=None)), "journals go on"
+    stored["best_runs"]["tasks"][0] = "unheard of"
     with pytest.raises(InputError, match="expected a list of names of past tasks"):
         from_dict(stored)
 

@@ -122,8 +122,8 @@ def _learn(
     )
     model = task_model(tasks.means, tasks.spreads)
     calibration = _calibration(history, featurized, mean)
-    past = best_runs(history, space, task_gp.basis.shared.lengthscales, info)
-    return Prior(space, model, task_gp, held, calibration, info, weight, best_runs=past)
+    best = best_runs(history, space, task_gp.basis.shared.lengthscales, info)
+    return Prior(space, model, task_gp, held, calibration, info, weight, best_runs=best)
 
 
 def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Calibration | None:
