@@ -24,7 +24,8 @@ Limits = Annotated[
         "--limit",
         help="What no run may violate, as in 'temperature <= 90'; also of the output itself. Only "
         "configurations are tried that respect all limits, with probability 1 - delta for the "
-        "whole run. Confidence bounds then decide instead of the prior's mixture.",
+        "whole run, if the learned kernels and noise levels hold. "
+        "Confidence bounds then decide instead of the prior's mixture.",
     ),
 ]
 Start = Annotated[
@@ -102,7 +103,8 @@ def announce(tuner: Tuner) -> None:
     whose = "you vouch for" if limits.start else "past tasks vouch for"
     note(
         f"limits: {limits}. The search begins where {whose} it, and tries no configuration that "
-        f"violates one, with probability {1 - tuner.options.delta:g} for the whole run"
+        f"violates one, with probability {1 - tuner.options.delta:g} for the whole run, if the "
+        "next task is like the past ones and the learned kernels and noise levels hold for it"
     )
 
 

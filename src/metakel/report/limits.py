@@ -49,7 +49,8 @@ def limits_part(output: str, trials: Sequence[JournalTrial], safe: SafeSet, delt
     promise = (
         f"Known to be safe: {safe.shares[0]:.0%} of the space before the run, "
         f"{safe.shares[-1]:.0%} after it. All configurations that were asked for respect the "
-        f"limits, with probability {1 - delta:g} for the whole run. This is about values without "
+        f"limits, with probability {1 - delta:g} for the whole run, if the learned "
+        "kernels and noise levels hold for this task. This is about values without "
         "noise: a measurement slightly beyond a limit is no violation."
     )
     head = ("limited output", "allowed", "measured", "measured beyond")
