@@ -62,6 +62,12 @@ def test_a_measured_value_is_found_by_what_it_holds():
     assert read(rows).report.inputs == ("rate", "depth")
 
 
+def test_a_metric_that_repeats_itself_is_one_and_a_grid_of_that_name_is_none():
+    repeats = RNG.integers(20, 35, N) / 40
+    assert "another measured value" in reason(read(table(accuracy=repeats)), "accuracy")
+    assert "precision" in read(table(precision=[16, 32] * (N // 2))).report.inputs
+
+
 def test_a_setting_that_explains_much_is_a_setting():
     rows = table()
     rows["y"] = rows["rate"] + RNG.normal(0, 0.1, N)
@@ -72,6 +78,13 @@ def test_a_status_is_found_by_what_it_holds():
     rows = table(outcome=["fine"] * 35 + ["out of memory"] * 5)
     rows["y"][35:] = np.nan
     assert "is 'fine' in every run with an output" in reason(read(rows), "outcome")
+
+
+def test_a_failed_run_may_lack_a_cell_without_making_the_column_conditional():
+    rows = table(outcome=["fine", "lost"] * (N // 2), heat=[float(i % 5) for i in range(N)])
+    for i in range(1, N, 2):
+        rows["y"][i], rows["heat"][i] = np.nan, None
+    assert "heat" in read(rows).report.inputs
 
 
 def test_the_report_says_how_to_take_them_and_that_works():

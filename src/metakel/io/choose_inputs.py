@@ -25,6 +25,8 @@ MIN_ROWS = 10
 MOSTLY_EMPTY = 0.5
 # Whole numbers above this, different in nearly every row, are ids, seeds or times.
 LARGE = 1e6
+# Settings with the name of a metric have few values: a precision of 16 or 32 bits.
+MOST_GRID_VALUES = 10
 # A setting that explains the output to this rank correlation in every task is hardly one.
 TOO_GOOD = 0.99
 
@@ -132,7 +134,8 @@ class _Table:
             return ""
         numbers = values.astype(np.float64)
         distinct = len(np.unique(numbers))
-        if is_metric(name) and 2 * distinct > len(numbers):
+        # An accuracy on a small test set repeats itself, and still has more values than a grid.
+        if is_metric(name) and distinct > min(MOST_GRID_VALUES, len(numbers) // 2):
             return "looks like another measured value, by its name,"
         if len(numbers) >= MIN_ROWS and distinct >= MOSTLY * len(numbers):
             if numbers.min() > LARGE and (numbers == np.rint(numbers)).all():
@@ -142,10 +145,11 @@ class _Table:
         return ""
 
     def _empty(self, name: str) -> str:
-        column, n = self.columns[name], len(self.outputs)
-        count = int(column.missing.sum())
-        if count == n:
+        column = self.columns[name]
+        if column.missing.all():
             return "is empty"
+        rows = np.isfinite(self.outputs)  # a failed run may lack everything
+        count, n = int((column.missing & rows).sum()), int(rows.sum())
         if not count:
             return ""
         if count > MOSTLY_EMPTY * n:
@@ -153,7 +157,7 @@ class _Table:
         for other, choices in self.columns.items():
             if other in (name, self.schema.task, self.schema.output):
                 continue
-            values = _only_with(choices, column.missing)
+            values = _only_with(choices, column.missing, rows)
             if values:
                 return f"is only there where {other} is {values}"
         return ""
@@ -195,13 +199,13 @@ def _no_choices(column: Column) -> str:
     return ""
 
 
-def _only_with(choices: Column, missing: Mask) -> str:
+def _only_with(choices: Column, missing: Mask, rows: Mask) -> str:
     """The values of a column of text with which another one is there, if they decide it."""
     levels = choices.levels or []
-    if not 2 <= len(choices.texts) <= MOST_CATEGORIES or choices.missing.any():
+    if not 2 <= len(choices.texts) <= MOST_CATEGORIES or (choices.missing & rows).any():
         return ""
-    total = np.bincount(choices.values, minlength=len(levels))
-    lacking = np.bincount(choices.values[missing], minlength=len(levels))
+    total = np.bincount(choices.values[rows], minlength=len(levels))
+    lacking = np.bincount(choices.values[missing & rows], minlength=len(levels))
     used = total > 0
     if ((lacking[used] != 0) & (lacking[used] != total[used])).any():
         return ""

@@ -27,6 +27,7 @@ from metakel.priors.calibration import Calibration, prior_kernel
 from metakel.priors.configurations import as_rows, encode_candidates, encode_configurations
 from metakel.priors.explain import Explanation, explain
 from metakel.priors.heldout import NOISE_RATIOS, HeldOut
+from metakel.priors.past_outputs import PastOutputs
 from metakel.priors.summary import summary
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Fixed, Parameter, Space
@@ -77,6 +78,8 @@ class Prior:
         Initial weight of the cold start beside what was learned.
     certificate : RegretCalibration or None
         What replays of the optimizer on past tasks say of its regret; None in files of before.
+    past : PastOutputs or None
+        Records of all outputs, for a search with limits; None where none were given.
     """
 
     space: Space
@@ -87,6 +90,7 @@ class Prior:
     info: PriorInfo
     cold_weight: float = field(default=COLD_WEIGHT)
     certificate: RegretCalibration | None = None
+    past: PastOutputs | None = None
 
     @property
     def helps(self) -> bool:

@@ -20,6 +20,7 @@ from metakel.kernels.nystrom import NystromFeatures
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration
 from metakel.priors.heldout import EQUALLY, HeldOut
+from metakel.priors.past_outputs import PastOutputs
 from metakel.priors.prior import Prior, PriorInfo
 from metakel.space import Parameter, Space
 from metakel.space.parameters import storable
@@ -87,13 +88,15 @@ def to_dict(prior: Prior) -> Content:
     }
     if prior.certificate is not None:
         content["certificate"] = prior.certificate.to_dict()
+    if prior.past is not None:
+        content["past"] = prior.past.to_dict()
     return FORMAT.dump(content)
 
 
 def to_version_1(prior: Prior) -> Content:
     """The document as version 1 wrote it, by which journals of that time know their prior."""
     old_names = {new: old for old, new in RENAMED.items()}
-    then = replace(prior, info=replace(prior.info, source=""))
+    then = replace(prior, info=replace(prior.info, source=""), past=None)
     return {**_renamed(to_dict(then), old_names), "version": 1}
 
 
@@ -120,6 +123,7 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
         certificate=RegretCalibration.from_dict(data["certificate"])
         if "certificate" in data
         else None,
+        past=PastOutputs.from_dict(data["past"], space.d0) if "past" in data else None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from metakel.confidence import AlarmEvent
 from metakel.optimize.thinning import BLOCK, LIMIT
 from metakel.priors import Prior
 from metakel.report.html import cards, figure, figures, paragraph, section, table
+from metakel.report.limits import SafeSet, limits_part
 from metakel.tuner import JournalReader, JournalTrial, Trials
 from metakel.tuner.options import RunOptions, TuningSource
 from metakel.tuner.trials import TrialsAsRecord
@@ -48,6 +49,8 @@ class RunReplay:
     no_band : str
         Why there is no band; empty where there is one.
     delta : float
+    safe : SafeSet
+        Limits, and which share of the space was known to respect them.
     """
 
     trials: tuple[JournalTrial, ...]
@@ -62,6 +65,7 @@ class RunReplay:
     pending: int
     no_band: str
     delta: float
+    safe: SafeSet = field(default_factory=SafeSet)
 
 
 def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
@@ -73,10 +77,13 @@ def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
     # Calls with a value; a record is looked at after so many of them.
     calls = [i + 1 for i, (n,) in enumerate(whole.steps) if whole.trials[n].value is not None]
     steps, rows = _looked_at(len(calls)), []
+    start = optimizer.domain.start_points(np.random.default_rng(0))
+    safe = SafeSet(options.limits).after(optimizer, start)
     for t in steps:
         optimizer.record = whole.until(calls[t - 1])
         found = optimizer.certificate
         rows.append((found.lower, found.upper, found.regret, optimizer.trust))
+        safe = safe.after(optimizer, start)
     optimizer.record = whole.until(len(whole.steps))
     lower, upper, regret, trust = np.array(rows, dtype=np.float64).reshape(-1, 4).T
     return RunReplay(
@@ -92,6 +99,7 @@ def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
         pending=len(trials.pending),
         no_band=optimizer.model.no_bounds or optimizer.certificate.reason,
         delta=options.delta,
+        safe=safe,
     )
 
 
@@ -111,7 +119,11 @@ def replay_journal(prior: Prior, path: str | Path) -> RunReplay:
     record = JournalReader(path)
     head = record.header
     options = RunOptions(
-        int(head["seed"]), float(head["delta"]), dict(head["fixed"]), bool(head["outside"])
+        int(head["seed"]),
+        float(head["delta"]),
+        dict(head["fixed"]),
+        bool(head["outside"]),
+        limits=record.limits,
     )
     options.refuse_another(TuningSource(prior), {**head, "candidates": None}, str(path))
     return replay_run(prior, record.trials, options)
@@ -126,6 +138,7 @@ def run_section(prior: Prior, run: RunReplay) -> str:
         "The run",
         cards(_cards(prior, run, counts)),
         _alarm(run),
+        limits_part(prior.info.output, run.trials, run.safe, run.delta),
         figures(_values(prior, run), *_promises(prior, run), _trust(run)),
         _best_trials(prior, run),
     )
@@ -134,11 +147,11 @@ def run_section(prior: Prior, run: RunReplay) -> str:
 def _cards(prior: Prior, run: RunReplay, counts: str) -> list[tuple[str, str, str]]:
     entries = [(number(float(run.best[-1])), f"best {prior.info.output} ({counts})", "")]
     if np.isfinite(run.regret[-1]):
-        sure = f"{1 - run.delta:.0%}"
+        sure, safe = f"{1 - run.delta:.0%}", "safe " if run.safe.limits else ""
         band = f"{number(float(run.lower[-1]))} to {number(float(run.upper[-1]))}"
         entries += [
             (band, f"the surest configuration's true value, {sure} sure", ""),
-            (number(float(run.regret[-1])), f"nothing is better by more, {sure} sure", ""),
+            (number(float(run.regret[-1])), f"nothing {safe}is better by more, {sure} sure", ""),
         ]
     alarm = ("none", "alarm", "good") if run.alarm is None else ("ALARM", "see below", "bad")
     return [*entries, alarm]
