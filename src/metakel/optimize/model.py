@@ -334,6 +334,13 @@ class Model(ABC):
         """Exact JSON form of the model before any observation."""
         raise InputError(f"a {type(self).__name__} cannot be stored; it has no to_dict")
 
+    def catch_up(self, outcomes: Outcomes, steps: int) -> tuple[int, Self]:
+        """Take in many steps at once after the first ``steps``, where that is faster.
+
+        How many steps the model then knows; the others are taken in one by one.
+        """
+        return steps, self
+
     # What follows
 
     def condition(self, outcomes: Outcomes) -> Self:
@@ -348,7 +355,8 @@ class Model(ABC):
             first = copy(self if self._first is None else self._first)
             first._first = self if self._first is None else self._first
             trail = [(0, first)]
-        steps, model = trail[-1]
+        steps, model = trail[-1][1].catch_up(outcomes, trail[-1][0])
+        trail.append((steps, model))
         start, raised = outcomes.ends[steps - 1] if steps else 0, None
         for end in outcomes.ends[steps:]:
             rows = slice(start, end)
