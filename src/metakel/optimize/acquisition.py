@@ -53,3 +53,31 @@ def constrained(model: Model, best: float | None, feasibility: Feasibility) -> S
         return np.ones(len(Z)) if found is None else found
 
     return Score(chance) if best is None else model.expected_improvement(best, chance)
+
+
+def without_nan(score: Score, model: Model) -> Score:
+    """A score that is never nan: a search would take the first point as the best."""
+
+    def check(values: Array, Z: Array) -> Array:
+        wrong = np.isnan(values)
+        if wrong.any():
+            first = Z[int(np.argmax(wrong))].tolist()
+            raise InputError(
+                f"the score of {type(model).__name__} ({model.describe()}) is nan at "
+                f"{int(wrong.sum())} of {len(Z)} points, first at {first}; expected numbers: look "
+                "for extreme values in the history or among those observed"
+            )
+        return values
+
+    def values(Z: Array) -> Array:
+        return check(score.values(Z), Z)
+
+    slopes = score.gradient
+    if slopes is None:
+        return Score(values)
+
+    def gradient(Z: Array) -> tuple[Array, Array]:
+        found, slope = slopes(Z)
+        return check(found, Z), slope
+
+    return Score(values, gradient)
