@@ -54,8 +54,8 @@ class MetaKelSampler(BaseSampler):
         Of the search for the next configuration. By default it follows from the name of the study,
         so that all workers on a study search alike and foresee each other's choices.
     independent_sampler : BaseSampler, optional
-        For parameters that the prior does not know, that only some trials have, or whose range
-        changes; TPESampler by default.
+        For parameters that only some trials have or whose range changes, and in the first trial
+        for those that the prior does not know; TPESampler by default.
     constraints_func : callable, optional
         Takes a finished trial and returns a sequence of numbers; those above 0 are violated
         constraints. As in other samplers of Optuna; ``trial.set_constraint`` in the objective does
