@@ -28,9 +28,9 @@ LOGGER = logging.getLogger("metakel")
 class Lifelong:
     """Tasks in a row, each decided with the kernels that the finished ones have taught.
 
-    The first tasks are played with all base kernels, which is also what explores best. From then on
-    a task is played with the kernels that were selected from all finished tasks. A task keeps its
-    kernel; what others teach meanwhile counts for the next.
+    The first tasks are played with all base kernels, which is also what explores best (Statement
+    11). From then on a task is played with the kernels that were selected from all finished tasks.
+    A task keeps its kernel; what others teach meanwhile counts for the next.
 
     With probability 1 - delta/2, noise misleads none of the relearnings, however points and
     stopping times were chosen (``lam="lifelong"``). Each task then has intervals that fail with
