@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import metakel as mk
+from benchmarks import frontier_contexts, frontier_lifelong
 from benchmarks.docs import markdown, update_section
 from benchmarks.frontier_rules import Process, feasible_ucb, safe_opt
 from benchmarks.frontier_worlds import BASE, GRID, NOISE, SPACE, Output, X, line, named, plane
@@ -232,19 +233,29 @@ def gap(runs: int, noise: float = 0.02, tries: int = 80) -> list[Row]:
     return [(n, f"{np.mean(reached[n]):.3f}", f"{np.mean(unsafe[n]):.3f}") for n in reached]
 
 
-def levels(runs: int, most: int = 80) -> list[Row]:
-    """Tries until a level set is decided within 10 % of the range, with learned and all kernels."""
+def levels(runs: int, most: int = 80, *, norm: float | None = None) -> list[Row]:
+    """Tries until a level set is decided within 10 % of the range, with learned and all kernels.
+
+    Coefficients have absolute values between 0.1 and 1, or random directions and norms between
+    half of ``norm`` and ``norm``. Noise is 0.1, so that the first tasks have the lower signal.
+    """
     needed: dict[str, list[int]] = {"learned kernel": [], "all kernels": []}
     wrong = dict.fromkeys(needed, 0)
     for seed in range(runs):
         rng = np.random.default_rng(40_000 + seed)
         kernel = mk.KernelSum.uniform(BASE, active=np.sort(rng.choice(20, 5, replace=False)))
-        *thetas, theta = rng.uniform(0.1, 1, (31, 5)) * rng.choice([-1, 1], (31, 5))
+        drawn = rng.uniform(0.1, 1, (31, 5)) * rng.choice([-1, 1], (31, 5))
+        if norm is not None:
+            drawn = rng.normal(size=(31, 5))
+            sizes = norm * rng.uniform(0.5, 1, 31) / np.linalg.norm(drawn, axis=1)
+            drawn *= sizes[:, None]
+        *thetas, theta = drawn
         past = mk.History.from_pairs(
             (Z, kernel.features(Z) @ other + 0.1 * rng.normal(size=30))
             for Z, other in ((rng.uniform(-1, 1, (30, 1)), other) for other in thetas)
         )
-        f, bound = kernel.features(X) @ theta, float(np.linalg.norm(theta)) * 1.2
+        f = kernel.features(X) @ theta
+        bound = norm or float(np.linalg.norm(theta)) * 1.2
         level, tolerance = float(np.median(f)), 0.1 * float(np.ptp(f))
         learned = mk.learn_kernel(past, BASE, noise_std=0.1, delta=0.05)
         kernels = {"learned kernel": (learned.kernel, 0.05)}
@@ -266,8 +277,9 @@ def levels(runs: int, most: int = 80) -> list[Row]:
             needed[name].append(game.t)
             above, below = game.above(X, level), game.below(X, level)
             wrong[name] += bool((f[above] < level).any() or (f[below] >= level).any())
+    size = "0.1 to 1 each" if norm is None else f"norm {norm / 2:g} to {norm:g}"
     return [
-        (n, f"{np.median(t):.0f}", f"{np.mean(t):.1f}", f"{wrong[n]} of {len(t)}")
+        (n, size, f"{np.median(t):.0f}", f"{np.mean(t):.1f}", f"{wrong[n]} of {len(t)}")
         for n, t in needed.items()
     ]
 
@@ -313,10 +325,22 @@ def sections(runs: int) -> dict[str, Callable[[], list[tuple[str, Row, list[Row]
         ]
         return [(f"Safe search elsewhere, {runs} histories and tasks each:", rules, rows)]
 
+    def real_table() -> list[tuple[str, Row, list[Row]]]:
+        from benchmarks.frontier_real import DELTA, FLOOR, TRIES, real_rows
+
+        text = (
+            "The bundled table, every second data set in turn as the new task: the AUC may be at "
+            f"most {-FLOOR} below that of the configuration in use, which is where all begin; "
+            f"delta = {DELTA}, {TRIES} tries:"
+        )
+        head = ("rule", "tasks with an unsafe try", "unsafe tries", "regret / range")
+        return [(text, head, real_rows())]
+
     gap_text = f"The optimum behind an unsafe gap, one point vouched for, {runs} tasks, 80 tries:"
     level_text = (
         "Level sets decided within 10 % of the range (at most 80 tries; all kernels: 30 tasks):"
     )
+    level_head = ("kernel", "coefficients", "median tries", "mean", "wrong")
     flights = (
         f"The quadrotor of `examples/quadrotor.py`, {runs} new vehicles, 20 flights each; extra "
         "error over the best safe gains in %, mean (median):"
@@ -327,8 +351,11 @@ def sections(runs: int) -> dict[str, Callable[[], list[tuple[str, Row, list[Row]
         "limits": lambda: [("Two limits beside the objective:", rules, [three_outputs(runs)])],
         "gap": lambda: [(gap_text, ("rule", "reached", "any unsafe try"), gap(runs))],
         "quadrotor": lambda: [(flights, head, quadrotor(runs))],
-        "levels": lambda: [(level_text, ("kernel", "median tries", "mean", "wrong"), levels(runs))],
+        "levels": lambda: [(level_text, level_head, [*levels(runs), *levels(runs, norm=3.0)])],
+        "real": real_table,
         "elsewhere": other_rows,
+        "contexts": lambda: frontier_contexts.tables(runs),
+        "lifelong": lambda: frontier_lifelong.tables(runs),
     }
 
 

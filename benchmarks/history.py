@@ -27,7 +27,7 @@ RUNS = ROOT / "benchmarks" / "history.jsonl"
 PAGE, PICTURE = ROOT / "docs" / "performance.md", ROOT / "docs" / "img" / "performance.png"
 NUMBER = re.compile(r"(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\s?(ms\b)?")
 MACHINE = re.compile(r"([A-Z][^,;|\n]{1,60}, \d+ cores)")
-# Between two runs on a quiet machine, ratios differed by less than this.
+# At least so much is taken for noise: a choice, not a measurement.
 USUAL_NOISE = 0.15
 SHOWN = (0.3, 30.0)
 FEWEST_RUNS = 2  # before a fall can be told from noise
@@ -43,7 +43,9 @@ at least 15 %.
 ![Measured over floor](img/performance.png)
 
 Above 1 a floor is met. Each line is a number of a table below. *Worst* and *best*
-are over all runs; "over floor" is how far the latest run is on the right side of its floor.
+are over all runs; "over floor" is how far the latest run is on the right side of its floor. Runs
+before 2026-11-17 were collected from committed tables: date and commit are those of the page,
+the code measured may be slightly older, and runs that were not committed are missing.
 """
 
 

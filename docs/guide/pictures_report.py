@@ -22,7 +22,12 @@ sys.path.insert(0, str(ROOT / "tests" / "report"))
 from chromium import chromium  # noqa: E402
 
 NEW_TASK, STEPS, ROWS = "sonar", 12, 60
-PARTS = {"report-run": "The run", "report-learned": "What was learned", "report-trust": "How far"}
+PARTS = {
+    "report-next": "Try this next",
+    "report-run": "The run",
+    "report-learned": "What was learned",
+    "report-trust": "How far",
+}
 
 
 def some_rows(history: mk.History, rng: np.random.Generator) -> mk.History:
@@ -43,7 +48,7 @@ def write_page(path: Path) -> Path:
     new = next(task for task in everything if task.name == NEW_TASK)
     rows = prior.space.decode(np.clip(new.X, -1, 1))
     values = {tuple(row.values()): y for row, y in zip(rows, new.y.tolist(), strict=True)}
-    tuner = mk.Tuner(prior, candidates=rows, budget=STEPS)
+    tuner = mk.Tuner(prior, candidates=rows, budget=STEPS, task=NEW_TASK)
     for x in tuner:
         tuner.tell(x, values[tuple(x.values())])
     return write_report(
@@ -59,7 +64,8 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp())
     page = write_page(folder / "report.html")
     with chromium(folder / "profile") as tab:
-        tab.show(page, width=1000)
+        tab.devtools("Emulation.setScrollbarsHidden", hidden=True)
+        tab.show(page, width=1100)
         boxes = tab.run(
             "return [...document.querySelectorAll('section')].map(s => {"
             "const r = s.getBoundingClientRect();"

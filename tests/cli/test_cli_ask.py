@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from strangers_table import OUTPUT
@@ -23,11 +24,26 @@ def test_suggestions_are_noted_and_told(metakel, prior):
 
 
 def test_text_has_a_row_per_suggestion_with_an_expectation(metakel, prior):
-    lines = metakel("suggest", prior, "-n", 3).out.splitlines()
+    found = metakel("suggest", prior, "-n", 3)
+    lines = found.out.splitlines()
     assert lines[0].split("  ")[0] == "number"
     assert f"{OUTPUT} expected" in lines[0]
     assert len(lines) == 4
-    assert all("±" in line for line in lines[1:])
+    ranges = [re.search(r"([-.\d]+) \(([-.\d]+) to ([-.\d]+)\)$", line) for line in lines[1:]]
+    assert all(float(r[2]) <= float(r[1]) <= float(r[3]) for r in ranges)
+    assert [line[:6] for line in found.err.splitlines() if "typical" in line] == [
+        "why 0:", "why 1:", "why 2:",
+    ]  # fmt: skip
+
+
+def test_one_suggestion_is_explained_in_full(metakel, prior):
+    found = metakel("suggest", prior)
+    assert "past tasks had" in found.err
+    assert "where" in found.err
+    assert "afer" in found.err
+    (entry,) = json.loads(metakel("suggest", prior, "--json").out)
+    assert entry["low"] <= entry["mean"] <= entry["high"]
+    assert entry["why"] in found.err
 
 
 def test_observed_runs_move_the_suggestion(metakel, prior, tmp_path):

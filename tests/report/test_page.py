@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
+import io
 import json
 import re
 from dataclasses import replace
 from functools import cache
+from html import escape, unescape
 from math import log10
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from chromium import browser, chromium
 
 from metakel import History, Prior, datasets, learn_prior
+from metakel.charts import number
+from metakel.optimize import Certificate
 from metakel.report import (
     RunReplay,
     Validation,
@@ -23,6 +29,8 @@ from metakel.report import (
     validate_history,
     write_report,
 )
+from metakel.report.configurations import as_csv
+from metakel.report.run_section import promise
 from metakel.report.validation import random_regret
 from metakel.space import Categorical
 from metakel.tuner import Tuner
@@ -87,7 +95,7 @@ def test_only_the_style_and_script_of_the_page_are_allowed(page):
 
 
 def test_a_long_run_makes_a_small_page(tmp_path, monkeypatch):
-    monkeypatch.setattr("metakel.report.run.DOTS", 60)
+    monkeypatch.setattr("metakel.report.run_section.DOTS", 60)
     prior, _, _ = some_report()
     rng = np.random.default_rng(0)
     rows = prior.space.decode(rng.uniform(-1, 1, (150, prior.space.d0)))
@@ -102,7 +110,8 @@ def test_a_long_run_makes_a_small_page(tmp_path, monkeypatch):
     drawn = int(re.search(r"(\d+) of 150 values are not drawn", text)[1])
     assert 150 - drawn <= 60
     # The first point was not asked for, so that nothing can be promised.
-    assert f"No band and no certificate: {tuner.certificate.reason}." in text
+    reason = escape(tuner.certificate.reason)
+    assert f"Nothing is promised about the best configuration: {reason}." in text
 
 
 def test_tuning_of_left_out_tasks_stops_before_their_rows_are_used_up(page):
@@ -115,6 +124,50 @@ def test_tuning_of_left_out_tasks_stops_before_their_rows_are_used_up(page):
     text = page.read_text(encoding="utf-8")
     assert f"The axis stops at {rows - 1}: a task has no more recorded rows" in text
     assert f"best of their recorded rows after {rows - 1}" in text
+
+
+def test_it_says_what_was_found_what_it_is_worth_and_what_to_try_next(page):
+    prior, _, run = some_report()
+    text = unescape(page.read_text(encoding="utf-8"))
+    best = max(run.trials, key=lambda trial: trial.value)
+    assert (
+        f"The best score after 9 runs is <b>{number(best.value)}</b>, in trial {best.number}"
+        in text
+    )
+    assert "A typical configuration is expected to give" in text
+    assert "Try this next, because" in text
+    assert run.next.sentence in text
+    assert re.search(r"made by</dt><dd>metakel \d", text)
+    assert "Expected against measured" in text
+    assert "nats" not in text
+    assert "norm bound" not in text
+
+
+def test_a_page_of_a_prior_alone_says_where_to_begin(tmp_path):
+    prior, _, _ = some_report()
+    sources = {"prior": "prior.json"}
+    text = unescape(write_report(prior, tmp_path / "a.html", sources=sources).read_text())
+    assert "Try this first, because" in text
+    assert prior.optimizer().explain(prior.optimizer().suggest()).sentence in text
+    assert "<dd>prior.json</dd>" in text
+
+
+def test_the_table_to_download_holds_every_value_and_no_formula():
+    prior, _, run = some_report()
+    names = list(run.trials[0].configuration)
+    rows = list(csv.reader(io.StringIO(as_csv(prior, run.trials, names))))
+    assert rows[0] == ["trial", "score", "expected", "sd", *names]
+    assert [float(row[1]) for row in rows[1:]] == [trial.value for trial in run.trials]
+    evil = [replace(run.trials[0], configuration={"x": "=1+1"})]
+    assert "'=1+1" in as_csv(prior, evil, ["x"])
+
+
+def test_an_absurd_certificate_is_not_printed():
+    prior, _, run = some_report()
+    useless = replace(run, certificate=Certificate(100 * prior.model.scale, delta=0.2))
+    assert promise(prior, useless).startswith("Nothing useful can be promised yet")
+    good = replace(run, certificate=Certificate(0.01 * prior.model.scale, delta=0.2))
+    assert "by more than" in promise(prior, good)
 
 
 def test_every_part_is_there(page):
@@ -203,10 +256,23 @@ def test_a_real_browser_shows_it(page, tmp_path):
                 "return getComputedStyle(document.querySelector('.figures'))"
                 ".gridTemplateColumns.split(' ').length"
             )
-            assert columns == (1 if width == 390 else 2)
+            assert columns == 1 if width == 390 else columns in (2, 3)
         tab.devtools("Emulation.setFocusEmulationEnabled", enabled=True)
         tab.run("document.querySelector('[data-tip]').focus()")
         assert tab.run("return getComputedStyle(document.getElementById('tip')).display") == "block"
+        tab.run(
+            "HTMLAnchorElement.prototype.click = () => {}; window.saved = [];"
+            "URL.createObjectURL = blob => { saved.push(blob); return '#' };"
+            "document.querySelectorAll('button').forEach(b => b.click())"
+        )
+        kinds = tab.run("return saved.map(blob => blob.type)")
+        assert kinds.count("text/csv") == 1
+        assert kinds.count("image/svg+xml") == len(boxes)
+        table = tab.run("return saved.find(blob => blob.type == 'text/csv').text()")
+        _, _, run = some_report()
+        assert table.count("\n") == len(run.trials) + 1
+        chart = tab.run("return saved.find(blob => blob.type == 'image/svg+xml').text()")
+        assert ElementTree.fromstring(chart).tag == "{http://www.w3.org/2000/svg}svg"
         assert [entry["message"] for entry in tab.log("browser")] == []
         assert _fetched(tab.log("performance"), page) == set()
 

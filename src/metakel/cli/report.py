@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -44,8 +45,11 @@ def report(
             history, task, known.info.output, minimize=known.info.minimize, space=known.space
         )
         validation = validate_history(past, np.random.default_rng(seed))
+    files = {"prior": prior, "journal": journal, "history": history}
+    sources = {name: str(path) for name, path in files.items() if path is not None}
+    sources["written"] = f"{datetime.now():%Y-%m-%d %H:%M}"
     with writing(out):
-        page = write_report(known, out, validation=validation, run=run)
+        page = write_report(known, out, validation=validation, run=run, sources=sources)
     size = page.stat().st_size
     if json:
         emit({"report": str(page), "bytes": size})

@@ -11,13 +11,25 @@ import typer
 
 from metakel.cli.console import Json, emit, grid, note, short
 from metakel.cli.fill_in import append_suggestions
+from metakel.cli.limits import (
+    AcceptAlarm,
+    Delta,
+    Limits,
+    Start,
+    announce,
+    read_limits,
+    read_start,
+    why_stopped,
+)
 from metakel.cli.show import PriorPath
 from metakel.cli.values import assignments, typed
+from metakel.confidence import Alarm
 from metakel.errors import InputError, MetaKelError
 from metakel.io import csv_columns
+from metakel.optimize import NoSafePoint, Reasons
 from metakel.priors import Prior
 from metakel.space import Float
-from metakel.tuner import JournalReader, Tuner
+from metakel.tuner import JournalReader, JournalTrial, Tuner
 
 Observed = Annotated[
     Path | None, typer.Option(help="CSV file with runs of this very task, to start from.")
@@ -46,12 +58,20 @@ def suggest(
     observed: Observed = None,
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     fix: Fix = None,
+    context: Annotated[
+        list[str] | None,
+        typer.Option("--context", help="name=value that is given this time, not chosen."),
+    ] = None,
     extrapolate: Extrapolate = False,
     append: Annotated[
         Path | None,
         typer.Option(help="CSV file or workbook to write the suggestions to, to be filled in."),
     ] = None,
     sheet: Sheet = None,
+    limit: Limits = None,
+    start: Start = None,
+    accept_alarm: AcceptAlarm = False,
+    delta: Delta = None,
     task: TaskName = "",
     same_task: SameTask = False,
     seed: Seed = 0,
@@ -62,8 +82,14 @@ def suggest(
     With --append they are also written to a table, one row each with an empty result. Fill it in,
     and `metakel tell JOURNAL --from TABLE` records it.
 
-    With --json: a list with number, configuration, and mean and sd, which is what the model that
-    chose it expects to be measured.
+    --fix holds a parameter for the whole task. --context holds it for these suggestions only, as
+    the weather of today, and one journal may have suggestions for many contexts.
+
+    Below the table it says why: what is expected against what is typical, the nearest runs of past
+    tasks, and a safer choice. The range is one standard deviation, within the limits of the output.
+
+    With --json: a list with number, configuration, mean, sd, low, high and why; mean and sd are
+    what the model that chose it expects to be measured.
     """
     if append is not None and journal is None:
         raise typer.BadParameter("--append needs --journal, to which the results go")
@@ -71,36 +97,41 @@ def suggest(
     fixed = assignments(known.space, fix or ())
     identity = task_identity(journal, task, same_task=same_task)
     tuner = Tuner(
-        known, journal, seed=seed, fixed=fixed, extrapolate=extrapolate, manual=True, **identity
-    )
+        known, journal, seed=seed, delta=delta, fixed=fixed, extrapolate=extrapolate, manual=True,
+        limits=read_limits(limit), start=read_start(known.space, start), **identity,
+    )  # fmt: skip
     if observed is not None:
         add_observed(tuner, observed)
-    asked = tuner.ask_trials(count)
+    announce(tuner)
+    if accept_alarm:
+        tuner.accept_alarm()
+    try:
+        asked = tuner.ask_trials(count, assignments(known.space, context) if context else None)
+    except (Alarm, NoSafePoint) as error:
+        raise InputError(why_stopped(tuner, error)) from error
+    others = tuner.optimizer.model.output_names
     if append is not None and journal is not None:
         try:
-            append_suggestions(append, sheet, journal, known, asked, task)
+            append_suggestions(append, sheet, journal, known, asked, task, others)
         except MetaKelError:  # nobody has seen them
             for trial in asked:
                 tuner.drop(trial.number)
             raise
     # By the model that chose: later suggestions of the batch take the earlier ones into account.
-    expected = [trial.expected or (nan, nan) for trial in asked]
+    reasons = [tuner.explain(trial.configuration) for trial in asked]
     if json:
-        emit(
-            [
-                {"number": t.number, "configuration": t.configuration, "mean": mean, "sd": sd}
-                for t, (mean, sd) in zip(asked, expected, strict=True)
-            ]
-        )
+        emit([_as_json(trial, why) for trial, why in zip(asked, reasons, strict=True)])
         return
     names = known.space.names
     grid(
         ["number", *names, f"{known.info.output} expected"],
         [
-            [str(t.number), *(short(t.configuration[n]) for n in names), f"{mean:.4g} ± {sd:.2g}"]
-            for t, (mean, sd) in zip(asked, expected, strict=True)
+            [str(t.number), *(short(t.configuration[n]) for n in names), str(why.expected)]
+            for t, why in zip(asked, reasons, strict=True)
         ],
     )
+    for trial, why in zip(asked, reasons, strict=True):
+        note(f"why {trial.number}: {why if count == 1 else why.sentence}")
     rounded = [
         p.name for p in known.space.parameters if isinstance(p, Float) and p.digits is not None
     ]
@@ -109,10 +140,24 @@ def suggest(
     if tuner.alarm is not None:
         note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
     if append is not None:
-        note(f"written to {append}; fill in {known.info.output}, then:")
+        note(f"written to {append}; fill in {', '.join((known.info.output, *others))}, then:")
         note(f"  metakel tell {journal} --from {append}")
     elif journal is not None:
-        note(f"then: metakel tell {journal} VALUE --number {asked[0].number}")
+        also = "".join(f" --output {name}=VALUE" for name in others)
+        note(f"then: metakel tell {journal} VALUE --number {asked[0].number}{also}")
+
+
+def _as_json(trial: JournalTrial, why: Reasons) -> dict[str, Any]:
+    expected = why.expected
+    return {
+        "number": trial.number,
+        "configuration": trial.configuration,
+        "mean": expected.value,
+        "sd": nan if trial.expected is None else trial.expected[1],
+        "low": expected.low,
+        "high": expected.high,
+        "why": str(why),
+    }
 
 
 def task_identity(
@@ -130,11 +175,13 @@ def add_observed(tuner: Tuner, path: Path) -> None:
     """Tell the runs of a CSV file, and say how many were added and why others were not."""
     columns = csv_columns(path)
     output, varying = tuner.output, tuner.space.free
-    for name in (*varying, output):
+    others = tuner.optimizer.model.output_names
+    for name in (*varying, output, *others):
         if name not in columns:
             raise InputError(f"{path.name} has no column {name!r}; found {', '.join(columns)}")
     values = _numbers(columns[output], f"{path.name}: output column {output!r}")
-    rows, measured = [], []
+    also = {n: _numbers(columns[n], f"{path.name}: output column {n!r}") for n in others}
+    rows, measured, outputs = [], [], []
     unusable = {"without a finite value": 0, "with a missing input": 0}
     for i, value in enumerate(values):
         cells = {name: columns[name][i] for name in varying}
@@ -145,10 +192,11 @@ def add_observed(tuner: Tuner, path: Path) -> None:
         else:
             rows.append({name: typed(tuner.space, name, v) for name, v in cells.items()})
             measured.append(value)
+            outputs.append({name: also[name][i] for name in others})
     if not rows:
         why = _counted(unusable)
         raise InputError(f"{path.name}: none of the {len(values)} rows can be used: {why}")
-    new = tuner.observe(rows, measured)
+    new = tuner.observe(rows, measured, outputs)
     left_out = _counted({"known already": len(rows) - new, **unusable})
     note(f"{new} runs of {path.name} added" + (f"; left out: {left_out}" if left_out else ""))
 

@@ -134,6 +134,15 @@ class IncrementalGP:
         squares = wy @ wy / scales**2 - 2 * (wy @ wm) / scales + wm @ wm
         return np.asarray(-squares / 2 - n * np.log(scales) - self._log_pivots)
 
+    def log_likelihoods_at(self, times: NDArray[np.intp]) -> Array:
+        """(k, 15) `log_likelihoods` as they were after so many values each."""
+        n, scales = self._evidence, self.scale.scales
+        wy, wm = self._factor.wy[:n], self._factor.wm[:n]
+        pivots = np.log(np.diag(self._factor.L)[:n])
+        parts = np.cumsum([wy * wy, wy * wm, wm * wm, pivots], axis=1)[:, times - 1, None]
+        squares = parts[0] / scales**2 - 2 * parts[1] / scales + parts[2]
+        return np.asarray(-squares / 2 - times[:, None] * np.log(scales) - parts[3])
+
     @property
     def likely_scale(self) -> float:
         """The scale at which the observed values are likeliest, where the mean is 0."""

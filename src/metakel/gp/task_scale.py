@@ -28,7 +28,7 @@ VAGUE = 30.0
 # The scale of a task may be anything, with this probability; grid of the logarithm beyond that of
 # past tasks.
 OTHER_SCALE = 0.05
-TAIL_STEP, TAIL_REACH = 0.5, log(1e6)
+TAIL_STEP, TAIL_REACH = 1.0, log(1e6)
 # Levels and scales of past tasks further out than this many standard deviations, robustly
 # estimated, are moved there: one task in another unit says nothing about the next one.
 OUTLYING = 3.0
@@ -65,7 +65,9 @@ class TaskModel:
         tail = np.arange(inner[-1] + TAIL_STEP, max(TAIL_REACH, inner[-1]) + TAIL_STEP, TAIL_STEP)
         logs = np.concatenate([-tail[::-1], inner, tail])
         cells = np.where(np.abs(logs) > inner[-1], TAIL_STEP, step)
-        anything = cells / (pi * (1 + logs**2))
+        # Larger scales by the square of their size less likely, so that the variance of a value is
+        # finite: one that is a thousand times the usual one is believed once it shows.
+        anything = cells / (pi * (1 + logs**2)) * np.exp(-2 * np.maximum(logs, 0.0))
         weights = OTHER_SCALE * anything / anything.sum()
         weights[len(tail) : len(tail) + GRID] += (1 - OTHER_SCALE) * usual / usual.sum()
         return logs, weights

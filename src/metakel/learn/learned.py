@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, is_number, positive
+from metakel._html import text_card
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.grouplasso import Problem, Solution, lambda_max
@@ -340,6 +341,9 @@ class LearnedKernel:
             f"LearnedKernel({self.kernel!r}, {self.history.m} tasks, lambda by {self.rule}, "
             f"{noise}, gap {self.solution.gap:.1e})"
         )
+
+    def _repr_html_(self) -> str:
+        return text_card(str(self))
 
     def __str__(self) -> str:
         count, p = self.active.size, self.kernel.base.p

@@ -2,6 +2,7 @@
 
 from metakel.optimize.acquisition import ACQUISITIONS, Acquisition
 from metakel.optimize.certified import CertifiedModel
+from metakel.optimize.explain import Expected, Neighbour, Reasons
 from metakel.optimize.gpucb import GPUCB
 from metakel.optimize.level_sets import LevelSet
 from metakel.optimize.limits import Limit
@@ -21,14 +22,17 @@ __all__ = [
     "Best",
     "Certificate",
     "CertifiedModel",
+    "Expected",
     "LevelSet",
     "Limit",
     "MixtureModel",
     "Model",
+    "Neighbour",
     "NoSafePoint",
     "Optimizer",
     "Outcomes",
     "PastRun",
+    "Reasons",
     "Record",
     "Replay",
     "SafeModel",

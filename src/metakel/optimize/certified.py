@@ -26,7 +26,7 @@ from metakel.optimize.fixed_nu import FixedNu, Schedule, at_step, checked_schedu
 from metakel.optimize.model import Model, Score
 from metakel.optimize.outcomes import Outcomes
 from metakel.optimize.upper_bound import UpperBound
-from metakel.search import Domain, Finite, StartPoints
+from metakel.search import Domain, Finite, InContext, StartPoints
 
 
 @dataclass(eq=False)
@@ -105,7 +105,7 @@ class CertifiedModel(Model):
     def make(
         cls,
         kernel: KernelSum,
-        domain: Domain,
+        domain: Domain | None,
         *,
         noise_std: float,
         norm_bound: NormBound = None,
@@ -384,8 +384,14 @@ class CertifiedModel(Model):
             return inf
         score = self._score(UpperBound(current, current.spectrum))
         _, values = domain.maximisers(score.values, start, gradient=score.gradient)
-        seen = np.zeros(0) if self.outcomes is None else self._at_observed(self.outcomes.X)[2]
-        return float(max(values.max(), seen.max(initial=-inf)))
+        return max(float(values.max()), self._largest_observed(domain))
+
+    def _largest_observed(self, domain: Domain) -> float:
+        """The largest upper bound of an observed point; of those in one context, if it is one."""
+        X = np.zeros((0, domain.d0)) if self.outcomes is None else self.outcomes.X
+        if isinstance(domain, InContext) and len(X):
+            X = X[domain.contains(X)]
+        return float(self._at_observed(X)[2].max()) if len(X) else -inf
 
     def best(self, outcomes: Outcomes) -> tuple[int, float, float, float]:
         """The observed point with the largest lower bound; where all are infinite, mean."""

@@ -52,6 +52,7 @@ def GPUCB(
     acquisition: str | Acquisition = "ucb",
     maximize: bool = True,
     stop_at: float | None = None,
+    context: Domain | Space | None = None,
 ) -> Optimizer:
     """An `Optimizer` that maximises the upper confidence bound of a kernel's functions (Eq. 11).
 
@@ -105,12 +106,15 @@ def GPUCB(
         A `Limit` for every other output that is measured; `Optimizer.tell` then takes their
         values, as in ``tell(x, y, {"temperature": 71.3})``.
     start : SafeStart, or points
-        Where to begin: a set from past tasks (`safe_start`), or points that you vouch for.
+        Where to begin: a set from past tasks (`safe_start`), or points that you vouch for; with
+        contexts, in every one of them.
     acquisition, maximize, stop_at
         See `Optimizer`. With limits it is maximised among the points that may be safe.
+    context : Domain or Space, optional
+        Where contexts come from: inputs that are given, not chosen (``docs/guide/contexts.md``).
+        The kernel takes the inputs of the domain, then those of a context.
     """
-    if isinstance(domain, Space):
-        domain = SearchSpace(domain, domain)
+    domain, context = _as_domain(domain), None if context is None else _as_domain(context)
     safety = Safety.of(
         domain,
         at_least=at_least,
@@ -127,9 +131,10 @@ def GPUCB(
     if centre is not None and not maximize:
         centre = _negative(centre)
     widen: Any = "widen" if on_alarm == "stop" else on_alarm
+    finite = None if context is not None else domain  # where sets are intersected over time
     model = CertifiedModel.make(
         kernel,
-        domain,
+        finite,
         noise_std=noise_std,
         norm_bound=norm_bound,
         nu=nu,
@@ -150,10 +155,20 @@ def GPUCB(
     )
     model.stops = on_alarm == "stop"
     if safety is not None:
-        model = safety.around(model, domain, on_alarm=widen, maximize=maximize)
+        model = safety.around(model, finite, on_alarm=widen, maximize=maximize)
     return Optimizer(
-        model, domain, rng=rng, acquisition=acquisition, maximize=maximize, stop_at=stop_at
+        model,
+        domain,
+        rng=rng,
+        acquisition=acquisition,
+        maximize=maximize,
+        stop_at=stop_at,
+        context=context,
     )
+
+
+def _as_domain(domain: Domain | Space) -> Domain:
+    return SearchSpace(domain, domain) if isinstance(domain, Space) else domain
 
 
 def _negative(centre: Centre) -> Centre:

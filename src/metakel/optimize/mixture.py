@@ -16,6 +16,7 @@ from metakel.gp.incremental import IncrementalGP, Prediction, PredictionGradient
 from metakel.gp.task_gp import TaskGP, TaskProcess
 from metakel.gp.task_scale import TaskModel
 from metakel.optimize.band import Band
+from metakel.optimize.best_runs import BestRuns
 from metakel.optimize.mixture_weights import (
     FLAT,
     MixtureWeights,
@@ -27,7 +28,7 @@ from metakel.optimize.mixture_weights import (
     upper_bound,
     upper_bound_gradient,
 )
-from metakel.optimize.model import Chance, Model, Score
+from metakel.optimize.model import TRAIL, Chance, Model, Score
 from metakel.optimize.outcomes import BULK, Outcomes
 from metakel.optimize.regret import RegretCalibration, RegretTrace, shape
 from metakel.optimize.thinning import LIMIT, first_values, thinned
@@ -69,6 +70,8 @@ class MixtureModel(Model):
         What a certificate rests on: ``regret``, or the band.
     limits : (low, high)
         Between which all values lie, in the sign to be maximised.
+    best_runs : BestRuns, optional
+        Runs of past tasks to refer to.
     """
 
     kind: ClassVar[str] = "mixture"
@@ -86,10 +89,11 @@ class MixtureModel(Model):
         delta: float = 1.0,
         certificate: str = "conformal",
         limits: tuple[float, float] = (-inf, inf),
+        best_runs: BestRuns | None = None,
     ) -> None:
         self._processes, self._start = tuple(processes), tuple(start_weights)
         self._task, self._d0, self._store = scale, d0, store
-        self.regret, self.limits = regret, limits
+        self.regret, self.limits, self.best_runs = regret, limits, best_runs
         self._band = band  # before the values that it has not seen yet
         self._unseen: tuple[tuple[Array, float], ...] = ()
         self.certificate, self._delta = certificate, delta
@@ -199,6 +203,23 @@ class MixtureModel(Model):
         self._best = max(self._best, float(y.max()))
         self._unseen = (*self._unseen, *((x, float(v)) for x, v in zip(X, y, strict=True)))
 
+    def catch_up(self, outcomes: Outcomes, steps: int) -> tuple[int, Self]:
+        """After a restart: all but the last steps by one factorisation, if nothing is promised.
+
+        Bounds and certificates follow a run step by step.
+        """
+        until = len(outcomes.ends) - TRAIL
+        promises = not (isinstance(self._band, str) and isinstance(self.regret, str))
+        if promises or until - steps <= BULK:
+            return steps, self
+        rows = slice(outcomes.ends[steps - 1] if steps else 0, outcomes.ends[until - 1])
+        model = copy(self)
+        model._families = [list(family) for family in self._families]
+        model._take_all(outcomes.X[rows], outcomes.y[rows])
+        model._mix = None
+        model._ring_at(np.array(outcomes.ends[steps:until]))
+        return until, model
+
     def condition(self, outcomes: Outcomes) -> Self:
         """Given all outcomes of a record; those of a long one as `optimize.thinning` says."""
         if outcomes.t <= LIMIT:
@@ -225,11 +246,23 @@ class MixtureModel(Model):
             return
         weight = self.transfer_weight
         if self._guarded and weight < LOST_TRUST:
-            reason = f"the values favour the default model: trust in the history is {weight:.1g}"
-            self._alarm = AlarmEvent(self._t, reason)
+            self._alarm = _lost_trust(self._t, weight)
         elif self.certificate == "norm bound" and isinstance(self.band, Band) and self.band.alarm:
             reason = f"the confidence band is contradicted: {self.band.alarm}"
             self._alarm = AlarmEvent(self._t, reason)
+
+    def _ring_at(self, times: NDArray[np.intp]) -> None:
+        """The alarm that values taken in at once would have raised after each of these times."""
+        if self._alarm is not None or not self._guarded:
+            return
+        processes = [p for family in self._families for p in family]
+        joint = np.array([p.log_likelihoods_at(times) for p in processes])  # (processes, k, 15)
+        joint += self._task.log_weights + np.log(self._start)[:, None, None]
+        weights = np.exp(joint - joint.max(axis=(0, 2), keepdims=True)).sum(axis=2)
+        trust = weights[self._learned].sum(axis=0) / weights.sum(axis=0)
+        lost = np.flatnonzero(trust < LOST_TRUST)
+        if len(lost):
+            self._alarm = _lost_trust(int(times[lost[0]]), float(trust[lost[0]]))
 
     @property
     def _guarded(self) -> bool:
@@ -436,6 +469,11 @@ def register_loader(kind: str, loader: Loader) -> None:
 def load_mixture(data: Mapping[str, Any]) -> MixtureModel:
     """Inverse of `MixtureModel.to_dict`."""
     return _LOADERS[MixtureModel.kind](data)
+
+
+def _lost_trust(time: int, weight: float) -> AlarmEvent:
+    reason = f"the values favour the default model: trust in the history is {weight:.1g}"
+    return AlarmEvent(time, reason)
 
 
 def _log(values: Array) -> Array:

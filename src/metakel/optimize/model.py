@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
+from metakel._html import card, paragraph
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError
+from metakel.optimize.best_runs import BestRuns
 from metakel.optimize.outcomes import Outcomes
-from metakel.search import Domain, StartPoints
+from metakel.search import Domain, Finite, StartPoints
 
 UCB_WIDTH = 1.5
 TRAIL = 16  # earlier models that are kept, for results that come late
@@ -93,6 +95,8 @@ class Certificate:
         Up to which number of values it keeps improving; None for any.
     tasks : int
         How many past tasks vouch for it.
+    safe : bool
+        Whether it is about the configurations that respect the limits, and about no others.
     """
 
     regret: float
@@ -104,13 +108,15 @@ class Certificate:
     basis: CertificateBasis = "norm bound"
     horizon: int | None = None
     tasks: int = 0
+    safe: bool = False
 
     def __str__(self) -> str:
         if self.reason:
             return f"no certificate: {self.reason}"
         if self.basis == "norm bound":
             return (
-                f"no configuration is better than the best one by more than {self.regret:.3g}, "
+                f"no {'safe ' if self.safe else ''}configuration is better than the best one by "
+                f"more than {self.regret:.3g}, "
                 f"with probability {1 - self.delta:g}"
             )
         odds = Fraction(1 - self.delta).limit_denominator(100)
@@ -120,6 +126,10 @@ class Certificate:
             f"{none} is better by more than {self.regret:.2g}, {odds.numerator} times out of "
             f"{odds.denominator} on tasks like these{emulated}"
         )
+
+    def _repr_html_(self) -> str:
+        about = "" if self.x is None else paragraph(f"about the best point, {self.x}")
+        return card("Certificate", paragraph(str(self)), about)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +165,8 @@ class Search:
 
     def rounded(self, x: Array) -> Array:
         """(d0,) the point as it will be read again from a file or a host's record, to the bit."""
+        if isinstance(self.domain, Finite):
+            return x
         return np.asarray(self.domain.encode([self.domain.decode(x)], "ask")[0])
 
     def excluded(self, X: Array) -> NDArray[np.bool_]:
@@ -185,6 +197,8 @@ class Model(ABC):
     _first: Self | None = None
     _trail: tuple[tuple[int, Self], ...] = ()
     raised: Alarm | None = None  # by the steps taken in last, where alarms are to be raised
+    limits: tuple[float, float] = (-inf, inf)  # between which all values lie
+    best_runs: BestRuns | None = None  # to refer to
     stops: bool = False  # whether nothing is asked for after an alarm, until it is accepted
 
     # What a subclass states
@@ -320,6 +334,13 @@ class Model(ABC):
         """Exact JSON form of the model before any observation."""
         raise InputError(f"a {type(self).__name__} cannot be stored; it has no to_dict")
 
+    def catch_up(self, outcomes: Outcomes, steps: int) -> tuple[int, Self]:
+        """Take in many steps at once after the first ``steps``, where that is faster.
+
+        How many steps the model then knows; the others are taken in one by one.
+        """
+        return steps, self
+
     # What follows
 
     def condition(self, outcomes: Outcomes) -> Self:
@@ -334,7 +355,8 @@ class Model(ABC):
             first = copy(self if self._first is None else self._first)
             first._first = self if self._first is None else self._first
             trail = [(0, first)]
-        steps, model = trail[-1]
+        steps, model = trail[-1][1].catch_up(outcomes, trail[-1][0])
+        trail.append((steps, model))
         start, raised = outcomes.ends[steps - 1] if steps else 0, None
         for end in outcomes.ends[steps:]:
             rows = slice(start, end)

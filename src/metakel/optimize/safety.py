@@ -79,7 +79,7 @@ class Safety:
         refuse_growing(norm_bound)
 
     def around(
-        self, objective: CertifiedModel, domain: Domain, *, on_alarm: str, maximize: bool
+        self, objective: CertifiedModel, domain: Domain | None, *, on_alarm: str, maximize: bool
     ) -> SafeModel:
         """The safe model of an objective, which is in the sign to be maximised."""
         outputs = {}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isinf
+from math import inf, isinf
 from typing import Any
+
+import numpy as np
 
 from metakel._arrays import Array, as_values
 from metakel.confidence import ConfidenceSequence
@@ -31,6 +33,7 @@ class ConfidenceBand:
         minimize: bool,
         delta: float,
         noise_std: float | None,
+        limits: tuple[float, float] = (-inf, inf),
     ) -> None:
         bound = calibration.norm_bound(delta / 2)
         if isinf(bound):
@@ -39,6 +42,7 @@ class ConfidenceBand:
                 f"{delta}; expected delta >= {2 / (len(calibration.norms) + 1):.3g}"
             )
         self.calibration, self.space, self.minimize = calibration, space, minimize
+        self.limits = limits
         kernel = calibration.kernel
         self.sequence = ConfidenceSequence(
             kernel,
@@ -57,11 +61,12 @@ class ConfidenceBand:
         self.sequence.tell(X, (-y if self.minimize else y) - self.calibration.centre(X))
 
     def interval(self, configurations: Any) -> tuple[Array, Array]:
-        """Lower and upper ends, in units of the output."""
+        """Lower and upper ends, in units of the output and within its limits."""
         X = encode_configurations(configurations, self.space)
         centre = self.calibration.centre(X)
         lower, upper = (end + centre for end in self.sequence.interval(X))
-        return (-upper, -lower) if self.minimize else (lower, upper)
+        ends = (-upper, -lower) if self.minimize else (lower, upper)
+        return np.clip(ends[0], *self.limits), np.clip(ends[1], *self.limits)
 
     def __repr__(self) -> str:
         sequence = self.sequence

@@ -24,6 +24,7 @@ from metakel.kernels import KernelDictionary, KernelSum, matern
 from metakel.kernels.nystrom import Eigenfunctions, spread_rows
 
 ROWS = 300
+SMALLEST_SHARE = 1e-4  # of the largest weight, for functions on which past tasks agree
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +70,27 @@ def prior_kernel(task_gp: TaskGP, model: TaskModel) -> KernelSum:
     f = a + s'(m + g) differs from a typical task by its level, a multiple of the common shape m,
     and g; each gets its weight, all in units of the output.
     """
+    shared = task_gp.basis.shared
+    residual = matern(2.5, [shared.lengthscales.tolist()], d0=len(shared.lengthscales))
+    weights = [*_function_weights(task_gp, model), task_gp.residual_weight * shared.signal]
+    base = _functions(task_gp) + residual
+    return KernelSum(base, model.scale**2 * np.array(weights))
+
+
+def principal_kernel(task_gp: TaskGP, model: TaskModel, count: int) -> KernelSum:
+    """The same without the residual, and with at most ``count`` differences: it has features.
+
+    Level and common shape have a weight of their own even where past tasks agree on them, so that
+    the mean of past tasks is among the functions.
+    """
+    weights = np.array(_function_weights(task_gp, model))[: 2 + count]
+    base = _functions(task_gp).select(range(len(weights)))
+    floor = SMALLEST_SHARE * max(float(weights.max()), 1.0)
+    return KernelSum(base, model.scale**2 * np.maximum(weights, floor))
+
+
+def _functions(task_gp: TaskGP) -> KernelDictionary:
     r, J = task_gp.directions.shape
-    amplitude = exp(model.spread**2) - 1
     labels = ("level", "common shape", *(f"difference {j + 1}" for j in range(J)))
     functions = Eigenfunctions(
         task_gp.basis,
@@ -78,16 +98,11 @@ def prior_kernel(task_gp: TaskGP, model: TaskModel) -> KernelSum:
         np.column_stack([np.zeros(r), task_gp.mu, task_gp.directions]),
         labels,
     )
-    shared = task_gp.basis.shared
-    residual = matern(2.5, [shared.lengthscales.tolist()], d0=len(shared.lengthscales))
-    weights = [
-        model.level_variance,
-        amplitude,
-        *task_gp.eta,
-        task_gp.residual_weight * shared.signal,
-    ]
-    base = KernelDictionary((functions,)) + residual
-    return KernelSum(base, model.scale**2 * np.array(weights))
+    return KernelDictionary((functions,))
+
+
+def _function_weights(task_gp: TaskGP, model: TaskModel) -> list[float]:
+    return [model.level_variance, exp(model.spread**2) - 1, *task_gp.eta]
 
 
 def calibrate(task_gp: TaskGP, model: TaskModel, measured: History) -> Calibration:

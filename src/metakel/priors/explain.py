@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import Array
+from metakel._html import card, table
 from metakel.data import History
 from metakel.gp.task_gp import TaskGP
 from metakel.grouplasso import Problem, lambda_max, path
@@ -74,6 +75,12 @@ class Explanation:
             if max(self.common[name], self.differences[name]) >= 0.005
         ]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        order = sorted(self.common, key=lambda name: -self.common[name] - self.differences[name])
+        rows = [[n, f"{self.common[n]:.0%}", f"{self.differences[n]:.0%}"] for n in order]
+        header = ["parameter", "common shape", "differences between tasks"]
+        return card("Shares of the variance", table(header, rows))
 
     def plot(self, axes: Sequence[Any] | None = None) -> Sequence[Any]:
         """Effect of every parameter with the spread between tasks; needs matplotlib."""

@@ -12,6 +12,7 @@ from metakel.data import History
 from metakel.errors import InputError
 from metakel.gp.task_scale import TaskModel, task_model
 from metakel.io.merge import numbered
+from metakel.priors.best_runs import best_runs
 from metakel.priors.calibration import Calibration, calibrate
 from metakel.priors.certificate import (
     Progress,
@@ -121,7 +122,8 @@ def _learn(
     )
     model = task_model(tasks.means, tasks.spreads)
     calibration = _calibration(history, featurized, mean)
-    return Prior(space, model, task_gp, held, calibration, info, weight)
+    best = best_runs(history, space, task_gp.basis.shared.lengthscales, info)
+    return Prior(space, model, task_gp, held, calibration, info, weight, best_runs=best)
 
 
 def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Calibration | None:

@@ -10,6 +10,8 @@ import numpy as np
 from metakel.data import History
 from metakel.errors import InputError
 
+PERCENTAGES = ("percent", "percentage", "pct")
+CLEARLY_PERCENT = 2.0  # a value above 1, but not of a share of 100
 SHARES = (
     "accuracy", "acc", "auc", "auroc", "auprc", "f1", "precision", "recall", "specificity",
     "sensitivity", "share", "iou", "dice",
@@ -25,7 +27,7 @@ class OutputLimits:
 
 
 def output_limits(history: History, given: tuple[float, float] | None) -> OutputLimits:
-    """As given, or 0 to 1 where the name and all values suggest a share."""
+    """As given; or 0 to 1, or to 100, where the name and all values suggest a share."""
     report = history.report
     name = "" if report is None else report.output
     sign = -1.0 if report is not None and report.minimize else 1.0
@@ -39,8 +41,21 @@ def output_limits(history: History, given: tuple[float, float] | None) -> Output
                 f"{found[1]:g}; expected limits around all of them"
             )
         return OutputLimits((low, high))
-    words = re.split(r"[^a-z0-9]+", name.lower())
-    if any(word in SHARES for word in words) and found[0] >= 0 and found[1] <= 1:
-        note = f"{name} is taken to lie between 0 and 1; outputs=(low, high) says otherwise"
-        return OutputLimits((0.0, 1.0), (note,))
-    return OutputLimits()
+    highest = _largest_share(name, found[1])
+    if highest is None or not 0 <= found[0] <= found[1] <= highest:
+        return OutputLimits()
+    note = (
+        f"{name} is taken to lie between 0 and {highest:g}; outputs=(low, high) or --bounds low "
+        "high says otherwise"
+    )
+    return OutputLimits((0.0, highest), (note,))
+
+
+def _largest_share(name: str, found: float) -> float | None:
+    """1 or 100, if the name is that of a share; ``found`` is the largest value."""
+    words = re.split(r"[^a-z0-9%]+", name.lower())
+    if "%" in name or any(word in PERCENTAGES for word in words):
+        return 100.0
+    if any(word in SHARES for word in words) and not 1 < found < CLEARLY_PERCENT:
+        return 1.0 if found <= 1 else 100.0
+    return None

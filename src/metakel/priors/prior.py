@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import check_choice
+from metakel._html import text_card
 from metakel.errors import InputError
+from metakel.gp.new_inputs import with_new_inputs
 from metakel.gp.task_gp import DefaultGP, TaskGP, TaskProcess
 from metakel.gp.task_scale import TaskModel
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.band import Band
+from metakel.optimize.best_runs import BestRuns
 from metakel.optimize.mixture import MixtureModel, register_loader
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.regret import RegretCalibration
@@ -26,9 +29,10 @@ from metakel.priors.calibration import Calibration, prior_kernel
 from metakel.priors.configurations import as_rows, encode_candidates, encode_configurations
 from metakel.priors.explain import Explanation, explain
 from metakel.priors.heldout import NOISE_RATIOS, HeldOut
+from metakel.priors.past_outputs import PastOutputs
 from metakel.priors.summary import summary
 from metakel.search import CandidateTable, Domain, SearchSpace
-from metakel.space import Space
+from metakel.space import Fixed, Parameter, Space
 
 # Initial weight of the cold start beside what was learned; evidence moves it from there.
 COLD_WEIGHT = 0.05
@@ -76,6 +80,10 @@ class Prior:
         Initial weight of the cold start beside what was learned.
     certificate : RegretCalibration or None
         What replays of the optimizer on past tasks say of its regret; None in files of before.
+    past : PastOutputs or None
+        Records of all outputs, for a search with limits; None where none were given.
+    best_runs : BestRuns or None
+        The best runs of every past task, to refer to; None in files of before.
     """
 
     space: Space
@@ -86,6 +94,8 @@ class Prior:
     info: PriorInfo
     cold_weight: float = field(default=COLD_WEIGHT)
     certificate: RegretCalibration | None = None
+    past: PastOutputs | None = None
+    best_runs: BestRuns | None = None
 
     @property
     def helps(self) -> bool:
@@ -120,12 +130,12 @@ class Prior:
         return prior_kernel(self._learned, self.model)
 
     def mean(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """(n,) what a typical task measures there."""
+        """(n,) what a typical task measures there, within the limits of the output."""
         X = encode_configurations(configurations, self.space)
         learned = self.task_gp if self.helps else None
         common = np.zeros(len(X)) if learned is None else learned.mean(X)
         values = self.model.level + self.model.scale * common
-        return -values if self.info.minimize else values
+        return np.clip(-values if self.info.minimize else values, *self.output_limits)
 
     def optimizer(
         self,
@@ -136,6 +146,7 @@ class Prior:
         fixed: Mapping[str, Any] | None = None,
         extrapolate: bool | None = None,
         space: Space | None = None,
+        new: Sequence[Parameter] = (),
         delta: float = 0.2,
         stop_at: float | str | None = None,
         certificate: str = "conformal",
@@ -159,6 +170,10 @@ class Prior:
         space : Space, optional
             Ranges of this task, where they are not those of the prior (without candidates).
             Parameters of the prior that it lacks are held by ``fixed``.
+        new : sequence of Parameter, optional
+            Parameters of this task that no past task had, to be chosen as well (without
+            candidates). What was learned ignores them; their effect is modelled as that of a cold
+            start, and there is no certificate.
         delta : float
             Probability with which confidence bounds and certificate may fail.
         stop_at : float or str, optional
@@ -168,9 +183,10 @@ class Prior:
             What certificates rest on: replays of this optimizer on past tasks (`certificate`), or
             the confidence band (`confidence`), which is valid for any points but far wider.
         """
-        if candidates is not None and (fixed or space is not None):
+        if candidates is not None and (fixed or space is not None or new):
             raise InputError(
-                "fixed parameters or ranges, and candidates: leave the other rows out instead"
+                "fixed or new parameters or ranges, and candidates: leave the other rows out "
+                "instead"
             )
         domain: Domain
         if candidates is not None:
@@ -178,12 +194,11 @@ class Prior:
             Z = encode_candidates(candidates, self.space, extrapolate=extrapolate)
             domain = CandidateTable.of(rows, Z, self.space)
         else:
-            landmarks = None if self.task_gp is None else self.task_gp.basis.landmarks
-            domain = SearchSpace(
-                space or self.space, self.space, dict(fixed or {}), bool(extrapolate), landmarks
-            )
+            domain = self._domain(space, dict(fixed or {}), bool(extrapolate), tuple(new))
         return Optimizer(
-            self.task_model(delta=delta, extrapolate=bool(extrapolate), certificate=certificate),
+            self.task_model(
+                delta=delta, extrapolate=bool(extrapolate), certificate=certificate, new=new
+            ),
             domain,
             rng=np.random.default_rng(0) if rng is None else rng,
             acquisition=acquisition,
@@ -191,25 +206,59 @@ class Prior:
             stop_at=stop_at,
         )
 
+    def _domain(
+        self,
+        space: Space | None,
+        fixed: dict[str, Any],
+        extrapolate: bool,
+        new: tuple[Parameter, ...],
+    ) -> SearchSpace:
+        names = {p.name for p in new}
+        for name in names:
+            if name in self.space.names and not isinstance(self.space[name], Fixed):
+                raise InputError(f"parameter {name!r} is not new: past tasks have it")
+        past = tuple(p for p in self.space.parameters if p.name not in names)
+        chosen = past if space is None else space.parameters
+        known = Space((*past, *new)) if new else self.space
+        landmarks = None if self.task_gp is None else self.task_gp.basis.landmarks
+        if landmarks is not None:
+            landmarks = np.pad(landmarks, ((0, 0), (0, known.d0 - self.space.d0)))
+        return SearchSpace(Space((*chosen, *new)), known, fixed, extrapolate, landmarks)
+
     def task_model(
-        self, *, delta: float = 0.2, extrapolate: bool = False, certificate: str = "conformal"
+        self,
+        *,
+        delta: float = 0.2,
+        extrapolate: bool = False,
+        certificate: str = "conformal",
+        new: Sequence[Parameter] = (),
     ) -> MixtureModel:
         """The model of a new task that `optimizer` decides with, in the sign to be maximised."""
         check_choice("certificate", certificate, CERTIFICATES)
         processes, weights = self.beliefs
+        d_new, options = 0, {}
+        if new:
+            d_new, options = Space(tuple(new)).d0, {"new": Space(tuple(new)).to_dict()}
+            processes = tuple(with_new_inputs(process, d_new) for process in processes)
+        reason = self._unlike_the_past(extrapolate, new)
         return MixtureModel(
             processes,
             weights,
             self.model,
-            d0=self.space.d0,
-            band=self._band(delta, extrapolate),
+            d0=self.space.d0 + d_new,
+            band=reason or self._band(delta),
             store=partial(
-                self._stored, delta=delta, extrapolate=extrapolate, certificate=certificate
+                self._stored,
+                delta=delta,
+                extrapolate=extrapolate,
+                certificate=certificate,
+                **options,
             ),
-            regret=self._regret(extrapolate),
+            regret=reason or self._regret,
             delta=delta,
             certificate=certificate,
             limits=self._limits,
+            best_runs=None if new else self.best_runs,
         )
 
     def _stored(self, **options: Any) -> dict[str, Any]:
@@ -218,23 +267,32 @@ class Prior:
 
         return {"prior": to_dict(self), **options}
 
-    def _regret(self, extrapolate: bool) -> RegretCalibration | str:
-        if extrapolate:
-            return "values beyond the recorded ranges are allowed"
+    @staticmethod
+    def _unlike_the_past(extrapolate: bool, new: Sequence[Parameter]) -> str:
+        """Why past tasks cannot vouch for a task; empty where they may."""
+        if new:
+            return f"no past task had {', '.join(p.name for p in new)}"
+        return "values beyond the recorded ranges are allowed" if extrapolate else ""
+
+    @property
+    def _regret(self) -> RegretCalibration | str:
         if self.certificate is None:
             return "the prior was learned without replays on past tasks; learn it again"
         return self.certificate
 
     @property
+    def output_limits(self) -> tuple[float, float]:
+        """Between which all values lie; infinite where nothing is known of them."""
+        return self.info.outputs or (-inf, inf)
+
+    @property
     def _limits(self) -> tuple[float, float]:
         """Of the output, in the sign to be maximised."""
-        low, high = self.info.outputs or (-inf, inf)
+        low, high = self.output_limits
         return (-high, -low) if self.info.minimize else (low, high)
 
-    def _band(self, delta: float, extrapolate: bool) -> Band | str:
+    def _band(self, delta: float) -> Band | str:
         """The confidence band, or why there is none."""
-        if extrapolate:
-            return "values beyond the recorded ranges are allowed"
         if not self.helps:
             return "the history is not used"
         try:
@@ -261,6 +319,7 @@ class Prior:
             minimize=self.info.minimize,
             delta=delta,
             noise_std=noise_std,
+            limits=self.output_limits,
         )
 
     def explain(self) -> Explanation:
@@ -289,6 +348,13 @@ class Prior:
     def __str__(self) -> str:
         return summary(self)
 
+    def plot(self, axes: Sequence[Any] | None = None) -> Sequence[Any]:
+        """The effect of every parameter, with the spread between tasks; needs matplotlib."""
+        return self.explain().plot(axes)
+
+    def _repr_html_(self) -> str:
+        return text_card(str(self))
+
     def __repr__(self) -> str:
         return f"Prior({len(self.info.tasks)} tasks, {self.info.runs} runs, helps={self.helps})"
 
@@ -302,6 +368,7 @@ def _load_model(data: Mapping[str, Any]) -> MixtureModel:
         delta=float(data["delta"]),
         extrapolate=bool(data["extrapolate"]),
         certificate=str(data.get("certificate", "norm bound")),
+        new=Space.from_dict(data["new"]).parameters if "new" in data else (),
     )
 
 

@@ -83,8 +83,11 @@ def _new_task(prior: Prior) -> str:
     model = prior.model
     level = -model.level if prior.info.minimize else model.level
     level_sd = float(model.scale * np.sqrt(model.level_variance))
+    low, high = np.clip([level - level_sd, level + level_sd], *prior.output_limits)
+    clipped = high - low < 2 * level_sd * (1 - 1e-9)
+    spread = f"({low:.3g} to {high:.3g})" if clipped else f"+- {level_sd:.2g}"
     return (
-        f"A new task has level {level:.3g} +- {level_sd:.2g} and scale {model.scale:.2g} within a "
+        f"A new task has level {level:.3g} {spread} and scale {model.scale:.2g} within a "
         f"factor of {np.exp(model.spread):.2g} (one standard deviation)."
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from metakel.charts import LEARNED, SPREAD, Style, SvgChart
@@ -40,13 +40,31 @@ def figures(*pictures: str) -> str:
     return f'<div class="figures">{"".join(pictures)}</div>'
 
 
-def cards(entries: Sequence[tuple[str, str, str]]) -> str:
+def cards(entries: Sequence[tuple[str, str, str]], kind: str = "") -> str:
     """Numbers to see first: value, meaning and style."""
     inner = "".join(
         f'<div class="card {style}"><b>{escape(value)}</b><span>{escape(meaning)}</span></div>'
         for value, meaning, style in entries
     )
-    return f'<div class="cards">{inner}</div>'
+    return (
+        f'<div class="cards {kind}">{inner}</div>' if kind else f'<div class="cards">{inner}</div>'
+    )
+
+
+def facts(entries: Mapping[str, str]) -> str:
+    """Names and what they are, in small print."""
+    inner = "".join(
+        f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in entries.items()
+    )
+    return f'<dl class="facts">{inner}</dl>'
+
+
+def downloadable(name: str, text: str) -> str:
+    """A button that saves a text, which is in the page."""
+    return (
+        f'<p><button class="save" data-name="{escape(name, quote=True)}">Download {escape(name)}'
+        f"</button></p><pre hidden>{escape(text)}</pre>"
+    )
 
 
 def bars(rows: Sequence[tuple[str, float, float]], names: tuple[str, str]) -> str:

@@ -78,7 +78,7 @@ def _map(prior: Prior, by_share: list[str]) -> str:
     chart = SvgChart(_axis(prior, across), _axis(prior, up))
     chart.cells(scaled.reshape(CELLS, CELLS), LEARNED, tips)
     others = [f"{n} = {_short(v)}" for n, v in top.items() if n not in numbers]
-    caption = f"From {number(low)} (pale) to {number(high)} (full)." + (
+    caption = f"From {number(low)} (faint) to {number(high)} (strong)." + (
         f" Elsewhere: {', '.join(others)}." if others else ""
     )
     title = f"Typical {prior.info.output} by {across} and {up}"

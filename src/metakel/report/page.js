@@ -16,5 +16,50 @@
   for (const name of ["pointerover", "focusin", "click"])
     document.addEventListener(name, (event) => show(near(event.target)));
   document.addEventListener("scroll", () => show(near(document.activeElement)), { passive: true });
+  const save = (name, type, text) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+  for (const button of document.querySelectorAll("button.save"))
+    button.addEventListener("click", () =>
+      save(button.dataset.name, "text/csv", button.parentElement.nextElementSibling.textContent));
+  // A chart by itself has no style sheet: every mark takes its look along.
+  const LOOK = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "opacity", "font-size", "font-family"];
+  const alone = (svg) => {
+    const copy = svg.cloneNode(true);
+    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    const marks = copy.querySelectorAll("*");
+    svg.querySelectorAll("*").forEach((mark, i) => {
+      const seen = getComputedStyle(mark);
+      for (const name of LOOK) marks[i].setAttribute(name, seen.getPropertyValue(name));
+      marks[i].removeAttribute("tabindex");
+    });
+    const [, , width, height] = svg.getAttribute("viewBox").split(" ");
+    const paper = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    paper.setAttribute("width", width);
+    paper.setAttribute("height", height);
+    paper.setAttribute("fill", getComputedStyle(document.body).backgroundColor);
+    copy.prepend(paper);
+    return new XMLSerializer().serializeToString(copy);
+  };
+  for (const figure of document.querySelectorAll("figure")) {
+    const button = document.createElement("button"), title = figure.querySelector("h3");
+    button.textContent = "SVG";
+    button.setAttribute("aria-label", `Download ${title.textContent} as SVG`);
+    button.className = "chart";
+    const name = title.textContent.replace(/[^\w]+/g, "-").toLowerCase();
+    button.addEventListener("click", () => save(`${name}.svg`, "image/svg+xml", alone(figure.querySelector("svg"))));
+    figure.querySelector("figcaption").prepend(button);
+  }
+  // No half of a row stays empty: three charts stand side by side, and of another odd number the
+  // last one has its text beside it.
+  for (const row of document.querySelectorAll(".figures")) {
+    const charts = row.querySelectorAll(":scope > figure:not(.whole)");
+    if (charts.length === 3) row.classList.add("three");
+    else if (charts.length % 2 === 1) charts[charts.length - 1].classList.add("odd");
+  }
   document.documentElement.dataset.ready = "yes";
 })();

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 
 from metakel._files import write_atomically
 from metakel.charts.svg import style_sheet
+from metakel.confidence import AlarmEvent
 from metakel.priors import Prior
+from metakel.report.headline import about, headline, next_section
 from metakel.report.html import bar_widths, cards, paragraph, section
 from metakel.report.model import model_section
-from metakel.report.run import RunReplay, run_section
+from metakel.report.run import RunReplay
+from metakel.report.run_section import run_section
 from metakel.report.validation import Validation, validation_section
 
 # Even if something slipped through, a browser would run and fetch nothing: only this very style and
@@ -31,6 +36,7 @@ def write_report(
     validation: Validation | None = None,
     run: RunReplay | None = None,
     title: str = "",
+    sources: Mapping[str, str] | None = None,
 ) -> Path:
     """Write one self-contained HTML page.
 
@@ -43,13 +49,63 @@ def write_report(
     run : RunReplay, optional
         Of `replay_run`: adds how one run went.
     title : str
-        By default what is tuned.
+        By default what is tuned, and the name of the task.
+    sources : dict, optional
+        What else to say about where it comes from, such as names of files.
     """
-    heading = title or f"Tuning {prior.info.output}"
+    target = Path(path)
+    page = render_report(prior, validation=validation, run=run, title=title, sources=sources)
+    write_atomically(target, page)
+    return target
+
+
+@dataclass(frozen=True)
+class EmbeddedReport:
+    """The page in a frame of its own, so that it changes nothing of the notebook around it."""
+
+    page: str
+    height: int
+
+    def _repr_html_(self) -> str:
+        look = "width:100%;border:1px solid rgba(128,128,128,.4);border-radius:6px"
+        return (
+            f'<iframe sandbox="allow-scripts allow-downloads" style="{look}" '
+            f'height="{int(self.height)}" title="metakel report" '
+            f'srcdoc="{escape(self.page, quote=True)}"></iframe>'
+        )
+
+
+def embed_report(
+    prior: Prior,
+    *,
+    validation: Validation | None = None,
+    run: RunReplay | None = None,
+    title: str = "",
+    height: int = 700,
+) -> EmbeddedReport:
+    """The page for a notebook, which shows what this returns; ``height`` is in pixels."""
+    page = render_report(prior, validation=validation, run=run, title=title)
+    return EmbeddedReport(page, height)
+
+
+def render_report(
+    prior: Prior,
+    *,
+    validation: Validation | None = None,
+    run: RunReplay | None = None,
+    title: str = "",
+    sources: Mapping[str, str] | None = None,
+) -> str:
+    """The page as text; see `write_report`."""
+    task = "" if run is None else run.about.get("task", "")
+    heading = title or f"Tuning {prior.info.output}{f' of {task}' if task else ''}"
     body = "".join(
         [
             f"<h1>{escape(heading)}</h1>",
-            _summary(prior),
+            about(prior, run, sources or {}),
+            headline(prior, run),
+            next_section(prior, run),
+            _summary(prior, None if run is None else run.alarm),
             run_section(prior, run) if run is not None else "",
             model_section(prior),
             validation_section(prior, validation),
@@ -57,12 +113,10 @@ def write_report(
             "<footer>Made by metakel. This page needs no network.</footer>",
         ]
     )
-    target = Path(path)
-    write_atomically(target, _page(heading, body))
-    return target
+    return _page(heading, body)
 
 
-def _summary(prior: Prior) -> str:
+def _summary(prior: Prior, alarm: AlarmEvent | None) -> str:
     info, held = prior.info, prior.heldout
     verb = "minimise" if info.minimize else "maximise"
     better = f"{held.better_than_cold} of {len(held.log_scores)}"
@@ -71,6 +125,8 @@ def _summary(prior: Prior) -> str:
         (str(info.runs), f"runs, {verb} {info.output}", ""),
         ("used", "the history", "good") if prior.helps else ("not used", "the history", "bad"),
     ]
+    if alarm is not None:
+        entries.insert(0, ("ALARM", "see below", "bad"))
     if held.checked:
         entries.append((better, "left-out tasks predicted better than cold", ""))
     return cards(entries)

@@ -1,28 +1,28 @@
-"""One run replayed value by value, and the page's part on it: band, certificate, trust, alarm."""
+"""One run replayed value by value: the best so far, certificate, trust, and what comes next."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import nan
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.charts import ALARM, LEARNED, OBSERVED, Axis, SvgChart, number
-from metakel.confidence import AlarmEvent
+from metakel.confidence import Alarm, AlarmEvent
+from metakel.errors import InputError
+from metakel.optimize import Certificate, Optimizer, Reasons
 from metakel.optimize.thinning import BLOCK, LIMIT
 from metakel.priors import Prior
-from metakel.report.html import cards, figure, figures, paragraph, section, table
+from metakel.report.limits import SafeSet
 from metakel.tuner import JournalReader, JournalTrial, Trials
 from metakel.tuner.options import RunOptions, TuningSource
 from metakel.tuner.trials import TrialsAsRecord
 
-SHOWN_TRIALS = 10
 STEPS = 100  # after at most so many of its values a run is looked at
-CROWDED = 200  # more dots than this are small
-DOTS = 1000  # of at most so many values the configuration is shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,31 +37,39 @@ class RunReplay:
         Best value so far.
     steps : (k,) array of int
         The numbers of values after which the run was looked at.
-    lower, upper : (k,) arrays
-        Band of the configuration that is certainly best; infinite where there is none.
     regret : (k,) array
-        The certificate.
+        The certificate at these times; inf where nothing was promised.
     trust : (k,) array
         Weight of the history against a cold start.
     alarm : AlarmEvent or None
     failed, pending : int
-    no_band : str
-        Why there is no band; empty where there is one.
+    certificate : Certificate
+        At the end.
+    typical : float
+        What the model expects at the median of the space, at the end.
+    next : Reasons or None
+        What to try next, and why; None where nothing is left to try.
+    about : dict
+        What run this is: task, command, and when it began and ended, as far as it is known.
+    safe : SafeSet
+        Limits, and which share of the space was known to respect them.
     delta : float
     """
 
     trials: tuple[JournalTrial, ...]
     best: Array
     steps: NDArray[np.intp]
-    lower: Array
-    upper: Array
     regret: Array
     trust: Array
     alarm: AlarmEvent | None
     failed: int
     pending: int
-    no_band: str
-    delta: float
+    certificate: Certificate
+    typical: float
+    next: Reasons | None = None
+    about: Mapping[str, str] = field(default_factory=dict)
+    safe: SafeSet = field(default_factory=SafeSet)
+    delta: float = 0.1
 
 
 def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
@@ -73,26 +81,57 @@ def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
     # Calls with a value; a record is looked at after so many of them.
     calls = [i + 1 for i, (n,) in enumerate(whole.steps) if whole.trials[n].value is not None]
     steps, rows = _looked_at(len(calls)), []
+    start = optimizer.domain.start_points(np.random.default_rng(0))
+    safe = SafeSet(options.limits).after(optimizer, start)
     for t in steps:
         optimizer.record = whole.until(calls[t - 1])
-        found = optimizer.certificate
-        rows.append((found.lower, found.upper, found.regret, optimizer.trust))
+        rows.append((optimizer.certificate.regret, optimizer.trust))
+        safe = safe.after(optimizer, start)
     optimizer.record = whole.until(len(whole.steps))
-    lower, upper, regret, trust = np.array(rows, dtype=np.float64).reshape(-1, 4).T
+    regret, trust = np.array(rows, dtype=np.float64).reshape(-1, 2).T
+    upcoming = _next(optimizer)
+    some = upcoming
+    if some is None and trials.all:
+        some = optimizer.explain(trials.all[0].configuration)
     return RunReplay(
         trials=trials.complete,
         best=best,
         steps=steps,
-        lower=lower,
-        upper=upper,
         regret=regret,
         trust=trust,
         alarm=optimizer.alarm,
         failed=len(trials.failed),
         pending=len(trials.pending),
-        no_band=optimizer.model.no_bounds or optimizer.certificate.reason,
+        certificate=optimizer.certificate,
+        typical=nan if some is None else some.typical,
+        next=upcoming,
+        about=_about(trials, options),
+        safe=safe,
         delta=options.delta,
     )
+
+
+def _next(optimizer: Optimizer) -> Reasons | None:
+    try:
+        return optimizer.explain(optimizer.suggest())
+    except (InputError, Alarm):  # nothing is left to ask for
+        return None
+
+
+def _about(trials: Trials, options: RunOptions) -> dict[str, str]:
+    times = sorted(trial.since for trial in trials.all if trial.since)
+    found = {
+        "task": options.task,
+        "command": shlex.join(options.command),
+        "first suggestion": _minute(times[0]) if times else "",
+        "last suggestion": _minute(times[-1]) if times else "",
+    }
+    return {name: text for name, text in found.items() if text}
+
+
+def _minute(stamp: str) -> str:
+    """A time of a journal, as people read it."""
+    return stamp[:16].replace("T", " ")
 
 
 def _looked_at(t: int) -> NDArray[np.intp]:
@@ -111,139 +150,15 @@ def replay_journal(prior: Prior, path: str | Path) -> RunReplay:
     record = JournalReader(path)
     head = record.header
     options = RunOptions(
-        int(head["seed"]), float(head["delta"]), dict(head["fixed"]), bool(head["outside"])
+        int(head["seed"]),
+        float(head["delta"]),
+        dict(head["fixed"]),
+        bool(head["outside"]),
+        task=str(head.get("task", "")),
+        command=tuple(head.get("command", ())),
+        limits=record.limits,
     )
     options.refuse_another(TuningSource(prior), {**head, "candidates": None}, str(path))
-    return replay_run(prior, record.trials, options)
-
-
-def run_section(prior: Prior, run: RunReplay) -> str:
-    """How the run went."""
-    counts = f"{len(run.trials)} values, {run.failed} failed, {run.pending} pending"
-    if not run.trials:
-        return section("The run", paragraph(f"{counts}: nothing to show yet."))
-    return section(
-        "The run",
-        cards(_cards(prior, run, counts)),
-        _alarm(run),
-        figures(_values(prior, run), *_promises(prior, run), _trust(run)),
-        _best_trials(prior, run),
-    )
-
-
-def _cards(prior: Prior, run: RunReplay, counts: str) -> list[tuple[str, str, str]]:
-    entries = [(number(float(run.best[-1])), f"best {prior.info.output} ({counts})", "")]
-    if np.isfinite(run.regret[-1]):
-        sure = f"{1 - run.delta:.0%}"
-        band = f"{number(float(run.lower[-1]))} to {number(float(run.upper[-1]))}"
-        entries += [
-            (band, f"the surest configuration's true value, {sure} sure", ""),
-            (number(float(run.regret[-1])), f"nothing is better by more, {sure} sure", ""),
-        ]
-    alarm = ("none", "alarm", "good") if run.alarm is None else ("ALARM", "see below", "bad")
-    return [*entries, alarm]
-
-
-def _alarm(run: RunReplay) -> str:
-    if run.alarm is not None:
-        text = f"Alarm after {run.alarm.time} values: {run.alarm.reason}. "
-        return paragraph(
-            text + "The certificate ends there; decisions go on by the evidence of the values.",
-            "bad",
-        )
-    return paragraph("No value contradicts the history.", "good")
-
-
-def _chart(run: RunReplay, y: Axis) -> SvgChart:
-    chart = SvgChart(Axis("values observed", 1, max(len(run.trials), 2)), y)
-    if run.alarm is not None:
-        chart.rule(float(run.alarm.time), ALARM, "alarm")
-    return chart
-
-
-def _values(prior: Prior, run: RunReplay) -> str:
-    values = np.array([trial.value for trial in run.trials], dtype=np.float64)
-    shown, improved = _shown(run), _changes(run.best)
-    tips = [_tip(run.trials[i]) for i in shown]
-    chart = _chart(run, Axis.covering(prior.info.output, values))
-    chart.steps(improved + 1, run.best[improved], LEARNED, label="best so far")
-    size = 8 if len(shown) <= CROWDED else 4
-    chart.dots(shown + 1, values[shown], OBSERVED, label="each value", tips=tips, size=size)
-    left_out = len(values) - len(shown)
-    caption = f"{left_out} of {len(values)} values are not drawn." if left_out else ""
-    return figure(chart, "Values", caption, "values and the best so far")
-
-
-def _tip(trial: JournalTrial) -> str:
-    settings = (
-        f"{name} = {v:.4g}" if isinstance(v, float) else f"{name} = {v}"
-        for name, v in trial.configuration.items()
-    )
-    return f"{trial.number}: {number(float(trial.value or 0.0))}\n" + "\n".join(settings)
-
-
-def _shown(run: RunReplay) -> NDArray[np.intp]:
-    """Rows of values to draw: all, or those that improved and others evenly spaced."""
-    t = len(run.trials)
-    if t <= DOTS:
-        return np.arange(t)
-    spaced = np.linspace(0, t - 1, DOTS // 2).round().astype(np.intp)
-    return np.union1d(spaced, _changes(run.best)[-DOTS // 2 :])
-
-
-def _changes(best: Array) -> NDArray[np.intp]:
-    """Rows at which the best value changes, the first and the last one included."""
-    changed = np.flatnonzero(np.diff(best)) + 1
-    return np.unique(np.concatenate([[0], changed, [len(best) - 1]])).astype(np.intp)
-
-
-def _promises(prior: Prior, run: RunReplay) -> list[str]:
-    if not np.isfinite(run.regret).any():
-        return [paragraph(f"No band and no certificate: {run.no_band}.", "soft")]
-    sure, improved = f"{1 - run.delta:.0%}", _changes(run.best)
-    band = _chart(run, Axis.covering(prior.info.output, run.lower, run.upper, run.best))
-    band.band(run.steps, run.lower, run.upper, LEARNED)
-    band.steps(improved + 1, run.best[improved], LEARNED, label="best value so far")
-    return [
-        figure(
-            band,
-            "Band around the surest configuration",
-            f"Its value without noise lies in the band, at all times together, {sure} sure.",
-            "band of the surest configuration",
-        ),
-        figure(
-            _followed(run, Axis("can be better by", 0, Axis.covering("", run.regret).high),
-                      run.regret, number),
-            "Certificate",
-            "No configuration looked at is better than the surest one by more than this, "
-            f"{sure} sure, if the task is like the past ones.",
-            "certificate over time",
-        ),
-    ]  # fmt: skip
-
-
-def _trust(run: RunReplay) -> str:
-    chart = _followed(run, Axis("trust in the history", 0, 1), run.trust, "{:.0%}".format)
-    return figure(
-        chart, "Trust", "Weight of the history against a cold start, moved by every value."
-    )
-
-
-def _followed(run: RunReplay, y: Axis, values: Array, text: Callable[[float], str]) -> SvgChart:
-    """A number after every value that was looked at."""
-    tips = [f"after {t}: {text(float(v))}" for t, v in zip(run.steps, values, strict=True)]
-    chart = _chart(run, y)
-    return chart.line(run.steps, values, LEARNED).dots(
-        run.steps, values, LEARNED, tips=tips, size=6
-    )
-
-
-def _best_trials(prior: Prior, run: RunReplay) -> str:
-    sign = 1.0 if prior.info.minimize else -1.0
-    top = sorted(run.trials, key=lambda trial: sign * float(trial.value or 0.0))[:SHOWN_TRIALS]
-    rows = [
-        [str(t.number), number(float(t.value or 0.0))]
-        + [f"{v:.5g}" if isinstance(v, float) else str(v) for v in t.configuration.values()]
-        for t in top
-    ]
-    return table(["trial", prior.info.output, *top[0].configuration], rows)
+    found = replay_run(prior, record.trials, options)
+    # The candidates themselves are not in the journal, so that the next one is not known.
+    return found if head.get("candidates") is None else replace(found, next=None)

@@ -1,0 +1,299 @@
+"""Why a point is suggested: what is expected there, which runs speak for it, what is safer.
+
+Everything is computed with the model that chose the point. A point that is pending is explained as
+it was when it was asked for: without itself, and without what was asked for after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel._arrays import Array
+from metakel._html import card, items, paragraph
+from metakel.optimize.best_runs import BestRuns
+from metakel.optimize.model import UCB_WIDTH, Model
+from metakel.optimize.outcomes import Outcomes
+from metakel.optimize.record import Record
+from metakel.optimize.snapshot import Snapshot
+
+NEIGHBOURS = 3  # runs that are named
+NEAR = 1.0  # within so many length scales, values have much to do with each other
+# A point whose mean is below the best one by more than this share of its standard deviation is
+# chosen for what is not known of it.
+GIVEN_UP = 0.25
+# The safer point has a lower end that is higher by this share of the standard deviation, or more.
+SAFER = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbour:
+    """A run near the point that is explained.
+
+    Parameters
+    ----------
+    task : str
+        The past task; empty for a run of this one.
+    x : array or dict
+    value : float
+        What was measured.
+    distance : float
+        In length scales.
+    typical : float or None
+        The median of all values of the past task.
+    """
+
+    task: str
+    x: Any
+    value: float
+    distance: float
+    typical: float | None = None
+
+    def __str__(self) -> str:
+        against = "" if self.typical is None else f", where {self.typical:.3g} is typical"
+        return f"{self.task or 'this run'}: {self.value:.4g}{against} ({describe(self.x)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What is expected at a point, within the limits of the output.
+
+    ``value`` is the mean, ``low`` and ``high`` are one standard deviation away from it, and
+    ``measured`` is the value of a run there, if there was one.
+    """
+
+    x: Any
+    value: float
+    low: float
+    high: float
+    measured: float | None = None
+
+    @classmethod
+    def within(
+        cls,
+        limits: tuple[float, float],
+        x: Any,
+        mean: float,
+        sd: float,
+        measured: float | None = None,
+    ) -> Expected:
+        """A mean and a standard deviation, where no value is beyond the limits."""
+        value = float(np.clip(mean, *limits))
+        low, high = np.clip([value - sd, value + sd], *limits).tolist()
+        return cls(x, value, low, high, measured)
+
+    def __str__(self) -> str:
+        was = "" if self.measured is None else f", and {self.measured:.4g} was measured"
+        return f"{self.value:.4g} ({self.low:.3g} to {self.high:.3g}){was}"
+
+
+@dataclass(frozen=True, eq=False)
+class Reasons:
+    """Why to try a point; ``str`` says it in a few lines, `sentence` in one.
+
+    Parameters
+    ----------
+    expected : Expected
+        What is expected there; ``expected.x`` is the point.
+    typical : float
+        The median of what is expected over the whole domain.
+    best : float or None
+        The best value so far.
+    explores : bool
+        True if another point is expected to be better, and this one is tried because less is known
+        of it.
+    neighbours : tuple of Neighbour
+        The nearest runs: of this task, and of the best ones of past tasks.
+    near, tasks : int
+        How many past tasks had one of their best runs within a length scale, out of how many.
+    safer : Expected or None
+        The point whose value is surest to be good: the largest mean minus 1.5 standard deviations
+        (for a minimum, the smallest mean plus as much). None where no other is clearly surer.
+    output : str
+        What is measured.
+    """
+
+    expected: Expected
+    typical: float
+    best: float | None
+    explores: bool
+    neighbours: tuple[Neighbour, ...] = field(repr=False)
+    near: int
+    tasks: int
+    safer: Expected | None
+    output: str = "value"
+
+    @property
+    def sentence(self) -> str:
+        """What is expected against what is typical, how sure that is, and what it is tried for."""
+        so_far = "" if self.best is None else f" and {self.best:.4g} is the best so far"
+        against = f"where {self.typical:.3g} is typical{so_far}"
+        return f"{self.output} is expected to be {self.expected}, {against}; {self.purpose}."
+
+    @property
+    def purpose(self) -> str:
+        """What it is tried for."""
+        if self.expected.measured is not None:
+            return "it was tried before"
+        if self.explores:
+            return "it explores: another is expected to be better, but less is known of this one"
+        return "it exploits: none is expected to be clearly better"
+
+    @property
+    def support(self) -> str:
+        """How many past tasks speak for it; empty where none is known."""
+        if not self.tasks:
+            return ""
+        had = f"{self.near} of {self.tasks} past tasks had one of their best runs"
+        return f"{had if self.near else f'None of {self.tasks} past tasks had a best run'} near it."
+
+    @property
+    def alternative(self) -> str:
+        """The safer point, or that there is none."""
+        if self.safer is None:
+            return "No other is clearly safer."
+        return f"Safer: {describe(self.safer.x)}, where it is expected to be {self.safer}."
+
+    def __str__(self) -> str:
+        lines = [self.sentence, self.support, *(f"  {run}" for run in self.neighbours)]
+        return "\n".join(filter(None, [*lines, self.alternative]))
+
+    def _repr_html_(self) -> str:
+        runs = items([str(run) for run in self.neighbours])
+        parts = [self.support, self.alternative]
+        sentences = [paragraph(part) for part in parts if part]
+        return card(self.sentence, *sentences[:-1], runs, sentences[-1])
+
+
+def describe(x: Any) -> str:
+    """A point in one line, as people read it."""
+    if not isinstance(x, Mapping):
+        return "(" + ", ".join(_short(value) for value in np.asarray(x).tolist()) + ")"
+    return ", ".join(f"{name}={_short(value)}" for name, value in x.items())
+
+
+def explain(snapshot: Snapshot, point: Any, x: Array) -> Reasons:
+    """Why to try a point, which is ``x`` (d0,) to the model."""
+    domain, sign, found = snapshot.domain, snapshot.sign, snapshot.outcomes
+    model = snapshot.model
+    fantasies = _before(snapshot, x)
+    if len(fantasies):
+        model = model.with_fantasies(fantasies)
+    mean, sd = (float(value[0]) for value in model.predict(x[None]))
+    Z, means, sds = _elsewhere(model, snapshot)
+    past = model.best_runs
+    low, high = sorted(sign * limit for limit in model.limits)
+    limits = low, high
+
+    def expected(at: Array, point: Any, mean: float, sd: float) -> Expected:
+        runs = found.y[domain.same(found.X, at[None])[:, 0]]
+        measured = sign * float(runs[-1]) if len(runs) else None
+        return Expected.within(limits, point, sign * mean, sd, measured)
+
+    surest = int(np.argmax(means - UCB_WIDTH * sds))
+    gain = means[surest] - UCB_WIDTH * sds[surest] - (mean - UCB_WIDTH * sd)
+    safer = None
+    if gain > SAFER * sd and not domain.same(Z[[surest]], x[None])[0, 0]:
+        other = _point(snapshot, Z, surest)
+        safer = expected(Z[surest], other, float(means[surest]), float(sds[surest]))
+    values = found.y[found.counts]
+    return Reasons(
+        expected=expected(x, copy(point), mean, sd),
+        typical=_typical(snapshot, limits),
+        best=sign * float(values.max()) if len(values) else None,
+        explores=bool(means.max() - mean > GIVEN_UP * sd),
+        neighbours=_neighbours(snapshot, past, x),
+        near=0 if past is None else len(_tasks_near(past, x)),
+        tasks=0 if past is None else len(set(past.tasks)),
+        safer=safer,
+        output="value" if past is None else past.output,
+    )
+
+
+def _typical(snapshot: Snapshot, limits: tuple[float, float]) -> float:
+    """The median over the domain, by the values alone."""
+    means, _ = snapshot.model.predict(snapshot.start.X)
+    return float(np.clip(snapshot.sign * np.median(means), *limits))
+
+
+def _before(snapshot: Snapshot, x: Array) -> Array:
+    """(q, d0) runs without a value that were known when ``x`` was asked for, if it is pending."""
+    record, domain, found = snapshot.record, snapshot.domain, snapshot.outcomes.fantasies
+    asked = [t.number for t in record.pending if domain.same(t.x[None], x[None])[0, 0]]
+    if not asked or not len(found):
+        return found
+    later = np.array([trial.x for trial in _without_value(record) if trial.number >= max(asked)])
+    return np.asarray(found[~domain.same(found, later).any(axis=1)])
+
+
+def _without_value(record: Record) -> list[Any]:
+    return [trial for trial in record.trials if trial.state in ("pending", "failed")]
+
+
+def _elsewhere(model: Model, snapshot: Snapshot) -> tuple[Array, Array, Array]:
+    """Points at which a search begins and observed ones, with means and standard deviations."""
+    seen: Outcomes = snapshot.outcomes
+    start = snapshot.start.X
+    parts = [(start, *model.predict(start))]
+    if seen.counts.any():
+        X = seen.X[seen.counts]
+        parts.append((X, *model.predict(X)))
+    Z, means, sds = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Z, means, sds
+
+
+def _point(snapshot: Snapshot, Z: Array, i: int) -> Any:
+    """The ``i``-th of `_elsewhere` as users see it."""
+    observed = i - len(snapshot.start.X)
+    if observed < 0:
+        return snapshot.domain.decode(Z[i])
+    found = snapshot.outcomes
+    return _observed_point(snapshot, int(np.flatnonzero(found.counts)[observed]))
+
+
+def _observed_point(snapshot: Snapshot, i: int) -> Any:
+    return copy(snapshot.record.trials[snapshot.outcomes.numbers[i]].point)
+
+
+def _tasks_near(past: BestRuns, x: Array) -> set[str]:
+    near: NDArray[np.intp] = np.flatnonzero(past.distances(x) <= NEAR)
+    return {past.tasks[i] for i in near}
+
+
+def _neighbours(snapshot: Snapshot, past: BestRuns | None, x: Array) -> tuple[Neighbour, ...]:
+    """The nearest ones, at most one of every past task; of this task only those that are near."""
+    seen = snapshot.outcomes
+    scales = np.ones(x.shape) if past is None else past.lengthscales
+    away = np.linalg.norm((seen.X - x) / scales, axis=1)
+    own = [
+        Neighbour(
+            "", _observed_point(snapshot, i), snapshot.sign * float(seen.y[i]), float(away[i])
+        )
+        for i in np.argsort(away, kind="stable")[:NEIGHBOURS]
+        if away[i] <= NEAR
+    ]
+    others: dict[str, Neighbour] = {}
+    distances = np.full(0, inf) if past is None else past.distances(x)
+    for i in np.argsort(distances, kind="stable"):
+        assert past is not None
+        if len(others) == NEIGHBOURS:
+            break
+        if past.tasks[i] not in others:
+            others[past.tasks[i]] = Neighbour(
+                past.tasks[i],
+                past.points[i],
+                float(past.values[i]),
+                float(distances[i]),
+                float(past.typical[i]),
+            )
+    return (*own, *others.values())
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

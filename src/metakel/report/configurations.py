@@ -1,0 +1,175 @@
+"""All configurations of a run: parallel coordinates, a slice per parameter, and a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel.charts import LEARNED, OBSERVED, Axis, SvgChart, number
+from metakel.priors import Prior
+from metakel.report.html import downloadable, figure, table
+from metakel.space import Categorical, Float, Integer, Parameter
+from metakel.tuner import JournalTrial
+
+SHOWN_TRIALS = 10
+SHOWN_PARAMETERS = 8
+LINES = 150  # of parallel coordinates
+DOTS = 300  # of a slice
+WIDTH, HEIGHT, TOP, BOTTOM, SIDE = 860, 270, 34, 40, 60
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def trial_tip(trial: JournalTrial) -> str:
+    """What to say about a trial."""
+    settings = (f"{name} = {_short(v)}" for name, v in trial.configuration.items())
+    return f"{trial.number}: {number(float(trial.value or 0.0))}\n" + "\n".join(settings)
+
+
+def slices(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
+    """Values by each parameter."""
+    chosen = [trials[i] for i in _some(prior, trials, DOTS)]
+    values = np.array([trial.value for trial in chosen], dtype=np.float64)
+    pictures = []
+    for parameter in _varying(prior)[:SHOWN_PARAMETERS]:
+        axis = _axis(parameter)
+        places = [_place(parameter, axis, trial.configuration[parameter.name]) for trial in chosen]
+        chart = SvgChart(axis, Axis.covering(prior.info.output, values))
+        tips = [f"{t.number}: {number(float(t.value or 0.0))}" for t in chosen]
+        chart.dots(places, values, OBSERVED, tips=tips, size=7)
+        pictures.append(figure(chart, f"{prior.info.output} by {parameter.name}"))
+    return pictures
+
+
+def parallel(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
+    """A line per trial through all of its parameters to its value; better ones are stronger."""
+    parameters = _varying(prior)[:SHOWN_PARAMETERS]
+    if len(parameters) < 2:
+        return []
+    chosen = [trials[i] for i in _some(prior, trials, LINES)]
+    values = np.array([trial.value for trial in chosen], dtype=np.float64)
+    sign = -1.0 if prior.info.minimize else 1.0
+    ranks = np.argsort(np.argsort(sign * values, kind="stable")) / max(len(values) - 1, 1)
+    axes = [*map(_axis, parameters), Axis.covering(prior.info.output, values)]
+    heights = [
+        [axis.fraction(_place(p, axis, trial.configuration[p.name])) for trial in chosen]
+        for p, axis in zip(parameters, axes, strict=False)
+    ]
+    heights.append([axes[-1].fraction(value) for value in values])
+    across = np.linspace(SIDE, WIDTH - SIDE, len(axes))
+    marks = [_coordinate(axis, x) for axis, x in zip(axes, across, strict=True)]
+    for i in np.argsort(ranks):
+        points = " ".join(
+            f"{x:.0f},{_up(column[i]):.1f}" for x, column in zip(across, heights, strict=True)
+        )
+        look = f'class="line {LEARNED.name}" stroke-opacity="{0.12 + 0.8 * ranks[i] ** 2:.2f}"'
+        tip = escape(trial_tip(chosen[i]), quote=True)
+        marks.append(f'<polyline {look} points="{points}" data-tip="{tip}"/>')
+    picture = (
+        f'<svg class="wide" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="parallel coordinates of all trials">{"".join(marks)}</svg>'
+    )
+    text = "A line per trial, from its parameters to its value. Stronger lines are better trials."
+    title = "<figcaption><h3>All configurations</h3></figcaption>"
+    return [f'<figure class="whole">{title}{picture}<p>{text}</p></figure>']
+
+
+def trial_table(prior: Prior, trials: Sequence[JournalTrial]) -> str:
+    """The best trials, and all of them to download."""
+    sign = 1.0 if prior.info.minimize else -1.0
+    order = sorted(trials, key=lambda trial: sign * float(trial.value or 0.0))
+    names = list(order[0].configuration)
+    rows = [
+        [str(t.number), number(float(t.value or 0.0)), _guess(t)]
+        + [_short(t.configuration.get(name)) for name in names]
+        for t in order[:SHOWN_TRIALS]
+    ]
+    shown = table(["trial", prior.info.output, "expected", *names], rows)
+    title = f"<h3>The best {len(rows)} of {len(trials)} trials</h3>"
+    return title + shown + downloadable("trials.csv", as_csv(prior, trials, names))
+
+
+def as_csv(prior: Prior, trials: Sequence[JournalTrial], names: Sequence[str]) -> str:
+    """All trials with a value; text that a spreadsheet would take for a formula is quoted."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    header = ["trial", prior.info.output, "expected", "sd", *names]
+    writer.writerow([_harmless(cell) for cell in header])
+    for trial in trials:
+        expected = trial.expected or ("", "")
+        cells = [trial.number, trial.value, *expected]
+        cells += [trial.configuration.get(name) for name in names]
+        writer.writerow([_harmless(cell) for cell in cells])
+    return text.getvalue()
+
+
+def _harmless(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+
+
+def _some(prior: Prior, trials: Sequence[JournalTrial], most: int) -> NDArray[np.intp]:
+    """Rows to draw: all, or the best and others evenly spaced."""
+    if len(trials) <= most:
+        return np.arange(len(trials))
+    sign = 1.0 if prior.info.minimize else -1.0
+    values = np.array([trial.value for trial in trials], dtype=np.float64)
+    best = np.argsort(sign * values, kind="stable")[: most // 2]
+    spaced = np.linspace(0, len(trials) - 1, most // 2).round().astype(np.intp)
+    return np.union1d(best, spaced)
+
+
+def _varying(prior: Prior) -> list[Parameter]:
+    return [prior.space[name] for name in prior.space.free]
+
+
+def _axis(parameter: Parameter) -> Axis:
+    if isinstance(parameter, Float | Integer):
+        return Axis(parameter.name, float(parameter.low), float(parameter.high), parameter.log)
+    choices = parameter.values if isinstance(parameter, Categorical) else _ordered(parameter)
+    return Axis.of(parameter.name, [str(value) for value in choices])
+
+
+def _ordered(parameter: Parameter) -> Sequence[Any]:
+    return list(parameter.to_dict()["values"])
+
+
+def _place(parameter: Parameter, axis: Axis, value: Any) -> float:
+    if not axis.categories:
+        return float(value)
+    return float(axis.categories.index(str(value))) if str(value) in axis.categories else 0.0
+
+
+def _up(fraction: float) -> float:
+    return HEIGHT - BOTTOM - fraction * (HEIGHT - BOTTOM - TOP)
+
+
+def _coordinate(axis: Axis, x: float) -> str:
+    """An upright axis with its ends or categories, and its name below."""
+    ticks = axis.ticks if axis.categories else [(v, number(v)) for v in (axis.low, axis.high)]
+    texts = "".join(
+        f'<text x="{x - 5:.0f}" y="{_up(axis.fraction(at)) + 4:.1f}" text-anchor="end">'
+        f"{escape(_clip(text, 9))}</text>"
+        for at, text in ticks
+    )
+    return (
+        f'<line class="grid" x1="{x:.0f}" x2="{x:.0f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>{texts}'
+        f'<text class="label" x="{x:.0f}" y="{HEIGHT - 12}" text-anchor="middle">'
+        f"{escape(_clip(axis.label, 16))}</text>"
+    )
+
+
+def _guess(trial: JournalTrial) -> str:
+    return "" if trial.expected is None else number(trial.expected[0])
+
+
+def _clip(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

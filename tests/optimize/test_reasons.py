@@ -1,0 +1,195 @@
+"""Why a point is suggested: the numbers of the model that chose it, within limits, and changing
+nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import metakel as mk
+from metakel.errors import InputError
+from metakel.priors.best_runs import KEPT
+from metakel.priors.storage import from_dict, to_dict, to_version_1
+
+
+@cache
+def accuracies(minimize: bool = False, m: int = 10) -> mk.Prior:
+    """Shares close to their limit; with ``minimize``, one minus them."""
+    rng = np.random.default_rng(0)
+    output = "error_share" if minimize else "accuracy"
+    rows: dict[str, list] = {name: [] for name in ("task", "a", "kind", output)}
+    for s in range(m):
+        shift = 0.2 * rng.standard_normal()
+        for _ in range(15):
+            a, kind = float(rng.uniform(-1, 1)), str(rng.choice(["x", "y"]))
+            value = 0.98 - 0.3 * (a - shift) ** 2 - 0.1 * (kind == "x")
+            for name, cell in zip(rows, (s, a, kind, value), strict=True):
+                rows[name].append(1 - cell if minimize and name == output else cell)
+    history = mk.History.from_frame(rows, task="task", output=output, minimize=minimize)
+    return mk.learn_prior(history, certify="none")
+
+
+def configurations(prior: mk.Prior, n: int) -> list[dict]:
+    return prior.space.decode(np.random.default_rng(0).uniform(-1, 1, (n, prior.space.d0)))
+
+
+def played(prior: mk.Prior, n: int = 3) -> mk.Tuner:
+    tuner = mk.Tuner(prior)
+    for _ in range(n):
+        x = tuner.ask()
+        value = 0.97 - 0.5 * x["a"] ** 2
+        tuner.tell(x, 1 - value if prior.info.minimize else value)
+    return tuner
+
+
+def test_pending_points_are_explained_by_the_model_that_chose_them():
+    tuner = played(accuracies())
+    asked = tuner.ask_trials(3)
+    for trial in asked:
+        mean, sd = trial.expected
+        found = tuner.explain(trial.configuration).expected
+        assert found.x == trial.configuration
+        assert found.value == np.clip(mean, 0, 1)
+        assert (found.low, found.high) == (max(mean - sd, 0), min(mean + sd, 1))
+
+
+def test_explaining_changes_nothing():
+    first, second = played(accuracies()).optimizer, played(accuracies()).optimizer
+    first.explain(first.suggest())
+    first.explain({"a": 0.5, "kind": "x"})
+    assert first.ask() == second.ask()
+    assert len(first.record) == len(second.record)
+
+
+@pytest.mark.parametrize("minimize", [False, True])
+def test_nothing_that_is_said_leaves_the_limits(minimize):
+    prior = accuracies(minimize)
+    assert prior.output_limits == (0, 1)
+    optimizer = prior.optimizer()
+    means, sds = optimizer.predict(configurations(prior, 50))
+    assert max((means + sds).max(), 1 - (means - sds).min()) > 1, "limits are never reached"
+    for x in configurations(prior, 20):
+        why = optimizer.explain(x)
+        for end in (why.expected, *filter(None, [why.safer])):
+            assert 0 <= end.low <= end.value <= end.high <= 1
+        assert 0 <= why.typical <= 1
+        said = [
+            float(n) for pair in re.findall(r"\(([\d.]+) to ([\d.]+)\)", str(why)) for n in pair
+        ]
+        assert len(said) >= 2
+        assert all(0 <= number <= 1 for number in said)
+    space = configurations(prior, 20)
+    assert 0 <= prior.mean(space).min() <= prior.mean(space).max() <= 1
+    if prior.calibration is not None:
+        lower, upper = prior.confidence(delta=0.5).interval(space)
+        assert lower.min() >= 0
+        assert upper.max() <= 1
+
+
+def test_a_minimum_is_explained_like_the_maximum_of_one_minus_it():
+    big, small = (played(accuracies(flag)).optimizer for flag in (False, True))
+    x = {"a": 0.4, "kind": "x"}
+    a, b = big.explain(x), small.explain(x)
+    assert a.expected.value == pytest.approx(1 - b.expected.value)
+    assert a.expected.low == pytest.approx(1 - b.expected.high)
+    assert a.best == pytest.approx(1 - b.best)
+    assert (a.explores, a.near) == (b.explores, b.near)
+    assert [n.task for n in a.neighbours] == [n.task for n in b.neighbours]
+
+
+def test_the_first_suggestion_exploits_and_a_bad_place_explores():
+    optimizer = accuracies().optimizer()
+    assert not optimizer.explain(optimizer.suggest()).explores
+    bad = optimizer.explain({"a": 0.97, "kind": "x"})
+    assert bad.explores
+    assert "it explores" in bad.sentence
+    assert bad.expected.value < bad.typical
+    assert bad.safer is not None
+    assert bad.safer.low > bad.expected.low
+
+
+def test_the_safer_choice_is_surer_than_what_it_replaces():
+    optimizer = played(accuracies(), 5).optimizer
+    x = optimizer.suggest()
+    why = optimizer.explain(x)
+    if why.safer is not None:
+        means, sds = optimizer.predict([why.safer.x, x])
+        assert (means - 1.5 * sds)[0] > (means - 1.5 * sds)[1]
+    assert optimizer.explain(optimizer.best.x).expected.measured == optimizer.best.value
+
+
+def test_the_nearest_best_runs_of_past_tasks_speak_for_it():
+    prior = accuracies()
+    past = prior.best_runs
+    assert len(past.tasks) == KEPT * len(prior.info.tasks)
+    assert (past.values >= past.typical).all(), "the best runs are above the median"
+    optimizer = prior.optimizer()
+    x = optimizer.suggest()
+    why = optimizer.explain(x)
+    distances = [run.distance for run in why.neighbours]
+    assert distances == sorted(distances)
+    assert len({run.task for run in why.neighbours}) == len(why.neighbours)
+    assert distances[0] == pytest.approx(past.distances(prior.space.encode([x])[0]).min())
+    assert why.tasks == len(prior.info.tasks)
+    far = optimizer.explain({"a": 0.97, "kind": "x"})
+    assert far.near <= why.near
+    assert f"{why.near} of 10 past tasks" in str(why)
+
+
+def test_runs_of_this_task_are_named_first():
+    tuner = played(accuracies())
+    why = tuner.explain(tuner.best.x)
+    assert why.neighbours[0].task == ""
+    assert why.neighbours[0].distance == 0
+    assert "this run: " in str(why)
+
+
+def test_files_keep_the_runs_and_older_files_are_read():
+    prior = accuracies()
+    stored = json.loads(json.dumps(to_dict(prior)))
+    again = from_dict(stored)
+    assert again.best_runs.points == prior.best_runs.points
+    np.testing.assert_array_equal(again.best_runs.values, prior.best_runs.values)
+    x = {"a": 0.1, "kind": "y"}
+    assert str(again.optimizer().explain(x)) == str(prior.optimizer().explain(x))
+    older = from_dict({name: entry for name, entry in stored.items() if name != "best_runs"})
+    assert older.best_runs is None
+    why = older.optimizer().explain(x)
+    assert (why.tasks, why.neighbours, why.support) == (0, (), "")
+    assert to_version_1(prior) == to_version_1(replace(prior, best_runs=None)), "journals go on"
+    stored["best_runs"]["tasks"][0] = "unheard of"
+    with pytest.raises(InputError, match="expected a list of names of past tasks"):
+        from_dict(stored)
+
+
+def test_a_kernel_without_past_runs_explains_too():
+    base = mk.matern(2.5, 0.5, d0=2)
+    optimizer = mk.GPUCB(
+        mk.KernelSum.uniform(base), mk.box([(-1, 1)] * 2), rng=np.random.default_rng(0),
+        noise_std=0.1, norm_bound=2.0,
+    )  # fmt: skip
+    optimizer.tell(np.zeros((1, 2)), [0.5])
+    why = optimizer.explain(optimizer.ask())
+    assert why.tasks == 0
+    assert str(why).startswith("value is expected to be")
+    with pytest.raises(InputError, match="2 points; expected one"):
+        optimizer.explain(np.zeros((2, 2)))
+
+
+def test_fixed_parameters_and_candidates():
+    prior = accuracies()
+    fixed = prior.optimizer(fixed={"kind": "x"})
+    assert (
+        fixed.explain(fixed.ask()).safer is None
+        or fixed.explain(fixed.suggest()).safer.x["kind"] == "x"
+    )
+    rows = configurations(prior, 10)
+    table = prior.optimizer(rows)
+    why = table.explain(table.ask())
+    assert why.expected.x in rows
+    assert why.safer is None or why.safer.x in rows
