@@ -105,3 +105,16 @@ def test_shown():
     assert shown({"x": float("nan")}, "x") == "–"
     assert shown({"x": 0.12345}, "x") == "0.123"
     assert shown({"x": 0.5, "x low": 0.41, "x high": 0.62}, "x") == "0.5 (0.41 to 0.62)"
+
+
+def test_rates_of_groups_are_wilson_intervals_that_hold_the_rate():
+    import pandas as pd
+
+    from reproduction.drawing import rates
+
+    table = pd.DataFrame({"m": [1] * 20 + [2] * 20, "found": [True] * 20 + [True, False] * 10})
+    middle, low, high = rates(table.groupby("m")["found"])
+    assert middle.tolist() == [1.0, 0.5]
+    assert high[0] == 1.0
+    assert 0.8 < low[0] < 0.9  # two standard errors would say 1
+    assert low[1] + high[1] == pytest.approx(1.0)

@@ -113,7 +113,8 @@ def squared_radius(
 ) -> float:
     """R_t^2 of the mixture over kernels and scales.
 
-    It exceeds that of a single kernel by at most 2 log(1 / share).
+    It exceeds that of a single kernel by at most 2 log(1 / share) (Promise 1 of
+    ``docs/promises.md``).
 
     Parameters
     ----------

@@ -7,10 +7,11 @@ With r_t the regret after t values and a shape g_t that the model alone gives,
 
 the score of a task is S = max r_t / g_t over t <= T. Let q be the ceil((1 - delta)(m' + 1))-th
 smallest score. Then on a new task r_t <= q g_t for all t <= T at once, with probability 1 - delta,
-whatever the model is worth. So no value exceeds the smallest best_t + q g_t seen so far: the
-ceiling, which stays true after time T, too. It is about values, not about a function behind noisy
-ones; certificates of a space do without it. The shape follows the task and the clock; the term w s,
-with s the usual scale of a task, keeps it from 0 where a model is sure and wrong.
+whatever the model is worth (Promise 3 of ``docs/promises.md``). So no value exceeds the smallest
+best_t + q g_t seen so far: the ceiling, which stays true after time T, too. It is about values, not
+about a function behind noisy ones; certificates of a space do without it. The shape follows
+the task and the clock; the term w s, with s the usual scale of a task, keeps it from 0 where a
+model is sure and wrong.
 """
 
 from __future__ import annotations
