@@ -47,7 +47,7 @@ $(VENV)/.bench: $(VENV)/.ready
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[all]' --group dev --group bench
 	touch $@
 
-bench: bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-frontier bench-long  ## every table of docs/benchmarks.md
+bench: bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-import bench-frontier bench-long  ## every table of docs/benchmarks.md
 
 bench-solver: $(VENV)/.bench  ## the group lasso against celer, skglm and adelie
 	$(BIN)/python -m benchmarks.solver --update-docs
@@ -57,6 +57,7 @@ bench-ask: $(VENV)/.bench  ## the time of one ask against other optimizers
 
 bench-coverage: $(VENV)/.bench  ## coverage and width of every confidence method
 	$(BIN)/python -m benchmarks.coverage --update-docs
+	$(BIN)/python -m benchmarks.coverage_selection --update-docs
 
 torture: $(VENV)/.ready  ## 5,000 kill -9, 1,000 while saving, full disks: look for losses (docs/reliability.md)
 	cd tests/tuner && ../../$(BIN)/python torture.py --kills 2000
@@ -84,6 +85,7 @@ bench-certificate: $(VENV)/.bench  ## coverage of regret certificates, and what 
 
 bench-transfer: $(VENV)/.bench  ## decisions on real histories against other methods
 	$(BIN)/python -m benchmarks.transfer --update-docs
+	$(BIN)/python -m benchmarks.transfer_dirty --update-docs
 
 bench-fresh: $(VENV)/.bench  ## the same on tables computed after the method was made
 	$(BIN)/python -m benchmarks.fresh --update-docs
@@ -110,6 +112,9 @@ dist:  ## wheel and sdist in dist/, checked
 	.venv-release/bin/python -m build
 	.venv-release/bin/twine check --strict dist/*
 	.venv-release/bin/check-wheel-contents dist/*.whl
+
+bench-import: $(VENV)/.bench  ## CPU time of import, first use and --help
+	$(BIN)/python -m benchmarks.start --update-docs
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(DEMO) .venv-latest .venv-release demo dist out site

@@ -1,6 +1,6 @@
 """Conformal regret certificates: coverage, size, time, and what stopping by them saves.
 
-``python -m benchmarks.certificate [--quick] [--update-docs]``
+``python -m benchmarks.certificate [--quick] [--only stopping]``
 
 Tables: three quarters of the tasks teach and calibrate (folds), the others are new and searched on
 as many of their own rows, 40 steps, over random splits. Covered: the true regret is at most the
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks import certificate_stopping
 from benchmarks.certificate_worlds import FAMILIES, GRID, maximum
 from benchmarks.docs import markdown, update_section
 from benchmarks.transfer_data import ROOT, Pairs, load_tables
@@ -155,26 +156,52 @@ def space_row(family: str, rows: int, noise: float, searches: list[Search]) -> l
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two splits, one repeat")
+    parser.add_argument("--only", choices=["coverage", "stopping"])
     parser.add_argument("--update-docs", action="store_true")
     options = parser.parse_args()
     logging.disable(logging.WARNING)  # alarms are part of what is measured
-    lines, tables = [], load_tables()
+    tables = load_tables()
+    if options.only != "coverage":
+        write(
+            "stopping", "When to stop", stopping(tables, quick=options.quick), options.update_docs
+        )
+    if options.only != "stopping":
+        section = coverage(tables, quick=options.quick)
+        write("certificate", "Certificates of the regret", section, options.update_docs)
+
+
+def write(name: str, title: str, section: str, update_docs: bool) -> None:
+    """Print a section, and put it into the page of benchmarks."""
+    print(section)
+    if update_docs:
+        update_section(ROOT / "docs" / "benchmarks.md", name, title, section)
+
+
+def stopping(tables: dict[str, Pairs], *, quick: bool) -> str:
+    """The section about stopping rules."""
+    about = " ".join((certificate_stopping.__doc__ or "").partition("\n\n")[2].split())
+    table = certificate_stopping.stopping_table(tables, quick=quick)
+    return f"""`python -m benchmarks.certificate --only stopping`, which `make bench-certificate`
+runs. {about}
+
+{table}"""
+
+
+def coverage(tables: dict[str, Pairs], *, quick: bool) -> str:
+    """The section about coverage and size."""
+    lines: list[list[str]] = []
     for (name, rows), splits in SPLITS.items():
         if name in tables:
-            searches, seconds = table_searches(tables[name], rows, 2 if options.quick else splits)
+            searches, seconds = table_searches(tables[name], rows, 2 if quick else splits)
             lines += [table_row(name, rows, delta, searches, seconds) for delta in DELTAS]
             print(*lines[-2:], sep="\n", flush=True)
     spaces = []
     for family in FAMILIES:
         for rows, noise in SETTINGS:
-            searches = space_searches(family, rows, noise, 1 if options.quick else REPEATS)
+            searches = space_searches(family, rows, noise, 1 if quick else REPEATS)
             spaces.append(space_row(family, rows, noise, searches))
             print(spaces[-1], flush=True)
-    section = report(lines, spaces)
-    print(section)
-    if options.update_docs:
-        title = "Certificates of the regret"
-        update_section(ROOT / "docs" / "benchmarks.md", "certificate", title, section)
+    return report(lines, spaces)
 
 
 def report(lines: list[list[str]], spaces: list[list[str]]) -> str:

@@ -1,6 +1,6 @@
 """Coverage after learning where kernels are as weak as the noise: what selection may bet on.
 
-    python -m benchmarks.coverage_selection --runs 60
+    python -m benchmarks.coverage_selection [--runs 60] [--setting 1 7] [--only alarm]
 
 One dimension, five of twenty Legendre kernels. Every past task and the new one use each of the
 five with probability 0.85, with Gaussian coefficients of size 0.1, within norm B. GP-UCB chooses
@@ -11,12 +11,16 @@ over that of the true kernels at the end.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks import coverage_alarm
 from benchmarks.coverage_runs import inside
+from benchmarks.docs import markdown, update_section
+from benchmarks.transfer_data import ROOT
 from metakel._arrays import Array
 from metakel.confidence import ConfidenceSequence
 from metakel.data import History
@@ -191,28 +195,74 @@ def _follow(
     return Outcome(covered, width, False, kept, sequence.alarm is not None, certificate)
 
 
+def selection_table(chosen: Sequence[int], runs: int, seed: int) -> str:
+    """All rules in the chosen settings, as Markdown."""
+    lines = []
+    for i in chosen:
+        found = [run_once(SETTINGS[i], run, seed) for run in range(runs)]
+        pair = [[run[name] for run in found] for name in ("0.1", "hard")]
+        lines.append(
+            [
+                SETTINGS[i].name,
+                *(_cell([run[name] for run in found]) for name in RULES),
+                ", ".join(f"{np.mean([o.found for o in of]):.2f}" for of in pair),
+                ", ".join(f"{np.mean([o.kept for o in of]):.1f}" for of in pair),
+            ]
+        )
+        print(lines[-1], flush=True)
+    return markdown(["setting", *RULES, "J* found, 0.1 and now", "kernels kept"], lines)
+
+
+def _cell(outcomes: Sequence[Outcome]) -> str:
+    covered = np.mean([o.covered for o in outcomes])
+    wrong = np.mean([not o.certificate for o in outcomes])
+    return f"{covered:.2f} ({np.median([o.width for o in outcomes]):.2f}; {wrong:.2f})"
+
+
+def selection_section(table: str, runs: int, seed: int) -> str:
+    """The table, with what its columns are."""
+    about = " ".join((__doc__ or "").split("\n\n")[2].split())
+    return f"""`python -m benchmarks.coverage_selection --runs {runs} --seed {seed}`, which
+`make bench-coverage` runs. {about}
+
+Covered at all points and times (width over that of the true kernels; wrong certificates), nominal
+0.9. "0.1" is version 0.1; "default" is `confidence_kernel`; "hard" is `learned.kernel`. With fewer
+than 9 past tasks the default keeps all kernels, and `learned.report()` says so.
+
+{table}"""
+
+
+def alarm_section(table: str, seed: int) -> str:
+    """The table of alarms, with what its rows are."""
+    about = " ".join((coverage_alarm.__doc__ or "").split("\n\n")[1].split())
+    return f"""`python -m benchmarks.coverage_selection --only alarm --seed {seed}`, which
+`make bench-coverage` runs, too. {about}
+
+{table}"""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--setting", type=int, nargs="*", default=None)
+    parser.add_argument("--only", choices=["selection", "alarm"])
+    parser.add_argument("--update-docs", action="store_true")
     options = parser.parse_args()
-    chosen = range(len(SETTINGS)) if options.setting is None else options.setting
-    print("covered (width over oracle; wrong certificates), nominal 0.9")
-    print("| setting | " + " | ".join(RULES) + " | J* found, 0.1 and now | kernels kept |")
-    print("|---" * (len(RULES) + 3) + "|")
-    for i in chosen:
-        runs = [run_once(SETTINGS[i], run, options.seed) for run in range(options.runs)]
-        cells = []
-        for name in RULES:
-            of = [run[name] for run in runs]
-            covered = np.mean([o.covered for o in of])
-            wrong = np.mean([not o.certificate for o in of])
-            cells.append(f"{covered:.2f} ({np.median([o.width for o in of]):.2f}; {wrong:.2f})")
-        pair = [[run[name] for run in runs] for name in ("0.1", "hard")]
-        found = ", ".join(f"{np.mean([o.found for o in of]):.2f}" for of in pair)
-        kept = ", ".join(f"{np.mean([o.kept for o in of]):.1f}" for of in pair)
-        print(f"| {SETTINGS[i].name} | {' | '.join(cells)} | {found} | {kept} |", flush=True)
+    logging.disable(logging.WARNING)  # alarms are part of what is measured
+    page = ROOT / "docs" / "benchmarks.md"
+    if options.only != "selection":
+        section = alarm_section(coverage_alarm.alarm_table(options.seed), options.seed)
+        print(section)
+        if options.update_docs:
+            update_section(page, "alarm", "What the alarm hears", section)
+    if options.only != "alarm":
+        chosen = range(len(SETTINGS)) if options.setting is None else options.setting
+        table = selection_table(chosen, options.runs, options.seed)
+        section = selection_section(table, options.runs, options.seed)
+        print(section)
+        if options.update_docs:
+            update_section(page, "selection", "Confidence after learning", section)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,12 @@ from pathlib import Path
 
 
 def update_section(file: Path, name: str, title: str, section: str) -> None:
-    """Put the section between the markers ``name`` of the file, adding them where absent."""
+    """Put the section between the markers ``name`` of the file, adding them where absent.
+
+    Its numbers are kept in the history; one that fell by more than its noise is printed.
+    """
+    from benchmarks import history  # whose page is made of tables, too
+
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     text = file.read_text(encoding="utf-8") if file.exists() else "# Benchmarks\n"
     if begin not in text:
@@ -16,6 +21,8 @@ def update_section(file: Path, name: str, title: str, section: str) -> None:
     _, _, tail = rest.partition(end)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{head}{begin}\n{section}\n{end}{tail}", encoding="utf-8")
+    for warning in history.record(name, section):
+        print(f"WARNING: {warning}")
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from math import inf, nan
 from pathlib import Path
 
+from benchmarks.docs import update_section
 from benchmarks.solver_contestants import LADDERS
 from benchmarks.solver_costs import first_call_seconds, import_seconds, memory_multiple
 from benchmarks.solver_problems import PROBLEMS
@@ -36,7 +37,6 @@ from benchmarks.solver_table import (
     as_markdown,
     machine,
     milliseconds,
-    update_docs,
 )
 from benchmarks.solver_worker import ROOT, TimedOut, Worker, adelie_python
 
@@ -237,7 +237,7 @@ def main(arguments: list[str]) -> None:
         content = {"machine": where, "table": table, "races": races, "scaling": slopes}
         options.json.write_text(json.dumps(content, indent=1))
     if options.update_docs:
-        update_docs(ROOT / "docs" / "benchmarks.md", section)
+        update_section(ROOT / "docs" / "benchmarks.md", "solver", "Solver", section)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from metakel._arrays import Array
 from metakel.charts import COLD, LEARNED, REFERENCE, SERIES, SPREAD, TRUTH, Panel, Style, tidy
 from metakel.confidence import ConfidenceSequence
 from metakel.kernels import KernelSum
+from reproduction.drawing import rates
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.play import OnGrid, play_paper
 from reproduction.settings import ExperimentSettings, Streams
@@ -181,16 +182,18 @@ def _draw_widths(table: Table, ax: Axes) -> None:
 
 
 def _draw_coverage(table: Table, ax: Axes, *, promised: float) -> None:
-    rates = table.drop_duplicates(["run", "name"]).groupby("name")["covered"].agg(["mean", "count"])
+    grouped = table.drop_duplicates(["run", "name"]).groupby("name")["covered"]
+    found = dict(zip(grouped.groups, zip(*rates(grouped), strict=True), strict=True))
     labels = THEOREM | {name: label for name, (label, _) in BANDS.items()}
-    shown = [name for name in labels if name in rates.index][::-1]
-    mean = rates.loc[shown, "mean"].to_numpy()
-    error = 2 * np.sqrt(mean * (1 - mean) / rates.loc[shown, "count"].to_numpy())
-    ax.barh(range(len(shown)), mean, xerr=error, color=SPREAD.colour, capsize=2)
+    shown = [name for name in labels if name in found][::-1]
+    mean, low, high = np.array([found[name] for name in shown]).T
+    ax.barh(range(len(shown)), mean, color=SPREAD.colour)
+    whiskers = np.abs([mean - low, high - mean])
+    ax.errorbar(mean, range(len(shown)), xerr=whiskers, fmt="none", ecolor="black", capsize=2)
     ax.set_yticks(range(len(shown)), [labels[name] for name in shown], fontsize=7)
     Panel(ax).rule(promised, TRUTH)
     ax.set(xlabel="runs covered at all x and t (dashed: promised)", xlim=(0, 1.05))
-    ax.set_title("anytime coverage (whiskers: 2 s.e.)")
+    ax.set_title("anytime coverage (Wilson 95 %)")
 
 
 FIGURE = Figure(

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from metakel._arrays import Array
 from metakel.charts import COLD, LEARNED, OBSERVED, RANDOM, SERIES, TRUTH, Panel, tidy
 from metakel.learn import Scale
-from reproduction.figure import Figure, Table
+from reproduction.figure import Figure, Table, rate
 from reproduction.settings import ExperimentSettings
 
 LABELS = {
@@ -54,8 +54,9 @@ def curves(
 ) -> None:
     """Mean of ``value`` over runs at every t for each kernel, with a band.
 
-    The band is one standard deviation over runs ("std"), or two standard errors of the mean
-    ("sem"); ``clusters`` names the column of what was drawn independently, if not the runs.
+    The band is one standard deviation over runs ("std"), two standard errors of the mean ("sem"),
+    or from the 10 % to the 90 % quantile ("quantiles"), which suits logarithmic axes; ``clusters``
+    names the column of what was drawn independently, if not the runs.
     """
     panel = Panel(ax)
     for kernel in (name for name in LABELS if name in set(table["kernel"])):
@@ -68,7 +69,10 @@ def curves(
             if clusters is not None:
                 off = off.groupby(one.groupby(["draw", "run"])[clusters].first()).sum()
             width = 2 * np.sqrt(np.square(off).sum().to_numpy()) / len(wide)
-        panel.curve(t, mean, mean - width, mean + width, STYLES[kernel], label=LABELS[kernel])
+        low, high = mean - width, mean + width
+        if spread == "quantiles":
+            low, high = wide.quantile(0.1).to_numpy(), wide.quantile(0.9).to_numpy()
+        panel.curve(t, mean, low, high, STYLES[kernel], label=LABELS[kernel])
     tidy(ax)
 
 
@@ -90,10 +94,12 @@ def one_run(table: Table, run: int = 0) -> Table:
     return table[(table["run"] == run) & (table["draw"] == 0)]
 
 
-def rates(successes: Any) -> tuple[Array, Array]:
-    """(groups,) rates of grouped successes, and two standard errors of each."""
-    rate = successes.mean().to_numpy()
-    return rate, 2 * np.sqrt(rate * (1 - rate) / successes.count().to_numpy())
+def rates(successes: Any) -> tuple[Array, Array, Array]:
+    """(groups,) rates of grouped successes, and the ends of their Wilson intervals."""
+    found = [rate("rate", group) for _, group in successes]
+    each = ([one[key] for one in found] for key in ("rate", "rate low", "rate high"))
+    middle, low, high = (np.array(values) for values in each)
+    return middle, low, high
 
 
 def weights_label(scale: Scale) -> str:

@@ -103,7 +103,10 @@ def draw(table: Table, settings: Calibration, canvas: Canvas) -> None:
     once = table.drop_duplicates(["run", "kernel"]).groupby("kernel")["variance"]
     means, spread = once.mean()[shown], 2 * (once.std() / np.sqrt(once.count()))[shown]
     colours = [STYLES[name].colour for name in shown]
-    right.bar(range(len(shown)), means, yerr=spread, capsize=3, color=colours)
+    # Bars would have no foot on a logarithmic axis.
+    for i, name in enumerate(shown):
+        right.errorbar(i, means[name], yerr=spread[name], fmt="o", capsize=4, color=colours[i])
+    right.set_xlim(-0.5, len(shown) - 0.5)
     right.set_xticks(range(len(shown)), ["$k^*$", "$\\hat{k}$", "$k_{full}$"][: len(shown)])
     right.set(ylabel="mean posterior variance (units of f²)")
     if min(means) > 0:
@@ -112,7 +115,7 @@ def draw(table: Table, settings: Calibration, canvas: Canvas) -> None:
         right.yaxis.set_minor_formatter("{x:g}")
         right.tick_params(which="both", labelsize=8)
     left.set_title("calibration (bands: 2 s.e.)")
-    right.set_title("sharpness (bars: 2 s.e.)")
+    right.set_title("sharpness (whiskers: 2 s.e.)")
     tidy(left, right)
 
 

@@ -69,12 +69,12 @@ def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
     }
     axes = canvas.subplots(1, 3)
     for ax, (regret, title) in zip(axes, titles.items(), strict=True):
-        curves(ax, first, regret)
+        curves(ax, first, regret, spread="quantiles" if regret == "simple" else "std")
         ax.set_title(title)
         ax.set_xlabel("step t")
         ax.set_ylim(bottom=0)
     axes[0].set(yscale="log", ylim=(1e-3, 100))
-    axes[0].set_ylabel("regret (units of f), mean ± 1 std")
+    axes[0].set_ylabel("regret (units of f), mean\n(bands: 10 to 90 % on the left, ± 1 std else)")
     axes[0].legend(loc="upper right")
 
 

@@ -101,23 +101,23 @@ def draw(table: Table, settings: Consistency, canvas: Canvas) -> None:
     marks: dict[str, Any] = {"marker": "o", "markersize": 3}
     for lam, style in zip((THEOREM, *map(str, settings.lams)), styles, strict=False):
         grouped = learned[learned["lam"] == lam].groupby("m")
-        m, median = np.array(list(grouped.groups)), grouped["mu"].median().to_numpy()
-        low, high = grouped["mu"].quantile(0.25), grouped["mu"].quantile(0.75)
+        m, mean = np.array(list(grouped.groups)), grouped["mu"].mean().to_numpy()
+        error = 2 * grouped["mu"].sem().fillna(0.0).to_numpy()
         label = "λ of Theorem 4.3" if lam == THEOREM else f"λ = {lam}"
-        Panel(left).curve(m, median, low, high, style, label=f"$\\hat{{k}}$, {label}", **marks)
-        rate, error = rates(grouped["found"])
-        Panel(right).curve(m, rate, rate - error, rate + error, style, label=label, **marks)
+        name = f"$\\hat{{k}}$, {label}"
+        Panel(left).curve(m, mean, mean - error, mean + error, style, label=name, **marks)
+        Panel(right).curve(m, *rates(grouped["found"]), style, label=label, **marks)
     for name in ("true", "full"):
-        level = table[table["kernel"] == name]["mu"].median()
+        level = table[table["kernel"] == name]["mu"].mean()
         Panel(left).level(level, STYLES[name], LABELS[name])
     for ax in (left, right):
         mark_values(ax, settings.tasks)
         ax.set_xlabel("past tasks m")
     tidy(left, right)
-    left.set_ylabel(f"inference regret at T = {settings.horizon}\n(units of f; median, quartiles)")
+    left.set_ylabel(f"inference regret at T = {settings.horizon}\n(units of f; mean ± 2 s.e.)")
     left.set_ylim(bottom=0)
     legend_below(canvas, left, 3)
-    right.set(ylabel="runs with all of $J^*$ found\n(± 2 s.e.)", ylim=(0, 1.05))
+    right.set(ylabel="runs with all of $J^*$ found\n(Wilson 95 %)", ylim=(0, 1.05))
 
 
 FIGURE = Figure(

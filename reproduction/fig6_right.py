@@ -115,11 +115,11 @@ def measure(table: Table) -> dict[str, float]:
 
 
 def draw(table: Table, settings: TuningSettings, canvas: Canvas) -> None:
-    """Simple and cumulative regret with standard errors over tasks and seeds."""
+    """Simple regret with quantiles, cumulative regret with standard errors over tasks and seeds."""
     left, right = canvas.subplots(1, 2)
-    curves(left, table, "simple", spread="sem", clusters="task")
+    curves(left, table, "simple", spread="quantiles")
     curves(right, table, "reg", spread="sem", clusters="task")
-    left.set(yscale="log", xlabel="step t", ylabel="simple regret (AUC), mean ± 2 s.e.")
+    left.set(yscale="log", xlabel="step t", ylabel="simple regret (AUC), mean, 10 to 90 %")
     left.set_ylim(max(table["simple"].mean() / 300, 1e-4), 0.5)
     right.set(xlabel="step t", ylabel="cumulative regret (AUC), mean ± 2 s.e.")
     top = table[(table["kernel"] != "random") & (table["t"] == table["t"].max())]

@@ -12,7 +12,7 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 # Run in a size for tests, with more to check: tests/scale/test_example.py, tests/test_quadrotor.py.
 ELSEWHERE = {"scale.py", "quadrotor.py"}
-LONG = {"quadrotor.py": 150}
+LONG = {"cart_pole.py": 50, "quadrotor.py": 150}
 
 
 def test_there_is_one_for_every_host():

@@ -24,10 +24,11 @@ def test_dangerous_flights_are_as_rare_as_promised(flown):
 
 
 def test_gains_chosen_without_care_are_dangerous():
-    """The negative control: the fastest gains on average over past vehicles."""
+    """The negative control: gains at which past vehicles reach the limit on average."""
     past = vehicles(12, np.random.default_rng(2))
-    fastest = int(np.argmin(np.mean([v.outputs["peak"] for v in past], axis=0) < PEAK))
-    assert sum(v.outputs["peak"][fastest] > PEAK for v in past) > 3
+    average = np.mean([v.outputs["peak"] for v in past], axis=0)
+    row = int(np.argmin(np.abs(average - PEAK)))
+    assert sum(v.outputs["peak"][row] > PEAK for v in past) > 3
 
 
 def test_the_start_set_is_neither_empty_nor_everything(flown):

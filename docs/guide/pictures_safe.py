@@ -1,8 +1,7 @@
-"""The picture of safe-search.md: ``python docs/guide/pictures_safe.py``."""
+"""The picture of safe-search.md: ``PYTHONPATH=. python docs/guide/pictures_safe.py``."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import matplotlib
@@ -12,10 +11,9 @@ matplotlib.use("agg")
 from matplotlib import pyplot as plt
 
 import metakel as mk
+from examples.quadrotor import DOMAIN, KD, KP, LIMITS, NOISES, PEAK, Lesson, vehicles
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-from examples.quadrotor import DOMAIN, KD, KP, LIMITS, NOISES, PEAK, Lesson, vehicles
 
 
 def main() -> None:

@@ -10,19 +10,19 @@ import os
 from contextlib import ContextDecorator
 from functools import cache
 from threading import Lock
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 
 @cache
-def _controller() -> Any:
-    """Of the BLAS libraries; None without threadpoolctl, which comes with most extras."""
+def _libraries() -> list[Any]:
+    """Of BLAS; none without threadpoolctl, which comes with most extras."""
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:
-        return None
+        return []
     import scipy.linalg  # noqa: F401  it brings a library of its own, which must be loaded by now
 
-    return ThreadpoolController()
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 class SingleBlasThread(ContextDecorator):
@@ -34,29 +34,33 @@ class SingleBlasThread(ContextDecorator):
 
     _lock = Lock()
     _inside = 0
-    _limit: Any = None
+    _before: ClassVar[list[int]] = []
 
     def __enter__(self) -> Self:
         kind = type(self)
         with kind._lock:
             kind._inside += 1
-            if kind._inside == 1 and _controller() is not None:
-                kind._limit = _controller().limit(limits=1, user_api="blas")
+            if kind._inside == 1:
+                kind._before = [library.get_num_threads() for library in _libraries()]
+                for library in _libraries():
+                    library.set_num_threads(1)
         return self
 
     def __exit__(self, *_: object) -> None:
         kind = type(self)
         with kind._lock:
-            kind._inside = max(kind._inside - 1, 0)  # a forked child leaves blocks of its parent
-            if kind._inside == 0 and kind._limit is not None:
-                kind._limit.restore_original_limits()
-                kind._limit = None
+            kind._inside = max(kind._inside - 1, 0)
+            if kind._inside == 0:
+                # Empty in a forked child that leaves a block of its parent.
+                for library, threads in zip(_libraries(), kind._before, strict=False):
+                    library.set_num_threads(threads)
+                kind._before = []
 
 
 def _after_fork() -> None:
     """The thread that held the lock is not in the child, and nobody is inside a block there."""
     SingleBlasThread._lock = Lock()
-    SingleBlasThread._inside, SingleBlasThread._limit = 0, None
+    SingleBlasThread._inside, SingleBlasThread._before = 0, []
 
 
 if hasattr(os, "register_at_fork"):

@@ -27,6 +27,7 @@ PUBLIC = (
     ".integrations.sklearn",
     ".io",
     ".kernels",
+    ".lifelong",
     ".optimize",
     ".priors",
     ".report",

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from worlds import BASE, GRID, SIGMA, World, covered, failures_allowed, paper_example
 
 from metakel.confidence import Alarm, ConfidenceSequence
-from metakel.confidence.fallback import everything, hypotheses, second_kernel
+from metakel.confidence.fallback import everything, hypotheses, wider_kernels
 from metakel.kernels import KernelSum, legendre, squared_exponential
 
 DELTA = 0.1
@@ -142,7 +142,7 @@ def test_the_full_kernel_needs_no_second_one():
     kernel = KernelSum.uniform(BASE, active=[1, 2])
     sequence = ConfidenceSequence(kernel, noise_std=1, norm_bound=1)
     assert len(sequence.full.active) == 20
-    assert second_kernel(sequence.options, kernel, kernel) is None
+    assert wider_kernels(sequence.options, kernel, kernel) == ()
 
 
 def test_not_being_sure_of_the_kernel_costs_at_most_two_log_two():
@@ -161,6 +161,6 @@ def test_not_being_sure_of_the_kernel_costs_at_most_two_log_two():
 def test_fallbacks_widen_step_by_step_with_the_certified_norms():
     kernel = KernelSum.uniform(BASE, active=[1, 2], weight=0.25)
     sequence = ConfidenceSequence(kernel, noise_std=1, norm_bound=3.0)
-    ladder = hypotheses(sequence.options, kernel, sequence.full)
+    ladder = hypotheses(sequence.options, kernel, sequence.wider)
     assert_allclose([h.norm_bound for h in ladder], [3.0 / sqrt(0.25), 3.0, np.inf])
     assert [len(h.kernel.active) for h in ladder] == [2, 20, 20]

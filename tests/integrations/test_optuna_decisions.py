@@ -7,9 +7,11 @@ import optuna
 import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
 from optuna.samplers import PartialFixedSampler, RandomSampler, TPESampler
+from optuna.trial import TrialState
 from optuna_helpers import Refusing, learned, lr_loss, lr_past, past_studies
 
 from metakel.integrations.optuna import MetaKelSampler
+from metakel.integrations.optuna.record import outcomes
 
 UNIT = FloatDistribution(-1.0, 1.0)
 SEEDS = range(8)
@@ -119,6 +121,25 @@ def limited_without_saying(trial):
     return (x + 0.4) ** 2 + (y + 0.4) ** 2
 
 
+def test_constraints_func_is_the_same_as_set_constraint(two):
+    def sum_of(trial):
+        return (-0.5 - trial.params["x"] - trial.params["y"],)
+
+    said = optuna.create_study(sampler=decided(two))
+    said.optimize(limited, n_trials=8)
+    sampler = MetaKelSampler(prior=two, seed=0, constraints_func=sum_of)
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(limited_without_saying, n_trials=8)
+    assert [t.params for t in study.trials] == [t.params for t in said.trials]
+    assert study.best_params == said.best_params
+
+
+def test_a_constraints_func_that_fails_is_an_error_as_in_optuna(two):
+    sampler = MetaKelSampler(prior=two, seed=0, constraints_func=lambda trial: [float("nan")])
+    with pytest.raises(ValueError, match="cannot be NaN"):
+        optuna.create_study(sampler=sampler).optimize(limited_without_saying, n_trials=1)
+
+
 def test_where_nothing_was_feasible_yet_feasible_points_are_looked_for(two):
     def narrow(trial):
         x, y = trial.suggest_float("x", -1, 1), trial.suggest_float("y", -1, 1)
@@ -177,6 +198,60 @@ def test_pruned_trials_do_not_cost_the_trust_in_the_past(prior, pruned):
         assert study.best_value < 10.05
 
 
+def with_pruned(last, values=(1.0, 2.0, 4.0), direction="minimize"):
+    """A study with these values, a trial pruned at ``last``, and one more value after it."""
+    study = optuna.create_study(direction=direction)
+    trial = {"params": {"x": 0.9}, "distributions": {"x": UNIT}}
+    for value in values:
+        study.add_trial(optuna.create_trial(value=value, **trial))
+    pruned = optuna.create_trial(
+        state=TrialState.PRUNED, intermediate_values={0: -50.0, 3: last}, **trial
+    )
+    study.add_trial(pruned)
+    study.add_trial(optuna.create_trial(value=1000.0, **trial))
+    return outcomes(study.trials, minimize=direction == "minimize")
+
+
+@pytest.mark.parametrize(
+    ("direction", "last", "counted"),
+    [
+        ("minimize", 3.0, 3.0),
+        ("minimize", 0.5, 2.0),  # no better than the median of those completed before
+        ("minimize", 50.0, 4.0),  # and no worse than the worst
+        ("minimize", float("inf"), 4.0),
+        ("maximize", 1.5, 1.5),
+        ("maximize", 3.0, 2.0),
+        ("maximize", -7.0, 1.0),
+        ("minimize", float("nan"), None),
+    ],
+)
+def test_a_pruned_trial_is_bad_but_nobody_says_how_bad(direction, last, counted):
+    found = with_pruned(last, direction=direction)[3]
+    assert found.value == counted
+    assert not found.counts
+
+
+def test_a_trial_pruned_before_any_other_was_completed_says_nothing():
+    assert with_pruned(3.0, values=())[0].value is None
+
+
+def test_pruned_trials_teach(two):
+    """Where a run was pruned, much is expected no longer; its last value is never the best."""
+
+    def after(**pruned):
+        study = optuna.create_study(sampler=decided(two))
+        study.optimize(limited_without_saying, n_trials=3)
+        trial = {"params": {"x": 0.6, "y": -0.4}, "distributions": {"x": UNIT, "y": UNIT}}
+        study.add_trial(optuna.create_trial(state=TrialState.PRUNED, **trial, **pruned))
+        return study
+
+    silent, speaking = after(), after(intermediate_values={0: 0.9})
+    trusts = [study.sampler.trust(study) for study in (silent, speaking)]
+    assert trusts[0] != trusts[1]
+    speaking.optimize(limited_without_saying, n_trials=4)
+    assert speaking.best_value < 0.01
+
+
 def test_a_narrower_range_is_kept_and_a_wider_one_used(two):
     def narrow(trial):
         x, y = trial.suggest_float("x", 0.2, 0.7), trial.suggest_float("y", -1, 1)
@@ -219,20 +294,46 @@ def test_another_parameter_by_a_known_name_does_not_keep_values_from_being_heard
     assert sampler.trust(study) != sampler.trust(optuna.create_study())
 
 
-def test_the_unknown_goes_to_the_independent_sampler_and_the_known_does_not(two):
-    asked = []
+class Noting(RandomSampler):
+    """Remembers what it was asked for."""
 
-    class Noting(RandomSampler):
-        def sample_independent(self, study, trial, param_name, param_distribution):
-            asked.append(param_name)
-            return super().sample_independent(study, trial, param_name, param_distribution)
+    def __init__(self):
+        super().__init__(seed=0)
+        self.asked = []
 
-    sampler = MetaKelSampler(prior=two, seed=0, independent_sampler=Noting(seed=0))
+    def sample_independent(self, study, trial, param_name, param_distribution):
+        self.asked.append(param_name)
+        return super().sample_independent(study, trial, param_name, param_distribution)
+
+
+def test_a_parameter_that_the_past_does_not_know_joins_after_the_first_trial(two):
+    """Before it, nobody can know that there is one."""
+
+    def objective(trial):
+        new = trial.suggest_float("new", 10, 1000, log=True)
+        kind = trial.suggest_categorical("kind", ["a", "b", "c"])
+        effect = (np.log10(new) - 1.5) ** 2 + (kind != "b")
+        return limited_without_saying(trial) + 0.1 * effect  # about as large as that of x and y
+
+    sampler = MetaKelSampler(prior=two, seed=0, independent_sampler=Noting())
     study = optuna.create_study(sampler=sampler)
-    study.optimize(
-        lambda t: sum(t.suggest_float(n, -1, 1) ** 2 for n in ("new", "x", "y")), n_trials=5
-    )
-    assert asked == ["new"] * 5
+    study.optimize(objective, n_trials=15)
+    assert sampler._independent.asked == ["new", "kind"]
+    assert study.best_value < 0.02
+    assert study.best_params["kind"] == "b"
+    assert sampler.trust(study) > 0.5
+
+
+def test_what_cannot_join_goes_to_the_independent_sampler(two):
+    def objective(trial):
+        trial.suggest_categorical("x", ["another", "kind"])
+        if trial.number % 2:
+            trial.suggest_float("sometimes", 0, 1)
+        return trial.suggest_float("y", -1, 1) ** 2
+
+    sampler = MetaKelSampler(prior=two, seed=0, independent_sampler=Noting())
+    optuna.create_study(sampler=sampler).optimize(objective, n_trials=4)
+    assert sampler._independent.asked == ["x", "x", "sometimes", "x", "x", "sometimes"]
 
 
 def test_a_parameter_that_the_study_lacks_is_no_obstacle(two):

@@ -1,4 +1,4 @@
-"""Optuna's own sampler tests: with a past of the same parameters, of others, and with none."""
+"""Optuna's own sampler tests: with a past of all, some or none of the parameters, and without."""
 
 from __future__ import annotations
 
@@ -82,6 +82,16 @@ class TestWithThePastOfTheseParameters(
     Matched, BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase
 ):
     pass
+
+
+class TestWithThePastOfSomeOfTheseParameters(
+    BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase
+):
+    @pytest.fixture
+    def sampler(self, request):
+        space = list(space_of(request).items())
+        prior = learned(*space[: max(1, len(space) // 2)])
+        return lambda: MetaKelSampler(prior=prior, seed=0)
 
 
 class TestWithThePastOfOtherParameters(BasicSamplerTestCase, SingleOnlySamplerTestCase):

@@ -7,6 +7,7 @@ import logging
 import pickle
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from optuna_helpers import Refusing, learned, lr_loss, lr_past, past_studies
 from metakel import InputError, Prior, learn_prior
 from metakel.data import History
 from metakel.integrations.optuna import MetaKelSampler
+from metakel.integrations.optuna.record import ALARM, EXPECTED, EXPECTED_SD, TRUST
 
 HERE = Path(__file__).parent
 
@@ -249,6 +251,13 @@ def test_a_study_of_the_other_direction_is_refused(prior):
         run(MetaKelSampler(prior=prior), 1, direction="maximize")
 
 
+def test_a_wrong_direction_is_found_before_the_objective_runs(prior):
+    """Also by an objective that trains before it asks for a parameter."""
+    study = optuna.create_study(sampler=MetaKelSampler(prior=prior), direction="maximize")
+    with pytest.raises(InputError, match="create the study with the direction of the past"):
+        study.ask()
+
+
 def test_nothing_is_printed_and_what_was_left_out_is_logged(capsys, caplog):
     def conditional(trial):
         x = trial.suggest_float("x", 0, 1)
@@ -280,6 +289,64 @@ def test_values_are_of_the_types_that_optuna_hands_out(prior):
         "depth": int,
         "kind": str,
     }
+
+
+def test_one_line_says_which_parameters_come_from_the_past(prior, caplog):
+    def more(trial):
+        trial.suggest_float("dropout", 0, 1)
+        trial.suggest_categorical("shape", [(1, 2), (3, 4)])  # no plain values
+        return lr_loss(trial)
+
+    with caplog.at_level(logging.INFO, logger="metakel"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna's, of the choices
+        run(MetaKelSampler(prior=prior, seed=0), 5, more, study_name="new")
+    (line,) = [text for text in caplog.messages if "from the past" in text]
+    assert line == (
+        "study 'new': from the past lr, depth, kind; new in the model dropout; "
+        "sampled by TPESampler shape"
+    )
+
+
+def test_every_trial_carries_what_was_expected_of_it(prior):
+    study = run(MetaKelSampler(prior=prior, seed=0), 8)
+    sampler = MetaKelSampler(prior=prior, seed=0)
+    for number, trial in enumerate(study.trials):
+        before = optuna.create_study()
+        before.add_trials(study.trials[:number])
+        assert trial.user_attrs.keys() == {TRUST, EXPECTED, EXPECTED_SD}
+        assert_allclose(trial.user_attrs[TRUST], sampler.trust(before), rtol=1e-9)
+        assert trial.user_attrs[EXPECTED_SD] > 0
+    late = study.trials[-1]
+    assert abs(late.value - late.user_attrs[EXPECTED]) < 4 * late.user_attrs[EXPECTED_SD] + 0.1
+
+
+def test_the_attributes_are_written_once_per_trial(prior, monkeypatch):
+    written = []
+    storage = optuna.storages.InMemoryStorage()
+    write = storage.set_trial_user_attr
+    monkeypatch.setattr(
+        storage,
+        "set_trial_user_attr",
+        lambda number, key, value: (written.append((number, key)), write(number, key, value)),
+    )
+    run(MetaKelSampler(prior=prior, seed=0), 5, storage=storage)
+    assert len(written) == len(set(written)) == 15
+
+
+def test_an_alarm_is_shown_on_the_trials_after_it(prior):
+    study = run(MetaKelSampler(prior=prior, seed=0), 12, lambda t: -lr_loss(t))
+    alarmed = [ALARM in trial.user_attrs for trial in study.trials]
+    first = alarmed.index(True)
+    assert first > 0
+    assert all(alarmed[first:])
+    assert "trust in the history" in study.trials[-1].user_attrs[ALARM]
+
+
+def test_an_enqueued_trial_is_not_said_to_be_what_was_expected(prior):
+    study = optuna.create_study(sampler=MetaKelSampler(prior=prior, seed=0))
+    study.enqueue_trial({"lr": 0.05})
+    study.optimize(lr_loss, n_trials=2)
+    assert [bool(trial.user_attrs) for trial in study.trials] == [False, True]
 
 
 def test_trust_begins_high_and_is_kept_by_a_related_study(prior):

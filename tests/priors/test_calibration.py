@@ -8,9 +8,11 @@ from histories import draw_task, simulate
 from numpy.testing import assert_allclose
 from scipy.stats import binom
 
-from metakel import KernelSum, learn_prior
+from metakel import KernelSum, learn_prior, legendre
+from metakel.confidence.observations import Batch, no_observations
+from metakel.confidence.set import smallest_squared_radius
 from metakel.errors import InputError
-from metakel.priors.calibration import Calibration, needed_norms, prior_kernel
+from metakel.priors.calibration import Calibration, needed_norms, prior_kernel, smallest_norm
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +66,35 @@ def test_the_conformal_bound_covers_exchangeable_tasks(prior):
     missed = int((norms[:, 9] > bounds).sum())
     assert missed <= binom.ppf(1 - 1e-4, runs, delta)
     assert missed > 0  # nine norms give exactly 0.9: a bound that never fails is too large
+
+
+def test_the_norm_of_a_task_is_the_smallest_that_explains_its_values_up_to_the_noise(prior):
+    """With 99 % of it no function does; with the norm of a ridge fit, some tasks were missed."""
+    calibration = prior.calibration
+    fresh = simulate(np.random.default_rng(5), m=12, n=25)
+    norms = needed_norms(calibration.task_gp, calibration.model, fresh)
+    for task, norm in zip(fresh, norms, strict=True):
+        noise = np.full(task.n, calibration.noise_std)
+        batch = Batch(task.X, task.y - calibration.centre(task.X), noise)
+        spectrum = no_observations(calibration.kernel).append(batch).spectrum()
+        own, less = (
+            smallest_squared_radius(spectrum, squared_radius=task.n, norm_bound=share * norm)
+            for share in (1 + 1e-6, 0.99)
+        )
+        assert own >= -1e-6 * task.n
+        assert less < 0
+
+
+def test_no_norm_is_needed_where_zero_explains_the_values():
+    kernel = KernelSum.uniform(legendre(3, scaling="sup"), weight=1.0)
+    X, noise = np.linspace(-1, 1, 9)[:, None], np.ones(9)
+    quiet = no_observations(kernel).append(Batch(X, np.full(9, 0.5), noise)).spectrum()
+    assert smallest_norm(quiet, 9) == 0
+    # What no function explains does not count: then it is the norm of the interpolant.
+    odd = np.where(np.arange(9) % 2, 5.0, -5.0)
+    spectrum = no_observations(kernel).append(Batch(X, odd, noise)).spectrum()
+    theta = np.linalg.lstsq(kernel.features(X), odd, rcond=None)[0]
+    assert_allclose(smallest_norm(spectrum, 9), np.linalg.norm(theta), rtol=1e-6)
 
 
 def test_bands_around_the_learned_mean_cover_at_all_times(prior):

@@ -76,9 +76,9 @@ def certified(kernel=KERNEL, **options):
 
 MODELS = {
     "own": Linear(),
-    "certified": certified()._model,
-    "without features": certified(STATIONARY)._model,
-    "fixed nu": certified(nu=2.0, norm_bound=None)._model,
+    "certified": certified().model,
+    "without features": certified(STATIONARY).model,
+    "fixed nu": certified(nu=2.0, norm_bound=None).model,
     "prior": PRIOR.task_model(),
 }
 OPTIMIZERS = {

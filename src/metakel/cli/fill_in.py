@@ -37,14 +37,16 @@ def append_suggestions(
     prior: Prior,
     trials: Sequence[JournalTrial],
     task: str,
+    others: Sequence[str] = (),
 ) -> None:
-    """Write suggestions at the end of a table, with an empty cell for the result."""
+    """Write suggestions at the end of a table, with an empty cell for every result."""
     column = _task_column(path, sheet, prior) if task else None
     rows = [
         {
             **({column: task} if column else {}),
             **trial.configuration,
             prior.info.output: None,
+            **dict.fromkeys(others),
             SUGGESTION: _label(journal, trial.number),
         }
         for trial in trials
@@ -61,14 +63,15 @@ def read_results(
     """
     columns = table_columns(path, sheet=sheet)
     output = str(record.header["output"])
-    for name in (SUGGESTION, output):
+    others = record.other_outputs
+    for name in (SUGGESTION, output, *others):
         if name not in columns:
             raise InputError(
                 f"{path.name} has no column {name!r}; found {', '.join(columns)}. "
                 "`metakel suggest --append` writes suggestions to a table"
             )
     numbers = {_label(journal, trial.number): trial.number for trial in record.trials.all}
-    found: list[tuple[int, dict[str, Any], float | None]] = []
+    found: list[tuple[int, dict[str, Any], float | None, dict[str, float | None]]] = []
     empty = []
     for i, label in enumerate(columns[SUGGESTION]):
         number = numbers.get(str(label))
@@ -79,17 +82,22 @@ def read_results(
             empty.append(number)
             continue
         cells = {name: columns[name][i] for name in record.space.names if name in columns}
-        found.append((number, _settings(record.space, cells, where), _result(value, where)))
+        also = {name: _result(columns[name][i], where) for name in others if columns[name][i]}
+        lacking = [name for name in others if name not in also]
+        settings, number_found = _settings(record.space, cells, where), _result(value, where)
+        if lacking and number_found is not None:
+            raise InputError(f"{where} has no {', '.join(lacking)}, which is limited")
+        found.append((number, settings, number_found, also))
     recorded, differing = [], []
-    for number, settings, value in found:
+    for number, settings, value, also in found:
         trial = record.trials.all[number]
         if trial.state == "pending":
             used = {**trial.configuration, **settings}
-            recorded.append(record.tell(used, value, number, _reason(value)))
+            recorded.append(record.tell(used, value, number, _reason(value), also))
         elif not _same(trial, value):
             if correct:
                 used = {**trial.configuration, **settings}
-                recorded.append(record.correct(number, value, used, _reason(value)))
+                recorded.append(record.correct(number, value, used, _reason(value), also))
             else:
                 differing.append(number)
     return FilledIn(tuple(recorded), tuple(empty), tuple(differing))

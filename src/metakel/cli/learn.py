@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,12 +11,14 @@ import typer
 
 from metakel._files import writing
 from metakel.cli.console import Json, at_terminal, emit, note, refuse_overwriting, say
+from metakel.cli.finished_runs import with_journals
+from metakel.cli.limits import read_named_numbers
 from metakel.cli.show import described
 from metakel.cli.suggest import Sheet
 from metakel.cli.tables import is_parquet, is_workbook, table_columns
 from metakel.data import History
 from metakel.errors import InputError, MetaKelError
-from metakel.priors import learn_prior
+from metakel.priors import learn_outputs, learn_prior
 from metakel.space import Space
 
 Task = Annotated[str, typer.Option(help="Column that names the past task.")]
@@ -28,6 +31,21 @@ def learn(
     ],
     task: Task = "",
     output: Annotated[str, typer.Option(help="Column with the measured value.")] = "",
+    limit_outputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit-output",
+            help="Column with another measured output, or several (a,b), or the output itself, "
+            "that `metakel tune --limit` will limit.",
+        ),
+    ] = None,
+    noise: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="name=value: noise (standard deviation) of an output that will be limited. "
+            "[default: what the first half of the tasks leaves unexplained]"
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="Where to save.")] = Path("prior.json"),
     minimize: Annotated[
         bool | None,
@@ -71,9 +89,16 @@ def learn(
         tuple[float, float] | None,
         typer.Option(help="Limits of the output, such as 0 1. [default: 0 1 for an auc and alike]"),
     ] = None,
+    journals: Annotated[
+        list[Path] | None,
+        typer.Option(help="Journal of a finished run, or a folder of them: each is one task more."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Learn a prior for the next task from a table of past runs.
+
+    With --journals the runs that metakel itself has tuned count too. Keep them in one folder and
+    repeat the command after each task: every prior is then learned from all tasks so far.
 
     With --json: the keys of `metakel show --json`, and prior, the path of the file.
     """
@@ -81,6 +106,7 @@ def learn(
         said = {
             "--task": task,
             "--output": output,
+            "--limit-output": limit_outputs,
             "--log": log,
             "--space": space,
             "--category": categories,
@@ -98,11 +124,16 @@ def learn(
         raise typer.BadParameter(f"--category beside --space: {space} says what columns hold")
     if extrapolate and space is None:
         raise typer.BadParameter("--extrapolate without --space: there are no ranges to go beyond")
+    if noise and not limit_outputs:
+        raise typer.BadParameter("--noise without --limit-output: only limits need it")
     refuse_overwriting(out, history, space)
+    limited = [name.strip() for text in limit_outputs or () for name in text.split(",")]
+    others = [name for name in limited if name != output]
 
     def read(inputs: list[str] | None) -> History:
         return read_history(
-            history, task, output, minimize=minimize, inputs=inputs, exclude=exclude, log=log,
+            history, task, output, minimize=minimize, inputs=inputs,
+            exclude=[*(exclude or ()), *others], log=log,
             defaults=defaults, categories=categories, extrapolate=extrapolate,
             space=None if space is None else _read_space(space), delimiter=delimiter,
             sheet=sheet,
@@ -112,7 +143,20 @@ def learn(
     taken = [] if json else _ask_about(past)
     if taken and past.report is not None:
         past = read([*past.report.inputs, *taken])
+    if journals:
+        past, added = with_journals(past, journals)
+        note(added)
     prior = learn_prior(past, outputs=bounds)
+    if limited:
+        more = {
+            name: read_history(
+                history, task, name, minimize=False, defaults=defaults, space=past.space,
+                extrapolate=extrapolate, delimiter=delimiter, sheet=sheet,
+            )
+            for name in others
+        }  # fmt: skip
+        known = learn_outputs({output: past, **more}, read_named_numbers(noise, "--noise"))
+        prior = replace(prior, past=known)
     with writing(out):
         prior.save(out)
     if json:
@@ -122,6 +166,8 @@ def learn(
     say("parameters")
     say(str(prior.space))
     say(str(prior))
+    if prior.past is not None:
+        say(str(prior.past))
     note(f"saved {out}; next: metakel suggest {out}, or metakel report {out}")
 
 

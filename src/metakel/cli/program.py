@@ -12,31 +12,17 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from typing import IO, Any
 
+from metakel.cli.outputs import RunResult, read_result
 from metakel.cli.signals import StopSignals
 from metakel.errors import InputError
 from metakel.tuner.lock import try_lock
 
 GRACE = 3.0
 TAIL = 1 << 16
-# A number that stands alone or after its name, as in "0.93", "auc: 0.93" or "epoch 3, loss 0.2".
-# After another number, as in 14:05:33, "1 234.5" or "- 0.5", it may be a part of something else.
-VALUE = re.compile(
-    r"(?:^|(?:^|[\s:=,])(?:[^\W\d]|[(\['\"])[^\s:=,]*(?:\s*[:=,]\s*|\s+))"
-    r"([-+]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*$"
-)
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """A value, or the reason why there is none."""
-
-    value: float | None
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,12 +39,16 @@ class Program:
         File that holds the value, with placeholders; empty: the last line of the output.
     signals : StopSignals
         What ends the program.
+    objective, others : str, sequence of str
+        Names of the value and of the other outputs that every evaluation has to give.
     """
 
     command: Sequence[str]
     timeout: float | None = None
     value_file: str = ""
     signals: StopSignals = field(default_factory=StopSignals)
+    objective: str = ""
+    others: Sequence[str] = ()
 
     @contextmanager
     def reserved(self, names: Sequence[str]) -> Iterator[None]:
@@ -113,8 +103,8 @@ class Program:
             if code != 0:
                 what = f"signal {-code}" if code < 0 else f"exit code {code}"
                 return RunResult(None, f"{what}: {_last_line(err) or _last_line(out)}"[:300])
-            text = _last_line(out) if value_file is None else _content(value_file)
-        return read_value(text)
+            text = _tail(out) if value_file is None else _content(value_file)
+        return read_result(text, self.objective, self.others)
 
     def _finish(
         self, words: Sequence[str], environment: Mapping[str, str], out: IO[bytes], err: IO[bytes]
@@ -134,18 +124,6 @@ class Program:
             except BaseException:
                 _end(process)
                 raise
-
-
-def read_value(text: str) -> RunResult:
-    """The number that a line is, or ends with after its name, as in ``0.93`` or ``auc: 0.93``."""
-    found = VALUE.search(text)
-    if found is None:
-        what = f"found {text[:80]!r}" if text else "found nothing"
-        return RunResult(
-            None, f"{what}; expected a number, alone or after its name, as in loss: 0.25"
-        )
-    value = float(found[1])
-    return RunResult(value) if isfinite(value) else RunResult(None, f"the value is {value}")
 
 
 # Placeholders
@@ -227,16 +205,20 @@ def _reserved(value_file: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _last_line(stream: IO[bytes]) -> str:
+def _tail(stream: IO[bytes]) -> str:
     size = stream.seek(0, os.SEEK_END)
     stream.seek(max(size - TAIL, 0))
-    lines = stream.read().decode(errors="replace").splitlines()
+    return stream.read().decode(errors="replace")
+
+
+def _last_line(stream: IO[bytes]) -> str:
+    lines = _tail(stream).splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def _content(path: Path) -> str:
     try:
         with path.open("rb") as stream:
-            return _last_line(stream)
+            return _tail(stream)
     except OSError:
         return ""

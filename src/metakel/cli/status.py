@@ -22,7 +22,7 @@ def status(journal: JournalArgument, json: Json = False) -> None:
 
     With --json: complete and failed (how many), pending (their numbers), best (its number, or
     null), alarm (time and reason, or null), and trials, each with number, configuration, state,
-    value, reason, since (when it was given to its process) and owner (that process).
+    value, outputs, reason, since (when it was given to its process) and owner (that process).
     """
     record = JournalReader(journal)
     trials, best, alarm = record.trials, record.best, record.trials.alarm
@@ -38,14 +38,15 @@ def status(journal: JournalArgument, json: Json = False) -> None:
             }
         )
         return
-    names = record.space.names
+    names, others = record.space.names, record.other_outputs
     if trials.all:
         grid(
-            ["number", *names, str(record.header["output"])],
+            ["number", *names, *others, str(record.header["output"])],
             [
                 [
                     str(trial.number),
                     *(short(trial.configuration.get(name, "")) for name in names),
+                    *(short(trial.outputs.get(name, "")) for name in others),
                     _result(trial, best),
                 ]
                 for trial in trials.all
@@ -55,13 +56,15 @@ def status(journal: JournalArgument, json: Json = False) -> None:
         f"{len(trials.complete)} values, {len(trials.failed)} failed, {len(trials.pending)} pending"
     )
     say(counts + ("" if best is None else f"; best {short(best.value)}, number {best.number}"))
+    if record.limits:
+        say(f"limits: {record.limits}")
     if alarm is not None:
         say(f"ALARM after {alarm.time} values: {alarm.reason}")
 
 
 def described(trial: JournalTrial) -> dict[str, Any]:
     """A trial as JSON."""
-    names = ("number", "configuration", "state", "value", "reason", "since", "owner")
+    names = ("number", "configuration", "state", "value", "outputs", "reason", "since", "owner")
     return {name: getattr(trial, name) for name in names}
 
 

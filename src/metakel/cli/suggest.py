@@ -11,11 +11,22 @@ import typer
 
 from metakel.cli.console import Json, emit, grid, note, short
 from metakel.cli.fill_in import append_suggestions
+from metakel.cli.limits import (
+    AcceptAlarm,
+    Delta,
+    Limits,
+    Start,
+    announce,
+    read_limits,
+    read_start,
+    why_stopped,
+)
 from metakel.cli.show import PriorPath
 from metakel.cli.values import assignments, typed
+from metakel.confidence import Alarm
 from metakel.errors import InputError, MetaKelError
 from metakel.io import csv_columns
-from metakel.optimize import Reasons
+from metakel.optimize import NoSafePoint, Reasons
 from metakel.priors import Prior
 from metakel.space import Float
 from metakel.tuner import JournalReader, JournalTrial, Tuner
@@ -47,12 +58,20 @@ def suggest(
     observed: Observed = None,
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     fix: Fix = None,
+    context: Annotated[
+        list[str] | None,
+        typer.Option("--context", help="name=value that is given this time, not chosen."),
+    ] = None,
     extrapolate: Extrapolate = False,
     append: Annotated[
         Path | None,
         typer.Option(help="CSV file or workbook to write the suggestions to, to be filled in."),
     ] = None,
     sheet: Sheet = None,
+    limit: Limits = None,
+    start: Start = None,
+    accept_alarm: AcceptAlarm = False,
+    delta: Delta = None,
     task: TaskName = "",
     same_task: SameTask = False,
     seed: Seed = 0,
@@ -62,6 +81,9 @@ def suggest(
 
     With --append they are also written to a table, one row each with an empty result. Fill it in,
     and `metakel tell JOURNAL --from TABLE` records it.
+
+    --fix holds a parameter for the whole task. --context holds it for these suggestions only, as
+    the weather of today, and one journal may have suggestions for many contexts.
 
     Below the table it says why: what is expected against what is typical, the nearest runs of past
     tasks, and a safer choice. The range is one standard deviation, within the limits of the output.
@@ -75,14 +97,22 @@ def suggest(
     fixed = assignments(known.space, fix or ())
     identity = task_identity(journal, task, same_task=same_task)
     tuner = Tuner(
-        known, journal, seed=seed, fixed=fixed, extrapolate=extrapolate, manual=True, **identity
-    )
+        known, journal, seed=seed, delta=delta, fixed=fixed, extrapolate=extrapolate, manual=True,
+        limits=read_limits(limit), start=read_start(known.space, start), **identity,
+    )  # fmt: skip
     if observed is not None:
         add_observed(tuner, observed)
-    asked = tuner.ask_trials(count)
+    announce(tuner)
+    if accept_alarm:
+        tuner.accept_alarm()
+    try:
+        asked = tuner.ask_trials(count, assignments(known.space, context) if context else None)
+    except (Alarm, NoSafePoint) as error:
+        raise InputError(why_stopped(tuner, error)) from error
+    others = tuner.optimizer.model.output_names
     if append is not None and journal is not None:
         try:
-            append_suggestions(append, sheet, journal, known, asked, task)
+            append_suggestions(append, sheet, journal, known, asked, task, others)
         except MetaKelError:  # nobody has seen them
             for trial in asked:
                 tuner.drop(trial.number)
@@ -110,10 +140,11 @@ def suggest(
     if tuner.alarm is not None:
         note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
     if append is not None:
-        note(f"written to {append}; fill in {known.info.output}, then:")
+        note(f"written to {append}; fill in {', '.join((known.info.output, *others))}, then:")
         note(f"  metakel tell {journal} --from {append}")
     elif journal is not None:
-        note(f"then: metakel tell {journal} VALUE --number {asked[0].number}")
+        also = "".join(f" --output {name}=VALUE" for name in others)
+        note(f"then: metakel tell {journal} VALUE --number {asked[0].number}{also}")
 
 
 def _as_json(trial: JournalTrial, why: Reasons) -> dict[str, Any]:
@@ -144,11 +175,13 @@ def add_observed(tuner: Tuner, path: Path) -> None:
     """Tell the runs of a CSV file, and say how many were added and why others were not."""
     columns = csv_columns(path)
     output, varying = tuner.output, tuner.space.free
-    for name in (*varying, output):
+    others = tuner.optimizer.model.output_names
+    for name in (*varying, output, *others):
         if name not in columns:
             raise InputError(f"{path.name} has no column {name!r}; found {', '.join(columns)}")
     values = _numbers(columns[output], f"{path.name}: output column {output!r}")
-    rows, measured = [], []
+    also = {n: _numbers(columns[n], f"{path.name}: output column {n!r}") for n in others}
+    rows, measured, outputs = [], [], []
     unusable = {"without a finite value": 0, "with a missing input": 0}
     for i, value in enumerate(values):
         cells = {name: columns[name][i] for name in varying}
@@ -159,10 +192,11 @@ def add_observed(tuner: Tuner, path: Path) -> None:
         else:
             rows.append({name: typed(tuner.space, name, v) for name, v in cells.items()})
             measured.append(value)
+            outputs.append({name: also[name][i] for name in others})
     if not rows:
         why = _counted(unusable)
         raise InputError(f"{path.name}: none of the {len(values)} rows can be used: {why}")
-    new = tuner.observe(rows, measured)
+    new = tuner.observe(rows, measured, outputs)
     left_out = _counted({"known already": len(rows) - new, **unusable})
     note(f"{new} runs of {path.name} added" + (f"; left out: {left_out}" if left_out else ""))
 

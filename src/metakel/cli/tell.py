@@ -9,6 +9,7 @@ import typer
 
 from metakel.cli.console import Json, emit, note, one_line, say, short
 from metakel.cli.fill_in import read_results
+from metakel.cli.limits import read_named_numbers
 from metakel.cli.status import JournalArgument, described
 from metakel.cli.suggest import Sheet
 from metakel.cli.values import assignments, quantity
@@ -34,6 +35,13 @@ def tell(
             "without it in a run of your own.",
         ),
     ] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output",
+            help="name=value that was measured beside the value; every limited output is needed.",
+        ),
+    ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="There is no value.")] = False,
     drop: Annotated[
         bool, typer.Option("--drop", help="It will not be run, or its failure means nothing.")
@@ -51,8 +59,9 @@ def tell(
 ) -> None:
     """Record the result of a configuration in a journal; it is on disk when this returns.
 
-    With --json: number, configuration, state (complete, failed or dropped), value and reason of the
-    trial, and complete, how many trials have a value now; with --from a list of these.
+    With --json: number, configuration, state (complete, failed or dropped), value, outputs and
+    reason of the trial, and complete, how many trials have a value now; with --from a list of
+    these.
     """
     if table is not None:
         if value or failed or drop or number is not None or assigned:
@@ -71,7 +80,8 @@ def tell(
         trial = record.drop(number)
     else:
         measured = None if failed else _number(value)
-        trial = _record(record, measured, number, assigned or [], reason, correct=correct)
+        also = _outputs(record, outputs, failed=failed)
+        trial = _record(record, measured, number, assigned or [], reason, also, correct=correct)
     count = len(record.trials.complete)
     if json:
         emit({**described(trial), "complete": count})
@@ -108,6 +118,7 @@ def _record(
     number: int | None,
     assigned: list[str],
     reason: str,
+    outputs: dict[str, float],
     *,
     correct: bool,
 ) -> JournalTrial:
@@ -116,11 +127,23 @@ def _record(
     if correct:
         assert number is not None
         wrong = record.trials.result_of(number)
-        return record.correct(number, value, {**wrong.configuration, **changed}, reason)
+        return record.correct(number, value, {**wrong.configuration, **changed}, reason, outputs)
     if assigned and number is None:
-        return record.tell(changed, value, None, reason)
+        return record.tell(changed, value, None, reason, outputs)
     suggested = record.pending(number)
-    return record.tell({**suggested.configuration, **changed}, value, suggested.number, reason)
+    used = {**suggested.configuration, **changed}
+    return record.tell(used, value, suggested.number, reason, outputs)
+
+
+def _outputs(record: JournalReader, texts: list[str] | None, *, failed: bool) -> dict[str, float]:
+    found = read_named_numbers(texts, "--output")
+    lacking = [name for name in record.other_outputs if name not in found]
+    if lacking and not failed:
+        raise InputError(
+            f"no value of {', '.join(lacking)}, which is limited; expected --output "
+            f"{lacking[0]}=VALUE"
+        )
+    return found
 
 
 def _result(trial: JournalTrial) -> str:

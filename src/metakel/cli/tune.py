@@ -21,7 +21,19 @@ from metakel.cli.console import (
     one_line,
     say,
 )
-from metakel.cli.program import Program, RunResult, check_command, check_placeholders
+from metakel.cli.limits import (
+    AcceptAlarm,
+    Delta,
+    Limits,
+    Start,
+    announce,
+    read_limits,
+    read_start,
+    violations,
+    why_stopped,
+)
+from metakel.cli.outputs import RunResult
+from metakel.cli.program import Program, check_command, check_placeholders
 from metakel.cli.show import PriorPath
 from metakel.cli.signals import StopSignals
 from metakel.cli.suggest import (
@@ -35,7 +47,9 @@ from metakel.cli.suggest import (
     task_identity,
 )
 from metakel.cli.values import assignments
+from metakel.confidence import Alarm
 from metakel.errors import InputError
+from metakel.optimize import NoSafePoint
 from metakel.priors import Prior
 from metakel.tuner import Tuner
 from metakel.tuner.lock import is_alive, this_process
@@ -74,9 +88,10 @@ def tune(
             "which cannot be looked up. [default: never]"
         ),
     ] = None,
-    delta: Annotated[
-        float, typer.Option(help="Probability with which the certificate may fail.")
-    ] = 0.2,
+    limit: Limits = None,
+    start: Start = None,
+    accept_alarm: AcceptAlarm = False,
+    delta: Delta = None,
     observed: Observed = None,
     fix: Fix = None,
     extrapolate: Extrapolate = False,
@@ -90,14 +105,17 @@ def tune(
 ) -> None:
     """Tune a command, whose value is the last line of its output: a number, alone or after a name.
 
+    Several outputs are a JSON object on the last line, or lines such as temperature=71.3. With
+    --limit every limited output has to be among them.
+
     The command is run without a shell. Its parameters are also in METAKEL_CONFIGURATION, as JSON,
     and its number in METAKEL_NUMBER. A run that was stopped or killed goes on when the same command
     is started again. Several runs may share a journal. A journal keeps the command that it was
     begun with: another command is another task, unless --same-task says otherwise.
 
-    With --json: a line per evaluation with event (complete or failed), number, configuration, value
-    and reason; then a line with event finished, reason, complete, failed, best, certificate, alarm
-    and trust.
+    With --json: a line per evaluation with event (complete or failed), number, configuration,
+    value, reason and outputs; then a line with event finished, reason, complete, failed, best,
+    certificate, alarm and trust.
     """
     if timeout is not None and not timeout > 0:
         raise typer.BadParameter(f"--timeout is {timeout:g}; expected seconds > 0")
@@ -109,22 +127,31 @@ def tune(
     if unused:
         note(f"not in the command, only in METAKEL_CONFIGURATION: {', '.join(unused)}")
     signals = StopSignals()
-    program = Program(command, timeout, value_file, signals)
+    allowed = read_limits(limit)
+    others = tuple(name for name in allowed if name != known.info.output)
+    program = Program(command, timeout, value_file, signals, known.info.output, others)
     with signals, program.reserved(known.space.names):
         resumed = journal.exists()
         tuner = Tuner(
             known, journal, budget=budget, stop_at=stop_at, seed=seed, delta=delta,
             fixed=assignments(known.space, fix or ()), extrapolate=extrapolate,
-            adopt_after=adopt_after,
+            adopt_after=adopt_after, limits=allowed, start=read_start(known.space, start),
             **task_identity(journal, task, command, same_task=same_task),
         )  # fmt: skip
         if observed is not None:
             add_observed(tuner, observed)
         if resumed:
             _continue(tuner, journal)
+        announce(tuner)
+        if accept_alarm:
+            tuner.accept_alarm()
         try:
-            failures = _loop(tuner, program, retries, give_up, verbose=verbose, json=json)
-            _conclude(tuner, journal, failures, give_up, json=json)
+            stopped, failures = "", 0
+            try:
+                failures = _loop(tuner, program, retries, give_up, verbose=verbose, json=json)
+            except (Alarm, NoSafePoint) as error:
+                stopped = why_stopped(tuner, error)
+            _conclude(tuner, journal, failures, give_up, stopped, json=json)
         except KeyboardInterrupt:
             with suppress(OSError):  # the terminal may be gone
                 note(f"stopped; the same command goes on with {journal}")
@@ -182,13 +209,16 @@ def _loop(
             tuner.drop(configuration)
             raise
         failed = outcome.value is None
-        tuner.tell(configuration, outcome.value, failed=failed, reason=outcome.reason)
+        tuner.tell(
+            configuration, outcome.value, outcome.outputs, failed=failed, reason=outcome.reason
+        )
         failures = failures + 1 if failed else 0
         _show(tuner, number, configuration, outcome, json=json)
         if tuner.alarm is not None and not alarmed:
             alarmed = True
             note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
-            note("there is no certificate from here on; the search goes on by the values")
+            if not tuner.options.limits:
+                note("there is no certificate from here on; the search goes on by the values")
         if failures >= give_up:
             break
     return failures
@@ -218,12 +248,20 @@ def _show(
         best = tuner.best.value
         mark = "*" if outcome.value == best else " "
         values = f"{outcome.value:<10.6g}{mark} best {best:<10.6g}"
-        say(f"{number:4d}  {values}  {one_line(configuration)}")
+        others = f"  {one_line(outcome.outputs)}" if outcome.outputs else ""
+        say(f"{number:4d}  {values}  {one_line(configuration)}{others}")
+        for beyond in violations(tuner, outcome.value, outcome.outputs):
+            note(
+                f"{number}: measured beyond a limit: {beyond} (the limits are about values "
+                "without noise)"
+            )
 
 
-def _conclude(tuner: Tuner, journal: Path, failures: int, give_up: int, *, json: bool) -> None:
+def _conclude(
+    tuner: Tuner, journal: Path, failures: int, give_up: int, stopped: str, *, json: bool
+) -> None:
     trials = tuner.trials
-    why = tuner.stop_reason or f"{failures} evaluations in a row failed"
+    why = stopped or tuner.stop_reason or f"{failures} evaluations in a row failed"
     certificate = tuner.certificate
     if json:
         emit(
@@ -242,7 +280,11 @@ def _conclude(tuner: Tuner, journal: Path, failures: int, give_up: int, *, json:
         say(f"done: {why}")
         if trials.complete:
             say(f"best {tuner.best.value:.6g}  {one_line(tuner.best.x)}")
+            if tuner.options.limits:
+                say(str(certificate))
         note(f"journal: {journal}")
+    if stopped and not trials.failed:
+        raise typer.Exit(1 if tuner.alarm is not None or not trials.complete else 0)
     if not trials.complete or failures >= give_up:
         last = trials.failed[-1].reason if trials.failed else "nothing was evaluated"
         note(f"metakel: {failures} evaluations in a row failed, the last with: {last}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,11 +13,13 @@ from metakel._arrays import Array
 from metakel.confidence.options import ConfidenceOptions
 from metakel.confidence.radius import log_weights, misspecification_scales, norm_scales
 from metakel.errors import InputError, MetaKelError
-from metakel.kernels.sum import KernelSum
+from metakel.kernels.sum import KernelSum, as_kernel
 from metakel.theory import norm_certificate
 
 # How often a norm bound is doubled before nothing is assumed any more.
 DOUBLINGS = 20
+# Share of the mixture that kernels with one more base kernel have together.
+WATCHED = 0.25
 
 
 class Alarm(MetaKelError, RuntimeError):
@@ -54,6 +57,8 @@ class Hypothesis:
         Scales of the mixture above the norm bound, for the alarm.
     misspecification_weight : float
         Weight of the latter together.
+    share : float
+        Weight of the kernel in the mixture.
     """
 
     kernel: KernelSum
@@ -61,6 +66,7 @@ class Hypothesis:
     norm_scales: Array
     misspecification_scales: Array = field(default_factory=lambda: np.zeros(0))
     misspecification_weight: float = 0.0
+    share: float = 1.0
 
     @cached_property
     def scales(self) -> Array:
@@ -91,20 +97,33 @@ def everything(kernel: KernelSum) -> KernelSum:
     return KernelSum.uniform(kernel.base, weight=1.0)
 
 
-def second_kernel(
-    options: ConfidenceOptions, kernel: KernelSum, full: KernelSum | None
-) -> KernelSum | None:
-    """The second kernel of the mixture and first fallback; None where there is nothing to add."""
+def wider_kernels(
+    options: ConfidenceOptions, kernel: KernelSum, full: KernelSum | Sequence[KernelSum] | None
+) -> tuple[KernelSum, ...]:
+    """The kernels to fall back to, from narrow to wide; none where there is nothing to add."""
     if options.method != "dmm" or full is kernel:
-        return None
+        return ()
     if full is None:
-        return None if len(kernel.active) == kernel.base.p else everything(kernel)
-    if not len(full.active):
-        raise InputError("full has no active base kernel; expected one that contains the kernel")
-    return full
+        return () if len(kernel.active) == kernel.base.p else (everything(kernel),)
+    if not isinstance(full, list | tuple):
+        wider: tuple[KernelSum, ...] = (as_kernel("full", full),)
+    else:
+        wider = tuple(as_kernel(f"full[{i}]", rung) for i, rung in enumerate(full))
+    for i, rung in enumerate(wider):
+        if not len(rung.active):
+            raise InputError(
+                "full has no active base kernel; expected one that contains the kernel"
+            )
+        missing = np.setdiff1d(wider[i - 1].active if i else (), rung.active)
+        if missing.size:
+            raise InputError(
+                f"full[{i}] lacks {rung.base.names[missing[0]]}, which is in full[{i - 1}]; "
+                "expected a ladder, in which every kernel contains the one before it"
+            )
+    return wider
 
 
-def first_stage(options: ConfidenceOptions, kernel: KernelSum, full: KernelSum | None) -> int:
+def first_stage(options: ConfidenceOptions, kernel: KernelSum, wider: Sequence[KernelSum]) -> int:
     """Index of the first of the `hypotheses`: that of ``kernel``, unless it is empty.
 
     The norm certificate holds for kernels that contain the true ones. That nothing stood out of
@@ -113,10 +132,10 @@ def first_stage(options: ConfidenceOptions, kernel: KernelSum, full: KernelSum |
     """
     if len(kernel.active):
         return 0
-    if full is None or options.norm_of == "kernel":
+    if not wider or options.norm_of == "kernel":
         why = (
             f'method {options.method!r} and full=kernel have no other; use "dmm", or'
-            if full is None
+            if not wider
             else 'norm_of="kernel" bounds no other norm; use norm_of="truth", or'
         )
         raise InputError(
@@ -125,29 +144,30 @@ def first_stage(options: ConfidenceOptions, kernel: KernelSum, full: KernelSum |
         )
     warnings.warn(
         "the kernel has no active base kernel (nothing was learned), which does not make f zero; "
-        f"all {len(full.active)} base kernels are used instead",
+        f"{_count(wider[0])} base kernels are used instead",
         stacklevel=3,
     )
     return 1
 
 
 def hypotheses(
-    options: ConfidenceOptions, kernel: KernelSum, full: KernelSum | None
+    options: ConfidenceOptions, kernel: KernelSum, wider: Sequence[KernelSum]
 ) -> list[Hypothesis]:
     """The first hypothesis and its fallbacks, each of which contains the one before it.
 
-    The given kernel with its norm bound, then all base kernels with theirs, then all base kernels
-    with any norm. Kernels without features fit everything with any norm, so their norm bound is
-    doubled instead, up to 20 times. All use the same radius R_t of the mixture, which assumes
-    nothing about f, so that falling back costs no probability.
+    The given kernel with its norm bound, then the wider ones with theirs, then the widest with any
+    norm. Kernels without features fit everything with any norm, so their norm bound is doubled
+    instead, up to 20 times. All use the same radius R_t of the mixture, which assumes nothing about
+    f, so that falling back costs no probability.
     """
     bound = options.norm_at(0)
     first = certified_norm(options, kernel, bound)
-    ladder = [_hypothesis(options, kernel, first, norm_scales(options, kernel, first))]
-    if full is not None:
-        ratio = _norm_ratio(options, kernel, full)
+    own, each = _shares(options, kernel, len(wider))
+    ladder = [_hypothesis(options, kernel, first, norm_scales(options, kernel, first), own)]
+    for rung in wider:
+        ratio = _norm_ratio(options, kernel, rung)
         scales = ladder[0].norm_scales * ratio
-        ladder.append(_hypothesis(options, full, first * ratio, scales))
+        ladder.append(_hypothesis(options, rung, first * ratio, scales, each))
     last = ladder[-1]
     if np.isfinite(bound) and last.kernel.finite:
         ladder.append(replace(last, norm_bound=np.inf))
@@ -157,12 +177,49 @@ def hypotheses(
     return ladder
 
 
+def watched(options: ConfidenceOptions, first: Hypothesis) -> list[Hypothesis]:
+    """Neighbours of the first hypothesis: its kernel with one base kernel more.
+
+    They are in the mixture for the alarm, and are no fallbacks: that one of them fits best does not
+    mean that f has no other part. A base kernel that is in the kernel with a small weight counts as
+    missing, too; it gets the largest one.
+    """
+    kernel, found = first.kernel, []
+    if not options.watch_kernels or not len(kernel.active):
+        return []
+    missing = np.flatnonzero(kernel.eta < kernel.eta.max())
+    for j in missing:
+        eta = kernel.eta.copy()
+        eta[j] = kernel.eta.max()
+        found.append(
+            replace(first, kernel=KernelSum(kernel.base, eta), share=WATCHED / len(missing))
+        )
+    return found
+
+
+def _shares(options: ConfidenceOptions, kernel: KernelSum, wider: int) -> tuple[float, float]:
+    """Weights in the mixture of the first kernel and of each wider one; the rest is `watched`."""
+    watching = options.watch_kernels and (kernel.eta < kernel.eta.max(initial=0)).any()
+    if not watching:
+        return 1 / (1 + wider), 1 / (1 + wider)
+    return (0.5, (0.5 - WATCHED) / wider) if wider else (1 - WATCHED, 0.0)
+
+
 def _hypothesis(
-    options: ConfidenceOptions, kernel: KernelSum, norm_bound: float, scales: Array
+    options: ConfidenceOptions,
+    kernel: KernelSum,
+    norm_bound: float,
+    scales: Array,
+    share: float,
 ) -> Hypothesis:
     beyond = misspecification_scales(options, kernel, scales)
     weight = options.misspecification_weight
-    return Hypothesis(kernel, norm_bound, scales, beyond, weight)
+    return Hypothesis(kernel, norm_bound, scales, beyond, weight, share)
+
+
+def _count(kernel: KernelSum) -> str:
+    p = kernel.base.p
+    return f"all {p}" if len(kernel.active) == p else f"{len(kernel.active)} of {p}"
 
 
 def _norm_ratio(options: ConfidenceOptions, kernel: KernelSum, full: KernelSum) -> float:

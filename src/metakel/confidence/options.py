@@ -33,6 +33,7 @@ class ConfidenceOptions:
     beta_min: float | None
     recovery_error: float | None
     slack: float = 0.0
+    watch_kernels: bool = False
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, get_args(Method))
@@ -55,6 +56,8 @@ class ConfidenceOptions:
         self._set("slack", as_number("slack", self.slack, 0))
         if self.slack and self.method != "dmm":
             raise InputError(f'slack is {self.slack:g}, but method is {self.method!r}; use "dmm"')
+        if self.watch_kernels and self.method != "dmm":
+            raise InputError(f'watch_kernels is True, but {self.method!r} has no alarm; use "dmm"')
         self._check_norm_bound()
         self._check_paper()
 

@@ -14,6 +14,7 @@ stands for a guess of the norm of f.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, log, sqrt
 
 import numpy as np
@@ -105,9 +106,14 @@ def log_weights(scales: int, misspecification_scales: int, weight: float) -> Arr
 
 
 def squared_radius(
-    evidences: list[Array], delta: float, weights: list[Array] | None = None
+    evidences: list[Array],
+    delta: float,
+    weights: list[Array] | None = None,
+    shares: Sequence[float] | None = None,
 ) -> float:
-    """R_t^2 of the mixture that gives every kernel the same weight.
+    """R_t^2 of the mixture over kernels and scales.
+
+    It exceeds that of a single kernel by at most 2 log(1 / share).
 
     Parameters
     ----------
@@ -116,10 +122,15 @@ def squared_radius(
     delta : float
     weights : list of (S,) arrays, optional
         Logarithms of the weights of the scales, for every kernel; by default all equal.
+    shares : sequence of float, optional
+        Weights of the kernels, which add up to 1; by default all equal.
     """
     if weights is None:
         weights = [log_weights(len(e), 0, 0.0) for e in evidences]
-    terms = np.concatenate([e + w for e, w in zip(evidences, weights, strict=True)])
-    terms -= log(len(evidences))
+    if shares is None:
+        shares = [1 / len(evidences)] * len(evidences)
+    terms = np.concatenate(
+        [e + w + log(share) for e, w, share in zip(evidences, weights, shares, strict=True)]
+    )
     top = terms.max()
     return float(2 * log(1 / delta) - 2 * (top + np.log(np.exp(terms - top).sum())))

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from metakel._arrays import Array
 from metakel._json import Content, Format
 from metakel.confidence.centre import Centre, centre_at
-from metakel.confidence.fallback import Alarm, AlarmEvent, Hypothesis, first_stage, second_kernel
+from metakel.confidence.fallback import Alarm, AlarmEvent, Hypothesis, first_stage, wider_kernels
 from metakel.confidence.intersection import Intersection
 from metakel.confidence.observations import Batch, ObservationLog, as_batch
 from metakel.confidence.options import ConfidenceOptions, Method, NormBound
@@ -76,10 +76,11 @@ class ConfidenceSequence:
         assumption. "raise" raises `Alarm` after recording the observation, then continues like
         "widen". "ignore" enlarges the set until it is not empty; nothing is guaranteed then. Only
         "dmm" has an alarm.
-    full : KernelSum, optional
+    full : KernelSum or sequence of KernelSum, optional
         What "widen" falls back to, and half of the mixture; by default weight 1 on every base
         kernel. Give ``kernel`` itself to spend nothing on it; the alarm then notices a wrong B
-        only.
+        only. Several kernels are a ladder, such as `LearnedKernel.ladder`: each contains the one
+        before it, and an alarm falls back by one. f must lie in the last.
     points : (n, d0) array, optional
         A finite domain on which the intersection over the times after each `tell` is exact.
     remember : int
@@ -109,7 +110,12 @@ class ConfidenceSequence:
     slack : float
         How far f may be from the functions that are assumed, at every point: some function with
         this kernel and norm is within ``slack`` of f. The intervals stay valid and get wider, by
-        about slack (1 + sqrt(number of features)) after many values. Only "dmm" has it.
+        about slack (1 + sqrt(number of features)) after many values (Statement 5 of
+        ``docs/guide/safe-search.md``). Only "dmm" has it.
+    watch_kernels : bool
+        Give a quarter of the mixture to kernels with one base kernel more, so that the alarm
+        notices a single missing one earlier. ``kernel`` keeps its half, so R_t^2 grows no further.
+        Every `tell` then takes one small decomposition for each base kernel that is missing.
     """
 
     def __init__(
@@ -123,7 +129,7 @@ class ConfidenceSequence:
         method: Method = "dmm",
         norm_of: Literal["truth", "kernel"] = "truth",
         on_alarm: Literal["widen", "raise", "ignore"] = "widen",
-        full: KernelSum | None = None,
+        full: KernelSum | Sequence[KernelSum] | None = None,
         points: ArrayLike | None = None,
         remember: int = 4,
         norm_scales: Sequence[float] | None = None,
@@ -134,6 +140,7 @@ class ConfidenceSequence:
         recovery_error: float | None = None,
         centre: Centre | None = None,
         slack: float = 0.0,
+        watch_kernels: bool = False,
     ) -> None:
         self.kernel = kernel = as_kernel("kernel", kernel)
         self.options = ConfidenceOptions(
@@ -151,19 +158,24 @@ class ConfidenceSequence:
             beta_min=beta_min,
             recovery_error=recovery_error,
             slack=slack,
+            watch_kernels=bool(watch_kernels),
         )
         if not (centre is None or callable(centre)):
             raise InputError(f"centre is {centre!r}; expected a function of points (n, d0)")
         self.options.check_kernel(kernel)
         if remember < 0:
             raise InputError(f"remember is {remember}; expected an integer >= 0")
-        full = full if full is None else as_kernel("full", full)
-        self.full = second_kernel(self.options, kernel, full)
+        self.wider = wider_kernels(self.options, kernel, full)
         domain = None if points is None else kernel.base.points(points)
         kept = Intersection(domain, remember)
-        stage = first_stage(self.options, kernel, self.full)
-        self._state = State.first(self.options, kernel, self.full, kept, stage, centre)
+        stage = first_stage(self.options, kernel, self.wider)
+        self._state = State.first(self.options, kernel, self.wider, kept, stage, centre)
         self._at_points: Array | float = self._centre_at(domain) if domain is not None else 0.0
+
+    @property
+    def full(self) -> KernelSum | None:
+        """The widest kernel to fall back to; None where there is no other."""
+        return self.wider[-1] if self.wider else None
 
     @property
     def t(self) -> int:
@@ -331,7 +343,7 @@ class ConfidenceSequence:
         if options["on_alarm"] == "raise":
             options["on_alarm"] = "widen"
         options |= {"remember": self._state.intersection.remember, "centre": self.centre}
-        return type(self)(self.kernel, full=self.full or self.kernel, **options)
+        return type(self)(self.kernel, full=self.wider or self.kernel, **options)
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form of options and state; `from_dict` needs kernel and centre again."""
@@ -342,7 +354,7 @@ class ConfidenceSequence:
         cls,
         data: Mapping[str, Any],
         kernel: KernelSum,
-        full: KernelSum | None = None,
+        full: KernelSum | Sequence[KernelSum] | None = None,
         centre: Centre | None = None,
     ) -> Self:
         """Inverse of `to_dict`, given the same kernels and centre; continues like the first."""

@@ -13,7 +13,7 @@ from metakel._arrays import Array
 from metakel._json import Content
 from metakel.confidence.centre import Centre, centre_at
 from metakel.confidence.closed_form import regulariser_and_nu
-from metakel.confidence.fallback import AlarmEvent, Hypothesis, hypotheses
+from metakel.confidence.fallback import AlarmEvent, Hypothesis, hypotheses, watched
 from metakel.confidence.intersection import ROUNDING, Intersection
 from metakel.confidence.observations import Batch, ObservationLog, Observations, no_observations
 from metakel.confidence.options import ConfidenceOptions
@@ -59,6 +59,8 @@ class State:
     options : ConfidenceOptions
     hypotheses : tuple of Hypothesis
         From narrow to wide.
+    mixture : tuple of Hypothesis
+        One for every kernel of the mixture: of those above, and neighbours of the first.
     observations : tuple of Observations
         The same data for every kernel of the mixture.
     now : BuiltSet
@@ -75,6 +77,7 @@ class State:
 
     options: ConfidenceOptions
     hypotheses: tuple[Hypothesis, ...]
+    mixture: tuple[Hypothesis, ...]
     observations: tuple[Observations, ...]
     now: BuiltSet
     intersection: Intersection
@@ -88,18 +91,18 @@ class State:
         cls,
         options: ConfidenceOptions,
         kernel: KernelSum,
-        full: KernelSum | None,
+        wider: Sequence[KernelSum],
         intersection: Intersection,
         stage: int = 0,
         centre: Centre | None = None,
     ) -> State:
         """The state before the first observation."""
-        ladder = tuple(hypotheses(options, kernel, full))
-        kernels = (kernel,) if full is None else (kernel, full)
-        observations = tuple(no_observations(k) for k in kernels)
-        now = build_set(options, ladder, stage, observations, ObservationLog())
+        ladder = tuple(hypotheses(options, kernel, wider))
+        mixture = (*ladder[: 1 + len(wider)], *watched(options, ladder[0]))
+        observations = tuple(no_observations(member.kernel) for member in mixture)
+        now = build_set(options, ladder, stage, mixture, observations, ObservationLog())
         kept, _ = intersection.narrowed(now.set)
-        return cls(options, ladder, observations, now, kept, stage=stage, centre=centre)
+        return cls(options, ladder, mixture, observations, now, kept, stage=stage, centre=centre)
 
     @property
     def t(self) -> int:
@@ -134,7 +137,9 @@ class State:
 
     def _rebuilt(self) -> State:
         """With the set of the present data and hypothesis."""
-        now = build_set(self.options, self.hypotheses, self.stage, self.observations, self.log)
+        now = build_set(
+            self.options, self.hypotheses, self.stage, self.mixture, self.observations, self.log
+        )
         return replace(self, now=now)
 
     def _kept(self) -> Intersection:
@@ -204,6 +209,7 @@ def build_set(
     options: ConfidenceOptions,
     hypotheses: Sequence[Hypothesis],
     stage: int,
+    mixture: Sequence[Hypothesis],
     observations: Sequence[Observations],
     log: ObservationLog,
 ) -> BuiltSet:
@@ -213,9 +219,11 @@ def build_set(
     ----------
     options : ConfidenceOptions
     hypotheses : sequence of Hypothesis
-        From narrow to wide; the first ones belong to ``observations``, one each.
+        From narrow to wide.
     stage : int
         Index of the hypothesis that is assumed; one past the last for none.
+    mixture : sequence of Hypothesis
+        One for every kernel of the mixture.
     observations : sequence of Observations
         The same data for every kernel of the mixture.
     log : ObservationLog
@@ -226,7 +234,7 @@ def build_set(
         return _closed_form(options, hypotheses[0], observations[0].spectrum(), t)
     assumed = hypotheses[stage] if stage < len(hypotheses) else None
     spectra, evidences, weights = [], [], []
-    for data, hypothesis in zip(observations, hypotheses, strict=False):
+    for data, hypothesis in zip(observations, mixture, strict=True):
         if assumed is not None and data.kernel is assumed.kernel:
             spectrum = data.spectrum()
             spectra.append(spectrum)
@@ -235,7 +243,8 @@ def build_set(
             eigen = data.eigen(float(hypothesis.scales.max()))
         evidences.append(log_evidence(*eigen, hypothesis.scales))
         weights.append(hypothesis.log_weights)
-    radius = squared_radius(evidences, options.delta_deciding, weights)
+    shares = [hypothesis.share for hypothesis in mixture]
+    radius = squared_radius(evidences, options.delta_deciding, weights, shares)
     # R_t bounds the distance of f from the values. That of a function within the slack of f is
     # larger by at most slack / noise_std for every value.
     reach = (_root(radius) + options.slack * sqrt(log.precision)) ** 2 if options.slack else radius

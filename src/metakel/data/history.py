@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from metakel import io
 from metakel._arrays import Array, as_points, as_values, check_generator
 from metakel._html import text_card
+from metakel.data.contexts import check_contexts
 from metakel.data.merge import merged, numbered
 from metakel.data.task import Task
 from metakel.errors import InputError, ShapeError
@@ -111,6 +112,8 @@ class History:
             not to be found out from the table. ``defaults``: what tasks that do not record a
             parameter used for it. ``categories``: columns of choices, even where they look like
             numbers. ``extrapolate``: whether rows may lie outside of the ranges of ``space``.
+            ``context``: parameters that were given in each run, not chosen. They are inputs like
+            the others; this checks that they vary within tasks, as a context has to.
         """
         return cls.from_source(io.read_frame(frame, task=task, output=output), **options)
 
@@ -220,11 +223,15 @@ class History:
         return distributed.scan(path, task=task, output=output, **options)
 
     @classmethod
-    def from_source(cls, source: io.Source, **options: Any) -> History:
+    def from_source(
+        cls, source: io.Source, *, context: Sequence[str] = (), **options: Any
+    ) -> History:
         """What a reader returns, also one of your own; options as for `from_frame`."""
         table = io.encode(source, **options)
         tasks = _tasks(table.X, table.y, table.tasks, table.names)
-        return cls(tasks, table.space, table.report)
+        history = cls(tasks, table.space, table.report)
+        check_contexts(history, context, source.columns)
+        return history
 
     def split(self, rng: np.random.Generator, *, fraction: float = 0.5) -> tuple[History, History]:
         """Two histories of whole tasks: a random share ``fraction``, and the rest.

@@ -127,7 +127,7 @@ class IncrementalGP:
 
     @property
     def log_likelihoods(self) -> Array:
-        """(15,) log density of the observed values, one per scale of the grid."""
+        """(g,) log density of the observed values, one per scale of the grid."""
         n = self._evidence
         wy, wm = self._factor.wy[:n], self._factor.wm[:n]
         scales = self.scale.scales
@@ -143,6 +143,10 @@ class IncrementalGP:
     def with_process(self, process: TaskProcess) -> IncrementalGP:
         """Without observations, for a process that differs in its noise only."""
         return IncrementalGP(process, self.scale, self._Z, self._cache)
+
+    def with_scale(self, scale: TaskModel) -> IncrementalGP:
+        """Without observations, for another model of level and scale."""
+        return IncrementalGP(self.process, scale, self._Z, self._cache)
 
     def cross_covariance(self, X: Array, candidate: int | None = None) -> CrossCovariance:
         """Of points (n, d0), or of one candidate, with the candidates; the same for any noise."""

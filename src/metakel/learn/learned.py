@@ -19,6 +19,7 @@ from metakel.grouplasso import Problem, Solution, lambda_max
 from metakel.grouplasso.solve import Progress
 from metakel.kernels import KernelSum
 from metakel.learn.hidden import hidden_sizes, soft_weights
+from metakel.learn.ladder import ladder_of
 from metakel.learn.options import PIVOTAL, LearnOptions, Weights
 from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem
 from metakel.learn.refit import refitted_weights
@@ -180,6 +181,25 @@ class LearnedKernel:
         bound = positive("norm_bound", norm_bound)
         weights = soft_weights(self.hidden(), self.active, norm_bound=bound, c=c)
         return KernelSum(self.kernel.base, weights)
+
+    def ladder(self, rungs: int = 6) -> tuple[KernelSum, ...]:
+        """Kernels to fall back to after an alarm: ``full=`` of `ConfidenceSequence` and `GPUCB`.
+
+        Each contains the one before it, in the order in which a smaller lambda would have selected
+        base kernels; the last has all of them. Then an alarm that is caused by a weak kernel does
+        not make all others possible at once. The intervals after it hold if the new kernel contains
+        f, which only the last one does for certain.
+
+        Parameters
+        ----------
+        rungs : int
+            At most how many; 1 gives all base kernels alone.
+        """
+        if not isinstance(rungs, int) or isinstance(rungs, bool) or rungs < 1:
+            raise InputError(f"rungs is {rungs!r}; expected an integer >= 1")
+        if not isinstance(self.problem, Problem):
+            raise InputError("a ladder needs all tasks in memory, but they are out of core")
+        return ladder_of(self.problem, self.kernel.base, self.lam, self.active, rungs)
 
     def refitted(self) -> Array:
         """(p,) weights without the shrinkage of the lasso; see `metakel.learn.refit`."""

@@ -14,6 +14,7 @@ does not determine the lambda of the others.
 rule                valid for                                   needs
 ==================  ==========================================  ===============================
 "self-normalised"   sub-Gaussian noise, any adaptive policy     eigenvalues of the kernels
+"lifelong"          the same, at all relearnings together       eigenvalues of the kernels
 "hkz"               sub-Gaussian noise, points fixed in advance eigenvalues
 "chernoff"          the same; never above "hkz"                 eigenvalues
 "dimension-free"    the same; never below "hkz"                 sup of the kernels
@@ -22,7 +23,7 @@ rule                valid for                                   needs
 ==================  ==========================================  ===============================
 
 "self-normalised" assumes that the sizes of the tasks were fixed in advance. If the policy chose
-them as well, call `self_normalised` with ``planned_sizes``.
+them as well, call `self_normalised` with ``planned_sizes``, or use "lifelong".
 
 Notation: v are the eigenvalues of a group in each task, :math:`\Psi_j` (Appendix B) has the
 eigenvalues v / N, and sup is the largest value of :math:`k_j(x, x)` over the domain.
@@ -32,7 +33,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from math import ceil, log, sqrt
+from math import ceil, inf, log, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,10 +41,16 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array, check_generator
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso.solve import as_strengths
-from metakel.learn.rule_spectrum import NoiseProblem, chernoff_energy, spectrum_of
+from metakel.learn.rule_spectrum import (
+    GroupSpectra,
+    NoiseProblem,
+    chernoff_energy,
+    spectrum_of,
+)
 
-RULES = ("self-normalised", "hkz", "dimension-free", "chernoff", "monte-carlo", "paper")
+RULES = ("self-normalised", "hkz", "dimension-free", "chernoff", "monte-carlo", "paper", "lifelong")
 RHO_GRID = 8  # regularisers of "self-normalised", each half of the one before
+LIFELONG_GRID = 12  # those of "lifelong", for numbers and sizes known up to a factor of 16
 
 
 def choose_lambda(
@@ -93,6 +100,8 @@ def choose_lambda(
     level = {"noise_std": noise_std, "delta": delta}
     if rule == "self-normalised":
         return self_normalised(problem, **level, sup=sup)
+    if rule == "lifelong":
+        return lifelong(problem, **level, sup=sup)
     if rule == "hkz":
         return hkz(problem, **level)
     if rule == "dimension-free":
@@ -139,12 +148,55 @@ def self_normalised(
     sizes = np.broadcast_to(np.asarray(planned, float), (problem.m,))
     planned_energy = problem.task_weights**2 * sizes
     largest = _planned_rho(planned_energy, sizes, problem.dims, log_term) * _as_sup(sup, problem.p)
+    return _self_normalised(v, largest, RHO_GRID, log_term, noise_std, problem.total)
+
+
+def _self_normalised(
+    v: GroupSpectra, largest: Array, count: int, log_term: float, noise_std: float, total: int
+) -> Array:
+    """The bound for the best of a grid of regularisers, which was fixed in advance."""
     energies = [
         (v.top + rho) * (v.log_det(rho) + log_term)
-        for rho in (largest * 2.0**-i for i in range(RHO_GRID))
+        for rho in (largest * 2.0**-i for i in range(count))
     ]
-    lam: Array = 4 * noise_std / problem.total * np.sqrt(np.min(energies, axis=0))
+    lam: Array = 4 * noise_std / total * np.sqrt(np.min(energies, axis=0))
     return lam
+
+
+def lifelong(
+    problem: NoiseProblem, *, noise_std: float, delta: float, sup: ArrayLike | None = None
+) -> Array:
+    r"""`self_normalised` for kernels that are learned again after every task (Statement 9).
+
+    With probability 1 - delta the event A holds at all relearnings together: however the points
+    were chosen, whenever a task was stopped, and whatever made somebody stop adding tasks. Stacked
+    over tasks, noise and features are one process, to which the self-normalised bound applies at
+    all times at once for every regulariser fixed in advance. There is a grid of them for every
+    pair of powers of 16 that bound the number of tasks and the size of the largest,
+
+    .. math:: 16^i \le m < 16^{i+1}, \quad 16^k \le \max_s n_s < 16^{k+1}, \qquad
+              \delta_{ik} = \frac{\delta}{(i + 1)(i + 2)(k + 1)(k + 2)},
+
+    and these add up to at most delta. Compared with `self_normalised` the logarithmic term grows by
+    twice the logarithm of the denominator, beside a sum over tasks.
+
+    It needs the same weight for every observation, ``loss="points"``: other weights change with
+    every new task.
+    """
+    if np.ptp(problem.task_weights) > 1e-12:
+        raise InputError(
+            "lambda rule 'lifelong': tasks have different weights, which change with every new "
+            "task; expected loss='points'"
+        )
+    v = spectrum_of(problem)
+    i, k = ((count.bit_length() - 1) // 4 for count in (problem.m, int(problem.sizes.max())))
+    share = delta / ((i + 1) * (i + 2) * (k + 1) * (k + 2))
+    log_term = 2 * log(LIFELONG_GRID * problem.p / share)
+    size, tasks = 16.0 ** (k + 1), np.array([16 ** (i + 1)])
+    ranks = [min(d or inf, size) for d in problem.dims]
+    best = {r: _best_u(np.ones(1), np.array([r]), tasks, log_term) for r in set(ranks)}
+    largest = size * np.array([best[r] for r in ranks]) * _as_sup(sup, problem.p)
+    return _self_normalised(v, largest, LIFELONG_GRID, log_term, noise_std, problem.total)
 
 
 def hkz(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from metakel._arrays import Array, positive
+from metakel._arrays import Array, as_number, positive
 from metakel.confidence.centre import Centre, centre_at
-from metakel.confidence.fallback import Alarm, AlarmEvent
+from metakel.confidence.fallback import Alarm, AlarmEvent, everything
 from metakel.confidence.observations import Batch, no_observations
 from metakel.confidence.options import NormBound
 from metakel.confidence.sequence import ConfidenceSequence
@@ -26,7 +26,7 @@ from metakel.optimize.fixed_nu import FixedNu, Schedule, at_step, checked_schedu
 from metakel.optimize.model import Model, Score
 from metakel.optimize.outcomes import Outcomes
 from metakel.optimize.upper_bound import UpperBound
-from metakel.search import Domain, Finite, StartPoints
+from metakel.search import Domain, Finite, InContext, StartPoints
 
 
 @dataclass(eq=False)
@@ -78,6 +78,8 @@ class CertifiedModel(Model):
         The regulariser of Eq. 3 for `posterior`; noise_std^2 where None.
     centre : (n, d0) -> (n,), optional
         What the objective is expected to be, the centre of the sequence; 0 where None.
+    probes : int
+        How many of the first points, after one, go where all base kernels know least.
     """
 
     kind: ClassVar[str] = "certified"
@@ -91,9 +93,11 @@ class CertifiedModel(Model):
         noise_std: float,
         noise_var: Schedule | None = None,
         centre: Centre | None = None,
+        probes: int = 0,
     ) -> None:
         self.kernel, self.sequence, self.fixed = kernel, sequence, fixed
         self.noise_std, self.noise_var, self.centre = noise_std, noise_var, centre
+        self.probes = probes
         self._pending = np.zeros((0, 1))
         self._features: _StartFeatures | None = None
 
@@ -101,19 +105,21 @@ class CertifiedModel(Model):
     def make(
         cls,
         kernel: KernelSum,
-        domain: Domain,
+        domain: Domain | None,
         *,
         noise_std: float,
         norm_bound: NormBound = None,
         nu: Schedule | None = None,
         noise_var: Schedule | None = None,
         centre: Centre | None = None,
+        probes: int = 0,
         **options: Any,
     ) -> Self:
         """With the arguments of `GPUCB`; ``options`` are those of `ConfidenceSequence`."""
         kernel = as_kernel("kernel", kernel)
         noise_std = positive("noise_std", noise_std)
         nu, noise_var = checked_schedule("nu", nu), checked_schedule("noise_var", noise_var)
+        probes = int(as_number("probes", probes, 0))
         sequence = fixed = None
         if nu is None or norm_bound is not None:
             options["points"] = domain.X if isinstance(domain, Finite) else None
@@ -124,7 +130,20 @@ class CertifiedModel(Model):
         if nu is not None:
             variance = noise_std**2 if noise_var is None else noise_var
             fixed = FixedNu(no_observations(kernel), 0, nu, variance, noise_std)
-        return cls(kernel, sequence, fixed, noise_std=noise_std, noise_var=noise_var, centre=centre)
+        if probes and (sequence is None or sequence.method != "dmm"):
+            raise InputError(
+                f"probes is {probes}, but there is no alarm to hear them; expected 0, or a "
+                'norm_bound and method="dmm"'
+            )
+        return cls(
+            kernel,
+            sequence,
+            fixed,
+            noise_std=noise_std,
+            noise_var=noise_var,
+            centre=centre,
+            probes=probes,
+        )
 
     @property
     def d0(self) -> int | None:
@@ -245,6 +264,24 @@ class CertifiedModel(Model):
         source = self.certified if self.fixed is None else self.fixed
         return source.spectrum(self._pending)
 
+    def first_score(self) -> Score | None:
+        """The standard deviation with all base kernels, for the probes; then None.
+
+        GP-UCB looks where its kernel fits, and would not hear that another one is missing.
+        """
+        told = 0 if self.outcomes is None else len(self.outcomes.X)
+        if self.sequence is None or not 1 <= told + len(self._pending) <= self.probes:
+            return None
+        kernel = self.sequence.full or everything(self.kernel)
+        data = no_observations(kernel)
+        for X in (self._pending, None if self.outcomes is None else self.outcomes.X):
+            if X is not None and len(X):
+                data = data.append(Batch(X, np.zeros(len(X)), np.full(len(X), self.noise_std)))
+        alpha = self.sequence.largest_norm_scale**-2.0
+        alone = closed_form_set(data.spectrum(), alpha=alpha, nu=1.0)
+        spread = UpperBound(alone, alone.spectrum)
+        return Score(spread.upper, spread.upper_and_gradient if kernel.smooth else None)
+
     def upper_bound(self) -> Score:
         """The upper bound, less wide around fantasies (Eq. 11); on a finite domain of all times."""
         deciding = self._deciding
@@ -347,8 +384,14 @@ class CertifiedModel(Model):
             return inf
         score = self._score(UpperBound(current, current.spectrum))
         _, values = domain.maximisers(score.values, start, gradient=score.gradient)
-        seen = np.zeros(0) if self.outcomes is None else self._at_observed(self.outcomes.X)[2]
-        return float(max(values.max(), seen.max(initial=-inf)))
+        return max(float(values.max()), self._largest_observed(domain))
+
+    def _largest_observed(self, domain: Domain) -> float:
+        """The largest upper bound of an observed point; of those in one context, if it is one."""
+        X = np.zeros((0, domain.d0)) if self.outcomes is None else self.outcomes.X
+        if isinstance(domain, InContext) and len(X):
+            X = X[domain.contains(X)]
+        return float(self._at_observed(X)[2].max()) if len(X) else -inf
 
     def best(self, outcomes: Outcomes) -> tuple[int, float, float, float]:
         """The observed point with the largest lower bound; where all are infinite, mean."""
@@ -391,17 +434,18 @@ class CertifiedModel(Model):
         """Exact JSON form of the model before any observation."""
         first = self if self._first is None else self._first
         sequence = first.sequence
-        full = None if sequence is None else sequence.full
+        wider = () if sequence is None else sequence.wider
         nu = None if self.fixed is None else self.fixed.nu
         return {
             "kind": self.kind,
             "kernel": self.kernel.to_json(),
-            "full": None if full is None else full.to_json(),
+            "full": [rung.to_json() for rung in wider],
             "sequence": None if sequence is None else sequence.to_dict(),
             "noise_std": self.noise_std,
             "nu": _storable("nu", nu),
             "noise_var": _storable("noise_var", self.noise_var),
             "centre": self._stored_centre(),
+            "probes": self.probes,
             "stops": self.stops,
         }
 
@@ -426,16 +470,26 @@ class CertifiedModel(Model):
         centre = None if stored is None else KernelFunction.from_dict(stored, functions)
         sequence = fixed = None
         if data["sequence"] is not None:
-            # The kernel itself stands for no second one.
-            full = kernel if data["full"] is None else KernelSum.from_json(data["full"], functions)
-            sequence = ConfidenceSequence.from_dict(data["sequence"], kernel, full, centre)
+            full = data["full"] or []
+            rungs = [full] if isinstance(full, str) else full  # one kernel, in older files
+            wider = [KernelSum.from_json(rung, functions) for rung in rungs]
+            # The kernel itself stands for no other one.
+            sequence = ConfidenceSequence.from_dict(
+                data["sequence"], kernel, wider or kernel, centre
+            )
         if nu is not None:
             variance = noise_std**2 if noise_var is None else noise_var
             fixed = FixedNu(no_observations(kernel), 0, nu, variance, noise_std)
         if sequence is None and fixed is None:
             raise InputError("stored model has neither a confidence sequence nor a nu")
         model = cls(
-            kernel, sequence, fixed, noise_std=noise_std, noise_var=noise_var, centre=centre
+            kernel,
+            sequence,
+            fixed,
+            noise_std=noise_std,
+            noise_var=noise_var,
+            centre=centre,
+            probes=int(as_number("probes", data.get("probes", 0), 0)),
         )
         model.stops = bool(data.get("stops", False))
         return model

@@ -10,16 +10,15 @@ from numpy.typing import ArrayLike
 
 from metakel.confidence.centre import Centre
 from metakel.confidence.options import Method, NormBound
-from metakel.errors import InputError
 from metakel.kernels.function import KernelFunction
 from metakel.kernels.sum import KernelSum
 from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.fixed_nu import Schedule
-from metakel.optimize.limits import Limit, Range, refuse_growing, shares
+from metakel.optimize.limits import Limit
 from metakel.optimize.optimizer import Optimizer
-from metakel.optimize.safe import SafeModel
-from metakel.optimize.start_set import SafeStart, StartSet, VouchedPoints
+from metakel.optimize.safety import Safety
+from metakel.optimize.start_set import StartSet
 from metakel.search import Domain, SearchSpace
 from metakel.space import Space
 
@@ -36,7 +35,9 @@ def GPUCB(
     method: Method = "dmm",
     norm_of: Literal["truth", "kernel"] = "truth",
     on_alarm: Literal["stop", "widen", "raise", "ignore"] | None = None,
-    full: KernelSum | None = None,
+    full: KernelSum | Sequence[KernelSum] | None = None,
+    watch_kernels: bool = False,
+    probes: int = 0,
     rho: float | None = None,
     beta_min: float | None = None,
     recovery_error: float | None = None,
@@ -51,6 +52,7 @@ def GPUCB(
     acquisition: str | Acquisition = "ucb",
     maximize: bool = True,
     stop_at: float | None = None,
+    context: Domain | Space | None = None,
 ) -> Optimizer:
     """An `Optimizer` that maximises the upper confidence bound of a kernel's functions (Eq. 11).
 
@@ -78,8 +80,13 @@ def GPUCB(
         Total probability of error, and the part of it that learning the kernel has spent. With
         limits the rest is shared by the objective and the limits, after the delta of a ``start``
         from past tasks; that includes what learning its kernel has spent.
-    method, norm_of, full, rho, beta_min, recovery_error
+    method, norm_of, full, watch_kernels, rho, beta_min, recovery_error
         See `ConfidenceSequence`.
+    probes : int
+        How many points, after the first one, go where all base kernels know least, among the safe
+        ones where there are limits. GP-UCB alone looks where its kernel fits, and the alarm hardly
+        ever notices a missing one. 4 to 8 make it notice, at the price of some regret
+        (``docs/promises.md``).
     on_alarm : "stop", "widen", "raise" or "ignore", optional
         "stop": after an alarm `ask` raises `Alarm` until `Optimizer.accept_alarm` is called, and
         then continues like "widen". The others: see `ConfidenceSequence`. By default "stop" where
@@ -99,88 +106,69 @@ def GPUCB(
         A `Limit` for every other output that is measured; `Optimizer.tell` then takes their
         values, as in ``tell(x, y, {"temperature": 71.3})``.
     start : SafeStart, or points
-        Where to begin: a set from past tasks (`safe_start`), or points that you vouch for.
+        Where to begin: a set from past tasks (`safe_start`), or points that you vouch for; with
+        contexts, in every one of them.
     acquisition, maximize, stop_at
         See `Optimizer`. With limits it is maximised among the points that may be safe.
+    context : Domain or Space, optional
+        Where contexts come from: inputs that are given, not chosen (``docs/guide/contexts.md``).
+        The kernel takes the inputs of the domain, then those of a context.
     """
-    if isinstance(domain, Space):
-        domain = SearchSpace(domain, domain)
-    allowed = Range.of("GPUCB", at_least, at_most)
-    limits = {} if limits is None else dict(limits)
-    limited = allowed.bounded or bool(limits)
-    if start is not None and not limited:
-        raise InputError("start is given without a limit; expected at_least, at_most or limits too")
+    domain, context = _as_domain(domain), None if context is None else _as_domain(context)
+    safety = Safety.of(
+        domain,
+        at_least=at_least,
+        at_most=at_most,
+        limits=limits,
+        start=start,
+        delta=delta,
+        delta_learning=delta_learning,
+    )
     if on_alarm is None:
-        on_alarm = "stop" if limited else "widen"
-    first = _start_set(start, domain)
-    options: dict[str, Any] = {"on_alarm": "widen" if on_alarm == "stop" else on_alarm}
-    own, parts = delta, dict[str, float]()
-    if limited:
-        _check_limited(nu=nu, method=method, norm_bound=norm_bound, on_alarm=on_alarm)
-        spent = delta_learning + (0.0 if first is None else first.delta)
-        share, parts = shares(delta, spent, limits)
-        own = share + delta_learning
+        on_alarm = "widen" if safety is None else "stop"
+    if safety is not None:
+        safety.check(nu=nu, method=method, norm_bound=norm_bound, on_alarm=on_alarm)
     if centre is not None and not maximize:
         centre = _negative(centre)
+    widen: Any = "widen" if on_alarm == "stop" else on_alarm
+    finite = None if context is not None else domain  # where sets are intersected over time
     model = CertifiedModel.make(
         kernel,
-        domain,
+        finite,
         noise_std=noise_std,
         norm_bound=norm_bound,
         nu=nu,
         noise_var=noise_var,
-        delta=own,
+        delta=delta if safety is None else safety.objective_share + delta_learning,
         delta_learning=delta_learning,
         method=method,
         norm_of=norm_of,
+        on_alarm=widen,
         centre=centre,
         slack=slack,
         full=full,
+        watch_kernels=watch_kernels,
+        probes=probes,
         rho=rho,
         beta_min=beta_min,
         recovery_error=recovery_error,
-        **options,
     )
     model.stops = on_alarm == "stop"
-    if limited:
-        outputs = {
-            name: CertifiedModel.make(
-                limit.kernel, domain, **limit.sequence_options(parts[name]), **options
-            )
-            for name, limit in limits.items()
-        }
-        model = SafeModel.around(
-            model,
-            range=allowed if maximize else -allowed,
-            outputs=outputs,
-            ranges={name: limit.range for name, limit in limits.items()},
-            start=first,
-            delta=delta,
-        )
+    if safety is not None:
+        model = safety.around(model, finite, on_alarm=widen, maximize=maximize)
     return Optimizer(
-        model, domain, rng=rng, acquisition=acquisition, maximize=maximize, stop_at=stop_at
+        model,
+        domain,
+        rng=rng,
+        acquisition=acquisition,
+        maximize=maximize,
+        stop_at=stop_at,
+        context=context,
     )
 
 
-def _check_limited(*, nu: Any, method: str, norm_bound: NormBound, on_alarm: str) -> None:
-    if nu is not None:
-        raise InputError("nu promises nothing, so it cannot keep limits; leave it out")
-    if method != "dmm":
-        raise InputError(f'method is {method!r}; limits need "dmm", which holds at all times')
-    if on_alarm == "ignore":
-        raise InputError(
-            'on_alarm is "ignore", after which nothing holds; with limits expected "stop"'
-        )
-    refuse_growing(norm_bound)
-
-
-def _start_set(start: Any, domain: Domain) -> StartSet | None:
-    if start is None or isinstance(start, SafeStart):
-        return start
-    points = domain.encode(start, "start")
-    if not len(points):
-        raise InputError("start has no points; expected at least one that you vouch for")
-    return VouchedPoints(points)
+def _as_domain(domain: Domain | Space) -> Domain:
+    return SearchSpace(domain, domain) if isinstance(domain, Space) else domain
 
 
 def _negative(centre: Centre) -> Centre:

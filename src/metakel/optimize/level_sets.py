@@ -18,7 +18,7 @@ class LevelSet:
     An acquisition: the next point is the one that is hardest to decide, where
     min(u - level, level - l) is largest. The points with l >= level are above, those with
     u < level below (`Optimizer.above`, `Optimizer.below`); with probability 1 - delta, all
-    decisions of all times are right (Gotovos et al. 2013, with anytime bounds).
+    decisions of all times are right (Statement 6 of ``docs/guide/safe-search.md``).
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class MixtureModel(Model):
     start_weights : sequence of float
         Their weights before any value.
     scale : TaskModel
-        Level and scale of a task.
+        Level and scale of a task; a first value far from the levels of past tasks overrules them.
     band : Band or str
         The confidence band around the learned mean, or why there is none.
     store : callable
@@ -178,6 +178,9 @@ class MixtureModel(Model):
 
     def _take(self, x: Array, y: float) -> None:
         candidate = self._candidate(x)
+        if self._t == 0 and not self._task.expects(y):
+            self._task = self._task.at_other_level(y)
+            self._families = [[p.with_scale(self._task) for p in f] for f in self._families]
         for family in self._families:
             cross = family[0].cross_covariance(x[None], candidate)
             family[:] = [process.observe(cross, y, candidate) for process in family]

@@ -22,7 +22,7 @@ NEGLIGIBLE = 1e-2
 
 @dataclass(frozen=True, eq=False)
 class MixtureWeights:
-    """Posterior weights of processes and scales: ``weights`` (processes, 15) sums to 1."""
+    """Posterior weights of processes and scales: ``weights`` (processes, g) sums to 1."""
 
     weights: Array
     scale: TaskModel
@@ -145,9 +145,17 @@ def upper_bound_gradient(
 
 def predict(predictions: Sequence[Prediction], mix: MixtureWeights) -> tuple[Array, Array]:
     """(N,) mean and standard deviation of the mixture over processes and scales."""
-    means = [p.offset + np.outer(mix.scale.scales, p.slope) for p in predictions]  # (15, N) each
-    first = sum(w @ mean for w, mean in zip(mix.weights, means, strict=True))
-    spread = np.zeros_like(predictions[0].offset)
-    for p, weights, mean in zip(predictions, mix.weights, means, strict=True):
-        spread += weights @ (mean - first) ** 2 + (weights @ mix.scale.scales**2) * p.variance
-    return np.asarray(first), np.sqrt(spread)
+    scales = mix.scale.scales
+    first = np.zeros_like(predictions[0].offset)
+    for p, weights in zip(predictions, mix.weights, strict=True):
+        first += weights.sum() * p.offset + (weights @ scales) * p.slope
+    spread = np.zeros_like(first)
+    for p, weights in zip(predictions, mix.weights, strict=True):
+        share = weights.sum()
+        if share == 0.0:
+            continue
+        scale = float(weights @ scales) / share
+        spread += share * (p.offset + scale * p.slope - first) ** 2
+        spread += (weights @ (scales - scale) ** 2) * p.slope**2
+        spread += (weights @ scales**2) * p.variance
+    return first, np.sqrt(spread)

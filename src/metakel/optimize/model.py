@@ -23,7 +23,7 @@ from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError
 from metakel.optimize.best_runs import BestRuns
 from metakel.optimize.outcomes import Outcomes
-from metakel.search import Domain, StartPoints
+from metakel.search import Domain, Finite, StartPoints
 
 UCB_WIDTH = 1.5
 TRAIL = 16  # earlier models that are kept, for results that come late
@@ -95,6 +95,8 @@ class Certificate:
         Up to which number of values it keeps improving; None for any.
     tasks : int
         How many past tasks vouch for it.
+    safe : bool
+        Whether it is about the configurations that respect the limits, and about no others.
     """
 
     regret: float
@@ -106,13 +108,15 @@ class Certificate:
     basis: CertificateBasis = "norm bound"
     horizon: int | None = None
     tasks: int = 0
+    safe: bool = False
 
     def __str__(self) -> str:
         if self.reason:
             return f"no certificate: {self.reason}"
         if self.basis == "norm bound":
             return (
-                f"no configuration is better than the best one by more than {self.regret:.3g}, "
+                f"no {'safe ' if self.safe else ''}configuration is better than the best one by "
+                f"more than {self.regret:.3g}, "
                 f"with probability {1 - self.delta:g}"
             )
         odds = Fraction(1 - self.delta).limit_denominator(100)
@@ -161,6 +165,8 @@ class Search:
 
     def rounded(self, x: Array) -> Array:
         """(d0,) the point as it will be read again from a file or a host's record, to the bit."""
+        if isinstance(self.domain, Finite):
+            return x
         return np.asarray(self.domain.encode([self.domain.decode(x)], "ask")[0])
 
     def excluded(self, X: Array) -> NDArray[np.bool_]:
@@ -279,7 +285,7 @@ class Model(ABC):
         raise InputError("there are no limits; give at_least=, at_most= or limits= to GPUCB")
 
     def first_score(self) -> Score | None:
-        """What to maximise before there is any value or fantasy, where that is special."""
+        """What to maximise instead of the acquisition, where the first points are special."""
         return None
 
     def upper_bound(self) -> Score:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import wraps
 from pathlib import Path
 from threading import RLock
@@ -21,6 +21,7 @@ from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError, ShapeError
 from metakel.optimize.acquisition import Acquisition, as_acquisition, constrained
 from metakel.optimize.certified import CertifiedModel
+from metakel.optimize.context import best_in, certificate_in, cumulative_regret
 from metakel.optimize.explain import Reasons, explain
 from metakel.optimize.level_sets import LevelSet
 from metakel.optimize.limits import as_outputs
@@ -36,11 +37,12 @@ from metakel.optimize.record import (
 from metakel.optimize.regret import as_tolerance
 from metakel.optimize.safe import SafeModel
 from metakel.optimize.snapshot import Snapshot, spread_of
-from metakel.search import Domain, Finite, domain_from_dict
+from metakel.search import Domain, Finite, SearchSpace, StartPoints, domain_from_dict
+from metakel.search.context import InContext, encode_contexts
 
 FORMAT = Format("metakel.Optimizer", version=1, noun="optimizer")
 LOGGER = logging.getLogger("metakel")
-START_STREAM, ASK_STREAM = 0, 1
+START_STREAM, ASK_STREAM, BEST_STREAM = 0, 1, 2
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -82,6 +84,9 @@ class Optimizer:
     stop_at : float or str, optional
         `done` is True once the certificate's regret is at most this, in units of the output; text
         such as "1%" is a share of the usual spread of a task.
+    context : Domain, optional
+        Where contexts come from. The model takes the inputs of a point, then those of a context,
+        and every point is asked for in a context: see `ask`.
     """
 
     def __init__(
@@ -93,6 +98,7 @@ class Optimizer:
         acquisition: str | Acquisition = "ucb",
         maximize: bool = True,
         stop_at: float | str | None = None,
+        context: Domain | None = None,
     ) -> None:
         if not isinstance(domain, Domain):
             raise InputError(
@@ -100,10 +106,11 @@ class Optimizer:
                 "or a Space"
             )
         check_generator(rng)
-        if model.d0 not in (None, domain.d0):
-            raise ShapeError(f"the model takes {model.d0} inputs but the domain has {domain.d0}")
+        _check_inputs(model, domain, context)
+        if context is not None:
+            _check_contextual(acquisition, stop_at)
         self._turn = RLock()
-        self.domain, self.maximize = domain, maximize
+        self.domain, self.contexts, self.maximize = domain, context, maximize
         self.stop_at = None if stop_at is None else as_tolerance(stop_at, spread_of(model))
         if isinstance(acquisition, LevelSet) and not maximize:
             raise InputError(
@@ -118,8 +125,15 @@ class Optimizer:
         self._accepted = 0
         self._start = self.domain.start_points(_stream(seed, START_STREAM), model.landmarks)
         self._record = Record()
+        points, start = self.domain, self._start
+        if self.contexts is not None:
+            some = self.contexts.start_points(_stream(seed, START_STREAM)).X
+            points = InContext(self.domain, self.contexts, some[0])
+            spread = some[np.arange(len(start.X)) % len(some)]
+            start = replace(start, X=np.concatenate([start.X, spread], axis=1))
+        self._points = points  # as the model sees them, contexts included
         self._last_snapshot = Snapshot.before_any_run(
-            model, self.domain, self._start, self.acquisition, self._sign
+            model, points, start, self.acquisition, self._sign
         )
 
     # What it knows
@@ -197,32 +211,36 @@ class Optimizer:
                 "accept_alarm() is called"
             )
 
-    def safe(self, x: Any) -> NDArray[np.bool_]:
+    def safe(self, x: Any, context: Any = None) -> NDArray[np.bool_]:
         """(n,) which of the points ``x`` may be tried without violating a limit.
 
         With probability 1 - delta all points that are ever found safe respect all limits.
         """
-        return self.model.safe(self.domain.locate(x, "safe"))
+        place, _ = self._place(context, "safe")
+        return self.model.safe(place.locate(x, "safe"))
 
-    def above(self, x: Any, level: float) -> NDArray[np.bool_]:
+    def above(self, x: Any, level: float, context: Any = None) -> NDArray[np.bool_]:
         """(n,) which points ``x`` have a value of at least ``level``, as far as the bounds say."""
-        found: NDArray[np.bool_] = self._bounds_at(x, "above")[0] >= level
+        found: NDArray[np.bool_] = self._bounds_at(x, context, "above")[0] >= level
         return found
 
-    def below(self, x: Any, level: float) -> NDArray[np.bool_]:
+    def below(self, x: Any, level: float, context: Any = None) -> NDArray[np.bool_]:
         """(n,) which points ``x`` have a value below ``level``, as far as the bounds say."""
-        found: NDArray[np.bool_] = self._bounds_at(x, "below")[1] < level
+        found: NDArray[np.bool_] = self._bounds_at(x, context, "below")[1] < level
         return found
 
-    def _bounds_at(self, x: Any, where: str) -> tuple[Array, Array]:
+    def _bounds_at(self, x: Any, context: Any, where: str) -> tuple[Array, Array]:
         if self.model.no_bounds:
             raise InputError(f"{where}: there is no confidence band: {self.model.no_bounds}")
-        lower, upper = self.model.bounds_within(self.domain.locate(x, where))
+        place, _ = self._place(context, where)
+        lower, upper = self.model.bounds_within(place.locate(x, where))
         return (lower, upper) if self.maximize else (-upper, -lower)
 
     @property
     def potential_maximisers(self) -> Array:
         """(n, d0) the points of a finite domain that may be optimal; all optima are among them."""
+        if self.contexts is not None:
+            raise InputError("potential_maximisers: they depend on the context")
         lower, upper = self.confidence()
         assert isinstance(self.domain, Finite)  # or there is no confidence without points
         kept = upper >= lower.max() if self.maximize else lower <= upper.min()
@@ -234,7 +252,7 @@ class Optimizer:
 
     def __repr__(self) -> str:
         found = ""
-        if self._snapshot.outcomes.counts.any():
+        if self._snapshot.outcomes.counts.any() and self.contexts is None:
             best = self.best
             named = isinstance(best.x, Mapping)
             shown = best.x.items() if named else enumerate(best.x)
@@ -244,8 +262,10 @@ class Optimizer:
         rung = f", alarm at t={self.alarm.time}" if self.alarm else ""
         failed = sum(trial.state == "failed" for trial in self._record.trials)
         counts = f"t={self.t}{f', failed={failed}' if failed else ''}{rung}"
+        contexts = "" if self.contexts is None else f" in contexts of {self.contexts!r}"
         return (
-            f"Optimizer({goal} over {self.domain!r}, {self._snapshot.model.describe()}, {counts}, "
+            f"Optimizer({goal} over {self.domain!r}{contexts}, "
+            f"{self._snapshot.model.describe()}, {counts}, "
             f"pending={len(self._snapshot.outcomes.pending)}{found})"
         )
 
@@ -260,54 +280,81 @@ class Optimizer:
 
     @_one_at_a_time
     @single_blas_thread
-    def ask(self) -> Any:
-        """The next point: an array (d0,), or a dict of named parameters. It is pending then."""
-        self._check_supply(1)
-        point, x = self._suggest()
-        self._record = self._record.with_pending(point, x)
+    def ask(self, context: Any = None) -> Any:
+        """The next point: an array (d0,), or a dict of named parameters. It is pending then.
+
+        ``context`` is the context that it is for, where the optimizer decides by context: numbers,
+        or a dict of named ones. On a space of named parameters, any of these may be the context: it
+        holds them at the values that are given, for this question.
+        """
+        place, start = self._place(context, "ask")
+        self._check_supply(1, place)
+        point, x = self._suggest(place, start)
+        self._record = self._record.with_pending(point, x, self._context_of(x))
         return copy(point)
 
     @_one_at_a_time
     @single_blas_thread
-    def ask_batch(self, n: int) -> list[Any]:
+    def ask_batch(self, n: int, context: Any = None) -> list[Any]:
         """The next ``n`` points, to be run side by side; all are pending then."""
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise InputError(f"ask_batch: n is {n!r}; expected an integer >= 1")
-        self._check_supply(n)
-        return [self.ask() for _ in range(n)]
+        self._check_supply(n, self._place(context, "ask_batch")[0])
+        return [self.ask(context) for _ in range(n)]
 
     @_one_at_a_time
-    def add_pending(self, x: Any) -> None:
+    def add_pending(self, x: Any, context: Any = None) -> None:
         """Points that are being run without having been asked for: the search keeps away."""
-        X = self.domain.encode(x, "add_pending")
+        X = self._encode(x, context, "add_pending")
         record = self._record
-        for point, row in zip(_points_of(x, X, self.domain), X, strict=True):
-            record = record.with_pending(point, row)
+        for point, row in zip(_points_of(x, X, self._points), X, strict=True):
+            record = record.with_pending(point, row, self._context_of(row))
         self.record = record
 
     @single_blas_thread
-    def suggest(self) -> Any:
+    def suggest(self, context: Any = None) -> Any:
         """The point that `ask` would give, without noting it."""
-        self._check_supply(1)
-        return copy(self._suggest()[0])
+        place, start = self._place(context, "suggest")
+        self._check_supply(1, place)
+        return copy(self._suggest(place, start)[0])
 
-    def _check_supply(self, n: int) -> None:
-        supply = self._supply
+    def _place(self, context: Any, where: str) -> tuple[Domain, StartPoints]:
+        """Where to look: the domain, or its points in a context."""
+        named = self.contexts is None and isinstance(context, Mapping)
+        if named and isinstance(self.domain, SearchSpace):
+            held = self.domain.holding(context, where)
+            return held, held.start_points(_stream(self._seed, START_STREAM), self.model.landmarks)
+        z = encode_contexts(self.contexts, context, 1, where)[0]
+        if self.contexts is None:
+            return self.domain, self._start
+        place = InContext(self.domain, self.contexts, z)
+        return place, place.start_from(self._start)
+
+    def _encode(self, x: Any, context: Any, where: str) -> Array:
+        """(n, d0) points in their contexts."""
+        X = self.domain.encode(x, where)
+        if self.contexts is None and context is None:
+            return X
+        return np.concatenate([X, encode_contexts(self.contexts, context, len(X), where)], axis=1)
+
+    def _context_of(self, x: Array) -> Any:
+        return None if self.contexts is None else self.contexts.decode(x[self.domain.d0 :])
+
+    def _check_supply(self, n: int, place: Domain) -> None:
+        supply = self._supply(place)
         if n > supply:
             raise InputError(f"ask: {n} asked for, but {supply:g} points are left to ask for")
 
-    @property
-    def _supply(self) -> float:
-        return self.domain.supply(self._snapshot.outcomes.closed, self._snapshot.outcomes.pending)
+    def _supply(self, place: Domain) -> float:
+        return place.supply(self._snapshot.outcomes.closed, self._snapshot.outcomes.pending)
 
-    def _suggest(self) -> tuple[Any, Array]:
+    def _suggest(self, place: Domain, start: StartPoints) -> tuple[Any, Array]:
         self._check_alarm()
-        found = self._snapshot.outcomes
+        found, outlook = self._snapshot.outcomes, self._snapshot.outlook
         rng = _stream(self._seed, ASK_STREAM, len(self._record))
-        exclude = self.domain.excluded(found.closed, found.pending)
-        search = Search(self.domain, self._start, rng, exclude)
-        x = self._snapshot.outlook.choose(self._score(), search)
-        return self.domain.decode(x), x
+        search = Search(place, start, rng, place.excluded(found.closed, found.pending))
+        x = outlook.choose(_checked(self._score(), outlook), search)
+        return place.decode(x), x
 
     def _score(self) -> Score:
         model, found = self._snapshot.outlook, self._snapshot.outcomes
@@ -331,6 +378,7 @@ class Optimizer:
         *,
         noise_std: float | ArrayLike | None = None,
         constraints: Mapping[str, float] | None = None,
+        context: Any = None,
     ) -> None:
         """Take in what was observed; on bad input nothing has changed.
 
@@ -349,22 +397,27 @@ class Optimizer:
         constraints : dict, optional
             Numbers by name. A run is feasible where none of them is above 0. An infeasible run
             updates the model but is never the best; later suggestions avoid that region.
+        context : context, or one for every point
+            The context of the run, where the optimizer decides by context.
         """
         refuse_masked("tell: the value", value)
-        X = self.domain.encode(x, "tell")
+        X = self._encode(x, context, "tell")
         values = as_values(value, len(X))
         noise = as_noise_levels(noise_std, len(X))
         limits = dict(constraints or {})
         feasible(limits)
-        measured = as_outputs(outputs, self.model.output_names, len(X))
+        if limits and self.contexts is not None:
+            raise InputError("tell: constraints cannot be used together with contexts; use limits")
+        measured = as_outputs(outputs, self._last_snapshot.model.output_names, len(X))
         if not len(X):
             return
-        points = _points_of(x, X, self.domain)
+        points = _points_of(x, X, self._points)
         results, waiting, number = [], list(self._record.pending), len(self._record)
         for point, row, found, level, other in zip(points, X, values, noise, measured, strict=True):
             trial = self._take(waiting, row)
             if trial is None:
-                trial, number = Trial(number, point, row), number + 1
+                trial = Trial(number, point, row, context=self._context_of(row))
+                number += 1
             results.append(trial.with_result(found, level, limits, other))
         before = self._last_snapshot.model.alarm
         self.record = self._record.with_results(results)
@@ -377,27 +430,28 @@ class Optimizer:
     def _take(self, waiting: list[Trial], x: Array) -> Trial | None:
         """The first of the waiting trials at this point, removed from them."""
         for i, trial in enumerate(waiting):
-            if self.domain.same(trial.x[None], x[None])[0, 0]:
+            if self._points.same(trial.x[None], x[None])[0, 0]:
                 return waiting.pop(i)
         return None
 
     @_one_at_a_time
-    def forget(self, x: Any) -> None:
+    def forget(self, x: Any, context: Any = None) -> None:
         """Points that were asked for will not be run: they are pending no more."""
         waiting, numbers = list(self._record.pending), []
-        for row in self.domain.encode(x, "forget"):
+        for row in self._encode(x, context, "forget"):
             trial = self._take(waiting, row)
             if trial is None:
-                raise InputError(f"forget: the point {self.domain.decode(row)} is not pending")
+                raise InputError(f"forget: the point {self._points.decode(row)} is not pending")
             numbers.append(trial.number)
         self.record = self._record.with_forgotten(numbers)
 
     # What it answers
 
     @single_blas_thread
-    def predict(self, x: Any) -> tuple[Array, Array]:
+    def predict(self, x: Any, context: Any = None) -> tuple[Array, Array]:
         """(n,) means and standard deviations, by the model that decides next."""
-        mean, sd = self._snapshot.outlook.predict(self.domain.locate(x, "predict"))
+        place, _ = self._place(context, "predict")
+        mean, sd = self._snapshot.outlook.predict(place.locate(x, "predict"))
         return self._sign * mean, sd
 
     @single_blas_thread
@@ -418,11 +472,12 @@ class Optimizer:
         return low, high
 
     @single_blas_thread
-    def confidence(self, x: Any = None) -> tuple[Array, Array]:
+    def confidence(self, x: Any = None, context: Any = None) -> tuple[Array, Array]:
         """Lower and upper bounds (n,) of the objective, for all points and times at once.
 
-        By default at the points of a finite domain.
+        By default at the points of a finite domain. With contexts, for all contexts at once.
         """
+        place, start = self._place(context, "confidence")
         if x is None and not isinstance(self.domain, Finite):
             raise InputError(
                 f"confidence: the domain {self.domain!r} has no finite number of points; give some,"
@@ -430,17 +485,66 @@ class Optimizer:
             )
         if self._snapshot.model.no_bounds:
             raise InputError(f"there is no confidence band: {self._snapshot.model.no_bounds}")
-        if x is None and isinstance(self._snapshot.model, CertifiedModel):
+        over_time = isinstance(self._snapshot.model, CertifiedModel) and self.contexts is None
+        if x is None and over_time:
+            assert isinstance(self._snapshot.model, CertifiedModel)
             lower, upper = self._snapshot.model.domain_bounds()
         else:
-            Z = self._start.X if x is None else self.domain.locate(x, "confidence")
+            Z = start.X if x is None else place.locate(x, "confidence")
             lower, upper = self._snapshot.model.bounds(Z)
         return (lower, upper) if self.maximize else (-upper, -lower)
 
     @property
     def best(self) -> Best:
         """The best observed point; see `Best` for what is best to which model."""
+        if self.contexts is not None:
+            raise InputError("best: what is best depends on the context; use best_for(context)")
         return self._snapshot.best
+
+    @single_blas_thread
+    def best_for(self, context: Any) -> Best:
+        """What to choose in a context, seen or not: the point with the largest lower bound.
+
+        It need not have been observed.
+        """
+        model = self._snapshot.model
+        return best_in(model, *self._in_context(context, "best_for"), self._sign)
+
+    @single_blas_thread
+    def certificate_for(self, context: Any) -> Certificate:
+        """How far `best_for` of this context can be from the optimum in it.
+
+        With probability 1 - delta this holds for all contexts and all times together, also for
+        contexts that were never seen, whoever chose them. On a continuous domain the largest upper
+        bound is the largest that the search found.
+        """
+        model = self._snapshot.model
+        return certificate_in(model, *self._in_context(context, "certificate_for"), self._sign)
+
+    def _in_context(
+        self, context: Any, where: str
+    ) -> tuple[Domain, StartPoints, np.random.Generator]:
+        place, start = self._place(context, where)
+        if place is self.domain:
+            raise InputError(f"{where}: this optimizer has no contexts; use best and certificate")
+        return place, start, _stream(self._seed, BEST_STREAM, len(self._record))
+
+    @property
+    @single_blas_thread
+    def regret_certificate(self) -> float:
+        """Bound of the cumulative regret of all observed points, each in its context.
+
+        With probability 1 - delta at all times, however the points were chosen. inf where nothing
+        is promised.
+        """
+        X = self._snapshot.outcomes.X
+        places: dict[bytes, tuple[Domain, StartPoints]] = {}
+        for x in X:
+            z = x[self.domain.d0 :]
+            if z.tobytes() not in places:
+                places[z.tobytes()] = self._place(self._context_of(x), "regret_certificate")
+        each = [places[x[self.domain.d0 :].tobytes()] for x in X]
+        return cumulative_regret(self._snapshot.model, X, each)
 
     @property
     def certificate(self) -> Certificate:
@@ -452,6 +556,8 @@ class Optimizer:
         bound in the domain minus the largest lower bound of an observed point. On a continuous
         domain the former is the largest that the search found.
         """
+        if self.contexts is not None:
+            raise InputError("certificate: it depends on the context; use certificate_for(context)")
         return self._snapshot.certificate
 
     @property
@@ -467,11 +573,11 @@ class Optimizer:
     @property
     def stop_reason(self) -> str:
         """Why nothing more is asked for; empty while there is something to do."""
-        if not self._supply:
+        if self.contexts is None and not self._supply(self.domain):
             return f"all points of the {self.domain!r} were asked for"
         if self.stop_at is not None and self.certificate.regret <= self.stop_at:
             return f"{self.certificate} (stop_at={self.stop_at:.3g})"
-        if isinstance(self.acquisition, LevelSet) and self.t:
+        if isinstance(self.acquisition, LevelSet) and self.t and self.contexts is None:
             undecided = self.acquisition.undecided(*self.model.bounds_within(self._start.X))
             if not undecided.any():
                 return f"every point is decided: {self.acquisition}"
@@ -490,6 +596,7 @@ class Optimizer:
             {
                 "model": self._snapshot.model.to_dict(),
                 "domain": self.domain.to_dict(),
+                "context": None if self.contexts is None else self.contexts.to_dict(),
                 "acquisition": acquisition,
                 "maximize": self.maximize,
                 "stop_at": self.stop_at,
@@ -512,6 +619,7 @@ class Optimizer:
         cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
     ) -> Optimizer:
         model, stored = _model_from_dict(data["model"], functions), data["acquisition"]
+        contexts = data.get("context")
         optimizer = cls(
             model,
             domain_from_dict(data["domain"]),
@@ -519,17 +627,19 @@ class Optimizer:
             acquisition=LevelSet(**stored) if isinstance(stored, Mapping) else stored,
             maximize=bool(data["maximize"]),
             stop_at=data["stop_at"],
+            context=None if contexts is None else domain_from_dict(contexts),
         )
         optimizer._start_up(model, int(data["seed"]))
         optimizer.record = Record.from_dict(data["record"], optimizer._stored_point)
         optimizer._accepted = int(data.get("accepted_alarm", 0))
         return optimizer
 
-    def _stored_point(self, stored: Any) -> tuple[Any, Array]:
-        X = self.domain.encode(stored, "stored optimizer")
+    def _stored_point(self, stored: Any, context: Any) -> tuple[Any, Any, Array]:
+        X = self._encode(stored, context, "stored optimizer")
         if len(X) != 1:
             raise InputError(f"stored point is {stored!r}; expected one point")
-        return (dict(stored) if isinstance(stored, Mapping) else X[0].copy()), X[0]
+        point = dict(stored) if isinstance(stored, Mapping) else X[0, : self.domain.d0].copy()
+        return point, self._context_of(X[0]), X[0]
 
     def save(self, path: str | Path) -> None:
         """Write `to_dict` to a file."""
@@ -544,6 +654,33 @@ class Optimizer:
             return cls._from_content(content, functions)
 
 
+def _check_inputs(model: Model, domain: Domain, context: Domain | None) -> None:
+    if context is not None and not isinstance(context, Domain):
+        raise InputError(
+            f"context is a {type(context).__name__}; use mk.box, mk.grid or mk.candidates, or a "
+            "Space"
+        )
+    found = domain.d0 + (0 if context is None else context.d0)
+    if model.d0 not in (None, found):
+        have = f"the domain has {domain.d0}"
+        if context is not None:
+            have += f" and a context {context.d0}"
+        raise ShapeError(f"the model takes {model.d0} inputs but {have}")
+
+
+def _check_contextual(acquisition: str | Acquisition, stop_at: float | str | None) -> None:
+    if acquisition == "ei":
+        raise InputError(
+            "acquisition is 'ei', but with contexts there is no one best value to improve on; "
+            "expected 'ucb', or a function"
+        )
+    if stop_at is not None:
+        raise InputError(
+            f"stop_at is {stop_at!r}, but with contexts there is no one certificate to stop at; "
+            "ask certificate_for(context)"
+        )
+
+
 def _model_from_dict(
     data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
 ) -> Model:
@@ -555,6 +692,34 @@ def _model_from_dict(
     if kind == MixtureModel.kind:
         return load_mixture(data)
     raise InputError(f"stored model is of kind {kind!r}; known: certified, safe, mixture")
+
+
+def _checked(score: Score, model: Model) -> Score:
+    """A score that is never nan: a search would take the first point as the best."""
+
+    def check(values: Array, Z: Array) -> Array:
+        wrong = np.isnan(values)
+        if wrong.any():
+            first = Z[int(np.argmax(wrong))].tolist()
+            raise InputError(
+                f"the score of {type(model).__name__} ({model.describe()}) is nan at "
+                f"{int(wrong.sum())} of {len(Z)} points, first at {first}; expected numbers: look "
+                "for extreme values in the history or among those observed"
+            )
+        return values
+
+    def values(Z: Array) -> Array:
+        return check(score.values(Z), Z)
+
+    slopes = score.gradient
+    if slopes is None:
+        return Score(values)
+
+    def gradient(Z: Array) -> tuple[Array, Array]:
+        found, slope = slopes(Z)
+        return check(found, Z), slope
+
+    return Score(values, gradient)
 
 
 def _stream(seed: int, *key: int) -> np.random.Generator:

@@ -7,7 +7,8 @@ only the tables, and that the policy has not learned from them.
 
 For a family of policies with a margin, K(margin) counts the tables that are unsafe at this margin
 or at a larger one. The smallest margin with K(margin) + 1 <= delta (m' + 1) is unsafe on the next
-task with probability at most delta (conformal risk control).
+task with probability at most delta (conformal risk control). Both are Statement 3 of
+``docs/guide/safe-search.md``.
 """
 
 from __future__ import annotations

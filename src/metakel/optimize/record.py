@@ -46,6 +46,8 @@ class Trial:
         What was measured beside the objective, by name; for `Limit`.
     closed : bool
         Whether the point is not to be asked for again, in a domain that does not repeat points.
+    context : object
+        The context that the point was chosen for, as the user sees it; None where there are none.
     """
 
     number: int
@@ -57,6 +59,7 @@ class Trial:
     constraints: Mapping[str, float] = field(default_factory=dict)
     outputs: Mapping[str, float] = field(default_factory=dict)
     closed: bool = True
+    context: Any = None
 
     def with_result(
         self,
@@ -75,9 +78,9 @@ class Trial:
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
-        point = self.point.tolist() if isinstance(self.point, np.ndarray) else self.point
         stored = {
-            "point": point,
+            "point": _plain(self.point),
+            "context": _plain(self.context),
             "state": self.state,
             "value": self.value,
             "noise_std": self.noise_std,
@@ -86,6 +89,10 @@ class Trial:
             "closed": self.closed,
         }
         return {name: v for name, v in stored.items() if v is not None and v != {}}
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def feasible(constraints: Mapping[str, float]) -> bool:
@@ -123,9 +130,10 @@ class Record:
         done = (self.trials[number] for step in self.steps for number in step)
         return tuple(trial for trial in done if trial.value is not None)
 
-    def with_pending(self, point: Any, x: Array) -> Record:
+    def with_pending(self, point: Any, x: Array, context: Any = None) -> Record:
         """After one more point was asked for."""
-        return replace(self, trials=(*self.trials, Trial(len(self.trials), point, x)))
+        trial = Trial(len(self.trials), point, x, context=context)
+        return replace(self, trials=(*self.trials, trial))
 
     def with_results(self, results: Sequence[Trial]) -> Record:
         """After trials got results in one call; those whose number is new are added."""
@@ -150,7 +158,14 @@ class Record:
         trials = tuple(
             trial
             if trial.number in known
-            else Trial(trial.number, trial.point, trial.x, "forgotten", closed=False)
+            else Trial(
+                trial.number,
+                trial.point,
+                trial.x,
+                "forgotten",
+                closed=False,
+                context=trial.context,
+            )
             for trial in self.trials[: max(known, default=-1) + 1]
         )
         return Record(trials, self.steps[:step])
@@ -164,18 +179,21 @@ class Record:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], encode: Any) -> Record:
-        """Inverse of `to_dict`; ``encode`` gives the (d0,) array of a stored point."""
+        """Inverse of `to_dict`.
+
+        ``encode(point, context)`` gives point, context and (d0,) array of what was stored.
+        """
         trials = []
         for number, entry in enumerate(data["trials"]):
             state = entry["state"]
             if state not in get_args(State):
                 known = ", ".join(get_args(State))
                 raise InputError(f"stored trial {number} is {state!r}; known states: {known}")
-            point, x = encode(entry["point"])
+            point, context, x = encode(entry["point"], entry.get("context"))
             kept = {name: entry[name] for name in ("value", "noise_std") if name in entry}
             kept |= {name: dict(entry.get(name, {})) for name in ("constraints", "outputs")}
             kept["closed"] = entry["closed"]
-            trials.append(Trial(number, point, x, state, **kept))
+            trials.append(Trial(number, point, x, state, context=context, **kept))
         steps = tuple(tuple(map(int, step)) for step in data["steps"])
         finished = [number for step in steps for number in step]
         expected = [t.number for t in trials if t.state not in ("pending", "forgotten")]

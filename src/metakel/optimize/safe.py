@@ -11,7 +11,7 @@ no path of safe points: values in one place tell about others through the featur
 The next point is the goal, the best point that may still be safe, if it is in the safe set.
 Otherwise it is, by turns, the best safe point, and the safe point whose measurement says most about
 the limit in question at the goal.
-``docs/guide/safe-search.md`` has the statements and their proofs.
+``docs/guide/safe-search.md`` proves this: safety is its Statement 1, the certificate Statement 4.
 """
 
 from __future__ import annotations
@@ -44,15 +44,19 @@ class NoSafePoint(MetaKelError, RuntimeError):
 
     Parameters
     ----------
-    message : str
+    found : str
+        What is the matter.
     margin : float
         By how much the bounds of the best point miss its limit, in units of that output; 0 where
         all safe points were tried.
+    advice : str
+        What to do about it.
     """
 
-    def __init__(self, message: str, margin: float = 0.0) -> None:
-        super().__init__(message)
-        self.margin = margin
+    def __init__(self, found: str, margin: float = 0.0, advice: str = "") -> None:
+        super().__init__(f"{found}. {advice}" if advice else found)
+        self.args = found, margin, advice  # with which copies are made
+        self.found, self.margin = found, margin
 
 
 class SafeModel(CertifiedModel):
@@ -100,6 +104,7 @@ class SafeModel(CertifiedModel):
             noise_std=objective.noise_std,
             noise_var=objective.noise_var,
             centre=objective.centre,
+            probes=objective.probes,
         )
         model.stops = objective.stops
         model.range, model.outputs, model.ranges = range, dict(outputs), dict(ranges)
@@ -280,9 +285,9 @@ class SafeModel(CertifiedModel):
         name, amount = max(missing.items(), key=lambda entry: entry[1])
         raise NoSafePoint(
             f"no point is known to be safe; the closest is {search.domain.decode(x[0])}, where the "
-            f"bounds of the {name} miss their limit by {amount:.3g}. Give start= points that "
-            "you vouch for, or a start set from past tasks (mk.safe_start)",
+            f"bounds of the {name} miss their limit by {amount:.3g}",
             amount,
+            "Give start= points that you vouch for, or a start set from past tasks (mk.safe_start)",
         )
 
     # What it answers
@@ -298,9 +303,8 @@ class SafeModel(CertifiedModel):
         score = self._score(UpperBound(current, current.spectrum))
         rng = np.random.default_rng(0)  # only ties depend on it, and the value is the same
         x = best_within(Search(domain, start, rng), score, self.hope)
-        seen = np.zeros(0) if self.outcomes is None else self._at_observed(self.outcomes.X)[2]
         found = -inf if x is None else float(score.values(x[None])[0])
-        return float(max(found, seen.max(initial=-inf)))
+        return max(found, self._largest_observed(domain))
 
     def best(self, outcomes: Outcomes) -> tuple[int, float, float, float]:
         """The safe observed point with the largest lower bound; of all where none is safe."""

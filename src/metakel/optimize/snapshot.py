@@ -18,6 +18,7 @@ from metakel.optimize.model import Best, Certificate, Model
 from metakel.optimize.outcomes import Outcomes, outcomes
 from metakel.optimize.record import Record
 from metakel.optimize.regret import RegretCalibration, RegretScores
+from metakel.optimize.safe import SafeModel
 from metakel.search import Domain, StartPoints
 
 
@@ -170,7 +171,8 @@ class Snapshot:
             )
         low, high = sorted((self.sign * lower, self.sign * upper))
         point = copy(self.record.trials[found.numbers[chosen]].point)
-        return Certificate(regret, point, low, high, model.delta, reason)
+        limited = isinstance(model, SafeModel)
+        return Certificate(regret, point, low, high, model.delta, reason, safe=limited)
 
 
 def spread_of(model: Model) -> float | None:

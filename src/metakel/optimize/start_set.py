@@ -38,7 +38,7 @@ class StartSet(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class VouchedPoints:
-    """Points (n, d0) that the user vouches for."""
+    """Points (n, d0) that the user vouches for, in every context where there are contexts."""
 
     points: Array
 
@@ -49,7 +49,8 @@ class VouchedPoints:
 
     def contains(self, Z: ArrayLike) -> NDArray[np.bool_]:
         """(n,) which points are among them, up to rounding."""
-        apart = np.abs(np.asarray(Z, dtype=np.float64)[:, None] - self.points)
+        choices = np.asarray(Z, dtype=np.float64)[:, : self.points.shape[1]]
+        apart = np.abs(choices[:, None] - self.points)
         near = (apart <= SAME * (1 + np.abs(self.points))).all(axis=2)  # (n, number of points)
         return np.asarray(near.sum(axis=1) > 0)
 

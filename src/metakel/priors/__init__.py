@@ -2,17 +2,24 @@
 
 from metakel.priors.band import ConfidenceBand
 from metakel.priors.certified_start import PastOutput, safe_start
+from metakel.priors.descriptors import DescriptorCentre, descriptor_centre
 from metakel.priors.explain import Explanation, effect_kernels, learn_effects
 from metakel.priors.learn import learn_prior
+from metakel.priors.learn_outputs import learn_outputs
+from metakel.priors.past_outputs import PastOutputs
 from metakel.priors.prior import Prior
 
 __all__ = [
     "ConfidenceBand",
+    "DescriptorCentre",
     "Explanation",
     "PastOutput",
+    "PastOutputs",
     "Prior",
+    "descriptor_centre",
     "effect_kernels",
     "learn_effects",
+    "learn_outputs",
     "learn_prior",
     "safe_start",
 ]

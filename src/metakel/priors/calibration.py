@@ -14,15 +14,17 @@ from math import ceil, exp, inf, sqrt
 import numpy as np
 
 from metakel._arrays import Array
+from metakel.confidence.observations import Batch, no_observations
+from metakel.confidence.spectrum import Spectrum
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.gp import posterior
 from metakel.gp.task_gp import TaskGP
 from metakel.gp.task_scale import TaskModel
 from metakel.kernels import KernelDictionary, KernelSum, matern
 from metakel.kernels.nystrom import Eigenfunctions, spread_rows
 
 ROWS = 300
+SMALLEST_SHARE = 1e-4  # of the largest weight, for functions on which past tasks agree
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +70,27 @@ def prior_kernel(task_gp: TaskGP, model: TaskModel) -> KernelSum:
     f = a + s'(m + g) differs from a typical task by its level, a multiple of the common shape m,
     and g; each gets its weight, all in units of the output.
     """
+    shared = task_gp.basis.shared
+    residual = matern(2.5, [shared.lengthscales.tolist()], d0=len(shared.lengthscales))
+    weights = [*_function_weights(task_gp, model), task_gp.residual_weight * shared.signal]
+    base = _functions(task_gp) + residual
+    return KernelSum(base, model.scale**2 * np.array(weights))
+
+
+def principal_kernel(task_gp: TaskGP, model: TaskModel, count: int) -> KernelSum:
+    """The same without the residual, and with at most ``count`` differences: it has features.
+
+    Level and common shape have a weight of their own even where past tasks agree on them, so that
+    the mean of past tasks is among the functions.
+    """
+    weights = np.array(_function_weights(task_gp, model))[: 2 + count]
+    base = _functions(task_gp).select(range(len(weights)))
+    floor = SMALLEST_SHARE * max(float(weights.max()), 1.0)
+    return KernelSum(base, model.scale**2 * np.maximum(weights, floor))
+
+
+def _functions(task_gp: TaskGP) -> KernelDictionary:
     r, J = task_gp.directions.shape
-    amplitude = exp(model.spread**2) - 1
     labels = ("level", "common shape", *(f"difference {j + 1}" for j in range(J)))
     functions = Eigenfunctions(
         task_gp.basis,
@@ -77,16 +98,11 @@ def prior_kernel(task_gp: TaskGP, model: TaskModel) -> KernelSum:
         np.column_stack([np.zeros(r), task_gp.mu, task_gp.directions]),
         labels,
     )
-    shared = task_gp.basis.shared
-    residual = matern(2.5, [shared.lengthscales.tolist()], d0=len(shared.lengthscales))
-    weights = [
-        model.level_variance,
-        amplitude,
-        *task_gp.eta,
-        task_gp.residual_weight * shared.signal,
-    ]
-    base = KernelDictionary((functions,)) + residual
-    return KernelSum(base, model.scale**2 * np.array(weights))
+    return KernelDictionary((functions,))
+
+
+def _function_weights(task_gp: TaskGP, model: TaskModel) -> list[float]:
+    return [model.level_variance, exp(model.spread**2) - 1, *task_gp.eta]
 
 
 def calibrate(task_gp: TaskGP, model: TaskModel, measured: History) -> Calibration:
@@ -97,12 +113,31 @@ def calibrate(task_gp: TaskGP, model: TaskModel, measured: History) -> Calibrati
 def needed_norms(task_gp: TaskGP, model: TaskModel, tasks: History) -> Array:
     """(m,) norms of the smallest functions that explain the tasks' values up to the noise."""
     bare = Calibration(task_gp, model, np.empty(0))
-    kernel, noise_var = bare.kernel, bare.noise_std**2
-    norms = []
+    kernel, norms = bare.kernel, []
     for task in tasks:
         rows = spread_rows(np.arange(task.n), ROWS)
         X = task.X[rows]
-        known = posterior(kernel, X, task.y[rows] - bare.centre(X), noise_var=noise_var)
-        # The mean is k(., X) weights (kernel form), so its squared norm is weights'K weights.
-        norms.append(sqrt(max(float(known.weights @ known.mean(X)), 0.0)))
+        batch = Batch(X, task.y[rows] - bare.centre(X), np.full(len(X), bare.noise_std))
+        norms.append(smallest_norm(no_observations(kernel).append(batch).spectrum(), len(X)))
     return np.array(norms)
+
+
+def smallest_norm(spectrum: Spectrum, squared_radius: float) -> float:
+    """The smallest norm of a function whose squared distance from the values is so small.
+
+    It is that of the ridge solution whose regulariser makes the distance just so large, since the
+    distance grows with the regulariser and the norm falls. In units of the noise, the squared
+    distance of n values from the truth is about n.
+    """
+    shift = np.array([-700.0, 700.0])  # logarithms of the regulariser
+
+    def squared_distance(log_alpha: float) -> float:
+        left = exp(log_alpha) / (spectrum.values + exp(log_alpha))
+        return spectrum.rest + float((left * spectrum.targets) ** 2 @ np.ones(len(left)))
+
+    if squared_distance(shift[1]) <= squared_radius:
+        return 0.0
+    for _ in range(60):
+        middle = float(shift.mean())
+        shift[int(squared_distance(middle) > squared_radius)] = middle
+    return sqrt(float(spectrum.squared_norms(np.exp(shift[:1]))[0]))

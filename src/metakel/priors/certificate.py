@@ -204,6 +204,8 @@ def emulate(prior: Prior, task: Task, rng: np.random.Generator) -> Objective:
     rows = spread_rows(np.arange(task.n), SPACE_ROWS)
     X, y = task.X[rows], task.y[rows]
     scale, (processes, start) = prior.model, prior.beliefs
+    if not scale.expects(float(y.mean())):
+        scale = scale.at_other_level(float(y.mean()))
     factors = [_covariance_factor(process, scale, X) for process in processes]
     likelihoods = [
         _log_likelihoods(L, points.mean, y - scale.level, scale) for points, L in factors
@@ -237,7 +239,7 @@ def _covariance_factor(
 
 
 def _log_likelihoods(L: Array, mean: Array, rest: Array, scale: TaskModel) -> Array:
-    """(15,) log density of values that are ``rest`` above the level, one per scale of the grid."""
+    """(g,) log density of values that are ``rest`` above the level, one per scale of the grid."""
     from scipy.linalg import solve_triangular
 
     white: Array = solve_triangular(L, np.column_stack([rest, mean]), lower=True)

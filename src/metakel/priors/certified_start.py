@@ -8,7 +8,8 @@ limits past tasks were at x. The other half calibrates. For each of its tasks le
 by a band of its own record that holds with probability 1 - delta_records. If the next task is
 exchangeable with these m' tasks, its V is larger than the ceil((1 - delta)(m' + 1))-th smallest V_s
 with probability at most delta; otherwise all points with a larger score are safe, as long as the
-band of the record that the next task would have left holds. Nothing else is assumed of the score.
+band of the record that the next task would have left holds. Nothing else is assumed of the score
+(Statement 2 of ``docs/guide/safe-search.md``).
 
 The norm of a task minus the mean of the teaching tasks is calibrated together with V: the larger
 of the two, each in units of the teaching tasks, is the score of a task. So both share one delta.
@@ -178,7 +179,7 @@ class _Taught:
                 "safe_start needs a kernel with features that is not empty; nothing was learned "
                 "from the teaching tasks, or the kernel has no features"
             )
-        records = [_Record.of(kernel, task, output.noise_std) for task in tasks]
+        records = [TaskRecord.of(kernel, task, output.noise_std) for task in tasks]
         theta = np.array([record.theta for record in records])
         centre = KernelFunction(kernel, theta[:first].mean(axis=0))
         spread = np.cov(theta[:first].T, ddof=0).reshape(kernel.dim, kernel.dim)
@@ -195,7 +196,7 @@ class _Taught:
 
 
 @dataclass(frozen=True, eq=False)
-class _Record:
+class TaskRecord:
     """Least squares on the record of one task, in the features of a kernel."""
 
     theta: Array  # (d,)
@@ -204,7 +205,7 @@ class _Record:
     rest: float  # root mean square of what the features leave
 
     @classmethod
-    def of(cls, kernel: KernelSum, task: Task, noise_std: float) -> _Record:
+    def of(cls, kernel: KernelSum, task: Task, noise_std: float) -> TaskRecord:
         F, scale = kernel.features(task.X), noise_std or 1.0
         left, singular, right = np.linalg.svd(F / scale, full_matrices=False)
         kept = singular > NEGLIGIBLE * singular.max(initial=0)

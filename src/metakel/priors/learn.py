@@ -27,7 +27,7 @@ from metakel.priors.heldout import DEFAULT_RESIDUAL_WEIGHT, HeldOut, hold_out
 from metakel.priors.limits import OutputLimits, output_limits
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
-from metakel.priors.standardize import StandardizedTasks, standardize
+from metakel.priors.standardize import StandardizedTasks, standardize, without_failures
 from metakel.space import Space
 
 SMALLEST_CALIBRATION = 4
@@ -104,8 +104,10 @@ def _learn(
     limits: OutputLimits,
 ) -> Prior:
     """The prior without a certificate."""
+    recorded = history
+    history, failures = without_failures(recorded)
     tasks = standardize(history)
-    info = _info(history, tasks, lam, mean, limits)
+    info = _info(recorded, tasks, lam, mean, limits, (failures,) if failures else ())
     if tasks.m == 0:
         return Prior(space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight)
     featurized = featurize(tasks)
@@ -153,7 +155,12 @@ def _with_distinct_names(history: History) -> History:
 
 
 def _info(
-    history: History, tasks: StandardizedTasks, lam: str | float, mean: bool, limits: OutputLimits
+    history: History,
+    tasks: StandardizedTasks,
+    lam: str | float,
+    mean: bool,
+    limits: OutputLimits,
+    found: tuple[str, ...],
 ) -> PriorInfo:
     report = history.report
     return PriorInfo(
@@ -165,7 +172,7 @@ def _info(
         winsorized=tasks.winsorized,
         lam=str(lam),
         mean=bool(mean),
-        notes=(*(() if report is None else report.notes), *limits.notes),
+        notes=(*(() if report is None else report.notes), *limits.notes, *found),
         outputs=limits.limits,
         source=_digest(history),
     )

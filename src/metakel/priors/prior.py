@@ -14,6 +14,7 @@ import numpy as np
 from metakel._arrays import check_choice
 from metakel._html import text_card
 from metakel.errors import InputError
+from metakel.gp.new_inputs import with_new_inputs
 from metakel.gp.task_gp import DefaultGP, TaskGP, TaskProcess
 from metakel.gp.task_scale import TaskModel
 from metakel.kernels import KernelSum
@@ -28,9 +29,10 @@ from metakel.priors.calibration import Calibration, prior_kernel
 from metakel.priors.configurations import as_rows, encode_candidates, encode_configurations
 from metakel.priors.explain import Explanation, explain
 from metakel.priors.heldout import NOISE_RATIOS, HeldOut
+from metakel.priors.past_outputs import PastOutputs
 from metakel.priors.summary import summary
 from metakel.search import CandidateTable, Domain, SearchSpace
-from metakel.space import Space
+from metakel.space import Fixed, Parameter, Space
 
 # Initial weight of the cold start beside what was learned; evidence moves it from there.
 COLD_WEIGHT = 0.05
@@ -78,6 +80,8 @@ class Prior:
         Initial weight of the cold start beside what was learned.
     certificate : RegretCalibration or None
         What replays of the optimizer on past tasks say of its regret; None in files of before.
+    past : PastOutputs or None
+        Records of all outputs, for a search with limits; None where none were given.
     best_runs : BestRuns or None
         The best runs of every past task, to refer to; None in files of before.
     """
@@ -90,6 +94,7 @@ class Prior:
     info: PriorInfo
     cold_weight: float = field(default=COLD_WEIGHT)
     certificate: RegretCalibration | None = None
+    past: PastOutputs | None = None
     best_runs: BestRuns | None = None
 
     @property
@@ -141,6 +146,7 @@ class Prior:
         fixed: Mapping[str, Any] | None = None,
         extrapolate: bool | None = None,
         space: Space | None = None,
+        new: Sequence[Parameter] = (),
         delta: float = 0.2,
         stop_at: float | str | None = None,
         certificate: str = "conformal",
@@ -164,6 +170,10 @@ class Prior:
         space : Space, optional
             Ranges of this task, where they are not those of the prior (without candidates).
             Parameters of the prior that it lacks are held by ``fixed``.
+        new : sequence of Parameter, optional
+            Parameters of this task that no past task had, to be chosen as well (without
+            candidates). What was learned ignores them; their effect is modelled as that of a cold
+            start, and there is no certificate.
         delta : float
             Probability with which confidence bounds and certificate may fail.
         stop_at : float or str, optional
@@ -173,9 +183,10 @@ class Prior:
             What certificates rest on: replays of this optimizer on past tasks (`certificate`), or
             the confidence band (`confidence`), which is valid for any points but far wider.
         """
-        if candidates is not None and (fixed or space is not None):
+        if candidates is not None and (fixed or space is not None or new):
             raise InputError(
-                "fixed parameters or ranges, and candidates: leave the other rows out instead"
+                "fixed or new parameters or ranges, and candidates: leave the other rows out "
+                "instead"
             )
         domain: Domain
         if candidates is not None:
@@ -183,12 +194,11 @@ class Prior:
             Z = encode_candidates(candidates, self.space, extrapolate=extrapolate)
             domain = CandidateTable.of(rows, Z, self.space)
         else:
-            landmarks = None if self.task_gp is None else self.task_gp.basis.landmarks
-            domain = SearchSpace(
-                space or self.space, self.space, dict(fixed or {}), bool(extrapolate), landmarks
-            )
+            domain = self._domain(space, dict(fixed or {}), bool(extrapolate), tuple(new))
         return Optimizer(
-            self.task_model(delta=delta, extrapolate=bool(extrapolate), certificate=certificate),
+            self.task_model(
+                delta=delta, extrapolate=bool(extrapolate), certificate=certificate, new=new
+            ),
             domain,
             rng=np.random.default_rng(0) if rng is None else rng,
             acquisition=acquisition,
@@ -196,22 +206,55 @@ class Prior:
             stop_at=stop_at,
         )
 
+    def _domain(
+        self,
+        space: Space | None,
+        fixed: dict[str, Any],
+        extrapolate: bool,
+        new: tuple[Parameter, ...],
+    ) -> SearchSpace:
+        names = {p.name for p in new}
+        for name in names:
+            if name in self.space.names and not isinstance(self.space[name], Fixed):
+                raise InputError(f"parameter {name!r} is not new: past tasks have it")
+        past = tuple(p for p in self.space.parameters if p.name not in names)
+        chosen = past if space is None else space.parameters
+        known = Space((*past, *new)) if new else self.space
+        landmarks = None if self.task_gp is None else self.task_gp.basis.landmarks
+        if landmarks is not None:
+            landmarks = np.pad(landmarks, ((0, 0), (0, known.d0 - self.space.d0)))
+        return SearchSpace(Space((*chosen, *new)), known, fixed, extrapolate, landmarks)
+
     def task_model(
-        self, *, delta: float = 0.2, extrapolate: bool = False, certificate: str = "conformal"
+        self,
+        *,
+        delta: float = 0.2,
+        extrapolate: bool = False,
+        certificate: str = "conformal",
+        new: Sequence[Parameter] = (),
     ) -> MixtureModel:
         """The model of a new task that `optimizer` decides with, in the sign to be maximised."""
         check_choice("certificate", certificate, CERTIFICATES)
         processes, weights = self.beliefs
+        d_new, options = 0, {}
+        if new:
+            d_new, options = Space(tuple(new)).d0, {"new": Space(tuple(new)).to_dict()}
+            processes = tuple(with_new_inputs(process, d_new) for process in processes)
+        reason = self._unlike_the_past(extrapolate, new)
         return MixtureModel(
             processes,
             weights,
             self.model,
-            d0=self.space.d0,
-            band=self._band(delta, extrapolate),
+            d0=self.space.d0 + d_new,
+            band=reason or self._band(delta),
             store=partial(
-                self._stored, delta=delta, extrapolate=extrapolate, certificate=certificate
+                self._stored,
+                delta=delta,
+                extrapolate=extrapolate,
+                certificate=certificate,
+                **options,
             ),
-            regret=self._regret(extrapolate),
+            regret=reason or self._regret,
             delta=delta,
             certificate=certificate,
             limits=self._limits,
@@ -224,9 +267,15 @@ class Prior:
 
         return {"prior": to_dict(self), **options}
 
-    def _regret(self, extrapolate: bool) -> RegretCalibration | str:
-        if extrapolate:
-            return "values beyond the recorded ranges are allowed"
+    @staticmethod
+    def _unlike_the_past(extrapolate: bool, new: Sequence[Parameter]) -> str:
+        """Why past tasks cannot vouch for a task; empty where they may."""
+        if new:
+            return f"no past task had {', '.join(p.name for p in new)}"
+        return "values beyond the recorded ranges are allowed" if extrapolate else ""
+
+    @property
+    def _regret(self) -> RegretCalibration | str:
         if self.certificate is None:
             return "the prior was learned without replays on past tasks; learn it again"
         return self.certificate
@@ -242,10 +291,8 @@ class Prior:
         low, high = self.output_limits
         return (-high, -low) if self.info.minimize else (low, high)
 
-    def _band(self, delta: float, extrapolate: bool) -> Band | str:
+    def _band(self, delta: float) -> Band | str:
         """The confidence band, or why there is none."""
-        if extrapolate:
-            return "values beyond the recorded ranges are allowed"
         if not self.helps:
             return "the history is not used"
         try:
@@ -321,6 +368,7 @@ def _load_model(data: Mapping[str, Any]) -> MixtureModel:
         delta=float(data["delta"]),
         extrapolate=bool(data["extrapolate"]),
         certificate=str(data.get("certificate", "norm bound")),
+        new=Space.from_dict(data["new"]).parameters if "new" in data else (),
     )
 
 

@@ -1,11 +1,17 @@
-"""Past tasks made comparable: level and scale taken out, very bad values raised to a fence."""
+"""Past tasks made comparable: failures left out, level and scale taken out, very bad values raised.
+
+Many tools record a failed run as a very bad number. Where that happened here and there, the number
+says nothing about the configuration, and the run is left out. Where failures lie together, they
+say where not to look: such values stay, raised to a fence like all very bad ones.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.data import History
@@ -13,6 +19,12 @@ from metakel.data import History
 # Tukey's fence: values this many quartile ranges below the lower quartile are outliers. How bad a
 # failure was says nothing about where the best values are, but would dominate the scale.
 FENCE = 1.5
+# A repeated minimum this many quartile ranges below the lower quartile of the other values is the
+# mark of a failed run; Tukey calls such values far out.
+FAR_OUT = 3.0
+# Failures lie together where their means differ from those of all runs by more than chance, by this
+# many standard deviations of what chance does.
+BEYOND_CHANCE = 3.0
 # A spread this far below the size of the values is rounding, not signal.
 ROUNDING = 1e-12
 
@@ -66,6 +78,63 @@ def standardize(history: History) -> StandardizedTasks:
     return StandardizedTasks(
         X, z, np.array(means), np.array(spreads), tuple(names), tuple(constant), winsorized
     )
+
+
+def without_failures(history: History) -> tuple[History, str]:
+    """The history without runs that failed here and there, and a note on them; "" for none.
+
+    The mark of a failure is the minimum of a task, far below its other values, that occurs again:
+    in the task, or as the far minimum of another.
+    """
+    far = [_far_minimum(task.y) for task in history]
+    lowest = [float(task.y.min()) for task in history]
+    marks = [value for value, failed in zip(lowest, far, strict=True) if failed.any()]
+    failures = [
+        failed & (failed.sum() > 1 or marks.count(value) > 1)
+        for value, failed in zip(lowest, far, strict=True)
+    ]
+    pairs = [(task, f) for task, f in zip(history, failures, strict=True) if f.any()]
+    if not pairs or _lie_together([(task.X, failed) for task, failed in pairs]):
+        return history, ""
+    kept = [
+        replace(task, X=task.X[~failed], y=task.y[~failed]) if failed.any() else task
+        for task, failed in zip(history, failures, strict=True)
+    ]
+    count = sum(int(failed.sum()) for _, failed in pairs)
+    note = (
+        f"{count} runs of {len(pairs)} tasks repeat one value far below all others: taken as "
+        "failed, and left out"
+    )
+    return replace(history, tasks=tuple(kept)), note
+
+
+def _far_minimum(y: Array) -> NDArray[np.bool_]:
+    """(n,) which values are the minimum, if that is far out and the exception."""
+    lowest = y == y.min()
+    rest = y[~lowest]
+    if len(rest) <= len(y) / 2:
+        return np.zeros(len(y), dtype=bool)
+    low, high = np.quantile(rest, [0.25, 0.75])
+    width = high - low or np.ptp(rest)  # where half of the values are equal, the range is left
+    far = width > 0 and y.min() < low - FAR_OUT * width
+    return np.asarray(lowest & bool(far))
+
+
+def _lie_together(tasks: Sequence[tuple[Array, NDArray[np.bool_]]]) -> bool:
+    """Whether failures are found at other inputs than runs in general.
+
+    By the mean of every input and of its square, which see edges and centres. Their squared
+    differences are 1 each on average if failures have nothing to do with the inputs.
+    """
+    squares = []
+    for X, failed in tasks:
+        F = np.column_stack([X, (X - X.mean(axis=0)) ** 2])
+        F = F[:, F.std(axis=0) > 0]
+        n, k = len(F), int(failed.sum())
+        variance = F.var(axis=0) * (n - k) / (k * (n - 1))  # of a mean without replacement
+        squares.append((F[failed].mean(axis=0) - F.mean(axis=0)) ** 2 / variance)
+    found = np.concatenate(squares)
+    return bool(found.sum() - len(found) > BEYOND_CHANCE * np.sqrt(2 * len(found)))
 
 
 def winsorize(y: Array) -> Array:

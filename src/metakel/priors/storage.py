@@ -21,6 +21,7 @@ from metakel.optimize.regret import RegretCalibration
 from metakel.priors import best_runs
 from metakel.priors.calibration import Calibration
 from metakel.priors.heldout import EQUALLY, HeldOut
+from metakel.priors.past_outputs import PastOutputs
 from metakel.priors.prior import Prior, PriorInfo
 from metakel.space import Parameter, Space
 from metakel.space.parameters import storable
@@ -88,6 +89,8 @@ def to_dict(prior: Prior) -> Content:
     }
     if prior.certificate is not None:
         content["certificate"] = prior.certificate.to_dict()
+    if prior.past is not None:
+        content["past"] = prior.past.to_dict()
     if prior.best_runs is not None:
         content["best_runs"] = best_runs.to_dict(prior.best_runs)
     return FORMAT.dump(content)
@@ -96,7 +99,7 @@ def to_dict(prior: Prior) -> Content:
 def to_version_1(prior: Prior) -> Content:
     """The document as version 1 wrote it, by which journals of that time know their prior."""
     old_names = {new: old for old, new in RENAMED.items()}
-    then = replace(prior, info=replace(prior.info, source=""), best_runs=None)
+    then = replace(prior, info=replace(prior.info, source=""), past=None, best_runs=None)
     return {**_renamed(to_dict(then), old_names), "version": 1}
 
 
@@ -123,6 +126,7 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
         certificate=RegretCalibration.from_dict(data["certificate"])
         if "certificate" in data
         else None,
+        past=PastOutputs.from_dict(data["past"], space.d0) if "past" in data else None,
         best_runs=best_runs.from_dict(data["best_runs"], space, basis.shared.lengthscales, info)
         if "best_runs" in data and basis is not None
         else None,

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.confidence import Alarm, AlarmEvent
 from metakel.errors import InputError
-from metakel.optimize import Certificate, Optimizer, Reasons
+from metakel.optimize import Certificate, NoSafePoint, Optimizer, Reasons
 from metakel.optimize.thinning import BLOCK, LIMIT
 from metakel.priors import Prior
+from metakel.report.limits import SafeSet
 from metakel.tuner import JournalReader, JournalTrial, Trials
 from metakel.tuner.options import RunOptions, TuningSource
 from metakel.tuner.trials import TrialsAsRecord
@@ -50,6 +51,9 @@ class RunReplay:
         What to try next, and why; None where nothing is left to try.
     about : dict
         What run this is: task, command, and when it began and ended, as far as it is known.
+    delta : float
+    safe : SafeSet
+        Limits, and which share of the space was known to respect them.
     """
 
     trials: tuple[JournalTrial, ...]
@@ -64,6 +68,8 @@ class RunReplay:
     typical: float
     next: Reasons | None = None
     about: Mapping[str, str] = field(default_factory=dict)
+    delta: float = 0.2
+    safe: SafeSet = field(default_factory=SafeSet)
 
 
 def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
@@ -75,9 +81,12 @@ def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
     # Calls with a value; a record is looked at after so many of them.
     calls = [i + 1 for i, (n,) in enumerate(whole.steps) if whole.trials[n].value is not None]
     steps, rows = _looked_at(len(calls)), []
+    start = optimizer.domain.start_points(np.random.default_rng(0))
+    safe = SafeSet(options.limits).after(optimizer, start)
     for t in steps:
         optimizer.record = whole.until(calls[t - 1])
         rows.append((optimizer.certificate.regret, optimizer.trust))
+        safe = safe.after(optimizer, start)
     optimizer.record = whole.until(len(whole.steps))
     regret, trust = np.array(rows, dtype=np.float64).reshape(-1, 2).T
     upcoming = _next(optimizer)
@@ -97,13 +106,15 @@ def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
         typical=nan if some is None else some.typical,
         next=upcoming,
         about=_about(trials, options),
+        delta=options.delta,
+        safe=safe,
     )
 
 
 def _next(optimizer: Optimizer) -> Reasons | None:
     try:
         return optimizer.explain(optimizer.suggest())
-    except (InputError, Alarm):  # nothing is left to ask for
+    except (InputError, Alarm, NoSafePoint):  # nothing may be asked for
         return None
 
 
@@ -143,6 +154,7 @@ def replay_journal(prior: Prior, path: str | Path) -> RunReplay:
         float(head["delta"]),
         dict(head["fixed"]),
         bool(head["outside"]),
+        limits=record.limits,
         task=str(head.get("task", "")),
         command=tuple(head.get("command", ())),
     )

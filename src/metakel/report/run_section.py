@@ -13,6 +13,7 @@ from metakel.optimize import Expected
 from metakel.priors import Prior
 from metakel.report.configurations import parallel, slices, trial_table, trial_tip
 from metakel.report.html import figure, figures, paragraph, section
+from metakel.report.limits import limits_part
 from metakel.report.run import RunReplay
 
 CROWDED = 200  # more dots than this are small
@@ -30,6 +31,7 @@ def run_section(prior: Prior, run: RunReplay) -> str:
         "The run",
         paragraph(f"{counts}."),
         _alarm(run),
+        limits_part(prior.info.output, run.trials, run.safe, run.delta),
         figures(*pictures, _trust(run)),
         figures(*parallel(prior, run.trials), *slices(prior, run.trials)),
         trial_table(prior, run.trials),

@@ -2,12 +2,14 @@
 
 from metakel.scale.blocks import Rows
 from metakel.scale.executors import SerialExecutor
+from metakel.scale.federation import Federation, client_sums
 from metakel.scale.history import ShardedHistory, distribute, scan
 from metakel.scale.problem import Progress, ShardedProblem
 from metakel.scale.shard import Shard
 from metakel.scale.sums import TaskSums
 
 __all__ = [
+    "Federation",
     "Progress",
     "Rows",
     "SerialExecutor",
@@ -15,6 +17,7 @@ __all__ = [
     "ShardedHistory",
     "ShardedProblem",
     "TaskSums",
+    "client_sums",
     "distribute",
     "scan",
 ]

@@ -1,6 +1,7 @@
 """Where points come from and the argmax over them (Eq. 11): tables, boxes and named spaces."""
 
 from metakel.search.box import Box, box
+from metakel.search.context import InContext
 from metakel.search.domain import Domain, domain_from_dict
 from metakel.search.finite import Finite, candidates, grid
 from metakel.search.named import CandidateTable, SearchSpace
@@ -11,6 +12,7 @@ __all__ = [
     "CandidateTable",
     "Domain",
     "Finite",
+    "InContext",
     "SearchSpace",
     "StartPoints",
     "box",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import product
 from math import floor, prod
@@ -80,6 +80,17 @@ class SearchSpace(Domain):
     def repeat(self) -> bool:
         """Only where everything was tried."""
         return False
+
+    def holding(self, context: Mapping[str, Any], where: str) -> SearchSpace:
+        """The same space in a context: some of its parameters are given, not chosen."""
+        for name, value in context.items():
+            if name not in self.space.names:
+                known = ", ".join(map(repr, self.space.names))
+                raise InputError(f"{where}: the context has {name!r}; the parameters are {known}")
+            self.space[name].encode([value], extrapolate=self.extrapolate)  # refuses a wrong one
+        if all(p.name in context for p in self._free):
+            raise InputError(f"{where}: the context {dict(context)} leaves nothing to choose")
+        return replace(self, fixed={**self.fixed, **context})
 
     # Coordinates
 

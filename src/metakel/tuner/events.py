@@ -48,6 +48,10 @@ MAYBE_NUMBER: Expected = "a finite number, or null", lambda v: v is None or _is_
 MAYBE_PAIR: Expected = "two finite numbers, or null", lambda v: v is None or _is_pair(v)
 PROCESS: Expected = "a process with its pid, or null", _is_process
 TEXT: Expected = "text", lambda value: isinstance(value, str)
+OUTPUTS: Expected = (
+    "finite numbers by name, or nothing",
+    lambda v: v is None or (isinstance(v, Mapping) and all(map(_is_finite, v.values()))),
+)
 BOOL: Expected = "true or false", lambda value: isinstance(value, bool)
 
 FIELDS: dict[str, dict[str, Expected]] = {
@@ -61,12 +65,23 @@ FIELDS: dict[str, dict[str, Expected]] = {
     "asked": {"configuration": MAPPING, "by": PROCESS, "expected": MAYBE_PAIR},
     "queued": {"configuration": MAPPING},
     "adopted": {"number": COUNT, "by": PROCESS},
-    "told": {"configuration": MAPPING, "number": MAYBE_COUNT, "value": NUMBER},
-    "failed": {"configuration": MAPPING, "number": MAYBE_COUNT},
+    "told": {
+        "configuration": MAPPING,
+        "number": MAYBE_COUNT,
+        "value": NUMBER,
+        "outputs": OUTPUTS,
+    },
+    "failed": {"configuration": MAPPING, "number": MAYBE_COUNT, "outputs": OUTPUTS},
     "dropped": {"number": COUNT},
     "released": {"number": COUNT},
-    "corrected": {"configuration": MAPPING, "number": COUNT, "value": MAYBE_NUMBER},
+    "corrected": {
+        "configuration": MAPPING,
+        "number": COUNT,
+        "value": MAYBE_NUMBER,
+        "outputs": OUTPUTS,
+    },
     "alarm": {"told": COUNT, "reason": TEXT},
+    "alarm accepted": {"told": COUNT},
 }
 
 
@@ -78,16 +93,28 @@ def refuse_damaged(event: Mapping[str, Any]) -> None:
             raise InputError(f"{event['event']!r} has {found} as {name}; expected {expected}")
 
 
-def result(number: int | None, configuration: Configuration, value: Any, reason: str) -> Event:
+def result(
+    number: int | None,
+    configuration: Configuration,
+    value: Any,
+    reason: str,
+    outputs: Mapping[str, Any] | None = None,
+) -> Event:
     """A result of a trial, or without a number of a new one."""
-    event: Event = {"number": number, "configuration": configuration}
+    event: Event = {"number": number, "configuration": configuration, **_measured(outputs)}
     found, why = _judged(value, reason)
     if found is None:
         return {"event": "failed", **event, "reason": why}
     return {"event": "told", **event, "value": found}
 
 
-def correction(number: int, configuration: Configuration, value: Any, reason: str) -> Event:
+def correction(
+    number: int,
+    configuration: Configuration,
+    value: Any,
+    reason: str,
+    outputs: Mapping[str, Any] | None = None,
+) -> Event:
     """Another result in place of a wrong one."""
     found, why = _judged(value, reason)
     return {
@@ -96,7 +123,18 @@ def correction(number: int, configuration: Configuration, value: Any, reason: st
         "configuration": configuration,
         "value": found,
         "reason": why,
+        **_measured(outputs),
     }
+
+
+def _measured(outputs: Mapping[str, Any] | None) -> Event:
+    """Other outputs, as far as they were measured; no entry where none was."""
+    found = {}
+    for name, value in (outputs or {}).items():
+        number, _ = _judged(value, "")
+        if number is not None:
+            found[str(name)] = number
+    return {"outputs": found} if found else {}
 
 
 def _judged(value: Any, reason: str) -> tuple[float | None, str]:

@@ -14,6 +14,7 @@ from metakel.space import Space
 from metakel.tuner.configurations import Configuration, key, normalised
 from metakel.tuner.events import Event, correction, result, stamped
 from metakel.tuner.journal import Journal
+from metakel.tuner.limits import RunLimits
 from metakel.tuner.options import check_header
 from metakel.tuner.trials import JournalTrial, Trials
 
@@ -40,6 +41,16 @@ class JournalReader:
         """The best of those told."""
         return self.trials.best(minimize=bool(self.header["minimize"]))
 
+    @cached_property
+    def limits(self) -> RunLimits:
+        """What every configuration must respect."""
+        return RunLimits.from_header(self.header)
+
+    @property
+    def other_outputs(self) -> tuple[str, ...]:
+        """Limited outputs beside the objective, of which every result needs a value."""
+        return tuple(n for n in self.limits.ranges if n != self.header["output"])
+
     def pending(self, number: int | None = None) -> JournalTrial:
         """The pending trial of a number, or the only one."""
         return self.trials.pending_one(number)
@@ -50,17 +61,19 @@ class JournalReader:
         value: float | None,
         number: int | None = None,
         reason: str = "",
+        outputs: Mapping[str, Any] | None = None,
     ) -> JournalTrial:
         """Add a result; None for a failed evaluation. Gives the trial as it is noted.
 
-        With a ``number``, that suggestion is done: it was run as this configuration.
+        With a ``number``, that suggestion is done: it was run as this configuration. ``outputs``
+        are what else was measured, by name.
         """
         row = self._checked(configuration)
         with self._turn():
             waiting = self.trials.waiting(row, self.space)
             waiting = waiting if number is None else self.pending(number)
             number = None if waiting is None else waiting.number
-            self._append(result(number, row, value, reason))
+            self._append(result(number, row, value, reason, outputs))
             return self.trials.all[self.trials.finished[-1]]
 
     def correct(
@@ -69,12 +82,14 @@ class JournalReader:
         value: float | None,
         configuration: Mapping[str, Any] | None = None,
         reason: str = "",
+        outputs: Mapping[str, Any] | None = None,
     ) -> JournalTrial:
         """Another result in place of a wrong one; None for a failed evaluation."""
         row = None if configuration is None else self._checked(configuration)
         with self._turn():
             wrong = self.trials.result_of(number)
-            self._append(correction(number, row or wrong.configuration, value, reason))
+            used = row or wrong.configuration
+            self._append(correction(number, used, value, reason, outputs))
             return self.trials.all[number]
 
     def drop(self, number: int) -> JournalTrial:

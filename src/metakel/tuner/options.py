@@ -22,6 +22,7 @@ from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Space
 from metakel.tuner.configurations import Candidates, digest
 from metakel.tuner.journal import FORMAT, VERSION
+from metakel.tuner.limits import RunLimits, safe_optimizer
 
 READABLE = (1, VERSION)
 
@@ -114,18 +115,16 @@ class TuningSource:
         fixed: Mapping[str, Any],
         extrapolate: bool,
         delta: float,
+        limits: RunLimits,
     ) -> Optimizer:
         """The optimizer that decides."""
+        if limits:
+            return self._safe_optimizer(rng, candidates, fixed, extrapolate, delta, limits)
         if isinstance(self.learned, Prior):
             return self.learned.optimizer(
                 candidates, rng=rng, fixed=fixed, extrapolate=extrapolate, delta=delta
             )
-        domain: Domain
-        if candidates is None:
-            domain = SearchSpace(self.space, self.space, dict(fixed), extrapolate)
-        else:
-            X = self.space.encode(list(candidates), extrapolate=extrapolate)
-            domain = CandidateTable.of(candidates, X, self.space)
+        domain = self._domain(candidates, fixed, extrapolate)
         bound, learned = self.norm_bound, self.learned
         return GPUCB(
             learned.kernel if bound is None else learned.confidence_kernel(bound),
@@ -138,6 +137,38 @@ class TuningSource:
             delta_learning=learned.delta,
             maximize=not self.minimize,
         )
+
+    def _safe_optimizer(
+        self,
+        rng: np.random.Generator,
+        candidates: Sequence[Mapping[str, Any]] | None,
+        fixed: Mapping[str, Any],
+        extrapolate: bool,
+        delta: float,
+        limits: RunLimits,
+    ) -> Optimizer:
+        if not isinstance(self.learned, Prior):
+            raise InputError(
+                "limits need a prior with records of past outputs; for a learned kernel, "
+                "mk.GPUCB(kernel, space, limits={...}) takes a mk.Limit with a kernel of its own"
+            )
+        if extrapolate:
+            raise InputError(
+                "extrapolate beside limits: past tasks vouch for nothing beyond recorded ranges"
+            )
+        domain = self._domain(candidates, fixed, extrapolate=False)
+        return safe_optimizer(self.learned, limits, domain, rng=rng, delta=delta)
+
+    def _domain(
+        self,
+        candidates: Sequence[Mapping[str, Any]] | None,
+        fixed: Mapping[str, Any],
+        extrapolate: bool,
+    ) -> Domain:
+        if candidates is None:
+            return SearchSpace(self.space, self.space, dict(fixed), extrapolate)
+        X = self.space.encode(list(candidates), extrapolate=extrapolate)
+        return CandidateTable.of(candidates, X, self.space)
 
 
 @dataclass(frozen=True)
@@ -160,6 +191,8 @@ class RunOptions:
         A name of the task, if it has one.
     command : tuple of str
         The command that is tuned, with its placeholders, if there is one.
+    limits : RunLimits
+        What every configuration must respect, and where to begin.
     """
 
     seed: int = 0
@@ -169,6 +202,7 @@ class RunOptions:
     candidates: Candidates | None = None
     task: str = ""
     command: tuple[str, ...] = ()
+    limits: RunLimits = field(default_factory=RunLimits)
 
     def __post_init__(self) -> None:
         _check_seed(self.seed)
@@ -197,6 +231,7 @@ class RunOptions:
             "fixed": dict(self.fixed),
             "outside": self.extrapolate,
             "candidates": None if self.candidates is None else self.candidates.digest,
+            **self.limits.header(),
             **self._identity(),
         }
 
@@ -213,6 +248,7 @@ class RunOptions:
             expected["prior"] = found.get("prior")
         if self.candidates is not None and self.candidates.begun_with(noted):
             expected["candidates"] = noted
+        _refuse_other_limits(self.limits, RunLimits.from_header(found), where)
         for name, value in self._identity().items():
             del expected[name]
             if name in found and found[name] != value:
@@ -227,6 +263,17 @@ class RunOptions:
             fixed=self.fixed,
             extrapolate=self.extrapolate,
             delta=self.delta,
+            limits=self.limits,
+        )
+
+
+def _refuse_other_limits(given: RunLimits, begun: RunLimits, where: str) -> None:
+    """Whoever goes on without a limit would ask for configurations that the run must not try."""
+    if given.header() != begun.header():
+        was, now = (f"the limits {limits}" if limits else "no limits" for limits in (begun, given))
+        raise InputError(
+            f"{where} was begun with {was}, and this run has {now}, or other configurations to "
+            "start from; expected the same in all of a journal"
         )
 
 

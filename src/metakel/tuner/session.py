@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from metakel.optimize import Optimizer
 from metakel.tuner.configurations import Configuration
@@ -73,10 +74,10 @@ class Session:
             if number in pending and pending.isdisjoint(unless):
                 self.append([{"event": "released", "number": number}])
 
-    def suggest(self, trials: Trials) -> Configuration:
+    def suggest(self, trials: Trials, context: Mapping[str, Any] | None = None) -> Configuration:
         """The next configuration, if the journal said this."""
         self._condition(trials)
-        return dict(self.optimizer.suggest())
+        return dict(self.optimizer.suggest(context))
 
     def expected(self, trials: Trials, configuration: Configuration) -> list[float]:
         """Mean, within the limits of the output, and standard deviation, by what decided."""
@@ -110,6 +111,9 @@ class Session:
         if trials is not self._known:
             self.optimizer.record = self._as_record(trials)
             self._known = trials
+            alarm = self.optimizer.alarm if trials.accepted else None
+            if alarm is not None and alarm.time <= trials.accepted:
+                self.optimizer.accept_alarm()
 
     @property
     def _where(self) -> str:

@@ -48,6 +48,8 @@ class JournalTrial:
         Whether it was given back, so that it is asked again.
     expected : pair of float, or None
         Mean and standard deviation by the model that chose it, when it did.
+    outputs : dict
+        What else was measured, by name.
     """
 
     number: int
@@ -61,6 +63,7 @@ class JournalTrial:
     suggested: Configuration | None = None
     released: bool = False
     expected: tuple[float, float] | None = None
+    outputs: Mapping[str, float] = field(default_factory=dict)
 
     def age(self, now: datetime | None = None) -> float | None:
         """Seconds since its process was given it; None if unknown."""
@@ -92,6 +95,8 @@ class Trials:
     revision : int
         Counts the events that change what is to be asked for. Results of pending trials do not:
         whoever chooses meanwhile chooses without them.
+    accepted : int
+        Alarms up to this time do not stop a run with limits any more.
     """
 
     all: tuple[JournalTrial, ...] = ()
@@ -100,6 +105,7 @@ class Trials:
     alarm: AlarmEvent | None = field(default=None)
     corrections: int = 0
     revision: int = 0
+    accepted: int = 0
 
     def after(
         self, events: Iterable[Mapping[str, Any]], where: str = "the journal", line: int = 1
@@ -255,6 +261,7 @@ class _Fold:
         self._all, self._finished = list(trials.all), list(trials.finished)
         self._queued, self._alarm = list(trials.queued), trials.alarm
         self._corrections, self._revision = trials.corrections, trials.revision
+        self._accepted = trials.accepted
 
     @property
     def trials(self) -> Trials:
@@ -266,6 +273,7 @@ class _Fold:
             self._alarm,
             self._corrections,
             self._revision,
+            self._accepted,
         )
 
     def take(self, event: Mapping[str, Any]) -> None:
@@ -278,6 +286,8 @@ class _Fold:
             self._queued.append(dict(event["configuration"]))
         elif kind == "alarm":
             self._alarm = AlarmEvent(int(event["told"]), str(event["reason"]))
+        elif kind == "alarm accepted":
+            self._accepted = int(event["told"])
         elif kind == "adopted":
             given = {"owner": event.get("by"), "since": str(event.get("at", ""))}
             self._change(event["number"], **given, released=False)
@@ -305,6 +315,7 @@ class _Fold:
     def _finish(self, event: Mapping[str, Any], state: State) -> None:
         result = {"value": event.get("value"), "reason": str(event.get("reason", ""))}
         result["released"] = bool(event.get("again", False))
+        result["outputs"] = dict(event.get("outputs") or {})
         number, run = event.get("number"), event.get("configuration")
         if number is None:
             number = len(self._all)
@@ -323,6 +334,7 @@ class _Fold:
         wrong = _with_result(self._trial(number))
         state: State = "failed" if value is None else "complete"
         result = {"state": state, "value": value, "reason": str(event.get("reason", ""))}
+        result["outputs"] = dict(event.get("outputs") or {})
         self._change(number, **result, **_run_instead(wrong, dict(event["configuration"])))
         self._alarm, self._corrections = None, self._corrections + 1
 
@@ -405,7 +417,7 @@ class TrialsAsRecord:
 def _as_optimizer_trial(trial: JournalTrial, x: Array) -> Trial:
     made = Trial(trial.number, trial.configuration, x)
     if trial.state in FINISHED:
-        return made.with_result(trial.value)
+        return made.with_result(trial.value, outputs=trial.outputs)
     if trial.state == "dropped":
         return replace(made, state="forgotten", closed=not trial.released)
     return made

@@ -25,6 +25,7 @@ from metakel.space import Space
 from metakel.tuner.configurations import Candidates, Configuration, key, normalised, plain
 from metakel.tuner.events import Event, as_value, correction, result
 from metakel.tuner.journal import Journal
+from metakel.tuner.limits import RunLimits
 from metakel.tuner.lock import is_alive, this_process
 from metakel.tuner.options import RunOptions, TuningSource
 from metakel.tuner.session import Session
@@ -32,6 +33,7 @@ from metakel.tuner.show import draw_run, tuner_card
 from metakel.tuner.trials import JournalTrial, Trials
 
 LOG = logging.getLogger("metakel")
+DELTA, LIMITED_DELTA = 0.2, 0.1  # defaults, without and with limits
 UNDISTURBED_TRIES = 3  # choices that are computed without keeping other processes waiting
 
 
@@ -61,7 +63,16 @@ class Tuner:
         is a share of the usual spread of a task.
     seed, delta, fixed, extrapolate, candidates, task, command
         See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts. A
-        journal that was begun with another task or command is refused.
+        journal that was begun with another task or command is refused. The default delta is 0.2,
+        and 0.1 with limits.
+    limits : dict of pairs, optional
+        Smallest and largest allowed value by the names of outputs, as in
+        ``{"temperature": (None, 90)}``; the objective may be among them. Only configurations are
+        asked for that respect all limits, with probability 1 - delta for the whole run. This needs
+        a prior with records of these outputs (`learn_outputs`); the search then decides by
+        confidence bounds, not by the mixture of the prior.
+    start : sequence of dicts, optional
+        Configurations that you know to respect the limits. By default past tasks vouch for some.
     adopt_after : float, optional
         Seconds after which an evaluation of a process that cannot be looked up, as in another
         container or on another machine, is asked again; longer than any evaluation takes. By
@@ -81,7 +92,7 @@ class Tuner:
         budget: int | None = None,
         stop_at: float | str | None = None,
         seed: int = 0,
-        delta: float = 0.2,
+        delta: float | None = None,
         fixed: Mapping[str, Any] | None = None,
         extrapolate: bool = False,
         candidates: Any = None,
@@ -90,6 +101,8 @@ class Tuner:
         norm_bound: float | None = None,
         task: str = "",
         command: Sequence[str] = (),
+        limits: Mapping[str, Sequence[float | None]] | None = None,
+        start: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         source = TuningSource(prior, norm_bound)
         if budget is not None and budget < 1:
@@ -98,8 +111,11 @@ class Tuner:
             positive("adopt_after", adopt_after)
         listed = None if candidates is None else Candidates.of(candidates, source.space)
         self.prior, self._source = prior, source
+        allowed = RunLimits.of(limits, start)
+        if delta is None:
+            delta = LIMITED_DELTA if allowed else DELTA
         self.options = RunOptions(
-            seed, delta, plain(fixed or {}), extrapolate, listed, task, tuple(command)
+            seed, delta, plain(fixed or {}), extrapolate, listed, task, tuple(command), allowed
         )
         self.budget, self.stop_at, self._manual = budget, stop_at, manual
         self.adopt_after = adopt_after
@@ -207,18 +223,21 @@ class Tuner:
 
     # Ask and tell
 
-    def ask(self) -> Configuration:
-        """The configuration to try next; pending from now on."""
-        return self.ask_batch(1)[0]
+    def ask(self, context: Mapping[str, Any] | None = None) -> Configuration:
+        """The configuration to try next; pending from now on.
 
-    def ask_batch(self, n: int) -> list[Configuration]:
+        ``context`` holds parameters that are given this time, not chosen: the weather, say.
+        """
+        return self.ask_batch(1, context)[0]
+
+    def ask_batch(self, n: int, context: Mapping[str, Any] | None = None) -> list[Configuration]:
         """The next ``n`` configurations, to be evaluated side by side.
 
         Fewer where fewer are left; `Finished` where none is.
         """
-        return [dict(trial.configuration) for trial in self.ask_trials(n)]
+        return [dict(trial.configuration) for trial in self.ask_trials(n, context)]
 
-    def ask_trials(self, n: int) -> list[JournalTrial]:
+    def ask_trials(self, n: int, context: Mapping[str, Any] | None = None) -> list[JournalTrial]:
         """The same with their numbers, and with what the model expects of them.
 
         The choice is computed while other processes may read and write. If they ask meanwhile, it
@@ -231,12 +250,12 @@ class Tuner:
         with session.alone():
             for _ in range(UNDISTURBED_TRIES):
                 trials = session.latest()
-                events = self._choose(n, trials)
+                events = self._choose(n, trials, context)
                 with session.turn():
                     if session.trials.revision == trials.revision:
                         return self._note(n, events)
             with session.turn():
-                return self._note(n, self._choose(n, session.trials))
+                return self._note(n, self._choose(n, session.trials, context))
 
     def _note(self, n: int, events: list[Event]) -> list[JournalTrial]:
         if n and not events:
@@ -246,18 +265,18 @@ class Tuner:
         numbers = [event["number"] if "number" in event else next(new) for event in events]
         return [self._session.trials.all[number] for number in numbers]
 
-    def _choose(self, n: int, trials: Trials) -> list[Event]:
+    def _choose(self, n: int, trials: Trials, context: Mapping[str, Any] | None) -> list[Event]:
         """What to note for the next configurations; fewer where fewer are left."""
         events: list[Event] = []
         for _ in range(n):
-            event = self._next(trials)
+            event = self._next(trials, context)
             if event is None:
                 break
             events.append(event)
             trials = trials.after([event])
         return events
 
-    def _next(self, trials: Trials) -> Event | None:
+    def _next(self, trials: Trials, context: Mapping[str, Any] | None) -> Event | None:
         """What to note for the next configuration; None where nothing is left to ask for."""
         by = None if self._manual else this_process()
         orphans = self._orphans(trials)
@@ -265,8 +284,9 @@ class Tuner:
             return {"event": "adopted", "number": orphans[0].number, "by": by}
         if self._stop_reason(trials):
             return None
-        queued = trials.queued[:1]
-        chosen = queued[0] if queued else self._suggestion(trials)
+        # What was queued is for no context in particular.
+        queued = trials.queued[:1] if context is None else ()
+        chosen = queued[0] if queued else self._suggestion(trials, context)
         return {
             "event": "asked",
             "configuration": chosen,
@@ -275,8 +295,8 @@ class Tuner:
             "expected": self._session.expected(trials, chosen),
         }
 
-    def _suggestion(self, trials: Trials) -> Configuration:
-        chosen, listed = plain(self._session.suggest(trials)), self.options.candidates
+    def _suggestion(self, trials: Trials, context: Mapping[str, Any] | None) -> Configuration:
+        chosen, listed = plain(self._session.suggest(trials, context)), self.options.candidates
         return chosen if listed is None else dict(listed.rows[listed.number(chosen)])
 
     def _orphans(self, trials: Trials) -> list[JournalTrial]:
@@ -322,12 +342,16 @@ class Tuner:
         self,
         configuration: Mapping[str, Any],
         value: float | None = None,
+        outputs: Mapping[str, Any] | None = None,
         *,
         failed: bool = False,
         reason: str = "",
         instead_of: Mapping[str, Any] | int | None = None,
     ) -> None:
         """The value of a configuration, asked or not; safe on disk when this returns.
+
+        ``outputs`` are what else was measured, by name; with limits, one for every limited output
+        (None where it was not measured).
 
         A value that is not finite, or beyond 1e50, counts as failed. Where a suggestion was run
         with other settings, rounded ones say, tell those ``instead_of`` the suggestion (or its
@@ -336,15 +360,19 @@ class Tuner:
         if value is None and not failed:
             raise InputError("tell: no value; say failed=True if there is none")
         checked = self._checked(configuration)
+        if not failed:
+            self._check_outputs(outputs)
         with self._session.turn():
             waiting = self._settles(checked, instead_of)
             number = None if waiting is None else waiting.number
-            self._session.append([result(number, checked, None if failed else value, reason)])
+            event = result(number, checked, None if failed else value, reason, outputs)
+            self._session.append([event])
 
     def correct(
         self,
         which: Mapping[str, Any] | int,
         value: float | None = None,
+        outputs: Mapping[str, Any] | None = None,
         *,
         failed: bool = False,
         reason: str = "",
@@ -358,24 +386,43 @@ class Tuner:
         ----------
         which : dict or int
             The configuration, if it was told once, or the number of the trial.
-        value, failed, reason
+        value, outputs, failed, reason
             As for `tell`.
         """
         if value is None and not failed:
             raise InputError("correct: no value; say failed=True if there is none")
+        if not failed:
+            self._check_outputs(outputs)
         with self._session.turn():
             trials = self._session.trials
             if isinstance(which, Mapping):
                 which = trials.done_as(which, self._source.space).number
             wrong, right = trials.result_of(which), None if failed else value
-            self._session.append([correction(which, wrong.configuration, right, reason)])
+            event = correction(which, wrong.configuration, right, reason, outputs)
+            self._session.append([event])
 
-    def observe(self, configurations: Sequence[Mapping[str, Any]], values: Sequence[float]) -> int:
-        """Warm start: values of this very task from elsewhere. Gives how many were new."""
+    def observe(
+        self,
+        configurations: Sequence[Mapping[str, Any]],
+        values: Sequence[float],
+        outputs: Sequence[Mapping[str, Any]] | None = None,
+    ) -> int:
+        """Warm start: values of this very task from elsewhere. Gives how many were new.
+
+        ``outputs`` has what else was measured, for every configuration.
+        """
         if len(configurations) != len(values):
             raise InputError(f"{len(configurations)} configurations but {len(values)} values")
         rows = [self._checked(configuration) for configuration in configurations]
-        found = [result(None, row, as_value(v), "") for row, v in zip(rows, values, strict=True)]
+        others = [{}] * len(rows) if outputs is None else [dict(row) for row in outputs]
+        if len(others) != len(rows):
+            raise InputError(f"{len(rows)} configurations but {len(others)} rows of outputs")
+        for row in others:
+            self._check_outputs(row)
+        found = [
+            result(None, row, as_value(value), "", other)
+            for row, value, other in zip(rows, values, others, strict=True)
+        ]
         with self._session.turn():
             trials = self._session.trials
             done = [*trials.complete, *trials.failed]
@@ -385,7 +432,12 @@ class Tuner:
         return len(new)
 
     def enqueue(self, configurations: Sequence[Mapping[str, Any]]) -> None:
-        """Ask for these first."""
+        """Ask for these first; not in a run with limits, which asks for safe ones only."""
+        if self.options.limits:
+            raise InputError(
+                "enqueue in a run with limits: a configuration that is queued may be unsafe; "
+                "expected start=[...] for those that you vouch for"
+            )
         rows = [self._checked(configuration) for configuration in configurations]
         with self._session.turn():
             self._session.append([{"event": "queued", "configuration": row} for row in rows])
@@ -413,6 +465,14 @@ class Tuner:
             self._session.append([trials.drop(number) for number in failed])
         return len(failed)
 
+    def accept_alarm(self) -> None:
+        """Go on after an alarm that has stopped a run with limits (`Optimizer.accept_alarm`)."""
+        with self._session.turn():
+            alarm = self._session.optimizer.alarm
+            if alarm is None:
+                raise InputError("accept_alarm: there was no alarm")
+            self._session.append([{"event": "alarm accepted", "told": alarm.time}])
+
     # How it is kept
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -432,6 +492,9 @@ class Tuner:
         }
         if self.options.candidates is not None:
             options["candidates"] = self.options.candidates.given
+        allowed = self.options.limits
+        options["limits"] = {name: r.to_list() for name, r in allowed.ranges.items()}
+        options["start"] = allowed.start
         return partial(type(self), self.prior, self._session.place, **options), ()
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
@@ -441,6 +504,15 @@ class Tuner:
         if candidates is not None and candidates.find(row) is None:
             raise InputError(f"{row} is not among the {len(candidates.rows)} candidates")
         return row
+
+    def _check_outputs(self, outputs: Mapping[str, Any] | None) -> None:
+        expected = self._session.optimizer.model.output_names
+        lacking = [name for name in expected if name not in (outputs or {})]
+        if lacking:
+            raise InputError(
+                f"no value of {', '.join(map(repr, lacking))}, which is limited; expected one in "
+                "outputs, or None where it was not measured"
+            )
 
     def _settles(
         self, row: Configuration, instead_of: Mapping[str, Any] | int | None

@@ -2,4 +2,5 @@
 
 from metakel.integrations.optuna import MetaKelSampler
 
+
 __all__ = ["MetaKelSampler"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import optuna
-
 import optunahub
+
 
 MetaKelSampler = optunahub.load_module("samplers/metakel").MetaKelSampler
 
@@ -24,4 +24,4 @@ for best_x in (1.5, 2.0, 2.5):
 sampler = MetaKelSampler(source_studies=past_studies, seed=0)
 study = optuna.create_study(sampler=sampler)
 study.optimize(lambda trial: objective(trial, 1.8), n_trials=15)
-print(f"best {study.best_value:.3f}, trust {sampler.trust(study):.2f}")  # noqa: T201
+print(f"best {study.best_value:.3f}, trust {sampler.trust(study):.2f}")

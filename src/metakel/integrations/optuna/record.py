@@ -1,18 +1,31 @@
-"""What Optuna's storage says of a study: outcomes, and what running trials are about to try."""
+"""What Optuna's storage says of a study: outcomes, and what running trials are about to try.
+
+A pruned trial says that a configuration is bad, and not how bad: its last intermediate value was
+measured earlier than the others' values. So it counts as a value that is never the best: the last
+intermediate one, but no better than the median of the trials that had been completed before it was
+pruned, and no worse than the worst of them. It is settled once, so that every worker sees the same.
+"""
 
 from __future__ import annotations
 
 import json
+from bisect import insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from math import isfinite
+from math import isfinite, isnan
+from statistics import median
 from typing import Any
 
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from metakel.optimize import Optimizer
+
 KEY = "metakel:params:"
+# User attributes of a trial: what was expected of it when it was chosen.
+TRUST, EXPECTED, EXPECTED_SD = "metakel:trust", "metakel:expected", "metakel:expected_sd"
+ALARM = "metakel:alarm"
 CHUNK = 2045  # what every SQL storage can hold in one attribute
 # A worker announces its choice within a second or so. One that has not after this was killed.
 UNANNOUNCED = timedelta(seconds=60)
@@ -20,33 +33,58 @@ UNANNOUNCED = timedelta(seconds=60)
 
 @dataclass(frozen=True)
 class StudyOutcome:
-    """A finished trial; ``value`` is None where it failed, was pruned, or is not finite."""
+    """A finished trial.
+
+    Parameters
+    ----------
+    number : int
+    params : dict
+    value : float or None
+        None where it failed or is not finite, or was pruned and nothing can be said of it.
+    constraints : dict
+    pruned : bool
+    """
 
     number: int
     params: dict[str, Any]
     value: float | None
     constraints: dict[str, float]
+    pruned: bool = False
 
     @property
-    def feasible(self) -> bool:
+    def counts(self) -> bool:
         """Whether it may be the best, by Optuna's rule."""
-        return all(value <= 0 for value in self.constraints.values())
+        return not self.pruned and all(value <= 0 for value in self.constraints.values())
 
 
-def outcomes(trials: Iterable[FrozenTrial]) -> list[StudyOutcome]:
+def outcomes(trials: Iterable[FrozenTrial], *, minimize: bool) -> list[StudyOutcome]:
     """Finished trials in the order in which they finished, so that new ones come last."""
     finished = [trial for trial in trials if trial.state.is_finished()]
     # An order that does not depend on who reads, also for trials that were added all at once.
     finished.sort(key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
-    return [_outcome(trial) for trial in finished]
+    found, completed = [], list[float]()
+    for trial in finished:
+        pruned, value = trial.state == TrialState.PRUNED, None
+        if pruned:
+            value = _pruned_value(trial, completed, minimize)
+        elif trial.state == TrialState.COMPLETE and isfinite(trial.value or 0.0):
+            value = trial.value
+        if value is not None and not pruned:
+            insort(completed, value)
+        found.append(StudyOutcome(trial.number, attempted(trial), value, trial.constraints, pruned))
+    return found
 
 
-def _outcome(trial: FrozenTrial) -> StudyOutcome:
-    value = trial.value if trial.state == TrialState.COMPLETE else None
-    finite = value is not None and isfinite(value)
-    return StudyOutcome(
-        trial.number, attempted(trial), value if finite else None, trial.constraints
-    )
+def _pruned_value(trial: FrozenTrial, completed: list[float], minimize: bool) -> float | None:
+    """What a pruned trial counts as, given the sorted values of those completed before it."""
+    if not trial.intermediate_values or not completed:
+        return None
+    last = trial.intermediate_values[max(trial.intermediate_values)]
+    if isnan(last):
+        return None
+    middle = median(completed)
+    low, high = (middle, completed[-1]) if minimize else (completed[0], middle)
+    return min(max(last, low), high)
 
 
 @dataclass(frozen=True)
@@ -57,12 +95,12 @@ class Running:
     ----------
     announced : dict
         What each tries or is about to try, by trial number.
-    choosing : int
-        How many earlier trials have announced nothing yet.
+    choosing : tuple of int
+        Numbers of the earlier trials that have announced nothing yet.
     """
 
     announced: Mapping[int, dict[str, Any]] = field(default_factory=dict)
-    choosing: int = 0
+    choosing: tuple[int, ...] = ()
 
     def before(self, number: int) -> Running:
         """Without the trials after ``number``."""
@@ -73,9 +111,9 @@ def running(trials: Iterable[FrozenTrial], own: int) -> Running:
     """What is known of the running trials other than ``own``."""
     others = [t for t in trials if t.state == TrialState.RUNNING and t.number != own]
     announced = {trial.number: params for trial in others if (params := attempted(trial))}
-    silent = (trial for trial in others if trial.number not in announced)
-    choosing = sum(trial.number < own and _just_started(trial) for trial in silent)
-    return Running(announced, choosing)
+    silent = (trial for trial in others if trial.number not in announced and trial.number < own)
+    choosing = sorted(trial.number for trial in silent if _just_started(trial))
+    return Running(announced, tuple(choosing))
 
 
 def _just_started(trial: FrozenTrial) -> bool:
@@ -90,6 +128,12 @@ def attempted(trial: FrozenTrial) -> dict[str, Any]:
         return trial.params
     enqueued = trial.system_attrs.get("fixed_params", {})
     return {**read_choice(trial.system_attrs), **enqueued, **trial.params}
+
+
+def asked_for(study: Study) -> list[str]:
+    """Names of all parameters that trials of the study have, except those with one value only."""
+    found = (trial.distributions.items() for trial in study.get_trials(deepcopy=False))
+    return sorted({name for items in found for name, d in items if not d.single()})
 
 
 def read_choice(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,3 +154,17 @@ def write_choice(study: Study, trial: FrozenTrial, params: Mapping[str, Any]) ->
         study._storage.set_trial_system_attr(
             trial._trial_id, f"{KEY}{number}", text[start : start + CHUNK]
         )
+
+
+def write_expectation(study: Study, trial: FrozenTrial, optimizer: Optimizer, params: Any) -> None:
+    """Note what the model that decided expects of the trial, for the dashboard and for frames."""
+    mean, sd = optimizer.predict([params])
+    noted: dict[str, Any] = {
+        TRUST: optimizer.trust,
+        EXPECTED: float(mean[0]),
+        EXPECTED_SD: float(sd[0]),
+    }
+    if optimizer.alarm is not None:
+        noted[ALARM] = f"after {optimizer.alarm.time} values: {optimizer.alarm.reason}"
+    for key, value in noted.items():
+        study._storage.set_trial_user_attr(trial._trial_id, key, value)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from math import inf
 from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, TPESampler
+from optuna.samplers._base import _process_constraints_after_trial
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from metakel.errors import InputError
 from metakel.integrations.optuna.record import (
+    StudyOutcome,
     attempted,
     outcomes,
     read_choice,
     running,
     write_choice,
+    write_expectation,
 )
-from metakel.integrations.optuna.search_space import matching, nearest_value
+from metakel.integrations.optuna.search_space import chosen, nearest_value
 from metakel.integrations.optuna.source_studies import SourceStudies
 from metakel.integrations.optuna.study_replay import SamplerCache, varying
+from metakel.optimize import Certificate
 from metakel.priors import Prior
 from metakel.space import Space
 
@@ -51,6 +56,10 @@ class MetaKelSampler(BaseSampler):
     independent_sampler : BaseSampler, optional
         For parameters that the prior does not know, that only some trials have, or whose range
         changes; TPESampler by default.
+    constraints_func : callable, optional
+        Takes a finished trial and returns a sequence of numbers; those above 0 are violated
+        constraints. As in other samplers of Optuna; ``trial.set_constraint`` in the objective does
+        the same.
     """
 
     def __init__(
@@ -60,6 +69,7 @@ class MetaKelSampler(BaseSampler):
         prior: Prior | None = None,
         seed: int | None = None,
         independent_sampler: BaseSampler | None = None,
+        constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
     ) -> None:
         if source_studies is not None and prior is not None:
             raise InputError("source_studies and prior are two ways to say the same; give one")
@@ -69,22 +79,25 @@ class MetaKelSampler(BaseSampler):
         self.prior = prior if self._past is None else self._past.prior
         self._seed = seed
         self._independent = independent_sampler or TPESampler(seed=seed)
+        self._constraints_func = constraints_func
         self._cache = SamplerCache()
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """Parameters of all completed trials that the prior knows; none before the first."""
+        """Parameters of all completed trials that the prior can choose; none before the first."""
         self._raise_error_if_multi_objective(study)
         prior = self._prior_for(study)
         if prior is None:
             return self._independent.infer_relative_search_space(study, trial)
         common = self._cache.common(study)
-        known = matching(common, prior.space)
-        if common and not known:
-            self._cache.warn_unknown(study, prior)
+        space = chosen(common, prior.space)
+        if common:
+            host = type(self._independent).__name__
+            self._cache.log_parameters(study, prior, common, host)
+        if common and space is None:
             return self._independent.infer_relative_search_space(study, trial)
-        return {name: common[name] for name in known}
+        return {} if space is None else {name: common[name] for name in space.names}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -96,19 +109,18 @@ class MetaKelSampler(BaseSampler):
         """
         self._raise_error_if_multi_objective(study)
         prior = self._prior_for(study)
-        known = {} if prior is None else matching(search_space, prior.space)
-        if prior is None or (search_space and not known):
+        space = None if prior is None else chosen(search_space, prior.space)
+        if prior is None or (search_space and space is None):
             return self._independent.sample_relative(study, trial, search_space)
-        _check_direction(study, prior)
         with self._cache.lock:
             trials = study.get_trials(deepcopy=False)
-            if known:
-                return self._choose(prior, study, trial, trials, Space(tuple(known.values())))
+            if space is not None:
+                return self._choose(prior, study, trial, trials, space)
             if not any(t.state == TrialState.COMPLETE for t in trials):
                 self._choose(prior, study, trial, trials, varying(prior))
-            elif known := matching(self._cache.common(study), prior.space):
+            elif space := chosen(self._cache.common(study), prior.space):
                 # The first trial was completed after the host had asked for the search space.
-                self._choose(prior, study, trial, trials, Space(tuple(known.values())))
+                self._choose(prior, study, trial, trials, space)
             return {}
 
     def sample_independent(
@@ -143,18 +155,67 @@ class MetaKelSampler(BaseSampler):
         _check_direction(study, prior)
         trials = study.get_trials(deepcopy=False)
         common = self._cache.common(study)
-        known = matching(common, prior.space)
-        if common and not known:
-            self._cache.warn_unknown(study, prior)
+        space = chosen(common, prior.space)
+        if common and space is None:
             return 0.0
-        space = Space(tuple(known.values())) if known else varying(prior)
+        space = space or varying(prior)
         with self._cache.lock:
-            record = outcomes(trials)
+            record = outcomes(trials, minimize=prior.info.minimize)
             replay = self._cache.replay(prior, study, record, space, self._seed_for(study))
             return replay.given(record).trust
 
+    def certificate(
+        self, study: Study, *, delta: float = 0.2, trials: Sequence[FrozenTrial] | None = None
+    ) -> Certificate:
+        """How far the best trial of a study can be from the optimum.
+
+        It rests on replays of this sampler on the source studies, which the first call makes; that
+        takes some seconds. A ``prior`` has to bring them (``learn_prior`` with its default
+        ``certify``). It is about studies like these, over the search space of the past, with trials
+        that this sampler chose one after the other.
+
+        Parameters
+        ----------
+        study : Study
+        delta : float
+            Probability with which it may fail.
+        trials : sequence of FrozenTrial, optional
+            By default all of the study.
+        """
+        prior = self._certified_prior(study)
+        if prior is None:
+            return Certificate(inf, delta=delta, reason="nothing was learned from the past")
+        _check_direction(study, prior)
+        with self._cache.lock:
+            found = study.get_trials(deepcopy=False) if trials is None else trials
+            record = outcomes(found, minimize=prior.info.minimize)
+            space = chosen(self._cache.common(study), prior.space) or varying(prior)
+            reason = _unlike_the_past(space, varying(prior), record)
+            if reason:
+                return Certificate(inf, delta=delta, reason=reason)
+            seed = self._seed_for(study)
+            replay = self._cache.replay(prior, study, record, space, seed, delta)
+            return replay.given(record).certificate
+
+    def usual_spread(self, study: Study) -> float | None:
+        """The usual range of the values of a past study; None where it is not known."""
+        prior = self._certified_prior(study)
+        known = None if prior is None else prior.certificate
+        return None if known is None else known.spread
+
+    def _certified_prior(self, study: Study) -> Prior | None:
+        prior = self._prior_for(study)
+        if prior is None or self._past is None:
+            return prior
+        with self._cache.lock:
+            return self._cache.certified(study, self._past, prior)
+
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Nothing of its own."""
+        """Refuse a study of another direction than the past, before anything is spent on it."""
+        self._raise_error_if_multi_objective(study)
+        prior = self._prior_for(study)
+        if prior is not None:
+            _check_direction(study, prior)
         self._independent.before_trial(study, trial)
 
     def after_trial(
@@ -164,7 +225,9 @@ class MetaKelSampler(BaseSampler):
         state: TrialState,
         values: Sequence[float] | None,
     ) -> None:
-        """Nothing of its own."""
+        """Note what ``constraints_func`` says of the trial."""
+        if self._constraints_func is not None:
+            _process_constraints_after_trial(self._constraints_func, study, trial, state)
         self._independent.after_trial(study, trial, state, values)
 
     def reseed_rng(self) -> None:
@@ -207,14 +270,18 @@ class MetaKelSampler(BaseSampler):
         choice: dict[str, Any] = {}
         own, rivals = trial.number, set[int]()
         for _ in range(ATTEMPTS):
-            record, others = outcomes(trials), running(trials, own)
+            record = outcomes(trials, minimize=prior.info.minimize)
+            others = running(trials, own)
             if rivals:
                 again = sum(number < own for number in rivals & others.announced.keys())
-                others = replace(others, choosing=others.choosing + again)
+                # As if so many more, numbered after all others, had chosen before this one.
+                more = range(len(trials), len(trials) + again)
+                others = replace(others, choosing=(*others.choosing, *more))
             else:
                 others = others.before(own)
             replay = self._cache.replay(prior, study, record, space, self._seed_for(study))
-            choice = dict(replay.given(record, others).suggest())
+            optimizer = replay.given(record, others)
+            choice = replay.suggest(optimizer)
             write_choice(study, trial, choice)
             trials = study.get_trials(deepcopy=False)
             known = {**others.announced, **{o.number: o.params for o in record}}
@@ -223,10 +290,24 @@ class MetaKelSampler(BaseSampler):
             rivals = replay.near(choice, news)
             if not rivals:
                 break
+        enqueued = trial.system_attrs.get("fixed_params", {})
+        if not enqueued.keys() & choice.keys():  # or something else will be tried
+            write_expectation(study, trial, optimizer, choice)
         return choice
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(prior={self.prior!r}, seed={self._seed})"
+
+
+def _unlike_the_past(space: Space, past: Space, record: Sequence[StudyOutcome]) -> str:
+    """Why past studies say nothing of the regret; empty where they may."""
+    other = sorted(set(space.parameters) ^ set(past.parameters), key=lambda p: p.name)
+    if other:
+        names = dict.fromkeys(p.name for p in other)
+        return f"the search space is not that of the past studies: {', '.join(names)} differ"
+    if any(outcome.pruned for outcome in record):
+        return "some trials were pruned, and past studies were replayed without pruning"
+    return ""
 
 
 def _check_direction(study: Study, prior: Prior) -> None:

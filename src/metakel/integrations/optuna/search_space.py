@@ -1,4 +1,4 @@
-"""Which parameters of a study the prior knows, and values of the one as values of the other."""
+"""Which parameters of a study the prior knows, which join it, and which are left to the host."""
 
 from __future__ import annotations
 
@@ -30,6 +30,27 @@ def matching(distributions: Mapping[str, BaseDistribution], space: Space) -> dic
             if parameter is not None:
                 found[name] = parameter
     return found
+
+
+def joining(distributions: Mapping[str, BaseDistribution], space: Space) -> dict[str, Parameter]:
+    """Parameters of a study that a prior on ``space`` does not know, and that can join its model.
+
+    Not those that have the name of another parameter there. In the order of their names.
+    """
+    found = {}
+    for name, distribution in sorted(distributions.items()):
+        unknown = name not in space.names or isinstance(space[name], Fixed)
+        if unknown and _plain(distribution) and not distribution.single():
+            found[name] = Space.from_optuna({name: distribution})[name]
+    return found
+
+
+def chosen(distributions: Mapping[str, BaseDistribution], space: Space) -> Space | None:
+    """What is chosen by a prior on ``space``; None where it knows none of the parameters."""
+    known = matching(distributions, space)
+    if not known:
+        return None
+    return Space((*known.values(), *joining(distributions, space).values()))
 
 
 def nearest_value(name: str, value: Any, distribution: BaseDistribution, space: Space) -> Any:

@@ -11,6 +11,7 @@ from optuna.study import Study
 
 from metakel.data import History
 from metakel.io.optuna import RecordedStudy, recorded_studies
+from metakel.optimize.regret import RegretCalibration
 from metakel.priors import Prior, learn_prior
 
 LOGGER = logging.getLogger("metakel")
@@ -44,6 +45,14 @@ class SourceStudies:
             len(others),
         )
         return _learned(others)
+
+    def calibration(self, study: Study) -> RegretCalibration | None:
+        """What replays on the studies say of the regret; this takes some seconds."""
+        others = tuple(record for record in self._studies if not record.is_of(study))
+        if not others:
+            return None
+        LOGGER.info("replaying the sampler on %d past studies, for a certificate", len(others))
+        return learn_prior(History.from_optuna(others), certify="folds").certificate
 
 
 def _teaches(study: RecordedStudy) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from threading import RLock
 from typing import Any
@@ -14,15 +15,18 @@ from optuna.study import Study
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.integrations.optuna.record import Running, StudyOutcome
+from metakel.integrations.optuna.record import Running, StudyOutcome, asked_for
+from metakel.integrations.optuna.search_space import joining, matching
 from metakel.integrations.optuna.source_studies import LOGGER, SourceStudies
 from metakel.optimize import Optimizer, Record, Trial
 from metakel.priors import Prior
+from metakel.search import SearchSpace
 from metakel.space import Parameter, Space
 
 # Trials that differ by less than this in every input, of a range from -1 to 1, try nearly the same.
 NEAR = 0.1
 MOST_STUDIES = 16
+ANY_DELTA = 0.5  # of a model that promises nothing
 NOTHING_RUNNING = Running()
 
 
@@ -41,7 +45,7 @@ def held_values(prior: Prior, space: Space, record: Sequence[StudyOutcome]) -> d
     if not missing:
         return {}
     worse = 1.0 if prior.info.minimize else -1.0
-    valued = [(worse * o.value, o.params) for o in record if o.value is not None and o.feasible]
+    valued = [(worse * o.value, o.params) for o in record if o.value is not None and o.counts]
     valued.sort(key=lambda pair: pair[0])
     held, first = {}, _first_choice(prior)
     for p in missing:
@@ -70,18 +74,38 @@ class StudyReplay:
     ----------
     prior : Prior
     space : Space
-        Parameters to choose, with their ranges in this study.
+        Parameters to choose, with their ranges in this study. Those that the prior does not know
+        join its model.
     held : dict
         Values of the parameters that the prior knows beside those.
     seed : int
+    delta : float, optional
+        Probability with which a certificate may fail, where one is wanted. It needs the search
+        space of the past.
     """
 
-    def __init__(self, prior: Prior, space: Space, held: Mapping[str, Any], seed: int) -> None:
+    def __init__(
+        self,
+        prior: Prior,
+        space: Space,
+        held: Mapping[str, Any],
+        seed: int,
+        delta: float | None = None,
+    ) -> None:
+        free = varying(prior)
+        ranges = Space(tuple(p for p in space.parameters if p.name in free.names))
         self._optimizer = prior.optimizer(
-            rng=np.random.default_rng(seed), space=space, fixed=held, extrapolate=True
+            rng=np.random.default_rng(seed),
+            # Parameters that were the same in all of the past are a part of its search space.
+            space=prior.space if space == free else ranges,
+            new=tuple(p for p in space.parameters if p.name not in free.names),
+            fixed=held,
+            extrapolate=delta is None,
+            delta=ANY_DELTA if delta is None else delta,
         )
+        self._held = held
         self._names = set(space.names)
-        self._known = {p.name: p for p in varying(prior).parameters}
+        self._known = {p.name: p for p in (*space.parameters, *free.parameters)}
         self._encoded: dict[int, tuple[dict[str, Any], Array]] = {}
 
     def given(
@@ -89,31 +113,30 @@ class StudyReplay:
     ) -> Optimizer:
         """The optimizer, given finished trials in the order in which they finished.
 
-        A trial that is still choosing is taken to try what the optimizer suggests next: its worker
-        makes the same choice, unless it knows of other results.
+        A trial that is still choosing is taken to try what the optimizer suggests for it, given the
+        running trials before it: its worker makes the same choice, unless it knows of other
+        results.
         """
         finished = {outcome.number: outcome for outcome in record}
         params = {**running.announced, **{n: o.params for n, o in finished.items()}}
-        trials: dict[int, Trial] = {}
-        for number in sorted(params):
-            encoded = self._encode(number, params[number])
-            if encoded is not None:
-                trial = Trial(len(trials), *encoded)
-                if number in finished:
-                    outcome = finished[number]
-                    trial = trial.with_result(outcome.value, None, outcome.constraints)
-                trials[number] = trial
-        steps = tuple((trials[o.number].number,) for o in record if o.number in trials)
-        self._optimizer.record = Record(tuple(trials.values()), steps)
-        for _ in range(running.choosing):
-            self._optimizer.ask()
+        encoded = {n: found for n in params if (found := self._encode(n, params[n]))}
+        for number in running.choosing:
+            before = {n: e for n, e in encoded.items() if n < number or n in finished}
+            self._optimizer.record = _record_of(before, record, finished)
+            point = self._optimizer.suggest()
+            encoded[number] = point, self._place(point)
+        self._optimizer.record = _record_of(encoded, record, finished)
         return self._optimizer
+
+    def suggest(self, optimizer: Optimizer) -> dict[str, Any]:
+        """The next configuration, of the parameters to choose."""
+        return {n: value for n, value in optimizer.suggest().items() if n in self._names}
 
     def near(
         self, choice: Mapping[str, Any], announced: Mapping[int, Mapping[str, Any]]
     ) -> set[int]:
         """Numbers of the announced trials that try nearly the same as ``choice``."""
-        x = self._optimizer.domain.encode(choice, "trial")[0]
+        x = self._place(choice)
         others = {number: self._encode(number, params) for number, params in announced.items()}
         return {n for n, other in others.items() if other and np.abs(other[1] - x).max() < NEAR}
 
@@ -130,10 +153,44 @@ class StudyReplay:
         point = {p.name: v for p, v in known if p.name in self._names or _fits(p, v)}
         if number not in self._encoded or self._encoded[number][0] != point:
             try:
-                self._encoded[number] = point, self._optimizer.domain.encode(point, "trial")[0]
+                self._encoded[number] = point, self._place(point)
             except InputError:
                 return None
         return self._encoded[number]
+
+    def _place(self, point: Mapping[str, Any]) -> Array:
+        """(d0,) how the model sees a point; trials may be beyond all ranges."""
+        domain = self._optimizer.domain
+        assert isinstance(domain, SearchSpace)
+        full = {**self._held, **point}
+        return np.asarray(domain.model_space.encode([full], extrapolate=True)[0])
+
+
+def _record_of(
+    encoded: Mapping[int, tuple[dict[str, Any], Array]],
+    record: Sequence[StudyOutcome],
+    finished: Mapping[int, StudyOutcome],
+) -> Record:
+    """Trials of a study by their numbers there, with the outcomes of those that are finished."""
+    trials = {
+        number: _finished(Trial(place, *encoded[number]), finished.get(number))
+        for place, number in enumerate(sorted(encoded))
+    }
+    steps = tuple((trials[o.number].number,) for o in record if o.number in trials)
+    return Record(tuple(trials.values()), steps)
+
+
+def _finished(trial: Trial, outcome: StudyOutcome | None) -> Trial:
+    """With its outcome, if it has one."""
+    if outcome is None:
+        return trial
+    done = trial.with_result(outcome.value, None, outcome.constraints)
+    # Like an infeasible one: its value is evidence, but it cannot be the best.
+    return replace(done, state="infeasible") if outcome.pruned and done.value is not None else done
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 class SamplerCache:
@@ -141,24 +198,41 @@ class SamplerCache:
 
     def __init__(self) -> None:
         self.lock = RLock()  # threads of one process share a sampler
-        self._key: tuple[Any, ...] = ()
-        self._replay: StudyReplay | None = None
+        # One that chooses, and one that certifies.
+        self._replays: dict[bool, tuple[tuple[Any, ...], StudyReplay]] = {}
+        self._certified: dict[Prior, Prior] = {}
         self._learned: dict[tuple[Any, int], Prior | None] = {}
-        self._unknown: str | None = None
+        self._logged: tuple[Any, ...] = ()
         self._spaces: tuple[Any, int, IntersectionSearchSpace] | None = None
 
     def __reduce__(self) -> tuple[type[SamplerCache], tuple[()]]:
         return SamplerCache, ()
 
     def replay(
-        self, prior: Prior, study: Study, record: list[StudyOutcome], space: Space, seed: int
+        self,
+        prior: Prior,
+        study: Study,
+        record: list[StudyOutcome],
+        space: Space,
+        seed: int,
+        delta: float | None = None,
     ) -> StudyReplay:
         """The replay of the last trial, if it will do, or a new one."""
         held = held_values(prior, space, record)
-        key = (prior, study.study_name, space, held, seed)
-        if self._key != key or self._replay is None:
-            self._key, self._replay = key, StudyReplay(prior, space, held, seed)
-        return self._replay
+        key = (prior, study.study_name, space, held, seed, delta)
+        kept = self._replays.get(delta is None)
+        if kept is None or kept[0] != key:
+            kept = key, StudyReplay(prior, space, held, seed, delta)
+            self._replays[delta is None] = kept
+        return kept[1]
+
+    def certified(self, study: Study, past: SourceStudies, prior: Prior) -> Prior:
+        """What was learned, with replays on the past; they are made when first asked for."""
+        if prior not in self._certified:
+            if len(self._certified) == MOST_STUDIES:
+                self._certified.clear()
+            self._certified[prior] = replace(prior, certificate=past.calibration(study))
+        return self._certified[prior]
 
     def learned(self, study: Study, past: SourceStudies) -> Prior | None:
         """From the past without this study, where it is a part of it."""
@@ -169,15 +243,31 @@ class SamplerCache:
             self._learned[key] = past.without(study) if past.holds(study) else past.prior
         return self._learned[key]
 
-    def warn_unknown(self, study: Study, prior: Prior) -> None:
-        """Warn, once for a study, that the past knows none of its parameters."""
-        if self._unknown != study.study_name:
-            self._unknown = study.study_name
+    def log_parameters(
+        self, study: Study, prior: Prior, common: Mapping[str, BaseDistribution], host: str
+    ) -> None:
+        """Say which parameters come from the past, once for a study unless that changes."""
+        key = study._storage, study._study_id, frozenset(common)
+        if key == self._logged:
+            return
+        self._logged = key
+        known = matching(common, prior.space)
+        if not known:
             LOGGER.warning(
                 "study %r has no parameter that the past knows (%s): a cold start",
                 study.study_name,
                 ", ".join(prior.space.free),
             )
+            return
+        joined = joining(common, prior.space)
+        LOGGER.info(
+            "study %r: from the past %s; new in the model %s; sampled by %s %s",
+            study.study_name,
+            _listed(known),
+            _listed(joined),
+            host,
+            _listed([name for name in asked_for(study) if name not in {*known, *joined}]),
+        )
 
     def common(self, study: Study) -> dict[str, BaseDistribution]:
         """Distributions that all completed trials of the study share."""

@@ -1,0 +1,162 @@
+"""Contexts: regret and certificates where somebody else chooses a part of the input.
+
+``python -m benchmarks.frontier_contexts [--runs 200]``
+
+Functions of (x, z) are made of 6 of 36 products of Legendre polynomials. Every run has a new
+history of 30 tasks with 60 noisy values each, and a new task of 40 decisions. Contexts are uniform,
+or those for which the certificate is widest, as an adversary would choose them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import numpy as np
+
+import metakel as mk
+from benchmarks.docs import markdown
+from metakel.kernels.products import Products
+from metakel.optimize import Optimizer
+
+Row = tuple[str, ...]
+DEGREES = np.array([(a, b) for a in range(6) for b in range(6)])
+BASE = mk.KernelDictionary((Products("legendre", "sup", DEGREES),))
+NOISE, BOUND, SIZE, STEPS = 0.1, 3.0, 2.5, 40
+CHOICES, CONTEXTS = np.linspace(-1, 1, 31), np.linspace(-1, 1, 15)
+GRID = np.array([(x, z) for z in CONTEXTS for x in CHOICES])
+HEAD = (
+    *("contexts", "learned / oracle", "all kernels / oracle", "ignoring z / oracle"),
+    *("learned / all", "all certificates hold", "sum of regret <= bound", "median certificate"),
+)
+
+
+def widest(game: Optimizer, rng: np.random.Generator) -> float:
+    """The context with the widest certificate, of a few."""
+    some = rng.choice(CONTEXTS, 3, replace=False)
+    return float(max(some, key=lambda z: game.certificate_for([z]).regret))
+
+
+def uniform(game: Optimizer, rng: np.random.Generator) -> float:
+    """Any context."""
+    return float(rng.uniform(-1, 1))
+
+
+class World:
+    """A history, the kernels that it teaches, and a new task."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = np.random.default_rng(seed)
+        self.active = np.sort(rng.choice(BASE.p, 6, replace=False))
+        self.kernel, pairs = mk.KernelSum.uniform(BASE, active=self.active), []
+        for _ in range(30):
+            X = rng.uniform(-1, 1, (60, 2))
+            pairs.append((X, self.kernel.features(X) @ self._task() + NOISE * rng.normal(size=60)))
+        history = mk.History.from_pairs(pairs)
+        self.learned = mk.learn_kernel(history, BASE, noise_std=NOISE, delta=0.05)
+        self.theta = self._task()
+
+    def _task(self) -> np.ndarray:
+        theta = self.rng.normal(size=6)
+        return SIZE * theta / np.linalg.norm(theta)
+
+    def f(self, X: np.ndarray) -> np.ndarray:
+        """(n,) the new task, without noise."""
+        return self.kernel.features(np.atleast_2d(X)) @ self.theta
+
+    def regret(self, x: float, z: float) -> float:
+        """What the best choice for z has more than x."""
+        column = np.column_stack([CHOICES, np.full(len(CHOICES), z)])
+        return float(self.f(column).max() - self.f(np.array([[x, z]]))[0])
+
+    def play(
+        self, kernel: mk.KernelSum, spent: float, choose: Callable[..., float], seed: int
+    ) -> Optimizer:
+        """40 decisions with a kernel."""
+        rng = np.random.default_rng((seed, 1))
+        game = mk.GPUCB(
+            kernel,
+            mk.candidates(CHOICES),
+            context=mk.box([(-1, 1)]),
+            rng=rng,
+            noise_std=NOISE,
+            norm_bound=BOUND,
+            delta=0.1,
+            delta_learning=spent,
+        )
+        for _ in range(STEPS):
+            z = choose(game, rng)
+            x = game.ask(context=[z])
+            value = self.f(np.array([[x[0], z]]))[0] + NOISE * rng.normal()
+            game.tell(x, value, context=[z])
+        return game
+
+    def ignoring(self, seed: int) -> float:
+        """Regret of 40 decisions by GP-UCB over x alone, for uniform contexts."""
+        rng = np.random.default_rng((seed, 1))
+        base = mk.legendre(6, scaling="sup")
+        game = mk.GPUCB(
+            mk.KernelSum.uniform(base, weight=1.0),
+            mk.candidates(CHOICES),
+            rng=rng,
+            noise_std=1.0,  # what the context does is noise to it
+            norm_bound=BOUND,
+        )
+        lost = 0.0
+        for _ in range(STEPS):
+            z, x = rng.uniform(-1, 1), game.ask()
+            game.tell(x, self.f(np.array([[x[0], z]]))[0] + NOISE * rng.normal())
+            lost += self.regret(x[0], z)
+        return lost
+
+
+def measure(name: str, runs: int) -> Row:
+    """One row: totals over all runs."""
+    choose = {"uniform": uniform, "adversary": widest}[name]
+    lost = dict.fromkeys(("learned", "oracle", "all", "ignoring"), 0.0)
+    valid = bounded = 0
+    widths = []
+    for seed in range(runs):
+        world = World(seed)
+        rivals = {
+            "learned": (world.learned.kernel, 0.05),
+            "oracle": (world.kernel, 0.0),
+            "all": (mk.KernelSum.uniform(BASE, weight=1.0), 0.0),
+        }
+        for rival, (kernel, spent) in rivals.items():
+            game = world.play(kernel, spent, choose, seed)
+            real = sum(world.regret(x, z) for x, z in game.X)
+            lost[rival] += real
+            if rival == "learned":
+                found = [game.certificate_for([z]) for z in CONTEXTS]
+                valid += all(
+                    world.regret(c.x[0], z) <= c.regret + 1e-9
+                    for c, z in zip(found, CONTEXTS, strict=True)
+                )
+                bounded += real <= game.regret_certificate
+                widths.append(np.median([c.regret for c in found]))
+        lost["ignoring"] += world.ignoring(seed)
+    ratio = {rival: f"{total / lost['oracle']:.2f}" for rival, total in lost.items()}
+    return (
+        *(name, ratio["learned"], ratio["all"], ratio["ignoring"]),
+        *(f"{lost['learned'] / lost['all']:.2f}", f"{valid} of {runs}", f"{bounded} of {runs}"),
+        f"{np.median(widths):.2f}",
+    )
+
+
+def tables(runs: int) -> list[tuple[str, Row, list[Row]]]:
+    """Tables with a text and a head, for `benchmarks.frontier`."""
+    text = f"Contexts: cumulative regret of 40 decisions, {runs} new histories and tasks:"
+    return [(text, HEAD, [measure("uniform", runs), measure("adversary", runs)])]
+
+
+def main() -> None:
+    """Print the table."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--runs", type=int, default=200)
+    for text, head, rows in tables(arguments.parse_args().runs):
+        print(f"{text}\n\n{markdown(head, rows)}\n")
+
+
+if __name__ == "__main__":
+    main()

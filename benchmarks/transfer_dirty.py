@@ -1,0 +1,223 @@
+"""What histories that are not clean cost: evaluations over those with a clean history.
+
+``python -m benchmarks.transfer_dirty [--before FOLDER] [--tables glmnet] [--update-docs]``
+
+The protocol is that of `benchmarks.transfer`, a search ends when it comes within 5 %. The scenarios
+are those of `benchmarks.transfer_scenarios`. With ``--before`` a checkout of an earlier version is
+measured in the same run, history by history.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.docs import markdown, update_section
+from benchmarks.transfer_data import ROOT, Case, cases
+from benchmarks.transfer_scenarios import ROWS, SCENARIOS, Table, seeded, tables
+from metakel import learn_prior
+from metakel.data import History, Task
+from metakel.optimize.optimizer import Optimizer
+from metakel.search import candidates
+
+HORIZON, LEVEL, DRAWS = 50, 0.05, 2000
+SPLITS, TESTS = 3, 10
+FIRST_SPLIT = 400  # those before were looked at while the method was changed
+CLEAN = "clean"
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+WHAT = """\
+Command: `make bench-transfer`, or `python -m benchmarks.transfer_dirty --before FOLDER
+--update-docs` with a checkout of an earlier version. Mean evaluations to within 5 % of the spread
+between best and median row, censored at 50, over those of the same version with a clean history:
+the geometric mean over tables, and every table. Both versions are measured in one run on the same
+three splits and seeds, ten test tasks each; after / before compares evaluations with the same
+history, with a 95 % bootstrap interval over test tasks. The tables and the two families of
+functions (`benchmarks/transfer_scenarios.py`) were looked at during development, on other
+splits."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One search: evaluations needed, and CPU seconds of learning."""
+
+    table: str
+    scenario: str
+    version: str
+    split: int
+    task: int
+    evaluations: int
+    learning: float
+
+
+def measure(name: str, table: Table, case: Case, scenario: str, version: str) -> list[Run]:
+    """Learn from one history, then search the first test tasks."""
+    found = seeded(scenario, case.history, table.space, case.split)
+    history = History(
+        tuple(Task(X, y, str(s)) for s, (X, y) in enumerate(found.history)), table.space
+    )
+    start = time.process_time()
+    prior = learn_prior(history, certify="none")
+    learning = time.process_time() - start
+    runs = []
+    for task in case.test[:TESTS]:
+        X, y = table.tasks[task]
+        needed = evaluations(prior.task_model(), X + 0.0, found.measure(y))
+        runs.append(Run(name, scenario, version, case.split, task, needed, learning))
+    return runs
+
+
+def evaluations(model, X: np.ndarray, y: np.ndarray) -> int:
+    """How many it takes to come within 5 %; 50 where that does not happen or the model breaks."""
+    value = {x.tobytes(): v for x, v in zip(X, y.tolist(), strict=True)}
+    target = y.max() - LEVEL * (y.max() - np.median(y))
+    rng = np.random.default_rng(0)
+    optimizer = Optimizer(model, candidates(X, repeat=False), rng=rng)
+    for step in range(1, HORIZON + 1):
+        try:
+            x = optimizer.ask()
+        except ValueError:  # earlier versions come to scores that are nan
+            return HORIZON
+        if value[x.tobytes()] >= target:
+            return step
+        optimizer.tell(x, value[x.tobytes()])
+    return HORIZON
+
+
+def worker(job: Sequence[str]) -> None:
+    """All scenarios of one split of a table; runs go to standard output."""
+    name, split, version, *scenarios = job
+    table = tables()[name]
+    (case,) = cases(table.tasks, splits=[int(split)], rows=ROWS)
+    for scenario in scenarios:
+        for run in measure(name, table, case, scenario, version):
+            print(json.dumps(asdict(run)))
+
+
+def run_all(names: list[str], scenarios: list[str], splits: int, before: Path | None) -> list[Run]:
+    """Every split of every table, both versions in turn."""
+    versions = {"after": ROOT}
+    if before is not None:
+        versions = {"before": before, **versions}
+    runs = []
+    for name in names:
+        for split in range(FIRST_SPLIT, FIRST_SPLIT + splits):
+            for version, folder in versions.items():
+                path = os.pathsep.join([str(folder / "src"), str(ROOT)])
+                command = [
+                    sys.executable,
+                    "-m",
+                    "benchmarks.transfer_dirty",
+                    "--worker",
+                    name,
+                    str(split),
+                ]
+                done = subprocess.run(
+                    [*command, version, *scenarios],
+                    env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
+                    stdout=subprocess.PIPE,
+                    check=True,
+                    text=True,
+                )
+                runs += [Run(**json.loads(line)) for line in done.stdout.splitlines()]
+            print(f"{name}, split {split}", file=sys.stderr)
+    return runs
+
+
+def report(runs: Sequence[Run]) -> str:
+    """Markdown: one line per scenario."""
+    names = list(dict.fromkeys(run.table for run in runs))
+    versions = list(dict.fromkeys(run.version for run in runs))
+    lines = []
+    for scenario in dict.fromkeys(run.scenario for run in runs):
+        cells = []
+        for version in versions:
+            costs = [
+                _mean(runs, name, scenario, version) / _mean(runs, name, CLEAN, version)
+                for name in names
+            ]
+            cells.append(f"{_geometric(costs):.2f} ({', '.join(f'{c:.2f}' for c in costs)})")
+        if len(versions) == 2:
+            cells.append(_ratio(runs, names, scenario))
+        lines.append([scenario, *cells])
+    head = ["history or new task", *(f"{v} ({', '.join(names)})" for v in versions)]
+    if len(versions) == 2:
+        head.append("after / before")
+    parts = [WHAT, "", markdown(head, lines), "", "Means:", ""]
+    for version in versions:
+        own = [run for run in runs if run.version == version]
+        parts.append(
+            f"- {version}: learning {np.mean([r.learning for r in own]):.2f} s; evaluations with a "
+            "clean history "
+            + ", ".join(f"{name} {_mean(runs, name, CLEAN, version):.1f}" for name in names)
+        )
+    return "\n".join(parts)
+
+
+def _per_task(runs: Sequence[Run], name: str, scenario: str, version: str) -> np.ndarray:
+    """Mean evaluations of every test task."""
+    own = [r for r in runs if (r.table, r.scenario, r.version) == (name, scenario, version)]
+    tasks = sorted({run.task for run in own})
+    return np.array([np.mean([r.evaluations for r in own if r.task == t]) for t in tasks])
+
+
+def _mean(runs: Sequence[Run], name: str, scenario: str, version: str) -> float:
+    return float(_per_task(runs, name, scenario, version).mean())
+
+
+def _geometric(values: Sequence[float]) -> float:
+    return float(np.exp(np.mean(np.log(values))))
+
+
+def _ratio(runs: Sequence[Run], names: list[str], scenario: str) -> str:
+    """Geometric mean over tables, with its interval; test tasks are drawn anew, for both alike."""
+    rng, value, draws = np.random.default_rng(0), 0.0, np.zeros(DRAWS)
+    for name in names:
+        new, old = (_per_task(runs, name, scenario, version) for version in ("after", "before"))
+        chosen = rng.integers(len(new), size=(DRAWS, len(new)))
+        value += np.log(new.mean() / old.mean()) / len(names)
+        draws += np.log(new[chosen].mean(axis=1) / old[chosen].mean(axis=1)) / len(names)
+    low, high = np.exp(np.quantile(draws, [0.025, 0.975]))
+    return f"{np.exp(value):.2f} ({low:.2f}-{high:.2f})"
+
+
+def main() -> None:
+    """Run, print the report, and write it to the documentation if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", default="", help="comma-separated; all that are at hand")
+    parser.add_argument("--scenarios", default="", help="comma-separated beginnings of their names")
+    parser.add_argument("--splits", type=int, default=SPLITS)
+    parser.add_argument("--quick", action="store_true", help="1 split")
+    parser.add_argument("--before", type=Path, help="checkout of the version to compare with")
+    parser.add_argument("--update-docs", action="store_true")
+    parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)  # alarms are what is measured
+    if options.worker:
+        worker(options.worker)
+        return
+    names = options.tables.split(",") if options.tables else list(tables())
+    wanted = tuple(options.scenarios.split(","))
+    scenarios = [name for name in SCENARIOS if name == CLEAN or name.startswith(wanted)]
+    splits = 1 if options.quick else options.splits
+    text = report(run_all(names, scenarios, splits, options.before))
+    print(text)
+    if options.update_docs:
+        update_section(
+            ROOT / "docs" / "benchmarks.md", "dirty", "Histories that are not clean", text
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""Several hypotheses in one mixture: what they cost, what they notice, where they fall back to."""
+
+from __future__ import annotations
+
+from math import log
+
+import numpy as np
+import pytest
+from worlds import GRID, covered, failures_allowed
+
+from metakel import GPUCB, History, candidates, learn_kernel
+from metakel.confidence import ConfidenceSequence
+from metakel.confidence.fallback import WATCHED
+from metakel.errors import InputError
+from metakel.kernels import KernelSum, legendre
+
+BASE = legendre(12, scaling="l2")
+TABLE = np.linspace(-1, 1, 61)[:, None]
+SIGMA, NORM, DELTA = 0.02, 4.0, 0.1
+OPTIONS = {"noise_std": SIGMA, "norm_bound": NORM, "delta": DELTA}
+
+
+def kernel(active):
+    return KernelSum.uniform(BASE, active=active)
+
+
+ALL = kernel(range(BASE.p))
+LADDER = (kernel([1, 3, 5]), kernel([1, 3, 5, 8]), ALL)
+
+
+def told(sequence, theta, rng, n):
+    X = rng.uniform(-1, 1, (n, 1))
+    sequence.tell(X, BASE.features(X) @ theta + SIGMA * rng.standard_normal(n))
+    return sequence
+
+
+@pytest.mark.parametrize(
+    ("options", "share"),
+    [
+        ({"full": ALL}, 1 / 2),
+        ({"full": LADDER}, 1 / 4),
+        ({"watch_kernels": True}, 1 / 2),
+        ({"full": LADDER, "watch_kernels": True}, 1 / 2),
+        ({"full": kernel([1, 3]), "watch_kernels": True}, 1 / 2),
+    ],
+)
+def test_not_knowing_the_kernel_costs_at_most_two_log_one_over_its_share(options, share):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (15, 1)), rng.normal(size=15)
+    first = kernel([1, 3])
+    alone = ConfidenceSequence(first, full=first, **OPTIONS)
+    several = ConfidenceSequence(first, **OPTIONS, **options)
+    for sequence in (alone, several):
+        sequence.tell(X, y)
+    assert several.radius**2 <= alone.radius**2 + 2 * log(1 / share) + 1e-9
+
+
+def test_a_neighbour_in_the_mixture_costs_no_more_than_its_own_share():
+    """So that a part of that base kernel is noticed almost as if only it had been in doubt."""
+    rng = np.random.default_rng(1)
+    X, y = rng.uniform(-1, 1, (15, 1)), rng.normal(size=15)
+    watching = ConfidenceSequence(kernel([1, 3]), watch_kernels=True, **OPTIONS)
+    neighbour = kernel([1, 3, 7])
+    alone = ConfidenceSequence(neighbour, full=neighbour, **OPTIONS)
+    for sequence in (watching, alone):
+        sequence.tell(X, y)
+    price = 2 * log((BASE.p - 2) / WATCHED)
+    assert watching.radius**2 <= alone.radius**2 + price + 1e-9
+
+
+def test_one_kernel_is_a_ladder_with_one_rung():
+    rng = np.random.default_rng(2)
+    X, y = rng.uniform(-1, 1, (8, 1)), rng.normal(size=8)
+    radii = []
+    for full in (ALL, [ALL], (ALL,)):
+        sequence = ConfidenceSequence(kernel([1, 3]), full=full, **OPTIONS)
+        sequence.tell(X, y)
+        radii.append(sequence.radius)
+    assert radii[0] == radii[1] == radii[2]
+
+
+def test_an_alarm_falls_back_by_one_rung_and_no_rung_that_holds_f_is_abandoned():
+    runs, abandoned, missed, fell = 60, 0, 0, 0
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        theta = np.zeros(BASE.p)
+        theta[[1, 3, 5]] = rng.choice([-1, 1], 3) * [1.0, 0.7, 0.8]
+        sequence = ConfidenceSequence(kernel([1, 3]), full=LADDER, **OPTIONS)
+        for _ in range(12):
+            told(sequence, theta, rng, 2)
+        rung = len(sequence.hypothesis.kernel.active)
+        fell += rung == 3
+        abandoned += rung > 3
+        missed += rung >= 3 and not covered(sequence, BASE.features(GRID) @ theta, GRID)
+    assert fell >= 0.9 * runs
+    assert abandoned <= failures_allowed(runs, DELTA)
+    assert missed <= failures_allowed(runs, DELTA)
+
+
+def test_rungs_that_do_not_contain_each_other_are_refused():
+    with pytest.raises(InputError, match=r"full\[1\] lacks .* which is in full\[0\]"):
+        ConfidenceSequence(kernel([1]), full=(kernel([1, 2]), kernel([1, 3])), **OPTIONS)
+    with pytest.raises(InputError, match=r"full\[0\] is a int"):
+        ConfidenceSequence(kernel([1]), full=[3], **OPTIONS)
+    with pytest.raises(InputError, match="has no alarm"):
+        ConfidenceSequence(kernel([1]), method="amm", watch_kernels=True, **OPTIONS)
+
+
+def test_a_stored_sequence_keeps_its_ladder_and_its_neighbours():
+    rng = np.random.default_rng(3)
+    theta = np.eye(BASE.p)[5]
+    options = {"full": LADDER, "watch_kernels": True}
+    first = told(ConfidenceSequence(kernel([1, 3]), **OPTIONS, **options), theta, rng, 9)
+    again = ConfidenceSequence.from_dict(first.to_dict(), kernel([1, 3]), LADDER)
+    assert again.radius == first.radius
+    assert again.hypothesis.kernel is first.hypothesis.kernel
+    assert len(first.fresh().wider) == 3
+
+
+def alarms(runs, *, probes, missing, watch_kernels=True, box=False):
+    """How often the alarm is set under GP-UCB; a part of ten times the noise may be missing."""
+    from metakel import box as interval
+
+    rung = 0
+    for seed in range(runs):
+        rng = np.random.default_rng([seed, 7])
+        used = np.sort(rng.choice(BASE.p, 4, replace=False))
+        theta = np.zeros(BASE.p)
+        theta[used] = rng.normal(size=4)
+        theta[used[0]] = 10 * SIGMA * rng.choice([-1, 1])
+        optimizer = GPUCB(
+            kernel(used[missing:]),
+            interval([(-1, 1)]) if box else candidates(TABLE),
+            rng=rng,
+            probes=probes,
+            watch_kernels=watch_kernels,
+            **OPTIONS | {"norm_bound": 5.0},
+        )
+        for _ in range(14):
+            x = optimizer.ask()
+            y = BASE.features(x[None])[0] @ theta + SIGMA * rng.standard_normal()
+            optimizer.tell(x, y)
+        rung += optimizer.alarm is not None
+    return rung
+
+
+def test_probes_make_the_alarm_hear_a_missing_kernel_under_gp_ucb():
+    assert alarms(25, probes=8, missing=1) >= 20
+    assert alarms(5, probes=8, missing=1, box=True) >= 4
+
+
+def test_without_probes_gp_ucb_hardly_hears_it():
+    """Negative control: the optimizer looks where its kernel fits."""
+    assert alarms(25, probes=0, missing=1) <= 15
+
+
+def test_probes_and_neighbours_cause_no_false_alarms():
+    assert alarms(40, probes=8, missing=0) <= failures_allowed(40, DELTA)
+
+
+def test_probes_are_spread_and_then_gp_ucb_goes_on():
+    """They depend on the points alone, whatever the values are; other points do not."""
+    chosen = []
+    for sign in (1.0, -1.0):
+        optimizer = GPUCB(
+            kernel([1, 3]), candidates(TABLE), rng=np.random.default_rng(0), probes=4, **OPTIONS
+        )
+        points = []
+        for _ in range(9):
+            points.append(optimizer.ask())
+            optimizer.tell(points[-1], sign * float(points[-1][0]))
+        chosen.append(np.concatenate(points))
+    np.testing.assert_array_equal(chosen[0][:5], chosen[1][:5])
+    assert len(np.unique(chosen[0][:5])) == 5
+    assert (chosen[0][5:] != chosen[1][5:]).any()
+
+
+def test_an_optimizer_with_ladder_and_probes_is_stored_exactly():
+    from metakel.optimize import Optimizer
+
+    optimizer = GPUCB(
+        kernel([1, 3]),
+        candidates(TABLE),
+        rng=np.random.default_rng(0),
+        probes=3,
+        full=LADDER,
+        watch_kernels=True,
+        **OPTIONS,
+    )
+    for y in (0.1, -0.3):
+        optimizer.tell(optimizer.ask(), y)
+    again = Optimizer.from_dict(optimizer.to_dict())
+    for _ in range(3):
+        x = optimizer.ask()
+        np.testing.assert_array_equal(x, again.ask())
+        optimizer.tell(x, 0.2)
+        again.tell(x, 0.2)
+    assert again.model.certified.radius == optimizer.model.certified.radius
+
+
+def test_probes_need_an_alarm():
+    with pytest.raises(InputError, match="no alarm to hear them"):
+        GPUCB(
+            kernel([1]),
+            candidates(TABLE),
+            rng=np.random.default_rng(0),
+            noise_std=1,
+            nu=2,
+            probes=4,
+        )
+
+
+def test_the_ladder_of_a_learned_kernel_grows_from_the_selected_kernels_to_all():
+    rng = np.random.default_rng(4)
+    past = []
+    for _ in range(12):
+        X = rng.uniform(-1, 1, (25, 1))
+        theta = rng.normal(size=3) * [1.0, 1.0, 0.02]
+        y = BASE.features(X)[:, [1, 4, 9]] @ theta + 0.05 * rng.standard_normal(25)
+        past.append((X, y))
+    learned = learn_kernel(History.from_pairs(past), BASE, noise_std=0.05)
+    rungs = learned.ladder(4)
+    assert 2 <= len(rungs) <= 4
+    before = learned.active
+    for rung in rungs:
+        assert np.isin(before, rung.active).all()
+        assert len(rung.active) > len(before)
+        before = rung.active
+    assert len(before) == BASE.p
+    assert [len(r.active) for r in learned.ladder(1)] == [BASE.p]
+    ConfidenceSequence(learned.kernel, full=rungs, **OPTIONS)
+    with pytest.raises(InputError, match="expected an integer >= 1"):
+        learned.ladder(0)

@@ -1,0 +1,77 @@
+"""Level and scale of a new task: what past tasks say, and what its own values say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from metakel.gp.incremental import IncrementalGP
+from metakel.gp.task_gp import DefaultGP
+from metakel.gp.task_scale import TaskModel, task_model
+
+
+def test_levels_and_scales_without_outliers_are_those_of_mean_and_deviation():
+    levels, scales = np.array([1.0, 2.0, 3.0, 5.0]), np.array([1.0, 2.0, 2.0, 3.0])
+    model = task_model(levels, scales)
+    assert model.level == levels.mean()
+    assert model.level_variance == pytest.approx(levels.var() / 4 + 0.1)
+    assert model.spread == pytest.approx(np.log(scales).std())
+
+
+def test_one_outlying_task_moves_level_and_spread_by_no_more_than_a_usual_one():
+    rng = np.random.default_rng(0)
+    levels, scales = rng.normal(5, 2, 20), np.exp(rng.normal(0, 0.4, 20))
+    clean = task_model(levels, scales)
+    for level, scale in ((1e6, 1e4), (-1e9, 1e-6), (1e300, 1.0)):
+        dirty = task_model(np.append(levels, level), np.append(scales, scale))
+        assert abs(dirty.level - clean.level) < 1
+        assert dirty.level_variance < 2 * clean.level_variance
+        assert dirty.spread < 2 * clean.spread
+        assert dirty.scale == pytest.approx(clean.scale, rel=0.2)
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.0, 3.0, 10.0])
+def test_every_scale_within_a_factor_of_a_million_is_possible(spread):
+    model = TaskModel(level=0.0, level_variance=1.0, scale=2.0, spread=spread)
+    assert (np.diff(model.scales) > 0).all()
+    assert model.scales[len(model.scales) // 2] == pytest.approx(2.0)
+    assert model.scales[0] <= 2e-6 * np.exp(0.5)
+    assert model.scales[-1] >= 2e6 * np.exp(-0.5)
+    weights = np.exp(model.log_weights)
+    assert weights.sum() == pytest.approx(1)
+    assert weights[np.abs(np.log(model.scales / 2)) <= 2.5 * spread].sum() > 0.95 - 1e-9
+
+
+def test_the_scale_of_a_task_is_found_from_its_values():
+    model = TaskModel(level=0.0, level_variance=1.0, scale=1.0, spread=0.3)
+    X = np.random.default_rng(0).uniform(-1, 1, (30, 2))
+    y = np.sin(3 * X[:, 0]) + X[:, 1]
+    y = (y - y.mean()) / y.std()
+    for factor in (1e-4, 0.01, 1.0, 100.0):
+        gp = IncrementalGP(DefaultGP.typical(2), model, X)
+        for x, value in zip(X, y, strict=True):
+            gp = gp.observe(gp.cross_covariance(x[None]), factor * value)
+        weights = np.exp(gp.log_likelihoods + model.log_weights - gp.log_likelihoods.max())
+        mean = np.exp(weights @ np.log(model.scales) / weights.sum())
+        assert 0.5 < mean / factor < 2.0
+
+
+def test_a_first_value_overrules_past_levels_only_where_they_exclude_it():
+    model = TaskModel(level=1.0, level_variance=3.0, scale=0.5, spread=0.3)
+    usual_sd = 0.5 * np.sqrt(1 + 3.0)
+    assert model.expects(1.0 + 3.9 * usual_sd)
+    assert not model.expects(1.0 - 4.1 * usual_sd)
+    moved = model.at_other_level(1e6)
+    assert moved.expects(1e6 + 20)
+    assert (moved.scale, moved.spread) == (model.scale, model.spread)
+
+
+def test_levels_of_past_tasks_that_are_far_apart_cost_no_digits():
+    """Predictions then are those around any level: the values alone tell it."""
+    model = task_model([0.0, 1e9, -1e9, 5e8], [1.0, 1.0, 1.0, 1.0])
+    X = np.random.default_rng(0).uniform(-1, 1, (20, 2))
+    y = np.sin(3 * X[:, 0]) + X[:, 1]
+    gp = IncrementalGP(DefaultGP.typical(2), model.at_other_level(y[0]), X)
+    for x, value in zip(X, y, strict=True):
+        gp = gp.observe(gp.cross_covariance(x[None]), float(value))
+    assert np.abs(gp.prediction.offset - y).max() < 0.05

@@ -1,0 +1,35 @@
+"""The Optuna user's story, in small: nine studies in SQLite help with the next data set."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STORY = Path(__file__).parents[2] / "examples" / "stories" / "optuna_user.py"
+
+
+def test_the_story_is_told_to_its_end():
+    pytest.importorskip("sklearn")
+    command = [sys.executable, str(STORY), "--past", "6", "--trials", "4"]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    text = done.stdout
+    assert "from the past C, gamma; new in the model components" in text
+    ours, theirs, more = (float(best) for best in re.findall(r"best (\S+) after \d trials", text))
+    assert max(ours, more) < 0.1  # guessing the larger class gives about 0.42
+    assert ours <= theirs
+    first = float(re.findall(r"  0  error (\S+)", text)[0])
+    assert first < 0.1  # the first trial is a good one
+    assert len(re.findall(r"expected \S+ \+- \S+, trust", text)) >= 5
+    assert "4 times out of 5 on tasks like these" in text
