@@ -21,6 +21,7 @@ from metakel.optimize.best_runs import BestRuns
 from metakel.optimize.model import UCB_WIDTH, Model
 from metakel.optimize.outcomes import Outcomes
 from metakel.optimize.record import Record
+from metakel.optimize.safe import SafeModel
 from metakel.optimize.snapshot import Snapshot
 
 NEIGHBOURS = 3  # runs that are named
@@ -186,7 +187,7 @@ def explain(snapshot: Snapshot, point: Any, x: Array) -> Reasons:
     if len(fantasies):
         model = model.with_fantasies(fantasies)
     mean, sd = (float(value[0]) for value in model.predict(x[None]))
-    Z, means, sds = _elsewhere(model, snapshot)
+    Z, means, sds = _elsewhere(model, snapshot)  # infinite sds where it may not be tried
     past = model.best_runs
     low, high = sorted(sign * limit for limit in model.limits)
     limits = low, high
@@ -207,7 +208,7 @@ def explain(snapshot: Snapshot, point: Any, x: Array) -> Reasons:
         expected=expected(x, copy(point), mean, sd),
         typical=_typical(snapshot, limits),
         best=sign * float(values.max()) if len(values) else None,
-        explores=bool(means.max() - mean > GIVEN_UP * sd),
+        explores=bool(means[np.isfinite(sds)].max(initial=mean) - mean > GIVEN_UP * sd),
         neighbours=_neighbours(snapshot, past, x),
         near=0 if past is None else len(_tasks_near(past, x)),
         tasks=0 if past is None else len(set(past.tasks)),
@@ -245,6 +246,8 @@ def _elsewhere(model: Model, snapshot: Snapshot) -> tuple[Array, Array, Array]:
         X = seen.X[seen.counts]
         parts.append((X, *model.predict(X)))
     Z, means, sds = (np.concatenate(column) for column in zip(*parts, strict=True))
+    if isinstance(model, SafeModel):  # nothing else is ever asked for
+        sds = np.where(model.safe(Z), sds, inf)
     return Z, means, sds
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.confidence import Alarm, AlarmEvent
 from metakel.errors import InputError
-from metakel.optimize import Certificate, Optimizer, Reasons
+from metakel.optimize import Certificate, NoSafePoint, Optimizer, Reasons
 from metakel.optimize.thinning import BLOCK, LIMIT
 from metakel.priors import Prior
 from metakel.report.limits import SafeSet
@@ -51,9 +51,9 @@ class RunReplay:
         What to try next, and why; None where nothing is left to try.
     about : dict
         What run this is: task, command, and when it began and ended, as far as it is known.
+    delta : float
     safe : SafeSet
         Limits, and which share of the space was known to respect them.
-    delta : float
     """
 
     trials: tuple[JournalTrial, ...]
@@ -68,8 +68,8 @@ class RunReplay:
     typical: float
     next: Reasons | None = None
     about: Mapping[str, str] = field(default_factory=dict)
+    delta: float = 0.2
     safe: SafeSet = field(default_factory=SafeSet)
-    delta: float = 0.1
 
 
 def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
@@ -106,15 +106,15 @@ def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
         typical=nan if some is None else some.typical,
         next=upcoming,
         about=_about(trials, options),
-        safe=safe,
         delta=options.delta,
+        safe=safe,
     )
 
 
 def _next(optimizer: Optimizer) -> Reasons | None:
     try:
         return optimizer.explain(optimizer.suggest())
-    except (InputError, Alarm):  # nothing is left to ask for
+    except (InputError, Alarm, NoSafePoint):  # nothing may be asked for
         return None
 
 
@@ -154,9 +154,9 @@ def replay_journal(prior: Prior, path: str | Path) -> RunReplay:
         float(head["delta"]),
         dict(head["fixed"]),
         bool(head["outside"]),
+        limits=record.limits,
         task=str(head.get("task", "")),
         command=tuple(head.get("command", ())),
-        limits=record.limits,
     )
     options.refuse_another(TuningSource(prior), {**head, "candidates": None}, str(path))
     found = replay_run(prior, record.trials, options)
