@@ -199,7 +199,7 @@ def test_an_alarm_cannot_be_overlooked(tmp_path):
     text = write_report(prior, tmp_path / "r.html", run=alarmed).read_text()
     assert '<div class="card bad"><b>ALARM</b>' in text
     assert f"Alarm after {tuner.alarm.time} values" in text
-    assert alarmed.trust[-1] == 0
+    assert alarmed.trust[-1] < 1e-6
 
 
 def test_a_journal_is_replayed_like_its_tuner(tmp_path):

@@ -12,6 +12,7 @@ from functools import cached_property
 from math import log, pi, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metakel._arrays import Array
 
@@ -76,6 +77,11 @@ class TaskModel:
     def scales(self) -> Array:
         """(g,) grid of scales, increasing; the middle one is the usual scale."""
         return np.asarray(self.scale * np.exp(self._grid[0]))
+
+    @cached_property
+    def usual(self) -> NDArray[np.bool_]:
+        """(g,) which scales of the grid past tasks allow for."""
+        return np.asarray(np.abs(self._grid[0]) <= GRID_WIDTH * self.spread * (1 + 1e-9))
 
     @cached_property
     def log_weights(self) -> Array:

@@ -106,6 +106,7 @@ class MixtureModel(Model):
         self._fantasies = False
         self._mix: MixtureWeights | None = None
         self._alarm: AlarmEvent | None = None
+        self._other_level = False
         self._decides: Self | None = None  # given other values than this one, if they are many
         self._t = 0
 
@@ -178,9 +179,7 @@ class MixtureModel(Model):
 
     def _take(self, x: Array, y: float) -> None:
         candidate = self._candidate(x)
-        if self._t == 0 and not self._task.expects(y):
-            self._task = self._task.at_other_level(y)
-            self._families = [[p.with_scale(self._task) for p in f] for f in self._families]
+        self._settle_level(y)
         for family in self._families:
             cross = family[0].cross_covariance(x[None], candidate)
             family[:] = [process.observe(cross, y, candidate) for process in family]
@@ -188,7 +187,14 @@ class MixtureModel(Model):
         self._best = max(self._best, y)
         self._unseen = (*self._unseen, (x, y))
 
+    def _settle_level(self, y: float) -> None:
+        """A first value that past tasks do not allow for is that of a task at another level."""
+        if self._t == 0 and not self._task.expects(y):
+            self._task, self._other_level = self._task.at_other_level(y), True
+            self._families = [[p.with_scale(self._task) for p in f] for f in self._families]
+
     def _take_all(self, X: Array, y: Array) -> None:
+        self._settle_level(float(y[0]))
         try:
             families = []
             for family in self._families:
@@ -244,25 +250,42 @@ class MixtureModel(Model):
         """An alarm is about the values so far, and stays."""
         if self._alarm is not None:
             return
-        weight = self.transfer_weight
-        if self._guarded and weight < LOST_TRUST:
-            self._alarm = _lost_trust(self._t, weight)
+        usual = float(self.mix.weights[:, self._task.usual].sum())
+        if self._unlike(self.transfer_weight, usual):
+            self._alarm = self._alarm_at(self._t, self.transfer_weight)
         elif self.certificate == "norm bound" and isinstance(self.band, Band) and self.band.alarm:
             reason = f"the confidence band is contradicted: {self.band.alarm}"
             self._alarm = AlarmEvent(self._t, reason)
 
     def _ring_at(self, times: NDArray[np.intp]) -> None:
         """The alarm that values taken in at once would have raised after each of these times."""
-        if self._alarm is not None or not self._guarded:
+        if self._alarm is not None:
             return
         processes = [p for family in self._families for p in family]
         joint = np.array([p.log_likelihoods_at(times) for p in processes])  # (processes, k, 15)
         joint += self._task.log_weights + np.log(self._start)[:, None, None]
-        weights = np.exp(joint - joint.max(axis=(0, 2), keepdims=True)).sum(axis=2)
-        trust = weights[self._learned].sum(axis=0) / weights.sum(axis=0)
-        lost = np.flatnonzero(trust < LOST_TRUST)
-        if len(lost):
-            self._alarm = _lost_trust(int(times[lost[0]]), float(trust[lost[0]]))
+        weights = np.exp(joint - joint.max(axis=(0, 2), keepdims=True))
+        weights /= weights.sum(axis=(0, 2), keepdims=True)
+        trust = weights[self._learned].sum(axis=(0, 2))
+        usual = weights[:, :, self._task.usual].sum(axis=(0, 2))
+        for t, weight, share in zip(times.tolist(), trust.tolist(), usual.tolist(), strict=True):
+            if self._unlike(weight, share):
+                self._alarm = self._alarm_at(t, weight)
+                return
+
+    def _unlike(self, weight: float, usual: float) -> bool:
+        """Whether the task is unlike the past ones, by the weights of history and usual scales."""
+        lost = self._guarded and weight < LOST_TRUST
+        return lost or (bool(self._learned.any()) and (self._other_level or usual < LOST_TRUST))
+
+    def _alarm_at(self, time: int, weight: float) -> AlarmEvent:
+        if self._guarded and weight < LOST_TRUST:
+            reason = f"the values favour the default model: trust in the history is {weight:.1g}"
+        elif self._other_level:
+            reason = "the first value is far from those of all past tasks"
+        else:
+            reason = "the values vary by far more or less than those of past tasks"
+        return AlarmEvent(time, reason)
 
     @property
     def _guarded(self) -> bool:
@@ -307,7 +330,8 @@ class MixtureModel(Model):
     def alarm(self) -> AlarmEvent | None:
         """The first time at which the values contradicted the history.
 
-        The weight of the history is lost, or certificates rest on the band and it is contradicted.
+        The weight of the history is lost, level or scale are none of a past task, or certificates
+        rest on the band and it is contradicted.
         Nothing is promised any more; decisions go on by the posterior weights.
         """
         return self._alarm
@@ -469,11 +493,6 @@ def register_loader(kind: str, loader: Loader) -> None:
 def load_mixture(data: Mapping[str, Any]) -> MixtureModel:
     """Inverse of `MixtureModel.to_dict`."""
     return _LOADERS[MixtureModel.kind](data)
-
-
-def _lost_trust(time: int, weight: float) -> AlarmEvent:
-    reason = f"the values favour the default model: trust in the history is {weight:.1g}"
-    return AlarmEvent(time, reason)
 
 
 def _log(values: Array) -> Array:

@@ -5,7 +5,7 @@ from metakel.priors.certified_start import PastOutput, safe_start
 from metakel.priors.descriptors import DescriptorCentre, descriptor_centre
 from metakel.priors.explain import Explanation, effect_kernels, learn_effects
 from metakel.priors.learn import learn_prior
-from metakel.priors.learn_outputs import learn_outputs
+from metakel.priors.output_records import learn_outputs
 from metakel.priors.past_outputs import PastOutputs
 from metakel.priors.prior import Prior
 

@@ -1,6 +1,6 @@
 """An Optuna sampler that starts from what finished studies have in common."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 try:
     import optuna as _host  # noqa: F401
@@ -9,6 +9,9 @@ except ImportError:
 
 from metakel.integrations.optuna.sampler import MetaKelSampler
 from metakel.integrations.optuna.stopping import StopAtCallback
+
+if TYPE_CHECKING:
+    from metakel.integrations.optuna.terminator import MetaKelRegretEvaluator
 
 __all__ = ["MetaKelRegretEvaluator", "MetaKelSampler", "StopAtCallback"]
 
