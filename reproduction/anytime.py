@@ -189,7 +189,7 @@ def _draw_coverage(table: Table, ax: Axes, *, promised: float) -> None:
     mean, low, high = np.array([found[name] for name in shown]).T
     ax.barh(range(len(shown)), mean, color=SPREAD.colour)
     whiskers = np.abs([mean - low, high - mean])
-    ax.errorbar(mean, range(len(shown)), xerr=whiskers, fmt="none", ecolor="black", capsize=2)
+    ax.errorbar(mean, range(len(shown)), xerr=whiskers, fmt="none", ecolor=TRUTH.colour, capsize=2)
     ax.set_yticks(range(len(shown)), [labels[name] for name in shown], fontsize=7)
     Panel(ax).rule(promised, TRUTH)
     ax.set(xlabel="runs covered at all x and t (dashed: promised)", xlim=(0, 1.05))

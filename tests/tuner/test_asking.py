@@ -20,8 +20,8 @@ def test_the_choice_is_computed_while_others_may_write(tmp_path, monkeypatch):
     pending = other.ask()
     suggest, results = Optimizer.suggest, []
 
-    def slow(self: Optimizer):
-        chosen = suggest(self)
+    def slow(self: Optimizer, context=None):
+        chosen = suggest(self, context)
         if self is tuner._session.optimizer and not results:
             reporting = threading.Thread(target=other.tell, args=(pending, 0.5))
             reporting.start()
@@ -39,8 +39,8 @@ def test_who_asks_meanwhile_changes_the_choice(tmp_path, monkeypatch):
     tuner, other = (Tuner(PRIOR, tmp_path / "j") for _ in range(2))
     suggest, asked = Optimizer.suggest, []
 
-    def disturbed(self: Optimizer):
-        chosen = suggest(self)
+    def disturbed(self: Optimizer, context=None):
+        chosen = suggest(self, context)
         waits = tuner._session._journal._descriptor is not None
         if self is tuner._session.optimizer and not waits:
             asked.append(other.ask())

@@ -1,7 +1,8 @@
 r"""Level and scale of a new task: y = a + s (m(x) + g(x)), with spreads taken from the history.
 
 The level a ~ N(level, s^2 level_variance) is one more direction of the kernel. The scale s is
-integrated out on a grid: log-normal as among past tasks, with a small weight on scales of any size.
+integrated out on a grid: log-normal as among past tasks, with a small weight on any smaller scale.
+Not on larger ones: one very bad value would make them likely, and the search too wide.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ UNEXPECTED = 4.0
 # Standard deviation of a level about which nothing is known, in units of the scale. A larger one
 # says no more, and costs digits of everything else.
 VAGUE = 30.0
-# The scale of a task may be anything, with this probability; grid of the logarithm beyond that of
-# past tasks.
+# The scale of a task may be smaller by any factor, with this probability; grid of its logarithm
+# beyond that of past tasks.
 OTHER_SCALE = 0.05
 TAIL_STEP, TAIL_REACH = 1.0, log(1e6)
 # Levels and scales of past tasks further out than this many standard deviations, robustly
@@ -64,18 +65,16 @@ class TaskModel:
         usual = np.exp(-(steps**2) / 2)
         inner, step = self.spread * steps, self.spread * (steps[1] - steps[0])
         tail = np.arange(inner[-1] + TAIL_STEP, max(TAIL_REACH, inner[-1]) + TAIL_STEP, TAIL_STEP)
-        logs = np.concatenate([-tail[::-1], inner, tail])
-        cells = np.where(np.abs(logs) > inner[-1], TAIL_STEP, step)
-        # Larger scales by the square of their size less likely, so that the variance of a value is
-        # finite: one that is a thousand times the usual one is believed once it shows.
-        anything = cells / (pi * (1 + logs**2)) * np.exp(-2 * np.maximum(logs, 0.0))
+        logs = np.concatenate([-tail[::-1], inner])
+        cells = np.where(logs < inner[0], TAIL_STEP, step)
+        anything = cells / (pi * (1 + logs**2))
         weights = OTHER_SCALE * anything / anything.sum()
         weights[len(tail) : len(tail) + GRID] += (1 - OTHER_SCALE) * usual / usual.sum()
         return logs, weights
 
     @cached_property
     def scales(self) -> Array:
-        """(g,) grid of scales, increasing; the middle one is the usual scale."""
+        """(g,) grid of scales, increasing."""
         return np.asarray(self.scale * np.exp(self._grid[0]))
 
     @cached_property

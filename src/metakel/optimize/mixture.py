@@ -284,7 +284,7 @@ class MixtureModel(Model):
         elif self._other_level:
             reason = "the first value is far from those of all past tasks"
         else:
-            reason = "the values vary by far more or less than those of past tasks"
+            reason = "the values vary by far less than those of past tasks"
         return AlarmEvent(time, reason)
 
     @property
