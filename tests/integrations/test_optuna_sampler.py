@@ -21,7 +21,7 @@ from optuna_helpers import Refusing, learned, lr_loss, lr_past, past_studies
 from metakel import InputError, Prior, learn_prior
 from metakel.data import History
 from metakel.integrations.optuna import MetaKelSampler
-from metakel.integrations.optuna.record import ALARM, EXPECTED, EXPECTED_SD, TRUST
+from metakel.integrations.optuna.record import ALARM, EXPECTED, EXPECTED_SD, TRUST, WHY
 
 HERE = Path(__file__).parent
 
@@ -313,7 +313,8 @@ def test_every_trial_carries_what_was_expected_of_it(prior):
     for number, trial in enumerate(study.trials):
         before = optuna.create_study()
         before.add_trials(study.trials[:number])
-        assert trial.user_attrs.keys() == {TRUST, EXPECTED, EXPECTED_SD}
+        assert trial.user_attrs.keys() == {TRUST, EXPECTED, EXPECTED_SD, WHY}
+        assert "is expected to be" in trial.user_attrs[WHY]
         assert_allclose(trial.user_attrs[TRUST], sampler.trust(before), rtol=1e-9)
         assert trial.user_attrs[EXPECTED_SD] > 0
     late = study.trials[-1]
@@ -330,7 +331,7 @@ def test_the_attributes_are_written_once_per_trial(prior, monkeypatch):
         lambda number, key, value: (written.append((number, key)), write(number, key, value)),
     )
     run(MetaKelSampler(prior=prior, seed=0), 5, storage=storage)
-    assert len(written) == len(set(written)) == 15
+    assert len(written) == len(set(written)) == 20
 
 
 def test_an_alarm_is_shown_on_the_trials_after_it(prior):

@@ -25,7 +25,7 @@ from metakel.optimize import Optimizer
 KEY = "metakel:params:"
 # User attributes of a trial: what was expected of it when it was chosen.
 TRUST, EXPECTED, EXPECTED_SD = "metakel:trust", "metakel:expected", "metakel:expected_sd"
-ALARM = "metakel:alarm"
+ALARM, WHY = "metakel:alarm", "metakel:why"
 CHUNK = 2045  # what every SQL storage can hold in one attribute
 # A worker announces its choice within a second or so. One that has not after this was killed.
 UNANNOUNCED = timedelta(seconds=60)
@@ -163,6 +163,7 @@ def write_expectation(study: Study, trial: FrozenTrial, optimizer: Optimizer, pa
         TRUST: optimizer.trust,
         EXPECTED: float(mean[0]),
         EXPECTED_SD: float(sd[0]),
+        WHY: optimizer.explain(params).sentence[:CHUNK],
     }
     if optimizer.alarm is not None:
         noted[ALARM] = f"after {optimizer.alarm.time} values: {optimizer.alarm.reason}"
