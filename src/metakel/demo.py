@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -94,9 +96,22 @@ def take_turn(known: History, unseen: History) -> Turn:
     start = perf_counter()
     prior = learn_prior(known)
     learned = perf_counter() - start
-    compared = tuple(compare(prior, task) for task in unseen)
+    with _without_alarms():
+        compared = tuple(compare(prior, task) for task in unseen)
     print(f"  learned from {known.m} in {learned:.1f} s, tuned the {unseen.m} others")
     return Turn(known, prior, compared)
+
+
+@contextmanager
+def _without_alarms() -> Iterator[None]:
+    """Alarms of many runs in a row would not say of which run they are."""
+    logger = logging.getLogger("metakel")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def tune(prior: Prior, task: Task, journal: Path) -> Tuner:

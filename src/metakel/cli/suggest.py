@@ -24,7 +24,7 @@ from metakel.cli.limits import (
 from metakel.cli.show import PriorPath
 from metakel.cli.values import assignments, typed
 from metakel.confidence import Alarm
-from metakel.errors import InputError, MetaKelError
+from metakel.errors import InputError
 from metakel.io import csv_columns
 from metakel.optimize import NoSafePoint, Reasons
 from metakel.priors import Prior
@@ -112,8 +112,9 @@ def suggest(
     others = tuner.optimizer.model.output_names
     if append is not None and journal is not None:
         try:
-            append_suggestions(append, sheet, journal, known, asked, task, others)
-        except MetaKelError:  # nobody has seen them
+            name = task or tuner.options.task
+            append_suggestions(append, sheet, journal, known, asked, name, others)
+        except Exception:  # nobody has seen them
             for trial in asked:
                 tuner.drop(trial.number)
             raise

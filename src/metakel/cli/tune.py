@@ -246,7 +246,8 @@ def _show(
         say(f"{number:4d}  failed: {outcome.reason}  {one_line(configuration)}")
     else:
         best = tuner.best.value
-        mark = "*" if outcome.value == best else " "
+        improves = all(t.value != best for t in tuner.trials.complete if t.number != number)
+        mark = "*" if outcome.value == best and improves else " "
         values = f"{outcome.value:<10.6g}{mark} best {best:<10.6g}"
         others = f"  {one_line(outcome.outputs)}" if outcome.outputs else ""
         say(f"{number:4d}  {values}  {one_line(configuration)}{others}")
@@ -280,7 +281,7 @@ def _conclude(
         say(f"done: {why}")
         if trials.complete:
             say(f"best {tuner.best.value:.6g}  {one_line(tuner.best.x)}")
-            if tuner.options.limits:
+            if tuner.options.limits or (tuner.stop_at is not None and str(certificate) not in why):
                 say(str(certificate))
         note(f"journal: {journal}")
     if stopped and not trials.failed:

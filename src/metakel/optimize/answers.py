@@ -157,7 +157,10 @@ class Answers:
 
     def _encode(self, x: Any, context: Any, where: str) -> Array:
         """(n, d0) points in their contexts."""
-        X = self.domain.encode(x, where)
+        place = self.domain
+        if self.contexts is None and isinstance(context, Mapping):
+            place, context = self._place(context, where)[0], None
+        X = place.encode(x, where)
         if self.contexts is None and context is None:
             return X
         return np.concatenate([X, encode_contexts(self.contexts, context, len(X), where)], axis=1)
@@ -170,7 +173,11 @@ class Answers:
 
     @single_blas_thread
     def predict(self, x: Any, context: Any = None) -> tuple[Array, Array]:
-        """(n,) means and standard deviations, by the model that decides next."""
+        """(n,) means and standard deviations, by the model that decides next.
+
+        With pending or failed runs it takes them as if they had shown less than expected, so that
+        the search keeps away from them: its means are lower then, and its deviations smaller.
+        """
         place, _ = self._place(context, "predict")
         mean, sd = self._snapshot.outlook.predict(place.locate(x, "predict"))
         return self._sign * mean, sd

@@ -447,6 +447,10 @@ def _rows(points: Any, space: Space) -> list[Any]:
         return [points]
     if isinstance(points, np.ndarray):
         return [dict(zip(space.names, row, strict=True)) for row in points.tolist()]
+    if not isinstance(points, Iterable) or isinstance(points, str | bytes):
+        raise InputError(
+            f"{points!r} is no configuration; expected a dict of {', '.join(space.names)}"
+        )
     return list(points)
 
 
