@@ -393,3 +393,21 @@ def test_a_copy_goes_on_alike_and_by_itself(way):
         other.tell(x, 0.2)
         assert (optimizer.t, other.t) == (1, 2)
         np.testing.assert_equal(optimizer.ask(), x)
+
+
+def test_a_context_that_ask_takes_is_taken_by_tell_too():
+    optimizer = PRIOR.optimizer()
+    name = PRIOR.space.free[0]
+    held = {name: POINTS[0][name]}
+    x = optimizer.ask(context=held)
+    optimizer.tell(x, 0.2, context=held)
+    assert optimizer.t == 1
+    assert not optimizer.pending
+    with pytest.raises(mk.InputError, match=name):
+        optimizer.tell({**x, name: POINTS[1][name]}, 0.2, context=held)
+    assert optimizer.t == 1
+
+
+def test_what_is_no_configuration_is_refused_by_name():
+    with pytest.raises(mk.InputError, match="0 is no configuration; expected a dict of"):
+        PRIOR.optimizer().explain(0)

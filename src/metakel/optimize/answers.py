@@ -159,6 +159,7 @@ class Answers:
         """(n, d0) points in their contexts."""
         place = self.domain
         if self.contexts is None and isinstance(context, Mapping):
+            _check_agreement(x, context, where)
             place, context = self._place(context, where)[0], None
         X = place.encode(x, where)
         if self.contexts is None and context is None:
@@ -310,6 +311,16 @@ class Answers:
             if not undecided.any():
                 return f"every point is decided: {self.acquisition}"
         return ""
+
+
+def _check_agreement(x: Any, context: Mapping[str, Any], where: str) -> None:
+    for row in [x] if isinstance(x, Mapping) else x:
+        for name, value in context.items():
+            if isinstance(row, Mapping) and row.get(name, value) != value:
+                raise InputError(
+                    f"{where}: {name!r} is {row[name]!r} in the configuration but {value!r} in the "
+                    "context; expected the same"
+                )
 
 
 def stream(seed: int, *key: int) -> np.random.Generator:
