@@ -23,7 +23,7 @@ MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none"})
 # What people write instead of an output when a run gave none; case does not matter.
 FAILED = frozenset(
     {"failed", "fail", "failure", "error", "crash", "crashed", "timeout", "aborted", "killed"}
-    | {"#div/0!", "#num!", "#value!"}
+    | {"#div/0!", "#num!", "#value!", "n.d.", "n. d."}  # not determined
 )
 FLAGS = {"true": True, "false": False}
 # A column with this share of numbers among its cells was meant to hold numbers.
