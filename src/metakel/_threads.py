@@ -1,7 +1,7 @@
 """One BLAS thread for loops over small matrices.
 
 A decision is thousands of products and solves of small matrices. BLAS spreads each of them over all
-cores, which costs more than it gains, and up to fifty times as much where the cores are busy.
+cores, which costs more than it gains, and many times as much where the cores are busy.
 """
 
 from __future__ import annotations
