@@ -166,3 +166,15 @@ def test_the_column_that_costs_the_rows_is_named():
     with pytest.raises(InputError, match=lost) as refusal:
         read(table(hours=halves[0], heat=halves[1]))
     assert "--exclude hours" in refusal.value.as_typed()
+
+
+def test_a_running_number_that_added_rows_lack_is_still_left_out():
+    columns = {
+        "nr": [*range(1, 25), None, None],
+        "task": [*(f"t{i % 4}" for i in range(24)), "new", "new"],
+        "rate": [*(float(i % 7) for i in range(24)), 3.0, 4.0],
+        "score": [*(float(i % 5) for i in range(24)), 2.0, 2.5],
+    }
+    history = History.from_frame(columns, task="task", output="score")
+    assert history.space.names == ("rate",)
+    assert any("nr is a running number" in note for note in history.report.notes)

@@ -213,12 +213,17 @@ def _only_with(choices: Column, missing: Mask, rows: Mask) -> str:
 
 
 def _counts_rows(column: Column) -> bool:
-    """Whether its whole numbers are first, first + 1, ..., each in one row of the table."""
-    n, values = len(column), column.values
-    whole = column.levels is None and values.dtype.kind in "iu" and not column.missing.any()
-    if not whole or n < MIN_ROWS or int(values.max()) - int(values.min()) != n - 1:
+    """Whether its whole numbers are first, first + 1, ..., each in one row of the table.
+
+    Rows that were added later may have none.
+    """
+    values = column.values[~column.missing]
+    n = len(values)
+    if column.levels is not None or values.dtype.kind not in "iuf" or n < MIN_ROWS:
         return False
-    return len(np.unique(values)) == n
+    if (values != np.floor(values)).any() or values.max() - values.min() != n - 1:
+        return False
+    return 2 * n > len(column) and len(np.unique(values)) == n
 
 
 def _constant_in_tasks(column: Column, labels: TaskLabels) -> bool:
