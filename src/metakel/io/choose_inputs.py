@@ -217,13 +217,11 @@ def _counts_rows(column: Column) -> bool:
 
     Rows that were added later may have none.
     """
-    values = column.values[~column.missing]
-    n = len(values)
-    if column.levels is not None or values.dtype.kind not in "iuf" or n < MIN_ROWS:
+    present = column.take(~column.missing)
+    n = len(present)
+    if n < MIN_ROWS or 2 * n <= len(column) or present.dtype.kind not in "iu":
         return False
-    if (values != np.floor(values)).any() or values.max() - values.min() != n - 1:
-        return False
-    return 2 * n > len(column) and len(np.unique(values)) == n
+    return int(present.max()) - int(present.min()) == n - 1 and len(np.unique(present)) == n
 
 
 def _constant_in_tasks(column: Column, labels: TaskLabels) -> bool:
