@@ -1,6 +1,6 @@
 """Contexts: regret and certificates where somebody else chooses a part of the input.
 
-``python -m benchmarks.frontier_contexts [--runs 200]``
+``python -m benchmarks.frontier --only contexts [--runs 200]``
 
 Functions of (x, z) are made of 6 of 36 products of Legendre polynomials. Every run has a new
 history of 30 tasks with 60 noisy values each, and a new task of 40 decisions. Contexts are uniform,
@@ -9,13 +9,11 @@ or those for which the certificate is widest, as an adversary would choose them.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 
 import numpy as np
 
 import metakel as mk
-from benchmarks.docs import markdown
 from metakel.kernels.products import Products
 from metakel.optimize import Optimizer
 
@@ -148,15 +146,3 @@ def tables(runs: int) -> list[tuple[str, Row, list[Row]]]:
     """Tables with a text and a head, for `benchmarks.frontier`."""
     text = f"Contexts: cumulative regret of 40 decisions, {runs} new histories and tasks:"
     return [(text, HEAD, [measure("uniform", runs), measure("adversary", runs)])]
-
-
-def main() -> None:
-    """Print the table."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--runs", type=int, default=200)
-    for text, head, rows in tables(arguments.parse_args().runs):
-        print(f"{text}\n\n{markdown(head, rows)}\n")
-
-
-if __name__ == "__main__":
-    main()

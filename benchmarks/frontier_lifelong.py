@@ -1,6 +1,6 @@
 """Lifelong learning: thirty tasks in a row, and clients that keep their data.
 
-``python -m benchmarks.frontier_lifelong [--runs 200]``
+``python -m benchmarks.frontier --only lifelong [--runs 200]``
 
 20 Legendre kernels of which 5 are active; a task uses each of these with probability 0.85. A task
 has 25 tries, the noise is 0.1 and B is 3. Regret is that of all tries of all tasks, over the regret
@@ -9,12 +9,9 @@ of GP-UCB with the true kernels on the same tasks.
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 
 import metakel as mk
-from benchmarks.docs import markdown
 from metakel.optimize import Optimizer
 from metakel.scale import Federation, client_sums
 
@@ -130,15 +127,3 @@ def tables(runs: int) -> list[tuple[str, Row, list[Row]]]:
     sums = f"Federated learning by exact sums, one task of 25 points per client, {runs} runs:"
     head = ("clients", "J* found", "kernels selected")
     return [(text, HEAD, policies(runs)), (sums, head, federated(runs))]
-
-
-def main() -> None:
-    """Print the tables."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--runs", type=int, default=200)
-    for text, head, rows in tables(arguments.parse_args().runs):
-        print(f"{text}\n\n{markdown(head, rows)}\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -47,7 +47,7 @@ def hand_set(acquisition: str) -> Method:
     def method(history: History, rng: np.random.Generator) -> Search:
         class Cold(Prior):
             @property
-            def beliefs(self):
+            def task_processes(self):
                 return (DefaultGP.typical(self.space.d0),), (1.0,)
 
         prior = learned(history, rng).args[0]

@@ -32,11 +32,11 @@ def prior():
 
 @pytest.fixture(scope="module", params=["learned", "cold"])
 def process(request, prior):
-    return prior.beliefs[0][0 if request.param == "learned" else -1]
+    return prior.task_processes[0][0 if request.param == "learned" else -1]
 
 
 def test_points_that_differ_in_new_inputs_only_have_the_same_mean(prior):
-    process = with_new_inputs(prior.beliefs[0][0], 2)
+    process = with_new_inputs(prior.task_processes[0][0], 2)
     Z = RNG.uniform(-1, 1, (5, 4))
     other = Z.copy()
     other[:, 2:] = RNG.uniform(-1, 1, (5, 2))
@@ -46,7 +46,7 @@ def test_points_that_differ_in_new_inputs_only_have_the_same_mean(prior):
 
 def test_where_new_inputs_do_not_move_the_past_is_as_it_was(prior):
     """Up to the effect of the new inputs, which is the same or nearly so everywhere."""
-    learned = prior.beliefs[0][0]
+    learned = prior.task_processes[0][0]
     X, far = RNG.uniform(-1, 1, (6, 2)), np.full((6, 1), 60.0)
     extended = with_new_inputs(learned, 1)
     here, away = (extended.prepare(np.hstack([X, u])) for u in (np.zeros((6, 1)), far))

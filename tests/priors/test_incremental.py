@@ -168,7 +168,7 @@ def test_processes_that_share_their_kernel_decide_like_separate_ones(prior, told
     X, y = told
     Z = np.clip(RNG.uniform(-1, 1, (40, 2)), -0.99, 0.99)
     optimizer = prior.optimizer(prior.space.decode(Z))
-    separate, start = prior.beliefs
+    separate, start = prior.task_processes
     Z = optimizer._start.X
     beliefs = [IncrementalGP(process, prior.model, Z) for process in separate]
     model = optimizer.model

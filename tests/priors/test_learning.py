@@ -127,7 +127,7 @@ def test_zero_mean_is_the_papers_prior():
     history = simulate(np.random.default_rng(11))
     prior = learn_prior(history, mean=False, cold_weight=0)
     assert not prior.task_gp.mu.any()
-    assert all(isinstance(gp, TaskGP) for gp in prior.beliefs[0])  # no cold start
+    assert all(isinstance(gp, TaskGP) for gp in prior.task_processes[0])  # no cold start
     X = np.random.default_rng(0).uniform(-1, 1, (5, 2))
     assert np.ptp(prior.mean(X)) == 0
 

@@ -135,7 +135,7 @@ class IncrementalGP:
         return np.asarray(-squares / 2 - n * np.log(scales) - self._log_pivots)
 
     def log_likelihoods_at(self, times: NDArray[np.intp]) -> Array:
-        """(k, 15) `log_likelihoods` as they were after so many values each."""
+        """(k, g) `log_likelihoods` as they were after so many values each."""
         n, scales = self._evidence, self.scale.scales
         wy, wm = self._factor.wy[:n], self._factor.wm[:n]
         pivots = np.log(np.diag(self._factor.L)[:n])

@@ -262,7 +262,7 @@ class MixtureModel(Model):
         if self._alarm is not None:
             return
         processes = [p for family in self._families for p in family]
-        joint = np.array([p.log_likelihoods_at(times) for p in processes])  # (processes, k, 15)
+        joint = np.array([p.log_likelihoods_at(times) for p in processes])  # (processes, k, g)
         joint += self._task.log_weights + np.log(self._start)[:, None, None]
         weights = np.exp(joint - joint.max(axis=(0, 2), keepdims=True))
         weights /= weights.sum(axis=(0, 2), keepdims=True)

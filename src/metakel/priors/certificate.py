@@ -19,9 +19,10 @@ from metakel.errors import InputError
 from metakel.gp.task_gp import DefaultGP, PointCache, TaskGP, TaskProcess
 from metakel.gp.task_scale import TaskModel
 from metakel.kernels.nystrom import spread_rows
-from metakel.optimize import MixtureModel, Optimizer
+from metakel.optimize import MixtureModel, Optimizer, Trial
 from metakel.optimize.mixture_weights import mixture_weights
 from metakel.optimize.regret import REPLAYED, SCALE_WEIGHT, Basis, RegretCalibration, RegretScores
+from metakel.optimize.rehearsal import rehearse
 from metakel.priors.prior import Prior
 from metakel.priors.standardize import winsorize
 from metakel.search import Domain, SearchSpace, candidates
@@ -160,15 +161,16 @@ def _score(
     optimizer = Optimizer(
         replayed_model(prior, horizon), domain, rng=np.random.default_rng(0), acquisition=REPLAYED
     )
-    rng, values, seen = np.random.default_rng(1), [], []
+    rng, seen = np.random.default_rng(1), []
+    values: list[float] = []
+
+    def observed(asked: Trial) -> float:
+        values.append(float(objective.function(asked.x[None])[0]))
+        return values[-1] + objective.noise_std * float(rng.standard_normal())
+
     score, smallest_shape = 0.0, SCALE_WEIGHT * optimizer.model.scale / horizon
     for _ in range(int(min(horizon, domain.supply(*(np.empty((0, domain.d0)),) * 2)))):
-        optimizer.ask()
-        (asked,) = optimizer.record.pending
-        values.append(float(objective.function(asked.x[None])[0]))
-        seen.append(values[-1] + objective.noise_std * float(rng.standard_normal()))
-        # Not by tell, which would log alarms: they are part of what is replayed.
-        optimizer.record = optimizer.record.with_results([asked.with_result(seen[-1])])
+        seen.append(rehearse(optimizer, observed))
         regret = max(highest - values[int(np.argmax(seen))], 0.0)
         trace = optimizer.model.trace  # type: ignore[attr-defined]
         score = max(score, regret / trace.shapes[-1])
@@ -181,7 +183,7 @@ def _score(
 def replayed_model(prior: Prior, horizon: int) -> MixtureModel:
     """The model of a prior, which keeps the shapes and needs no confidence band."""
     empty = RegretScores(np.empty(0), "folds", horizon)
-    processes, weights = prior.beliefs
+    processes, weights = prior.task_processes
     return MixtureModel(
         processes,
         weights,
@@ -203,7 +205,7 @@ def emulate(prior: Prior, task: Task, rng: np.random.Generator) -> Objective:
 
     rows = spread_rows(np.arange(task.n), SPACE_ROWS)
     X, y = task.X[rows], task.y[rows]
-    scale, (processes, start) = prior.model, prior.beliefs
+    scale, (processes, start) = prior.model, prior.task_processes
     if not scale.expects(float(y.mean())):
         scale = scale.at_other_level(float(y.mean()))
     factors = [_covariance_factor(process, scale, X) for process in processes]

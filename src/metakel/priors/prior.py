@@ -103,7 +103,7 @@ class Prior:
         return self.task_gp is not None and self.heldout.helps
 
     @property
-    def beliefs(self) -> tuple[tuple[TaskProcess, ...], tuple[float, ...]]:
+    def task_processes(self) -> tuple[tuple[TaskProcess, ...], tuple[float, ...]]:
         """The learned GP at each noise ratio, and the cold start, with their initial weights."""
         cold: TaskProcess = DefaultGP.typical(self.space.d0)
         if self.task_gp is None or not self.heldout.helps:
@@ -235,7 +235,7 @@ class Prior:
     ) -> MixtureModel:
         """The model of a new task that `optimizer` decides with, in the sign to be maximised."""
         check_choice("certificate", certificate, CERTIFICATES)
-        processes, weights = self.beliefs
+        processes, weights = self.task_processes
         d_new, options = 0, {}
         if new:
             d_new, options = Space(tuple(new)).d0, {"new": Space(tuple(new)).to_dict()}

@@ -13,6 +13,7 @@ from metakel._arrays import Array
 from metakel.charts import COLD, LEARNED, RANDOM, REFERENCE, Axis, SvgChart, number
 from metakel.data import History, Task
 from metakel.errors import InputError
+from metakel.optimize.rehearsal import give, rehearse
 from metakel.priors import Prior, learn_prior
 from metakel.priors.heldout import NEEDED_LOG_SCORE
 from metakel.report.html import figure, figures, paragraph, section
@@ -124,7 +125,7 @@ def _try(prior: Prior, task: Task, seen: NDArray[np.intp]) -> HeldOutTask:
     sign = -1.0 if prior.info.minimize else 1.0  # tasks hold what is to be maximised
     rows = prior.space.decode(task.X)
     predictor = prior.optimizer(rows)
-    predictor.tell([rows[i] for i in seen], sign * task.y[seen])
+    give(predictor, [rows[i] for i in seen], sign * task.y[seen])
     others = np.setdiff1d(np.arange(task.n), seen)
     mean, sd = predictor.predict([rows[i] for i in others])
     surprises = (sign * task.y[others] - mean) / sd
@@ -132,8 +133,7 @@ def _try(prior: Prior, task: Task, seen: NDArray[np.intp]) -> HeldOutTask:
     places = {tuple(row.values()): i for i, row in reversed(list(enumerate(rows)))}
     # Whoever tries all rows finds the best: the last one shows nothing.
     for _ in range(min(EVALUATIONS, max(len(places) - 1, 1))):
-        x = optimizer.ask()
-        optimizer.tell(x, sign * float(task.y[places[tuple(x.values())]]))
+        rehearse(optimizer, lambda asked: sign * float(task.y[places[tuple(asked.point.values())]]))
         best.append(float(task.y.max() - sign * optimizer.best.value))
     spread = float(task.y.std())
     return HeldOutTask(surprises, float(sd.mean()) / spread, np.array(best) / spread)
