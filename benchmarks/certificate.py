@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks import certificate_stopping
 from benchmarks.certificate_worlds import FAMILIES, GRID, maximum
-from benchmarks.docs import markdown, update_section
-from benchmarks.transfer_data import ROOT, Pairs, load_tables
+from benchmarks.docs import PAGES, markdown, update_section
+from benchmarks.transfer_data import Pairs, load_tables
 from metakel import learn_prior
 from metakel.data import History
 from metakel.priors import Prior
@@ -174,7 +174,7 @@ def write(name: str, title: str, section: str, update_docs: bool) -> None:
     """Print a section, and put it into the page of benchmarks."""
     print(section)
     if update_docs:
-        update_section(ROOT / "docs" / "benchmarks.md", name, title, section)
+        update_section(PAGES / "stopping.md", name, title, section)
 
 
 def stopping(tables: dict[str, Pairs], *, quick: bool) -> str:

@@ -9,10 +9,10 @@ import sys
 import warnings
 from collections.abc import Callable
 
-from benchmarks.docs import update_section
-from benchmarks.solver_worker import ONE_THREAD, ROOT
+from benchmarks.docs import PAGES, update_section
+from benchmarks.solver_worker import ONE_THREAD
 
-DOCS = ROOT / "docs" / "benchmarks.md"
+PAGE = PAGES / "speed.md"
 
 
 def run(
@@ -32,7 +32,7 @@ def run(
     parser = argparse.ArgumentParser(prog=name, description=about)
     parser.add_argument("--quick", action="store_true", help="2 rounds")
     parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--update-docs", action="store_true", help=f"write into {DOCS.name}")
+    parser.add_argument("--update-docs", action="store_true", help=f"write into {PAGE.name}")
     options = parser.parse_args()
     if any(os.environ.get(variable) != number for variable, number in ONE_THREAD.items()):
         # Threads are fixed when numpy is imported, so start again.
@@ -42,4 +42,4 @@ def run(
     found = measure(2 if options.quick else options.rounds)
     print(found)
     if options.update_docs:
-        update_section(DOCS, section, title, found)
+        update_section(PAGE, section, title, found)

@@ -31,7 +31,7 @@ from benchmarks.coverage_runs import (
     paper_run,
     regret_run,
 )
-from benchmarks.docs import update_section
+from benchmarks.docs import PAGES, update_section
 from benchmarks.solver_table import machine
 
 ROOT = Path(__file__).parents[1]
@@ -119,7 +119,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--records", type=Path, help="written, or read where it exists already")
-    parser.add_argument("--update-docs", action="store_true", help="rewrite docs/benchmarks.md")
+    parser.add_argument("--update-docs", action="store_true", help="rewrite its page")
     return parser.parse_args(arguments)
 
 
@@ -138,12 +138,12 @@ def main(arguments: Sequence[str]) -> int:
         results,
         command=command(options),
         where=where,
-        figure=str(FIGURE.relative_to("docs")),
+        figure=f"../{FIGURE.relative_to('docs')}",
     )
     print(section)
     if options.update_docs:
         draw(results, ROOT / FIGURE)
-        update_section(ROOT / "docs" / "benchmarks.md", "coverage", "Confidence", section)
+        update_section(PAGES / "confidence.md", "coverage", "Confidence", section)
     return 0 if all(goal.met for goal in goals(results)) else 1
 
 

@@ -19,8 +19,7 @@ import numpy as np
 
 from benchmarks import coverage_alarm
 from benchmarks.coverage_runs import inside
-from benchmarks.docs import markdown, update_section
-from benchmarks.transfer_data import ROOT
+from benchmarks.docs import PAGES, markdown, update_section
 from metakel._arrays import Array
 from metakel.confidence import ConfidenceSequence
 from metakel.data import History
@@ -250,7 +249,7 @@ def main() -> None:
     parser.add_argument("--update-docs", action="store_true")
     options = parser.parse_args()
     logging.disable(logging.WARNING)  # alarms are part of what is measured
-    page = ROOT / "docs" / "benchmarks.md"
+    page = PAGES / "confidence.md"
     if options.only != "selection":
         section = alarm_section(coverage_alarm.alarm_table(options.seed), options.seed)
         print(section)

@@ -1,9 +1,11 @@
-"""Sections of docs/benchmarks.md that programs write, each between markers of its own."""
+"""Sections of the documentation that programs write, each between markers of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+
+PAGES = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"  # one page for every question
 
 
 def update_section(file: Path, name: str, title: str, section: str) -> None:
@@ -14,7 +16,7 @@ def update_section(file: Path, name: str, title: str, section: str) -> None:
     from benchmarks import history  # whose page is made of tables, too
 
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    text = file.read_text(encoding="utf-8") if file.exists() else "# Benchmarks\n"
+    text = file.read_text(encoding="utf-8") if file.exists() else f"# {title}\n"
     if begin not in text:
         text += f"\n## {title}\n\n{begin}\n{end}\n"
     head, _, rest = text.partition(begin)

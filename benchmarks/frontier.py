@@ -18,7 +18,7 @@ import numpy as np
 
 import metakel as mk
 from benchmarks import frontier_contexts, frontier_lifelong
-from benchmarks.docs import markdown, update_section
+from benchmarks.docs import PAGES, markdown, update_section
 from benchmarks.frontier_rules import Process, feasible_ucb, safe_opt
 from benchmarks.frontier_worlds import BASE, GRID, NOISE, SPACE, Output, X, line, named, plane
 from metakel.search import Domain, SearchSpace
@@ -360,7 +360,7 @@ def sections(runs: int) -> dict[str, Callable[[], list[tuple[str, Row, list[Row]
 
 
 def main() -> None:
-    """Run everything and write the section of docs/benchmarks.md."""
+    """Run everything and write the section of docs/benchmarks/safe.md."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--runs", type=int, default=200)
     arguments.add_argument("--only", help="sections by name, separated by commas")
@@ -373,8 +373,7 @@ def main() -> None:
             parts.append(f"{text}\n\n{markdown(head, rows)}")
             print(parts[-1], f"\n({time.time() - began:.0f} s)\n", flush=True)
     if given.update_docs:
-        path = ROOT / "docs" / "benchmarks.md"
-        update_section(path, "frontier", "Safe search", "\n\n".join(parts))
+        update_section(PAGES / "safe.md", "frontier", "Safe search", "\n\n".join(parts))
 
 
 if __name__ == "__main__":

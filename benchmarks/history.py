@@ -13,7 +13,7 @@ import argparse
 import json
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -212,16 +212,18 @@ def _git(*words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else "unknown"
 
 
-def from_git(page: str = "docs/benchmarks.md") -> Iterator[Run]:
-    """Runs whose sections were committed, oldest first."""
-    seen: dict[str, str] = {}
-    for line in _git("log", "--reverse", "--format=%h %cI", "--", page).splitlines():
+def from_git(pages: Sequence[str] = ("docs/benchmarks.md", "docs/benchmarks")) -> Iterator[Run]:
+    """Runs whose sections were committed, oldest first; a section may move to another page."""
+    seen: dict[str, dict[str, Measurement]] = {}
+    for line in _git("log", "--reverse", "--format=%h %cI", "--", *pages).splitlines():
         commit, date = line.split(" ")
-        text = _git("show", f"{commit}:{page}")
+        files = _git("ls-tree", "-r", "--name-only", commit, *pages).splitlines()
+        text = "\n".join(_git("show", f"{commit}:{file}") for file in files)
         for name, section in re.findall(r"<!-- (\w+):begin -->\n(.*?)<!-- \w+:end -->", text, re.S):
-            if section != seen.get(name) and (measured := measurements(section)):
+            measured = measurements(section)
+            if measured and measured != seen.get(name):
                 yield Run(date[:16], commit, _machine(section) or "unknown", name, measured)
-            seen[name] = section
+            seen[name] = measured
 
 
 def main() -> None:

@@ -15,12 +15,11 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from benchmarks.docs import update_section
-from benchmarks.transfer_data import ROOT, Case, Pairs, cases, corrupted, load_tables
+from benchmarks.docs import PAGES, update_section
+from benchmarks.transfer_data import Case, Pairs, cases, corrupted, load_tables
 from benchmarks.transfer_ours import OURS
 from benchmarks.transfer_report import report
 from benchmarks.transfer_rivals import (
@@ -129,8 +128,8 @@ def main() -> None:
     text = report(run_all(list(jobs(tables, sizes, splits, more)), options.workers))
     print(text)
     if options.update_docs:
-        file: Path = ROOT / "docs" / "benchmarks.md"
-        update_section(file, "transfer", "Decisions on real histories", text)
+        page = PAGES / "histories.md"
+        update_section(page, "transfer", "Decisions on real histories", text)
 
 
 if __name__ == "__main__":

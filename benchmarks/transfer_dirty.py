@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.docs import markdown, update_section
+from benchmarks.docs import PAGES, markdown, update_section
 from benchmarks.transfer_data import ROOT, Case, cases
 from benchmarks.transfer_scenarios import ROWS, SCENARIOS, Table, seeded, tables
 from metakel import learn_prior
@@ -214,9 +214,7 @@ def main() -> None:
     text = report(run_all(names, scenarios, splits, options.before))
     print(text)
     if options.update_docs:
-        update_section(
-            ROOT / "docs" / "benchmarks.md", "dirty", "Histories that are not clean", text
-        )
+        update_section(PAGES / "dirty.md", "dirty", "Histories that are not clean", text)
 
 
 if __name__ == "__main__":

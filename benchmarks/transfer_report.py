@@ -48,8 +48,8 @@ kinder to what is learned, by five to seven evaluations to 0.05 for two methods 
 rows "over history GP + mean" take that out, as far as our version of it is theirs. The rows "over
 cold GP, UCB" flatter us: ours needs more evaluations than theirs, 32.0 / 39.6. The intervals of the
 leading methods overlap: read parity with RGPE and the GP fitted on the history on xgboost, not
-victory. The method was developed on other splits of these same tables; fresh ones are below. A
-price of the guard below 1 is noise, not a gain."""
+victory. The method was developed on other splits of these same tables; fresh ones are on
+the next page. A price of the guard below 1 is noise, not a gain."""
 
 
 def report(runs: Sequence[Run]) -> str:
