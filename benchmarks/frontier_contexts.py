@@ -1,7 +1,5 @@
 """Contexts: regret and certificates where somebody else chooses a part of the input.
 
-``python -m benchmarks.frontier --only contexts [--runs 200]``
-
 Functions of (x, z) are made of 6 of 36 products of Legendre polynomials. Every run has a new
 history of 30 tasks with 60 noisy values each, and a new task of 40 decisions. Contexts are uniform,
 or those for which the certificate is widest, as an adversary would choose them.
@@ -9,11 +7,12 @@ or those for which the certificate is widest, as an adversary would choose them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 import metakel as mk
+from benchmarks.seeds import Result
 from metakel.kernels.products import Products
 from metakel.optimize import Optimizer
 
@@ -23,6 +22,7 @@ BASE = mk.KernelDictionary((Products("legendre", "sup", DEGREES),))
 NOISE, BOUND, SIZE, STEPS = 0.1, 3.0, 2.5, 40
 CHOICES, CONTEXTS = np.linspace(-1, 1, 31), np.linspace(-1, 1, 15)
 GRID = np.array([(x, z) for z in CONTEXTS for x in CHOICES])
+RIVALS = ("learned", "oracle", "all", "ignoring")
 HEAD = (
     *("contexts", "learned / oracle", "all kernels / oracle", "ignoring z / oracle"),
     *("learned / all", "all certificates hold", "sum of regret <= bound", "median certificate"),
@@ -108,41 +108,37 @@ class World:
         return lost
 
 
-def measure(name: str, runs: int) -> Row:
+def play_all(name: str, seed: int) -> Result:
+    """Regret of all rivals on one task, and what the certificates of ours were worth."""
+    choose, world = {"uniform": uniform, "adversary": widest}[name], World(seed)
+    rivals = {
+        "learned": (world.learned.kernel, 0.05),
+        "oracle": (world.kernel, 0.0),
+        "all": (mk.KernelSum.uniform(BASE, weight=1.0), 0.0),
+    }
+    found: Result = {"ignoring": world.ignoring(seed)}
+    for rival, (kernel, spent) in rivals.items():
+        game = world.play(kernel, spent, choose, seed)
+        found[rival] = sum(world.regret(x, z) for x, z in game.X)
+        if rival == "learned":
+            promised = [game.certificate_for([z]) for z in CONTEXTS]
+            found["valid"] = all(
+                world.regret(c.x[0], z) <= c.regret + 1e-9
+                for c, z in zip(promised, CONTEXTS, strict=True)
+            )
+            found["bounded"] = bool(found[rival] <= game.regret_certificate)
+            found["width"] = float(np.median([c.regret for c in promised]))
+    return found
+
+
+def context_row(name: str, found: Sequence[Result]) -> Row:
     """One row: totals over all runs."""
-    choose = {"uniform": uniform, "adversary": widest}[name]
-    lost = dict.fromkeys(("learned", "oracle", "all", "ignoring"), 0.0)
-    valid = bounded = 0
-    widths = []
-    for seed in range(runs):
-        world = World(seed)
-        rivals = {
-            "learned": (world.learned.kernel, 0.05),
-            "oracle": (world.kernel, 0.0),
-            "all": (mk.KernelSum.uniform(BASE, weight=1.0), 0.0),
-        }
-        for rival, (kernel, spent) in rivals.items():
-            game = world.play(kernel, spent, choose, seed)
-            real = sum(world.regret(x, z) for x, z in game.X)
-            lost[rival] += real
-            if rival == "learned":
-                found = [game.certificate_for([z]) for z in CONTEXTS]
-                valid += all(
-                    world.regret(c.x[0], z) <= c.regret + 1e-9
-                    for c, z in zip(found, CONTEXTS, strict=True)
-                )
-                bounded += real <= game.regret_certificate
-                widths.append(np.median([c.regret for c in found]))
-        lost["ignoring"] += world.ignoring(seed)
-    ratio = {rival: f"{total / lost['oracle']:.2f}" for rival, total in lost.items()}
+    total = {rival: sum(result[rival] for result in found) for rival in RIVALS}
+    ratio = {rival: f"{total[rival] / total['oracle']:.2f}" for rival in RIVALS}
+    held = (f"{sum(r[key] for r in found)} of {len(found)}" for key in ("valid", "bounded"))
     return (
         *(name, ratio["learned"], ratio["all"], ratio["ignoring"]),
-        *(f"{lost['learned'] / lost['all']:.2f}", f"{valid} of {runs}", f"{bounded} of {runs}"),
-        f"{np.median(widths):.2f}",
+        f"{total['learned'] / total['all']:.2f}",
+        *held,
+        f"{np.median([result['width'] for result in found]):.2f}",
     )
-
-
-def tables(runs: int) -> list[tuple[str, Row, list[Row]]]:
-    """Tables with a text and a head, for `benchmarks.frontier`."""
-    text = f"Contexts: cumulative regret of 40 decisions, {runs} new histories and tasks:"
-    return [(text, HEAD, [measure("uniform", runs), measure("adversary", runs)])]

@@ -1,7 +1,5 @@
 """Lifelong learning: thirty tasks in a row, and clients that keep their data.
 
-``python -m benchmarks.frontier --only lifelong [--runs 200]``
-
 20 Legendre kernels of which 5 are active; a task uses each of these with probability 0.85. A task
 has 25 tries, the noise is 0.1 and B is 3. Regret is that of all tries of all tasks, over the regret
 of GP-UCB with the true kernels on the same tasks.
@@ -9,9 +7,12 @@ of GP-UCB with the true kernels on the same tasks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 import metakel as mk
+from benchmarks.seeds import Result
 from metakel.optimize import Optimizer
 from metakel.scale import Federation, client_sums
 
@@ -77,53 +78,69 @@ def oracle(seed: int) -> np.ndarray:
     return lost
 
 
-def policies(runs: int) -> list[Row]:
-    """One row for each warm-up; the last never leaves it."""
-    best = np.array([oracle(seed) for seed in range(runs)])
-    rows = []
-    for name, warm_up in (("warm-up of 5", 5), ("warm-up of 10", 10), ("all kernels", TASKS)):
-        results = [life(warm_up, seed) for seed in range(runs)]
-        lost, held = (np.array([result[i] for result in results]) for i in (0, 1))
-        found = np.array([result[2] for result in results])[:, [4, 9, 19, 29]].mean(axis=0)
-        rows.append(
-            (
-                name,
-                f"{lost.sum() / best.sum():.2f}",
-                f"{lost[:, -10:].sum() / best[:, -10:].sum():.2f}",
-                " ".join(f"{share:.2f}" for share in found),
-                f"{held.mean():.3f}",
-            )
+POLICIES = {"warm-up of 5": 5, "warm-up of 10": 10, "no warm-up": 0, "all kernels": TASKS}
+
+
+def sequence(seed: int) -> Result:
+    """Thirty tasks with every policy, and with the true kernels."""
+    found: Result = {"oracle": oracle(seed).tolist()}
+    for name, warm_up in POLICIES.items():
+        lost, held, selected = life(warm_up, seed)
+        found[name] = {"lost": lost.tolist(), "held": held.tolist(), "found": selected}
+    return found
+
+
+def policy_row(name: str, found: Sequence[Result]) -> Row:
+    """Regret over the oracle's of all tasks and of the last ten, J*, and bands that cover."""
+    best = np.array([result["oracle"] for result in found])
+    lost, held, selected = (
+        np.array([result[name][key] for result in found]) for key in ("lost", "held", "found")
+    )
+    return (
+        name,
+        f"{lost.sum() / best.sum():.2f}",
+        f"{lost[:, -10:].sum() / best[:, -10:].sum():.2f}",
+        " ".join(f"{share:.2f}" for share in selected[:, [4, 9, 19, 29]].mean(axis=0)),
+        f"{held.mean():.3f}",
+    )
+
+
+def federated(count: int, seed: int) -> Result:
+    """Whether J* is selected from the sums of ``count`` clients with 25 random points each.
+
+    Votes: kernels that at least half of the clients, or a single one, would select alone.
+    """
+    rng = np.random.default_rng((seed, count))
+    active = np.sort(rng.choice(BASE.p, 5, replace=False))
+    histories = []
+    for _ in range(count):
+        X, theta = rng.uniform(-1, 1, (25, 1)), np.zeros(BASE.dim)
+        theta[active] = rng.normal(size=5)
+        theta *= SIZE / np.linalg.norm(theta)
+        y = BASE.features(X) @ theta + NOISE * rng.normal(size=25)
+        histories.append(mk.History.from_pairs([(X, y)]))
+    clients = [client_sums(history, BASE) for history in histories]
+    federation = Federation(clients, [history.sizes for history in histories], d0=1)
+    options = {"noise_std": NOISE, "lam": "lifelong"}
+    learned = mk.learn_kernel(federation, BASE, **options)
+    votes = np.zeros(BASE.p)
+    for history in histories:
+        votes[mk.learn_kernel(history, BASE, **options).active] += 1
+    return {
+        name: {"found": set(active) <= set(chosen.tolist()), "size": len(chosen)}
+        for name, chosen in (
+            ("sums", learned.active),
+            ("majority", np.flatnonzero(votes > count / 2)),
+            ("any vote", np.flatnonzero(votes)),
         )
-    return rows
+    }
 
 
-def federated(runs: int) -> list[Row]:
-    """How often J* is selected from the sums of clients with 25 random points each."""
-    rows = []
-    for count in (5, 10, 20):
-        found, sizes = 0, []
-        for seed in range(runs):
-            rng = np.random.default_rng((seed, count))
-            active = np.sort(rng.choice(BASE.p, 5, replace=False))
-            histories = []
-            for _ in range(count):
-                X, theta = rng.uniform(-1, 1, (25, 1)), np.zeros(BASE.dim)
-                theta[active] = rng.normal(size=5)
-                theta *= SIZE / np.linalg.norm(theta)
-                y = BASE.features(X) @ theta + NOISE * rng.normal(size=25)
-                histories.append(mk.History.from_pairs([(X, y)]))
-            clients = [client_sums(history, BASE) for history in histories]
-            federation = Federation(clients, [history.sizes for history in histories], d0=1)
-            learned = mk.learn_kernel(federation, BASE, noise_std=NOISE, lam="lifelong")
-            found += set(active) <= set(learned.active)
-            sizes.append(learned.active.size)
-        rows.append((str(count), f"{found / runs:.2f}", f"{np.mean(sizes):.1f}"))
-    return rows
-
-
-def tables(runs: int) -> list[tuple[str, Row, list[Row]]]:
-    """Tables with a text and a head, for `benchmarks.frontier`."""
-    text = f"Lifelong learning, {TASKS} tasks of {TRIES} tries, {runs} sequences, delta = 0.1:"
-    sums = f"Federated learning by exact sums, one task of 25 points per client, {runs} runs:"
-    head = ("clients", "J* found", "kernels selected")
-    return [(text, HEAD, policies(runs)), (sums, head, federated(runs))]
+def federated_row(count: int, found: Sequence[Result]) -> Row:
+    """How often J* was found and how many kernels were selected: by sums, and by votes."""
+    cells = (
+        f"{np.mean([r[name]['found'] for r in found]):.3f} "
+        f"({np.mean([r[name]['size'] for r in found]):.1f})"
+        for name in ("sums", "majority", "any vote")
+    )
+    return (str(count), *cells)

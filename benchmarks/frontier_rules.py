@@ -7,41 +7,41 @@ implementation, because the package does not import on current versions of Pytho
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from metakel.data import History
+from metakel.data import Task
 
-Measure = Callable[[int], float]
+Measure = Callable[[int], Sequence[float]]
 
 
 class Process:
-    """A Gaussian process with a squared exponential kernel on the points ``X`` (N, 1)."""
+    """A Gaussian process with a squared exponential kernel on the points ``X`` (N, d0)."""
 
     def __init__(
         self, X: np.ndarray, mean: float, scale: float, lengthscale: float, noise: float
     ) -> None:
         self.mean, self.noise = mean, noise
-        self.K = scale**2 * np.exp(-0.5 * ((X - X.T) / lengthscale) ** 2)
+        self.K = scale**2 * _correlation(X, lengthscale)
 
     @classmethod
-    def fitted(cls, X: np.ndarray, history: History, noise: float) -> Process:
-        """Level, scale and length by the likelihood of the past tasks."""
-        y = np.concatenate([task.y for task in history.tasks])
+    def fitted(cls, X: np.ndarray, tasks: Sequence[Task], noise: float) -> Process:
+        """Level, scale and length by the likelihood of the first ten past tasks."""
+        y = np.concatenate([task.y for task in tasks])
         mean, best = float(y.mean()), (-np.inf, 1.0, 1.0)
-        for scale in y.std() * np.array([0.5, 0.7, 1.0, 1.4]):
-            for length in np.geomspace(0.03, 0.6, 10):
+        for length in np.geomspace(0.03, 2.0, 13):
+            correlations = [_correlation(task.X, length) for task in tasks[:10]]
+            for scale in y.std() * np.array([0.5, 0.7, 1.0, 1.4]):
                 total = 0.0
-                for task in history.tasks[:10]:
-                    K = scale**2 * np.exp(-0.5 * ((task.X - task.X.T) / length) ** 2)
-                    L = np.linalg.cholesky(K + noise**2 * np.eye(task.n))
+                for task, C in zip(tasks, correlations, strict=False):
+                    L = np.linalg.cholesky(scale**2 * C + noise**2 * np.eye(task.n))
                     z = np.linalg.solve(L, task.y - mean)
                     total += -0.5 * z @ z - np.log(np.diag(L)).sum()
                 best = max(best, (total, scale, length))
         return cls(X, mean, best[1], best[2], noise)
 
-    def predict(self, rows: list[int], values: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, rows: list[int], values: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
         """(N,) means and standard deviations."""
         cross = self.K[rows]
         A = cross[:, rows] + self.noise**2 * np.eye(len(rows))
@@ -51,21 +51,43 @@ class Process:
         return mean, np.sqrt(np.maximum(variance, 1e-12))
 
 
+def _correlation(X: np.ndarray, lengthscale: float) -> np.ndarray:
+    squares = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    return np.asarray(np.exp(-0.5 * squares / lengthscale**2))
+
+
 def safe_opt(
-    process: Process, limit: float, first: int, measure: Measure, tries: int, beta: float
+    objective: Process,
+    limited: Process | None,
+    limit: float,
+    first: int,
+    measure: Measure,
+    tries: int,
+    beta: float,
 ) -> list[int]:
-    """Rows tried: the widest interval among maximisers and expanders of the safe set."""
+    """Rows tried: the widest interval among maximisers and expanders of the safe set.
+
+    ``limited`` must not fall below ``limit``; None for the objective itself. ``measure`` returns
+    the value of the objective and, where there is one, of the limited output.
+    """
     rows, values = [first], [measure(first)]
     for _ in range(tries - 1):
-        mean, sd = process.predict(rows, values)
+        mean, sd = objective.predict(rows, [v[0] for v in values])
         lower, upper = mean - beta * sd, mean + beta * sd
-        safe = lower >= limit
+        if limited is None:
+            process, told, low, high = objective, [v[0] for v in values], lower, upper
+        else:
+            process, told = limited, [v[1] for v in values]
+            mean, sd = limited.predict(rows, told)
+            low, high = mean - beta * sd, mean + beta * sd
+        safe = low >= limit
         safe[first] = True
         maximisers = safe & (upper >= lower[safe].max())
-        chosen = int(np.argmax(np.where(maximisers, upper - lower, -np.inf)))
-        wider = safe & ~maximisers & (upper - lower > (upper - lower)[chosen])
-        for row in np.argsort(-np.where(wider, upper - lower, -np.inf))[: wider.sum()].tolist():
-            hoped, spread = process.predict([*rows, row], [*values, float(upper[row])])
+        width = np.maximum((upper - lower) / objective.noise, (high - low) / process.noise)
+        chosen = int(np.argmax(np.where(maximisers, width, -np.inf)))
+        wider = safe & ~maximisers & (width > width[chosen])
+        for row in np.argsort(-np.where(wider, width, -np.inf))[: wider.sum()].tolist():
+            hoped, spread = process.predict([*rows, row], [*told, float(high[row])])
             if ((hoped - beta * spread >= limit) & ~safe).any():
                 chosen = row
                 break
@@ -78,11 +100,11 @@ def feasible_ucb(
     process: Process, limit: float, first: int, measure: Measure, tries: int
 ) -> list[int]:
     """Rows tried: the largest upper bound where the limit holds with a chance of 95 %."""
-    rows, values = [first], [measure(first)]
+    rows, values = [first], [measure(first)[0]]
     for _ in range(tries - 1):
         mean, sd = process.predict(rows, values)
         allowed = mean - 1.645 * sd >= limit
         allowed[first] = True
         rows.append(int(np.argmax(np.where(allowed, mean + 2 * sd, -np.inf))))
-        values.append(measure(rows[-1]))
+        values.append(measure(rows[-1])[0])
     return rows
