@@ -183,12 +183,15 @@ def test_safe_search_keeps_its_limit_in_every_context(domain):
     assert tried > runs  # it does not only repeat the start
 
 
-@pytest.mark.parametrize("call", ["ask", "suggest", "predict", "confidence", "tell", "forget"])
+@pytest.mark.parametrize(
+    "call", ["ask", "suggest", "predict", "explain", "confidence", "tell", "forget"]
+)
 def test_a_missing_context_is_refused_by_name(call):
     weather = Space((Float("temperature", -5.0, 40.0), Float("humidity", 0.0, 1.0)))
     kernel = KernelSum.uniform(tensor_product(3, 2, scaling="l2"))
     game = optimizer(kernel, context=weather)
-    given = {"predict": ([0.0],), "tell": ([0.0], 1.0), "forget": ([0.0],)}.get(call, ())
+    one = ([0.0],)
+    given = {"predict": one, "explain": one, "tell": ([0.0], 1.0), "forget": one}.get(call, ())
     with pytest.raises(InputError, match=f"{call}: there is no context.*'temperature'"):
         getattr(game, call)(*given)
     with pytest.raises(InputError, match="lacks 'humidity'"):
@@ -240,6 +243,18 @@ def test_pending_runs_belong_to_their_context():
         game.ask(context=[0.5])
     x = game.ask(context=[0.25])  # in another context all are free
     game.forget(x, context=[0.25])
+
+
+def test_a_choice_is_explained_within_its_context():
+    kernel, f = world(0)
+    game = optimizer(kernel)
+    play(game, f, [0.8] * 6, np.random.default_rng(0))
+    why = game.explain([0.3], context=[-0.5])
+    assert why.best is None
+    assert not why.neighbours  # all runs were made elsewhere
+    means, _ = game.predict(GRID, context=[-0.5])
+    assert min(means) <= why.typical <= max(means)
+    assert game.explain([0.3], context=[0.8]).best == game.y.max()
 
 
 def test_save_load_ask_equals_ask(tmp_path):

@@ -193,3 +193,19 @@ def test_fixed_parameters_and_candidates():
     why = table.explain(table.ask())
     assert why.expected.x in rows
     assert why.safer is None or why.safer.x in rows
+
+
+def test_in_a_context_only_choices_of_that_context_are_compared():
+    prior = accuracies()
+    optimizer, here = prior.optimizer(), {"kind": "x"}  # the worse kind
+    for x in configurations(prior, 4):
+        optimizer.tell({**x, "kind": "y"}, 0.98 - 0.3 * x["a"] ** 2)
+    assert optimizer.explain({"a": 0.9, "kind": "x"}).safer.x["kind"] == "y"  # without the context
+    why = optimizer.explain({"a": 0.9, "kind": "x"}, here)
+    assert why.safer.x["kind"] == "x"
+    assert why.best is None  # nothing was tried here
+    assert why.typical < optimizer.explain({"a": 0.9, "kind": "y"}, {"kind": "y"}).typical
+    optimizer.tell({"a": 0.2, "kind": "x"}, 0.86)
+    assert optimizer.explain({"a": 0.9, "kind": "x"}, here).best == 0.86
+    with pytest.raises(InputError, match="'kind' is 'y' in the configuration but 'x' in the con"):
+        optimizer.explain({"a": 0.9, "kind": "y"}, here)

@@ -105,8 +105,9 @@ def suggest(
     announce(tuner)
     if accept_alarm:
         tuner.accept_alarm()
+    given = assignments(known.space, context) if context else None
     try:
-        asked = tuner.ask_trials(count, assignments(known.space, context) if context else None)
+        asked = tuner.ask_trials(count, given)
     except (Alarm, NoSafePoint) as error:
         raise InputError(why_stopped(tuner, error)) from error
     others = tuner.optimizer.model.output_names
@@ -119,7 +120,7 @@ def suggest(
                 tuner.drop(trial.number)
             raise
     # By the model that chose: later suggestions of the batch take the earlier ones into account.
-    reasons = [tuner.explain(trial.configuration) for trial in asked]
+    reasons = [tuner.explain(trial.configuration, given) for trial in asked]
     if json:
         emit([_as_json(trial, why) for trial, why in zip(asked, reasons, strict=True)])
         return

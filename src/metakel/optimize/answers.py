@@ -184,15 +184,20 @@ class Answers:
         return self._sign * mean, sd
 
     @single_blas_thread
-    def explain(self, x: Any) -> Reasons:
+    def explain(self, x: Any, context: Any = None) -> Reasons:
         """Why to try the point ``x``: what is expected, which runs speak for it, what is safer.
 
-        A pending point is explained as it was when it was asked for.
+        A pending point is explained as it was when it was asked for. With a context, it is compared
+        with other choices in the same context.
         """
-        X = self.domain.locate(x, "explain")
+        if isinstance(context, Mapping):
+            _check_agreement(x, context, "explain")
+        place, start = self._place(context, "explain")
+        X = place.locate(x, "explain")
         if len(X) != 1:
             raise InputError(f"explain: {len(X)} points; expected one")
-        return explain(self._snapshot, points_of(x, X, self.domain)[0], X[0])
+        place = self._points if place is self.domain else place
+        return explain(self._snapshot, points_of(x, X, place)[0], X[0], place, start)
 
     @property
     def output_limits(self) -> tuple[float, float]:

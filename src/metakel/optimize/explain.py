@@ -19,10 +19,10 @@ from metakel._arrays import Array
 from metakel._html import card, items, paragraph
 from metakel.optimize.best_runs import BestRuns
 from metakel.optimize.model import UCB_WIDTH, Model
-from metakel.optimize.outcomes import Outcomes
 from metakel.optimize.record import Record
 from metakel.optimize.safe import SafeModel
 from metakel.optimize.snapshot import Snapshot
+from metakel.search import Domain, InContext, StartPoints
 
 NEIGHBOURS = 3  # runs that are named
 NEAR = 1.0  # within so many length scales, values have much to do with each other
@@ -179,15 +179,23 @@ def describe(x: Any) -> str:
     return ", ".join(f"{name}={_short(value)}" for name, value in x.items())
 
 
-def explain(snapshot: Snapshot, point: Any, x: Array) -> Reasons:
-    """Why to try a point, which is ``x`` (d0,) to the model."""
+def explain(
+    snapshot: Snapshot, point: Any, x: Array, place: Domain, start: StartPoints
+) -> Reasons:
+    """Why to try a point, which is ``x`` (d0,) to the model.
+
+    ``place`` is where it could be chosen from, with its start points: the domain, or the domain in
+    the context of the point. Other choices and values to compare with are those of the place.
+    """
     domain, sign, found = snapshot.domain, snapshot.sign, snapshot.outcomes
-    model = snapshot.model
+    model, here = snapshot.model, snapshot.outcomes.counts
+    if place is not domain:
+        here = here & place.contains(found.X)
     fantasies = _before(snapshot, x)
     if len(fantasies):
         model = model.with_fantasies(fantasies)
     mean, sd = (float(value[0]) for value in model.predict(x[None]))
-    Z, means, sds = _elsewhere(model, snapshot)  # infinite sds where it may not be tried
+    Z, means, sds = _elsewhere(model, found.X[here], start.X)  # infinite sds where it may not be tried
     past = model.best_runs
     low, high = sorted(sign * limit for limit in model.limits)
     limits = low, high
@@ -201,15 +209,15 @@ def explain(snapshot: Snapshot, point: Any, x: Array) -> Reasons:
     gain = means[surest] - UCB_WIDTH * sds[surest] - (mean - UCB_WIDTH * sd)
     safer = None
     if gain > SAFER * sd and not domain.same(Z[[surest]], x[None])[0, 0]:
-        other = _point(snapshot, Z, surest)
+        other = _point(snapshot, place, Z[surest], surest - len(start.X), here)
         safer = expected(Z[surest], other, float(means[surest]), float(sds[surest]))
-    values = found.y[found.counts]
+    values = found.y[here]
     return Reasons(
         expected=expected(x, copy(point), mean, sd),
-        typical=_typical(snapshot, limits),
+        typical=_typical(snapshot, start.X, limits),
         best=sign * float(values.max()) if len(values) else None,
         explores=bool(means[np.isfinite(sds)].max(initial=mean) - mean > GIVEN_UP * sd),
-        neighbours=_neighbours(snapshot, past, x),
+        neighbours=_neighbours(snapshot, past, x, place),
         near=0 if past is None else len(_tasks_near(past, x)),
         tasks=0 if past is None else len(set(past.tasks)),
         safer=safer,
@@ -217,9 +225,9 @@ def explain(snapshot: Snapshot, point: Any, x: Array) -> Reasons:
     )
 
 
-def _typical(snapshot: Snapshot, limits: tuple[float, float]) -> float:
-    """The median over the domain, by the values alone."""
-    means, _ = snapshot.model.predict(snapshot.start.X)
+def _typical(snapshot: Snapshot, Z: Array, limits: tuple[float, float]) -> float:
+    """The median over the points ``Z``, by the values alone."""
+    means, _ = snapshot.model.predict(Z)
     return float(np.clip(snapshot.sign * np.median(means), *limits))
 
 
@@ -237,27 +245,22 @@ def _without_value(record: Record) -> list[Any]:
     return [trial for trial in record.trials if trial.state in ("pending", "failed")]
 
 
-def _elsewhere(model: Model, snapshot: Snapshot) -> tuple[Array, Array, Array]:
+def _elsewhere(model: Model, observed: Array, start: Array) -> tuple[Array, Array, Array]:
     """Points at which a search begins and observed ones, with means and standard deviations."""
-    seen: Outcomes = snapshot.outcomes
-    start = snapshot.start.X
-    parts = [(start, *model.predict(start))]
-    if seen.counts.any():
-        X = seen.X[seen.counts]
-        parts.append((X, *model.predict(X)))
+    parts = [(Z, *model.predict(Z)) for Z in (start, observed) if len(Z)]
     Z, means, sds = (np.concatenate(column) for column in zip(*parts, strict=True))
     if isinstance(model, SafeModel):  # nothing else is ever asked for
         sds = np.where(model.safe(Z), sds, inf)
     return Z, means, sds
 
 
-def _point(snapshot: Snapshot, Z: Array, i: int) -> Any:
-    """The ``i``-th of `_elsewhere` as users see it."""
-    observed = i - len(snapshot.start.X)
+def _point(
+    snapshot: Snapshot, place: Domain, z: Array, observed: int, here: NDArray[np.bool_]
+) -> Any:
+    """One of `_elsewhere` as users see it: a start point where ``observed`` is negative."""
     if observed < 0:
-        return snapshot.domain.decode(Z[i])
-    found = snapshot.outcomes
-    return _observed_point(snapshot, int(np.flatnonzero(found.counts)[observed]))
+        return place.decode(z)
+    return _observed_point(snapshot, int(np.flatnonzero(here)[observed]))
 
 
 def _observed_point(snapshot: Snapshot, i: int) -> Any:
@@ -269,11 +272,15 @@ def _tasks_near(past: BestRuns, x: Array) -> set[str]:
     return {past.tasks[i] for i in near}
 
 
-def _neighbours(snapshot: Snapshot, past: BestRuns | None, x: Array) -> tuple[Neighbour, ...]:
+def _neighbours(
+    snapshot: Snapshot, past: BestRuns | None, x: Array, place: Domain
+) -> tuple[Neighbour, ...]:
     """The nearest ones, at most one of every past task; of this task only those that are near."""
     seen = snapshot.outcomes
     scales = np.ones(x.shape) if past is None else past.lengthscales
     away = np.linalg.norm((seen.X - x) / scales, axis=1)
+    if isinstance(place, InContext):  # whose points do not say in which context they were tried
+        away = np.where(place.contains(seen.X), away, inf)
     own = [
         Neighbour(
             "", _observed_point(snapshot, i), snapshot.sign * float(seen.y[i]), float(away[i])

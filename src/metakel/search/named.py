@@ -177,8 +177,14 @@ class SearchSpace(Domain):
     # What a domain answers
 
     def contains(self, X: ArrayLike) -> NDArray[np.bool_]:
-        """(n,) which points lie within the ranges."""
-        return np.asarray((np.abs(as_points(X, "domain")) <= 1 + SAME).all(axis=1))
+        """(n,) which points lie within the ranges, with held parameters at their values."""
+        found = as_points(X, "domain")
+        inside = np.abs(found) <= 1 + SAME
+        for name, value in self.fixed.items():
+            columns = self.model_space.columns[name]
+            held = self.model_space[name].encode([value], extrapolate=self.extrapolate)
+            inside[:, columns] = np.abs(found[:, columns] - held) < SAME
+        return np.asarray(inside.all(axis=1))
 
     def same(self, X: Array, Z: Array) -> NDArray[np.bool_]:
         """(n, k) which points are the same configuration, up to rounding."""

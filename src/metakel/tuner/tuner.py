@@ -176,9 +176,11 @@ class Tuner:
         """(n,) means and standard deviations, by the model that decides next."""
         return self.optimizer.predict(configurations)
 
-    def explain(self, configuration: Mapping[str, Any]) -> Reasons:
+    def explain(
+        self, configuration: Mapping[str, Any], context: Mapping[str, Any] | None = None
+    ) -> Reasons:
         """Why to try a configuration, for example one that was asked for; see `Reasons`."""
-        return self.optimizer.explain(configuration)
+        return self.optimizer.explain(configuration, context)
 
     def confidence(self, configurations: Any) -> tuple[Array, Array]:
         """(n,) lower and upper confidence bounds, for all configurations and times at once."""
