@@ -179,9 +179,7 @@ def describe(x: Any) -> str:
     return ", ".join(f"{name}={_short(value)}" for name, value in x.items())
 
 
-def explain(
-    snapshot: Snapshot, point: Any, x: Array, place: Domain, start: StartPoints
-) -> Reasons:
+def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: StartPoints) -> Reasons:
     """Why to try a point, which is ``x`` (d0,) to the model.
 
     ``place`` is where it could be chosen from, with its start points: the domain, or the domain in
@@ -195,7 +193,9 @@ def explain(
     if len(fantasies):
         model = model.with_fantasies(fantasies)
     mean, sd = (float(value[0]) for value in model.predict(x[None]))
-    Z, means, sds = _elsewhere(model, found.X[here], start.X)  # infinite sds where it may not be tried
+    Z, means, sds = _elsewhere(
+        model, found.X[here], start.X
+    )  # infinite sds where it may not be tried
     past = model.best_runs
     low, high = sorted(sign * limit for limit in model.limits)
     limits = low, high
