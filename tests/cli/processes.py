@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+from metakel.tuner.lock import start_of
+
 TUNE = (sys.executable, "-m", "metakel", "tune")
 # The second evaluation says that it has begun, and waits until it may end.
 SECOND_WAITS = """
@@ -30,13 +32,6 @@ def read_pid(path: Path) -> int:
 def wait_until_gone(pid: int, patience: float = 60.0) -> None:
     """A process that was killed is gone in an instant, or is a zombie."""
     end = time.monotonic() + patience
-    while _state(pid) not in ("", "Z"):
+    while start_of(pid):
         assert time.monotonic() < end, f"process {pid} is still there"
         time.sleep(0.01)
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""

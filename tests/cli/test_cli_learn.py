@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from strangers_table import HEADER, OUTPUT, TASK, awkward_table
@@ -94,10 +95,11 @@ def test_one_task_only_is_used_with_a_warning(metakel, tmp_path):
 
 
 def test_a_result_that_cannot_be_written(metakel, history):
-    result = metakel("learn", history, *COLUMNS, "-o", "/proc/prior.json")
+    result = metakel("learn", history, *COLUMNS, "-o", f"{history}/prior.json")
     assert result.code == 4
     assert "Traceback" not in result.err
-    assert metakel("learn", history, *COLUMNS, "-o", "/dev/full").code == 4
+    if Path("/dev/full").exists():
+        assert metakel("learn", history, *COLUMNS, "-o", "/dev/full").code == 4
 
 
 def test_help_is_short_and_names_the_exit_codes(metakel):

@@ -30,5 +30,6 @@ def test_what_does_not_fit_together_is_refused(metakel, prior, history):
     other = ("--task", TASK, "--output", "acc %", "--input", "learning rate", "-o", "other.json")
     assert metakel("learn", history, *other).code == 0
     assert "was begun with another prior" in metakel("report", "other.json", "--journal", "k").err
-    assert metakel("report", prior, "-o", "/dev/full").code == 4
+    if Path("/dev/full").exists():
+        assert metakel("report", prior, "-o", "/dev/full").code == 4
     assert metakel("report", prior, "--history", history).code == 2

@@ -6,6 +6,7 @@ import os
 import threading
 
 import numpy as np
+import pytest
 from tuning_history import measure, small_prior
 
 from metakel import History, learn_prior
@@ -72,6 +73,7 @@ def test_trials_of_repeated_configurations_have_their_own_numbers():
     assert trials == list(tuner.trials.all)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_value_belongs_to_the_trial_of_its_own_process(tmp_path):
     tuner = Tuner(learn_prior(categories(), certify="none"), tmp_path / "j")
     mine = tuner.ask_trials(2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -15,6 +14,8 @@ import pytest
 from tuning_history import measure, small_prior
 
 from metakel.tuner import Journal, Tuner, lock
+
+fcntl = pytest.importorskip("fcntl", reason="Windows: test_platforms.py")
 
 PRIOR = small_prior()
 # It forks while it holds the journal, and is killed; the fork goes on without it.

@@ -83,6 +83,7 @@ def test_evaluations_that_outlive_the_process_are_not_given_back(tmp_path):
     assert "released" not in kinds(tmp_path / "j")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_fork_gives_nothing_of_its_parent_back(tmp_path):
     tuner = Tuner(PRIOR, tmp_path / "j")
     loop = iter(tuner)

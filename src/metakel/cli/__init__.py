@@ -8,6 +8,7 @@ by the user or a signal (run the same command again to continue).
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 
 from metakel.errors import InputError, MetaKelError
 
@@ -19,6 +20,9 @@ NEEDS = (
 
 def main() -> None:
     """Entry point of the ``metakel`` command."""
+    # In a pipe, Windows writes cp1252: names that it lacks are spelled instead of an error.
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         from metakel.cli.commands import root_command
         from metakel.cli.console import CANNOT_WRITE, INTERRUPTED, OutputClosed

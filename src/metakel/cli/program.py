@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -178,12 +179,20 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """End a program and all its children: by request first, then by force."""
     for sign in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
         with suppress(ProcessLookupError):
-            if hasattr(os, "killpg"):
-                os.killpg(process.pid, sign)
+            if sys.platform == "win32":
+                _end_tree_on_windows(process)
             else:
-                process.kill()
+                os.killpg(process.pid, sign)
         with suppress(subprocess.TimeoutExpired):
             process.wait(GRACE)
+
+
+def _end_tree_on_windows(process: subprocess.Popen[bytes]) -> None:
+    """There are no process groups to send a signal to; taskkill knows who started whom."""
+    try:
+        subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)], capture_output=True)
+    except OSError:
+        process.kill()
 
 
 @contextmanager

@@ -8,7 +8,13 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+STOPPING = (
+    "SIGINT",
+    "SIGTERM",
+    "SIGHUP",
+    "SIGQUIT",
+    "SIGBREAK",
+)  # the last is Ctrl-Break on Windows
 
 
 class StopSignals:

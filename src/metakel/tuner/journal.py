@@ -225,6 +225,7 @@ class Journal:
     def _open(self) -> int:
         assert self.place is not None
         flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+        flags |= getattr(os, "O_BINARY", 0)  # Windows would change the ends of lines, and offsets
         try:
             self._refuse_device()
             if self._file is not None or self.place.exists():

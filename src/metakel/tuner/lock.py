@@ -6,7 +6,9 @@ import hashlib
 import logging
 import os
 import socket
+import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -17,6 +19,7 @@ from typing import Any
 LOG = logging.getLogger("metakel")
 PATIENCE = 5.0  # seconds after which a wait is explained
 INITIAL_NAMESPACE = "pid:[4026531836]"  # of processes outside of containers, on every Linux
+PROC = Path("/proc")  # not on macOS and Windows
 FAR = 1 << 40  # Windows locks a byte far behind the text, which stays readable
 
 
@@ -55,13 +58,9 @@ def _wait(descriptor: int, name: str) -> None:
     explain.start()
     try:
         if sys.platform == "win32":
-            import msvcrt
-
-            os.lseek(descriptor, FAR, os.SEEK_SET)
-            while True:
-                with suppress(OSError):  # it gives up after ten seconds
-                    msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-                    return
+            # LK_LOCK looks once a second and gives up after ten times.
+            while not try_lock(descriptor):
+                time.sleep(0.02)
         else:
             import fcntl
 
@@ -96,24 +95,24 @@ def holding(descriptor: int) -> list[int]:
     """
     found = os.fstat(descriptor)
     with suppress(OSError):
-        for line in Path("/proc/locks").read_text().splitlines():
+        for line in (PROC / "locks").read_text().splitlines():
             fields = line.split()
             if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(found.st_ino):
                 pid = int(fields[4])
-                if pid > 0 and Path(f"/proc/{pid}").exists():
+                if pid > 0 and (PROC / str(pid)).exists():
                     return [pid]
     return [pid for pid in _pids() if pid != os.getpid() and _has_open(pid, found)]
 
 
 def _pids() -> list[int]:
     with suppress(OSError):
-        return sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+        return sorted(int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit())
     return []
 
 
 def _has_open(pid: int, file: os.stat_result) -> bool:
     with suppress(OSError):
-        return any(_same(entry, file) for entry in Path(f"/proc/{pid}/fd").iterdir())
+        return any(_same(entry, file) for entry in (PROC / str(pid) / "fd").iterdir())
     return False
 
 
@@ -128,7 +127,13 @@ def _same(entry: Path, file: os.stat_result) -> bool:
 
 def this_process() -> dict[str, Any]:
     """What the journal notes of whoever asked."""
-    return {"pid": os.getpid(), "start": _start(os.getpid()), **_place()}
+    pid = os.getpid()
+    return {"pid": pid, "start": _own_start(pid), **_place()}
+
+
+@cache
+def _own_start(pid: int) -> str:
+    return start_of(pid) or ""
 
 
 def is_alive(owner: Mapping[str, Any] | None) -> bool | None:
@@ -145,15 +150,9 @@ def is_alive(owner: Mapping[str, Any] | None) -> bool | None:
     # Journals of before lack boot and namespace: these go by the host name.
     if any(owner.get(name, here[name]) != here[name] for name in ("host", "boot", "namespace")):
         return False if _was_before_this_boot(owner, here) else None
-    pid = int(owner["pid"])
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return None
+    began = start_of(int(owner["pid"]))
     # The number may belong to another process by now.
-    return owner.get("start") == _start(pid) and _state(pid) != "Z"
+    return began if began is None else bool(began) and owner.get("start") in ("", began)
 
 
 def _was_before_this_boot(owner: Mapping[str, Any], here: Mapping[str, str]) -> bool:
@@ -189,20 +188,71 @@ def _text(path: str) -> str:
         return ""
 
 
-def _fields(pid: int) -> list[str]:
+# When a process began, which tells it from a later one with the same number
+
+
+def start_of(pid: int) -> str | None:
+    """When the process began, in the system's own words.
+
+    Empty where no process has this number or it only waits to be buried; None where that cannot be
+    known. Nothing is sent to the process: on Windows ``os.kill(pid, 0)`` would interrupt it.
+    """
+    if sys.platform == "win32":
+        return _start_on_windows(pid)
+    if not (PROC / "self" / "stat").exists():
+        return _start_by_ps(pid)
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None if _exists(pid) else ""  # it may be hidden from other users
     except OSError:
-        return []
-    return text.rpartition(")")[2].split()
+        return None
+    fields = text.rpartition(")")[2].split()  # the name before may hold anything
+    return fields[19] if len(fields) > 19 and fields[0] != "Z" else ""
 
 
-def _start(pid: int) -> str:
-    """When the process began, in ticks of the system; empty where there is no /proc."""
-    fields = _fields(pid)
-    return fields[19] if len(fields) > 19 else ""
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
-def _state(pid: int) -> str:
-    fields = _fields(pid)
-    return fields[0] if fields else ""
+def _start_by_ps(pid: int) -> str | None:
+    """Without /proc, as on macOS: to the second, which suffices to tell processes apart."""
+    command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
+    try:
+        found = subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C", "TZ": "UTC"}
+        )
+    except OSError:
+        return None if _exists(pid) else ""
+    state, _, began = found.stdout.strip().partition(" ")
+    return "" if state.startswith("Z") else " ".join(began.split())
+
+
+def _start_on_windows(pid: int) -> str | None:
+    if sys.platform == "win32":
+        import ctypes
+        from ctypes import wintypes
+
+        query, wait = 0x1000, 0x100000  # PROCESS_QUERY_LIMITED_INFORMATION, SYNCHRONIZE
+        unknown_number, still_running = 87, 258  # ERROR_INVALID_PARAMETER, WAIT_TIMEOUT
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        kernel.OpenProcess.restype = wintypes.HANDLE
+        handle = kernel.OpenProcess(query | wait, False, pid)
+        if not handle:
+            return "" if ctypes.get_last_error() == unknown_number else None
+        process = wintypes.HANDLE(handle)
+        try:
+            if kernel.WaitForSingleObject(process, 0) != still_running:
+                return ""
+            times = [wintypes.FILETIME() for _ in range(4)]
+            if kernel.GetProcessTimes(process, *map(ctypes.byref, times)):
+                return str(times[0].dwHighDateTime << 32 | times[0].dwLowDateTime)
+        finally:
+            kernel.CloseHandle(process)
+    return None
