@@ -70,7 +70,7 @@ torture: $(VENV)/.ready  ## 5,000 kill -9, 1,000 while saving, full disks: look 
 fuzz: $(VENV)/.ready  ## a million damaged lines, cells and files: look for errors that are not ours
 	$(BIN)/python -m benchmarks.fuzz --inputs 1000000 --minutes 20
 
-bench-long: $(VENV)/.bench  ## journals of 10^4 values and 10^5 events, 8 processes (docs/reliability.md)
+bench-long: $(VENV)/.bench  ## journals of 10^4 values and 10^6 events, 8 processes (docs/reliability.md)
 	$(BIN)/python -m benchmarks.long_runs --update-docs
 
 paper: $(VENV)/.ready  ## every figure of the paper at full size, and docs/paper.md from them

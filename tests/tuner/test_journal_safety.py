@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from journal_files import lines, written
 from tuning_history import small_prior
@@ -185,3 +188,46 @@ def test_events_that_were_refused_are_read_again(tmp_path):
     for _ in range(2):
         with pytest.raises(InputError, match="line 3"):
             journal.read()
+
+
+def test_a_long_reading_is_announced_with_its_time(tmp_path, monkeypatch, caplog):
+    path = tmp_path / "j"
+    Tuner(PRIOR, path).tell(X, 0.5)
+    monkeypatch.setattr("metakel.tuner.journal.LARGE", 100)
+    JournalReader(path)
+    assert re.search(r"j: reading 0 MB of events takes about \d+ s", caplog.text)
+
+
+def test_the_work_of_reading_is_proportional_to_the_events(tmp_path):
+    """In calls of functions, which do not depend on the machine."""
+    counts, told = [], {"event": "told", "number": None, "configuration": X, "value": 0.5}
+    Tuner(PRIOR, tmp_path / "j")
+    head = lines(tmp_path / "j")
+    for n in (100, 200, 300):
+        path, calls = written(tmp_path / "j", [*head, *([told] * n)]), 0
+
+        def count(frame, event, arg):
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(count)
+        try:
+            JournalReader(path)
+        finally:
+            sys.setprofile(None)
+        counts.append(calls)
+    first, second = np.diff(counts)
+    assert first == second < 100 * 30
+
+
+@pytest.mark.parametrize(
+    ("asked", "run", "differs"), [(6, 6, False), (6, 6.0, False), (1, True, True), (6, 7, True)]
+)
+def test_what_was_run_is_what_was_asked_where_only_the_form_differs(tmp_path, asked, run, differs):
+    Tuner(PRIOR, tmp_path / "j")
+    events = [
+        {"event": "asked", "configuration": {**X, "depth": asked}},
+        {"event": "told", "number": 0, "configuration": {**X, "depth": run}, "value": 0.5},
+    ]
+    path = written(tmp_path / "j", [*lines(tmp_path / "j"), *events])
+    assert (JournalReader(path).trials[0].suggested is not None) is differs

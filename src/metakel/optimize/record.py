@@ -69,12 +69,15 @@ class Trial:
         outputs: Mapping[str, float] | None = None,
     ) -> Trial:
         """After it was run; a value that is None, not finite or beyond 1e50 is a failure."""
-        limits = dict(constraints or {})
-        measured = replace(self, constraints=limits, outputs=dict(outputs or {}))
-        if value is None or not isfinite(value) or abs(value) > LARGEST:
-            return replace(measured, state="failed", value=None)
+        limits, measured = dict(constraints or {}), dict(outputs or {})
         state: State = "complete" if feasible(limits) else "infeasible"
-        return replace(measured, state=state, value=float(value), noise_std=noise_std)
+        if value is None or not isfinite(value) or abs(value) > LARGEST:
+            state, value, noise_std = "failed", None, self.noise_std
+        return Trial(  # `replace` takes five times as long, which shows in long records
+            *(self.number, self.point, self.x, state),
+            *(None if value is None else float(value), noise_std, limits, measured),
+            *(self.closed, self.context),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
@@ -97,6 +100,8 @@ def _plain(value: Any) -> Any:
 
 def feasible(constraints: Mapping[str, float]) -> bool:
     """Whether no constraint is above 0."""
+    if not constraints:
+        return True
     if any(value != value for value in constraints.values()):
         raise InputError(f"constraints are {dict(constraints)}; expected numbers, not nan")
     return all(value <= 0 for value in constraints.values())

@@ -17,7 +17,7 @@ import stat
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 from weakref import WeakSet
@@ -42,7 +42,7 @@ class JournalError(MetaKelError, OSError):
     """The journal cannot be opened, read or written; the message says if anything was recorded."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Position:
     """How far a file was read: lines, bytes, and the last line."""
 
@@ -100,19 +100,24 @@ class Journal:
             yield iter(self._memory[self.line :])
             self._read = _Position(len(self._memory))
             return
-        positions = [self._read]
-        yield self._events(positions)
-        self._read = positions[0]
+        position = replace(self._read)
+        yield self._events(position)
+        self._read = position
 
-    def _events(self, positions: list[_Position]) -> Iterator[Event]:
-        """Those of complete lines that were not read yet; ``positions`` holds how far it came."""
+    def _events(self, position: _Position) -> Iterator[Event]:
+        """Those of complete lines that were not read yet; ``position`` notes how far it came."""
+        seal = checksum(position.last)
         for line in self._lines():
-            before = positions[0]
-            event, number = decoded(line, before.last), before.line + 1
-            if isinstance(event, str):
-                hint = " (is it a journal?)" if number == 1 else ""
-                raise InputError(f"{self.path}, line {number}{hint}: {event}")
-            positions[0] = _Position(number, before.offset + len(line), line)
+            event, seal = _sealed(line, seal)
+            if event is None:  # the first line, one of version 1, or something is wrong with it
+                found = decoded(line, position.last)
+                if isinstance(found, str):
+                    hint = "" if position.line else " (is it a journal?)"
+                    raise InputError(f"{self.path}, line {position.line + 1}{hint}: {found}")
+                event, seal = found, checksum(line)
+            position.line += 1
+            position.offset += len(line)
+            position.last = line
             yield event
 
     def append(self, events: Sequence[Mapping[str, Any]]) -> None:
@@ -313,6 +318,7 @@ def _noting_thread() -> Iterator[None]:
 
 _SEAL = b', "crc": "%08x"}'
 _SEAL_LENGTH = len(_SEAL % 0)
+_PARSER = json.JSONDecoder()  # it skips what `json.loads` finds out anew for every line
 
 
 def encoded(events: Sequence[Mapping[str, Any]], last: bytes = b"") -> bytes:
@@ -342,6 +348,17 @@ def decoded(line: bytes, last: bytes = b"") -> Event | str:
     return event
 
 
+def _sealed(line: bytes, before: int | None) -> tuple[Event | None, int | None]:
+    """The event of a line, and its checksum, where that follows the one ``before``; fast."""
+    if before is None:
+        return None, None
+    end = len(line) - _SEAL_LENGTH - 1
+    found = crc32(b"}", crc32(line[:end], before))
+    if line[end:] != _SEAL % found + b"\n":
+        return None, None
+    return _parsed(line[:end] + b"}"), found
+
+
 def checksum(line: bytes) -> int | None:
     """The number at the end of a line; None where there is none."""
     seal = line.rstrip(b"\n")[-_SEAL_LENGTH:]
@@ -355,7 +372,7 @@ def checksum(line: bytes) -> int | None:
 def _parsed(line: bytes) -> Event | None:
     """The event that a line holds; None for anything else."""
     try:
-        event = json.loads(line)
+        event = _PARSER.decode(line.decode())
     except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
