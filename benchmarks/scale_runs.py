@@ -1,10 +1,12 @@
 """One measurement in a process of its own, so that its peak memory is its own.
 
-``python -m benchmarks.scale_runs learn FOLDER [NEW]`` prints JSON; so does ``rounds M``.
+``python -m benchmarks.scale_runs learn FOLDER [NEW]`` prints JSON; so do ``rounds M`` and
+``prior FOLDER [WORKERS]``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import resource
 import sys
@@ -21,6 +23,7 @@ import numpy as np
 import metakel as mk
 from benchmarks.scale_data import NOISE, base_kernels, dense_history, write
 from metakel.learn import LearnedKernel
+from metakel.priors.storage import to_dict
 from metakel.scale import Progress, ShardedProblem, distribute
 from metakel.scale.executors import DaskExecutor
 
@@ -89,6 +92,24 @@ def learn(folder: str, new: str | None) -> dict[str, Any]:
     return out
 
 
+def prior(folder: str, workers: int | None) -> dict[str, Any]:
+    """`learn_prior` on a scan: a sample of the tasks teaches, all are read."""
+    scan = mk.History.scan(folder, workers=workers)
+    _, read = timed(scan.sample)
+    learned, spent = timed(lambda: mk.learn_prior(scan))
+    users = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return {
+        "m": scan.m,
+        "rows": scan.total,
+        "workers": workers,
+        "reading": read["cpu"],
+        **spent,
+        # Of the largest of our processes.
+        "peak": max(resource.getrusage(who).ru_maxrss for who in users) * 1024,
+        "digest": hashlib.sha256(json.dumps(to_dict(learned)).encode()).hexdigest(),
+    }
+
+
 def rounds(m: int) -> dict[str, Any]:
     """Seconds of a round in one process and on two workers, and what two processes can do here."""
     out: dict[str, Any] = {}
@@ -150,6 +171,8 @@ if __name__ == "__main__":
     task, *arguments = sys.argv[1:]
     if task == "learn":
         result: dict[str, Any] = learn(arguments[0], arguments[1] if arguments[1:] else None)
+    elif task == "prior":
+        result = prior(arguments[0], int(arguments[1]) if arguments[1:] else None)
     else:
         result = rounds(int(arguments[0]))
     print(json.dumps(result))

@@ -214,7 +214,8 @@ class History:
     def scan(path: Any, *, task: str = "task", output: str = "y", **options: Any) -> Any:
         """More tasks than fit in memory: Parquet files, read piece by piece.
 
-        Returns a `metakel.scale.ShardedHistory`, which `learn_kernel` takes like a history.
+        Returns a `metakel.scale.ShardedHistory`, which `learn_kernel` and `learn_prior` take like
+        a history; `ShardedHistory.sample` draws some of its tasks.
         Options (``inputs``, ``memory``, ``workers``, ``client``, ``checkpoint``, ...) are those of
         `metakel.scale.scan`. Outputs are maximised and inputs are used as they are.
         """

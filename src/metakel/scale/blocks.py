@@ -30,6 +30,11 @@ class TaskSource(Protocol):
     """Where the observations of some tasks come from, as often as they are needed."""
 
     @property
+    def sizes(self) -> Index:
+        """(m,) observations of each task."""
+        ...
+
+    @property
     def in_memory(self) -> bool:
         """Whether the observations take up memory in any case."""
         ...

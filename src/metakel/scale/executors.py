@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from metakel.errors import MetaKelError, ShardError
+from metakel.scale.sample import LookingShard
 from metakel.scale.sums import TaskSums
 
 LOG = logging.getLogger("metakel")
@@ -22,6 +23,7 @@ WORKER_TIMEOUT = 60.0  # seconds to wait for any worker at all
 LOOPBACK = "127.0.0.1"
 MISSING = "missing"
 
+Shardlike = TaskSums | LookingShard
 OnAnswer = Callable[[int], None]
 
 
@@ -36,14 +38,14 @@ class Executor(Protocol):
         """How many processes share the shards."""
         ...
 
-    def add(self, shard: TaskSums) -> int:
+    def add(self, shard: Shardlike) -> int:
         """Hold a shard that was not asked anything yet; returns its number."""
         ...
 
     def call(
         self, method: str, shards: Sequence[int], args: tuple[Any, ...], on_answer: OnAnswer
     ) -> list[Any]:
-        """Call a method of `TaskSums` on some shards.
+        """Call a method of some shards.
 
         Answers are in the order of ``shards``, with the `ShardError` of a shard in its place.
         ``on_answer`` is called after every answer with the number of answers so far.
@@ -62,9 +64,9 @@ class SerialExecutor:
 
     def __init__(self) -> None:
         self.numbers_received = self.calls = 0
-        self._shards: list[TaskSums] = []
+        self._shards: list[Shardlike] = []
 
-    def add(self, shard: TaskSums) -> int:
+    def add(self, shard: Shardlike) -> int:
         self._shards.append(shard)
         return len(self._shards) - 1
 
@@ -83,7 +85,7 @@ class SerialExecutor:
         self._shards = []
 
 
-def _answer(shard: TaskSums, method: str, args: tuple[Any, ...]) -> Any:
+def _answer(shard: Shardlike, method: str, args: tuple[Any, ...]) -> Any:
     try:
         return getattr(shard, method)(*args)
     except ShardError as error:
@@ -97,11 +99,13 @@ def _count_numbers(answer: Any) -> int:
 
 
 # Shards of this process, if it is a Dask worker.
-_shards: dict[str, TaskSums] = {}
+_shards: dict[str, Shardlike] = {}
 _lock = threading.Lock()
 
 
-def _answer_on_worker(name: str, shard: TaskSums | None, method: str, args: tuple[Any, ...]) -> Any:
+def _answer_on_worker(
+    name: str, shard: Shardlike | None, method: str, args: tuple[Any, ...]
+) -> Any:
     with _lock:
         if name not in _shards and shard is not None:
             _shards[name] = shard
@@ -134,7 +138,7 @@ class DaskExecutor:
         self.numbers_received = self.calls = 0
         self._owned = owned
         self._prefix = uuid.uuid4().hex
-        self._shards: list[TaskSums] = []  # as they were added: nothing is read here
+        self._shards: list[Shardlike] = []  # as they were added: nothing is read here
         self._homes: list[str | None] = []  # addresses of workers
         self._sent: set[int] = set()
 
@@ -157,7 +161,7 @@ class DaskExecutor:
     def workers(self) -> int:
         return max(1, len(self._alive()))
 
-    def add(self, shard: TaskSums) -> int:
+    def add(self, shard: Shardlike) -> int:
         self._shards.append(shard)
         self._homes.append(None)
         return len(self._shards) - 1

@@ -5,8 +5,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +21,7 @@ from metakel.scale.blocks import Rows, TaskSource
 from metakel.scale.checkpoint import Checkpoint
 from metakel.scale.executors import LOG, DaskExecutor, Executor, SerialExecutor
 from metakel.scale.parquet import (
+    ParquetColumns,
     check_not_repeated,
     check_unread,
     find_columns,
@@ -26,7 +29,8 @@ from metakel.scale.parquet import (
     index_file,
     row_ranges,
 )
-from metakel.scale.problem import ProgressCallback, ShardedProblem
+from metakel.scale.problem import Progress, ProgressCallback, ShardedProblem, raise_errors
+from metakel.scale.sample import TASKS, Look, LookingShard, draw, named_history, note
 from metakel.scale.shard import Shard
 from metakel.scale.sums import Index
 
@@ -47,6 +51,7 @@ class ShardOptions:
     client: Any = None  # dask.distributed.Client
     checkpoint: Path | None = None
     progress: ProgressCallback | None = None
+    inputs: tuple[str, ...] | None = None  # where the user named them
 
     def executor(self) -> Executor:
         if self.client is not None:
@@ -56,7 +61,9 @@ class ShardOptions:
 
 @dataclass(frozen=True, eq=False)
 class ShardedHistory:
-    """Past tasks that are too many for memory, for `learn_kernel`; made by `History.scan`.
+    """Past tasks that are too many for memory, made by `History.scan`.
+
+    `learn_kernel` and `learn_prior` take it like a history.
 
     Parameters
     ----------
@@ -67,12 +74,18 @@ class ShardedHistory:
     d0 : int
         Number of inputs of a point.
     options : ShardOptions
+    columns : ParquetColumns or None
+        Names of the columns; None for tasks in memory.
+    labels : m labels
+        What the tasks are called.
     """
 
     sources: tuple[TaskSource, ...]
     sizes: Index
     d0: int
     options: ShardOptions = field(repr=False)
+    columns: ParquetColumns | None = field(default=None, repr=False)
+    labels: tuple[Any, ...] = field(default=(), repr=False)
     _problems: list[ShardedProblem] = field(default_factory=list, repr=False)  # one at most
 
     @property
@@ -136,6 +149,7 @@ class ShardedHistory:
             self,
             sources=(*self.sources, *new.sources),
             sizes=np.concatenate([self.sizes, new.sizes]),
+            labels=(*self.labels, *new.labels),
             _problems=[],
         )
         count = max(1, min(executor.workers, len(new.sources)))
@@ -151,6 +165,65 @@ class ShardedHistory:
         )
         both._problems.append(problem)
         return both, problem
+
+    def sample(self, tasks: int = TASKS, *, seed: int = 0, **options: Any) -> History:
+        """Some of the tasks, drawn at random, as a history in memory; all of them are read.
+
+        Parameters
+        ----------
+        tasks : int
+            How many; fewer where they would have more than 10^5 rows on average. Of a task with
+            more than 1000 rows, as many are kept, spread evenly.
+        seed : int
+            The same seed draws the same tasks, wherever they are read.
+        **options
+            As for `History.from_frame`, ``minimize`` for example. Ranges are those of all tasks.
+        """
+        if self.columns is None:
+            raise InputError(
+                "sample: these tasks are in memory already; learn from the history itself"
+            )
+        chosen = draw(self.sizes, tasks, seed)
+        look = self._look(chosen)
+        names, (task, output) = self.columns.inputs, (self.columns.task, self.columns.output)
+        labels = np.empty(chosen.size, dtype=object)
+        labels[:] = [str(self.labels[s]) for s in chosen]
+        rows = dict(zip(names, look.taken.X.T, strict=True))
+        rows |= {name: rows[name].astype(np.int64) for name in self.columns.whole}
+        rows |= {task: np.repeat(labels, look.taken.sizes), output: look.taken.y}
+        said = {"inputs": self.options.inputs, **options}
+        read = partial(History.from_frame, task=task, output=output, **said)
+        history = named_history(look, read, rows, names)
+        if history.report is None or chosen.size == self.m:
+            return history
+        notes = (*history.report.notes, note(look, chosen, self.total))
+        return replace(history, report=replace(history.report, notes=notes))
+
+    def _look(self, chosen: Index) -> Look:
+        """Every task is read where its shard lives."""
+        known = [problem.executor for problem in self._problems]
+        executor = known[0] if known else self.options.executor()
+        per_worker = SHARDS_IN_PROCESS if executor.workers == 1 else SHARDS_PER_WORKER
+        count = min(self.options.shards or per_worker * executor.workers, len(self.sources))
+        shards, first, begin = [], 0, monotonic()
+        for part in _split(self.sources, count):
+            last = first + sum(source.sizes.size for source in part)
+            here = chosen[(chosen >= first) & (chosen < last)] - first
+            shards.append(executor.add(LookingShard(part, here)))
+            first = last
+
+        def report(done: int) -> None:
+            if self.options.progress is not None:
+                step = Progress("reading", done, len(shards), monotonic() - begin)
+                self.options.progress(step)
+
+        try:
+            answers = executor.call("look", shards, (), report)
+        finally:
+            if not known:
+                executor.close()
+        raise_errors(answers)
+        return Look.joined(answers)
 
     def close(self) -> None:
         """Release the shards, and a cluster that was started for them."""
@@ -232,8 +305,10 @@ def scan(
         raise InputError(f"{path} holds no rows; a history needs at least one task")
     sizes = np.concatenate([file.sizes for file in indices])
     save_to = None if checkpoint is None else Path(checkpoint)
-    options = ShardOptions(budget, shards, workers, client, save_to, progress)
-    return ShardedHistory(sources, sizes, d0, options)
+    named = None if inputs is None else columns.inputs
+    options = ShardOptions(budget, shards, workers, client, save_to, progress, named)
+    labels = tuple(label for file in indices for label in file.labels)
+    return ShardedHistory(sources, sizes, d0, options, columns, labels)
 
 
 def distribute(
@@ -253,7 +328,8 @@ def distribute(
         X, y = (np.concatenate([getattr(task, name) for task in tasks]) for name in ("X", "y"))
         sources.append(Rows(X, y, history.sizes[part]))
     options = ShardOptions(_bytes(memory), shards, workers, client, None, progress)
-    return ShardedHistory(tuple(sources), history.sizes, history.d0, options)
+    names = tuple(task.name for task in history)
+    return ShardedHistory(tuple(sources), history.sizes, history.d0, options, labels=names)
 
 
 def _same_kernels(base: KernelDictionary, other: KernelDictionary) -> bool:

@@ -23,11 +23,12 @@ LARGEST_FOOTER = 1 << 24
 
 @dataclass(frozen=True)
 class ParquetColumns:
-    """Names of the columns that are read."""
+    """Names of the columns that are read; ``whole`` are inputs stored as whole numbers."""
 
     task: str
     inputs: tuple[str, ...]
     output: str
+    whole: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,8 @@ def find_columns(
             f"{path} has the columns {', '.join(schema.names)}; "
             + (f"{', '.join(missing)} not found" if missing else "no column is left as an input")
         )
-    return ParquetColumns(task, chosen, output)
+    whole = tuple(f.name for f in schema if f.name in chosen and pa.types.is_integer(f.type))
+    return ParquetColumns(task, chosen, output, whole)
 
 
 def index_file(path: str, columns: ParquetColumns) -> FileIndex:

@@ -207,7 +207,7 @@ class ShardedProblem:
         answers = self._call("summarize", unread, (), "reading")
         found = zip(unread, answers, strict=True)
         self._summaries |= {k: a for k, a in found if not isinstance(a, ShardError)}
-        _raise_errors(answers)
+        raise_errors(answers)
         return total(self._summaries[k] for k in self.shards)
 
     def extend_work(self, groups: Index) -> Index:
@@ -230,7 +230,7 @@ class ShardedProblem:
             if k not in self._evaluations or not self._evaluations[k][0].same(point)
         ]  # fmt: skip
         answers = self._call("evaluate", waiting, (point,), self.stage)
-        _raise_errors(answers)
+        raise_errors(answers)
         for k, found in zip(waiting, answers, strict=True):
             self._evaluations[k] = point, found
         return total(self._evaluations[k][1] for k in self.shards)
@@ -245,7 +245,7 @@ class ShardedProblem:
         found = self._bounds(point)
         waiting = [k for k in self.shards if k not in found]
         answers = self._call("certify", waiting, (point,), "certificate")
-        _raise_errors(answers)
+        raise_errors(answers)
         for k, answer in zip(waiting, answers, strict=True):
             self._certificates[k] = point, answer
             found[k] = answer
@@ -260,7 +260,7 @@ class ShardedProblem:
             places = np.array([np.flatnonzero(point.work == j)[0] for j in certified.groups])
             args = (point, WeightPoint(point.work, places, certified.w))
             answers = self._call("recertify", shards, args, "certificate")
-            _raise_errors(answers)
+            raise_errors(answers)
             for k, local in zip(shards, answers, strict=True):
                 bound = self._bound(k, point, local)
                 if bound is not None:
@@ -294,7 +294,7 @@ class ShardedProblem:
     def ask(self, method: str, args: tuple[Any, ...], stage: str) -> Any:
         """The sum of the answers of all shards."""
         answers = self._call(method, self.shards, args, stage)
-        _raise_errors(answers)
+        raise_errors(answers)
         return total(answers)
 
     def save(self, point: WeightPoint) -> None:
@@ -318,7 +318,8 @@ class ShardedProblem:
         self.executor.close()
 
 
-def _raise_errors(answers: list[Any]) -> None:
+def raise_errors(answers: list[Any]) -> None:
+    """Those of all shards together, with their files and rows."""
     errors = [answer for answer in answers if isinstance(answer, ShardError)]
     if errors:
         others = len(answers) - len(errors)
