@@ -191,9 +191,9 @@ def test_a_column_whose_name_has_a_comma_is_one_column(metakel, tmp_path):
             ),
         ),
         (
-            "substrate,hours,heat,yield\nA,1,,3\nA,2,,4\nB,3,9,4\nB,3,8,1\n",
-            (),
-            ("missing in every row of 1 tasks (A)", "--default 'heat=value'", "--input hours"),
+            "substrate,hours,heat,yield\nA,1,,3\nA,2,,4\nB,3,,4\nB,3,,1\n",
+            ("--input", "hours,heat"),
+            ("with an empty 'heat'", "--default 'heat=value'", "--exclude heat"),
         ),
     ],
 )
@@ -272,3 +272,17 @@ def test_a_database_is_sent_to_its_url(metakel, tmp_path):
     result = metakel("learn", "past.db", "--task", "a", "--output", "b")
     assert result.code == 1
     assert "sqlite:///past.db" in result.err
+
+
+def test_several_files_with_other_columns_are_learned_from_together(metakel, tmp_path):
+    (tmp_path / "one.csv").write_text("data,rate,score\na,0.1,5\na,0.2,6\nb,0.3,7\nb,0.15,4\n")
+    (tmp_path / "two.csv").write_text("data,rate,drop,score\nc,0.1,0.5,5\nc,0.2,0.25,6\n")
+    words = ("learn", "one.csv", "two.csv", "--task", "data", "--output", "score")
+    result = metakel(*words)
+    assert result.code == 0, result.err
+    assert "read 6 of 6 rows from one.csv and two.csv" in result.out
+    assert "drop is not recorded in 2 of 3 tasks" in result.out
+    assert "not recorded" not in metakel(*words, "--default", "drop=0").out
+    refused = metakel("learn", "one.csv", "sqlite:///past.db")
+    assert refused.code == 2
+    assert "expected files, or one storage" in refused.err

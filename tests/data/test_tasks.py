@@ -206,12 +206,29 @@ def test_joined_histories_have_every_task_under_a_name_of_its_own_and_both_repor
     assert (report.rows, report.kept, report.failed, report.missing_tasks) == (12, 10, 1, 1)
 
 
+def test_histories_over_other_parameters_join_and_lack_what_only_the_others_have():
+    ours = History.from_frame(TABLE, **NAMED)
+    wide = mk.Space.from_toml("[rate]\ntype='float'\nlow=0.1\nhigh=0.7")
+    theirs = History.from_frame({**TABLE, "data": list("ddeeff")}, **NAMED, space=wide)
+    both = ours + theirs
+    assert both.space == wide
+    for before, after in zip((*ours, *theirs), both, strict=True):
+        own = ours.space if before in ours.tasks else wide
+        rates = [row["rate"] for row in own.decode(before.X)]
+        assert [r["rate"] for r in wide.decode(after.X)] == pytest.approx(rates)
+    more = {**TABLE, "data": list("ddeeff"), "depth": [1, 2, 1, 3, 2, 3]}
+    joined = ours + History.from_frame(more, **NAMED)
+    assert joined.space.names == ("rate", "depth")
+    assert [task.lacks for task in joined] == [(1,)] * 3 + [()] * 3
+    assert "depth is not recorded in 3 of 6 tasks" in str(joined)
+
+
 def test_histories_whose_numbers_mean_something_else_do_not_join():
     ours = History.from_frame(TABLE, **NAMED)
     other = {**TABLE, "data": list("ddeeff")}
-    narrow = mk.Space.from_toml("[rate]\ntype='float'\nlow=0.1\nhigh=0.7")
-    with pytest.raises(InputError, match=r"rate \(float in \[0.1, 0.3\]\) and over .* 0.7"):
-        ours + History.from_frame(other, **NAMED, space=narrow)
+    choices = History.from_frame(other, **NAMED, categories=["rate"])
+    with pytest.raises(InputError, match=r"'rate' is float .* in the first history and one of"):
+        ours + choices
     with pytest.raises(InputError, match="over plain numbers"):
         ours + History.from_pairs(pairs([3], d0=1))
     with pytest.raises(InputError, match="'loss' is minimised and 'loss' is maximised"):

@@ -78,7 +78,12 @@ def test_a_parameter_of_some_studies_is_left_out_or_filled():
     past = studies(
         with_extra(lambda t: t.suggest_float("wd", 0, 1)), with_extra(lambda t: None), conditional
     )
-    assert History.from_optuna(past).space.names == ("x",)
+    everything = History.from_optuna(past)
+    assert {"wd", "x"} <= {*everything.space.names}
+    assert [everything[s].lacks != () for s in range(3)] == [True, True, True]
+    two = History.from_optuna(past[:2])
+    assert (two.space.names, two.total) == (("wd", "x"), 16)
+    assert [task.lacks for task in two] == [(), (0,)]
     chosen = History.from_optuna(past, inputs=["x"])
     assert (chosen.space.names, chosen.total) == (("x",), 24)
     history = History.from_optuna(past[:2], defaults={"wd": 0.5})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +18,7 @@ from metakel.cli.suggest import Sheet
 from metakel.cli.tables import is_parquet, is_workbook, table_columns
 from metakel.data import History
 from metakel.errors import InputError, MetaKelError
+from metakel.io import Source, read_csv, read_excel, read_parquet
 from metakel.priors import learn_outputs, learn_prior
 from metakel.space import Space
 
@@ -26,8 +27,11 @@ Task = Annotated[str, typer.Option(help="Column that names the past task.")]
 
 def learn(
     history: Annotated[
-        str,
-        typer.Argument(help="Past runs: .csv(.gz), .xlsx, .parquet, or URL of an Optuna storage."),
+        list[str],
+        typer.Argument(
+            help="Past runs: .csv(.gz), .xlsx, .parquet, also several files with different "
+            "columns; or the URL of an Optuna storage."
+        ),
     ],
     task: Task = "",
     output: Annotated[str, typer.Option(help="Column with the measured value.")] = "",
@@ -102,7 +106,10 @@ def learn(
 
     With --json: the keys of `metakel show --json`, and prior, the path of the file.
     """
-    if is_storage(history):
+    storage = next((source for source in history if is_storage(source)), "")
+    if storage and len(history) > 1:
+        raise typer.BadParameter(f"{storage} beside other files; expected files, or one storage")
+    if storage:
         said = {
             "--task": task,
             "--output": output,
@@ -117,7 +124,7 @@ def learn(
         }
         given = ", ".join(name for name, value in said.items() if value)
         if given:
-            raise typer.BadParameter(f"{given} beside {history}: the studies themselves say this")
+            raise typer.BadParameter(f"{given} beside {storage}: the studies themselves say this")
     if space is not None and log:
         raise typer.BadParameter(f"--log beside --space: {space} says which scales are log scales")
     if space is not None and categories:
@@ -126,7 +133,7 @@ def learn(
         raise typer.BadParameter("--extrapolate without --space: there are no ranges to go beyond")
     if noise and not limit_outputs:
         raise typer.BadParameter("--noise without --limit-output: only limits need it")
-    refuse_overwriting(out, history, space)
+    refuse_overwriting(out, *history, space)
     limited = [name.strip() for text in limit_outputs or () for name in text.split(",")]
     others = [name for name in limited if name != output]
 
@@ -172,7 +179,7 @@ def learn(
 
 
 def read_history(
-    source: str,
+    source: Sequence[str],
     task: str,
     output: str,
     *,
@@ -187,7 +194,7 @@ def read_history(
     delimiter: str | None = None,
     sheet: str | None = None,
 ) -> History:
-    """The history in a file or an Optuna storage."""
+    """The history in files or in an Optuna storage."""
     options: dict[str, Any] = {
         "inputs": inputs,
         "exclude": exclude or (),
@@ -198,9 +205,9 @@ def read_history(
     }
     if space is not None:
         options["space"] = space
-    if is_storage(source):
-        return _read_storage(source, {k: v for k, v in options.items() if v})
-    return _read_file(source, task, output, delimiter, sheet, {"minimize": minimize, **options})
+    if is_storage(source[0]):
+        return _read_storage(source[0], {k: v for k, v in options.items() if v})
+    return _read_files(source, task, output, delimiter, sheet, {"minimize": minimize, **options})
 
 
 def _ask_about(past: History) -> list[str]:
@@ -229,8 +236,8 @@ def _read_storage(url: str, options: dict[str, Any]) -> History:
         raise InputError(f"{url} cannot be read as a storage of Optuna: {reason}") from error
 
 
-def _read_file(
-    source: str,
+def _read_files(
+    sources: Sequence[str],
     task: str,
     output: str,
     delimiter: str | None,
@@ -238,21 +245,30 @@ def _read_file(
     options: dict[str, Any],
 ) -> History:
     several = [name for key in ("inputs", "exclude") for name in options[key] or () if "," in name]
-    columns = table_columns(source, delimiter, sheet) if several or not (task and output) else {}
+    columns: dict[str, Any] = {}
+    for source in sources if several or not (task and output) else ():
+        columns |= table_columns(source, delimiter, sheet)
     if not task or not output:
         raise typer.BadParameter(_which(columns, task, output))
     if several:
         for key in ("inputs", "exclude"):
             if options[key]:
                 options[key] = [name for text in options[key] for name in _names(text, columns)]
+    found = [_read_file(source, task, output, delimiter, sheet) for source in sources]
+    return History.from_source(found, **options)
+
+
+def _read_file(
+    source: str, task: str, output: str, delimiter: str | None, sheet: str | None
+) -> Source:
     if is_workbook(source):
         _refuse_option("--delimiter", delimiter, source, "a workbook has none")
-        return History.from_excel(source, task=task, output=output, sheet=sheet, **options)
+        return read_excel(source, task=task, output=output, sheet=sheet)
     _refuse_option("--sheet", sheet, source, "only workbooks (.xlsx) have sheets")
     if is_parquet(source):
         _refuse_option("--delimiter", delimiter, source, "Parquet has none")
-        return History.from_parquet(source, task=task, output=output, **options)
-    return History.from_csv(source, task=task, output=output, delimiter=delimiter, **options)
+        return read_parquet(source, task=task, output=output)
+    return read_csv(source, task=task, output=output, delimiter=delimiter)
 
 
 def _refuse_option(option: str, value: str | None, source: str, why: str) -> None:

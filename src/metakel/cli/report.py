@@ -22,7 +22,8 @@ def report(
     prior: PriorPath,
     journal: JournalPath = None,
     history: Annotated[
-        str | None, typer.Option(help="The past runs again, to try the prior on held-out tasks.")
+        list[str] | None,
+        typer.Option(help="The past runs again, to try the prior on held-out tasks."),
     ] = None,
     task: Task = "",
     out: Annotated[Path, typer.Option("-o", "--out", help="The page.")] = Path("report.html"),
@@ -33,19 +34,20 @@ def report(
 
     With --json: report (the path of the page) and bytes (its size).
     """
-    if task and history is not None and is_storage(history):
-        raise typer.BadParameter(f"--task beside {history}: every study is a task")
-    refuse_overwriting(out, prior, journal, history)
+    storage = next((source for source in history or () if is_storage(source)), None)
+    if task and storage:
+        raise typer.BadParameter(f"--task beside {storage}: every study is a task")
+    refuse_overwriting(out, prior, journal, *(history or ()))
     known = Prior.load(prior)
     run = None if journal is None else replay_journal(known, journal)
     validation = None
-    if history is not None:
+    if history:
         note("trying the prior on held-out tasks ...")
         past = read_history(
             history, task, known.info.output, minimize=known.info.minimize, space=known.space
         )
         validation = validate_history(past, np.random.default_rng(seed))
-    files = {"prior": prior, "journal": journal, "history": history}
+    files = {"prior": prior, "journal": journal, "history": ", ".join(history or ()) or None}
     sources = {name: str(path) for name, path in files.items() if path is not None}
     sources["written"] = f"{datetime.now():%Y-%m-%d %H:%M}"
     with writing(out):

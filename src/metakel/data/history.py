@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -33,7 +33,8 @@ class History:
     into numbers in [-1, 1] by their ``space``, flip the sign of an output that is minimised, and
     keep a ``report`` of the rows that could not be used.
 
-    ``history[3]`` is a task and ``history[:10]`` a history; ``+`` joins two over the same inputs.
+    ``history[3]`` is a task and ``history[:10]`` a history; ``+`` joins two. Where their parameters
+    differ, tasks lack those that only the others have: `learn_prior` takes such a history.
     """
 
     tasks: tuple[Task, ...]
@@ -100,7 +101,8 @@ class History:
 
         Parameters
         ----------
-        frame : table
+        frame : table, or list of tables
+            Several tables may have other columns.
         task, output : str
             Columns that name the past task and hold what was measured.
         **options
@@ -109,54 +111,71 @@ class History:
             ``minimize``: whether smaller outputs are better; to be said for an output that is
             called a loss, an error, a time or a cost. ``log``: parameters on a log scale; by
             default the data decide, and the report says so. ``space``: the parameters, if they are
-            not to be found out from the table. ``defaults``: what tasks that do not record a
-            parameter used for it. ``categories``: columns of choices, even where they look like
+            not to be found out from the table. ``defaults``: what runs that do not record a
+            parameter used for it. Without one, a parameter that is empty in all runs of a task is
+            learned from the others. ``categories``: columns of choices, even where they look like
             numbers. ``extrapolate``: whether rows may lie outside of the ranges of ``space``.
             ``context``: parameters that were given in each run, not chosen. They are inputs like
             the others; this checks that they vary within tasks, as a context has to.
         """
-        return cls.from_source(io.read_frame(frame, task=task, output=output), **options)
+        frames = frame if isinstance(frame, list | tuple) else [frame]
+        found = [io.read_frame(part, task=task, output=output) for part in frames]
+        return cls.from_source(found, **options)
 
     @classmethod
     def from_csv(
         cls,
-        path: str | Path,
+        path: str | Path | Sequence[str | Path],
         *,
         task: str,
         output: str,
         delimiter: str | None = None,
         **options: Any,
     ) -> History:
-        """Rows of a CSV file with a header, plain or gzipped; options as for `from_frame`.
+        """Rows of CSV files with a header, plain or gzipped; options as for `from_frame`.
 
         Without a ``delimiter``, the header says whether it is a comma, a semicolon or a tab.
         """
-        source = io.read_csv(path, task=task, output=output, delimiter=delimiter)
-        return cls.from_source(source, **options)
+        found = [
+            io.read_csv(file, task=task, output=output, delimiter=delimiter)
+            for file in _paths(path)
+        ]
+        return cls.from_source(found, **options)
 
     @classmethod
     def from_excel(
-        cls, path: str | Path, *, task: str, output: str, sheet: str | None = None, **options: Any
+        cls,
+        path: str | Path | Sequence[str | Path],
+        *,
+        task: str,
+        output: str,
+        sheet: str | None = None,
+        **options: Any,
     ) -> History:
-        """Rows of an Excel workbook (needs openpyxl); options as for `from_frame`.
+        """Rows of Excel workbooks (needs openpyxl); options as for `from_frame`.
 
         Without a ``sheet``, the first one with a table is read, and the report names the others.
         """
-        return cls.from_source(
-            io.read_excel(path, task=task, output=output, sheet=sheet), **options
-        )
+        found = [
+            io.read_excel(file, task=task, output=output, sheet=sheet) for file in _paths(path)
+        ]
+        return cls.from_source(found, **options)
 
     @classmethod
-    def from_parquet(cls, path: str | Path, *, task: str, output: str, **options: Any) -> History:
-        """Rows of a Parquet file (needs pyarrow); options as for `from_frame`."""
-        return cls.from_source(io.read_parquet(path, task=task, output=output), **options)
+    def from_parquet(
+        cls, path: str | Path | Sequence[str | Path], *, task: str, output: str, **options: Any
+    ) -> History:
+        """Rows of Parquet files (needs pyarrow); options as for `from_frame`."""
+        found = [io.read_parquet(file, task=task, output=output) for file in _paths(path)]
+        return cls.from_source(found, **options)
 
     @classmethod
     def from_optuna(cls, source: Any, **options: Any) -> History:
         """Completed trials of Optuna studies, each a task: a storage, a study or several.
 
         The direction is that of the studies, and the space theirs: of the parameters that all
-        trials have, unless ``inputs`` or ``defaults`` say otherwise; a note names the others.
+        trials of a study have. Studies may lack parameters that others have. ``inputs`` and
+        ``defaults`` say otherwise; a note names what is left out.
         Options as for `from_frame`.
         """
         return cls.from_source(io.read_optuna(source), **options)
@@ -225,11 +244,16 @@ class History:
 
     @classmethod
     def from_source(
-        cls, source: io.Source, *, context: Sequence[str] = (), **options: Any
+        cls,
+        source: io.Source | Sequence[io.Source],
+        *,
+        context: Sequence[str] = (),
+        **options: Any,
     ) -> History:
-        """What a reader returns, also one of your own; options as for `from_frame`."""
+        """What a reader returns, also one of your own, or several; options as for `from_frame`."""
+        source = source if isinstance(source, io.Source) else io.join_sources(source)
         table = io.encode(source, **options)
-        tasks = _tasks(table.X, table.y, table.tasks, table.names)
+        tasks = _tasks(table.X, table.y, table.tasks, table.names, table.lacks)
         history = cls(tasks, table.space, table.report)
         check_contexts(history, context, source.columns)
         return history
@@ -278,6 +302,21 @@ class History:
         return self.tasks[0].d0
 
     @property
+    def complete(self) -> tuple[Task, ...]:
+        """The tasks that lack no parameter."""
+        return tuple(task for task in self.tasks if not task.lacks)
+
+    def require_complete(self, what: str) -> None:
+        """Refuse a history in which a task lacks a parameter, in the name of ``what``."""
+        lacking = [task.name for task in self.tasks if task.lacks]
+        if lacking:
+            shown = ", ".join(lacking[:5]) + (" ..." if len(lacking) > 5 else "")
+            raise InputError(
+                f"{what} needs every parameter in every task, and {len(lacking)} tasks lack some "
+                f"({shown}); read the history with defaults={{...}}, or leave the parameter out"
+            )
+
+    @property
     def sizes(self) -> NDArray[np.intp]:
         """(m,) observations of each task."""
         return np.array([task.n for task in self.tasks])
@@ -302,11 +341,10 @@ class History:
         return found if isinstance(found, Task) else replace(self, tasks=found)
 
     def __add__(self, other: History) -> History:
-        """The tasks of both, which must be over the same space and in the same direction."""
+        """The tasks of both, which must have the same direction, over the parameters of both."""
         if not isinstance(other, History):
             return NotImplemented
-        tasks, report = merged(self, other)
-        return History(tasks, self.space, report)
+        return History(*merged(self, other))
 
     def __repr__(self) -> str:
         return f"History(m={self.m}, n={_span(self.sizes, 'd')}, d0={self.d0})"
@@ -339,13 +377,27 @@ class History:
         return "\n".join(lines)
 
 
-def _tasks(X: Array, y: Array, codes: NDArray[np.intp], names: Sequence[str]) -> tuple[Task, ...]:
+def _tasks(
+    X: Array,
+    y: Array,
+    codes: NDArray[np.intp],
+    names: Sequence[str],
+    lacks: Mapping[int, tuple[int, ...]] | None = None,
+) -> tuple[Task, ...]:
     """Rows by task, in the order in which the tasks first appear."""
     order = np.argsort(codes, kind="stable")
     found, starts = np.unique(codes[order], return_index=True)
     groups = np.split(order, starts[1:])
     by_first = sorted(range(len(groups)), key=lambda k: groups[k][0])
-    return tuple(Task(X[groups[k]], y[groups[k]], name=names[found[k]]) for k in by_first)
+    lacked = {} if lacks is None else lacks
+    return tuple(
+        Task(X[groups[k]], y[groups[k]], names[found[k]], lacked.get(int(found[k]), ()))
+        for k in by_first
+    )
+
+
+def _paths(path: str | Path | Sequence[str | Path]) -> Sequence[str | Path]:
+    return [path] if isinstance(path, str | Path) else list(path)
 
 
 def _span(values: NDArray[Any], form: str) -> str:

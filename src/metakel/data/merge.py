@@ -1,28 +1,31 @@
-"""Two histories as one, if their numbers mean the same."""
+"""Two histories as one, over the parameters of both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from metakel.data.task import Task
 from metakel.errors import InputError
 from metakel.io import Report
+from metakel.io.merge import merge_spaces
+from metakel.io.schema import lacking_note
 from metakel.space import Space
 
 if TYPE_CHECKING:
     from metakel.data.history import History
 
 
-def merged(a: History, b: History) -> tuple[tuple[Task, ...], Report | None]:
-    """Tasks of both, and the report on both."""
-    if a.space != b.space:
-        raise InputError(
-            f"the histories to join are over {_listed(a.space)} and over {_listed(b.space)}, so "
-            "that their numbers mean something else; read both with the same space="
-        )
+def merged(a: History, b: History) -> tuple[tuple[Task, ...], Space | None, Report | None]:
+    """Tasks of both, a space for both, and the report on both.
+
+    Ranges are wide enough for both. A parameter that one of them has not is lacked by its tasks,
+    unless it is fixed in the other.
+    """
     if a.report is not None and b.report is not None and a.report.minimize != b.report.minimize:
         directions = " and ".join(
             f"{report.output!r} is {'minimised' if report.minimize else 'maximised'}"
@@ -31,8 +34,55 @@ def merged(a: History, b: History) -> tuple[tuple[Task, ...], Report | None]:
         raise InputError(
             f"in the histories to join {directions}; read both with the same minimize="
         )
+    report, space = _report(a.report, b.report), a.space
+    if a.space == b.space:
+        _refuse_repeated(a, b)
+        return numbered((*a.tasks, *b.tasks)), space, report
+    if a.space is None or b.space is None:
+        raise InputError(
+            f"the histories to join are over {_listed(a.space)} and over {_listed(b.space)}, so "
+            "that their numbers mean something else; read both with named parameters"
+        )
+    both = merge_spaces(
+        (name, p)
+        for name, part in (("the first history", a.space), ("the second", b.space))
+        for p in part.parameters
+    )
+    for problem in both.conflicts.values():
+        raise InputError(problem)
+    a, b = (
+        replace(h, tasks=tuple(_placed(task, h.space, both.space) for task in h), space=both.space)
+        for h in (a, b)
+    )
     _refuse_repeated(a, b)
-    return numbered((*a.tasks, *b.tasks)), _report(a.report, b.report)
+    tasks = (*a.tasks, *b.tasks)
+    if report is not None:
+        notes = (*report.notes, *both.notes, *_lacking_notes(tasks, both.space))
+        report = replace(report, notes=tuple(dict.fromkeys(notes)))
+    return numbered(tasks), both.space, report
+
+
+def _placed(task: Task, own: Space | None, space: Space) -> Task:
+    """The task over a larger space."""
+    assert own is not None
+    X, lacks = np.zeros((task.n, space.d0)), set[int]()
+    for p in space.parameters:
+        columns = range(space.d0)[space.columns[p.name]]
+        before = own.columns.get(p.name, slice(0))
+        if p.name not in own.names or set(task.lacks) & set(range(own.d0)[before]):
+            lacks |= set(columns)
+        elif columns:
+            values = own[p.name].decode(task.X[:, before])
+            X[:, columns] = p.encode(values, extrapolate=True)
+    return replace(task, X=X, lacks=tuple(lacks))
+
+
+def _lacking_notes(tasks: Sequence[Task], space: Space) -> list[str]:
+    counts = {
+        name: sum(bool({*task.lacks} & {*range(space.d0)[space.columns[name]]}) for task in tasks)
+        for name in space.free
+    }
+    return [lacking_note(name, count, len(tasks)) for name, count in counts.items() if count]
 
 
 def numbered(tasks: Iterable[Task]) -> tuple[Task, ...]:

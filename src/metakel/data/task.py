@@ -20,21 +20,35 @@ class Task:
         Or a column (n, 1).
     name : str
         How messages and reports call it.
+    lacks : tuple of int
+        Numeric columns of parameters that the task did not record: unknown, and the same in all of
+        its runs. They are 0 in ``X``, whatever is given there.
     """
 
     X: Array
     y: Array
     name: str = "task"
+    lacks: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         X = as_points(self.X, self.name)
         if X.shape[0] == 0:
             raise InputError(f"{self.name} is empty; expected at least one observation")
         y = as_values(self.y, X.shape[0], self.name)
+        lacks = tuple(sorted({int(i) for i in self.lacks}))
+        if lacks and not (lacks[0] >= 0 and lacks[-1] < X.shape[1] and len(lacks) < X.shape[1]):
+            raise InputError(
+                f"{self.name} lacks the columns {lacks}; expected some of 0 to {X.shape[1] - 1}, "
+                "and not all"
+            )
+        if lacks:
+            X = X.copy()
+            X[:, list(lacks)] = 0.0
         X.setflags(write=False)
         y.setflags(write=False)
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "y", y)
+        object.__setattr__(self, "lacks", lacks)
 
     @property
     def n(self) -> int:

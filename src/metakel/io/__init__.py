@@ -13,6 +13,7 @@ from metakel.io.excel import append_excel, excel_columns, read_excel
 from metakel.io.mlflow import read_mlflow
 from metakel.io.optuna import read_optuna
 from metakel.io.schema import Report, Schema, Source
+from metakel.io.several import join_sources
 from metakel.io.tables import frame_columns, parquet_columns, read_frame, read_parquet
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "encode",
     "excel_columns",
     "frame_columns",
+    "join_sources",
     "parquet_columns",
     "read_ax",
     "read_csv",

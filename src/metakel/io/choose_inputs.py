@@ -149,6 +149,7 @@ class _Table:
         if column.missing.all():
             return "is empty"
         rows = np.isfinite(self.outputs)  # a failed run may lack everything
+        rows &= ~self._lacking(column)[self.labels.codes]
         count, n = int((column.missing & rows).sum()), int(rows.sum())
         if not count:
             return ""
@@ -161,6 +162,12 @@ class _Table:
             if values:
                 return f"is only there where {other} is {values}"
         return ""
+
+    def _lacking(self, column: Column) -> Mask:
+        """(tasks + 1,) tasks in which it is empty; they may lack a parameter that others have."""
+        found = np.ones(len(self.labels.names) + 1, dtype=bool)
+        found[self.labels.codes[np.isfinite(self.outputs) & ~column.missing]] = False
+        return found
 
     def _status(self, column: Column) -> str:
         """A text that varies, but not among the runs that have an output."""

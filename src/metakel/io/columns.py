@@ -67,6 +67,32 @@ class Column:
         absent = np.array([is_missing(level) for level in levels], dtype=bool)
         return cls(codes, absent[codes], levels)
 
+    @classmethod
+    def empty(cls, n: int) -> Column:
+        """n rows without a value."""
+        return cls(np.zeros(n), np.ones(n, dtype=bool))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Column]) -> Column:
+        """The rows of all; numbers where all of them hold numbers."""
+        held = [part for part in parts if not part.missing.all()]
+        flags = {part.values.dtype.kind == "b" for part in held}
+        if len(flags) < 2 and all(part.levels is None for part in held):
+            kinds = [part.values.dtype for part in held]
+            dtype = np.result_type(*kinds) if kinds else np.dtype(np.float64)
+            values = [
+                np.zeros(len(p), dtype) if p.missing.all() else p.values.astype(dtype)
+                for p in parts
+            ]
+            return cls(np.concatenate(values), np.concatenate([p.missing for p in parts]))
+        levels, codes = list[Any](), []
+        for part in parts:
+            own, places = distinct(part.tolist())
+            codes.append(places + len(levels))
+            levels += own
+        merged, place = distinct(levels)
+        return cls.of_levels(place[np.concatenate(codes)], merged)
+
     def __len__(self) -> int:
         return len(self.values)
 

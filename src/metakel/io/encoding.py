@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from metakel.errors import Hint, InputError, SeveralProblems
 from metakel.io.choose_inputs import choose_inputs, typed_list
 from metakel.io.cleaning import Place, clean_input, clean_output, meaning, missing_words_note
 from metakel.io.columns import Column, Columns, Mask, mix
-from metakel.io.schema import Report, Schema, Source, TaskLabels, absent
-from metakel.space import Fixed, Space, infer_space
+from metakel.io.schema import Report, Schema, Source, TaskLabels, absent, lacking_note
+from metakel.space import Fixed, Parameter, Space, infer_space
 from metakel.space.parameters import RANGE_SLACK, own_value
 
 # Whole numbers below this are exact as floats.
@@ -38,6 +38,8 @@ class EncodedTable:
     names : tuple of str
     space : Space
     report : Report
+    lacks : dict
+        Columns of ``X`` that tasks lack, by the index of the task; they are 0 there.
     """
 
     X: Array
@@ -46,6 +48,7 @@ class EncodedTable:
     names: tuple[str, ...]
     space: Space
     report: Report
+    lacks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 def encode(source: Source, **options: Any) -> EncodedTable:
@@ -64,7 +67,7 @@ def encode(source: Source, **options: Any) -> EncodedTable:
         outputs, output_notes = np.zeros(len(source.columns[schema.output])), ()
     notes = list(source.notes)
     if source.space is not None and schema.space is None:
-        space, left_out = _recorded_space(source, source.space, schema, np.isfinite(outputs))
+        space, left_out = _recorded_space(source, source.space, schema, outputs)
         schema, notes = replace(schema, space=space), [*notes, *left_out]
     labels = TaskLabels.of(source.columns[schema.task])
     chosen = choose_inputs(source.columns, schema, labels, outputs)
@@ -76,16 +79,20 @@ def encode(source: Source, **options: Any) -> EncodedTable:
     recorded = {name: bool(column.missing.any()) for name, column in inputs.items()}
     inputs = {name: _filled(c, name, schema) for name, c in inputs.items()}
     gaps = {name: absent(column, name, schema.space) for name, column in inputs.items()}
-    for name, gap in gaps.items():
-        with problems.collected(name):
-            _refuse_missing_parameter(name, gap, labels)
     problems.refuse(names)
+    lacking = {name: _lacking_tasks(gap, labels, outputs) for name, gap in gaps.items()}
+    lacked = {name: lack[labels.codes] for name, lack in lacking.items()}
+    gaps = {name: gap & ~lacked[name] for name, gap in gaps.items()}
     kept, counts, emptied = _usable_rows(labels, outputs, inputs, gaps)
     counts["failed"] += source.failed
     if not kept.any():
         raise _no_rows(source.name, len(kept), counts, emptied)
     notes += [_empty_note(name, count) for name, count in emptied.items()]
-    values = {name: column.take(kept) for name, column in inputs.items()}
+    used = np.unique(labels.codes[kept])
+    for name, lack in lacking.items():
+        if lack[used].any():
+            notes.append(lacking_note(name, int(lack[used].sum()), len(used)))
+    values = {name: column.take(kept & ~lacked[name]) for name, column in inputs.items()}
     if schema.space is None:
         whole = [name for name in names if recorded[name] and _whole_floats(values[name])]
         values |= {name: values[name].astype(np.int64) for name in whole}
@@ -98,7 +105,15 @@ def encode(source: Source, **options: Any) -> EncodedTable:
         row = int(np.flatnonzero(kept)[i])
         return f"{source.place(row)}, task {labels.names[labels.codes[row]]}"
 
+    absent_rows = {name: lack[kept] for name, lack in lacked.items()}
+    values = {name: _spread_out(v, absent_rows[name], space[name]) for name, v in values.items()}
     X = _encoded(space, values, where, extrapolate=schema.extrapolate)
+    lacks: dict[int, tuple[int, ...]] = {}
+    for name in space.free:
+        columns = tuple(range(space.d0)[space.columns[name]])
+        X[absent_rows[name], space.columns[name]] = 0.0
+        for task in np.flatnonzero(lacking[name]).tolist():
+            lacks[task] = (*lacks.get(task, ()), *columns)
     if schema.extrapolate:
         beyond = int((np.abs(X) > 1 + RANGE_SLACK).any(axis=1).sum())
         if beyond:
@@ -121,17 +136,20 @@ def encode(source: Source, **options: Any) -> EncodedTable:
             doubtful={name: chosen.left_out[name] for name in chosen.doubtful},
             **counts,
         ),
+        lacks=lacks,
     )
 
 
 def _recorded_space(
-    source: Source, space: Space, schema: Schema, rows: Mask
+    source: Source, space: Space, schema: Schema, outputs: Array
 ) -> tuple[Space, list[str]]:
     """The parameters to learn from, of those that the source knows, and notes on others.
 
-    By default those that all ``rows`` have. The rows that happen to have a conditional parameter
-    are no fair sample of all: to keep them alone would favour the choice that it belongs to.
+    By default those that all runs with an output have, or all of some tasks. The rows that happen
+    to have a conditional parameter are no fair sample of all: to keep them alone would favour the
+    choice that it belongs to.
     """
+    rows = np.isfinite(outputs)
     named = [*source.conflicts, *space.names] if schema.inputs is None else schema.inputs
     for name in named:
         if name in source.conflicts:
@@ -140,9 +158,12 @@ def _recorded_space(
         known = [space[name] for name in schema.inputs if name in space.names]
         return Space(tuple(known)) if known else space, []
     kept, notes, count = [], list[str](), int(rows.sum())
+    labels = TaskLabels.of(source.columns[schema.task])
     for parameter in space.parameters:
         name = parameter.name
-        lacking = int((absent(source.columns[name], name, space) & rows).sum())
+        gap = absent(source.columns[name], name, space)
+        lacked = _lacking_tasks(gap, labels, outputs)[labels.codes]
+        lacking = int((gap & rows & ~lacked).sum())
         if not lacking or name in schema.defaults:
             kept.append(parameter)
             continue
@@ -219,24 +240,26 @@ def _filled(column: Column, name: str, schema: Schema) -> Column:
     return Column.of([own if gap else v for v, gap in zip(values, gaps, strict=True)])
 
 
-def _refuse_missing_parameter(name: str, gap: Mask, labels: TaskLabels) -> None:
-    """A parameter that whole tasks lack cannot be compared over tasks."""
-    if not gap.any():
-        return
-    lacks = np.ones(len(labels.names) + 1, dtype=bool)
-    lacks[labels.codes[~gap]] = False
-    lacking = [task for task, lack in zip(labels.names, lacks, strict=False) if lack]
-    if lacking:
-        shown = ", ".join(lacking[:5]) + (" ..." if len(lacking) > 5 else "")
-        raise InputError(
-            f"input {name!r} is missing in every row of {len(lacking)} tasks ({shown}); tasks "
-            "of a history share their inputs",
-            Hint(
-                "give what they used",
-                f"defaults={{{name!r}: value}}",
-                f"--default '{name}=value'",
-            ),
-        )
+def _lacking_tasks(gap: Mask, labels: TaskLabels, outputs: Array) -> Mask:
+    """(tasks + 1,) which tasks have no value of a parameter in any run; the last is for no task."""
+    lacks = np.zeros(len(labels.names) + 1, dtype=bool)
+    measured = np.isfinite(outputs) & (labels.codes >= 0)
+    if (gap | ~measured).all():  # lacking in all of them: nothing to learn it from
+        return lacks
+    lacks[labels.codes[measured]] = True
+    lacks[labels.codes[measured & ~gap]] = False
+    return lacks
+
+
+def _spread_out(values: NDArray[Any], absent: Mask, parameter: Parameter) -> NDArray[Any]:
+    """One value for every row: any possible one where it is absent, to be taken out again."""
+    if not absent.any():
+        return values
+    filler = parameter.decode(np.zeros((1, parameter.width)))
+    dtype = object if values.dtype.kind == "O" else np.result_type(values, np.array(filler))
+    found = np.full(len(absent), filler[0], dtype=dtype)
+    found[~absent] = values
+    return found
 
 
 def _usable_rows(

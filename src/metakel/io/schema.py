@@ -174,6 +174,14 @@ class TaskLabels:
         return cls(table[codes], tuple(labels))
 
 
+def lacking_note(name: str, count: int, tasks: int) -> str:
+    """What a report says about a parameter that ``count`` of so many tasks lack."""
+    return (
+        f"{name} is not recorded in {count} of {tasks} tasks: it is learned from the others, "
+        "unless a default says what they used"
+    )
+
+
 def absent(column: Column, name: str, space: Space | None) -> Mask:
     """(n,) rows without a value of a parameter; None is a value where it is one of the choices."""
     if space is None or name not in space.names or column.levels is None:

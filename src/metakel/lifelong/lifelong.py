@@ -91,6 +91,8 @@ class Lifelong:
         self.learned: LearnedKernel | None = None
         self._seed = int(rng.integers(2**63))
         self._opened = self._forgotten = 0
+        if history is not None:
+            history.require_complete("Lifelong")
         self._given = () if history is None else history.tasks
         self._played: tuple[Task, ...] = ()
         self._finished: tuple[FinishedTask, ...] = ()

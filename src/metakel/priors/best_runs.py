@@ -21,12 +21,16 @@ KEPT = 3  # of every task
 MOST = 999  # of all tasks; beyond, every other task is left out, or more
 
 
-def best_runs(history: History, space: Space, lengthscales: Array, info: PriorInfo) -> BestRuns:
-    """The best few runs of every task, or of some tasks where there are very many."""
-    sign = -1.0 if info.minimize else 1.0
-    step = -(-len(history) * KEPT // MOST)
+def best_runs(
+    history: History, space: Space, lengthscales: Array, info: PriorInfo
+) -> BestRuns | None:
+    """The best few runs of every task that lacks no parameter; not of all where there are many."""
+    sign, complete = -1.0 if info.minimize else 1.0, history.complete
+    if not complete:
+        return None
+    step = -(-len(complete) * KEPT // MOST)
     X, tasks, values, typical = [], [], [], []
-    for task in history.tasks[::step]:
+    for task in complete[::step]:
         top = np.argsort(-task.y, kind="stable")[:KEPT]
         X.append(task.X[top])
         tasks += [task.name] * len(top)

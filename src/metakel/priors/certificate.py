@@ -96,7 +96,9 @@ def _calibration(
     progress: Progress | None,
 ) -> RegretCalibration:
     if not jobs:
-        return without_scores(history, "past tasks have one run each, so none can be replayed")
+        return without_scores(
+            history, "no past task has several runs and all parameters, so none can be replayed"
+        )
     emulated = spread_rows(np.arange(len(jobs)), SPACE_TASKS).tolist()
     total, done = len(jobs) + len(emulated), 0
 
@@ -287,10 +289,14 @@ def _prior_path(
 
 
 def _calibrating(history: History) -> list[int]:
-    """Tasks with about as many rows as others have: a table of one row is no search."""
+    """Tasks with about as many rows as others have: a table of one row is no search.
+
+    And those that lack no parameter: the others are searched over another space.
+    """
     sizes = np.array([task.n for task in history])
     fewest = max(FEWEST_ROWS, float(np.median(sizes)) / 2)
-    return np.flatnonzero(sizes >= fewest).tolist()
+    complete = np.array([not task.lacks for task in history])
+    return np.flatnonzero((sizes >= fewest) & complete).tolist()
 
 
 def _distinct(task: Task) -> tuple[Array, Array]:

@@ -94,6 +94,7 @@ def with_space(history: History, space: Space | None) -> tuple[History, Space]:
                 "History.from_frame(..., space=...)"
             )
         return history, history.space
+    history.require_complete("a history of plain arrays")
     pooled = np.concatenate([task.X for task in history])
     if space is None:
         parameters: list[Parameter] = []

@@ -103,6 +103,7 @@ def descriptor_centre(
         Probabilities with which the bound, the imagined record of the next task, and the selection
         may fail.
     """
+    history.require_complete("descriptor_centre")
     Z = as_numbers("descriptors", descriptors, (history.m, None))
     noise_std, first = positive("noise_std", noise_std), history.m // 2
     count, spent = history.m - first, delta + delta_records

@@ -24,6 +24,7 @@ from metakel.priors.certificate import (
 )
 from metakel.priors.configurations import with_space
 from metakel.priors.heldout import DEFAULT_RESIDUAL_WEIGHT, HeldOut, hold_out
+from metakel.priors.lacking import complete_first
 from metakel.priors.limits import OutputLimits, output_limits
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
@@ -81,6 +82,7 @@ def learn_prior(
         raise InputError(f"cold_weight is {cold_weight}; expected a weight in [0, 1)")
     way = check_way(certify)
     history, space = with_space(_with_distinct_names(history), space)
+    history = complete_first(history)
     limits = output_limits(history, outputs)
 
     def learn(part: History) -> Prior:
@@ -144,7 +146,8 @@ def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Cali
     )
     model = task_model(tasks.means[::2], tasks.spreads[::2])
     varying = [task for task in history if task.name not in tasks.constant]
-    return calibrate(task_gp, model, History(tuple(varying[1::2])))
+    measured = tuple(task for task in varying[1::2] if not task.lacks)
+    return calibrate(task_gp, model, History(measured)) if measured else None
 
 
 def _with_distinct_names(history: History) -> History:
@@ -185,7 +188,7 @@ def _digest(history: History) -> str:
     """Sixteen characters that differ for different runs."""
     found = hashlib.sha256()
     for task in history:
-        found.update(f"{task.name!r} {task.X.shape}".encode())
+        found.update(f"{task.name!r} {task.X.shape}{task.lacks or ''}".encode())
         for values in (task.X, task.y):
             found.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
     return found.hexdigest()[:16]

@@ -67,6 +67,7 @@ def _same_tasks(histories: Mapping[str, History]) -> dict[str, History]:
 
 
 def _recorded(name: str, history: History, noise_std: float | None) -> RecordedOutput:
+    history.require_complete("a search with limits")
     teaching = replace(history, tasks=history.tasks[: round(len(history) / 2)])
     learned = learn_prior(teaching, certify="none")
     if learned.task_gp is None:

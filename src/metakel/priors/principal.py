@@ -22,6 +22,7 @@ from metakel.gp.task_gp import TaskGP
 from metakel.grouplasso import Problem, lambda_max, path, solve, solve_square_root
 from metakel.kernels.nystrom import NystromFeatures, choose_basis, spread_rows
 from metakel.learn.rules import pivotal_lambda
+from metakel.priors.lacking import fillings
 from metakel.priors.standardize import StandardizedTasks
 
 FIT_TASKS, FIT_ROWS = 20, 50
@@ -101,8 +102,9 @@ def featurize(tasks: StandardizedTasks) -> TaskFeatures:
         [tasks.X[s][i] for s, i in zip(fitted, rows, strict=True)],
         [tasks.z[s][i] for s, i in zip(fitted, rows, strict=True)],
     )
-    basis = choose_basis(shared, np.concatenate([tasks.X[s] for s in training]))
-    F = [basis.features(X) for X in tasks.X]
+    filled = [fillings(tasks, s, training) for s in range(tasks.m)]
+    basis = choose_basis(shared, np.concatenate([filled[s][0] for s in training]))
+    F = [np.asarray(np.mean([basis.features(X) for X in several], axis=0)) for several in filled]
     return TaskFeatures(tasks, basis, F, coefficients(F, tasks.z, shared.noise))
 
 

@@ -43,6 +43,8 @@ class StandardizedTasks:
     constant : names of the tasks left out because all their values are equal
     winsorized : int
         How many values were raised to the fence.
+    lacks : m tuples of int
+        Columns that each task lacks, 0 in ``X``.
     """
 
     X: Sequence[Array]
@@ -52,6 +54,7 @@ class StandardizedTasks:
     names: tuple[str, ...]
     constant: tuple[str, ...]
     winsorized: int
+    lacks: tuple[tuple[int, ...], ...] = ()
 
     @property
     def m(self) -> int:
@@ -61,7 +64,7 @@ class StandardizedTasks:
 
 def standardize(history: History) -> StandardizedTasks:
     """Take level and scale out of every past task."""
-    X, z, means, spreads, names = [], [], [], [], []
+    X, z, means, spreads, names, lacks = [], [], [], [], [], []
     constant, winsorized = [], 0
     for task in history:
         y = winsorize(task.y)
@@ -75,8 +78,16 @@ def standardize(history: History) -> StandardizedTasks:
         means.append(float(y.mean()))
         spreads.append(spread)
         names.append(task.name)
+        lacks.append(task.lacks)
     return StandardizedTasks(
-        X, z, np.array(means), np.array(spreads), tuple(names), tuple(constant), winsorized
+        X,
+        z,
+        np.array(means),
+        np.array(spreads),
+        tuple(names),
+        tuple(constant),
+        winsorized,
+        tuple(lacks),
     )
 
 

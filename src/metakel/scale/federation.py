@@ -97,6 +97,7 @@ class Federation:
 
 def client_sums(history: History, base: KernelDictionary, *, loss: Loss = "points") -> Shard:
     """What a client runs: the sums over its own tasks, as they are asked for."""
+    history.require_complete("client_sums")
     X = np.concatenate([task.X for task in history])
     y = np.concatenate([task.y for task in history])
     return Shard([Rows(X, y, history.sizes)], base, loss, MEMORY)
