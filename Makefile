@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 DEMO   := .venv-demo
+SEED   ?= 1
 # One BLAS thread: the arrays are small, and two processes test side by side.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
@@ -87,8 +88,8 @@ bench-transfer: $(VENV)/.bench  ## decisions on real histories against other met
 	$(BIN)/python -m benchmarks.transfer --update-docs
 	$(BIN)/python -m benchmarks.transfer_dirty --update-docs
 
-bench-fresh: $(VENV)/.bench  ## the same on tables computed after the method was made
-	$(BIN)/python -m benchmarks.fresh --update-docs
+bench-fresh: $(VENV)/.bench  ## the same on tables computed anew: make bench-fresh SEED=2
+	$(BIN)/python -m benchmarks.transfer --seed $(SEED) --update-docs
 
 bench-scale: $(VENV)/.bench  ## 10^5 tasks on disk, an update, two workers (docs/scale.md)
 	$(BIN)/python -m benchmarks.scale --update-docs

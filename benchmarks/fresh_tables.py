@@ -1,11 +1,14 @@
 """Tables that the method never saw while it was made, computed here with scikit-learn alone.
 
-``python -m benchmarks.fresh_tables`` computes what is missing into out/tables. Everything is
-seeded: anybody gets the same tables from the same version of scikit-learn.
+``python -m benchmarks.fresh_tables [--seed 1]`` computes what is missing into out/tables, task by
+task, and goes on where it was interrupted. Everything is seeded: anybody gets the same tables from
+the same version of scikit-learn. Another seed gives tables that nobody has looked at.
 """
 
 from __future__ import annotations
 
+import argparse
+import fcntl
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -35,10 +38,10 @@ Configuration = dict[str, Any]
 # ---------------------------------------------------------------- classification problems
 
 
-def problems() -> list[Problem]:
+def problems(seed: int = 0) -> list[Problem]:
     """36 small binary problems: parts of public data sets, and made ones of varied difficulty."""
-    rng = np.random.default_rng(2026)
-    found = [*_digits(rng), *_parts(rng), *_made(rng)]
+    rng = np.random.default_rng(2026 + seed)
+    found = [*_digits(rng), *_parts(rng), *_made(rng, 100 * seed)]
     return [_smaller(problem, rng) for problem in found]
 
 
@@ -66,7 +69,7 @@ def _parts(rng: np.random.Generator) -> Iterator[Problem]:
             yield f"{name} part {part}", X[:, chosen], positive
 
 
-def _made(rng: np.random.Generator) -> Iterator[Problem]:
+def _made(rng: np.random.Generator, first: int) -> Iterator[Problem]:
     for i in range(8):
         informative = int(rng.integers(2, 8))
         X, y = datasets.make_classification(
@@ -76,17 +79,17 @@ def _made(rng: np.random.Generator) -> Iterator[Problem]:
             n_redundant=0,
             class_sep=rng.uniform(0.3, 1.2),
             flip_y=rng.uniform(0, 0.2),
-            random_state=i,
+            random_state=first + i,
         )
         yield f"made {i}", X, y == 1
     for i, noise in enumerate((0.2, 0.4)):
         yield (
             f"moons {noise}",
-            *_binary(datasets.make_moons(MOST_ROWS, noise=noise, random_state=i)),
+            *_binary(datasets.make_moons(MOST_ROWS, noise=noise, random_state=first + i)),
         )
     yield (
         "circles",
-        *_binary(datasets.make_circles(MOST_ROWS, noise=0.2, factor=0.6, random_state=0)),
+        *_binary(datasets.make_circles(MOST_ROWS, noise=0.2, factor=0.6, random_state=first)),
     )
 
 
@@ -174,11 +177,11 @@ LEARNERS: dict[str, tuple[Callable, Callable, int]] = {
 }
 
 
-def scored(learner: str, number: int) -> pd.DataFrame:
+def scored(learner: str, number: int, seed: int = 0) -> pd.DataFrame:
     """AUC by three-fold cross-validation of random configurations on one problem."""
     draw, make, count = LEARNERS[learner]
-    name, X, y = problems()[number]
-    rng = np.random.default_rng([number, sum(map(ord, learner))])
+    name, X, y = problems(seed)[number]
+    rng = stream(number, sum(map(ord, learner)), seed)
     folds = StratifiedKFold(3, shuffle=True, random_state=number)
     rows = []
     with warnings.catch_warnings():
@@ -191,12 +194,17 @@ def scored(learner: str, number: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def stream(number: int, role: int, seed: int) -> np.random.Generator:
+    """Random numbers of a task."""
+    return np.random.default_rng([number, role, *([seed] if seed else ())])
+
+
 # ---------------------------------------------------------------- families of test functions
 
 
-def branin(number: int) -> pd.DataFrame:
+def branin(number: int, seed: int = 0) -> pd.DataFrame:
     """Branin with coefficients drawn anew; its three minima move and differ in depth."""
-    rng = np.random.default_rng([number, 1])
+    rng = stream(number, 1, seed)
     b, c, r = rng.uniform(0.10, 0.15), rng.uniform(1.2, 2.0), rng.uniform(5.0, 7.0)
     s, t, tilt = rng.uniform(8, 12), rng.uniform(0.03, 0.05), rng.normal(0, 1.5, size=2)
     U = rng.uniform(size=(600, 2))
@@ -223,9 +231,9 @@ HARTMANN_P = 1e-4 * np.array(
 )
 
 
-def hartmann(number: int) -> pd.DataFrame:
+def hartmann(number: int, seed: int = 0) -> pd.DataFrame:
     """Hartmann in six dimensions with heights drawn anew and peaks moved a little."""
-    rng = np.random.default_rng([number, 2])
+    rng = stream(number, 2, seed)
     heights = np.array([1.0, 1.2, 3.0, 3.2]) + rng.uniform(-1, 1, size=4) * [0.5, 0.6, 1.5, 1.6]
     peaks = HARTMANN_P + rng.normal(0, 0.03, size=HARTMANN_P.shape)
     U = rng.uniform(size=(1000, 6))
@@ -236,30 +244,57 @@ def hartmann(number: int) -> pd.DataFrame:
     )
 
 
-MAKERS: dict[str, tuple[Callable[[int], pd.DataFrame], int]] = {
-    **{name: (partial(scored, name), 36) for name in LEARNERS},
-    "branin": (branin, 36),
-    "hartmann": (hartmann, 36),
+TASKS = 36
+MAKERS: dict[str, Callable[[int, int], pd.DataFrame]] = {
+    **{name: partial(scored, name) for name in LEARNERS},
+    "branin": branin,
+    "hartmann": hartmann,
 }
 
 
-def table(name: str, workers: int = 2) -> Path:
+def table(name: str, seed: int = 0, workers: int = 2) -> Path:
     """The file of a table, computed if it is not there yet."""
-    path = FOLDER / f"{name}.csv.gz"
+    path = FOLDER / f"{name}{f'-{seed}' if seed else ''}.csv.gz"
     if not path.exists():
-        make, tasks = MAKERS[name]
-        parts = []
-        with ProcessPoolExecutor(workers) as pool:
-            for part in pool.map(make, range(tasks)):
-                parts.append(part)
-                print(f"{name}: {len(parts)}/{tasks} tasks", file=sys.stderr)
         FOLDER.mkdir(parents=True, exist_ok=True)
-        half = path.with_name(f"half-{path.name}")
-        pd.concat(parts).to_csv(half, index=False)
-        half.rename(path)  # a table is whole or absent
+        # Processes of a benchmark may ask for the same table at the same time.
+        with (FOLDER / f"{path.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                with ProcessPoolExecutor(workers) as pool:
+                    parts = list(pool.map(part, *zip(*_numbers(name, seed), strict=True)))
+                _write(path, pd.concat([pd.read_csv(file) for file in parts]))
     return path
 
 
+def _numbers(name: str, seed: int) -> list[tuple[str, int, int]]:
+    return [(name, number, seed) for number in range(TASKS)]
+
+
+def part(name: str, number: int, seed: int) -> Path:
+    """The file of one task, computed if it is not there yet."""
+    path = FOLDER / "tasks" / f"{name}-{seed}-{number}.csv.gz"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, MAKERS[name](number, seed))
+        print(f"{name}: task {number + 1} of {TASKS}", file=sys.stderr)
+    return path
+
+
+def _write(path: Path, frame: pd.DataFrame) -> None:
+    half = path.with_name(f"half-{path.name}")
+    frame.to_csv(half, index=False)
+    half.rename(path)  # a file is whole or absent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", default=",".join(MAKERS), help="comma-separated")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    for name in options.tables.split(","):
+        print(table(name, options.seed))
+
+
 if __name__ == "__main__":
-    for each in MAKERS:
-        print(table(each))
+    main()

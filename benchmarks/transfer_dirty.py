@@ -1,6 +1,7 @@
 """What histories that are not clean cost: evaluations over those with a clean history.
 
-``python -m benchmarks.transfer_dirty [--before FOLDER] [--tables glmnet] [--update-docs]``
+``python -m benchmarks.transfer_dirty [--before FOLDER] [--tables glmnet] [--update-docs]``; a run
+that was stopped goes on where it was.
 
 The protocol is that of `benchmarks.transfer`, a search ends when it comes within 5 %. The scenarios
 are those of `benchmarks.transfer_scenarios`. With ``--before`` a checkout of an earlier version is
@@ -19,12 +20,16 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from math import inf
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.docs import PAGES, markdown, update_section
+from benchmarks.seeds import bench
 from benchmarks.transfer_data import ROOT, Case, cases
+from benchmarks.transfer_runs import DATA
 from benchmarks.transfer_scenarios import ROWS, SCENARIOS, Table, seeded, tables
 from metakel import learn_prior
 from metakel.data import History, Task
@@ -35,7 +40,7 @@ HORIZON, LEVEL, DRAWS = 50, 0.05, 2000
 SPLITS, TESTS = 3, 10
 FIRST_SPLIT = 400  # those before were looked at while the method was changed
 CLEAN = "clean"
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+FILES = (*DATA, "benchmarks/transfer_dirty.py", "benchmarks/transfer_scenarios.py")
 WHAT = """\
 Command: `make bench-transfer`, or `python -m benchmarks.transfer_dirty --before FOLDER
 --update-docs` with a checkout of an earlier version. Mean evaluations to within 5 % of the spread
@@ -104,33 +109,44 @@ def worker(job: Sequence[str]) -> None:
             print(json.dumps(asdict(run)))
 
 
-def run_all(names: list[str], scenarios: list[str], splits: int, before: Path | None) -> list[Run]:
-    """Every split of every table, both versions in turn."""
-    versions = {"after": ROOT}
+def one_split(name: str, version: str, folder: str, scenarios: list[str], split: int) -> dict:
+    """The runs of one split with the sources of a folder, in a process of their own; JSON."""
+    path = os.pathsep.join([str(Path(folder) / "src"), str(ROOT)])
+    command = [sys.executable, "-m", "benchmarks.transfer_dirty", "--worker", name, str(split)]
+    done = subprocess.run(
+        [*command, version, *scenarios],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    )
+    print(f"{name}, split {split}, {version}", file=sys.stderr)
+    return {"runs": [json.loads(line) for line in done.stdout.splitlines()]}
+
+
+def run_all(
+    names: list[str],
+    scenarios: list[str],
+    splits: int,
+    before: Path | None,
+    jobs: int,
+    minutes: float,
+) -> list[Run]:
+    """Every split of every table, in both versions; those that were run before are kept."""
+    versions = {"after": (ROOT, "")}
     if before is not None:
-        versions = {"before": before, **versions}
-    runs = []
-    for name in names:
-        for split in range(FIRST_SPLIT, FIRST_SPLIT + splits):
-            for version, folder in versions.items():
-                path = os.pathsep.join([str(folder / "src"), str(ROOT)])
-                command = [
-                    sys.executable,
-                    "-m",
-                    "benchmarks.transfer_dirty",
-                    "--worker",
-                    name,
-                    str(split),
-                ]
-                done = subprocess.run(
-                    [*command, version, *scenarios],
-                    env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
-                    stdout=subprocess.PIPE,
-                    check=True,
-                    text=True,
-                )
-                runs += [Run(**json.loads(line)) for line in done.stdout.splitlines()]
-            print(f"{name}, split {split}", file=sys.stderr)
+        commit = ["git", "-C", str(before), "rev-parse", "--short", "HEAD"]
+        done = subprocess.run(commit, check=True, capture_output=True, text=True)
+        versions = {"before": (before, f"-{done.stdout.strip()}"), **versions}
+    seeds, runs = range(FIRST_SPLIT, FIRST_SPLIT + splits), []
+    chosen = "" if len(scenarios) == len(SCENARIOS) else f"-{'-'.join(scenarios)}"
+    with bench("dirty", *FILES, jobs=jobs, minutes=minutes) as place:
+        for name in names:
+            for version, (folder, commit) in versions.items():
+                once = partial(one_split, name, version, str(folder), scenarios)
+                kept = f"{name}-{version}{commit}{chosen}".replace(" ", "_")
+                for found in place.measured(kept, once, seeds):
+                    runs += [Run(**run) for run in found["runs"]]
     return runs
 
 
@@ -199,6 +215,8 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=SPLITS)
     parser.add_argument("--quick", action="store_true", help="1 split")
     parser.add_argument("--before", type=Path, help="checkout of the version to compare with")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--minutes", type=float, default=inf, help="start nothing after so many")
     parser.add_argument("--update-docs", action="store_true")
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -211,7 +229,8 @@ def main() -> None:
     wanted = tuple(options.scenarios.split(","))
     scenarios = [name for name in SCENARIOS if name == CLEAN or name.startswith(wanted)]
     splits = 1 if options.quick else options.splits
-    text = report(run_all(names, scenarios, splits, options.before))
+    runs = run_all(names, scenarios, splits, options.before, options.jobs, options.minutes)
+    text = report(runs)
     print(text)
     if options.update_docs:
         update_section(PAGES / "dirty.md", "dirty", "Histories that are not clean", text)

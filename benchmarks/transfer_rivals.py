@@ -46,7 +46,7 @@ def portfolio(history: History, rng: np.random.Generator) -> Search:
         scores = (scores - high) / np.maximum(high - low, 1e-12)
         rows: list[int] = []
         best = np.full((len(groups), 1), -np.inf)
-        while len(rows) < horizon:
+        while len(rows) < min(horizon, len(X)):
             left = np.setdiff1d(np.arange(len(X)), rows)
             value = np.maximum(scores[:, left], best).mean(axis=0)
             if rows and value.max() <= best.mean():
@@ -127,7 +127,7 @@ def cold_gp(acquisition: str) -> Method:
     def method(history, rng):
         def search(X, look, horizon, rng):
             rows, values, theta = [0], [look(0)], None
-            while len(rows) < horizon:
+            while len(rows) < min(horizon, len(X)):
                 y = np.array(values)
                 z = (y - y.mean()) / (y.std() if y.std() > 0 else 1.0)
                 theta = fit_matern([(X[rows], z)], theta, steps=20)
@@ -160,17 +160,9 @@ def history_gp(history: History, rng: np.random.Generator) -> Search:
         mean0, _ = gp(ridge, pool_X, pool_z, X)
         rows = [int(np.argmax(mean0))]
         values = [look(rows[0])]
-        while len(rows) < horizon:
+        while len(rows) < min(horizon, len(X)):
             y = np.array(values)
-            if len(y) > 2 and y.std() > 0:  # level and scale by least squares on the mean
-                design = np.column_stack([np.ones(len(y)), mean0[rows]])
-                pull = np.diag([1.0, 4.0])
-                a, s = np.linalg.solve(
-                    design.T @ design + pull, design.T @ y + pull @ [level, scale]
-                )
-                s = max(s, 0.1 * scale)
-            else:
-                a, s = level + float((y - level - scale * mean0[rows]).mean()) / 2, scale
+            a, s = _level_and_scale(y, mean0[rows], level, scale)
             off, sd = gp(theta, X[rows], (y - a) / s - mean0[rows], X)
             score = log_ei(mean0 + off, sd, ((y - a) / s).max())
             score[rows] = -np.inf
@@ -179,6 +171,58 @@ def history_gp(history: History, rng: np.random.Generator) -> Search:
         return rows
 
     return search
+
+
+def empirical(history: History, rng: np.random.Generator) -> Search:
+    """Mean and covariance of past tasks at the rows of the new one; UCB of width 2.
+
+    Each past task is a Gaussian process given its rows, with shared hyper-parameters; mean and
+    covariance are those of their mixture (one step of EM).
+    """
+    groups = [(X, (y - y.mean()) / y.std()) for X, y in history if y.std() > 0]
+    level = float(np.mean([y.mean() for _, y in history]))
+    scale = float(np.median([y.std() for _, y in history if y.std() > 0]))
+    theta = fit_matern(groups, steps=25)
+    d = groups[0][0].shape[1]
+    lengths, signal, noise = np.exp(theta[:d]), np.exp(theta[d]), np.exp(theta[d + 1])
+
+    def search(X, look, horizon, rng):
+        means, K = [], np.zeros((len(X), len(X)))
+        for past, z in groups:
+            A = signal * matern52(past, past, lengths) + (noise + 1e-6) * np.eye(len(z))
+            L = np.linalg.cholesky(A)
+            V = solve_triangular(L, signal * matern52(past, X, lengths), lower=True)
+            means.append(V.T @ solve_triangular(L, z, lower=True))
+            K -= V.T @ V
+        mean0 = np.mean(means, axis=0)
+        off = np.array(means) - mean0
+        K = (K + off.T @ off) / len(groups) + signal * matern52(X, X, lengths)
+        rows = [int(np.argmax(mean0))]
+        values = [look(rows[0])]
+        while len(rows) < min(horizon, len(X)):
+            a, s = _level_and_scale(np.array(values), mean0[rows], level, scale)
+            rest = (np.array(values) - a) / s - mean0[rows]
+            A = K[np.ix_(rows, rows)] + (noise + 1e-6) * np.eye(len(rows))
+            L = np.linalg.cholesky(A)
+            V = solve_triangular(L, K[rows], lower=True)
+            mean = mean0 + V.T @ solve_triangular(L, rest, lower=True)
+            sd = np.sqrt(np.maximum(K.diagonal() - (V * V).sum(axis=0), 1e-12))
+            score = mean + 2 * sd
+            score[rows] = -np.inf
+            rows.append(int(np.argmax(score)))
+            values.append(look(rows[-1]))
+        return rows
+
+    return search
+
+
+def _level_and_scale(y, mean, level, scale):
+    """Of the new task, by least squares on the mean, pulled towards those of past tasks."""
+    if len(y) <= 2 or y.std() == 0:
+        return level + float((y - level - scale * mean).mean()) / 2, scale
+    design, pull = np.column_stack([np.ones(len(y)), mean]), np.diag([1.0, 4.0])
+    a, s = np.linalg.solve(design.T @ design + pull, design.T @ y + pull @ [level, scale])
+    return a, max(s, 0.1 * scale)
 
 
 def rgpe(history: History, rng: np.random.Generator) -> Search:
@@ -193,7 +237,7 @@ def rgpe(history: History, rng: np.random.Generator) -> Search:
         rows = [int(np.argmax(means.mean(axis=0)))]
         values = [look(rows[0])]
         theta = None
-        while len(rows) < horizon:
+        while len(rows) < min(horizon, len(X)):
             y = np.array(values)
             z = (y - y.mean()) / (y.std() if y.std() > 0 else 1.0)
             theta = fit_matern([(X[rows], z)], theta, steps=15)
@@ -229,28 +273,6 @@ def _rank_weights(means, sds, z, theta, X, rng, draws: int = 30):
     best = losses == losses.min(axis=1, keepdims=True)
     best[:, -1] &= best.sum(axis=1) == 1
     return (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
-
-
-def tpe(history: History, rng: np.random.Generator) -> Search:
-    """Optuna's TPE without history; its suggestion is moved to the nearest row not yet tried."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-    def search(X, look, horizon, rng):
-        sampler = optuna.samplers.TPESampler(seed=int(rng.integers(2**31)), multivariate=True)
-        study = optuna.create_study(direction="maximize", sampler=sampler)
-        rows: list[int] = []
-        for _ in range(horizon):
-            trial = study.ask()
-            x = [trial.suggest_float(f"x{i}", -1, 1) for i in range(X.shape[1])]
-            squares = ((X - np.array(x)) ** 2).sum(axis=1)
-            squares[rows] = np.inf
-            rows.append(int(squares.argmin()))
-            study.tell(trial, look(rows[-1]))
-        return rows
-
-    return search
 
 
 def mean_ranks(curves: np.ndarray) -> np.ndarray:

@@ -1,0 +1,79 @@
+"""The benchmark of decisions: methods are compared on the same searches, and results are kept."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks import seeds, transfer_data
+from benchmarks.transfer_data import Source, cases, own_tables, table_names
+from benchmarks.transfer_report import COLD, OURS, Pairing, evaluations
+from benchmarks.transfer_rivals import empirical, random_search
+from benchmarks.transfer_runs import Run
+
+
+def run(method, split, task, needed, table="t", kind="related"):
+    regret = tuple([1.0] * (needed - 1) + [0.0] * (51 - needed))
+    return Run(table, kind, method, split, task, regret, 0.0, 0.0)
+
+
+def test_methods_are_compared_on_the_searches_that_both_made():
+    ours = [run(OURS, split, task, 5) for split in (0, 1) for task in (0, 1)]
+    cold = [run(COLD, 0, 0, 10), run(COLD, 0, 1, 30), run(COLD, 1, 7, 50)]
+    found = Pairing([*ours, *cold], ["t"], OURS, "related", COLD)
+    assert found.searches["t"].tolist() == [[5, 10], [5, 30]]
+    assert found.ratio() == pytest.approx(0.25)
+    assert found.medians() == pytest.approx(0.25)
+    assert not Pairing(ours, ["t"], OURS, "related", COLD).tables
+    assert found.shown().startswith("0.25 (")
+
+
+def test_means_over_tables_are_geometric():
+    runs = [run(OURS, 0, 0, 2, "a"), run(COLD, 0, 0, 4, "a")]
+    runs += [run(OURS, 0, 0, 8, "b"), run(COLD, 0, 0, 1, "b")]
+    assert Pairing(runs, ["a", "b"], OURS, "related", COLD).ratio() == pytest.approx(2.0)
+
+
+def test_a_search_that_never_gets_there_counts_as_all_evaluations():
+    never = Run("t", "related", OURS, 0, 0, (1.0,) * 50, 0.0, 0.0)
+    assert evaluations(never, 0.05) == 50
+    assert evaluations(run(OURS, 0, 0, 7), 0.05) == 7
+
+
+def test_past_and_new_tasks_of_a_split_are_different_tasks():
+    tasks = [(np.full((60, 1), float(s)), np.arange(60.0)) for s in range(12)]
+    for case in cases(tasks, splits=range(5), rows=50):
+        taught = {float(X[0, 0]) for X, _ in case.history}
+        assert len(taught) == 8
+        assert taught.isdisjoint(float(s) for s in case.test)
+        assert {len(y) for _, y in case.history} == {50}
+
+
+def test_tables_of_ones_own_are_found_by_their_columns(tmp_path, monkeypatch):
+    monkeypatch.setenv("METAKEL_DATA", str(tmp_path))
+    (tmp_path / "mine.csv").write_text("task,x,value\na,0.1,1\n")
+    (tmp_path / "about.csv").write_text("task,rows\na,3\n")
+    assert list(own_tables()) == ["mine"]
+    assert "mine" in table_names()
+    assert "xgboost" not in table_names()
+    assert all(isinstance(source, Source) for source in transfer_data.SOURCES.values())
+
+
+def test_equal_past_tasks_name_the_best_row_at_once():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (80, 2))
+    y = -((X - 0.3) ** 2).sum(axis=1)
+    history = [(X[rows], y[rows]) for rows in (rng.permutation(80)[:40] for _ in range(6))]
+    rows = empirical(history, rng)(X, lambda i: float(y[i]), 30, rng)
+    assert len(set(rows)) == 30
+    assert y.max() - y[rows[:3]].max() < 0.02 * np.ptp(y)
+    assert sorted(random_search(history, rng)(X, float, 80, rng)) == list(range(80))
+
+
+def test_half_a_line_of_a_killed_process_is_run_again(tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps([3, {"value": 9}]) + "\n" + '[4, {"val')
+    assert list(seeds._complete(file)) == [(3, {"value": 9})]
+    assert list(seeds._complete(tmp_path / "none.jsonl")) == []
