@@ -34,15 +34,16 @@ class SingleBlasThread(ContextDecorator):
 
     _lock = Lock()
     _inside = 0
-    _before: ClassVar[list[int]] = []
+    _before: ClassVar[list[tuple[Any, int]]] = []  # libraries that had more threads
 
     def __enter__(self) -> Self:
         kind = type(self)
         with kind._lock:
             kind._inside += 1
             if kind._inside == 1:
-                kind._before = [library.get_num_threads() for library in _libraries()]
-                for library in _libraries():
+                found = [(library, library.get_num_threads()) for library in _libraries()]
+                kind._before = [(library, threads) for library, threads in found if threads != 1]
+                for library, _ in kind._before:
                     library.set_num_threads(1)
         return self
 
@@ -52,7 +53,7 @@ class SingleBlasThread(ContextDecorator):
             kind._inside = max(kind._inside - 1, 0)
             if kind._inside == 0:
                 # Empty in a forked child that leaves a block of its parent.
-                for library, threads in zip(_libraries(), kind._before, strict=False):
+                for library, threads in kind._before:
                     library.set_num_threads(threads)
                 kind._before = []
 

@@ -12,8 +12,8 @@ V = L^{-1} k(X, Z),
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from math import log, sqrt
 
 import numpy as np
@@ -57,10 +57,27 @@ class PredictionGradient:
 
 @dataclass(frozen=True, eq=False)
 class CrossCovariance:
-    """Points and the covariance (n, N) of the function there with the candidates."""
+    """Points and the covariance (n, N) of the function there with the candidates.
 
+    All processes that differ from ``gp`` in their noise only, and observed the same points, share
+    it.
+    """
+
+    gp: IncrementalGP
     points: PointCache
     rows: Array
+
+    @cached_property
+    def observed(self) -> Array:
+        """(t, n) covariance with the observed points."""
+        return self.gp.covariance(self.points)
+
+    @cached_property
+    def own(self) -> Array:
+        """(n, n) covariance among the points."""
+        K = self.gp.process.gram(self.points, self.points)
+        K += self.gp.scale.level_variance
+        return K
 
 
 @dataclass(eq=False)
@@ -115,7 +132,7 @@ class IncrementalGP:
         self._slope = self._cache.mean
         self._variance = self._cache.diag + scale.level_variance
         self._factor = _Factor.empty(len(Z))
-        self._seen: PointCache | None = None
+        self._seen: tuple[PointCache, ...] = ()  # joined when they are needed
         self.t = 0  # observed points, fantasies last
         self._evidence = 0  # how many of them have a value
         self._log_pivots = 0.0
@@ -128,11 +145,7 @@ class IncrementalGP:
     @property
     def log_likelihoods(self) -> Array:
         """(g,) log density of the observed values, one per scale of the grid."""
-        n = self._evidence
-        wy, wm = self._factor.wy[:n], self._factor.wm[:n]
-        scales = self.scale.scales
-        squares = wy @ wy / scales**2 - 2 * (wy @ wm) / scales + wm @ wm
-        return np.asarray(-squares / 2 - n * np.log(scales) - self._log_pivots)
+        return np.asarray(log_likelihoods([self])[0])
 
     def log_likelihoods_at(self, times: NDArray[np.intp]) -> Array:
         """(k, g) `log_likelihoods` as they were after so many values each."""
@@ -140,8 +153,8 @@ class IncrementalGP:
         wy, wm = self._factor.wy[:n], self._factor.wm[:n]
         pivots = np.log(np.diag(self._factor.L)[:n])
         parts = np.cumsum([wy * wy, wy * wm, wm * wm, pivots], axis=1)[:, times - 1, None]
-        squares = parts[0] / scales**2 - 2 * parts[1] / scales + parts[2]
-        return np.asarray(-squares / 2 - times[:, None] * np.log(scales) - parts[3])
+        squares = parts[0] / self.scale.squares - 2 * parts[1] / scales + parts[2]
+        return np.asarray(-squares / 2 - times[:, None] * self.scale.log_scales - parts[3])
 
     @property
     def likely_scale(self) -> float:
@@ -162,7 +175,7 @@ class IncrementalGP:
         points = self.process.prepare(X) if candidate is None else self._cache[candidate]
         K = self.process.gram(points, self._cache)
         K += self.scale.level_variance
-        return CrossCovariance(points, K)
+        return CrossCovariance(self, points, K)
 
     def observe(
         self, cross: CrossCovariance, y: float, candidate: int | None = None
@@ -171,7 +184,7 @@ class IncrementalGP:
         t, point = self.t, cross.points
         factor = self._factor.with_room(t)
         if candidate is None:
-            below = self._whiten(self.covariance(point))[:, 0]
+            below = self._whiten(cross.observed)[:, 0]
         else:
             below = factor.V[:t, candidate].copy()
         row = cross.rows[0] - below @ factor.V[:t]
@@ -195,8 +208,8 @@ class IncrementalGP:
         from scipy.linalg import cholesky, solve_triangular
 
         t, points, factor = self.t, cross.points, self._factor
-        below = self._whiten(self.covariance(points))  # (t, k)
-        K = self.process.gram(points, points) + self.scale.level_variance - below.T @ below
+        below = self._whiten(cross.observed)  # (t, k)
+        K = cross.own - below.T @ below
         K[np.diag_indices_from(K)] += self.process.noise + SMALLEST_VARIANCE
         corner = cholesky(K, lower=True, check_finite=False)
         centred = np.column_stack([y - self.scale.level, points.mean])
@@ -230,8 +243,8 @@ class IncrementalGP:
         from scipy.linalg import cholesky, solve_triangular
 
         t, points, factor = self.t, cross.points, self._factor
-        below = self._whiten(self.covariance(points))  # (t, k)
-        K = self.process.gram(points, points) + self.scale.level_variance - below.T @ below
+        below = self._whiten(cross.observed)  # (t, k)
+        K = cross.own - below.T @ below
         noise = self.process.noise + JITTER * float(points.diag.max() + self.scale.level_variance)
         K[np.diag_indices_from(K)] += noise
         corner = cholesky(K, lower=True, check_finite=False)
@@ -251,16 +264,28 @@ class IncrementalGP:
         return after
 
     def _after(self, points: PointCache, t: int, factor: _Factor) -> IncrementalGP:
-        after = copy(self)
+        after = IncrementalGP.__new__(IncrementalGP)  # much faster than `copy`
+        after.__dict__.update(self.__dict__)
         after.t, after._factor = t, factor
-        after._seen = points if self._seen is None else self._seen.joined(points)
+        after._seen = (*self._seen, points)
         return after
+
+    @property
+    def seen(self) -> PointCache | None:
+        """The observed points; None where there are none. A table is searched without them."""
+        parts = self._seen
+        if len(parts) > 1:
+            parts = self._seen = (PointCache.joined(*parts),)
+        return parts[0] if parts else None
 
     def covariance(self, points: PointCache) -> Array:
         """(t, k) of the observed points and the function at ``points``; without noise."""
-        if self._seen is None:
+        seen = self.seen
+        if seen is None:
             return np.empty((0, len(points.mean)))
-        return self.process.gram(self._seen, points) + self.scale.level_variance
+        K = self.process.gram(seen, points)
+        K += self.scale.level_variance
+        return K
 
     def at(self, points: PointCache, K: Array | None = None) -> Prediction:
         """At points prepared by a process that differs in its noise at most.
@@ -288,12 +313,9 @@ class IncrementalGP:
     ) -> list[PredictionGradient]:
         """Of several that differ in their noise only, and so share the costly derivatives."""
         slopes = self.process.derivatives(points, Z)
-        K = self.covariance(points)
-        dK = (
-            self.process.gram_derivative(self._seen, points, slopes)  # (t, n, d0)
-            if self._seen is not None
-            else None
-        )
+        K, seen = self.covariance(points), self.seen
+        # (t, n, d0)
+        dK = None if seen is None else self.process.gram_derivative(seen, points, slopes)
         found = []
         for gp in relatives:
             V = gp._whiten(K)
@@ -318,6 +340,23 @@ class IncrementalGP:
         if self.t == 0:
             return K
         return _solve_lower(self._factor.L[: self.t, : self.t], K)
+
+
+def log_likelihoods(processes: Sequence[IncrementalGP]) -> Array:
+    """(processes, g) log densities of the same values, one per scale of the grid."""
+    n, scale = processes[0]._evidence, processes[0].scale
+    sums = []
+    for gp in processes:
+        wy, wm = gp._factor.wy[:n], gp._factor.wm[:n]
+        sums.append((wy @ wy, wy @ wm, wm @ wm, gp._log_pivots))
+    squares, mixed, means, pivots = np.array(sums).T[:, :, None]
+    logs: Array = squares / scale.squares
+    logs -= 2 * mixed / scale.scales
+    logs += means
+    logs /= -2
+    logs -= n * scale.log_scales
+    logs -= pivots
+    return logs
 
 
 def _solve_lower(L: Array, right: Array, *, transposed: bool = False) -> Array:

@@ -38,10 +38,11 @@ class PointCache:
             self.scaled[one], self.norms[one], self.phi[one], self.mean[one], self.diag[one]
         )
 
-    def joined(self, other: PointCache) -> PointCache:
-        """These points and others."""
+    @staticmethod
+    def joined(*caches: PointCache) -> PointCache:
+        """All points of several."""
         parts = ("scaled", "norms", "phi", "mean", "diag")
-        return PointCache(*(np.concatenate([getattr(p, n) for p in (self, other)]) for n in parts))
+        return PointCache(*(np.concatenate([getattr(c, n) for c in caches]) for n in parts))
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,6 +78,16 @@ class TaskModel:
         return np.asarray(self.scale * np.exp(self._grid[0]))
 
     @cached_property
+    def squares(self) -> Array:
+        """(g,) of the scales."""
+        return np.asarray(self.scales**2)
+
+    @cached_property
+    def log_scales(self) -> Array:
+        """(g,) logarithms of the scales."""
+        return np.asarray(np.log(self.scales))
+
+    @cached_property
     def usual(self) -> NDArray[np.bool_]:
         """(g,) which scales of the grid past tasks allow for."""
         return np.asarray(np.abs(self._grid[0]) <= GRID_WIDTH * self.spread * (1 + 1e-9))

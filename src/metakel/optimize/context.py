@@ -88,7 +88,7 @@ def _surest(
             return model.predict(Z)[0]
         return first if Z is start.X else model.bounds(Z)[0]
 
-    search = Search(place, start, rng)
+    search = Search(place, start, lambda: rng)
     if isinstance(model, SafeModel):
         safe = best_within(search, Score(height), model.margin)
         if safe is None:

@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.confidence.fallback import AlarmEvent
-from metakel.gp.incremental import IncrementalGP, Prediction, PredictionGradient
+from metakel.gp.incremental import (
+    IncrementalGP,
+    Prediction,
+    PredictionGradient,
+    log_likelihoods,
+)
 from metakel.gp.task_gp import TaskGP, TaskProcess
 from metakel.gp.task_scale import TaskModel
 from metakel.optimize.band import Band
@@ -101,6 +106,7 @@ class MixtureModel(Model):
         self._best, self._closed, self._scores = -inf, np.zeros(0, dtype=np.intp), np.zeros(0)
         self._learned = np.array([isinstance(p, TaskGP) for p in processes])
         self._Z: Array | None = None
+        self._rows: dict[bytes, int] = {}  # which start points there are
         self._families: list[list[IncrementalGP]] = _families(self._processes, scale, d0)
         self._mean = False
         self._fantasies = False
@@ -123,7 +129,7 @@ class MixtureModel(Model):
     def prepare(self, start: StartPoints) -> Self:
         """Ready to be searched from these points: their predictions are kept up to date."""
         model = copy(self)
-        model._Z = start.X
+        model._Z, model._rows = start.X, _row_numbers(start.X)
         model._families = _families(self._processes, self._task, self._d0, start.X)
         model._mean = bool(model._families[0][0].prediction.slope.any())
         return model
@@ -241,10 +247,7 @@ class MixtureModel(Model):
 
     def _candidate(self, x: Array) -> int | None:
         """Which of the start points ``x`` is, to the last bit."""
-        if self._Z is None or not len(self._Z):
-            return None
-        found = np.flatnonzero((self._Z[:, 0] == x[0]) & (x == self._Z).all(axis=1))
-        return int(found[0]) if len(found) else None
+        return self._rows.get((x + 0.0).tobytes())
 
     def _ring(self) -> None:
         """An alarm is about the values so far, and stays."""
@@ -312,8 +315,8 @@ class MixtureModel(Model):
     def mix(self) -> MixtureWeights:
         """Posterior weights of processes and scales."""
         if self._mix is None:
-            likelihoods = [p.log_likelihoods for family in self._families for p in family]
-            self._mix = mixture_weights(likelihoods, self._start, self._task)
+            processes = [p for family in self._families for p in family]
+            self._mix = mixture_weights(log_likelihoods(processes), self._start, self._task)
         return self._mix
 
     @property
@@ -498,6 +501,13 @@ def load_mixture(data: Mapping[str, Any]) -> MixtureModel:
 def _log(values: Array) -> Array:
     """Of numbers that may be 0; -inf stays."""
     return np.where(values < 0, -np.inf, np.log(np.maximum(values, TINY)))
+
+
+def _row_numbers(Z: Array) -> dict[bytes, int]:
+    """Of equal rows the first; 0.0 and -0.0 are one number."""
+    raw, width = (Z + 0.0).tobytes(), Z.itemsize * Z.shape[1]
+    rows = range(len(Z))
+    return {raw[i * width : (i + 1) * width]: i for i in reversed(rows)}
 
 
 def _families(

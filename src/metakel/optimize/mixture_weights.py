@@ -42,14 +42,16 @@ class MixtureWeights:
 
 
 def mixture_weights(
-    log_likelihoods: Sequence[Array], start: Sequence[float] | Array, scale: TaskModel
+    log_likelihoods: Sequence[Array] | Array, start: Sequence[float] | Array, scale: TaskModel
 ) -> MixtureWeights:
     """Evidence of processes and scales together, from their start weights."""
-    joint = np.array(log_likelihoods) + scale.log_weights + np.log(np.asarray(start))[:, None]
+    joint = np.asarray(log_likelihoods) + scale.log_weights + np.log(start)[:, None]
     top = joint.max()
-    weights = np.exp(joint - top)
+    joint -= top
+    weights = np.exp(joint, out=joint)
     total = weights.sum()
-    return MixtureWeights(weights / total, scale, float(top + np.log(total)))
+    weights /= total
+    return MixtureWeights(weights, scale, float(top + np.log(total)))
 
 
 def expected_improvement(

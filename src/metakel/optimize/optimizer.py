@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from functools import wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar, cast
@@ -34,7 +34,7 @@ from metakel.optimize.record import (
 from metakel.optimize.regret import as_tolerance
 from metakel.optimize.snapshot import Snapshot, spread_of
 from metakel.optimize.storage import model_from_dict, read_acquisition, stored_acquisition
-from metakel.search import Domain, StartPoints, domain_from_dict
+from metakel.search import Domain, Finite, StartPoints, domain_from_dict
 from metakel.search.context import InContext
 
 FORMAT = Format("metakel.Optimizer", version=1, noun="optimizer")
@@ -212,6 +212,9 @@ class Optimizer(Answers):
         return copy(self._suggest(place, start)[0])
 
     def _check_supply(self, n: int, place: Domain) -> None:
+        found = self._snapshot.outcomes
+        if isinstance(place, Finite) and n <= len(place) - len(found.closed) - len(found.pending):
+            return  # even if all of them are different
         supply = self._supply(place)
         if n > supply:
             raise InputError(f"ask: {n} asked for, but {supply:g} points are left to ask for")
@@ -219,8 +222,8 @@ class Optimizer(Answers):
     def _suggest(self, place: Domain, start: StartPoints) -> tuple[Any, Array]:
         self._check_alarm()
         found, outlook = self._snapshot.outcomes, self._snapshot.outlook
-        rng = stream(self._seed, ASK_STREAM, len(self._record))
-        search = Search(place, start, rng, place.excluded(found.closed, found.pending))
+        draws = cache(partial(stream, self._seed, ASK_STREAM, len(self._record)))
+        search = Search(place, start, draws, place.excluded(found.closed, found.pending))
         x = outlook.choose(without_nan(self._score(), outlook), search)
         return place.decode(x), x
 
@@ -269,7 +272,8 @@ class Optimizer(Answers):
             The context of the run, where the optimizer decides by context.
         """
         refuse_masked("tell: the value", value)
-        X = self._encode(x, context, "tell")
+        asked = self._asked(x, context)
+        X = self._encode(x, context, "tell") if asked is None else asked.x[None]
         values = as_values(value, len(X))
         noise = as_noise_levels(noise_std, len(X))
         limits = dict(constraints or {})
@@ -282,7 +286,7 @@ class Optimizer(Answers):
         points = points_of(x, X, self._points)
         results, waiting, number = [], list(self._record.pending), len(self._record)
         for point, row, found, level, other in zip(points, X, values, noise, measured, strict=True):
-            trial = self._take(waiting, row)
+            trial = asked or self._take(waiting, row)
             if trial is None:
                 trial = Trial(number, point, row, context=self._context_of(row))
                 number += 1
@@ -294,6 +298,18 @@ class Optimizer(Answers):
             if self.model.raised is not None:
                 raise self.model.raised
             LOGGER.warning("alarm at t=%d: %s", alarm.time, alarm.reason)
+
+    def _asked(self, x: Any, context: Any) -> Trial | None:
+        """The pending trial whose configuration this is, as `ask` gave it: it need not be read."""
+        if type(x) is not dict or context is not None or self.contexts is not None:
+            return None
+        kinds = [type(value) for value in x.values()]  # 1 equals True
+
+        def alike(point: Any) -> bool:
+            named = isinstance(point, dict)
+            return named and [type(v) for v in point.values()] == kinds and bool(point == x)
+
+        return next((trial for trial in self._record.pending if alike(trial.point)), None)
 
     def _take(self, waiting: list[Trial], x: Array) -> Trial | None:
         """The first of the waiting trials at this point, removed from them."""

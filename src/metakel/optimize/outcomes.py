@@ -18,17 +18,22 @@ hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.optimize.record import Record
+from metakel.optimize.record import Record, Trial
 
 # A call with more results than this is one step: models take it in at once, which is faster.
 BULK = 64
+FINISHED = ("complete", "infeasible", "failed")
+Measured = tuple[tuple[Array, Mapping[str, float]], ...]  # points, and numbers by name
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +56,8 @@ class Outcomes:
         What is known of the constraints.
     outputs : tuple of (x, dict)
         What was measured beside the objective.
-    fantasies : (q, d0) array
-        Points of runs without a value, each once.
-    pending : (p, d0) array
-        Those of them that are still awaited.
+    failed, pending : (q, d0) arrays
+        Points of runs without a value: for good, and so far.
     closed : (k, d0) array
         Points not to be asked for again.
     """
@@ -65,9 +68,9 @@ class Outcomes:
     noise_std: Array
     counts: NDArray[np.bool_]
     ends: tuple[int, ...]
-    constraints: tuple[tuple[Array, Mapping[str, float]], ...]
-    outputs: tuple[tuple[Array, Mapping[str, float]], ...]
-    fantasies: Array
+    constraints: Measured
+    outputs: Measured
+    failed: Array
     pending: Array
     closed: Array
 
@@ -75,6 +78,11 @@ class Outcomes:
     def t(self) -> int:
         """How many values were observed."""
         return len(self.y)
+
+    @cached_property
+    def fantasies(self) -> Array:
+        """(q, d0) points of runs without a value, each once."""
+        return _distinct(np.concatenate([self.failed, self.pending]))
 
     def of_output(self, name: str) -> Outcomes:
         """The outcomes of another output, as a model of it takes them in."""
@@ -99,52 +107,104 @@ class Outcomes:
         noise, theirs = self.noise_std[:t], other.noise_std[:t]
         same &= (noise == theirs) | (np.isnan(noise) & np.isnan(theirs))
         alike = t if same.all() else int(np.argmin(same))
-        shared = 0
-        for mine, other_end in zip(self.ends, other.ends, strict=False):
-            if mine != other_end or mine > alike:
-                break
-            shared += 1
+        shared = common_length(self.ends, other.ends)
+        while shared and self.ends[shared - 1] > alike:
+            shared -= 1
         return shared
 
 
-def outcomes(record: Record, *, d0: int, sign: float) -> Outcomes:
+def outcomes(
+    record: Record, *, d0: int, sign: float, before: tuple[Record, Outcomes] | None = None
+) -> Outcomes:
     """Apply the policy; ``sign`` is 1 to maximise, -1 to minimise.
 
     Evidence is ordered by the numbers of the trials, whatever the order in which it came. A point
     depends only on the values of trials with smaller numbers, so this order is a valid one for
     confidence sequences, and the same trials always give the same model, to the last bit.
+
+    ``before`` is another record with its outcomes: what both begin with is taken from there.
     """
-    steps = sorted(_steps(record), key=min)
-    seen = [record.trials[n] for step in steps for n in step if record.trials[n].value is not None]
-    sizes = (sum(record.trials[n].value is not None for n in step) for step in steps)
-    ends = np.cumsum([size for size in sizes if size]).tolist()
-    finished = [record.trials[n] for step in steps for n in step]
-    constraints = tuple((trial.x, trial.constraints) for trial in finished if trial.constraints)
-    waiting = [trial.x for trial in record.trials if trial.state == "pending"]
-    failed = [trial.x for trial in record.trials if trial.state == "failed"]
-    closed = [trial.x for trial in record.trials if trial.closed and trial.state != "pending"]
+    known, found = before or (Record(), _nothing(d0))
+    shared, bulk = _shared_trials(known, record), _end_of_bulk(record)
+    if not shared or shared < bulk:
+        known, found, shared = Record(), _nothing(d0), 0
+    gone, new = known.trials[shared:], record.trials[shared:]
+    if shared < bulk:
+        steps = _steps(record)
+    else:
+        steps = [(trial,) for trial in new if trial.state in FINISHED]
+    finished = [trial for step in steps for trial in step]
+    seen = [trial for trial in finished if trial.value is not None]
+    sizes = [sum(trial.value is not None for trial in step) for step in steps]
+    t = found.t - sum(trial.value is not None for trial in gone)
+
+    def points(kept: Array, chosen: Callable[[Trial], bool]) -> Array:
+        kept = kept[: len(kept) - sum(map(chosen, gone))]
+        return np.concatenate([kept, _points([trial.x for trial in new if chosen(trial)], d0)])
+
+    def measured(kept: Measured, which: str) -> Measured:
+        kept = kept[: len(kept) - sum(bool(getattr(trial, which)) for trial in gone)]
+        return (*kept, *((r.x, getattr(r, which)) for r in finished if getattr(r, which)))
+
     return Outcomes(
-        numbers=tuple(trial.number for trial in seen),
-        X=_points([trial.x for trial in seen], d0),
-        y=sign * np.array([trial.value for trial in seen], dtype=np.float64),
-        noise_std=np.array([t.noise_std for t in seen], dtype=np.float64),
-        counts=np.array([trial.state == "complete" for trial in seen], dtype=bool),
-        ends=tuple(ends),
-        constraints=constraints,
-        outputs=tuple((trial.x, trial.outputs) for trial in finished if trial.outputs),
-        fantasies=_distinct(_points([*failed, *waiting], d0)),
-        pending=_points(waiting, d0),
-        closed=_points(closed, d0),
+        numbers=(*found.numbers[:t], *(trial.number for trial in seen)),
+        X=np.concatenate([found.X[:t], _points([trial.x for trial in seen], d0)]),
+        y=np.append(found.y[:t], sign * np.array([r.value for r in seen], dtype=np.float64)),
+        noise_std=np.append(found.noise_std[:t], np.array([r.noise_std for r in seen], float)),
+        counts=np.append(found.counts[:t], np.array([r.state == "complete" for r in seen], bool)),
+        ends=(
+            *found.ends[: len(found.ends) - (found.t - t)],
+            *(t + end for size, end in zip(sizes, accumulate(sizes), strict=True) if size),
+        ),
+        constraints=measured(found.constraints, "constraints"),
+        outputs=measured(found.outputs, "outputs"),
+        failed=points(found.failed, lambda trial: trial.state == "failed"),
+        pending=points(found.pending, lambda trial: trial.state == "pending"),
+        closed=points(found.closed, lambda trial: trial.closed and trial.state != "pending"),
     )
 
 
-def _steps(record: Record) -> list[tuple[int, ...]]:
+def _nothing(d0: int) -> Outcomes:
+    """The outcomes of an empty record."""
+    empty, none = np.zeros((0, d0)), np.zeros(0)
+    return Outcomes((), empty, none, none, none.astype(bool), (), (), (), empty, empty, empty)
+
+
+def _shared_trials(one: Record, other: Record) -> int:
+    """How many trials both begin with, the very same ones, with the same order of results."""
+    if other.steps[: len(one.steps)] != one.steps:
+        return 0
+    return common_length(one.trials, other.trials)
+
+
+def common_length(one: tuple[Any, ...], other: tuple[Any, ...]) -> int:
+    """How many entries two tuples begin with in common; by halves, as whole tuples are fast."""
+    low, high = 0, min(len(one), len(other))
+    if one[:high] == other[:high]:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _end_of_bulk(record: Record) -> int:
+    """After which trial none is part of a very large call."""
+    if max(map(len, record.steps), default=0) <= BULK:
+        return 0
+    return 1 + max(max(step) for step in record.steps if len(step) > BULK)
+
+
+def _steps(record: Record) -> list[tuple[Trial, ...]]:
     """Trials with a result, one by one; those of a very large call together."""
     steps: list[tuple[int, ...]] = []
     for step in record.steps:
         numbers = tuple(sorted(step))
         steps += [numbers] if len(numbers) > BULK else [(number,) for number in numbers]
-    return steps
+    return [tuple(record.trials[n] for n in numbers) for numbers in sorted(steps, key=min)]
 
 
 def _points(rows: list[Array], d0: int) -> Array:

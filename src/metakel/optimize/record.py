@@ -138,7 +138,7 @@ class Record:
     def with_pending(self, point: Any, x: Array, context: Any = None) -> Record:
         """After one more point was asked for."""
         trial = Trial(len(self.trials), point, x, context=context)
-        return replace(self, trials=(*self.trials, trial))
+        return Record((*self.trials, trial), self.steps)
 
     def with_results(self, results: Sequence[Trial]) -> Record:
         """After trials got results in one call; those whose number is new are added."""

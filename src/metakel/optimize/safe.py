@@ -302,7 +302,7 @@ class SafeModel(CertifiedModel):
             return super().largest_upper(domain, start)
         score = self._score(UpperBound(current, current.spectrum))
         rng = np.random.default_rng(0)  # only ties depend on it, and the value is the same
-        x = best_within(Search(domain, start, rng), score, self.hope)
+        x = best_within(Search(domain, start, lambda: rng), score, self.hope)
         found = -inf if x is None else float(score.values(x[None])[0])
         return max(found, self._largest_observed(domain))
 

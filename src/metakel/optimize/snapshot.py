@@ -66,13 +66,17 @@ class Snapshot:
     @single_blas_thread
     def after(self, record: Record) -> Snapshot:
         """Of another record; what both have in common is not computed again."""
-        found = outcomes(record, d0=self.domain.d0, sign=self.sign)
+        before = self.record, self.outcomes
+        found = outcomes(record, d0=self.domain.d0, sign=self.sign, before=before)
+        feasibility = self.feasibility
+        if found.constraints or self.outcomes.constraints:
+            feasibility = feasibility.observe(found.constraints)
         return replace(
             self,
             record=record,
             outcomes=found,
             model=self.model.condition(found),
-            feasibility=self.feasibility.observe(found.constraints),
+            feasibility=feasibility,
         )
 
     @cached_property

@@ -172,9 +172,10 @@ def domain_from_dict(data: Mapping[str, Any]) -> Domain:
 
 def tied(values: Array, spread: Array) -> NDArray[np.bool_]:
     """Which values equal the largest up to rounding, on the scale of the finite ``spread``."""
-    top = values.max()
-    finite = spread[np.isfinite(spread)]
-    scale = np.ptp(finite) if len(finite) else 0.0
+    top, scale = values.max(), float(spread.max()) - float(spread.min())
+    if not np.isfinite(scale):
+        finite = spread[np.isfinite(spread)]
+        scale = np.ptp(finite) if len(finite) else 0.0
     best: NDArray[np.bool_] = values >= (top - TIE * scale if np.isfinite(top) else top)
     return best
 

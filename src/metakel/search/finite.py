@@ -56,7 +56,8 @@ class Finite(Domain):
 
     @cached_property
     def _rows(self) -> dict[bytes, int]:
-        return {row.tobytes(): i for i, row in enumerate(self.X)}
+        raw, width = self.X.tobytes(), 8 * self.d0
+        return {raw[i * width : (i + 1) * width]: i for i in range(len(self.X))}
 
     @cached_property
     def _size(self) -> Array:
@@ -65,9 +66,12 @@ class Finite(Domain):
 
     def index(self, X: Array) -> NDArray[np.intp]:
         """(n,) which point of the domain each row is, -1 where it is none."""
-        found = np.array([self._rows.get((x + 0.0).tobytes(), -1) for x in X], dtype=np.intp)
-        for i in np.flatnonzero(found < 0):
-            found[i] = self._nearest(X[i])
+        raw, width = (X + 0.0).tobytes(), 8 * self.d0
+        rows = [self._rows.get(raw[i * width : (i + 1) * width], -1) for i in range(len(X))]
+        found = np.array(rows, dtype=np.intp)
+        if -1 in rows:
+            for i in np.flatnonzero(found < 0):
+                found[i] = self._nearest(X[i])
         return found
 
     def _nearest(self, x: Array) -> int:
@@ -119,7 +123,7 @@ class Finite(Domain):
             allowed[self.index(exclude)] = False
         if not allowed.any():
             raise InputError(f"all {len(values)} points of the domain are excluded")
-        best = np.flatnonzero(allowed)[tied(values[allowed], values)]
+        best = np.flatnonzero(tied(np.where(allowed, values, -np.inf), values) & allowed)
         return start.X[best], values[best]
 
     def __repr__(self) -> str:
