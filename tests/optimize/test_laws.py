@@ -238,6 +238,18 @@ def test_fantasies_leave_the_original_untouched():
         assert ahead.transfer_weight == model.transfer_weight
 
 
+def test_runs_without_a_value_do_not_shift_what_is_expected():
+    for optimizer in (fill(PRIOR.optimizer()), kernel_optimizer()):
+        Z = optimizer.domain.sample(np.random.default_rng(0), 20)
+        expected = optimizer.model.predict(Z)[0]
+        ahead = optimizer.model.with_fantasies(Z[:3])
+        for model in (ahead, ahead.with_fantasies(Z[3:5])):
+            assert_allclose(model.predict(Z)[0], expected, rtol=1e-12)
+        # They are avoided all the same: scores fall where the search would go again.
+        scores = [m.upper_bound().values(Z[:3]) for m in (optimizer.model, ahead)]
+        assert (scores[1] < scores[0]).all()
+
+
 def kernel_optimizer():
     rng = np.random.default_rng(0)
     optimizer = mk.GPUCB(KERNEL, mk.box([(-1, 1)]), rng=rng, noise_std=1e-5, norm_bound=3.0)

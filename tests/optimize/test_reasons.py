@@ -58,6 +58,46 @@ def test_pending_points_are_explained_by_the_model_that_chose_them():
         assert (found.low, found.high) == (max(mean - sd, 0), min(mean + sd, 1))
 
 
+def test_alternatives_to_a_suggestion_are_not_what_is_running_already():
+    prior = accuracies()
+    tuner = mk.Tuner(prior)
+    first, second = tuner.ask_batch(2)
+    why = tuner.explain(second)
+    assert (tuner.explain(first).waiting, why.waiting) == (0, 1)
+    alone = mk.Tuner(prior).predict([second])[0][0]
+    assert why.expected.value == pytest.approx(np.clip(alone, 0, 1), rel=1e-9)
+    near = tuner.explain({**first, "a": first["a"] + 1e-3})
+    for found in (why, near):
+        if found.safer is not None:
+            assert abs(found.safer.x["a"] - first["a"]) > 1e-2
+        if not found.explores:
+            assert "beside runs without a value, none is expected" in str(found)
+
+
+def test_where_nothing_is_known_nothing_is_claimed():
+    cold = shuffled().optimizer()
+    why = cold.explain(cold.suggest())
+    assert not why.informed
+    assert "the same is expected everywhere" in why.sentence
+    cold.tell(cold.ask(), 0.5)
+    assert cold.explain(cold.suggest()).informed
+
+
+@cache
+def shuffled() -> mk.Prior:
+    """Of values that say nothing."""
+    rng = np.random.default_rng(1)
+    rows: dict[str, list] = {
+        "task": [i % 8 for i in range(160)],
+        "a": rng.uniform(-1, 1, 160).tolist(),
+        "accuracy": rng.uniform(0, 1, 160).tolist(),
+    }
+    history = mk.History.from_frame(rows, task="task", output="accuracy")
+    prior = mk.learn_prior(history, certify="none")
+    assert not prior.helps
+    return prior
+
+
 def test_explaining_changes_nothing():
     first, second = played(accuracies()).optimizer, played(accuracies()).optimizer
     first.explain(first.suggest())

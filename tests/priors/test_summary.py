@@ -38,6 +38,8 @@ def test_a_history_of_noise_fails_and_is_not_used():
     assert "Held-out check FAILED: -0." in text
     assert "The history is NOT used: decisions are those of a cold start." in text
     assert "beside it" not in text
+    assert "best near" not in text
+    assert "Tried first: " in text
 
 
 def test_what_could_not_be_checked_is_said(prior):

@@ -29,6 +29,8 @@ NEAR = 1.0  # within so many length scales, values have much to do with each oth
 # A point whose mean is below the best one by more than this share of its standard deviation is
 # chosen for what is not known of it.
 GIVEN_UP = 0.25
+# Where runs without a value take this share of the variance away, no alternative is looked for.
+TOLD_SOON = 0.5
 # The safer point has a lower end that is higher by this share of the standard deviation, or more.
 SAFER = 0.1
 
@@ -108,7 +110,7 @@ class Reasons:
         The best value so far.
     explores : bool
         True if another point is expected to be better, and this one is tried because less is known
-        of it.
+        of it. Points near runs without a value do not count.
     neighbours : tuple of Neighbour
         The nearest runs: of this task, and of the best ones of past tasks.
     near, tasks : int
@@ -118,6 +120,10 @@ class Reasons:
         (for a minimum, the smallest mean plus as much). None where no other is clearly surer.
     output : str
         What is measured.
+    waiting : int
+        How many runs without a value there were when it was chosen.
+    informed : bool
+        False if the same is expected everywhere.
     """
 
     expected: Expected
@@ -129,12 +135,14 @@ class Reasons:
     tasks: int
     safer: Expected | None
     output: str = "value"
+    waiting: int = 0
+    informed: bool = True
 
     @property
     def sentence(self) -> str:
         """What is expected against what is typical, how sure that is, and what it is tried for."""
         so_far = "" if self.best is None else f" and {self.best:.4g} is the best so far"
-        against = f"where {self.typical:.3g} is typical{so_far}"
+        against = f"where {self.typical:.4g} is typical{so_far}"
         return f"{self.output} is expected to be {self.expected}, {against}; {self.purpose}."
 
     @property
@@ -142,9 +150,12 @@ class Reasons:
         """What it is tried for."""
         if self.expected.measured is not None:
             return "it was tried before"
+        if not self.informed:
+            return "the same is expected everywhere, so it begins in the middle"
         if self.explores:
             return "it explores: another is expected to be better, but less is known of this one"
-        return "it exploits: none is expected to be clearly better"
+        others = "beside runs without a value, none" if self.waiting else "none"
+        return f"it exploits: {others} is expected to be clearly better"
 
     @property
     def support(self) -> str:
@@ -222,6 +233,8 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
         tasks=0 if past is None else len(set(past.tasks)),
         safer=safer,
         output="value" if past is None else past.output,
+        waiting=len(fantasies),
+        informed=bool(found.t) or len(fantasies) > 0 or bool(np.ptp(means) > 1e-9 * model.scale),
     )
 
 
@@ -249,6 +262,9 @@ def _elsewhere(model: Model, observed: Array, start: Array) -> tuple[Array, Arra
     """Points at which a search begins and observed ones, with means and standard deviations."""
     parts = [(Z, *model.predict(Z)) for Z in (start, observed) if len(Z)]
     Z, means, sds = (np.concatenate(column) for column in zip(*parts, strict=True))
+    if model is not snapshot.model:  # some runs have no value yet, or never
+        _, alone = snapshot.model.predict(Z)
+        sds = np.where(sds**2 < (1 - TOLD_SOON) * alone**2, inf, sds)
     if isinstance(model, SafeModel):  # nothing else is ever asked for
         sds = np.where(model.safe(Z), sds, inf)
     return Z, means, sds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from math import inf
 from typing import Any, ClassVar, Self
 
@@ -109,7 +110,7 @@ class MixtureModel(Model):
         self._rows: dict[bytes, int] = {}  # which start points there are
         self._families: list[list[IncrementalGP]] = _families(self._processes, scale, d0)
         self._mean = False
-        self._fantasies = False
+        self._without_fantasies: Self | None = None  # the same model, if this one has some
         self._mix: MixtureWeights | None = None
         self._alarm: AlarmEvent | None = None
         self._other_level = False
@@ -295,14 +296,15 @@ class MixtureModel(Model):
         return bool(self._learned.any() and not self._learned.all())
 
     def with_fantasies(self, X: Array) -> Self:
-        """Every process takes the points as its own prediction, minus one standard deviation.
+        """Scores take the points as every process predicts them, minus one standard deviation.
 
-        The weights of processes and scales are those of the values.
+        So the search keeps away from them. Nothing was observed, so the weights of processes and
+        scales and the means of `predict` stay; standard deviations shrink.
         """
         model = copy(self)
         model._mix = self.mix
         if len(X):
-            model._fantasies = True
+            model._without_fantasies = self._without_fantasies or self
             model._families = []
             for family in self._families:
                 cross = family[0].cross_covariance(X)
@@ -342,8 +344,13 @@ class MixtureModel(Model):
     # Predictions and scores
 
     def predict(self, Z: Array) -> tuple[Array, Array]:
-        """(n,) means and standard deviations of the objective."""
-        return predict(self._at(Z), self.mix)
+        """(n,) means and standard deviations of the objective; fantasies shrink the latter."""
+        found = self._at(Z)
+        if self._without_fantasies is not None:
+            means = self._without_fantasies._at(Z)
+            pairs = zip(means, found, strict=True)
+            found = [replace(mean, variance=ahead.variance) for mean, ahead in pairs]
+        return predict(found, self.mix)
 
     @property
     def band(self) -> Band | str:
@@ -374,7 +381,7 @@ class MixtureModel(Model):
 
     def first_score(self) -> Score | None:
         """Before any value: the top of the mean; without one, the centre of the space."""
-        if self._t or self._fantasies:
+        if self._t or self._without_fantasies is not None:
             return None
         if not self._mean:
             return Score(

@@ -66,6 +66,8 @@ def _common_shape(prior: Prior) -> list[str]:
         return []
     top = prior.optimizer().suggest()
     where = _some(tuple(f"{name} = {_short(value)}" for name, value in top.items()))
+    if not prior.helps:
+        return [f"Tried first: {where}, the middle of the space."]
     return [f"Common shape: best near {where}, which is tried first."]
 
 
