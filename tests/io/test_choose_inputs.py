@@ -145,14 +145,14 @@ def test_the_cell_that_is_no_number_is_named_and_not_a_decimal_comma(tmp_path):
 def test_all_problems_come_in_one_message_with_inputs_to_paste():
     rows = table(
         hours=[*map(str, range(N - 1)), "n.d."],
-        heat=["?", *map(str, range(N - 1))],
+        heat=["hot", *map(str, range(N - 1))],
         kind=["p", "q"] * (N // 2),
     )
-    rows["y"] = [*map(str, rows["y"][1:]), "lost"]
+    rows["y"] = [*map(str, rows["y"][1:]), "0.9O"]
     with pytest.raises(SeveralProblems) as refusal:
         read(rows)
     for shown in (str(refusal.value), refusal.value.as_typed()):
-        for part in ("3 problems", "'n.d.' in row 39", "'?' in row 0", "'lost' in row 39"):
+        for part in ("3 problems", "'n.d.' in row 39", "'hot' in row 0", "'0.9O' in row 39"):
             assert part in shown
     assert "--input rate,depth,kind" in refusal.value.as_typed()
     assert "inputs=['rate', 'depth', 'kind']" in str(refusal.value)
@@ -178,3 +178,28 @@ def test_a_running_number_that_added_rows_lack_is_still_left_out():
     history = History.from_frame(columns, task="task", output="score")
     assert history.space.names == ("rate",)
     assert any("nr is a running number" in note for note in history.report.notes)
+
+
+def test_a_column_that_failed_runs_lack_is_measured():
+    rows = {name: list(column) for name, column in table(quality=RNG.uniform(0, 1, N)).items()}
+    lacking = (3, 17, 30)
+    for i in lacking:
+        rows["y"][i] = "OOM"
+    assert "quality" in read(rows).space.names  # a failed run has it, so it may be a setting
+    for i in lacking:
+        rows["quality"][i] = None
+    history = read(rows)
+    assert "quality" not in history.space.names
+    assert "is empty where the output is" in reason(history, "quality")
+    assert "quality" in read(rows, inputs=["rate", "quality"]).space.names
+    for name in ("rate", "depth"):  # failed runs that lack everything say nothing
+        for i in lacking:
+            rows[name][i] = None
+    assert {"quality", "rate", "depth"} <= set(read(rows).space.names)
+
+
+def test_a_time_with_the_digits_of_a_clock_is_measured():
+    clock = RNG.uniform(1, 9, N).tolist()
+    assert "tiempo" not in read(table(tiempo=clock)).space.names
+    assert "tiempo" in read(table(tiempo=[round(t, 1) for t in clock])).space.names
+    assert "speed" in read(table(speed=clock)).space.names

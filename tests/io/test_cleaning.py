@@ -37,11 +37,11 @@ def written(path, table):
     return path
 
 
-@pytest.mark.parametrize("cell", ["-", "8 h", "?", "1,234.5"])
+@pytest.mark.parametrize("cell", ["clogged", "8 h", "1,234.5"])
 def test_one_stray_cell_in_a_column_of_numbers_is_named_with_its_line(tmp_path, cell):
     table = with_cell("hours", 10, cell)
     path = written(tmp_path / "runs.csv", table)
-    named = rf"'hours' holds '{cell.replace('?', '[?]')}' in"
+    named = rf"'hours' holds '{cell}' in"
     with pytest.raises(
         InputError, match=rf"{named} line 12 of runs.csv, among 19 numbers.*correct"
     ):
@@ -125,11 +125,25 @@ def test_few_dates_are_refused_as_many_are(form):
     assert isinstance(infer_space({"v": versions})[0]["v"], Categorical)
 
 
+@pytest.mark.parametrize("dash", ["-", "--", "–", "?", "NA", "nan"])
+def test_a_dash_among_numbers_is_an_empty_cell(tmp_path, dash):
+    table, empty = with_cell("hours", 10, dash), with_cell("hours", 10, None)
+    expected = History.from_frame(empty, **WANTED)
+    for history in (
+        History.from_frame(table, **WANTED),
+        History.from_csv(written(tmp_path / "runs.csv", table), **WANTED),
+    ):
+        assert history.report.missing_inputs == 1
+        assert any("hours is empty in 1 row" in note for note in history.report.notes)
+        assert [t.X.tolist() for t in history] == [t.X.tolist() for t in expected]
+
+
 # The output
 
 
 @pytest.mark.parametrize(
-    "word", ["failed", "FAIL", "Error", "crashed", "timeout", "n/a", "#DIV/0!"]
+    "word",
+    ["failed", "FAIL", "Error", "timeout", "n/a", "#DIV/0!", "OOM", "Absturz", "échoué", "-"],
 )
 def test_words_for_a_failed_run_count_as_failed(tmp_path, word):
     table = with_cell("y", 3, word)
@@ -152,13 +166,27 @@ def test_the_report_names_the_words_and_commas_are_read_beside_them(tmp_path):
     assert history[1].y.tolist() == columns()["y"][N // 2 :]
 
 
-@pytest.mark.parametrize("cell", ["-", "good", "11.1%", "1,110.5"])
+@pytest.mark.parametrize("cell", ["0.9O", "11.1%", "1,110.5"])
 def test_another_word_among_the_outputs_is_named_with_its_line(tmp_path, cell):
     table = with_cell("y", 3, cell)
     with pytest.raises(InputError, match=f"output column 'y' holds '{cell}' in line 5 of runs.csv"):
         History.from_csv(written(tmp_path / "runs.csv", table), **WANTED)
     with pytest.raises(InputError, match=f"output column 'y' holds '{cell}' in row 3;"):
         History.from_frame(table, **WANTED)
+
+
+def test_words_are_runs_without_a_value_only_where_most_outputs_are_numbers(tmp_path):
+    table = columns()
+    table["y"] = [v if i % 2 else "good" for i, v in enumerate(table["y"])]
+    with pytest.raises(InputError, match="output column 'y' holds 'good' in row 0"):
+        History.from_frame(table, **WANTED)
+
+
+def test_a_bad_cell_among_decimal_commas_is_named_and_not_a_comma(tmp_path):
+    table = with_cell("y", 3, "0,9O")
+    table["y"] = [str(v).replace(".", ",") for v in table["y"]]
+    with pytest.raises(InputError, match="output column 'y' holds '0,9O' in line 5"):
+        History.from_csv(written(tmp_path / "runs.csv", table), **WANTED)
 
 
 # Rows outside of a space

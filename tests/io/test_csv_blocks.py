@@ -92,12 +92,12 @@ def test_lines_are_those_of_the_file_in_every_block(tmp_path, quoted):
     n = 40
     columns = {
         "ds": [quoted if i == 20 else "a" for i in range(n)],
-        "x": [*(0.5 * i for i in range(n - 1)), "?"],
+        "x": [*(0.5 * i for i in range(n - 1)), "x"],
         "y": list(range(n)),
     }
     path = write(tmp_path / "runs.csv", columns)
     line = n + 1 + quoted.count("\n")
-    with pytest.raises(InputError, match=rf"'x' holds '\?' in line {line} of runs.csv, among 39"):
+    with pytest.raises(InputError, match=rf"'x' holds 'x' in line {line} of runs.csv, among 39"):
         History.from_csv(path, **WANTED)
     with path.open("a", encoding="utf-8") as stream:
         stream.write("\nb,1\n")

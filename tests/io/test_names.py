@@ -17,7 +17,24 @@ def with_output(name: str) -> dict[str, list[object]]:
 
 @pytest.mark.parametrize(
     "name",
-    ["loss", "RMSE", "val_loss", "valLogLoss", "test-error", "train_time", "cost", "regret"],
+    [
+        "loss",
+        "RMSE",
+        "val_loss",
+        "valLogLoss",
+        "test-error",
+        "train_time",
+        "cost",
+        "regret",
+        "Fehler",
+        "Validierungsfehler",
+        "Kosten",
+        "Laufzeit",
+        "erreur",
+        "coût",
+        "pérdida",
+        "durée",
+    ],
 )
 def test_a_loss_is_neither_maximised_nor_minimised_in_silence(name):
     rows = with_output(name)
@@ -36,19 +53,47 @@ def test_other_outputs_are_maximised_as_before(name):
     assert History.from_frame(with_output(name), task="task", output=name)[0].y[0] == 1.0
 
 
-@pytest.mark.parametrize("name", ["seed", "random_state", "run_id", "Host", "gitCommit", "status"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("seed", "random_state", "run_id", "Host", "gitCommit", "status"),
+        *("Startwert", "Lauf-Nr", "Bemerkung", "graine", "remarque", "semilla", "Comentarios"),
+    ],
+)
 def test_names_of_bookkeeping(name):
     assert is_bookkeeping(name)
 
 
-@pytest.mark.parametrize("name", ["val_accuracy", "accuracy_test", "rmse", "fit_seconds", "f1"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("val_accuracy", "accuracy_test", "rmse", "fit_seconds", "f1", "train_time (s)"),
+        *("Genauigkeit", "Testfehler", "Laufzeit", "temps_calcul", "exactitud"),
+    ],
+)
 def test_names_of_second_metrics(name):
     assert is_metric(name)
 
 
 @pytest.mark.parametrize(
     "name",
-    ["time", "reaction_time", "error_tolerance", "loss_weight", "rate", "hours", "time (h)", "p"],
+    [
+        "time",
+        "reaction_time",
+        "error_tolerance",
+        "loss_weight",
+        "rate",
+        "hours",
+        "time (h)",
+        "p",
+        "Zeit",
+        "Temperatur",
+        "temps",
+        "taux",
+        "tiempo",
+        "Dauer",
+        "training_rate",
+    ],
 )
 def test_names_of_settings(name):
     assert not is_metric(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -13,7 +13,7 @@ from metakel._arrays import Array
 from metakel.errors import Hint, InputError
 from metakel.io.cleaning import MOSTLY, as_number
 from metakel.io.columns import Column, Columns, Mask, is_missing
-from metakel.io.names import is_bookkeeping, is_metric
+from metakel.io.names import is_bookkeeping, is_metric, is_time
 from metakel.io.schema import Schema, TaskLabels
 from metakel.space.infer import DATE, MOST_CATEGORIES
 
@@ -27,6 +27,10 @@ MOSTLY_EMPTY = 0.5
 LARGE = 1e6
 # Settings with the name of a metric have few values: a precision of 16 or 32 bits.
 MOST_GRID_VALUES = 10
+# Times that people set have fewer digits than those that a clock measures.
+DIGITS_OF_SETTINGS = 4
+# So many failed runs without a value of a column say that it is measured.
+FAILED_ROWS = 3
 # A setting that explains the output to this rank correlation in every task is hardly one.
 TOO_GOOD = 0.99
 
@@ -85,7 +89,9 @@ def _guess(columns: Columns, schema: Schema, labels: TaskLabels, outputs: Array)
     table = _Table(columns, schema, labels, outputs)
     reasons = {name: table.reason(name) for name in others if name not in said}
     left_out = {name: why for name, why in reasons.items() if why}
-    doubts = {n: table.doubt(n) for n in others if n not in said and n not in left_out}
+    left = [name for name in others if name not in left_out]
+    known = table.known_rows(left)
+    doubts = {name: table.doubt(name, known) for name in left if name not in said}
     doubts = {name: why for name, why in doubts.items() if why}
     kept = tuple(name for name in others if name not in left_out and name not in doubts)
     if not kept and doubts:  # better a doubtful input than none
@@ -121,9 +127,14 @@ class _Table:
             return "has one value in every task"
         return self._empty(name) or _no_choices(column) or self._status(column)
 
-    def doubt(self, name: str) -> str:
+    def known_rows(self, names: Sequence[str]) -> Mask:
+        """(n,) rows of which most of these cells are known; a failed run may lack everything."""
+        filled = sum((~self.columns[name].missing).astype(np.intp) for name in names)
+        return np.asarray(2 * filled >= len(names))
+
+    def doubt(self, name: str, known: Mask) -> str:
         """What speaks against a column that could be a setting."""
-        column = self.columns[name]
+        column, failed = self.columns[name], known & ~np.isfinite(self.outputs)
         keys = column.keys()[~column.missing]
         if (keys == keys[0]).all():  # kept fixed, which changes nothing
             return ""
@@ -135,11 +146,17 @@ class _Table:
         numbers = values.astype(np.float64)
         distinct = len(np.unique(numbers))
         # An accuracy on a small test set repeats itself, and still has more values than a grid.
-        if is_metric(name) and distinct > min(MOST_GRID_VALUES, len(numbers) // 2):
-            return "looks like another measured value, by its name,"
+        if distinct > min(MOST_GRID_VALUES, len(numbers) // 2):
+            if is_metric(name):
+                return "looks like another measured value, by its name,"
+            lacking = column.missing
+            if lacking[failed].sum() >= FAILED_ROWS and (lacking == failed)[known].all():
+                return "is empty where the output is, as another measured value is,"
         if len(numbers) >= MIN_ROWS and distinct >= MOSTLY * len(numbers):
             if numbers.min() > LARGE and (numbers == np.rint(numbers)).all():
                 return "holds a large whole number for nearly every row, as ids and seeds do,"
+            if is_time(name) and _many_digits(numbers):
+                return "looks like a measured time, by its name and its digits,"
             if self._follows_output(column):
                 return "follows the output in every task, as another measured value does,"
         return ""
@@ -243,6 +260,12 @@ def _constant_in_tasks(column: Column, labels: TaskLabels) -> bool:
         if (first[tasks[rows]] != keys[rows]).any():
             return False
     return True
+
+
+def _many_digits(numbers: Array) -> bool:
+    """Whether most numbers have more digits than people write."""
+    short: list[bool] = [float(f"{v:.{DIGITS_OF_SETTINGS}g}") == v for v in numbers[:1000].tolist()]
+    return 2 * sum(short) < len(short)
 
 
 def _rank_correlation(x: Array, y: Array) -> float:

@@ -19,8 +19,9 @@ from metakel.io.columns import Column, is_missing
 from metakel.space import Fixed, Float, Space
 
 # Missing in a column of numbers. In a column of text "none" may be a choice like any other.
-MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none"})
-# What people write instead of an output when a run gave none; case does not matter.
+MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", "–", "—", "?"})
+# What people write instead of an output when a run gave none; case does not matter. Where most
+# outputs are numbers, any other word means that, too.
 FAILED = frozenset(
     {"failed", "fail", "failure", "error", "crash", "crashed", "timeout", "aborted", "killed"}
     | {"#div/0!", "#num!", "#value!", "n.d.", "n. d."}  # not determined
@@ -142,7 +143,12 @@ def clean_input(
     if like_numbers and all(map(_plain_number, present)):
         if said == "unknown" and all(isinstance(v, str) or is_missing(v) for v in column.levels):
             return column, (f"{name} holds numbers written as text, taken as choices",)
-        return _replaced(column, typed(written)), (f"{name} holds numbers written as text",)
+        read = [
+            None if _no_value(v) else number
+            for v, number in zip(written, typed(written), strict=True)
+        ]
+        as_text = not all(map(_no_value, written))
+        return _replaced(column, read), (f"{name} holds numbers written as text",) * as_text
     commas = decimal_commas(written)
     if commas is not None and all(_is_number(v) for v in present if not isinstance(v, str)):
         return _replaced(column, commas), (comma_note({name: first_comma(written)}),)
@@ -159,7 +165,7 @@ def clean_output(name: str, column: Column, place: Place) -> tuple[Array, tuple[
         numbers[column.missing] = np.nan
         return numbers, (_flag_note(name),) if flags else ()
     notes = []
-    failed = [isinstance(v, str) and normalised(v) in FAILED for v in column.levels]
+    failed = _without_output(column)
     if any(failed):
         shown = ", ".join(repr(v) for v, f in zip(column.levels, failed, strict=True) if f)
         count = int(_counts(column)[failed].sum())
@@ -177,12 +183,28 @@ def clean_output(name: str, column: Column, place: Place) -> tuple[Array, tuple[
     found = [np.nan if v is None else _output(v) for v in known]
     bad = np.array([v is None for v in found])
     if bad.any():
+        odd = bad & [not _like_number(v) for v in column.levels]  # no comma that may be decimal
+        bad = odd if odd.any() else bad
         row = int(np.argmax(bad[column.values]))
         raise InputError(
             f"output column {name!r} holds {column[row]!r} in {place(row)}; expected numbers, or "
             "nothing or a word such as 'failed' for a run that gave none"
         )
     return np.array(found, dtype=np.float64)[column.values], tuple(notes)
+
+
+def _without_output(column: Column) -> list[bool]:
+    """Which distinct values of an output column say that a run gave none."""
+    levels = column.levels or []
+    words = [isinstance(v, str) and not _no_value(v) and not _like_number(v) for v in levels]
+    known = [word and normalised(v) in FAILED for v, word in zip(levels, words, strict=True)]
+    without_digits = [
+        word and not any(c.isdigit() for c in v) for v, word in zip(levels, words, strict=True)
+    ]
+    counts = _counts(column)
+    numbers = counts[[_like_number(v) for v in levels]].sum()
+    meant = numbers >= MOSTLY * (numbers + counts[words].sum())
+    return [k or (meant and w) for k, w in zip(known, without_digits, strict=True)]
 
 
 def missing_words_note(name: str, column: Column) -> tuple[str, ...]:

@@ -1,8 +1,12 @@
-"""What the name of a column says: whether a small output is good, or that it is no setting."""
+"""What the name of a column says: whether a small output is good, or that it is no setting.
+
+Words are English, German, French, Spanish, Italian and Portuguese, without accents.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from metakel.errors import Hint, InputError
 
@@ -14,15 +18,20 @@ def _words(text: str) -> frozenset[str]:
 # Outputs of which one wants less.
 SMALL_IS_GOOD = _words(
     "loss error err rmse mse mae mape msle nll deviance perplexity ppl wer cer regret risk cost "
-    "costs price time seconds secs duration runtime walltime latency misclassification"
+    "costs price time seconds secs duration runtime walltime latency misclassification "
+    "fehler verlust kosten preis zeit dauer erreur perte cout prix temps duree perdida coste costo "
+    "precio tiempo duracion errore perdita prezzo tempo durata erro perda custo duracao"
 )
+# Ends of compound words, as in logloss and Validierungsfehler.
+LOSSES = ("loss", "error", "rmse", "fehler", "verlust")
 # sklearn's neg_mean_squared_error and the like are scores.
 NEGATED = frozenset({"neg", "negative", "minus"})
 # Columns of numbers that are measured. A cost or a risk may be a setting.
 METRICS = _words(
     "loss error rmse mse mae mape msle nll deviance perplexity wer cer regret auc auroc roc auprc "
     "accuracy acc bacc f1 fscore precision recall specificity sensitivity kappa mcc r2 score brier "
-    "throughput latency"
+    "throughput latency fehler verlust genauigkeit trefferquote exactitude exactitud esattezza "
+    "acuracia accuratezza erreur perte perdida errore perdita erro perda"
 )
 # Words that say which measurement it is, as in accuracy_test or fit_time_s.
 QUALIFIERS = _words(
@@ -32,19 +41,29 @@ QUALIFIERS = _words(
 # A time is a setting in a laboratory; after these words it was measured.
 TIMED = _words(
     "fit train training eval evaluation predict prediction inference score scoring run wall cpu "
-    "elapsed total"
+    "elapsed total calcul entrainement execution entrenamiento ejecucion calculo addestramento "
+    "treinamento execucao"
 )
-TIMES = _words("time times seconds secs sec minutes min hours duration ms s")
+TIMES = _words(
+    "time times seconds secs sec minutes min hours duration ms s zeit dauer sekunden temps duree "
+    "secondes tiempo duracion segundos tempo durata secondi duracao"
+)
+TIMED_TIMES = _words("elapsed runtime walltime laufzeit rechenzeit trainingszeit")
 BOOKKEEPING = _words(
     "seed id uuid guid idx index host hostname pid worker status fold repeat replicate rep trial "
     "run timestamp date datetime created updated started finished submitted commit sha git user "
     "username author comment comments remark remarks note notes description path file filename "
-    "url suggestion"
+    "url suggestion startwert zufallszahl rechner benutzer nutzer bearbeiter datum zeitstempel "
+    "bemerkung bemerkungen kommentar notiz notizen lauf nr nummer pfad datei graine essai "
+    "utilisateur auteur fichier chemin remarque remarques commentaire commentaires semilla prueba "
+    "usuario autor archivo ruta fecha comentario comentarios observaciones nota notas seme semente "
+    "utente commento commenti observacoes"
 )
 
 
 def words_of(name: str) -> list[str]:
     """The words of a name, in lower case: ``valLogLoss``, ``val_log_loss`` and ``val log-loss``."""
+    name = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
     return re.findall(r"[^\W_]+", apart.lower())
 
@@ -54,7 +73,7 @@ def small_is_good(name: str) -> bool:
     words = words_of(name)
     if NEGATED & set(words):
         return False
-    return any(w in SMALL_IS_GOOD or w.endswith(("loss", "error", "rmse")) for w in words)
+    return any(w in SMALL_IS_GOOD | TIMED_TIMES or w.endswith(LOSSES) for w in words)
 
 
 def is_metric(name: str) -> bool:
@@ -64,17 +83,18 @@ def is_metric(name: str) -> bool:
         words.pop()
     if not words:
         return False
-    if words[-1] in TIMES:
-        return is_measured_time(name)
-    return words[-1] in METRICS or words[-1].endswith(("loss", "error", "rmse"))
+    return is_measured_time(name) or words[-1] in METRICS or words[-1].endswith(LOSSES)
 
 
 def is_measured_time(name: str) -> bool:
     """Whether it is the time that a run took: ``fit_seconds``, and not a setting like ``time``."""
-    words = words_of(name)
-    if len(words) == 1:
-        return words[0] in ("elapsed", "runtime", "walltime")
-    return bool(TIMED & set(words[:-1])) and bool(TIMES & set(words))
+    words = set(words_of(name))
+    return bool(words & TIMED_TIMES or (words & TIMED and words & TIMES))
+
+
+def is_time(name: str) -> bool:
+    """Whether it is some time: measured, or a setting."""
+    return bool(TIMES & set(words_of(name)))
 
 
 def is_bookkeeping(name: str) -> bool:
