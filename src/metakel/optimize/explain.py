@@ -204,9 +204,10 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
     if len(fantasies):
         model = model.with_fantasies(fantasies)
     mean, sd = (float(value[0]) for value in model.predict(x[None]))
-    Z, means, sds = _elsewhere(
-        model, found.X[here], start.X
-    )  # infinite sds where it may not be tried
+    Z, means, sds = _elsewhere(model, found.X[here], start.X)  # infinite where it is not tried
+    if len(fantasies):  # what is running or has failed is no alternative
+        _, alone = snapshot.model.predict(Z)
+        sds = np.where(sds**2 < (1 - TOLD_SOON) * alone**2, inf, sds)
     past = model.best_runs
     low, high = sorted(sign * limit for limit in model.limits)
     limits = low, high
@@ -262,9 +263,6 @@ def _elsewhere(model: Model, observed: Array, start: Array) -> tuple[Array, Arra
     """Points at which a search begins and observed ones, with means and standard deviations."""
     parts = [(Z, *model.predict(Z)) for Z in (start, observed) if len(Z)]
     Z, means, sds = (np.concatenate(column) for column in zip(*parts, strict=True))
-    if model is not snapshot.model:  # some runs have no value yet, or never
-        _, alone = snapshot.model.predict(Z)
-        sds = np.where(sds**2 < (1 - TOLD_SOON) * alone**2, inf, sds)
     if isinstance(model, SafeModel):  # nothing else is ever asked for
         sds = np.where(model.safe(Z), sds, inf)
     return Z, means, sds
