@@ -25,7 +25,7 @@ from metakel.confidence import ConfidenceSequence
 from metakel.data import History
 from metakel.kernels import KernelSum, legendre
 from metakel.learn import LearnedKernel, as_problem, learn_kernel
-from metakel.learn.rule_spectrum import spectrum_of
+from metakel.learn.rules import spectrum_of
 
 BASE = legendre(20, scaling="l2")
 TRUE, SIZE, USED = 5, 0.1, 0.85

@@ -24,8 +24,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import metakel as mk
-from metakel.cli.outputs import read_value
-from metakel.cli.values import typed
+from metakel.cli.outputs import read_value, typed
 from metakel.errors import MetaKelError
 from metakel.kernels import KernelSum, legendre
 from metakel.optimize import Optimizer

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from metakel.data import History, Task
-from metakel.gp.likelihood import log_evidence
+from metakel.gp.posterior import log_evidence
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.learn import Scale, learn_kernel
 from metakel.learn.select import score_held_out

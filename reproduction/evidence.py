@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from metakel._arrays import Array
-from metakel.gp.likelihood import negative_log_likelihood
+from metakel.gp.posterior import negative_log_likelihood
 from metakel.kernels import KernelSum, squared_exponential
 from reproduction.play import OnGrid
 

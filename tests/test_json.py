@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from metakel import KernelSum, legendre
-from metakel._files import write_atomically
-from metakel._json import Format, write_file
+from metakel._files import Format, write_atomically, write_file
 from metakel.errors import CannotWrite, InputError
 
 FORMAT = Format(

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 
 from metakel.charts import ALARM, LEARNED, RANDOM, Axis, Panel, SvgChart, number
 from metakel.charts.svg import BOTTOM, HEIGHT, LEFT, RIGHT, ROLES, TOP, WIDTH, style_sheet
-from metakel.priors.explain import Curve
-from metakel.priors.picture import draw_effect, effect_axis
+from metakel.priors.summary import Curve, draw_effect, effect_axis
 
 ROOT = Path(__file__).parents[2]
 UNIT = Axis("x", 0, 1)

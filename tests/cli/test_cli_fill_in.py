@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from metakel import History, learn_prior
-from metakel.cli.values import quantity
+from metakel.cli.outputs import quantity
 from metakel.errors import InputError
 from metakel.io import append_csv, append_excel, csv_columns, excel_columns
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from metakel import History, InputError, Prior, Space, learn_prior
-from metakel.cli.limits import read_limits, read_start
-from metakel.cli.outputs import read_result
+from metakel.cli.outputs import read_limits, read_result, read_start
 from metakel.priors import learn_outputs
 from metakel.space import Categorical, Float
 from metakel.tuner import JournalReader, Tuner

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
 from metakel.gp import posterior
-from metakel.gp.likelihood import (
+from metakel.gp.posterior import (
     _matern52_objective,
     _stacks,
     fit_matern52,

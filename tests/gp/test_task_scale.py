@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from metakel.gp.incremental import IncrementalGP
-from metakel.gp.task_gp import DefaultGP
-from metakel.gp.task_scale import TaskModel, task_model
+from metakel.gp.task_gp import DefaultGP, TaskModel, task_model
 
 
 def test_levels_and_scales_without_outliers_are_those_of_mean_and_deviation():

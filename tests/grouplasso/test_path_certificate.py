@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from reference import draw
 
 from metakel.grouplasso import lambda_max, solve
-from metakel.grouplasso.path.certificate import Estimate, certify
+from metakel.grouplasso.path.batched_path import Estimate, certify
 
 DIMS = (1, 2, 3, 1)
 

@@ -18,7 +18,7 @@ from torch_kernels import FAMILIES, MODEL, OWN, shape_in
 import metakel as mk
 from metakel.errors import InputError, ShapeError
 from metakel.integrations.gpytorch import GPyTorchKernel, GPyTorchMean
-from metakel.kernels.family import FeatureFamily, GramFamily
+from metakel.kernels.base import FeatureFamily, GramFamily
 from metakel.kernels.random_fourier import Fourier
 from metakel.kernels.stationary import Stationary
 from metakel.priors.calibration import Calibration

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import metakel as mk
-from metakel.gp.task_gp import TaskGP
-from metakel.gp.task_scale import TaskModel
-from metakel.kernels.matern52 import Matern52ARD
+from metakel.gp.task_gp import TaskGP, TaskModel
 from metakel.kernels.nystrom import basis_at
+from metakel.kernels.stationary import Matern52ARD
 from metakel.priors.calibration import prior_kernel
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metakel.cli.values import assignments, typed
+from metakel.cli.outputs import assignments, typed
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.space import Categorical, Fixed, Space

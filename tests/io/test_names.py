@@ -6,7 +6,7 @@ import pytest
 
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.io.names import is_bookkeeping, is_metric, small_is_good
+from metakel.io.schema import is_bookkeeping, is_metric, small_is_good
 
 ROWS = {"task": ["a", "a", "b", "b"], "rate": [0.1, 0.2, 0.1, 0.3], "y": [1.0, 2.0, 3.0, 4.0]}
 

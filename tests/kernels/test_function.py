@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import metakel as mk
-from metakel.kernels.function import KernelFunction
+from metakel.kernels.sum import KernelFunction
 
 KERNEL = mk.KernelSum.uniform(mk.tensor_product(2, 3, scaling="sup"), weight=0.5)
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from metakel.kernels import matern
-from metakel.kernels.matern52 import Matern52ARD
+from metakel.kernels.stationary import Matern52ARD
 
 RNG = np.random.default_rng(0)
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.polynomial import legendre as reference
 from numpy.testing import assert_allclose
 
-from metakel.kernels.univariate import (
+from metakel.kernels.products import (
     FEW_POINTS,
     cosine_derivatives,
     cosine_values,

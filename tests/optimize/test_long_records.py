@@ -9,9 +9,16 @@ import pytest
 
 from metakel import History, Prior, learn_prior
 from metakel.data import Task
-from metakel.optimize.outcomes import outcomes
-from metakel.optimize.record import Record, Trial
-from metakel.optimize.thinning import BLOCK, LIMIT, NEAREST, first_values, thinned
+from metakel.optimize.record import (
+    BLOCK,
+    LIMIT,
+    NEAREST,
+    Record,
+    Trial,
+    first_values,
+    outcomes,
+    thinned,
+)
 from metakel.space import Float, Space
 
 SPACE = Space((Float("a", -1.0, 1.0), Float("b", -1.0, 1.0)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from metakel.optimize import Record, outcomes
-from metakel.optimize.outcomes import BULK, common_length
+from metakel.optimize.record import BULK, common_length
 
 D0 = 2
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import metakel as mk
-from metakel.kernels.function import KernelFunction
+from metakel.kernels.sum import KernelFunction
 from metakel.optimize import Optimizer
 from metakel.optimize.limits import Limit, Range, shares
 from metakel.space import Categorical, Float, Integer, Space

@@ -14,7 +14,7 @@ from scipy.stats import binom
 from metakel import History, Tuner, learn_prior
 from metakel.data import Task
 from metakel.errors import InputError
-from metakel.gp.task_scale import TaskModel
+from metakel.gp.task_gp import TaskModel
 from metakel.optimize import Optimizer
 from metakel.optimize.regret import RegretScores, RegretTrace, as_tolerance
 from metakel.priors import Prior

@@ -8,7 +8,7 @@ from histories import simulate
 from numpy.testing import assert_allclose
 
 from metakel.data import History, Task
-from metakel.gp.task_scale import task_model
+from metakel.gp.task_gp import task_model
 from metakel.priors.heldout import RESIDUAL_WEIGHTS, hold_out
 from metakel.priors.principal import (
     LAM_RATIOS,

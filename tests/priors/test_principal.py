@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from metakel.kernels.matern52 import Matern52ARD
 from metakel.kernels.nystrom import NystromFeatures, choose_basis, spread_rows
+from metakel.kernels.stationary import Matern52ARD
 from metakel.priors.principal import coefficients, moments
 
 RNG = np.random.default_rng(0)

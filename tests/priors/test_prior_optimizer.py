@@ -11,7 +11,7 @@ from named_runs import loss, run, table
 from metakel import learn_prior
 from metakel.data import History
 from metakel.errors import InputError, ShapeError
-from metakel.priors.explain import even_points
+from metakel.priors.summary import even_points
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from metakel import InputError, learn_prior
 from metakel.data import History
 from metakel.optimize.acquisition import constrained
-from metakel.optimize.feasibility import Feasibility
+from metakel.optimize.limits import Feasibility
 from metakel.optimize.record import feasible
 from metakel.space import Categorical, Float, Integer, Space
 

@@ -12,7 +12,7 @@ from sharded_histories import KERNELS, LEGENDRE, PAIRS, history
 import metakel as mk
 from metakel.errors import ShardError
 from metakel.scale import Rows, SerialExecutor, Shard, ShardedProblem, TaskSums
-from metakel.scale.sums import WeightPoint
+from metakel.scale.evaluator import WeightPoint
 
 QUESTIONS = [name for name in vars(TaskSums) if not name.startswith("_")]
 
@@ -65,7 +65,7 @@ class Federation:
 
 
 class ByDefinition:
-    """Every sum from its formula in `metakel.scale.sums`, one task after the other."""
+    """Every sum from its formula in `metakel.scale.evaluator`, one task after the other."""
 
     def __init__(self, tasks: mk.History, base: mk.kernels.KernelDictionary, loss: str) -> None:
         weights = 1 / tasks.sizes if loss == "tasks" else np.ones(tasks.m)

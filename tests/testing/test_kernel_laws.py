@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from metakel.kernels import KernelDictionary, KernelSum, from_gram
-from metakel.kernels.family import FeatureFamily, GramFamily
-from metakel.kernels.matern52 import Matern52ARD
+from metakel.kernels.base import FeatureFamily, GramFamily
 from metakel.kernels.nystrom import Eigenfunctions, choose_basis
+from metakel.kernels.stationary import Matern52ARD
 from metakel.testing import (
     check_derivatives,
     check_features,

@@ -14,7 +14,7 @@ from tuning_history import small_prior
 
 from metakel import InputError
 from metakel.tuner import Journal, JournalError, Tuner
-from metakel.tuner.journal_reader import JournalReader
+from metakel.tuner.session import JournalReader
 
 PRIOR = small_prior()
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}

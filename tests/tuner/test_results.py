@@ -15,7 +15,7 @@ from tuning_history import measure, small_prior
 from metakel import InputError, Prior
 from metakel.report import replay_journal
 from metakel.tuner import Tuner
-from metakel.tuner.journal_reader import JournalReader
+from metakel.tuner.session import JournalReader
 
 PRIOR = small_prior()
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}

@@ -7,22 +7,86 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from metakel._files import writing
 from metakel.cli.console import Json, at_terminal, emit, note, refuse_overwriting, say
-from metakel.cli.finished_runs import with_journals
-from metakel.cli.limits import read_named_numbers
+from metakel.cli.fill_in import is_parquet, is_workbook, table_columns
+from metakel.cli.outputs import read_named_numbers
 from metakel.cli.show import described
 from metakel.cli.suggest import Sheet
-from metakel.cli.tables import is_parquet, is_workbook, table_columns
-from metakel.data import History
+from metakel.data import History, Task
 from metakel.errors import InputError, MetaKelError
 from metakel.io import Source, read_csv, read_excel, read_parquet
 from metakel.priors import learn_outputs, learn_prior
 from metakel.space import Space
+from metakel.tuner import JournalReader
 
-Task = Annotated[str, typer.Option(help="Column that names the past task.")]
+ENDINGS = (".jsonl", ".journal")
+
+
+def with_journals(past: History, paths: Sequence[Path]) -> tuple[History, str]:
+    """The history with one task more for every journal that has values, and what was added."""
+    files = [file for path in paths for file in _files(path)]
+    found = [(file, _task(file, past)) for file in files]
+    new = tuple(task for _, task in found if task is not None)
+    known = {task.name for task in past}
+    for task in new:
+        if task.name in known:
+            raise InputError(
+                f"there are two tasks named {task.name!r}; expected another name in the table, or "
+                "another name of the journal"
+            )
+        known.add(task.name)
+    runs = sum(task.n for task in new)
+    empty = [file.name for file, task in found if task is None]
+    said = f"{len(new)} tasks with {runs} runs added from journals"
+    return (
+        replace(past, tasks=(*past.tasks, *new)),
+        f"{said}; without a value: {', '.join(empty)}" if empty else said,
+    )
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix in ENDINGS)
+    if not files:
+        raise InputError(f"{path} holds no journal; expected files *{', *'.join(ENDINGS)}")
+    return files
+
+
+def _task(file: Path, past: History) -> Task | None:
+    """The finished runs of a journal in the units of a history; None where there are none."""
+    journal = JournalReader(file)
+    assert past.space is not None  # a table has named parameters
+    assert past.report is not None
+    output, minimize = str(journal.header["output"]), bool(journal.header["minimize"])
+    if (output, minimize) != (past.report.output, past.report.minimize):
+        raise InputError(
+            f"{file} {_aim(output, minimize)}, but the table "
+            f"{_aim(past.report.output, past.report.minimize)}"
+        )
+    if set(journal.space.names) != set(past.space.names):
+        raise InputError(
+            f"{file} has the parameters {', '.join(journal.space.names)}; expected those of the "
+            f"table, {', '.join(past.space.names)}"
+        )
+    done = [trial for trial in journal.trials.complete if trial.value is not None]
+    if not done:
+        return None
+    X = past.space.encode([trial.configuration for trial in done], extrapolate=True)
+    y = np.array([trial.value for trial in done], dtype=np.float64)
+    name = str(journal.header.get("task") or file.stem)
+    return Task(X, -y if minimize else y, name=name)
+
+
+def _aim(output: str, minimize: bool) -> str:
+    return f"{'minimises' if minimize else 'maximises'} {output!r}"
+
+
+TaskColumn = Annotated[str, typer.Option(help="Column that names the past task.")]
 
 
 def learn(
@@ -33,7 +97,7 @@ def learn(
             "columns; or the URL of an Optuna storage."
         ),
     ],
-    task: Task = "",
+    task: TaskColumn = "",
     output: Annotated[str, typer.Option(help="Column with the measured value.")] = "",
     limit_outputs: Annotated[
         list[str] | None,

@@ -1,4 +1,4 @@
-"""What a command prints as its result: one number, or several outputs by name."""
+"""Text as values, outputs and limits: what people type, and what a command prints as its result."""
 
 from __future__ import annotations
 
@@ -6,10 +6,75 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
-from typing import Any
+from math import inf, isfinite
+from typing import Annotated, Any
+
+import typer
 
 from metakel._arrays import is_number
+from metakel.cli.console import note, short
+from metakel.confidence import Alarm
+from metakel.errors import InputError
+from metakel.io.cleaning import as_number
+from metakel.optimize import NoSafePoint
+from metakel.optimize.limits import Range
+from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Space
+from metakel.space.parameters import own_value
+from metakel.tuner import Tuner
+
+# 1,234 is a decimal number in one country and a thousand in another.
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(?![0-9])(\s*[^0-9\s].*)?").fullmatch
+# A unit has no digits, as in "87,5 %" or "49.4 °C", so that a time of day is none.
+_WITH_UNIT = re.compile(
+    r"([+-]?[0-9.,]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9.,:+-][^0-9:]*)"
+).fullmatch
+
+
+def typed(space: Space, name: str, value: Any) -> Any:
+    """The value of a parameter that some text or number stands for."""
+    parameter = space[name]
+    if isinstance(parameter, Categorical | Ordinal | Fixed):
+        known = (parameter.value,) if isinstance(parameter, Fixed) else parameter.values
+        meant = own_value(known, value)
+        return next((v for v in known if v == meant or str(v) == str(meant)), meant)
+    assert isinstance(parameter, Float)
+    found = quantity(value)
+    if found is None:
+        raise InputError(f"parameter {name!r} is {value!r}; expected {parameter.describe()}")
+    number = found
+    whole = isinstance(parameter, Integer) and isfinite(number) and number == round(number)
+    return round(number) if whole else number
+
+
+def quantity(value: Any) -> float | None:
+    """The number that people write: ``0.93``, ``0,93``, ``49,4 °C``; None for anything else."""
+    if not isinstance(value, str):
+        return None if value is None or isinstance(value, bool) else float(value)
+    text = value.strip()
+    if _THOUSANDS(text):
+        raise InputError(
+            f"found {text!r}, which may be {text.replace(',', '.')} or {text.replace(',', '')}; "
+            "expected a decimal point, or no comma"
+        )
+    number = as_number(text)
+    if number is None and (found := _WITH_UNIT(text)):
+        return quantity(found[1])
+    return number
+
+
+def assignments(space: Space, texts: Sequence[str]) -> dict[str, Any]:
+    """Parameters from ``name=value``."""
+    found = {}
+    for text in texts:
+        # Names may hold "=" themselves, so the longest name that fits is meant.
+        names = [name for name in space.names if text.startswith(f"{name}=")]
+        if not names:
+            known = ", ".join(space.names)
+            raise InputError(f"found {text!r}; expected name=value with a name among {known}")
+        name = max(names, key=len)
+        found[name] = typed(space, name, text[len(name) + 1 :])
+    return found
+
 
 # A number that stands alone or after its name, as in "0.93", "auc: 0.93" or "epoch 3, loss 0.2".
 # After another number, as in 14:05:33, "1 234.5" or "- 0.5", it may be a part of something else.
@@ -95,3 +160,119 @@ def _chosen(
     if not isfinite(value):
         return RunResult(None, f"the value is {value}", measured)
     return RunResult(value, "", measured)
+
+
+Limits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit",
+        help="What no run may violate, as in 'temperature <= 90'; also of the output itself. Only "
+        "configurations are tried that respect all limits, with probability 1 - delta for the "
+        "whole run, if the learned kernels and noise levels hold. "
+        "Confidence bounds then decide instead of the prior's mixture.",
+    ),
+]
+Start = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--start",
+        help="name=value,name=value of a configuration that you know to respect all limits. "
+        "[default: past tasks vouch for some]",
+    ),
+]
+Delta = Annotated[
+    float | None,
+    typer.Option(
+        help="Probability with which the certificate may fail, or a limit be violated. "
+        "[default: 0.2, with limits 0.1]"
+    ),
+]
+AcceptAlarm = Annotated[
+    bool,
+    typer.Option("--accept-alarm", help="Go on after an alarm that has stopped a run with limits."),
+]
+_LIMIT = re.compile(r"\s*(.+?)\s*(<=|>=|≤|≥|<|>)\s*(.+?)\s*").fullmatch
+
+
+def read_limits(texts: Sequence[str] | None) -> dict[str, tuple[float | None, float | None]]:
+    """Pairs (smallest, largest) by output, from ``name <= value`` and ``name >= value``."""
+    found: dict[str, Range] = {}
+    for text in texts or ():
+        parts = _LIMIT(text)
+        number = None if parts is None else quantity(parts[3])
+        if parts is None or number is None:
+            raise InputError(f"--limit {text!r}; expected name <= number, or name >= number")
+        name, low, high = parts[1], -inf, inf
+        if parts[2] in ("<=", "≤", "<"):
+            high = number
+        else:
+            low = number
+        known = found.get(name, Range())
+        found[name] = Range(max(known.low, low), min(known.high, high))
+    pairs = ((name, allowed.to_list()) for name, allowed in found.items())
+    return {name: (ends[0], ends[1]) for name, ends in pairs}
+
+
+def read_start(space: Space, texts: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Configurations from ``name=value,name=value``; every parameter that varies is named."""
+    names = "|".join(re.escape(name) for name in sorted(space.names, key=len, reverse=True))
+    rows = []
+    for text in texts or ():
+        parts = re.split(rf"\s*,\s*(?=(?:{names})=)", text.strip())
+        row = assignments(space, parts)
+        lacking = [name for name in space.free if name not in row]
+        if lacking:
+            raise InputError(f"--start {text!r} has no {', '.join(lacking)}; expected all of them")
+        rows.append(row)
+    return rows
+
+
+def read_named_numbers(texts: Sequence[str] | None, option: str) -> dict[str, float]:
+    """Numbers from ``name=value``."""
+    found = {}
+    for text in texts or ():
+        name, equals, value = text.rpartition("=")
+        number = quantity(value) if equals else None
+        if number is None:
+            raise InputError(f"{option} {text!r}; expected name=number")
+        found[name] = number
+    return found
+
+
+def announce(tuner: Tuner) -> None:
+    """Say what a run with limits rests on."""
+    limits = tuner.options.limits
+    if not limits:
+        return
+    whose = "you vouch for" if limits.start else "past tasks vouch for"
+    note(
+        f"limits: {limits}. The search begins where {whose} it, and tries no configuration that "
+        f"violates one, with probability {1 - tuner.options.delta:g} for the whole run, if the "
+        "next task is like the past ones and the learned kernels and noise levels hold for it"
+    )
+
+
+def why_stopped(tuner: Tuner, error: Alarm | NoSafePoint) -> str:
+    """Why a run with limits asks for nothing, in the words of the command line."""
+    if isinstance(error, Alarm):
+        reason = tuner.alarm.reason if tuner.alarm is not None else str(error)
+        return (
+            f"alarm: {reason}. Nothing is promised of untried configurations now. Find out why; "
+            "--accept-alarm goes on with wider bounds"
+        )
+    if not error.margin:
+        return error.found
+    return (
+        f"{error.found}. Name configurations that you vouch for (--start), or accept a larger "
+        "--delta"
+    )
+
+
+def violations(tuner: Tuner, value: float, outputs: Mapping[str, float]) -> list[str]:
+    """Measured values beyond a limit; with noise, this alone is no violation."""
+    measured = {tuner.output: value, **outputs}
+    return [
+        f"{name} {short(measured[name])} is not {allowed}"
+        for name, allowed in tuner.options.limits.ranges.items()
+        if name in measured and not allowed.low <= measured[name] <= allowed.high
+    ]

@@ -17,8 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from typing import IO, Any
 
+from metakel.cli.console import StopSignals
 from metakel.cli.outputs import RunResult, read_result
-from metakel.cli.signals import StopSignals
 from metakel.errors import InputError
 from metakel.tuner.lock import try_lock
 

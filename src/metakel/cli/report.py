@@ -11,7 +11,7 @@ import typer
 
 from metakel._files import writing
 from metakel.cli.console import Json, emit, note, refuse_overwriting, say
-from metakel.cli.learn import Task, is_storage, read_history
+from metakel.cli.learn import TaskColumn, is_storage, read_history
 from metakel.cli.show import PriorPath
 from metakel.cli.suggest import JournalPath, Seed
 from metakel.priors import Prior
@@ -25,7 +25,7 @@ def report(
         list[str] | None,
         typer.Option(help="The past runs again, to try the prior on held-out tasks."),
     ] = None,
-    task: Task = "",
+    task: TaskColumn = "",
     out: Annotated[Path, typer.Option("-o", "--out", help="The page.")] = Path("report.html"),
     seed: Seed = 0,
     json: Json = False,

@@ -11,18 +11,19 @@ import typer
 
 from metakel.cli.console import Json, emit, grid, note, short
 from metakel.cli.fill_in import append_suggestions
-from metakel.cli.limits import (
+from metakel.cli.outputs import (
     AcceptAlarm,
     Delta,
     Limits,
     Start,
     announce,
+    assignments,
     read_limits,
     read_start,
+    typed,
     why_stopped,
 )
 from metakel.cli.show import PriorPath
-from metakel.cli.values import assignments, typed
 from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.io import csv_columns

@@ -9,10 +9,9 @@ import typer
 
 from metakel.cli.console import Json, emit, note, one_line, say, short
 from metakel.cli.fill_in import read_results
-from metakel.cli.limits import read_named_numbers
+from metakel.cli.outputs import assignments, quantity, read_named_numbers
 from metakel.cli.status import JournalArgument, described
 from metakel.cli.suggest import Sheet
-from metakel.cli.values import assignments, quantity
 from metakel.errors import InputError
 from metakel.tuner import JournalReader, JournalTrial
 

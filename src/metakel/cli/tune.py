@@ -16,26 +16,27 @@ from metakel.cli.console import (
     NOTHING_SUCCEEDED,
     Json,
     OutputClosed,
+    StopSignals,
     emit,
     note,
     one_line,
     say,
 )
-from metakel.cli.limits import (
+from metakel.cli.outputs import (
     AcceptAlarm,
     Delta,
     Limits,
+    RunResult,
     Start,
     announce,
+    assignments,
     read_limits,
     read_start,
     violations,
     why_stopped,
 )
-from metakel.cli.outputs import RunResult
 from metakel.cli.program import Program, check_command, check_placeholders
 from metakel.cli.show import PriorPath
-from metakel.cli.signals import StopSignals
 from metakel.cli.suggest import (
     Extrapolate,
     Fix,
@@ -46,7 +47,6 @@ from metakel.cli.suggest import (
     add_observed,
     task_identity,
 )
-from metakel.cli.values import assignments
 from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.optimize import NoSafePoint

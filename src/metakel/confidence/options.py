@@ -7,9 +7,28 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, get_args
 
+import numpy as np
+
 from metakel._arrays import Array, as_number, check_choice, positive
-from metakel.errors import InputError
+from metakel.errors import InputError, ShapeError
 from metakel.kernels.sum import KernelSum
+
+# (n, d0) points -> (n,) values
+Centre = Callable[[Array], Array]
+
+
+def centre_at(centre: Centre, Z: Array) -> Array:
+    """(n,) values of a centre at ``Z`` (n, d0), checked."""
+    values = np.asarray(centre(Z), dtype=np.float64)
+    if values.shape != (len(Z),):
+        raise ShapeError(
+            f"centre returned shape {values.shape} for {len(Z)} points; expected ({len(Z)},)"
+        )
+    if not np.isfinite(values).all():
+        bad = int(np.argmin(np.isfinite(values)))
+        raise InputError(f"centre is {values[bad]} at {Z[bad].tolist()}; expected finite numbers")
+    return values
+
 
 Method = Literal["dmm", "amm", "ay", "paper", "paper-corrected", "oracle"]
 NormBound = float | Callable[[int], float] | None

@@ -10,14 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel._arrays import Array
-from metakel._json import Content, Format
-from metakel.confidence.centre import Centre, centre_at
+from metakel._files import Content, Format
 from metakel.confidence.fallback import Alarm, AlarmEvent, Hypothesis, first_stage, wider_kernels
-from metakel.confidence.intersection import Intersection
-from metakel.confidence.observations import Batch, ObservationLog, as_batch
-from metakel.confidence.options import ConfidenceOptions, Method, NormBound
-from metakel.confidence.set import ConfidenceSet
-from metakel.confidence.spectrum import Spectrum
+from metakel.confidence.observations import Batch, ObservationLog, Spectrum, as_batch
+from metakel.confidence.options import Centre, ConfidenceOptions, Method, NormBound, centre_at
+from metakel.confidence.set import ConfidenceSet, Intersection
 from metakel.confidence.state import State
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum, as_kernel

@@ -10,21 +10,25 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import Array
-from metakel._json import Content
-from metakel.confidence.centre import Centre, centre_at
-from metakel.confidence.closed_form import regulariser_and_nu
+from metakel._files import Content
 from metakel.confidence.fallback import AlarmEvent, Hypothesis, hypotheses, watched
-from metakel.confidence.intersection import ROUNDING, Intersection
-from metakel.confidence.observations import Batch, ObservationLog, Observations, no_observations
-from metakel.confidence.options import ConfidenceOptions
-from metakel.confidence.radius import log_evidence, squared_radius
+from metakel.confidence.observations import (
+    Batch,
+    ObservationLog,
+    Observations,
+    Spectrum,
+    no_observations,
+)
+from metakel.confidence.options import Centre, ConfidenceOptions, centre_at
+from metakel.confidence.radius import log_evidence, regulariser_and_nu, squared_radius
 from metakel.confidence.set import (
+    ROUNDING,
     ConfidenceSet,
+    Intersection,
     closed_form_set,
     dual_set,
     smallest_squared_radius,
 )
-from metakel.confidence.spectrum import Spectrum
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum
 

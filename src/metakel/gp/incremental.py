@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.gp.task_gp import PointCache, TaskProcess
-from metakel.gp.task_scale import TaskModel
+from metakel.gp.task_gp import PointCache, TaskModel, TaskProcess
 
 SMALLEST_VARIANCE = 1e-12
 FIRST_CAPACITY = 64

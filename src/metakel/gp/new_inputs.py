@@ -16,7 +16,7 @@ import numpy as np
 
 from metakel._arrays import Array
 from metakel.gp.task_gp import DefaultGP, PointCache, PointDerivatives, TaskGP, TaskProcess
-from metakel.kernels.matern52 import Matern52ARD
+from metakel.kernels.stationary import Matern52ARD
 
 # In units of the variance of a task: new inputs are taken to matter less than the known ones do
 # together, as they were not worth tuning before.

@@ -6,8 +6,7 @@ takes what any of them returns.
 
 from metakel.io.ax import read_ax
 from metakel.io.columns import Column
-from metakel.io.csv_append import append_csv
-from metakel.io.csv_files import csv_columns, read_csv
+from metakel.io.csv_files import append_csv, csv_columns, read_csv
 from metakel.io.encoding import EncodedTable, encode
 from metakel.io.excel import append_excel, excel_columns, read_excel
 from metakel.io.mlflow import read_mlflow

@@ -13,9 +13,8 @@ from metakel._arrays import Array
 from metakel.errors import Hint, InputError
 from metakel.io.cleaning import MOSTLY, as_number
 from metakel.io.columns import Column, Columns, Mask, is_missing
-from metakel.io.names import is_bookkeeping, is_metric, is_time
-from metakel.io.schema import Schema, TaskLabels
-from metakel.space.infer import DATE, MOST_CATEGORIES
+from metakel.io.schema import Schema, TaskLabels, is_bookkeeping, is_metric, is_time
+from metakel.space.space import DATE, MOST_CATEGORIES
 
 # How pandas calls a column without a name, such as an index that was saved.
 _UNNAMED = re.compile(r"\s*|Unnamed: \d+")

@@ -6,8 +6,8 @@ import csv
 import gzip
 import re
 import zlib
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Collection, Iterable, Iterator
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metakel._files import write_atomically
 from metakel.errors import Hint, InputError
-from metakel.io.cells import Cells, padded
-from metakel.io.cleaning import comma_note, decimal_commas, first_comma, texts, typed
+from metakel.io.cleaning import Cells, comma_note, decimal_commas, first_comma, padded, texts, typed
 from metakel.io.columns import Column, Columns, Mask, check_names
 from metakel.io.schema import Source
 
@@ -367,3 +367,52 @@ def _one_character(delimiter: str | None) -> str | None:
     if found is not None and (not isinstance(found, str) or len(found) != 1 or found in '"\r\n'):
         raise InputError(f"delimiter is {delimiter!r}; expected one character, such as ';', or tab")
     return found
+
+
+def append_csv(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows at the end of a CSV file; names that it lacks become columns at its end.
+
+    Encoding, delimiter and decimal commas stay as they are. Without a file, a new one is made. The
+    file is replaced as a whole or not at all.
+    """
+    file = Path(path)
+    if file.suffix == ".gz":
+        raise InputError(f"{file.name} is compressed; expected a plain CSV file to add rows to")
+    if not file.exists():
+        header = list(dict.fromkeys(name for row in rows for name in row))
+        write_atomically(file, _text([header, *_cells(rows, header, comma=False)], ",", "\n"))
+        return
+    sheet = csv_sheet(file)
+    raw = file.read_bytes()
+    lines = raw.decode(sheet.encoding).splitlines(keepends=True)
+    before, body = "".join(lines[: sheet.start]), lines[sheet.start :]
+    table = list(csv.reader(body, delimiter=sheet.delimiter, skipinitialspace=True))
+    header = [*table[0], *dict.fromkeys(n for row in rows for n in row if n not in sheet.header)]
+    names = [*sheet.header, *header[len(sheet.header) :]]
+    columns = zip(*(row for row in table[1:] if len(row) == len(table[0])), strict=True)
+    comma = any(decimal_commas(cells) is not None for cells in columns)
+    widened = [row + [""] * (len(header) - len(row)) if row else row for row in table[1:]]
+    while widened and not any(widened[-1]):
+        widened.pop()
+    end = "\r\n" if lines[0].endswith("\r\n") else "\n"
+    text = _text([header, *widened, *_cells(rows, names, comma=comma)], sheet.delimiter, end)
+    utf8 = sheet.encoding == "utf-8-sig" and not raw.startswith(BOM_UTF8)
+    write_atomically(file, (before + text).encode("utf-8" if utf8 else sheet.encoding))
+
+
+def _cells(
+    rows: Sequence[Mapping[str, Any]], names: Sequence[str], *, comma: bool
+) -> list[list[str]]:
+    return [[_cell(row.get(name), comma=comma) for name in names] for row in rows]
+
+
+def _cell(value: Any, *, comma: bool) -> str:
+    if value is None:
+        return ""
+    return str(value).replace(".", ",") if comma and isinstance(value, float) else str(value)
+
+
+def _text(rows: Sequence[Sequence[str]], delimiter: str, end: str) -> str:
+    buffer = StringIO()
+    csv.writer(buffer, delimiter=delimiter, lineterminator=end).writerows(rows)
+    return buffer.getvalue()

@@ -1,8 +1,7 @@
 """Base kernels and their sums (Eqs. 5, 9, 10)."""
 
-from metakel.kernels.base import Kernel, KernelDictionary
+from metakel.kernels.base import Family, Kernel, KernelDictionary
 from metakel.kernels.custom import from_features, from_gram
-from metakel.kernels.family import Family
 from metakel.kernels.products import legendre, legendre_2d, tensor_product
 from metakel.kernels.random_fourier import random_fourier
 from metakel.kernels.stationary import matern, squared_exponential

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 
 from metakel._arrays import Array, check_count
 from metakel.errors import InputError, ShapeError
-from metakel.kernels.base import KernelDictionary
-from metakel.kernels.family import Family, FeatureFamily, Functions, GramFamily
+from metakel.kernels.base import Family, FeatureFamily, Functions, GramFamily, KernelDictionary
 
 # k(x, x) is read off small Gram matrices, so that n points do not cost n**2 values.
 DIAGONAL_BLOCK = 64

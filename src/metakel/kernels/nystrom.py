@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.kernels.family import FeatureFamily, Functions
-from metakel.kernels.matern52 import Matern52ARD
+from metakel.kernels.base import FeatureFamily, Functions
+from metakel.kernels.stationary import Matern52ARD
 
 Kind = TypeVar("Kind", bound=np.generic)
 

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 
 from metakel._arrays import Array, as_numbers, check_choice, check_count, check_generator
 from metakel.errors import InputError
-from metakel.kernels.base import KernelDictionary
-from metakel.kernels.family import FeatureFamily, Functions
+from metakel.kernels.base import FeatureFamily, Functions, KernelDictionary
 
 Spectrum = Literal["se", "matern12", "matern32", "matern52"]
 

@@ -2,8 +2,15 @@
 
 from metakel.learn.kernel import learn_kernel
 from metakel.learn.learned import LearnedKernel
-from metakel.learn.options import LearnOptions, Loss, Scale, Weights
-from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem
+from metakel.learn.options import (
+    LearnOptions,
+    Loss,
+    OutOfCoreHistory,
+    OutOfCoreProblem,
+    Scale,
+    Weights,
+    as_problem,
+)
 
 __all__ = [
     "LearnOptions",

@@ -14,8 +14,19 @@ from metakel.grouplasso.solve import Progress
 from metakel.grouplasso.square_root import EXACT_FIT
 from metakel.kernels import KernelDictionary
 from metakel.learn.learned import LearnedKernel, NoiseSource, root_mean_square
-from metakel.learn.options import CV, DEFAULT, PIVOTAL, LearnOptions, Loss, Scale, Weights
-from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem, check_match
+from metakel.learn.options import (
+    CV,
+    DEFAULT,
+    PIVOTAL,
+    LearnOptions,
+    Loss,
+    OutOfCoreHistory,
+    OutOfCoreProblem,
+    Scale,
+    Weights,
+    as_problem,
+    check_match,
+)
 from metakel.learn.refit import (
     estimate_noise_std,
     noise_from_all_features,

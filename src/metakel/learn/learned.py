@@ -18,13 +18,19 @@ from metakel.errors import InputError
 from metakel.grouplasso import Problem, Solution, lambda_max
 from metakel.grouplasso.solve import Progress
 from metakel.kernels import KernelSum
-from metakel.learn.hidden import hidden_sizes, soft_weights
-from metakel.learn.ladder import ladder_of
-from metakel.learn.options import PIVOTAL, LearnOptions, Weights
-from metakel.learn.problems import OutOfCoreHistory, OutOfCoreProblem, as_problem
+from metakel.learn.hidden import hidden_sizes, ladder_of, soft_weights
+from metakel.learn.options import (
+    PIVOTAL,
+    LearnOptions,
+    OutOfCoreHistory,
+    OutOfCoreProblem,
+    Weights,
+    as_problem,
+    check_more,
+    new_tasks,
+)
 from metakel.learn.refit import refitted_weights
 from metakel.learn.screening import Screening, chi_square_screening
-from metakel.learn.update import check_more, new_tasks
 
 SOFT = 0.5  # c of `confidence_kernel`, chosen by benchmarks/coverage_selection.py
 # P(the next task uses a kernel more than each of m tasks did) can be 1 / (m + 1).

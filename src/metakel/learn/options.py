@@ -1,17 +1,23 @@
-"""In what way a kernel is learned, checked."""
+"""How a kernel is learned: options, the group lasso (Eq. 8) of a history, checks of new tasks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, Self, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, is_number
-from metakel.errors import InputError
+from metakel.data import History, Task
+from metakel.data.history import repeated
+from metakel.errors import InputError, ShapeError
+from metakel.grouplasso import Problem
 from metakel.kernels import KernelDictionary, KernelSum
-from metakel.learn.rules import RULES
+from metakel.learn.refit import Fittable
+from metakel.learn.rules import RULES, NoiseProblem
+from metakel.space import Space
 
 DEFAULT, PIVOTAL, CV = "self-normalised", "square-root", "cv"
 
@@ -76,4 +82,146 @@ def _check_lam(lam: str | ArrayLike | None, noise_std: float | None) -> None:
     if noise_std is None and isinstance(lam, str) and lam not in (DEFAULT, PIVOTAL, CV):
         raise InputError(
             f"lambda rule {lam!r} needs noise_std; expected {PIVOTAL!r} or {CV!r} without it"
+        )
+
+
+class OutOfCoreProblem(Fittable, NoiseProblem, Protocol):
+    """A problem whose tasks are not in memory: `metakel.scale.ShardedProblem`."""
+
+    start: Array | None  # weights x = eta / lambda to start from, if known
+
+
+class OutOfCoreHistory(Protocol):
+    """A history whose tasks are not in memory: `metakel.scale.ShardedHistory`."""
+
+    @property
+    def m(self) -> int: ...
+    @property
+    def d0(self) -> int: ...
+    @property
+    def total(self) -> int: ...
+    def as_problem(self, base: KernelDictionary, loss: Loss = "points") -> OutOfCoreProblem: ...
+    def joined(
+        self, new: Self | History, base: KernelDictionary, loss: Loss
+    ) -> tuple[Self, OutOfCoreProblem]: ...
+
+
+@overload
+def as_problem(history: History, base: KernelDictionary, loss: Loss = "points") -> Problem: ...
+@overload
+def as_problem(
+    history: History | OutOfCoreHistory, base: KernelDictionary, loss: Loss = "points"
+) -> Problem | OutOfCoreProblem: ...
+def as_problem(
+    history: History | OutOfCoreHistory, base: KernelDictionary, loss: Loss = "points"
+) -> Problem | OutOfCoreProblem:
+    """Eq. 8 for a history: with features if every base kernel has them, else with Gram matrices."""
+    if not isinstance(history, History):
+        return history.as_problem(base, loss)
+    values = [task.y for task in history]
+    if not base.finite:
+        return Problem.from_grams([base.grams(task.X) for task in history], values, loss=loss)
+    features = base.features(np.concatenate([task.X for task in history]))  # (N, d)
+    if (history.sizes == history.sizes[0]).all():
+        m, n = history.m, int(history.sizes[0])
+        stacked = features.T.reshape(base.dim, m, n).transpose(1, 2, 0)  # a view
+        return Problem.from_arrays(stacked, np.array(values), base.groups)
+    ends = np.cumsum(history.sizes)
+    parts = [features[stop - n : stop] for stop, n in zip(ends, history.sizes, strict=True)]
+    return Problem.from_tasks(parts, values, base.groups, loss=loss)
+
+
+def check_match(history: History | OutOfCoreHistory, base: KernelDictionary) -> None:
+    """Raise if these base kernels cannot be applied to this history."""
+    if not isinstance(history, History) and not hasattr(history, "as_problem"):
+        raise InputError(f"history is a {type(history).__name__}; make one by History.from_pairs")
+    if isinstance(history, History):
+        history.require_complete("learn_kernel")
+    if not isinstance(base, KernelDictionary) or base.p == 0:
+        found = "empty" if isinstance(base, KernelDictionary) else f"a {type(base).__name__}"
+        raise InputError(
+            f"base is {found}; expected a dictionary of at least one base kernel, "
+            'e.g. legendre(20, scaling="l2")'
+        )
+    if base.d0 not in (None, history.d0):
+        raise ShapeError(f"the base kernels take {base.d0} inputs but the tasks have {history.d0}")
+
+
+def new_tasks(new: Any, known: int) -> History | OutOfCoreHistory:
+    """The argument of `LearnedKernel.update` as a history; pairs are numbered from ``known`` on."""
+    if isinstance(new, History) or hasattr(new, "as_problem"):
+        return new  # type: ignore[no-any-return]
+    if isinstance(new, Task):
+        raise InputError(
+            f"update: new is one Task, {new.name!r}; expected a History of tasks or pairs (X, y), "
+            "e.g. History((task,))"
+        )
+    if not isinstance(new, Iterable):
+        raise InputError(
+            f"update: new is a {type(new).__name__}; expected a History, pairs (X, y) or a scan"
+        )
+    given = list(new)
+    numbered = enumerate(zip(given, History.from_pairs(given), strict=True), start=known)
+    return History(
+        tuple(
+            task if isinstance(one, Task) else replace(task, name=f"task {s}")
+            for s, (one, task) in numbered
+        )
+    )
+
+
+def check_more(old: History | OutOfCoreHistory, new: History | OutOfCoreHistory) -> None:
+    """Raise for tasks in other units or another direction, and for tasks that are not new.
+
+    A scan of files contains plain numbers, and checks for repeated files itself.
+    """
+    if not isinstance(new, History):
+        return
+    _check_space(old.space if isinstance(old, History) else None, new.space)
+    if isinstance(old, History):
+        _check_direction(old, new)
+        _check_repeated(old, new)
+
+
+def _check_space(old: Space | None, new: Space | None) -> None:
+    if new is None or new == old:
+        return
+    if old is None:
+        raise InputError(
+            f"update: the parameters {', '.join(new.names)} of the new tasks were encoded as "
+            "numbers, but the old tasks have plain numbers; if they are in the same units, pass "
+            "History(new.tasks)"
+        )
+    before, now = set(old.parameters), set(new.parameters)
+    raise InputError(
+        "update: the new tasks have another search space, so their numbers are not comparable: "
+        f"found {_listed(now - before)}, expected {_listed(before - now)}; read them with "
+        "space=learned.history.space"
+    )
+
+
+def _listed(parameters: Iterable[Any]) -> str:
+    return ", ".join(sorted(map(str, parameters))) or "another order"
+
+
+def _check_direction(old: History, new: History) -> None:
+    if old.report is None or new.report is None or old.report.minimize == new.report.minimize:
+        return
+    words = [
+        f"{report.output!r} is {'minimised' if report.minimize else 'maximised'}"
+        for report in (new.report, old.report)
+    ]
+    raise InputError(
+        f"update: in the new tasks {words[0]}, but in the old ones {words[1]}; "
+        "read them with the same minimize="
+    )
+
+
+def _check_repeated(old: History, new: History) -> None:
+    """A repeated task would get twice the weight."""
+    twice = repeated(old, new)
+    if twice:
+        raise InputError(
+            f"update: {len(twice)} of {new.m} new tasks were already used, with the same name and "
+            f"the same values, e.g. {twice[0]!r}; expected new tasks only"
         )

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.data import History, Task
 from metakel.errors import InputError
-from metakel.gp.likelihood import log_evidence
+from metakel.gp.posterior import log_evidence
 from metakel.grouplasso import Problem, Solution, lambda_max, path
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.kernels.nystrom import spread_rows
-from metakel.learn.options import Loss
-from metakel.learn.problems import OutOfCoreHistory, as_problem
+from metakel.learn.options import Loss, OutOfCoreHistory, as_problem
 from metakel.learn.refit import estimate_noise_std, least_squares, refitted_weights
 
 Train = TypeVar("Train")

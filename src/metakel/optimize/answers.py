@@ -12,11 +12,10 @@ from metakel._arrays import Array
 from metakel._threads import single_blas_thread
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError
-from metakel.optimize.acquisition import Acquisition
+from metakel.optimize.acquisition import Acquisition, LevelSet
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.context import best_in, certificate_in, cumulative_regret
 from metakel.optimize.explain import Reasons, explain
-from metakel.optimize.level_sets import LevelSet
 from metakel.optimize.model import Best, Certificate, Model
 from metakel.optimize.record import Record
 from metakel.optimize.snapshot import Snapshot

@@ -11,21 +11,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from metakel._arrays import Array, as_number, positive
-from metakel.confidence.centre import Centre, centre_at
 from metakel.confidence.fallback import Alarm, AlarmEvent, everything
-from metakel.confidence.observations import Batch, no_observations
-from metakel.confidence.options import NormBound
+from metakel.confidence.observations import Batch, Spectrum, no_observations
+from metakel.confidence.options import Centre, NormBound, centre_at
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.confidence.set import ConfidenceSet, closed_form_set
-from metakel.confidence.spectrum import Spectrum
 from metakel.errors import InputError
 from metakel.gp import Posterior, posterior
-from metakel.kernels.function import KernelFunction
-from metakel.kernels.sum import KernelSum, as_kernel
+from metakel.kernels.sum import KernelFunction, KernelSum, as_kernel
+from metakel.optimize.acquisition import UpperBound
 from metakel.optimize.fixed_nu import FixedNu, Schedule, at_step, checked_schedule
 from metakel.optimize.model import Model, Score
-from metakel.optimize.outcomes import Outcomes
-from metakel.optimize.upper_bound import UpperBound
+from metakel.optimize.record import Outcomes
 from metakel.search import Domain, Finite, InContext, StartPoints
 
 

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel._html import card, items, paragraph
-from metakel.optimize.best_runs import BestRuns
-from metakel.optimize.model import UCB_WIDTH, Model
+from metakel.optimize.model import UCB_WIDTH, BestRuns, Model
 from metakel.optimize.record import Record
 from metakel.optimize.safe import SafeModel
 from metakel.optimize.snapshot import Snapshot

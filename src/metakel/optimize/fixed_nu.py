@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import Array, is_number
-from metakel.confidence.observations import Batch, Observations
+from metakel.confidence.observations import Batch, Observations, Spectrum
 from metakel.confidence.set import ConfidenceSet, closed_form_set
-from metakel.confidence.spectrum import Spectrum
 from metakel.errors import InputError
 
 # A number, or one for every step t = 1, 2, ... as the paper's nu_t.

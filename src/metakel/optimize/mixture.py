@@ -19,10 +19,8 @@ from metakel.gp.incremental import (
     PredictionGradient,
     log_likelihoods,
 )
-from metakel.gp.task_gp import TaskGP, TaskProcess
-from metakel.gp.task_scale import TaskModel
+from metakel.gp.task_gp import TaskGP, TaskModel, TaskProcess
 from metakel.optimize.band import Band
-from metakel.optimize.best_runs import BestRuns
 from metakel.optimize.mixture_weights import (
     FLAT,
     MixtureWeights,
@@ -34,10 +32,9 @@ from metakel.optimize.mixture_weights import (
     upper_bound,
     upper_bound_gradient,
 )
-from metakel.optimize.model import TRAIL, Chance, Model, Score
-from metakel.optimize.outcomes import BULK, Outcomes
+from metakel.optimize.model import TRAIL, BestRuns, Chance, Model, Score
+from metakel.optimize.record import BULK, LIMIT, Outcomes, first_values, thinned
 from metakel.optimize.regret import RegretCalibration, RegretTrace, shape
-from metakel.optimize.thinning import LIMIT, first_values, thinned
 from metakel.search import StartPoints
 
 SHORTLIST = 128

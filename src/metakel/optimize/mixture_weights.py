@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.gp.incremental import SMALLEST_VARIANCE, Prediction, PredictionGradient
-from metakel.gp.task_scale import TaskModel
+from metakel.gp.task_gp import TaskModel
 from metakel.optimize.model import ROOT_TWO_PI, UCB_WIDTH
 
 # Fitted processes are too sure of themselves; a factor between 1 and 2 serves all tables alike.

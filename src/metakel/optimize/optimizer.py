@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache, partial, wraps
 from pathlib import Path
 from threading import RLock
@@ -15,14 +15,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel._arrays import Array, check_generator, refuse_masked
-from metakel._json import Format, write_file
+from metakel._files import Format, write_file
 from metakel._threads import single_blas_thread
 from metakel.confidence.fallback import Alarm
 from metakel.errors import InputError, ShapeError
-from metakel.optimize.acquisition import Acquisition, as_acquisition, constrained, without_nan
+from metakel.optimize.acquisition import (
+    Acquisition,
+    LevelSet,
+    as_acquisition,
+    constrained,
+    without_nan,
+)
 from metakel.optimize.answers import ASK_STREAM, START_STREAM, Answers, points_of, stream
-from metakel.optimize.level_sets import LevelSet
+from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.limits import as_outputs
+from metakel.optimize.mixture import MixtureModel, load_mixture
 from metakel.optimize.model import Model, Score, Search
 from metakel.optimize.record import (
     Record,
@@ -32,10 +39,39 @@ from metakel.optimize.record import (
     feasible,
 )
 from metakel.optimize.regret import as_tolerance
+from metakel.optimize.safe import SafeModel
 from metakel.optimize.snapshot import Snapshot, spread_of
-from metakel.optimize.storage import model_from_dict, read_acquisition, stored_acquisition
 from metakel.search import Domain, Finite, StartPoints, domain_from_dict
 from metakel.search.context import InContext
+
+
+def model_from_dict(
+    data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
+) -> Model:
+    """Inverse of `Model.to_dict`, whichever model it was."""
+    kind = data["kind"]
+    if kind == CertifiedModel.kind:
+        return CertifiedModel.from_dict(data, functions)
+    if kind == SafeModel.kind:
+        return SafeModel.from_dict(data, functions)
+    if kind == MixtureModel.kind:
+        return load_mixture(data)
+    raise InputError(f"stored model is of kind {kind!r}; known: certified, safe, mixture")
+
+
+def stored_acquisition(acquisition: str | Acquisition) -> str | dict[str, Any]:
+    """As JSON."""
+    if isinstance(acquisition, LevelSet):
+        return asdict(acquisition)
+    if isinstance(acquisition, str):
+        return acquisition
+    raise InputError("an acquisition that is a function cannot be stored")
+
+
+def read_acquisition(stored: str | Mapping[str, Any]) -> str | LevelSet:
+    """Inverse of `stored_acquisition`."""
+    return LevelSet(**stored) if isinstance(stored, Mapping) else stored
+
 
 FORMAT = Format("metakel.Optimizer", version=1, noun="optimizer")
 LOGGER = logging.getLogger("metakel")

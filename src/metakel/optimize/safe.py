@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError, MetaKelError
+from metakel.optimize.acquisition import UpperBound
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.limits import OBJECTIVE, Range
 from metakel.optimize.model import Score, Search
-from metakel.optimize.outcomes import Outcomes
+from metakel.optimize.record import Outcomes
 from metakel.optimize.start_set import SafeStart, StartSet, start_from_dict
-from metakel.optimize.upper_bound import UpperBound
 from metakel.search import Domain, Finite, StartPoints
 
 ATTEMPTS = 8  # at a point that is still safe as a configuration, after rounding

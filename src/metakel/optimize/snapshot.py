@@ -12,11 +12,10 @@ import numpy as np
 from metakel._threads import single_blas_thread
 from metakel.errors import InputError
 from metakel.optimize.acquisition import Acquisition
-from metakel.optimize.feasibility import Feasibility
+from metakel.optimize.limits import Feasibility
 from metakel.optimize.mixture import MixtureModel
 from metakel.optimize.model import Best, Certificate, Model
-from metakel.optimize.outcomes import Outcomes, outcomes
-from metakel.optimize.record import Record
+from metakel.optimize.record import Outcomes, Record, outcomes
 from metakel.optimize.regret import RegretCalibration, RegretScores
 from metakel.optimize.safe import SafeModel
 from metakel.search import Domain, StartPoints

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_numbers, positive
-from metakel.kernels.function import KernelFunction
-from metakel.kernels.sum import KernelSum
+from metakel.kernels.sum import KernelFunction, KernelSum
 from metakel.optimize.limits import OBJECTIVE, Limit, Range
 
 SAME = 1e-9

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metakel._arrays import Array, as_numbers
-from metakel._json import Content
+from metakel._files import Content
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.optimize.best_runs import BestRuns
+from metakel.optimize.model import BestRuns
 from metakel.space import Space
 
 if TYPE_CHECKING:

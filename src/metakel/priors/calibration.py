@@ -1,4 +1,4 @@
-"""A norm bound from the history, by conformal prediction (no number to know in advance).
+"""A norm bound from the history, by conformal prediction, and bands around the learned mean.
 
 Mean and kernel are learned from every other task; the rest are measured: which norm does the
 smallest function need that explains the recorded values of such a task up to the noise? For a new
@@ -8,20 +8,23 @@ not exceeded with probability at least 1 - delta, whatever the distribution of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, exp, inf, sqrt
+from math import ceil, exp, inf, isinf, sqrt
+from typing import Any
 
 import numpy as np
 
-from metakel._arrays import Array
-from metakel.confidence.observations import Batch, no_observations
-from metakel.confidence.spectrum import Spectrum
+from metakel._arrays import Array, as_values
+from metakel.confidence import ConfidenceSequence
+from metakel.confidence.observations import Batch, Spectrum, no_observations
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.gp.task_gp import TaskGP
-from metakel.gp.task_scale import TaskModel
+from metakel.gp.task_gp import TaskGP, TaskModel
 from metakel.kernels import KernelDictionary, KernelSum, matern
 from metakel.kernels.nystrom import Eigenfunctions, spread_rows
+from metakel.priors.configurations import encode_configurations
+from metakel.space import Space
 
 ROWS = 300
 SMALLEST_SHARE = 1e-4  # of the largest weight, for functions on which past tasks agree
@@ -141,3 +144,63 @@ def smallest_norm(spectrum: Spectrum, squared_radius: float) -> float:
         middle = float(shift.mean())
         shift[int(squared_distance(middle) > squared_radius)] = middle
     return sqrt(float(spectrum.squared_norms(np.exp(shift[:1]))[0]))
+
+
+class ConfidenceBand:
+    """Anytime intervals for a new task: a `ConfidenceSequence` about f minus the learned mean.
+
+    They hold for all configurations and all times together with probability 1 - delta if the
+    new task is exchangeable with the recorded ones, if the norms that past tasks needed at their
+    recorded points are those of the functions, and if the noise is sub-Gaussian of size
+    ``noise_std``. Half of delta is spent on the norm bound.
+    """
+
+    def __init__(
+        self,
+        calibration: Calibration,
+        space: Space,
+        *,
+        minimize: bool,
+        delta: float,
+        noise_std: float | None,
+        limits: tuple[float, float] = (-inf, inf),
+    ) -> None:
+        bound = calibration.norm_bound(delta / 2)
+        if isinf(bound):
+            raise InputError(
+                f"{len(calibration.norms)} held-out tasks cannot vouch for a norm bound at delta = "
+                f"{delta}; expected delta >= {2 / (len(calibration.norms) + 1):.3g}"
+            )
+        self.calibration, self.space, self.minimize = calibration, space, minimize
+        self.limits = limits
+        kernel = calibration.kernel
+        self.sequence = ConfidenceSequence(
+            kernel,
+            noise_std=calibration.noise_std if noise_std is None else noise_std,
+            norm_bound=bound,
+            delta=delta,
+            delta_learning=delta / 2,
+            norm_of="kernel",
+            full=kernel,
+        )
+
+    def tell(self, configurations: Any, values: Sequence[float]) -> None:
+        """Take in measured values."""
+        X = encode_configurations(configurations, self.space)
+        y = as_values(values, len(X), "tell")
+        self.sequence.tell(X, (-y if self.minimize else y) - self.calibration.centre(X))
+
+    def interval(self, configurations: Any) -> tuple[Array, Array]:
+        """Lower and upper ends, in units of the output and within its limits."""
+        X = encode_configurations(configurations, self.space)
+        centre = self.calibration.centre(X)
+        lower, upper = (end + centre for end in self.sequence.interval(X))
+        ends = (-upper, -lower) if self.minimize else (lower, upper)
+        return np.clip(ends[0], *self.limits), np.clip(ends[1], *self.limits)
+
+    def __repr__(self) -> str:
+        sequence = self.sequence
+        return (
+            f"ConfidenceBand(t={sequence.t}, delta={sequence.delta:g}, "
+            f"norm_bound={self.calibration.norm_bound(sequence.delta / 2):.4g})"
+        )

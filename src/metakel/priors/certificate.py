@@ -16,13 +16,12 @@ import numpy as np
 from metakel._arrays import Array, check_choice
 from metakel.data import History, Task
 from metakel.errors import InputError
-from metakel.gp.task_gp import DefaultGP, PointCache, TaskGP, TaskProcess
-from metakel.gp.task_scale import TaskModel
+from metakel.gp.task_gp import DefaultGP, PointCache, TaskGP, TaskModel, TaskProcess
 from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import MixtureModel, Optimizer, Trial
 from metakel.optimize.mixture_weights import mixture_weights
+from metakel.optimize.policy_replay import rehearse
 from metakel.optimize.regret import REPLAYED, SCALE_WEIGHT, Basis, RegretCalibration, RegretScores
-from metakel.optimize.rehearsal import rehearse
 from metakel.priors.prior import Prior
 from metakel.priors.standardize import winsorize
 from metakel.search import Domain, SearchSpace, candidates

@@ -27,7 +27,7 @@ from metakel._arrays import Array, as_number
 from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.kernels import KernelDictionary, KernelSum
-from metakel.kernels.function import KernelFunction
+from metakel.kernels.sum import KernelFunction
 from metakel.learn import learn_kernel
 from metakel.optimize.limits import OBJECTIVE, Range
 from metakel.optimize.start_set import PastFunction, PastScore, SafeStart

@@ -22,7 +22,7 @@ from metakel._arrays import Array, as_numbers, positive
 from metakel.data import History
 from metakel.errors import InputError, ShapeError
 from metakel.kernels import KernelDictionary, KernelSum
-from metakel.kernels.function import KernelFunction
+from metakel.kernels.sum import KernelFunction
 from metakel.learn import learn_kernel
 from metakel.priors.certified_start import TaskRecord
 

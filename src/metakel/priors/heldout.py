@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.gp.likelihood import LEVEL_VARIANCE, log_density, white_noise_log_density
+from metakel.gp.posterior import LEVEL_VARIANCE, log_density, white_noise_log_density
 from metakel.gp.task_gp import DefaultGP
 from metakel.kernels.nystrom import spread_rows
 from metakel.learn.select import score_held_out

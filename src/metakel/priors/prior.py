@@ -15,22 +15,19 @@ from metakel._arrays import check_choice
 from metakel._html import text_card
 from metakel.errors import InputError
 from metakel.gp.new_inputs import with_new_inputs
-from metakel.gp.task_gp import DefaultGP, TaskGP, TaskProcess
-from metakel.gp.task_scale import TaskModel
+from metakel.gp.task_gp import DefaultGP, TaskGP, TaskModel, TaskProcess
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.band import Band
-from metakel.optimize.best_runs import BestRuns
 from metakel.optimize.mixture import MixtureModel, register_loader
+from metakel.optimize.model import BestRuns
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.regret import RegretCalibration
-from metakel.priors.band import ConfidenceBand
-from metakel.priors.calibration import Calibration, prior_kernel
+from metakel.priors.calibration import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.configurations import as_rows, encode_candidates, encode_configurations
-from metakel.priors.explain import Explanation, explain
 from metakel.priors.heldout import NOISE_RATIOS, HeldOut
 from metakel.priors.past_outputs import PastOutputs
-from metakel.priors.summary import summary
+from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Fixed, Parameter, Space
 

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import TINY, as_number, as_numbers
-from metakel._json import Content, Format, write_file
+from metakel._files import Content, Format, write_file
 from metakel.errors import InputError
-from metakel.gp.task_gp import TaskGP
-from metakel.gp.task_scale import TaskModel
+from metakel.gp.task_gp import TaskGP, TaskModel
 from metakel.kernels.nystrom import NystromFeatures
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors import best_runs

@@ -1,17 +1,292 @@
-"""What a person should know about a prior, in a few lines."""
+"""What a person should know about a prior: a summary, which parameters matter, and pictures.
+
+`explain` divides the variance of what was learned by Sobol's decomposition over the space: with x
+and x' independent and x^I equal to x in the parameters I and to x' elsewhere, Cov(f(x), f(x^I)) is
+the variance that the parameters I explain alone. For the differences between tasks the variances
+of all principal functions add up. `learn_effects` asks the tasks themselves, with one base kernel
+per parameter and pair (Eq. 8).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
 from math import isinf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from metakel._arrays import Array
+from metakel._html import card, table
+from metakel.charts import LEARNED, REFERENCE, Axis, Chart, Panel, new_axes
+from metakel.data import History
+from metakel.gp.task_gp import TaskGP
+from metakel.grouplasso import Problem, lambda_max, path
+from metakel.kernels import KernelDictionary, matern
+from metakel.kernels.nystrom import spread_rows
+from metakel.priors.configurations import with_space
 from metakel.priors.heldout import NEEDED_LOG_SCORE
 from metakel.priors.principal import LEADING
+from metakel.priors.standardize import standardize
+from metakel.space import Categorical, Space
 
 if TYPE_CHECKING:
     from metakel.priors.prior import Prior
+
+POINTS = 1024
+CURVE_POINTS, GRID = 256, 41
+MOST_FOR_PAIRS = 8
+# Of `learn_effects`. Half of the range [-1, 1]: smooth effects, and a distance of sqrt(2) between
+# categories.
+LENGTHSCALE = 1.0
+ROWS, TASKS = 50, 24
+LAM_RATIO = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Effect of one parameter, averaged over the others, in units of a task's scale.
+
+    ``values`` (g,) are the parameter's, ``common`` (g,) the common shape, ``spread`` (g,) the
+    standard deviation between tasks; ``numeric`` says whether the values are numbers.
+    """
+
+    name: str
+    values: list[Any]
+    common: Array
+    spread: Array
+    log: bool
+    numeric: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Shares of variance by parameter and pair, and the curves behind them.
+
+    ``common`` and ``differences`` map "a" (alone) and "a x b" (together) to shares of 1; "rest"
+    is what needs three or more parameters.
+    """
+
+    common: dict[str, float]
+    differences: dict[str, float]
+    curves: tuple[Curve, ...] = field(repr=False)
+
+    def __str__(self) -> str:
+        width = max(len(name) for name in self.common)
+        lines = [f"  {'parameter':{width}}  common shape  differences"]
+        order = sorted(self.common, key=lambda name: -self.common[name] - self.differences[name])
+        lines += [
+            f"  {name:{width}}  {self.common[name]:12.0%}  {self.differences[name]:11.0%}"
+            for name in order
+            if max(self.common[name], self.differences[name]) >= 0.005
+        ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        order = sorted(self.common, key=lambda name: -self.common[name] - self.differences[name])
+        rows = [[n, f"{self.common[n]:.0%}", f"{self.differences[n]:.0%}"] for n in order]
+        header = ["parameter", "common shape", "differences between tasks"]
+        return card("Shares of the variance", table(header, rows))
+
+    def plot(self, axes: Sequence[Any] | None = None) -> Sequence[Any]:
+        """Effect of every parameter with the spread between tasks; needs matplotlib."""
+
+        return draw_effects(self.curves, axes)
+
+
+def explain(task_gp: TaskGP, space: Space, *, minimize: bool = False) -> Explanation:
+    """Shares and curves of what was learned."""
+    functions = _Functions(task_gp)
+    varying = space.free
+    uniform = even_points(POINTS, 2 * len(varying))
+    X = _points(space, varying, uniform[:, : len(varying)])
+    other = _points(space, varying, uniform[:, len(varying) :])
+    subsets = _parameters_and_pairs(space)
+    explained = {s: functions.explained(X, _mixed(space, X, other, s)) for s in subsets}
+    total = functions.explained(X, X)
+    sign = -1.0 if minimize else 1.0
+    curves = tuple(_curve(functions, space, name, X[:CURVE_POINTS], sign) for name in varying)
+    return Explanation(_shares(explained, total, 0), _shares(explained, total, 1), curves)
+
+
+class _Functions:
+    """The mean and the scaled principal functions, evaluated together."""
+
+    def __init__(self, task_gp: TaskGP) -> None:
+        columns = np.column_stack([task_gp.mu, task_gp.directions * np.sqrt(task_gp.eta)])
+        self._pull = task_gp.basis.inverse.T @ columns  # (r, 1 + J)
+        self._basis = task_gp.basis
+
+    def __call__(self, X: Array) -> Array:
+        """(n, 1 + J) values."""
+        return np.asarray(self._basis.shared(X, self._basis.landmarks) @ self._pull)
+
+    def explained(self, X: Array, Z: Array) -> Array:
+        """(2,) covariances of f(x) and f(z): of the mean, and summed over the differences."""
+        left, right = self(X), self(Z)
+        centre = (left.mean(axis=0) + right.mean(axis=0)) / 2
+        products = ((left - centre) * (right - centre)).mean(axis=0)
+        return np.array([products[0], products[1:].sum()])
+
+
+def _shares(explained: dict[tuple[str, ...], Array], total: Array, part: int) -> dict[str, float]:
+    whole = float(total[part])
+    alone = {s: float(v[part]) for s, v in explained.items()}
+    shares: dict[str, float] = {}
+    for names, value in alone.items():
+        own = value if len(names) == 1 else value - alone[names[:1]] - alone[names[1:]]
+        shares[" x ".join(names)] = max(own / whole, 0.0) if whole > 1e-12 else 0.0
+    shares["rest"] = max(1 - sum(shares.values()), 0.0) if whole > 1e-12 else 0.0
+    return shares
+
+
+def _curve(functions: _Functions, space: Space, name: str, X: Array, sign: float) -> Curve:
+    parameter, columns = space[name], space.columns[name]
+    if isinstance(parameter, Categorical):
+        codes = np.eye(parameter.width)
+    else:
+        codes = np.linspace(-1, 1, GRID)[:, None]
+    points = np.repeat(X[None], len(codes), axis=0)
+    points[:, :, columns] = codes[:, None, :]
+    effects = functions(points.reshape(-1, X.shape[1])).reshape(len(codes), len(X), -1).mean(axis=1)
+    centred = effects - effects.mean(axis=0)
+    values = parameter.decode(codes)
+    return Curve(
+        name=name,
+        values=values,
+        common=sign * centred[:, 0],
+        spread=np.sqrt((centred[:, 1:] ** 2).sum(axis=1)),
+        log=bool(getattr(parameter, "log", False)),
+        numeric=not isinstance(parameter, Categorical) and not isinstance(values[0], str),
+    )
+
+
+def _points(space: Space, varying: Sequence[str], uniform: Array) -> Array:
+    X = np.empty((len(uniform), space.d0))
+    for u, name in zip(uniform.T, varying, strict=True):
+        X[:, space.columns[name]] = space[name].sample(u)
+    return X
+
+
+def _mixed(space: Space, X: Array, other: Array, kept: Sequence[str]) -> Array:
+    Z = other.copy()
+    for name in kept:
+        Z[:, space.columns[name]] = X[:, space.columns[name]]
+    return Z
+
+
+def even_points(n: int, d: int) -> Array:
+    """(n, d) points spread evenly over [0, 1)^d: multiples of the generalised golden ratio."""
+    ratio = 2.0
+    for _ in range(64):
+        ratio = (1 + ratio) ** (1 / (d + 1))
+    steps = (1 / ratio) ** np.arange(1, d + 1)
+    return np.asarray((0.5 + np.outer(np.arange(n), steps)) % 1.0)
+
+
+def effect_kernels(space: Space) -> tuple[KernelDictionary, tuple[str, ...]]:
+    """One Matern-5/2 kernel per parameter and per pair of parameters, with their labels.
+
+    Pairs are left out beyond 8 parameters. A categorical parameter is one kernel on all of its
+    columns.
+    """
+    subsets = _parameters_and_pairs(space)
+    columns = [
+        tuple(i for name in names for i in range(space.d0)[space.columns[name]])
+        for names in subsets
+    ]
+    labels = tuple(" x ".join(names) for names in subsets)
+    return matern(2.5, LENGTHSCALE, columns=columns, d0=space.d0), labels
+
+
+def learn_effects(
+    history: History, space: Space | None = None, *, lam_ratio: float = LAM_RATIO
+) -> dict[str, float]:
+    """Weights of the effects that explain past tasks, as shares of 1; those left out are 0.
+
+    Values are standardised by task, with a free level in each.
+
+    Parameters
+    ----------
+    history : History
+    space : Space, optional
+        For a history of plain arrays; one with a space takes no other.
+    lam_ratio : float
+        Lambda over lambda_max; a smaller one keeps more, pairs above all, as a pair can do what
+        its parameters do alone.
+    """
+    history, space = with_space(history, space)
+    tasks = standardize(history)
+    base, labels = effect_kernels(space)
+    if tasks.m == 0:
+        return dict.fromkeys(labels, 0.0)
+    grams, values = [], []
+    for s in spread_rows(np.arange(tasks.m), TASKS).tolist():
+        rows = spread_rows(np.arange(len(tasks.z[s])), ROWS)
+        grams.append(_centred(base.grams(tasks.X[s][rows])))
+        z = tasks.z[s][rows]
+        values.append(z - z.mean())
+    problem = Problem.from_grams(grams, values)
+    # A pair has more of its trace in small eigenvalues than a parameter alone, and so fits noise
+    # more easily: every group pays by the root of its trace.
+    roots = np.sqrt(np.mean([np.trace(K, axis1=1, axis2=2) for K in grams], axis=0))
+    lams = lambda_max(problem, roots) * np.geomspace(1, lam_ratio, 4)
+    eta = path(problem, lams, weights=roots, tol=1e-5)[-1].eta * roots
+    weights = eta / eta.sum() if eta.any() else eta
+    return dict(zip(labels, weights.tolist(), strict=True))
+
+
+def _parameters_and_pairs(space: Space) -> list[tuple[str, ...]]:
+    """Names of single parameters, and of pairs where there are at most 8 parameters."""
+    subsets: list[tuple[str, ...]] = [(name,) for name in space.free]
+    if len(space.free) <= MOST_FOR_PAIRS:
+        subsets += list(combinations(space.free, 2))
+    return subsets
+
+
+def _centred(K: Array) -> Array:
+    """P K P with P = I - 11'/n: the constant is free."""
+    K = K - K.mean(axis=-1, keepdims=True)
+    return np.asarray(K - K.mean(axis=-2, keepdims=True))
+
+
+EFFECT = "effect, in spreads of a task"
+
+
+def draw_effects(curves: Sequence[Curve], axes: Sequence[Any] | None = None) -> Sequence[Any]:
+    """One matplotlib panel per parameter."""
+    if axes is None:
+        axes = new_axes(len(curves), size=(3.2 * len(curves), 2.8), sharey=True)
+    for curve, ax in zip(curves, axes, strict=True):
+        draw_effect(Panel(ax, effect_axis(curve)), curve)
+        ax.axhline(0, color=REFERENCE.colour, linewidth=0.6, zorder=0)
+    axes[0].set_ylabel(EFFECT)
+    return axes
+
+
+def draw_effect(chart: Chart, curve: Curve) -> None:
+    """The common effect of a parameter, with one standard deviation between tasks."""
+    lower, upper = curve.common - curve.spread, curve.common + curve.spread
+    names = {"common": "common", "between": "± between tasks"}
+    if curve.numeric:
+        chart.band(curve.values, lower, upper, LEARNED, label=names["between"])
+        chart.line(curve.values, curve.common, LEARNED, label=names["common"])
+        return
+    places = np.arange(len(curve.values))
+    for place, low, high in zip(places, lower, upper, strict=True):
+        label = "" if place else names["between"]
+        chart.band([place - 0.06, place + 0.06], [low] * 2, [high] * 2, LEARNED, label=label)
+    tips = [str(value) for value in curve.values]
+    chart.dots(places, curve.common, LEARNED, label=names["common"], tips=tips, size=10)
+
+
+def effect_axis(curve: Curve) -> Axis:
+    """The values of a parameter from end to end."""
+    if not curve.numeric:
+        return Axis.of(curve.name, [str(value) for value in curve.values])
+    return Axis(curve.name, float(curve.values[0]), float(curve.values[-1]), log=curve.log)
+
 
 SHOWN = 8
 LEVEL = 0.1

@@ -10,7 +10,7 @@ from metakel.optimize import Optimizer
 from metakel.report.html import paragraph, table
 from metakel.search import StartPoints
 from metakel.tuner import JournalTrial
-from metakel.tuner.limits import RunLimits
+from metakel.tuner.options import RunLimits
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ import numpy as np
 
 from metakel.charts import LEARNED, Axis, SvgChart, number
 from metakel.priors import Prior
-from metakel.priors.explain import Curve
-from metakel.priors.picture import EFFECT, draw_effect, effect_axis
+from metakel.priors.summary import EFFECT, Curve, draw_effect, effect_axis
 from metakel.report.html import bars, figure, figures, paragraph, section, table
 from metakel.space import Float
 

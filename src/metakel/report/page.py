@@ -14,11 +14,10 @@ from metakel._files import write_atomically
 from metakel.charts.svg import style_sheet
 from metakel.confidence import AlarmEvent
 from metakel.priors import Prior
-from metakel.report.headline import about, headline, next_section
 from metakel.report.html import bar_widths, cards, paragraph, section
 from metakel.report.model import model_section
 from metakel.report.run import RunReplay
-from metakel.report.run_section import run_section
+from metakel.report.run_section import about, headline, next_section, run_section
 from metakel.report.validation import Validation, validation_section
 
 # Even if something slipped through, a browser would run and fetch nothing: only this very style and

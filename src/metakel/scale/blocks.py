@@ -20,7 +20,7 @@ from metakel._arrays import Array
 from metakel.grouplasso import Problem
 from metakel.kernels import KernelDictionary
 from metakel.learn.options import Loss
-from metakel.scale.sums import Index
+from metakel.scale.evaluator import Index
 
 MAX_PADDING = 0.25  # share of the rows of a block that may be padding
 BLOCK_BYTES = 1 << 24  # size of the features of one block

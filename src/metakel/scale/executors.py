@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from metakel.errors import MetaKelError, ShardError
+from metakel.scale.evaluator import TaskSums
 from metakel.scale.sample import LookingShard
-from metakel.scale.sums import TaskSums
 
 LOG = logging.getLogger("metakel")
 POLL = 0.5  # seconds between checks of which workers are alive

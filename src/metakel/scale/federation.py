@@ -21,10 +21,7 @@ from metakel.kernels import KernelDictionary
 from metakel.learn.options import Loss
 from metakel.learn.refit import LeastSquares
 from metakel.scale.blocks import Rows
-from metakel.scale.executors import SerialExecutor
-from metakel.scale.problem import ShardedProblem
-from metakel.scale.shard import Shard
-from metakel.scale.sums import (
+from metakel.scale.evaluator import (
     Evaluation,
     Index,
     LocalCertificate,
@@ -33,6 +30,9 @@ from metakel.scale.sums import (
     TaskSums,
     WeightPoint,
 )
+from metakel.scale.executors import SerialExecutor
+from metakel.scale.problem import ShardedProblem
+from metakel.scale.shard import Shard
 
 MEMORY = 1 << 30
 Sums = TypeVar("Sums")

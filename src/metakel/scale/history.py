@@ -18,7 +18,7 @@ from metakel.errors import InputError, ShapeError, ShardError
 from metakel.kernels import KernelDictionary
 from metakel.learn.options import Loss
 from metakel.scale.blocks import Rows, TaskSource
-from metakel.scale.checkpoint import Checkpoint
+from metakel.scale.evaluator import Index
 from metakel.scale.executors import LOG, DaskExecutor, Executor, SerialExecutor
 from metakel.scale.parquet import (
     ParquetColumns,
@@ -29,10 +29,15 @@ from metakel.scale.parquet import (
     index_file,
     row_ranges,
 )
-from metakel.scale.problem import Progress, ProgressCallback, ShardedProblem, raise_errors
+from metakel.scale.problem import (
+    Checkpoint,
+    Progress,
+    ProgressCallback,
+    ShardedProblem,
+    raise_errors,
+)
 from metakel.scale.sample import TASKS, Look, LookingShard, draw, named_history, note
 from metakel.scale.shard import Shard
-from metakel.scale.sums import Index
 
 OnError = Literal["raise", "skip"]
 SHARDS_PER_WORKER = 4  # a lost worker costs the work of its shards

@@ -15,7 +15,7 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.errors import InputError, MetaKelError, ShardError
 from metakel.scale.blocks import Rows
-from metakel.scale.sums import Index
+from metakel.scale.evaluator import Index
 
 # Of a longer footer, the end is compared.
 LARGEST_FOOTER = 1 << 24

@@ -2,33 +2,87 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from metakel._arrays import Array
+from metakel._files import Format, write_file
 from metakel.errors import InputError, ShardError
 from metakel.grouplasso.batch import TaskBatch
 from metakel.kernels import KernelDictionary
 from metakel.learn.options import Loss
 from metakel.learn.refit import LeastSquares
-from metakel.scale.checkpoint import Checkpoint
-from metakel.scale.evaluator import ShardedEvaluator, ShardedSpectrum
-from metakel.scale.executors import Executor
-from metakel.scale.sums import (
+from metakel.scale.evaluator import (
     Evaluation,
     Index,
     LocalCertificate,
     ShardCertificate,
+    ShardedEvaluator,
+    ShardedSpectrum,
     Summary,
     TaskSums,
     WeightPoint,
     total,
 )
+from metakel.scale.executors import Executor
+
+LOG = logging.getLogger("metakel")
+FORMAT = Format("metakel-rounds", version=1, noun="checkpoint")
+
+
+class Checkpoint:
+    """A file with the weights of the last accepted round.
+
+    Weights are stored as w = (2/N) x, which depends neither on lambda nor on the number of tasks.
+
+    Parameters
+    ----------
+    path : path
+    content : any JSON value
+        What is learned from what. A file that was written for something else is refused.
+    """
+
+    def __init__(self, path: str | Path, content: Any) -> None:
+        self.path = Path(path)
+        self._content = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        self._round = 0
+
+    def write(self, groups: Index, w: Array) -> None:
+        """Replace the last round; a crash leaves either the old one or the new one."""
+        self._round += 1
+        content = {
+            "about": self._content,
+            "round": self._round,
+            "groups": groups.tolist(),
+            "w": w.tolist(),
+        }
+        write_file(self.path, FORMAT.dump(content))
+
+    def read(self, p: int) -> Array | None:
+        """(p,) weights w of the last round, or None if there is none."""
+        if not self.path.exists():
+            return None
+        weights = np.zeros(p)
+        with FORMAT.read_file(self.path) as content:
+            if content["about"] != self._content:
+                raise InputError(
+                    "it is a checkpoint for other tasks, base kernels or loss; remove it, or "
+                    "choose another file"
+                )
+            weights[content["groups"]] = content["w"]
+            self._round = content["round"]
+        LOG.info("continuing from round %d in %s", self._round, self.path)
+        return weights
+
 
 NEAR = 0.2  # a bound on the scores may exceed the last ones by this share
 
@@ -62,7 +116,7 @@ ProgressCallback = Callable[[Progress], None]
 
 
 class ShardedProblem:
-    """`metakel.learn.problems.OutOfCoreProblem` over shards, of which only sums are known here.
+    """`metakel.learn.options.OutOfCoreProblem` over shards, of which only sums are known here.
 
     Parameters
     ----------

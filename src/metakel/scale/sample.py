@@ -19,7 +19,7 @@ from metakel.data import History
 from metakel.errors import InputError
 from metakel.kernels.nystrom import spread_rows
 from metakel.scale.blocks import Rows, TaskSource
-from metakel.scale.sums import Index
+from metakel.scale.evaluator import Index
 from metakel.space import Fixed, Float, Integer, Parameter, Space
 
 TASKS = 1000

@@ -16,8 +16,7 @@ from metakel.kernels import KernelDictionary
 from metakel.learn.options import Loss
 from metakel.learn.refit import LeastSquares, least_squares
 from metakel.scale.blocks import TaskSource
-from metakel.scale.store import BlockSpectrum, CachedEvaluator, TaskStore
-from metakel.scale.sums import (
+from metakel.scale.evaluator import (
     Evaluation,
     Index,
     LocalCertificate,
@@ -27,6 +26,7 @@ from metakel.scale.sums import (
     WeightPoint,
     total,
 )
+from metakel.scale.store import BlockSpectrum, CachedEvaluator, TaskStore
 
 
 class Shard(TaskSums):

@@ -24,7 +24,7 @@ from metakel.grouplasso.evaluator import Evaluator
 from metakel.grouplasso.solve import evaluator_of
 from metakel.kernels import KernelDictionary
 from metakel.learn.options import Loss
-from metakel.learn.rule_spectrum import tilted
+from metakel.learn.rules import tilted
 from metakel.scale.blocks import (
     TaskBlock,
     TaskSource,
@@ -34,7 +34,7 @@ from metakel.scale.blocks import (
     split_by_inputs,
     stack,
 )
-from metakel.scale.sums import Index, WeightPoint
+from metakel.scale.evaluator import Index, WeightPoint
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,9 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_points, check_generator
 from metakel.errors import ShapeError
-from metakel.search.climb import compass_climb, newton_climb
 from metakel.search.domain import Domain, Function, WithGradient, checked_bounds, tied
-from metakel.search.start import StartPoints, clouds, neighbours, peaks, quasi_random
+from metakel.search.maximise import (
+    StartPoints,
+    clouds,
+    compass_climb,
+    neighbours,
+    newton_climb,
+    peaks,
+    quasi_random,
+)
 
 # Points closer than this share of the width of the box are the same.
 SAME = 1e-6

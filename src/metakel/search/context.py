@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array, as_points
 from metakel.errors import InputError, ShapeError
 from metakel.search.domain import Domain, Function, WithGradient, domain_from_dict
+from metakel.search.maximise import StartPoints
 from metakel.search.named import SearchSpace
-from metakel.search.start import StartPoints
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_points, check_generator
 from metakel.errors import InputError, ShapeError
-from metakel.search.start import StartPoints
+from metakel.search.maximise import StartPoints
 
 # (n, d0) points -> (n,) values
 Function = Callable[[Array], Array]

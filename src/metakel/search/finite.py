@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array, as_points, check_generator
 from metakel.errors import InputError, ShapeError
 from metakel.search.domain import Domain, Function, WithGradient, checked_bounds, tied
-from metakel.search.start import StartPoints
+from metakel.search.maximise import StartPoints
 
 # Up to these differences, relative to the largest size of an input, two points are the same: what
 # float64 loses, and what float32 loses if no other point is nearly as close.

@@ -1,8 +1,7 @@
 """Spaces of named parameters."""
 
-from metakel.space.infer import infer_space
 from metakel.space.parameters import Categorical, Fixed, Float, Integer, Ordinal, Parameter
-from metakel.space.space import Space
+from metakel.space.space import Space, infer_space
 
 __all__ = [
     "Categorical",

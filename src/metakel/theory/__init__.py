@@ -12,8 +12,8 @@ from metakel.theory.confidence import (
     regret_paper,
     regret_vanilla,
 )
-from metakel.theory.detection import detectable_noncentrality, screening_threshold
 from metakel.theory.recovery import (
+    detectable_noncentrality,
     full_kernel_norm,
     full_kernel_norm_paper,
     function_norm,
@@ -32,6 +32,7 @@ from metakel.theory.recovery import (
     rescaled_norm,
     rescaled_norm_paper,
     screening_energy,
+    screening_threshold,
     sparsity_bound,
     sparsity_bound_paper,
 )

@@ -1,7 +1,7 @@
 """Tune named parameters: an optimizer over a journal on disk that survives crashes."""
 
 from metakel.tuner.journal import Journal, JournalError
-from metakel.tuner.journal_reader import JournalReader
+from metakel.tuner.session import JournalReader
 from metakel.tuner.trials import JournalTrial, Trials
 from metakel.tuner.tuner import Finished, Tuner
 

@@ -25,9 +25,8 @@ from metakel.space import Space
 from metakel.tuner.configurations import Candidates, Configuration, key, normalised, plain
 from metakel.tuner.events import Event, as_value, correction, result
 from metakel.tuner.journal import Journal
-from metakel.tuner.limits import RunLimits
 from metakel.tuner.lock import is_alive, this_process
-from metakel.tuner.options import RunOptions, TuningSource
+from metakel.tuner.options import RunLimits, RunOptions, TuningSource
 from metakel.tuner.session import Session
 from metakel.tuner.show import draw_run, tuner_card
 from metakel.tuner.trials import JournalTrial, Trials

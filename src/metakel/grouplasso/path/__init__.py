@@ -1,5 +1,5 @@
 """The group lasso for many values of lambda at once, each solution with its duality gap."""
 
-from metakel.grouplasso.path.path import Path, path
+from metakel.grouplasso.path.batched_path import Path, path
 
 __all__ = ["Path", "path"]

@@ -7,7 +7,6 @@ except ImportError:
         "GPyTorch kernels need torch and gpytorch: pip install metakel[gpytorch]"
     ) from None
 
-from metakel.integrations.gpytorch.kernel import GPyTorchKernel
-from metakel.integrations.gpytorch.mean import GPyTorchMean
+from metakel.integrations.gpytorch.kernel import GPyTorchKernel, GPyTorchMean
 
 __all__ = ["GPyTorchKernel", "GPyTorchMean"]

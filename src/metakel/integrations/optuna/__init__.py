@@ -11,7 +11,7 @@ from metakel.integrations.optuna.sampler import MetaKelSampler
 from metakel.integrations.optuna.stopping import StopAtCallback
 
 if TYPE_CHECKING:
-    from metakel.integrations.optuna.terminator import MetaKelRegretEvaluator
+    from metakel.integrations.optuna.stopping import MetaKelRegretEvaluator
 
 __all__ = ["MetaKelRegretEvaluator", "MetaKelSampler", "StopAtCallback"]
 
@@ -19,7 +19,7 @@ __all__ = ["MetaKelRegretEvaluator", "MetaKelSampler", "StopAtCallback"]
 def __getattr__(name: str) -> Any:
     # Optuna is going to remove its terminators, so only who asks for one depends on them.
     if name == "MetaKelRegretEvaluator":
-        from metakel.integrations.optuna.terminator import MetaKelRegretEvaluator
+        from metakel.integrations.optuna.stopping import MetaKelRegretEvaluator
 
         return MetaKelRegretEvaluator
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,8 +24,7 @@ from metakel.integrations.optuna.record import (
     write_choice,
     write_expectation,
 )
-from metakel.integrations.optuna.search_space import chosen, nearest_value
-from metakel.integrations.optuna.source_studies import SourceStudies
+from metakel.integrations.optuna.search_space import SourceStudies, chosen, nearest_value
 from metakel.integrations.optuna.study_replay import SamplerCache, varying
 from metakel.optimize import Certificate
 from metakel.priors import Prior
@@ -45,8 +44,8 @@ class MetaKelSampler(BaseSampler):
     ----------
     source_studies : studies, or a storage or its URL
         Finished studies of the same kind, with the same direction. Learned from are the
-        parameters that all completed trials of a study have; other studies may lack them. Where there is nothing to learn from, or
-        the new study has none of these parameters, ``independent_sampler`` does everything. The
+        parameters that all completed trials of a study have; other studies may lack them. Where
+        there is nothing to learn from, or the new study has none of these parameters, ``independent_sampler`` does everything. The
         new study itself may be among them, as in a storage when it is resumed; it is left out.
     prior : Prior, optional
         Learned before, by `metakel.learn_prior` or ``Prior.load``; instead of source_studies.

@@ -16,8 +16,7 @@ from optuna.study import Study
 from metakel._arrays import Array
 from metakel.errors import InputError
 from metakel.integrations.optuna.record import Running, StudyOutcome, asked_for
-from metakel.integrations.optuna.search_space import joining, matching
-from metakel.integrations.optuna.source_studies import LOGGER, SourceStudies
+from metakel.integrations.optuna.search_space import LOGGER, SourceStudies, joining, matching
 from metakel.optimize import Optimizer, Record, Trial
 from metakel.priors import Prior
 from metakel.search import SearchSpace
