@@ -45,8 +45,9 @@ class MetaKelSampler(BaseSampler):
     source_studies : studies, or a storage or its URL
         Finished studies of the same kind, with the same direction. Learned from are the
         parameters that all completed trials of a study have; other studies may lack them. Where
-        there is nothing to learn from, or the new study has none of these parameters, ``independent_sampler`` does everything. The
-        new study itself may be among them, as in a storage when it is resumed; it is left out.
+        there is nothing to learn from, or the new study has none of these parameters,
+        ``independent_sampler`` does everything. The new study itself may be among them, as in a
+        storage when it is resumed; it is left out.
     prior : Prior, optional
         Learned before, by `metakel.learn_prior` or ``Prior.load``; instead of source_studies.
     seed : int, optional
