@@ -49,14 +49,14 @@ def lab(request, metakel, lab_prior):
     return path, append, read
 
 
-def fill_in(lab, values: dict[int, object]) -> None:
+def fill_in(lab, values: dict[int, object], column: str = "yield") -> None:
     """Type results into the last rows of the table, as a person does."""
     path, append, read = lab
     columns = read(path)
     table = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     for number, value in values.items():
         (row,) = [row for row in table if row["suggestion"] == f"new.jsonl {number}"]
-        row["yield"] = value
+        row[column] = value
     path.unlink()
     append(path, table)
 
@@ -90,10 +90,52 @@ def test_a_corrected_cell_is_said_and_taken_if_asked_for(metakel, lab):
     metakel("tell", "new.jsonl", "--from", path)
     fill_in(lab, {0: "55,5 %"})
     differs = metakel("tell", "new.jsonl", "--from", path)
-    assert "another result is in the journal for 0; --correct" in differs.err
+    assert "0 differs from the journal: 55.5 instead of 50" in differs.err
+    assert "--correct takes what is in the table" in differs.err
     metakel("tell", "new.jsonl", "--from", path, "--correct")
     status = json.loads(metakel("status", "new.jsonl", "--json").out)
     assert status["trials"][0]["value"] == 55.5
+
+
+def test_settings_that_were_changed_after_the_result_are_said_and_taken_if_asked_for(metakel, lab):
+    path, _, _ = lab
+    metakel("suggest", "prior.json", "--journal", "new.jsonl", "--append", path)
+    fill_in(lab, {0: 50.0})
+    metakel("tell", "new.jsonl", "--from", path)
+    assert metakel("tell", "new.jsonl", "--from", path).err == ""
+    fill_in(lab, {0: 33.3}, "heat")
+    differs = metakel("tell", "new.jsonl", "--from", path)
+    assert "0 differs from the journal: heat=33.3 instead of" in differs.err
+    assert "0 results" in differs.out
+    assert "1 results" in metakel("tell", "new.jsonl", "--from", path, "--correct").out
+    (trial,) = json.loads(metakel("status", "new.jsonl", "--json").out)["trials"]
+    assert (trial["configuration"]["heat"], trial["value"]) == (33.3, 50.0)
+    fill_in(lab, {0: None})
+    lost = metakel("tell", "new.jsonl", "--from", path)
+    assert "no yield in the table, and 50 in the journal" in lost.err
+    assert "still to fill in" not in lost.err
+    fill_in(lab, {0: 50.0})
+    fill_in(lab, {0: 300.0}, "heat")
+    refused = metakel("tell", "new.jsonl", "--from", path, "--correct")
+    assert refused.code == 1
+    assert "suggestion 'new.jsonl 0'" in refused.err
+
+
+def test_a_table_of_something_else_is_left_alone(metakel, lab):
+    path, append, read = lab
+    other = Path(f"other{path.suffix}")
+    append(other, [{"batch": "S1", "speed": 3, "noise": 0.5}, {"batch": "S2", "speed": 4}])
+    before = other.read_bytes()
+    refused = metakel("suggest", "prior.json", "--journal", "new.jsonl", "--append", other)
+    assert refused.code == 1
+    assert f"{other} has the columns batch, speed, noise; expected" in refused.err
+    assert other.read_bytes() == before
+    assert json.loads(metakel("status", "new.jsonl", "--json").out)["pending"] == []
+    part = Path(f"part{path.suffix}")
+    append(part, [{"heat": 3.5, "yield": 0.5}])
+    said = metakel("suggest", "prior.json", "--journal", "new.jsonl", "--append", part)
+    assert f"{part} had no column hours: added" in said.err
+    assert "hours" in read(part)
 
 
 def test_the_table_is_learned_from_with_what_was_added(metakel, lab):

@@ -55,11 +55,31 @@ SUGGESTION = "suggestion"
 
 @dataclass(frozen=True)
 class FilledIn:
-    """What came from a table: trials that were recorded, and numbers of rows still to fill in."""
+    """What came from a table.
+
+    Parameters
+    ----------
+    recorded : tuple of JournalTrial
+    empty : tuple of int
+        Numbers of the suggestions that wait for a result.
+    differing : dict of str
+        How rows differ from what the journal has of them, by number.
+    """
 
     recorded: tuple[JournalTrial, ...]
     empty: tuple[int, ...]
-    differing: tuple[int, ...]
+    differing: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of a suggestion: where it stands, the settings that were used, what was measured."""
+
+    number: int
+    where: str
+    settings: Mapping[str, Any]
+    value: float | None
+    outputs: Mapping[str, float | None]
 
 
 def append_suggestions(
@@ -70,20 +90,34 @@ def append_suggestions(
     trials: Sequence[JournalTrial],
     task: str,
     others: Sequence[str] = (),
-) -> None:
-    """Write suggestions at the end of a table, with an empty cell for every result."""
-    column = _task_column(path, sheet, prior) if task else None
+) -> list[str]:
+    """Write suggestions at the end of a table, with an empty cell for every result.
+
+    Columns that the table lacks are added and returned. A table without the output or without any
+    of the parameters is another one, and refused.
+    """
+    columns: dict[str, list[Any]] = {}
+    with suppress(InputError):  # a new table, or one without rows
+        columns = table_columns(path, sheet=sheet)
+    names, output = prior.space.names, prior.info.output
+    if columns and (output not in columns or not set(names) & set(columns)):
+        raise InputError(
+            f"{path.name} has the columns {', '.join(columns)}; expected a table of past runs with "
+            f"{', '.join((*names, output))}, or a file that is not there yet"
+        )
+    column = _task_column(columns, prior) if task else None
     rows = [
         {
             **({column: task} if column else {}),
             **trial.configuration,
-            prior.info.output: None,
+            output: None,
             **dict.fromkeys(others),
             SUGGESTION: _label(journal, trial.number),
         }
         for trial in trials
     ]
     append_rows(path, rows, sheet)
+    return [name for name in names if columns and name not in columns]
 
 
 def read_results(
@@ -91,11 +125,34 @@ def read_results(
 ) -> FilledIn:
     """Record the rows of a table that have a result and did not have one before.
 
-    A result that differs from the journal's is recorded only with ``correct``.
+    What differs from the journal, in the result or in the settings, is recorded only with
+    ``correct``.
     """
+    rows, empty, differing = _rows(record, journal, path, sheet)
+    recorded = []
+    for row in rows:
+        trial = record.trials.all[row.number]
+        used, reason = {**trial.configuration, **row.settings}, _reason(row.value)
+        try:
+            if trial.state == "pending":
+                recorded.append(record.tell(used, row.value, row.number, reason, row.outputs))
+            elif difference := _difference(trial, used, row.value):
+                if correct:
+                    found = record.correct(row.number, row.value, used, reason, row.outputs)
+                    recorded.append(found)
+                else:
+                    differing[row.number] = difference
+        except InputError as error:
+            raise error.at(row.where) from None
+    return FilledIn(tuple(recorded), tuple(empty), differing)
+
+
+def _rows(
+    record: JournalReader, journal: Path, path: Path, sheet: str | None
+) -> tuple[list[_Row], list[int], dict[int, str]]:
+    """Rows with a result; numbers of those that wait for one; those that have lost theirs."""
     columns = table_columns(path, sheet=sheet)
-    output = str(record.header["output"])
-    others = record.other_outputs
+    output, others = str(record.header["output"]), record.other_outputs
     for name in (SUGGESTION, output, *others):
         if name not in columns:
             raise InputError(
@@ -103,36 +160,27 @@ def read_results(
                 "`metakel suggest --append` writes suggestions to a table"
             )
     numbers = {_label(journal, trial.number): trial.number for trial in record.trials.all}
-    found: list[tuple[int, dict[str, Any], float | None, dict[str, float | None]]] = []
-    empty = []
+    rows, empty, lost = list[_Row](), list[int](), dict[int, str]()
     for i, label in enumerate(columns[SUGGESTION]):
         number = numbers.get(str(label))
         if number is None:
             continue
         value, where = columns[output][i], f"{path.name}, {SUGGESTION} {label!r}"
+        trial = record.trials.all[number]
         if value is None:
-            empty.append(number)
+            if trial.state == "pending":
+                empty.append(number)
+            elif trial.value is not None:
+                lost[number] = f"no {output} in the table, and {trial.value:g} in the journal"
             continue
         cells = {name: columns[name][i] for name in record.space.names if name in columns}
         also = {name: _result(columns[name][i], where) for name in others if columns[name][i]}
         lacking = [name for name in others if name not in also]
-        settings, number_found = _settings(record.space, cells, where), _result(value, where)
-        if lacking and number_found is not None:
+        settings, found = _settings(record.space, cells, where), _result(value, where)
+        if lacking and found is not None:
             raise InputError(f"{where} has no {', '.join(lacking)}, which is limited")
-        found.append((number, settings, number_found, also))
-    recorded, differing = [], []
-    for number, settings, value, also in found:
-        trial = record.trials.all[number]
-        if trial.state == "pending":
-            used = {**trial.configuration, **settings}
-            recorded.append(record.tell(used, value, number, _reason(value), also))
-        elif not _same(trial, value):
-            if correct:
-                used = {**trial.configuration, **settings}
-                recorded.append(record.correct(number, value, used, _reason(value), also))
-            else:
-                differing.append(number)
-    return FilledIn(tuple(recorded), tuple(empty), tuple(differing))
+        rows.append(_Row(number, where, settings, found, also))
+    return rows, empty, lost
 
 
 def _label(journal: Path, number: int) -> str:
@@ -140,11 +188,8 @@ def _label(journal: Path, number: int) -> str:
     return f"{journal.name} {number}"
 
 
-def _task_column(path: Path, sheet: str | None, prior: Prior) -> str | None:
+def _task_column(columns: Mapping[str, list[Any]], prior: Prior) -> str | None:
     """The column that names past tasks of the prior, if the table has one."""
-    columns: dict[str, list[Any]] = {}
-    with suppress(InputError):  # a new table, or one without rows
-        columns = table_columns(path, sheet=sheet)
     known = set(prior.info.tasks)
     return next((name for name, v in columns.items() if known & set(map(str, v))), None)
 
@@ -173,7 +218,25 @@ def _reason(value: float | None) -> str:
     return "" if value is not None else "failed, by the table"
 
 
-def _same(trial: JournalTrial, value: float | None) -> bool:
-    if trial.value is None or value is None:
-        return trial.value is None and value is None
-    return isclose(trial.value, value, rel_tol=1e-12)
+def _difference(trial: JournalTrial, used: Mapping[str, Any], value: float | None) -> str:
+    """How a row differs from what is recorded of it; empty where it does not."""
+    if trial.state == "dropped":
+        return "a result, though it was dropped"
+    parts = []
+    if not _same(trial.value, value):
+        parts.append(f"{_said(value)} instead of {_said(trial.value)}")
+    for name, now in used.items():
+        was = trial.configuration[name]
+        if not _same(was, now):
+            parts.append(f"{name}={now} instead of {was}")
+    return ", ".join(parts)
+
+
+def _said(value: float | None) -> str:
+    return "failed" if value is None else f"{value:g}"
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, int | float):
+        return isclose(one, other, rel_tol=1e-12)
+    return bool(one == other)

@@ -111,11 +111,11 @@ def suggest(
         asked = tuner.ask_trials(count, given)
     except (Alarm, NoSafePoint) as error:
         raise InputError(why_stopped(tuner, error)) from error
-    others = tuner.optimizer.model.output_names
+    others, added = tuner.optimizer.model.output_names, list[str]()
     if append is not None and journal is not None:
         try:
             name = task or tuner.options.task
-            append_suggestions(append, sheet, journal, known, asked, name, others)
+            added = append_suggestions(append, sheet, journal, known, asked, name, others)
         except Exception:  # nobody has seen them
             for trial in asked:
                 tuner.drop(trial.number)
@@ -143,6 +143,8 @@ def suggest(
     if tuner.alarm is not None:
         note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
     if append is not None:
+        if added:
+            note(f"{append.name} had no column {', '.join(added)}: added")
         note(f"written to {append}; fill in {', '.join((known.info.output, *others))}, then:")
         note(f"  metakel tell {journal} --from {append}")
     elif journal is not None:

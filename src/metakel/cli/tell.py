@@ -106,9 +106,10 @@ def _from_table(
     say(f"{len(found.recorded)} results of {table} recorded; {count} values")
     if found.empty:
         note(f"still to fill in: {', '.join(map(str, found.empty))}")
+    for number, difference in found.differing.items():
+        note(f"{number} differs from the journal: {difference}")
     if found.differing:
-        shown = ", ".join(map(str, found.differing))
-        note(f"another result is in the journal for {shown}; --correct takes that of the table")
+        note("--correct takes what is in the table")
 
 
 def _record(
