@@ -235,7 +235,8 @@ GOOD = {
     **dict.fromkeys(("n", "beta_min", "smallest_weight", "noise_var", "factor", "sup"), 2.5),
     "lam_ratio": 1.5,
     **dict.fromkeys(("noise_std", "lam", "weight_sum", "smallest", "coherence", "phi_max"), 0.5),
-    **dict.fromkeys(("norm_bound", "norm", "information_gain", "nu"), 1.5),
+    **dict.fromkeys(("norm_bound", "norm", "information_gain", "nu", "radius"), 1.5),
+    **dict.fromkeys(("models", "total_dim"), 3),
     "coefficient_norms": [1.0, 0.0],
     "weights": [0.3, 0.0],
 }

@@ -151,18 +151,19 @@ def first_stage(options: ConfidenceOptions, kernel: KernelSum, wider: Sequence[K
 
 
 def hypotheses(
-    options: ConfidenceOptions, kernel: KernelSum, wider: Sequence[KernelSum]
+    options: ConfidenceOptions, kernel: KernelSum, wider: Sequence[KernelSum], rivals: int = 0
 ) -> list[Hypothesis]:
     """The first hypothesis and its fallbacks, each of which contains the one before it.
 
     The given kernel with its norm bound, then the wider ones with theirs, then the widest with any
     norm. Kernels without features fit everything with any norm, so their norm bound is doubled
     instead, up to 20 times. All use the same radius R_t of the mixture, which assumes nothing about
-    f, so that falling back costs no probability (Promise 2 of ``docs/promises.md``).
+    f, so that falling back costs no probability (Promise 2 of ``docs/promises.md``). ``rivals`` is
+    how many other kernels there are in the mixture.
     """
     bound = options.norm_at(0)
     first = certified_norm(options, kernel, bound)
-    own, each = _shares(options, kernel, len(wider))
+    own, each = _shares(options, kernel, len(wider) + rivals)
     ladder = [_hypothesis(options, kernel, first, norm_scales(options, kernel, first), own)]
     for rung in wider:
         ratio = _norm_ratio(options, kernel, rung)
@@ -197,8 +198,22 @@ def watched(options: ConfidenceOptions, first: Hypothesis) -> list[Hypothesis]:
     return found
 
 
+def rival_hypotheses(
+    options: ConfidenceOptions, rivals: Sequence[KernelSum], share: float
+) -> list[Hypothesis]:
+    """Other kernels that f may have, in the mixture to tell when the own one does not fit.
+
+    They are no fallbacks, and the radius grows by their number only: 2 log of it at most.
+    """
+    bounds = [certified_norm(options, rival, options.norm_at(0)) for rival in rivals]
+    return [
+        _hypothesis(options, rival, bound, norm_scales(options, rival, bound), share)
+        for rival, bound in zip(rivals, bounds, strict=True)
+    ]
+
+
 def _shares(options: ConfidenceOptions, kernel: KernelSum, wider: int) -> tuple[float, float]:
-    """Weights in the mixture of the first kernel and of each wider one; the rest is `watched`."""
+    """Weights in the mixture of the first kernel and of each other one; the rest is `watched`."""
     watching = options.watch_kernels and (kernel.eta < kernel.eta.max(initial=0)).any()
     if not watching:
         return 1 / (1 + wider), 1 / (1 + wider)

@@ -11,7 +11,13 @@ import numpy as np
 
 from metakel._arrays import Array
 from metakel._files import Content
-from metakel.confidence.fallback import AlarmEvent, Hypothesis, hypotheses, watched
+from metakel.confidence.fallback import (
+    AlarmEvent,
+    Hypothesis,
+    hypotheses,
+    rival_hypotheses,
+    watched,
+)
 from metakel.confidence.observations import (
     Batch,
     ObservationLog,
@@ -99,10 +105,12 @@ class State:
         intersection: Intersection,
         stage: int = 0,
         centre: Centre | None = None,
+        rivals: Sequence[KernelSum] = (),
     ) -> State:
         """The state before the first observation."""
-        ladder = tuple(hypotheses(options, kernel, wider))
-        mixture = (*ladder[: 1 + len(wider)], *watched(options, ladder[0]))
+        ladder = tuple(hypotheses(options, kernel, wider, len(rivals)))
+        others = rival_hypotheses(options, rivals, ladder[0].share)
+        mixture = (*ladder[: 1 + len(wider)], *watched(options, ladder[0]), *others)
         observations = tuple(no_observations(member.kernel) for member in mixture)
         now = build_set(options, ladder, stage, mixture, observations, ObservationLog())
         kept, _ = intersection.narrowed(now.set)

@@ -12,6 +12,7 @@ from metakel.optimize.policy_replay import PastRun, Replay, Table, replay
 from metakel.optimize.record import Outcomes, Record, Trial, outcomes
 from metakel.optimize.safe import NoSafePoint, SafeModel
 from metakel.optimize.start_set import SafeStart
+from metakel.optimize.union import UnionModel
 
 __all__ = [
     "ACQUISITIONS",
@@ -38,6 +39,7 @@ __all__ = [
     "Score",
     "Table",
     "Trial",
+    "UnionModel",
     "outcomes",
     "replay",
 ]

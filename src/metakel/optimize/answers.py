@@ -19,6 +19,7 @@ from metakel.optimize.explain import Reasons, explain
 from metakel.optimize.model import Best, Certificate, Model
 from metakel.optimize.record import Record
 from metakel.optimize.snapshot import Snapshot
+from metakel.optimize.union import UnionModel
 from metakel.search import Domain, Finite, SearchSpace, StartPoints
 from metakel.search.context import InContext, encode_contexts
 
@@ -83,6 +84,18 @@ class Answers:
         It is logged as a warning, too.
         """
         return self._snapshot.model.alarm
+
+    @property
+    def alive(self) -> tuple[int, ...]:
+        """Which of the kernels that `GPUCB` was given still fit, by their places.
+
+        With probability 1 - delta the right one is among them at all times. None is left after an
+        `alarm`: all base kernels are assumed then.
+        """
+        model = self._snapshot.model
+        if not isinstance(model, UnionModel):
+            raise InputError("alive: there is one model; alarm says whether it fits")
+        return model.alive
 
     def safe(self, x: Any, context: Any = None) -> NDArray[np.bool_]:
         """(n,) which of the points ``x`` may be tried without violating a limit.
@@ -218,10 +231,9 @@ class Answers:
             )
         if self._snapshot.model.no_bounds:
             raise InputError(f"there is no confidence band: {self._snapshot.model.no_bounds}")
-        over_time = isinstance(self._snapshot.model, CertifiedModel) and self.contexts is None
-        if x is None and over_time:
-            assert isinstance(self._snapshot.model, CertifiedModel)
-            lower, upper = self._snapshot.model.domain_bounds()
+        model = self._snapshot.model
+        if x is None and self.contexts is None and isinstance(model, CertifiedModel | UnionModel):
+            lower, upper = model.domain_bounds()
         else:
             Z = start.X if x is None else place.locate(x, "confidence")
             lower, upper = self._snapshot.model.bounds(Z)

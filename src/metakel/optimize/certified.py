@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import inf, log, sqrt
@@ -459,6 +459,16 @@ class CertifiedModel(Model):
         cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
     ) -> Self:
         """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
+        return cls.among(data, (), functions)
+
+    @classmethod
+    def among(
+        cls,
+        data: Mapping[str, Any],
+        rivals: Sequence[KernelSum],
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> Self:
+        """`from_dict` for one of several kernels, given the others."""
         kernel = KernelSum.from_json(data["kernel"], functions)
         noise_std = positive("noise_std", data["noise_std"])
         nu = checked_schedule("nu", data["nu"])
@@ -472,7 +482,7 @@ class CertifiedModel(Model):
             wider = [KernelSum.from_json(rung, functions) for rung in rungs]
             # The kernel itself stands for no other one.
             sequence = ConfidenceSequence.from_dict(
-                data["sequence"], kernel, wider or kernel, centre
+                data["sequence"], kernel, wider or kernel, centre, rivals
             )
         if nu is not None:
             variance = noise_std**2 if noise_var is None else noise_var

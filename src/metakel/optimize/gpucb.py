@@ -16,9 +16,11 @@ from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.fixed_nu import Schedule
 from metakel.optimize.limits import Limit, Range, refuse_growing, shares
+from metakel.optimize.model import Model
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.safe import SafeModel
 from metakel.optimize.start_set import SafeStart, StartSet, VouchedPoints
+from metakel.optimize.union import UnionModel
 from metakel.search import Domain, SearchSpace
 from metakel.space import Space
 
@@ -116,7 +118,7 @@ def as_start_set(start: Any, domain: Domain) -> StartSet | None:
 
 
 def GPUCB(
-    kernel: KernelSum,
+    kernel: KernelSum | Sequence[KernelSum],
     domain: Domain | Space,
     *,
     rng: np.random.Generator,
@@ -157,8 +159,9 @@ def GPUCB(
 
     Parameters
     ----------
-    kernel : KernelSum
-        Usually a learned one.
+    kernel : KernelSum, or several
+        Usually a learned one. Several are models of which one is right: those that do not fit are
+        dropped, and the bounds are the union of the others' (`Optimizer.alive`).
     domain : Domain or Space
         `box`, `grid` or `candidates`, within the domain of the base kernels; or a space of named
         parameters, whose numeric inputs lie in [-1, 1].
@@ -224,30 +227,39 @@ def GPUCB(
         centre = _negative(centre)
     widen: Any = "widen" if on_alarm == "stop" else on_alarm
     finite = None if context is not None else domain  # where sets are intersected over time
-    model = CertifiedModel.make(
-        kernel,
-        finite,
-        noise_std=noise_std,
-        norm_bound=norm_bound,
-        nu=nu,
-        noise_var=noise_var,
-        delta=delta if safety is None else safety.objective_share + delta_learning,
-        delta_learning=delta_learning,
-        method=method,
-        norm_of=norm_of,
-        on_alarm=widen,
-        centre=centre,
-        slack=slack,
-        full=full,
-        watch_kernels=watch_kernels,
-        probes=probes,
-        rho=rho,
-        beta_min=beta_min,
-        recovery_error=recovery_error,
-    )
+    options: dict[str, Any] = {
+        "noise_std": noise_std,
+        "norm_bound": norm_bound,
+        "nu": nu,
+        "noise_var": noise_var,
+        "delta": delta if safety is None else safety.objective_share + delta_learning,
+        "delta_learning": delta_learning,
+        "method": method,
+        "norm_of": norm_of,
+        "on_alarm": widen,
+        "centre": centre,
+        "slack": slack,
+        "full": full,
+        "watch_kernels": watch_kernels,
+        "probes": probes,
+        "rho": rho,
+        "beta_min": beta_min,
+        "recovery_error": recovery_error,
+    }
+    model: Model
+    if not isinstance(kernel, KernelSum) and isinstance(kernel, Sequence):
+        if safety is not None:
+            raise InputError(
+                "several kernels and limits; a limit holds only if the right kernel is known. Give "
+                "one that contains all of them"
+            )
+        model = UnionModel.make(kernel, finite, **options)
+    else:
+        model = certified = CertifiedModel.make(kernel, finite, **options)
+        if safety is not None:
+            certified.stops = on_alarm == "stop"
+            model = safety.around(certified, finite, on_alarm=widen, maximize=maximize)
     model.stops = on_alarm == "stop"
-    if safety is not None:
-        model = safety.around(model, finite, on_alarm=widen, maximize=maximize)
     return Optimizer(
         model,
         domain,

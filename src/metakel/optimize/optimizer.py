@@ -41,6 +41,7 @@ from metakel.optimize.record import (
 from metakel.optimize.regret import as_tolerance
 from metakel.optimize.safe import SafeModel
 from metakel.optimize.snapshot import Snapshot, spread_of
+from metakel.optimize.union import UnionModel
 from metakel.search import Domain, Finite, StartPoints, domain_from_dict
 from metakel.search.context import InContext
 
@@ -54,9 +55,11 @@ def model_from_dict(
         return CertifiedModel.from_dict(data, functions)
     if kind == SafeModel.kind:
         return SafeModel.from_dict(data, functions)
+    if kind == UnionModel.kind:
+        return UnionModel.from_dict(data, functions)
     if kind == MixtureModel.kind:
         return load_mixture(data)
-    raise InputError(f"stored model is of kind {kind!r}; known: certified, safe, mixture")
+    raise InputError(f"stored model is of kind {kind!r}; known: certified, safe, union, mixture")
 
 
 def stored_acquisition(acquisition: str | Acquisition) -> str | dict[str, Any]:

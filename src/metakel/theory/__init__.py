@@ -10,6 +10,7 @@ from metakel.theory.confidence import (
     noise_var_paper,
     regret_bound,
     regret_paper,
+    regret_union,
     regret_vanilla,
 )
 from metakel.theory.recovery import (
@@ -63,6 +64,7 @@ __all__ = [
     "recovery_error_sharp",
     "regret_bound",
     "regret_paper",
+    "regret_union",
     "regret_vanilla",
     "rescaled_norm",
     "rescaled_norm_paper",
