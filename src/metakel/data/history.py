@@ -256,6 +256,10 @@ class History:
         source = source if isinstance(source, io.Source) else io.join_sources(source)
         table = io.encode(source, **options)
         tasks = _tasks(table.X, table.y, table.tasks, table.names, table.lacks)
+        failures = table.failures
+        tasks = tuple(
+            replace(t, failed=failures[t.name]) if t.name in failures else t for t in tasks
+        )
         history = cls(tasks, table.space, table.report)
         check_contexts(history, context, source.columns)
         return history
@@ -453,16 +457,18 @@ def merged(a: History, b: History) -> tuple[tuple[Task, ...], Space | None, Repo
 def _placed(task: Task, own: Space | None, space: Space) -> Task:
     """The task over a larger space."""
     assert own is not None
-    X, lacks = np.zeros((task.n, space.d0)), set[int]()
+    assert task.failed is not None
+    runs = np.concatenate([task.X, task.failed])
+    X, lacks = np.zeros((len(runs), space.d0)), set[int]()
     for p in space.parameters:
         columns = range(space.d0)[space.columns[p.name]]
         before = own.columns.get(p.name, slice(0))
         if p.name not in own.names or set(task.lacks) & set(range(own.d0)[before]):
             lacks |= set(columns)
         elif columns:
-            values = own[p.name].decode(task.X[:, before])
+            values = own[p.name].decode(runs[:, before])
             X[:, columns] = p.encode(values, extrapolate=True)
-    return replace(task, X=X, lacks=tuple(lacks))
+    return replace(task, X=X[: task.n], failed=X[task.n :], lacks=tuple(lacks))
 
 
 def _lacking_notes(tasks: Sequence[Task], space: Space) -> list[str]:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from metakel._arrays import Array, as_points, as_values
+import numpy as np
+
+from metakel._arrays import Array, as_numbers, as_points, as_values
 from metakel.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ class Task:
         Or a column (n, 1).
     name : str
         How messages and reports call it.
+    failed : (k, d0) array, optional
+        Where it was tried and no value came out.
     lacks : tuple of int
         Numeric columns of parameters that the task did not record: unknown, and the same in all of
         its runs. They are 0 in ``X``, whatever is given there.
@@ -36,6 +40,7 @@ class Task:
     y: Array
     name: str = "task"
     lacks: tuple[int, ...] = ()
+    failed: Array | None = None
 
     def __post_init__(self) -> None:
         X = as_points(self.X, self.name)
@@ -48,14 +53,16 @@ class Task:
                 f"{self.name} lacks the columns {lacks}; expected some of 0 to {X.shape[1] - 1}, "
                 "and not all"
             )
-        if lacks:
-            X = X.copy()
-            X[:, list(lacks)] = 0.0
-        X.setflags(write=False)
+        failed = np.empty((0, X.shape[1])) if self.failed is None else self.failed
+        failed = as_numbers(f"{self.name}: failed", failed, (None, X.shape[1]))
+        for points in (X, failed):
+            points[:, list(lacks)] = 0.0
+            points.setflags(write=False)
         y.setflags(write=False)
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "y", y)
         object.__setattr__(self, "lacks", lacks)
+        object.__setattr__(self, "failed", failed)
 
     @property
     def n(self) -> int:

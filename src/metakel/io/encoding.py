@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,6 +40,8 @@ class EncodedTable:
     report : Report
     lacks : dict
         Columns of ``X`` that tasks lack, by the index of the task; they are 0 there.
+    failures : dict
+        Points (k, d0) of the runs of a task that gave no value, by its name.
     """
 
     X: Array
@@ -49,6 +51,7 @@ class EncodedTable:
     space: Space
     report: Report
     lacks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    failures: Mapping[str, Array] = field(default_factory=dict)
 
 
 def encode(source: Source, **options: Any) -> EncodedTable:
@@ -137,7 +140,33 @@ def encode(source: Source, **options: Any) -> EncodedTable:
             **counts,
         ),
         lacks=lacks,
+        failures=_failures(space, inputs, labels, outputs, lacked),
     )
+
+
+def _failures(
+    space: Space, inputs: Columns, labels: TaskLabels, outputs: Array, lacked: Mapping[str, Mask]
+) -> dict[str, Array]:
+    """Points of runs that gave no value, by task; beyond all ranges if need be.
+
+    Those that lack a parameter, or have a choice that no other run has, are no points.
+    """
+    rows = ~np.isfinite(outputs) & (labels.codes >= 0)
+    for name, column in inputs.items():
+        rows &= lacked[name] | ~absent(column, name, space)
+    points: dict[int, Array] = {}
+    for i in np.flatnonzero(rows).tolist():
+        row = {
+            name: space[name].decode(np.zeros((1, space[name].width)))[0]
+            if lacked[name][i]
+            else column[i]
+            for name, column in inputs.items()
+        }
+        with suppress(InputError):
+            points[i] = space.encode([row], extrapolate=True)[0]
+    tasks = labels.codes[list(points)] if points else np.empty(0, dtype=np.intp)
+    X = np.array(list(points.values())).reshape(-1, space.d0)
+    return {labels.names[s]: X[tasks == s] for s in np.unique(tasks).tolist()}
 
 
 def _recorded_space(

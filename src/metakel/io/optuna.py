@@ -29,7 +29,7 @@ class RecordedStudy:
     parameters : tuple of Parameter
         As its completed trials have them; several of one name where ranges changed.
     rows : tuple of (dict, float)
-        Parameters and value of the completed trials.
+        Parameters and value of the completed trials; nan for those that failed.
     failed : int
         How many other trials there are.
     mark : tuple
@@ -56,7 +56,8 @@ class RecordedStudy:
 def read_optuna(source: Any) -> Source:
     """Trials of Optuna studies: a storage (its URL or object), one study, or several.
 
-    Only completed trials have values; the others are counted as failed.
+    Only completed trials have values; the others are counted as failed. Those that failed say where
+    runs fail.
     """
     studies = recorded_studies(source)
     if not studies:
@@ -152,13 +153,17 @@ def _record(study: Any) -> RecordedStudy:
         )
     trials = study.get_trials(deepcopy=False)
     done = [t for t in trials if t.state.name == "COMPLETE" and t.value is not None]
+    failed = [t for t in trials if t.state.name == "FAIL" and t.params]
     parameters = dict.fromkeys(p for trial in done for p in _parameters(trial))
     return RecordedStudy(
         study.study_name,
         study.direction.name == "MINIMIZE",
         tuple(parameters),
-        tuple((dict(trial.params), float(trial.value)) for trial in done),
-        len(trials) - len(done),
+        (
+            *((dict(trial.params), float(trial.value)) for trial in done),
+            *((dict(trial.params), ABSENT) for trial in failed),
+        ),
+        len(trials) - len(done) - len(failed),
         _mark(done[0]) if done else (),
     )
 

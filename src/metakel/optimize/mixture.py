@@ -19,6 +19,7 @@ from metakel.gp.incremental import (
     PredictionGradient,
     log_likelihoods,
 )
+from metakel.gp.success import Runs, SuccessChance
 from metakel.gp.task_gp import TaskGP, TaskModel, TaskProcess
 from metakel.optimize.band import Band
 from metakel.optimize.mixture_weights import (
@@ -75,6 +76,9 @@ class MixtureModel(Model):
         Between which all values lie, in the sign to be maximised.
     best_runs : BestRuns, optional
         Runs of past tasks to refer to.
+    success : SuccessChance, optional
+        The chance that a run gives a value. A choice is worth the logarithm of it less, in units of
+        the scale of a task.
     """
 
     kind: ClassVar[str] = "mixture"
@@ -93,10 +97,13 @@ class MixtureModel(Model):
         certificate: str = "conformal",
         limits: tuple[float, float] = (-inf, inf),
         best_runs: BestRuns | None = None,
+        success: SuccessChance | None = None,
     ) -> None:
         self._processes, self._start = tuple(processes), tuple(start_weights)
         self._task, self._d0, self._store = scale, d0, store
         self.regret, self.limits, self.best_runs = regret, limits, best_runs
+        self._success, self._observed = success, np.empty((0, d0))
+        self._failing: Array | None = None  # chances at the start points
         self._band = band  # before the values that it has not seen yet
         self._unseen: tuple[tuple[Array, float], ...] = ()
         self.certificate, self._delta = certificate, delta
@@ -130,6 +137,7 @@ class MixtureModel(Model):
         model._Z, model._rows = start.X, _row_numbers(start.X)
         model._families = _families(self._processes, self._task, self._d0, start.X)
         model._mean = bool(model._families[0][0].prediction.slope.any())
+        model._failing = None if self._success is None else self._success.failing(start.X)
         return model
 
     # Values and fantasies
@@ -138,6 +146,7 @@ class MixtureModel(Model):
         """After the observations of one call; their noise is part of what was learned."""
         model = copy(self)
         model._families = [list(family) for family in self._families]
+        model._observed = np.concatenate([self._observed, X])
         if len(X) > BULK:
             model._take_all(X, y)
         else:
@@ -226,6 +235,7 @@ class MixtureModel(Model):
         model = copy(self)
         model._families = [list(family) for family in self._families]
         model._take_all(outcomes.X[rows], outcomes.y[rows])
+        model._observed = np.concatenate([self._observed, outcomes.X[rows]])
         model._mix = None
         model._ring_at(np.array(outcomes.ends[steps:until]))
         return until, model
@@ -391,7 +401,29 @@ class MixtureModel(Model):
             found = process.gradient_at(process.process.prepare(Z), Z)
             return found.value.slope, found.slope
 
-        return Score(lambda Z: self._at(Z)[0].slope, gradient)
+        return self._weighed(Score(lambda Z: self._at(Z)[0].slope, gradient), 1.0)
+
+    def _weighed(self, score: Score, unit: float) -> Score:
+        """The score plus so many units of the log chance that a run gives a value."""
+        success, slopes = self._success, score.gradient
+        if success is None:
+            return score
+        failed = self._observed[:0] if self.outcomes is None else self.outcomes.failed
+        runs = Runs(self._observed, failed)
+
+        def values(Z: Array) -> Array:
+            known = self._failing if Z is self._Z else None
+            return score.values(Z) + unit * success.log_chance(Z, runs, known)
+
+        if slopes is None:
+            return Score(values)
+
+        def gradient(Z: Array) -> tuple[Array, Array]:
+            value, slope = slopes(Z)
+            more, its_slope = success.log_chance_gradient(Z, runs)
+            return value + unit * more, slope + unit * its_slope
+
+        return Score(values, gradient)
 
     def upper_bound(self) -> Score:
         """Mean plus 1.5 standard deviations, averaged over processes and scales."""
@@ -400,7 +432,8 @@ class MixtureModel(Model):
         def values(Z: Array) -> Array:
             return upper_bound(self._at(Z, kept), mix)
 
-        return Score(values, lambda Z: upper_bound_gradient(self._gradients(Z, kept), mix))
+        score = Score(values, lambda Z: upper_bound_gradient(self._gradients(Z, kept), mix))
+        return self._weighed(score, self._task.scale)
 
     def expected_improvement(self, best: float, chance: Chance | None = None) -> Score:
         """Of the value to be seen, averaged, times the chance that a point is feasible.
@@ -426,14 +459,15 @@ class MixtureModel(Model):
             gain, slope = improvement_gradient(self._gradients(Z, kept), mix, best)
             return _log(gain), slope / np.maximum(gain, TINY)[:, None]
 
-        return Score(values, gradient if chance is None else None)
+        return self._weighed(Score(values, gradient if chance is None else None), 1.0)
 
     def _improvement_at_start(self, Z: Array, best: float, chance: Chance | None) -> Array:
         """(N,) at the start points; -inf where another is certainly better."""
         predictions = [p.prediction for family in self._families for p in family]
         if chance is not None:
             return expected_improvement(predictions, self.mix, best) * chance(Z)
-        if len(Z) <= 2 * SHORTLIST:
+        # Where runs may fail, points of less improvement may be the better choice.
+        if len(Z) <= 2 * SHORTLIST or self._success is not None:
             return expected_improvement(predictions, self.mix, best)
         chosen = shortlist(predictions, self.mix, best, SHORTLIST)
         scores = np.full(len(Z), -np.inf)

@@ -193,6 +193,7 @@ def replayed_model(prior: Prior, horizon: int) -> MixtureModel:
         band="not needed",
         store=dict,
         regret=RegretCalibration(empty, empty, 1.0),
+        success=prior.success,
     )
 
 

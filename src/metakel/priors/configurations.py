@@ -107,5 +107,13 @@ def with_space(history: History, space: Space | None) -> tuple[History, Space]:
         raise ShapeError(
             f"the history has {history.d0} inputs but the space {len(space.names)} parameters"
         )
-    tasks = tuple(Task(encode_configurations(task.X, space), task.y, task.name) for task in history)
+    tasks = tuple(
+        Task(
+            encode_configurations(task.X, space),
+            task.y,
+            task.name,
+            failed=encode_configurations(np.asarray(task.failed), space, extrapolate=True),
+        )
+        for task in history
+    )
     return History(tasks, space, history.report), space

@@ -11,6 +11,7 @@ import numpy as np
 
 from metakel._arrays import positive
 from metakel._threads import single_blas_thread
+from metakel.gp.success import SuccessChance
 from metakel.data import History, Task
 from metakel.errors import Hint, InputError
 from metakel.gp.task_gp import TaskModel, task_model
@@ -27,6 +28,7 @@ from metakel.priors.certificate import (
     without_scores,
 )
 from metakel.priors.configurations import with_space
+from metakel.priors.failures import failed_runs
 from metakel.priors.heldout import DEFAULT_RESIDUAL_WEIGHT, HeldOut, hold_out
 from metakel.priors.lacking import complete_first
 from metakel.priors.past_outputs import PastOutputs, RecordedOutput
@@ -122,7 +124,9 @@ def _learn(
     recorded = history
     history, failures = without_failures(recorded)
     tasks = standardize(history)
-    info = _info(recorded, tasks, lam, mean, limits, (failures,) if failures else ())
+    runs, failing_note = failed_runs(recorded)
+    found = tuple(note for note in (failures, failing_note) if note)
+    info = _info(recorded, tasks, lam, mean, limits, found)
     if tasks.m == 0:
         return Prior(space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight)
     featurized = featurize(tasks)
@@ -138,7 +142,10 @@ def _learn(
     model = task_model(tasks.means, tasks.spreads)
     calibration = _calibration(history, featurized, mean)
     best = best_runs(history, space, task_gp.basis.shared.lengthscales, info)
-    return Prior(space, model, task_gp, held, calibration, info, weight, best_runs=best)
+    success = None if runs is None else SuccessChance.fit(task_gp.basis.shared, *runs)
+    return Prior(
+        space, model, task_gp, held, calibration, info, weight, best_runs=best, success=success
+    )
 
 
 def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Calibration | None:
@@ -199,7 +206,7 @@ def _digest(history: History) -> str:
     found = hashlib.sha256()
     for task in history:
         found.update(f"{task.name!r} {task.X.shape}{task.lacks or ''}".encode())
-        for values in (task.X, task.y):
+        for values in (task.X, task.y, task.failed):
             found.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
     return found.hexdigest()[:16]
 

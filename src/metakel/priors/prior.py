@@ -15,6 +15,7 @@ from metakel._arrays import check_choice
 from metakel._html import text_card
 from metakel.errors import InputError
 from metakel.gp.new_inputs import with_new_inputs
+from metakel.gp.success import SuccessChance
 from metakel.gp.task_gp import DefaultGP, TaskGP, TaskModel, TaskProcess
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
@@ -81,6 +82,8 @@ class Prior:
         Records of all outputs, for a search with limits; None where none were given.
     best_runs : BestRuns or None
         The best runs of every past task, to refer to; None in files of before.
+    success : SuccessChance or None
+        Where past runs failed; None where they did nowhere in particular.
     """
 
     space: Space
@@ -93,6 +96,7 @@ class Prior:
     certificate: RegretCalibration | None = None
     past: PastOutputs | None = None
     best_runs: BestRuns | None = None
+    success: SuccessChance | None = None
 
     @property
     def helps(self) -> bool:
@@ -133,6 +137,11 @@ class Prior:
         common = np.zeros(len(X)) if learned is None else learned.mean(X)
         values = self.model.level + self.model.scale * common
         return np.clip(-values if self.info.minimize else values, *self.output_limits)
+
+    def success_chance(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """(n,) chances that a run there gives a value, by the failures of past runs."""
+        X = encode_configurations(configurations, self.space)
+        return np.ones(len(X)) if self.success is None else 1 - self.success.failing(X)
 
     def optimizer(
         self,
@@ -256,6 +265,7 @@ class Prior:
             certificate=certificate,
             limits=self._limits,
             best_runs=None if new else self.best_runs,
+            success=None if new else self.success,
         )
 
     def _stored(self, **options: Any) -> dict[str, Any]:

@@ -158,7 +158,7 @@ def without_failures(history: History) -> tuple[History, str]:
         for value, failed in zip(lowest, far, strict=True)
     ]
     pairs = [(task, f) for task, f in zip(history, failures, strict=True) if f.any()]
-    if not pairs or _lie_together([(task.X, failed) for task, failed in pairs]):
+    if not pairs or lie_together([(task.X, failed) for task, failed in pairs]):
         return history, ""
     kept = [
         replace(task, X=task.X[~failed], y=task.y[~failed]) if failed.any() else task
@@ -184,7 +184,7 @@ def _far_minimum(y: Array) -> NDArray[np.bool_]:
     return np.asarray(lowest & bool(far))
 
 
-def _lie_together(tasks: Sequence[tuple[Array, NDArray[np.bool_]]]) -> bool:
+def lie_together(tasks: Sequence[tuple[Array, NDArray[np.bool_]]]) -> bool:
     """Whether failures are found at other inputs than runs in general.
 
     By the mean of every input and of its square, which see edges and centres. Their squared

@@ -14,6 +14,7 @@ import numpy as np
 from metakel._arrays import TINY, as_number, as_numbers
 from metakel._files import Content, Format, write_file
 from metakel.errors import InputError
+from metakel.gp.success import SuccessChance
 from metakel.gp.task_gp import TaskGP, TaskModel
 from metakel.kernels.nystrom import NystromFeatures
 from metakel.optimize.regret import RegretCalibration
@@ -92,13 +93,21 @@ def to_dict(prior: Prior) -> Content:
         content["past"] = prior.past.to_dict()
     if prior.best_runs is not None:
         content["best_runs"] = best_runs.to_dict(prior.best_runs)
+    if prior.success is not None:
+        content["success"] = {
+            "basis": prior.success.basis.to_dict(),
+            "intercept": prior.success.intercept,
+            "weights": prior.success.weights.tolist(),
+        }
     return FORMAT.dump(content)
 
 
 def to_version_1(prior: Prior) -> Content:
     """The document as version 1 wrote it, by which journals of that time know their prior."""
     old_names = {new: old for old, new in RENAMED.items()}
-    then = replace(prior, info=replace(prior.info, source=""), past=None, best_runs=None)
+    then = replace(
+        prior, info=replace(prior.info, source=""), past=None, best_runs=None, success=None
+    )
     return {**_renamed(to_dict(then), old_names), "version": 1}
 
 
@@ -129,7 +138,14 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
         best_runs=best_runs.from_dict(data["best_runs"], space, basis.shared.lengthscales, info)
         if "best_runs" in data and basis is not None
         else None,
+        success=_success_from_dict(data["success"], space) if "success" in data else None,
     )
+
+
+def _success_from_dict(data: Mapping[str, Any], space: Space) -> SuccessChance:
+    basis = _basis_from_dict(data["basis"], space)
+    weights = as_numbers("weights", data["weights"], (basis.r,))
+    return SuccessChance(basis, as_number("intercept", data["intercept"]), weights)
 
 
 def _from_version_1(content: Content) -> Content:
