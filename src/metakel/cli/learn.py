@@ -142,6 +142,10 @@ def learn(
         list[str] | None,
         typer.Option("--category", help="A column of choices, even if it looks like numbers."),
     ] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(help="Column that says which runs failed. [default: a status by its words]"),
+    ] = None,
     space: Annotated[
         Path | None, typer.Option("--space", help="TOML file with the parameters.")
     ] = None,
@@ -181,6 +185,7 @@ def learn(
             "--log": log,
             "--space": space,
             "--category": categories,
+            "--status": status,
             "--delimiter": delimiter,
             "--sheet": sheet,
             "--minimize": minimize is True,
@@ -205,7 +210,7 @@ def learn(
         return read_history(
             history, task, output, minimize=minimize, inputs=inputs,
             exclude=[*(exclude or ()), *others], log=log,
-            defaults=defaults, categories=categories, extrapolate=extrapolate,
+            defaults=defaults, categories=categories, status=status, extrapolate=extrapolate,
             space=None if space is None else _read_space(space), delimiter=delimiter,
             sheet=sheet,
         )  # fmt: skip
@@ -253,6 +258,7 @@ def read_history(
     log: list[str] | None = None,
     defaults: list[str] | None = None,
     categories: list[str] | None = None,
+    status: str | None = None,
     space: Space | None = None,
     extrapolate: bool = False,
     delimiter: str | None = None,
@@ -264,6 +270,7 @@ def read_history(
         "exclude": exclude or (),
         "log": log,
         "categories": categories or (),
+        "status": status,
         "extrapolate": extrapolate,
         "defaults": dict(_default(text) for text in defaults or ()),
     }

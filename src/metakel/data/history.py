@@ -116,8 +116,9 @@ class History:
             not to be found out from the table. ``defaults``: what runs that do not record a
             parameter used for it. Without one, a parameter that is empty in all runs of a task is
             learned from the others. ``categories``: columns of choices, even where they look like
-            numbers. ``extrapolate``: whether rows may lie outside of the ranges of ``space``.
-            ``context``: parameters that were given in each run, not chosen. They are inputs like
+            numbers. ``status``: a column with words such as ok and failed; runs that failed have no
+            output then, and say where not to look. ``extrapolate``: whether rows may lie outside of
+            the ranges of ``space``. ``context``: parameters that were given in each run, not chosen. They are inputs like
             the others; this checks that they vary within tasks, as a context has to.
         """
         frames = frame if isinstance(frame, list | tuple) else [frame]

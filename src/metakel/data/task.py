@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-import numpy as np
-
 from metakel._arrays import Array, as_numbers, as_points, as_values
 from metakel.errors import InputError
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.kernels.stationary import Matern52ARD, typical_lengthscale
 from metakel.kernels.nystrom import NystromFeatures, choose_basis
+from metakel.kernels.stationary import Matern52ARD, typical_lengthscale
 
 # Standard deviation of the log odds over the space: from 1 in 400 to nearly always.
 LOG_ODDS_SD = 3.0

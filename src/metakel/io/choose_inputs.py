@@ -83,7 +83,8 @@ def typed_list(names: tuple[str, ...]) -> str:
 
 
 def _guess(columns: Columns, schema: Schema, labels: TaskLabels, outputs: Array) -> Chosen:
-    others = [n for n in columns if n not in (schema.task, schema.output, *schema.exclude)]
+    roles = (schema.task, schema.output, schema.status)
+    others = [n for n in columns if n not in (*roles, *schema.exclude)]
     said = {*schema.categories, *schema.defaults, *(schema.log or ())}
     table = _Table(columns, schema, labels, outputs)
     reasons = {name: table.reason(name) for name in others if name not in said}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError, SeveralProblems
+from metakel.io.censored import bound_note, failed_by_status, is_status, settled, without_bounds
 from metakel.io.choose_inputs import choose_inputs, typed_list
 from metakel.io.cleaning import Place, clean_input, clean_output, meaning, missing_words_note
 from metakel.io.columns import Column, Columns, Mask, mix
@@ -62,17 +63,24 @@ def encode(source: Source, **options: Any) -> EncodedTable:
     schema = Schema.of(source, **options)
     schema.check(source.columns)
     problems = _Problems(source.name)
+    measured, signs = without_bounds(source.columns[schema.output])
     with problems.collected():
-        outputs, output_notes = clean_output(
-            schema.output, source.columns[schema.output], source.place
-        )
+        outputs, output_notes = clean_output(schema.output, measured, source.place)
     if problems:  # what the inputs are is found out as if every run had an output
         outputs, output_notes = np.zeros(len(source.columns[schema.output])), ()
+    output_notes = (
+        *output_notes,
+        *bound_note(schema.output, source.columns[schema.output], signs),
+    )
+    with problems.collected():
+        outputs, status_notes = _without_failed(source, schema, outputs)
+        output_notes = (*output_notes, *status_notes)
     notes = list(source.notes)
     if source.space is not None and schema.space is None:
         space, left_out = _recorded_space(source, source.space, schema, outputs)
         schema, notes = replace(schema, space=space), [*notes, *left_out]
     labels = TaskLabels.of(source.columns[schema.task])
+    outputs = settled(outputs, signs, labels.codes)
     chosen = choose_inputs(source.columns, schema, labels, outputs)
     names = chosen.names
     inputs, cleaning_notes = _cleaned(source, schema, names, problems)
@@ -142,6 +150,22 @@ def encode(source: Source, **options: Any) -> EncodedTable:
         lacks=lacks,
         failures=_failures(space, inputs, labels, outputs, lacked),
     )
+
+
+def _without_failed(
+    source: Source, schema: Schema, outputs: Array
+) -> tuple[Array, tuple[str, ...]]:
+    """(n,) outputs, nan where a column of statuses says that a run failed."""
+    others = (n for n in source.columns if n not in (schema.task, schema.output))
+    names = [n for n in others if schema.status is None and is_status(n, source.columns[n])]
+    found, notes = outputs, list[str]()
+    for name in names if schema.status is None else [schema.status]:
+        failed = failed_by_status(source.columns[name], source.place)
+        count = int((failed & np.isfinite(found)).sum())
+        found = np.where(failed, np.nan, found)
+        if count:
+            notes.append(f"{name} says that {count} runs with an output failed: it does not count")
+    return found, tuple(notes)
 
 
 def _failures(

@@ -175,6 +175,7 @@ class Schema:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     categories: Sequence[str] = ()
     extrapolate: bool = False
+    status: str | None = None
 
     def __post_init__(self) -> None:
         for option in ("inputs", "exclude", "categories"):
@@ -207,7 +208,8 @@ class Schema:
     def check(self, columns: Columns) -> None:
         """Refuse names that no column has."""
         inputs = (*(self.inputs or ()), *self.exclude)
-        for name in (self.task, self.output, *inputs, *self.categories, *self.defaults):
+        status = () if self.status is None else (self.status,)
+        for name in (self.task, self.output, *inputs, *self.categories, *self.defaults, *status):
             if name not in columns:
                 raise InputError(f"no column {name!r}; found {', '.join(columns)}")
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from metakel._arrays import positive
 from metakel._threads import single_blas_thread
-from metakel.gp.success import SuccessChance
 from metakel.data import History, Task
 from metakel.errors import Hint, InputError
+from metakel.gp.success import SuccessChance
 from metakel.gp.task_gp import TaskModel, task_model
 from metakel.io.merge import numbered
 from metakel.kernels import KernelSum
