@@ -23,8 +23,20 @@ EXTREME = 1e70
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a real number; True and False are not, though Python counts with them."""
-    return isinstance(value, Real) and not isinstance(value, bool)
+    """Whether it is a real number; True and False are not, though Python counts with them.
+
+    Nor are whole numbers beyond the range of a float.
+    """
+    if isinstance(value, int):
+        return not isinstance(value, bool) and -float_info.max <= value <= float_info.max
+    return isinstance(value, Real)
+
+
+def shown(value: Any) -> str:
+    """A value for a message, which may be a number of a million digits."""
+    if isinstance(value, int) and not -(10**60) < value < 10**60:
+        return f"a whole number of about {int(value.bit_length() * 0.30103) + 1} digits"
+    return repr(value)
 
 
 def is_integer(value: Any) -> bool:
@@ -35,19 +47,19 @@ def is_integer(value: Any) -> bool:
 def as_number(name: str, value: Any, low: float = -inf, below: float = inf) -> float:
     """A finite number with low <= value < below, as a float."""
     if not (is_number(value) and -inf < value and low <= value < below):
-        raise InputError(f"{name} is {value!r}; expected {_in_range('a number', low, below)}")
+        raise InputError(f"{name} is {shown(value)}; expected {_in_range('a number', low, below)}")
     return float(value)
 
 
 def positive(name: str, value: Any) -> float:
     """A number above 0 whose powers stay within the range of a float."""
     if not (is_number(value) and 0 < value < inf):
-        raise InputError(f"{name} is {value!r}; expected a positive number")
+        raise InputError(f"{name} is {shown(value)}; expected a positive number")
     number = float(value)
     if not 1 / EXTREME <= number <= EXTREME:
         raise InputError(
-            f"{name} is {value!r}; expected a number from {1 / EXTREME:g} to {EXTREME:g}, so that "
-            "products of squares stay within the range of a float. Use other units"
+            f"{name} is {shown(value)}; expected a number from {1 / EXTREME:g} to {EXTREME:g}, so "
+            "that products of squares stay within the range of a float. Use other units"
         )
     return number
 
@@ -63,7 +75,7 @@ def as_numbers(
     """A new array of finite numbers in [low, below); None in ``shape`` is any size."""
     try:
         found = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise InputError(f"{name} is {shortened(values)}; expected numbers") from None
     if shape is not None and not (
         found.ndim == len(shape)
@@ -106,7 +118,7 @@ def as_values(y: ArrayLike, n: int, where: str) -> Array:
 def check_count(name: str, value: Any) -> None:
     """Refuse what is not an integer of at least 1."""
     if not is_integer(value) or value < 1:
-        raise InputError(f"{name} is {value!r}; expected an integer >= 1")
+        raise InputError(f"{name} is {shown(value)}; expected an integer >= 1")
 
 
 def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
@@ -137,7 +149,7 @@ def _in_range(noun: str, low: float, below: float) -> str:
 def _as_floats(values: Any, what: str) -> Array:
     try:
         return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise InputError(f"{what} cannot be read as an array of numbers: {error}") from None
 
 

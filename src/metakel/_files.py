@@ -15,6 +15,37 @@ from typing import Any
 
 from metakel.errors import CannotWrite, InputError, MetaKelError
 
+# A file that unpacks to more than so many bytes, and more than so many times its size, is refused.
+UNPACKED, UNPACKED_RATIO = 1 << 26, 100
+UNPACKED_VARIABLE = "METAKEL_LARGEST_UNPACKED"  # in bytes
+
+
+def as_path(path: str | Path) -> Path:
+    """A path that a system can take."""
+    if "\0" in str(path):
+        raise InputError(f"{str(path)!r} is no path: it holds a NUL character")
+    return Path(path)
+
+
+def refuse_device(path: Path) -> None:
+    """Reading a device may never end, and opening a pipe may wait for ever."""
+    if path.exists() and not stat.S_ISREG(os.stat(path).st_mode):
+        what = "a folder" if path.is_dir() else "a device or a pipe"
+        raise InputError(f"{path} is {what}; expected a file")
+
+
+def refuse_bomb(file: Path, unpacked: int) -> None:
+    """Refuse a packed file that would fill the memory: no honest table shrinks that much."""
+    given = os.environ.get(UNPACKED_VARIABLE, "")
+    limit = (
+        int(given) if given.isdecimal() else max(UNPACKED, UNPACKED_RATIO * os.stat(file).st_size)
+    )
+    if unpacked > limit:
+        raise InputError(
+            f"{file.name} unpacks to more than {limit >> 20} MB, from {os.stat(file).st_size:,} "
+            f"bytes; if it is a table nevertheless, set {UNPACKED_VARIABLE} to more bytes"
+        )
+
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[None]:
@@ -33,6 +64,7 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
     A link is followed. Devices and pipes, which hold nothing to protect, are written to directly.
     """
     content = content.encode() if isinstance(content, str) else content
+    path = as_path(path)
     with writing(path):
         target = Path(os.path.realpath(path))
         mode = _existing_mode(target)
@@ -151,7 +183,7 @@ class Format:
     def read_file(self, path: str | Path) -> Iterator[Content]:
         """`load` a document that `write_file` wrote; every error names the file."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = as_path(path).read_text(encoding="utf-8")
         except FileNotFoundError:
             raise InputError(f"there is no file {path}") from None
         except UnicodeDecodeError as error:

@@ -217,7 +217,7 @@ def test_the_work_of_reading_is_proportional_to_the_events(tmp_path):
             sys.setprofile(None)
         counts.append(calls)
     first, second = np.diff(counts)
-    assert first == second < 100 * 30
+    assert second < 1.1 * first < 100 * 30  # the garbage collector may call something, too
 
 
 @pytest.mark.parametrize(

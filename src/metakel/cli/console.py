@@ -153,14 +153,20 @@ def grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
         table = Table(*(escape(printable(c)) for c in header), box=None, header_style="bold")
         for row in rows:
-            table.add_row(*(escape(printable(cell)) for cell in row))
+            table.add_row(*(escape(printable(_in_line(cell))) for cell in row))
         Console().print(table)
         return
+    rows = [[_in_line(cell) for cell in row] for row in rows]
     columns = list(zip(header, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     for row in (header, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         say("  ".join(cells).rstrip())
+
+
+def _in_line(cell: str) -> str:
+    """A name that holds line ends must not look like rows of the table."""
+    return cell.replace("\n", "\\n").replace("\t", "\\t")
 
 
 def short(value: Any) -> str:

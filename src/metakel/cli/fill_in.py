@@ -9,6 +9,7 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
+from metakel.cli.console import note
 from metakel.cli.outputs import quantity, typed
 from metakel.errors import InputError
 from metakel.io import append_csv, append_excel, csv_columns, excel_columns, parquet_columns
@@ -37,6 +38,9 @@ def table_columns(
     return parquet_columns(path) if is_parquet(path) else csv_columns(path, delimiter=delimiter)
 
 
+FORMULA_MARKS = ("=", "+", "-", "@")  # text that spreadsheet programs compute
+
+
 def append_rows(
     path: str | Path, rows: Sequence[Mapping[str, Any]], sheet: str | None = None
 ) -> None:
@@ -47,6 +51,13 @@ def append_rows(
         append_excel(path, rows, sheet=sheet)
     else:
         append_csv(path, rows)
+        cells = [value for row in rows for entry in row.items() for value in entry]
+        odd = [cell for cell in cells if isinstance(cell, str) and cell.startswith(FORMULA_MARKS)]
+        if odd:
+            note(
+                f"{path}: {odd[0]!r} begins like a formula, and spreadsheet programs may compute "
+                "it; look at it in a text editor, or use a workbook (.xlsx), which keeps text"
+            )
 
 
 # The column that says which row belongs to which suggestion.

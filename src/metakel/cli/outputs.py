@@ -78,7 +78,8 @@ def assignments(space: Space, texts: Sequence[str]) -> dict[str, Any]:
 
 # A number that stands alone or after its name, as in "0.93", "auc: 0.93" or "epoch 3, loss 0.2".
 # After another number, as in 14:05:33, "1 234.5" or "- 0.5", it may be a part of something else.
-NUMBER = r"[-+]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+# Digits are those of ASCII.
+NUMBER = r"[-+]?(?:[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 VALUE = re.compile(
     rf"(?:^|(?:^|[\s:=,])(?:[^\W\d]|[(\['\"])[^\s:=,]*(?:\s*[:=,]\s*|\s+))({NUMBER})\s*$"
 )

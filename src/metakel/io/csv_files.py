@@ -10,7 +10,7 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import StringIO
+from io import StringIO, TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel._files import write_atomically
+from metakel._files import as_path, refuse_bomb, refuse_device, write_atomically
 from metakel.errors import Hint, InputError
 from metakel.io.cleaning import Cells, comma_note, decimal_commas, first_comma, padded, texts, typed
 from metakel.io.columns import Column, Columns, Mask, check_names
@@ -304,7 +304,21 @@ def _reader(lines: Iterable[str], delimiter: str) -> Any:
 
 
 def _opener(file: Path) -> Callable[..., Any]:
-    return gzip.open if file.suffix == ".gz" else open
+    refuse_device(as_path(file))
+    return _open_gzip if file.suffix == ".gz" else open
+
+
+class _LimitedGzip(gzip.GzipFile):
+    """A packed file that ends with an error where it unpacks to too much."""
+
+    def read1(self, size: int = -1) -> bytes:
+        refuse_bomb(Path(str(self.name)), self.tell())
+        return super().read1(size)
+
+
+def _open_gzip(file: Path, mode: str, **text: Any) -> Any:
+    stream = _LimitedGzip(file, "rb")
+    return stream if mode == "rb" else TextIOWrapper(stream, **text)
 
 
 @contextmanager
@@ -314,6 +328,8 @@ def _errors_named(file: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise InputError(f"there is no file {file}") from None
+    except PermissionError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         other = error.encoding.startswith("utf-16")
         raise (InputError if other else _NotUtf8)(

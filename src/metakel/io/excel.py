@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
@@ -9,12 +10,13 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-from metakel._files import write_atomically
+from metakel._files import as_path, refuse_bomb, refuse_device, write_atomically
 from metakel.errors import Hint, InputError
 from metakel.io.columns import Column, Columns, check_names
 from metakel.io.schema import Source
 
 # What is lost when a workbook is saved by openpyxl.
+FORMULA = re.compile(rb"<(?:\w+:)?f[ >/]")
 NOT_KEPT = ("xl/charts/", "xl/drawings/", "xl/media/", "xl/vbaProject", "xl/pivotTables/")
 
 
@@ -50,6 +52,7 @@ def append_excel(
     file = Path(path)
     with _errors_named(file):
         if file.exists():
+            _refuse_bomb(file)
             _refuse_what_is_not_kept(file)
             book = openpyxl.load_workbook(file)
             page = _sheet(book, sheet, file)
@@ -59,22 +62,35 @@ def append_excel(
             page.title = sheet or "runs"
     top, header = _header(page)
     places = {name: k + 1 for k, name in enumerate(header) if name}
+    last = max((k for k, cells in _cells(page) if any(v is not None for v in cells)), default=top)
     for name in (name for row in rows for name in row):
         if name not in places:
             places[name] = max([len(header), *places.values()]) + 1
-            page.cell(top, places[name], name)
-    last = max((k for k, cells in _cells(page) if any(v is not None for v in cells)), default=top)
+            _write(page.cell(top, places[name]), name)
     for i, row in enumerate(rows, start=max(last, top) + 1):
         for name, value in row.items():
-            page.cell(i, places[name], value)
+            _write(page.cell(i, places[name]), value)
     buffer = BytesIO()
     book.save(buffer)
     write_atomically(file, buffer.getvalue())
 
 
+def _write(cell: Any, value: Any) -> None:
+    """A value as it is: text that begins with ``=`` is no formula."""
+    try:
+        cell.value = value
+    except Exception as error:  # of openpyxl: lists, or control characters within text
+        raise InputError(f"an Excel cell cannot hold {value!r}: {error}") from None
+    if isinstance(value, str):
+        cell.data_type = "s"
+        cell.quotePrefix = value.startswith(("=", "+", "-", "@"))
+
+
 def _read(file: Path, sheet: str | None) -> tuple[Columns, list[int], tuple[str, ...]]:
     """Columns with a name, the row of the sheet that each row stands in, and notes."""
     with _errors_named(file):
+        refuse_device(as_path(file))
+        _refuse_bomb(file)
         book = _openpyxl().load_workbook(file, read_only=True, data_only=True)
         try:
             page = _sheet(book, sheet, file)
@@ -139,9 +155,20 @@ def _openpyxl() -> Any:
     return openpyxl
 
 
+def _refuse_bomb(file: Path) -> None:
+    with ZipFile(file) as archive:
+        refuse_bomb(file, sum(entry.file_size for entry in archive.infolist()))
+
+
 def _refuse_what_is_not_kept(file: Path) -> None:
     with ZipFile(file) as archive:
         lost = [name for name in archive.namelist() if name.startswith(NOT_KEPT)]
+        pages = [name for name in archive.namelist() if name.startswith("xl/worksheets/")]
+        if not lost and any(FORMULA.search(archive.read(name)) for name in pages):
+            raise InputError(
+                f"{file.name} holds formulas, whose results would be lost; expected a workbook of "
+                "values (in Excel: copy, paste special, values), a new one, or a CSV file"
+            )
     if lost:
         raise InputError(
             f"{file.name} holds charts, pictures or macros ({lost[0]}), which would be lost; "

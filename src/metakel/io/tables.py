@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from metakel._files import refuse_bomb
 from metakel.errors import InputError
 from metakel.io.columns import Column, Columns, check_names
 from metakel.io.schema import Source
@@ -42,6 +43,9 @@ def _parquet(path: str | Path) -> Columns:
     if not Path(path).exists():
         raise InputError(f"there is no file {path}")
     try:
+        if Path(path).is_file():
+            about = parquet.read_metadata(path)
+            refuse_bomb(Path(path), 8 * about.num_rows * about.num_columns)
         return _columns(parquet.read_table(path))
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{Path(path).name} is no Parquet file, or damaged: {error}") from None

@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from metakel._arrays import TINY, Array, as_number, as_numbers, is_number
+from metakel._arrays import TINY, Array, as_number, as_numbers, is_number, shown
 from metakel.errors import InputError
 from metakel.search import Domain, Finite, SearchSpace
 
@@ -236,7 +236,7 @@ def as_tolerance(stop_at: float | str, spread: float | None) -> float:
             )
         stop_at = value / 100 * (spread or 0.0) if percent else value
     if not (is_number(stop_at) and isfinite(stop_at) and stop_at >= 0):
-        raise InputError(f"stop_at is {stop_at!r}; expected a number >= 0")
+        raise InputError(f"stop_at is {shown(stop_at)}; expected a number >= 0")
     return float(stop_at)
 
 

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import exp, floor, isfinite, log
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel._arrays import Array
+from metakel._arrays import Array, is_number, shown
 from metakel.errors import Hint, InputError
 
 # Values of a parameter or column.
@@ -60,7 +59,7 @@ class Parameter(ABC):
         return {"type": self.kind, **asdict(self)}  # type: ignore[call-overload]
 
     def _refuse(self, value: Any, expected: str, *hints: Hint) -> InputError:
-        return InputError(f"parameter {self.name!r} is {value!r}; expected {expected}", *hints)
+        return InputError(f"parameter {self.name!r} is {shown(value)}; expected {expected}", *hints)
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ class Float(Parameter):
         return bool(np.isfinite(numbers).all())
 
     def _number(self, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value):
+        if not is_number(value) or not isfinite(value):
             raise self._refuse(value, f"a finite number ({self.describe()})")
         return float(value)
 
@@ -439,8 +438,9 @@ def _truth(value: Any) -> bool | None:
 def _check_range(name: str, low: float, high: float, on_log: bool, step: float | None) -> None:
     if not isinstance(on_log, bool):
         raise InputError(f"parameter {name!r} has log {on_log!r}; expected True or False")
-    if not (isfinite(low) and isfinite(high) and low < high):
-        raise InputError(f"parameter {name!r} ranges over [{low}, {high}]; expected low < high")
+    if not (all(is_number(v) and isfinite(v) for v in (low, high)) and low < high):
+        found = f"[{shown(low)}, {shown(high)}]"
+        raise InputError(f"parameter {name!r} ranges over {found}; expected numbers low < high")
     if on_log and low <= 0:
         raise InputError(f"parameter {name!r} starts at {low}; a log scale needs low > 0")
     if step is not None and not 0 < step <= high - low + GRID_SLACK * step:

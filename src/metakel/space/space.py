@@ -10,6 +10,7 @@ from functools import cached_property
 from numbers import Real
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -238,6 +239,13 @@ class Space:
                 return parameter
         raise InputError(f"no parameter {name!r}; the space has {', '.join(self.names)}")
 
+    def _written_otherwise(self, name: str) -> str:
+        """A remark on a name that looks like one of ours and is not, as accents can be written."""
+        same = [n for n in self.names if normalize("NFKC", n) == normalize("NFKC", str(name))]
+        if not same:
+            return ""
+        return f" ({name!a} looks like {same[0]!a}, and is written with other characters)"
+
     def encode(
         self, rows: Sequence[Row] | Mapping[str, Values], *, extrapolate: bool = False
     ) -> Array:
@@ -249,7 +257,10 @@ class Space:
         table = _columns(rows) if isinstance(rows, Mapping) else _as_columns(rows, self.names)
         for name in table:
             if name not in self.names:
-                raise InputError(f"unknown parameter {name!r}; expected {', '.join(self.names)}")
+                raise InputError(
+                    f"unknown parameter {name!r}; expected {', '.join(self.names)}"
+                    f"{self._written_otherwise(name)}"
+                )
         n = max((len(values) for values in table.values()), default=0)
         X = np.empty((n, self.d0))
         for parameter in self.parameters:

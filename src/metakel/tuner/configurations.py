@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from metakel._arrays import is_number
 from metakel.errors import InputError
 from metakel.priors.configurations import as_rows
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter, Space
@@ -50,7 +51,7 @@ def _normalised(parameter: Parameter, value: Any) -> Any:
     if isinstance(parameter, Categorical | Ordinal | Fixed):
         known = (parameter.value,) if isinstance(parameter, Fixed) else parameter.values
         return own_value(known, value)
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if not isinstance(value, int | float) or not is_number(value):
         return value
     if isinstance(parameter, Integer):
         return int(value) if value == value // 1 else value

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
-from metakel._arrays import is_number, refuse_masked
+from metakel._arrays import is_number, refuse_masked, shown
 from metakel.errors import InputError
 from metakel.optimize.record import LARGEST
 from metakel.tuner.configurations import Configuration
 
 Event = dict[str, Any]
+LARGEST_PID = 2**32  # of any system
 Expected = tuple[str, Callable[[Any], bool]]
 
 
@@ -38,7 +39,9 @@ def _is_pair(value: Any) -> bool:
 
 
 def _is_process(value: Any) -> bool:
-    return value is None or (_is_mapping(value) and _is_count(value.get("pid")))
+    return value is None or (
+        _is_mapping(value) and _is_count(value.get("pid")) and value["pid"] <= LARGEST_PID
+    )
 
 
 def _is_space(value: Any) -> bool:
@@ -96,7 +99,7 @@ def refuse_damaged(event: Mapping[str, Any]) -> None:
     find = event.get
     for name, (expected, holds) in FIELDS.get(event["event"], {}).items():
         if not holds(find(name)):
-            found = repr(event[name])[:60] if name in event else "nothing"
+            found = shown(event[name])[:60] if name in event else "nothing"
             raise InputError(f"{event['event']!r} has {found} as {name}; expected {expected}")
 
 
@@ -168,7 +171,7 @@ def as_value(value: Any) -> float:
     except (TypeError, ValueError):
         pass
     raise InputError(
-        f"the value is {value!r}; expected a number (failed=True if there is none)"
+        f"the value is {shown(value)}; expected a number (failed=True if there is none)"
     ) from None
 
 

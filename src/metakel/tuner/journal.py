@@ -16,14 +16,14 @@ import os
 import stat
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 from weakref import WeakSet
 from zlib import crc32
 
-from metakel._files import sync_folder
+from metakel._files import as_path, sync_folder
 from metakel.errors import InputError, MetaKelError
 from metakel.tuner.lock import locked
 
@@ -57,7 +57,7 @@ class Journal:
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = None if path is None else Path(path)
         # The process may change its folder.
-        self.place = None if path is None else Path(path).absolute()
+        self.place = None if path is None else as_path(path).absolute()
         self._read = _Position()
         self._memory: list[Event] = []
         self._descriptor: int | None = None  # open during a turn only
@@ -83,10 +83,24 @@ class Journal:
             if self.path is None or self._descriptor is not None:  # a turn within a turn
                 yield
                 return
-            with self._opened() as descriptor, locked(descriptor, str(self.path)):
+            with self._opened() as descriptor, self._locked(descriptor):
+                yield
+
+    @contextmanager
+    def _locked(self, descriptor: int) -> Iterator[None]:
+        with ExitStack() as held:
+            try:
+                held.enter_context(locked(descriptor, str(self.path)))
                 self._refuse_another()
                 self._remove_unfinished_line(descriptor)
-                yield
+            except MetaKelError:
+                raise
+            except OSError as error:  # a disk that fails, or a file system without locks
+                raise JournalError(
+                    f"{self.path} cannot be locked and continued: {error.strerror}; nothing was "
+                    "recorded"
+                ) from error
+            yield
 
     def read(self) -> list[Event]:
         """Events that came since the last call."""

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from metakel._arrays import Array, positive
+from metakel._arrays import Array, is_integer, positive, shown
 from metakel.confidence import AlarmEvent
 from metakel.errors import InputError, MetaKelError
 from metakel.learn import LearnedKernel
@@ -104,8 +104,10 @@ class Tuner:
         start: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         source = TuningSource(prior, norm_bound)
-        if budget is not None and budget < 1:
-            raise InputError(f"budget is {budget}; expected at least one evaluation")
+        if budget is not None and not (is_integer(budget) and budget >= 1):
+            raise InputError(
+                f"budget is {shown(budget)}; expected at least one evaluation, as a whole number"
+            )
         if adopt_after is not None:
             positive("adopt_after", adopt_after)
         listed = None if candidates is None else Candidates.of(candidates, source.space)

@@ -1,0 +1,101 @@
+"""Files that unpack to gigabytes, devices, formulas, and cells that a spreadsheet would compute."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tracemalloc
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import numpy as np
+import pytest
+
+from metakel.data import History
+from metakel.errors import InputError
+from metakel.io import append_excel, csv_columns, excel_columns, parquet_columns
+
+WANTED = {"task": "task", "output": "y"}
+TABLE = "task,x,y\na,1,2\nb,2,3\n"
+
+
+@pytest.fixture
+def bomb(tmp_path):
+    """600 kB that unpack to 512 MB."""
+    path = tmp_path / "bomb.csv.gz"
+    block = gzip.compress(b"a,1,2\n" * (1 << 20), 9)
+    path.write_bytes(gzip.compress(b"task,x,y\n") + block * 80)
+    return path
+
+
+def test_a_bomb_is_refused_without_filling_the_memory(bomb):
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=r"bomb.csv.gz unpacks to more than \d+ MB"):
+            History.from_csv(bomb, **WANTED)
+        assert tracemalloc.get_traced_memory()[1] < 2 << 30
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_limit_can_be_raised(tmp_path, monkeypatch):
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(TABLE.encode() + b"b,2,3\n" * 100))
+    monkeypatch.setattr("metakel._files.UNPACKED", 64)
+    monkeypatch.setattr("metakel._files.UNPACKED_RATIO", 2)
+    with pytest.raises(InputError, match="METAKEL_LARGEST_UNPACKED"):
+        csv_columns(path)
+    monkeypatch.setenv("METAKEL_LARGEST_UNPACKED", "100000")
+    assert len(csv_columns(path)["y"]) == 102
+
+
+def test_a_workbook_that_unpacks_to_gigabytes_is_refused(tmp_path):
+    pytest.importorskip("openpyxl")
+    path = tmp_path / "bomb.xlsx"
+    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", b" " * (70 << 20))
+    with pytest.raises(InputError, match="unpacks to more than"):
+        excel_columns(path)
+
+
+def test_a_parquet_file_of_a_billion_equal_rows_is_refused(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = pa.table({name: np.zeros(10**7) for name in ("task", "x", "y")})
+    pq.write_table(rows, tmp_path / "bomb.parquet", compression="zstd")
+    with pytest.raises(InputError, match="unpacks to more than"):
+        parquet_columns(tmp_path / "bomb.parquet")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no such devices here")
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/full", "/"])
+def test_a_device_is_not_read(name):
+    with pytest.raises(InputError, match="expected a file"):
+        History.from_csv(name, **WANTED)
+
+
+def test_text_that_looks_like_a_formula_stays_text_in_a_workbook(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    row = {"=cmd()": 1.5, "kind": "=1+1", "other": "@SUM(A1)", "plain": "adam"}
+    append_excel(tmp_path / "runs.xlsx", [row])
+    page = openpyxl.load_workbook(tmp_path / "runs.xlsx").active
+    assert [cell.data_type for cell in page[1]] == ["s"] * 4
+    assert [cell.data_type for cell in page[2]] == ["n", "s", "s", "s"]
+    assert excel_columns(tmp_path / "runs.xlsx") == {name: [v] for name, v in row.items()}
+
+
+def test_rows_are_not_added_to_a_workbook_whose_formulas_would_lose_their_results(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["x", "y"])
+    book.active.append([2, "=A2*2"])
+    book.save(tmp_path / "runs.xlsx")
+    before = (tmp_path / "runs.xlsx").read_bytes()
+    with pytest.raises(InputError, match="holds formulas"):
+        append_excel(tmp_path / "runs.xlsx", [{"x": 3}])
+    assert (tmp_path / "runs.xlsx").read_bytes() == before
+
+
+def test_a_cell_that_excel_cannot_hold_is_refused(tmp_path):
+    pytest.importorskip("openpyxl")
+    with pytest.raises(InputError, match="an Excel cell cannot hold"):
+        append_excel(tmp_path / "runs.xlsx", [{"kind": "\x1b[2J"}])
+    assert not (tmp_path / "runs.xlsx").exists()
