@@ -58,10 +58,11 @@ def main() -> None:
     text = report(runs, seed=options.seed)
     print(text)
     if options.update_docs:
-        fresh = options.seed != 0
-        page, section = ("fresh.md", "fresh") if fresh else ("histories.md", "transfer")
-        title = "Decisions on fresh tables" if fresh else "Decisions on real histories"
-        update_section(PAGES / page, section, title, text)
+        if options.seed:
+            update_section(PAGES / "fresh.md", "fresh", "Decisions on fresh tables", text)
+        else:
+            page = PAGES / "histories.md"
+            update_section(page, "transfer", "Decisions on real histories", text)
 
 
 if __name__ == "__main__":

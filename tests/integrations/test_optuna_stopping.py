@@ -64,14 +64,15 @@ def test_the_callback_stops_with_a_sentence_in_log_and_study(prior, caplog, stop
     with caplog.at_level(logging.INFO, logger="metakel"):
         study.optimize(lr_loss, n_trials=40, callbacks=[StopAtCallback(stop_at)])
     assert 1 < len(study.trials) < 20
+    tolerance = 0.05 * prior.certificate.spread if stop_at == "5%" else stop_at
     certificate = study.sampler.certificate(study)
-    assert certificate.regret <= TOLERANCE
+    assert certificate.regret <= tolerance
     assert study.best_value <= certificate.regret  # the smallest possible loss is 0
     assert study.user_attrs["metakel:certificate"] == str(certificate)
     assert f"stops: {certificate} (stop_at={stop_at})" in caplog.text
     before = optuna.create_study()
     before.add_trials(study.trials[:-1])
-    assert study.sampler.certificate(study, trials=before.trials).regret > TOLERANCE
+    assert study.sampler.certificate(study, trials=before.trials).regret > tolerance
 
 
 def test_the_terminator_stops_at_the_same_trial(prior):

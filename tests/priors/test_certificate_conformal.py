@@ -16,7 +16,15 @@ from metakel.data import Task
 from metakel.errors import InputError
 from metakel.gp.task_gp import TaskModel
 from metakel.optimize import Optimizer
-from metakel.optimize.regret import RegretScores, RegretTrace, as_tolerance
+from metakel.optimize.regret import (
+    EARLY,
+    PLATEAU,
+    RegretScores,
+    RegretTrace,
+    as_tolerance,
+    shape,
+    smallest_shape,
+)
 from metakel.priors import Prior
 from metakel.priors.certificate import emulate, table_score
 from metakel.priors.storage import from_dict, to_dict
@@ -77,6 +85,15 @@ def test_the_ceiling_never_rises_and_ends_with_the_horizon():
     trace = RegretTrace().after(0.0, 2.0).after(1.0, 0.5).after(1.0, 0.9).after(1.5, 0.1)
     assert [trace.ceiling(2.0, t) for t in (1, 2, 3, 4)] == [4, 2, 2, 1.7]
     assert RegretTrace().ceiling(1.0, 5) == np.inf
+
+
+def test_the_shape_is_positive_and_falls_with_time_up_to_a_plateau():
+    sure = [shape(1.0, 2.0, 3.0, t) for t in range(1, 100)]
+    assert (np.diff(sure) < 0).all()
+    assert min(sure) > smallest_shape(3.0) > 0
+    assert sure[EARLY - 1] > 2 * smallest_shape(3.0) * PLATEAU / EARLY * 0.99
+    assert sure[-1] == pytest.approx(smallest_shape(3.0), rel=1e-3)
+    assert shape(4.0, 2.0, 3.0, 7) - shape(3.0, 2.0, 3.0, 7) == pytest.approx(1 / 7)
 
 
 @pytest.mark.parametrize(("given", "expected"), [(0.5, 0.5), ("1%", 0.02), (" 0.3 ", 0.3)])
@@ -242,6 +259,17 @@ def test_points_that_the_rule_would_not_choose_leave_the_ceiling_where_it_was(pr
     assert "the first point is not" in stray.certificate.reason
 
 
+def test_what_follows_an_alarm_does_not_count_in_a_replay(prior):
+    X, y = table(np.random.default_rng(6))
+    assert 0 < table_score(prior, X, y) < np.inf
+    far = y + 1e3 * prior.model.scale  # the first value already is that of no past task
+    optimizer = prior.optimizer(X)
+    x = optimizer.ask()
+    optimizer.tell(x, far[int(np.argmin(np.abs(X - [x["a"], x["b"]]).sum(axis=1)))])
+    assert optimizer.certificate.reason.startswith("alarm after 1 values")
+    assert table_score(prior, X, far) == 0
+
+
 def test_after_an_alarm_nothing_is_promised(prior):
     X, _ = table(np.random.default_rng(9))
     optimizer = prior.optimizer(X)
@@ -298,6 +326,25 @@ def test_exact_calibration_leaves_half_of_the_tasks_out_of_learning():
         learn_prior(history[:3], SPACE, certify="exact")
     with pytest.raises(InputError, match="certify is 'no'"):
         learn_prior(history, SPACE, certify="no")
+
+
+def test_workers_change_the_time_and_nothing_else():
+    history = simulate(np.random.default_rng(3), m=6, n=10)
+    done = []
+    one = learn_prior(history, SPACE).certificate
+    two = learn_prior(history, SPACE, workers=2, progress=lambda *n: done.append(n)).certificate
+    assert (one.table.scores == two.table.scores).all()
+    assert (one.space.scores == two.space.scores).all()
+    assert done == [(i + 1, 12) for i in range(12)]
+    with pytest.raises(InputError, match="workers is 0"):
+        learn_prior(history, SPACE, workers=0)
+
+
+def test_scores_of_an_earlier_shape_are_not_used(prior):
+    document = plain(to_dict(prior))
+    del document["certificate"]["table"]["shape"]
+    X, _ = table(np.random.default_rng(0))
+    assert "learn it again" in from_dict(document).optimizer(X).no_certificate
 
 
 def test_it_is_kept_in_the_file_and_older_files_have_none(prior, tmp_path):

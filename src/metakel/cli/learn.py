@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from metakel.cli.suggest import Sheet
 from metakel.data import History, Task
 from metakel.errors import InputError, MetaKelError
 from metakel.io import Source, read_csv, read_excel, read_parquet
-from metakel.priors import learn_outputs, learn_prior
+from metakel.priors import Prior, learn_outputs, learn_prior
 from metakel.space import Space
 from metakel.tuner import JournalReader
 
@@ -165,6 +166,10 @@ def learn(
         tuple[float, float] | None,
         typer.Option(help="Limits of the output, such as 0 1. [default: 0 1 for an auc and alike]"),
     ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(help="Processes that replay past tasks for the certificate; -1: all cores."),
+    ] = 1,
     json: Json = False,
 ) -> None:
     """Learn a prior for the next task from a table of past runs.
@@ -222,7 +227,7 @@ def learn(
     if journals:
         past, added = with_journals(past, journals)
         note(added)
-    prior = learn_prior(past, outputs=bounds)
+    prior = _learned(past, bounds, workers)
     if limited:
         more = {
             name: read_history(
@@ -245,6 +250,19 @@ def learn(
     if prior.past is not None:
         say(str(prior.past))
     note(f"saved {out}; next: metakel suggest {out}, or metakel report {out}")
+
+
+def _learned(past: History, bounds: tuple[float, float] | None, workers: int) -> Prior:
+    """With a bar while past tasks are replayed, where a person looks."""
+    if not sys.stderr.isatty():
+        return learn_prior(past, outputs=bounds, workers=workers)
+    with typer.progressbar(length=1, label="replaying past tasks", file=sys.stderr) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.length = total
+            bar.update(done - bar.pos)
+
+        return learn_prior(past, outputs=bounds, progress=progress, workers=workers)
 
 
 def read_history(

@@ -8,8 +8,9 @@ maximum can be found by climbing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,13 @@ from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import MixtureModel, Optimizer, Trial
 from metakel.optimize.mixture_weights import mixture_weights
 from metakel.optimize.policy_replay import rehearse
-from metakel.optimize.regret import REPLAYED, SCALE_WEIGHT, Basis, RegretCalibration, RegretScores
+from metakel.optimize.regret import (
+    REPLAYED,
+    Basis,
+    RegretCalibration,
+    RegretScores,
+    smallest_shape,
+)
 from metakel.priors.prior import Prior
 from metakel.priors.standardize import winsorize
 from metakel.search import Domain, SearchSpace, candidates
@@ -42,27 +49,30 @@ Learn = Callable[[History], Prior]
 Progress = Callable[[int, int], None]
 
 
-def calibrate_folds(history: History, learn: Learn, progress: Progress | None) -> RegretCalibration:
+def calibrate_folds(
+    history: History, learn: Learn, progress: Progress | None = None, workers: int = 1
+) -> RegretCalibration:
     """Every task is replayed with a prior learned from the tasks of the other folds."""
     if len(history) < FEWEST_TASKS:
         return without_scores(history, f"fewer than {FEWEST_TASKS} past tasks")
     replayed = spread_rows(np.array(_calibrating(history)), TABLE_TASKS)
     count = FOLDS if len(history) <= MANY else 1
-    jobs = []
-    for k in range(count):
-        fold = replayed[k::count].tolist()
-        teaching = [task for s, task in enumerate(history) if s not in set(fold)]
-        prior = learn(_part(history, teaching))
-        jobs += [(prior, history[s]) for s in fold]
-    return _calibration(history, jobs, "folds", progress)
+    folds = [replayed[k::count].tolist() for k in range(count)]
+    parts = [
+        (_part(history, [task for s, task in enumerate(history) if s not in set(fold)]),)
+        for fold in folds
+    ]
+    priors = list(_spread_out(learn, parts, workers))
+    jobs = [(prior, history[s]) for prior, fold in zip(priors, folds, strict=True) for s in fold]
+    return _calibration(history, jobs, "folds", progress, workers)
 
 
 def calibrate_split(
-    prior: Prior, history: History, progress: Progress | None = None
+    prior: Prior, history: History, progress: Progress | None = None, workers: int = 1
 ) -> RegretCalibration:
     """Replay a prior on tasks from which it was not learned: exact, if tasks are exchangeable."""
     jobs = [(prior, history[s]) for s in _calibrating(history)]
-    return _calibration(history, jobs, "exact", progress)
+    return _calibration(history, jobs, "exact", progress, workers)
 
 
 def without_scores(history: History, reason: str) -> RegretCalibration:
@@ -93,35 +103,46 @@ def _calibration(
     jobs: Sequence[tuple[Prior, Task]],
     basis: Basis,
     progress: Progress | None,
+    workers: int,
 ) -> RegretCalibration:
     if not jobs:
-        return without_scores(
-            history, "no past task has several runs and all parameters, so none can be replayed"
-        )
+        return without_scores(history, "past tasks have one run each, so none can be replayed")
     emulated = spread_rows(np.arange(len(jobs)), SPACE_TASKS).tolist()
-    total, done = len(jobs) + len(emulated), 0
-
-    def step() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, total)
-
-    table, space, sizes = [], [], []
-    for prior, task in jobs:
-        X, y = _distinct(task)
-        table.append(table_score(prior, X, y))
-        sizes.append(len(X))
-        step()
-    for i in emulated:
-        prior, task = jobs[i]
-        space.append(space_score(prior, task, np.random.default_rng([i, len(task.y)])))
-        step()
+    tables = [(prior, *_distinct(task)) for prior, task in jobs]
+    draws = [(*jobs[i], i) for i in emulated]
+    total, scores = len(tables) + len(draws), []
+    for work, each in ((table_score, tables), (_draw_score, draws)):
+        for score in _spread_out(work, each, workers):
+            scores.append(score)
+            if progress is not None:
+                progress(len(scores), total)
+    table, space = np.sort(scores[: len(tables)]), np.sort(scores[len(tables) :])
+    sizes = [len(X) for _, X, _ in tables]
     return RegretCalibration(
-        RegretScores(np.sort(table), basis, TABLE_HORIZON, int(np.median(sizes))),
-        RegretScores(np.sort(space), "emulated", SPACE_HORIZON),
+        RegretScores(table, basis, TABLE_HORIZON, int(np.median(sizes))),
+        RegretScores(space, "emulated", SPACE_HORIZON),
         _spread(history),
     )
+
+
+def _draw_score(prior: Prior, task: Task, number: int) -> float:
+    return space_score(prior, task, np.random.default_rng([number, len(task.y)]))
+
+
+def _spread_out(
+    work: Callable[..., Any], jobs: Sequence[tuple[Any, ...]], workers: int
+) -> Iterator[Any]:
+    """``work(*job)`` of all jobs, in their order, by joblib where several workers share them."""
+    if workers == 1:
+        yield from (work(*job) for job in jobs)
+        return
+    try:
+        from joblib import Parallel, delayed
+    except ImportError:
+        raise InputError(
+            f"workers is {workers}, but joblib is not installed: pip install joblib, or workers=1"
+        ) from None
+    yield from Parallel(workers, return_as="generator")(delayed(work)(*job) for job in jobs)
 
 
 # Replays
@@ -169,14 +190,16 @@ def _score(
         values.append(float(objective.function(asked.x[None])[0]))
         return values[-1] + objective.noise_std * float(rng.standard_normal())
 
-    score, smallest_shape = 0.0, SCALE_WEIGHT * optimizer.model.scale / horizon
+    score, least = 0.0, smallest_shape(optimizer.model.scale)
     for _ in range(int(min(horizon, domain.supply(*(np.empty((0, domain.d0)),) * 2)))):
         seen.append(rehearse(optimizer, observed))
+        if optimizer.alarm is not None:  # from here on nothing would have been promised
+            break
         regret = max(highest - values[int(np.argmax(seen))], 0.0)
         trace = optimizer.model.trace  # type: ignore[attr-defined]
         score = max(score, regret / trace.shapes[-1])
         # Without noise the regret never rises, so that no later ratio can exceed the score.
-        if not objective.noise_std and regret <= score * smallest_shape:
+        if not objective.noise_std and regret <= score * least:
             break
     return score
 

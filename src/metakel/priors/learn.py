@@ -9,7 +9,7 @@ from math import sqrt
 
 import numpy as np
 
-from metakel._arrays import positive
+from metakel._arrays import check_count, positive
 from metakel._threads import single_blas_thread
 from metakel.data import History, Task
 from metakel.errors import Hint, InputError
@@ -57,6 +57,7 @@ def learn_prior(
     certify: str | bool = "folds",
     outputs: tuple[float, float] | None = None,
     progress: Progress | None = None,
+    workers: int = 1,
 ) -> Prior:
     """Learn what past tasks have in common, where they differ, and how far to trust that.
 
@@ -92,6 +93,8 @@ def learn_prior(
         raise InputError(f"history is a {type(history).__name__}; expected a History")
     if not 0 <= cold_weight < 1:
         raise InputError(f"cold_weight is {cold_weight}; expected a weight in [0, 1)")
+    if workers != -1:
+        check_count("workers", workers)
     way = check_way(certify)
     history, space = with_space(_with_distinct_names(history), space)
     history = complete_first(history)
@@ -103,12 +106,12 @@ def learn_prior(
     if way == "exact":
         taught, measured = taught_and_measured(history)
         prior = learn(taught)
-        return replace(prior, certificate=calibrate_split(prior, measured, progress))
+        return replace(prior, certificate=calibrate_split(prior, measured, progress, workers))
     prior = learn(history)
     if way == "none":
         found = without_scores(history, "the optimizer was not replayed on past tasks")
     else:
-        found = calibrate_folds(history, learn, progress)
+        found = calibrate_folds(history, learn, progress, workers)
     return replace(prior, certificate=found)
 
 
