@@ -74,3 +74,15 @@ def test_levels_of_past_tasks_that_are_far_apart_cost_no_digits():
     for x, value in zip(X, y, strict=True):
         gp = gp.observe(gp.cross_covariance(x[None]), float(value))
     assert np.abs(gp.prediction.offset - y).max() < 0.05
+
+
+def test_the_first_value_at_another_level_says_nothing_of_the_scale():
+    """It fixes the level, so that the probabilities of scales are those of before."""
+    model = TaskModel(level=0.0, level_variance=1.0, scale=2.0, spread=0.4)
+    moved = model.at_other_level(1e3)
+    X = np.zeros((1, 2))
+    gp = IncrementalGP(DefaultGP.typical(2), moved, X)
+    gp = gp.observe(gp.cross_covariance(X), 1e3)
+    weights = np.exp(gp.log_likelihoods + moved.log_weights)
+    weights /= weights.sum()
+    np.testing.assert_allclose(weights, np.exp(model.log_weights), rtol=1e-9)

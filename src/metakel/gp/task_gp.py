@@ -113,7 +113,21 @@ class TaskModel:
 
     def at_other_level(self, y: float) -> TaskModel:
         """For a task with a value ``y`` that past tasks do not allow for: a level around it."""
-        return replace(self, level=y, level_variance=VAGUE**2)
+        return _OtherLevel(y, VAGUE**2, self.scale, self.spread)
+
+
+class _OtherLevel(TaskModel):
+    """A level about which nothing is known but the first value, which fixed it."""
+
+    @cached_property
+    def log_weights(self) -> Array:
+        """(g,) log prior probabilities of the grid, times the scale.
+
+        The first value is level, and says nothing of the scale. Its density is that of a level
+        spread in proportion to the scale, which the factor cancels; small scales would win by it.
+        """
+        logs = np.log(self._grid[1]) + self._grid[0]
+        return np.asarray(logs - np.log(np.exp(logs).sum()))
 
 
 def task_model(means: Sequence[float] | Array, spreads: Sequence[float] | Array) -> TaskModel:

@@ -78,6 +78,14 @@ class Answers:
         return self._snapshot.model.transfer_weight
 
     @property
+    def kinds(self) -> dict[str, float]:
+        """Posterior weight of every kind of past tasks (`Prior.kinds`), given the values so far.
+
+        Beside them stand all tasks together and the cold start; empty where past tasks are alike.
+        """
+        return self._snapshot.model.kinds
+
+    @property
     def alarm(self) -> AlarmEvent | None:
         """The time at which the values contradicted what was assumed; None as long as they agree.
 

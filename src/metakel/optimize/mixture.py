@@ -48,6 +48,9 @@ TIED = 1e-6
 # Processes of a smaller weight do not show in a sum with the others.
 ROUNDING = 1e-9
 
+# Names of what a task may be like, beside kinds of past tasks.
+ALL_TASKS, COLD_START = "all tasks", "cold start"
+
 Store = Callable[[], dict[str, Any]]
 
 
@@ -79,6 +82,9 @@ class MixtureModel(Model):
     success : SuccessChance, optional
         The chance that a run gives a value. A choice is worth the logarithm of it less, in units of
         the scale of a task.
+    kinds : sequence of str
+        Names of the learned processes, those that differ in their noise only together; empty where
+        past tasks are alike.
     """
 
     kind: ClassVar[str] = "mixture"
@@ -98,12 +104,14 @@ class MixtureModel(Model):
         limits: tuple[float, float] = (-inf, inf),
         best_runs: BestRuns | None = None,
         success: SuccessChance | None = None,
+        kinds: Sequence[str] = (),
     ) -> None:
         self._processes, self._start = tuple(processes), tuple(start_weights)
         self._task, self._d0, self._store = scale, d0, store
         self.regret, self.limits, self.best_runs = regret, limits, best_runs
         self._success, self._observed = success, np.empty((0, d0))
         self._failing: Array | None = None  # chances at the start points
+        self._kinds = tuple(kinds)
         self._band = band  # before the values that it has not seen yet
         self._unseen: tuple[tuple[Array, float], ...] = ()
         self.certificate, self._delta = certificate, delta
@@ -334,6 +342,15 @@ class MixtureModel(Model):
         return float(self.mix.members[self._learned].sum())
 
     @property
+    def kinds(self) -> dict[str, float]:
+        """Posterior weight of every kind of past tasks, of all together, and of the cold start."""
+        if not self._kinds:
+            return {}
+        members = iter(self.mix.members.tolist())
+        weights = [sum(next(members) for _ in family) for family in self._families]
+        return dict(zip((*self._kinds, COLD_START), weights, strict=False))
+
+    @property
     def log_evidence(self) -> float:
         """Log density of the observed values, up to a constant."""
         return self.mix.log_evidence
@@ -515,7 +532,11 @@ class MixtureModel(Model):
         """How far the history is trusted."""
         if not self._learned.any():
             return "no history"
-        return f"trust {self.transfer_weight:.2f} in the history"
+        trust = f"trust {self.transfer_weight:.2f} in the history"
+        if not self._kinds:
+            return trust
+        name, weight = max(self.kinds.items(), key=lambda item: item[1])
+        return f"{trust}, most like {name} ({weight:.2f})"
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form of what the model was made from."""
@@ -548,6 +569,11 @@ def _row_numbers(Z: Array) -> dict[bytes, int]:
     return {raw[i * width : (i + 1) * width]: i for i in reversed(rows)}
 
 
+def _differ_in_noise(one: TaskProcess, other: TaskProcess) -> bool:
+    """Whether both were learned from the same tasks."""
+    return isinstance(one, TaskGP) and isinstance(other, TaskGP) and one.mu is other.mu
+
+
 def _families(
     processes: Sequence[TaskProcess], scale: TaskModel, d0: int, Z: Array | None = None
 ) -> list[list[IncrementalGP]]:
@@ -556,7 +582,7 @@ def _families(
     families: list[list[IncrementalGP]] = []
     for process in processes:
         first = families[-1][0] if families else None
-        if first and isinstance(process, TaskGP) and isinstance(first.process, TaskGP):
+        if first and _differ_in_noise(first.process, process):
             families[-1].append(first.with_process(process))
         else:
             families.append([IncrementalGP(process, scale, points)])

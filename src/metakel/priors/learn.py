@@ -14,7 +14,7 @@ from metakel._threads import single_blas_thread
 from metakel.data import History, Task
 from metakel.errors import Hint, InputError
 from metakel.gp.success import SuccessChance
-from metakel.gp.task_gp import TaskModel, task_model
+from metakel.gp.task_gp import TaskGP, TaskModel, task_model
 from metakel.io.merge import numbered
 from metakel.kernels import KernelSum
 from metakel.priors.best_runs import best_runs
@@ -30,6 +30,7 @@ from metakel.priors.certificate import (
 from metakel.priors.configurations import with_space
 from metakel.priors.failures import failed_runs
 from metakel.priors.heldout import DEFAULT_RESIDUAL_WEIGHT, HeldOut, hold_out
+from metakel.priors.kinds import Kind, better_than_together, groups_of
 from metakel.priors.lacking import complete_first
 from metakel.priors.past_outputs import PastOutputs, RecordedOutput
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
@@ -133,22 +134,50 @@ def _learn(
     if tasks.m == 0:
         return Prior(space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight)
     featurized = featurize(tasks)
+    held, task_gp = _shape(featurized, lam, mean)
+    return Prior(
+        space,
+        task_model(tasks.means, tasks.spreads),
+        task_gp,
+        held,
+        _calibration(history, featurized, mean),
+        info,
+        weight,
+        best_runs=best_runs(history, space, task_gp.basis.shared.lengthscales, info),
+        success=None if runs is None else SuccessChance.fit(task_gp.basis.shared, *runs),
+        kinds=_kinds(featurized, held, lam, mean),
+    )
+
+
+def _shape(featurized: TaskFeatures, lam: str | float, mean: bool) -> tuple[HeldOut, TaskGP]:
+    """What held-out tasks say, and what all tasks have in common and where they differ."""
     held = hold_out(featurized, mean=mean)
     task_gp = fit_task_gp(
         featurized,
-        range(tasks.m),
+        range(featurized.m),
         lam=lam,
         lam_ratio=held.lam_ratio,
         residual_weight=held.residual_weight,
         mean=mean,
     )
-    model = task_model(tasks.means, tasks.spreads)
-    calibration = _calibration(history, featurized, mean)
-    best = best_runs(history, space, task_gp.basis.shared.lengthscales, info)
-    success = None if runs is None else SuccessChance.fit(task_gp.basis.shared, *runs)
-    return Prior(
-        space, model, task_gp, held, calibration, info, weight, best_runs=best, success=success
-    )
+    return held, task_gp
+
+
+def _kinds(
+    featurized: TaskFeatures, together: HeldOut, lam: str | float, mean: bool
+) -> tuple[Kind, ...]:
+    """Kinds of tasks with a shape each; none where all tasks together predict as well."""
+    groups = groups_of(featurized)
+    if [len(group) for group in groups] == [featurized.m]:
+        return ()
+    kinds, checked = [], []
+    for group in groups:
+        tasks = featurized.tasks.of(group)
+        held, task_gp = _shape(featurize(tasks), lam, mean)
+        if held.helps:
+            kinds.append(Kind(tasks.names, task_gp, held.noise_ratio))
+            checked.append((group, held))
+    return tuple(kinds) if better_than_together(checked, together) else ()
 
 
 def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Calibration | None:

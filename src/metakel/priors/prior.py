@@ -20,13 +20,14 @@ from metakel.gp.task_gp import DefaultGP, TaskGP, TaskModel, TaskProcess
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.band import Band
-from metakel.optimize.mixture import MixtureModel, register_loader
+from metakel.optimize.mixture import ALL_TASKS, MixtureModel, register_loader
 from metakel.optimize.model import BestRuns
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.configurations import as_rows, encode_candidates, encode_configurations
 from metakel.priors.heldout import NOISE_RATIOS, HeldOut
+from metakel.priors.kinds import Kind
 from metakel.priors.past_outputs import PastOutputs
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
@@ -34,6 +35,8 @@ from metakel.space import Fixed, Parameter, Space
 
 # Initial weight of the cold start beside what was learned; evidence moves it from there.
 COLD_WEIGHT = 0.05
+# Share of the history's weight that all tasks together keep beside kinds of tasks.
+TOGETHER = 0.2
 CERTIFICATES = ("conformal", "norm bound")
 
 
@@ -84,6 +87,8 @@ class Prior:
         The best runs of every past task, to refer to; None in files of before.
     success : SuccessChance or None
         Where past runs failed; None where they did nowhere in particular.
+    kinds : tuple of Kind
+        Kinds of past tasks, largest first; none where all are alike.
     """
 
     space: Space
@@ -97,22 +102,42 @@ class Prior:
     past: PastOutputs | None = None
     best_runs: BestRuns | None = None
     success: SuccessChance | None = None
+    kinds: tuple[Kind, ...] = ()
 
     @property
     def helps(self) -> bool:
         """Whether what was learned enters decisions; otherwise they are those of a cold start."""
-        return self.task_gp is not None and self.heldout.helps
+        return bool(self._shares)
+
+    @property
+    def _shares(self) -> dict[str, tuple[TaskGP, float, tuple[float, ...]]]:
+        """What enters decisions, by its name: shape, share and noise ratios."""
+        if self.task_gp is None:
+            return {}
+        known = sum(len(kind.tasks) for kind in self.kinds)
+        left = (1 - TOGETHER if self.heldout.helps else 1.0) / max(known, 1)
+        found = {
+            f"kind {number}": (kind.task_gp, left * len(kind.tasks), kind.noise_ratio)
+            for number, kind in enumerate(self.kinds, 1)
+        }
+        if self.heldout.helps:
+            share = TOGETHER if self.kinds else 1.0
+            found[ALL_TASKS] = (self.task_gp, share, self.heldout.noise_ratio)
+        return found
 
     @property
     def task_processes(self) -> tuple[tuple[TaskProcess, ...], tuple[float, ...]]:
-        """The learned GP at each noise ratio, and the cold start, with their initial weights."""
+        """The learned GPs at each noise ratio, and the cold start, with their initial weights."""
         cold: TaskProcess = DefaultGP.typical(self.space.d0)
-        if self.task_gp is None or not self.heldout.helps:
+        if not self.helps:
             return (cold,), (1.0,)
-        learned = tuple(self.task_gp.with_noise_ratio(ratio) for ratio in NOISE_RATIOS)
-        weights = tuple((1 - self.cold_weight) * weight for weight in self.heldout.noise_ratio)
+        learned: list[TaskProcess] = []
+        weights: list[float] = []
+        for task_gp, share, ratios in self._shares.values():
+            learned += [task_gp.with_noise_ratio(ratio) for ratio in NOISE_RATIOS]
+            weights += [(1 - self.cold_weight) * share * weight for weight in ratios]
         if self.cold_weight == 0:
-            return learned, weights
+            return tuple(learned), tuple(weights)
         return (*learned, cold), (*weights, self.cold_weight)
 
     @property
@@ -133,8 +158,9 @@ class Prior:
     def mean(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """(n,) what a typical task measures there, within the limits of the output."""
         X = encode_configurations(configurations, self.space)
-        learned = self.task_gp if self.helps else None
-        common = np.zeros(len(X)) if learned is None else learned.mean(X)
+        common = np.zeros(len(X))
+        for task_gp, share, _ in self._shares.values():
+            common += share * task_gp.mean(X)
         values = self.model.level + self.model.scale * common
         return np.clip(-values if self.info.minimize else values, *self.output_limits)
 
@@ -266,6 +292,7 @@ class Prior:
             limits=self._limits,
             best_runs=None if new else self.best_runs,
             success=None if new else self.success,
+            kinds=tuple(self._shares) if self.kinds else (),
         )
 
     def _stored(self, **options: Any) -> dict[str, Any]:

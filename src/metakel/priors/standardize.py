@@ -114,6 +114,19 @@ class StandardizedTasks:
         """How many tasks there are."""
         return len(self.z)
 
+    def of(self, chosen: NDArray[np.intp]) -> StandardizedTasks:
+        """These tasks only."""
+        return StandardizedTasks(
+            [self.X[s] for s in chosen],
+            [self.z[s] for s in chosen],
+            self.means[chosen],
+            self.spreads[chosen],
+            tuple(self.names[s] for s in chosen),
+            (),
+            0,
+            tuple(self.lacks[s] for s in chosen) if self.lacks else (),
+        )
+
 
 def standardize(history: History) -> StandardizedTasks:
     """Take level and scale out of every past task."""

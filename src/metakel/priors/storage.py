@@ -21,6 +21,7 @@ from metakel.optimize.regret import RegretCalibration
 from metakel.priors import best_runs
 from metakel.priors.calibration import Calibration
 from metakel.priors.heldout import EQUALLY, HeldOut
+from metakel.priors.kinds import Kind
 from metakel.priors.past_outputs import PastOutputs
 from metakel.priors.prior import Prior, PriorInfo
 from metakel.space import Parameter, Space
@@ -64,7 +65,7 @@ def to_dict(prior: Prior) -> Content:
     held, calibration = prior.heldout, prior.calibration
     # Calibration and prior share their features: stored once.
     basis = None if prior.task_gp is None else prior.task_gp.basis.to_dict()
-    content = {
+    content: dict[str, Any] = {
         "space": prior.space.to_dict(),
         "model": asdict(prior.model),
         "basis": basis,
@@ -89,6 +90,16 @@ def to_dict(prior: Prior) -> Content:
     }
     if prior.certificate is not None:
         content["certificate"] = prior.certificate.to_dict()
+    if prior.kinds:
+        content["kinds"] = [
+            {
+                "tasks": list(kind.tasks),
+                "basis": kind.task_gp.basis.to_dict(),
+                "task_gp": _shape_to_dict(kind.task_gp),
+                "noise_ratio": list(kind.noise_ratio),
+            }
+            for kind in prior.kinds
+        ]
     if prior.past is not None:
         content["past"] = prior.past.to_dict()
     if prior.best_runs is not None:
@@ -106,7 +117,12 @@ def to_version_1(prior: Prior) -> Content:
     """The document as version 1 wrote it, by which journals of that time know their prior."""
     old_names = {new: old for old, new in RENAMED.items()}
     then = replace(
-        prior, info=replace(prior.info, source=""), past=None, best_runs=None, success=None
+        prior,
+        info=replace(prior.info, source=""),
+        past=None,
+        best_runs=None,
+        success=None,
+        kinds=(),
     )
     return {**_renamed(to_dict(then), old_names), "version": 1}
 
@@ -139,6 +155,7 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
         if "best_runs" in data and basis is not None
         else None,
         success=_success_from_dict(data["success"], space) if "success" in data else None,
+        kinds=tuple(_kind_from_dict(kind, space, info) for kind in data.get("kinds", ())),
     )
 
 
@@ -146,6 +163,16 @@ def _success_from_dict(data: Mapping[str, Any], space: Space) -> SuccessChance:
     basis = _basis_from_dict(data["basis"], space)
     weights = as_numbers("weights", data["weights"], (basis.r,))
     return SuccessChance(basis, as_number("intercept", data["intercept"]), weights)
+
+
+def _kind_from_dict(data: Mapping[str, Any], space: Space, info: PriorInfo) -> Kind:
+    unknown = set(data["tasks"]) - set(info.tasks)
+    if unknown:
+        raise InputError(f"a kind has the task {min(unknown)!r}, which is none of the prior's")
+    ratios = as_numbers("noise_ratio", data["noise_ratio"], (len(EQUALLY),), low=TINY)
+    basis = _basis_from_dict(data["basis"], space)
+    shape = _shape_from_dict(data["task_gp"], basis)
+    return Kind(tuple(data["tasks"]), shape, tuple(ratios.tolist()))
 
 
 def _from_version_1(content: Content) -> Content:
