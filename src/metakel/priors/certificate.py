@@ -106,7 +106,9 @@ def _calibration(
     workers: int,
 ) -> RegretCalibration:
     if not jobs:
-        return without_scores(history, "past tasks have one run each, so none can be replayed")
+        return without_scores(
+            history, "no past task has several runs and all parameters, so none can be replayed"
+        )
     emulated = spread_rows(np.arange(len(jobs)), SPACE_TASKS).tolist()
     tables = [(prior, *_distinct(task)) for prior, task in jobs]
     draws = [(*jobs[i], i) for i in emulated]
