@@ -35,6 +35,8 @@ class RecordedStudy:
     mark : tuple
         By what to know the study again: number and times of its first completed trial. A copy
         of the study has them, too, and no other study.
+    constraints : tuple of dict
+        Constraint values of the completed trials, by name.
     """
 
     study_name: str
@@ -43,6 +45,7 @@ class RecordedStudy:
     rows: tuple[tuple[Mapping[str, Any], float], ...]
     failed: int
     mark: tuple[Any, ...] = ()
+    constraints: tuple[Mapping[str, float], ...] = ()
 
     def is_of(self, study: Any) -> bool:
         """Whether this is the record of a study, however far that has come meanwhile."""
@@ -165,6 +168,7 @@ def _record(study: Any) -> RecordedStudy:
         ),
         len(trials) - len(done) - len(failed),
         _mark(done[0]) if done else (),
+        tuple(dict(getattr(trial, "constraints", {})) for trial in done),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from math import inf
@@ -14,6 +14,7 @@ from optuna.samplers._base import _process_constraints_after_trial
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.integrations.optuna.record import (
     StudyOutcome,
@@ -25,7 +26,8 @@ from metakel.integrations.optuna.record import (
     write_expectation,
 )
 from metakel.integrations.optuna.search_space import SourceStudies, chosen, nearest_value
-from metakel.integrations.optuna.study_replay import SamplerCache, varying
+from metakel.integrations.optuna.strict import Strict, check_unchanged
+from metakel.integrations.optuna.study_replay import SamplerCache, StudyReplay, varying
 from metakel.optimize import Certificate
 from metakel.priors import Prior
 from metakel.space import Space
@@ -60,6 +62,19 @@ class MetaKelSampler(BaseSampler):
         Takes a finished trial and returns a sequence of numbers; those above 0 are violated
         constraints. As in other samplers of Optuna; ``trial.set_constraint`` in the objective does
         the same.
+    strict : bool
+        Whether constraints are limits that no trial may violate: with probability 1 - ``delta``
+        all configurations that are ever chosen respect them. It decides by confidence bounds of
+        the constraints of the source studies, not by the prior; where none is known to be safe, it
+        raises `metakel.NoSafePoint`, and after values that contradict the past `metakel.Alarm`.
+        The study needs the parameters of the past, within their ranges. See
+        ``docs/guide/safe-search.md``.
+        A ``prior`` has to bring records of the constraints (`metakel.priors.learn_outputs`).
+    start : sequence of dict, optional
+        With ``strict``: configurations that you vouch for. Without them past studies have to, of
+        which half teach and at least 19 of the others vouch at the default ``delta``.
+    delta : float
+        Of ``strict``.
     """
 
     def __init__(
@@ -70,12 +85,20 @@ class MetaKelSampler(BaseSampler):
         seed: int | None = None,
         independent_sampler: BaseSampler | None = None,
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
+        strict: bool = False,
+        start: Sequence[Mapping[str, Any]] | None = None,
+        delta: float = 0.1,
     ) -> None:
         if source_studies is not None and prior is not None:
             raise InputError("source_studies and prior are two ways to say the same; give one")
         if prior is not None and not isinstance(prior, Prior):
             raise InputError(f"prior is a {type(prior).__name__}; expected a metakel.Prior")
-        self._past = None if source_studies is None else SourceStudies(source_studies)
+        if start is not None and not strict:
+            raise InputError("start is given without strict=True; expected both")
+        self._strict = Strict(delta, tuple(start or ())) if strict else None
+        self._past = None
+        if source_studies is not None:
+            self._past = SourceStudies(source_studies, strict=strict)
         self.prior = prior if self._past is None else self._past.prior
         self._seed = seed
         self._independent = independent_sampler or TPESampler(seed=seed)
@@ -89,6 +112,7 @@ class MetaKelSampler(BaseSampler):
         self._raise_error_if_multi_objective(study)
         prior = self._prior_for(study)
         if prior is None:
+            self._refuse_cold_start()
             return self._independent.infer_relative_search_space(study, trial)
         common = self._cache.common(study)
         space = chosen(common, prior.space)
@@ -96,6 +120,7 @@ class MetaKelSampler(BaseSampler):
             host = type(self._independent).__name__
             self._cache.log_parameters(study, prior, common, host)
         if common and space is None:
+            self._refuse_cold_start()
             return self._independent.infer_relative_search_space(study, trial)
         return {} if space is None else {name: common[name] for name in space.names}
 
@@ -136,11 +161,20 @@ class MetaKelSampler(BaseSampler):
         announced = read_choice(trial.system_attrs) if prior is not None else {}
         if prior is not None and param_name in announced:
             try:
-                return nearest_value(
+                value = nearest_value(
                     param_name, announced[param_name], param_distribution, prior.space
                 )
             except InputError:  # another parameter of the same name
                 pass
+            else:
+                if self._strict is not None:
+                    check_unchanged(param_name, announced[param_name], value)
+                return value
+        if self._strict is not None and not param_distribution.single():
+            raise InputError(
+                f"strict: parameter {param_name!r} is not what all past studies had by this name; "
+                "nothing can be promised then"
+            )
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def trust(self, study: Study) -> float:
@@ -161,7 +195,7 @@ class MetaKelSampler(BaseSampler):
         space = space or varying(prior)
         with self._cache.lock:
             record = outcomes(trials, minimize=prior.info.minimize)
-            replay = self._cache.replay(prior, study, record, space, self._seed_for(study))
+            replay = self._replay(prior, study, record, space)
             return replay.given(record).trust
 
     def certificate(
@@ -178,11 +212,12 @@ class MetaKelSampler(BaseSampler):
         ----------
         study : Study
         delta : float
-            Probability with which it may fail.
+            Probability with which it may fail; with ``strict`` it is that of the sampler, and
+            the certificate is about configurations that respect the constraints.
         trials : sequence of FrozenTrial, optional
             By default all of the study.
         """
-        prior = self._certified_prior(study)
+        prior = self._prior_for(study) if self._strict else self._certified_prior(study)
         if prior is None:
             return Certificate(inf, delta=delta, reason="nothing was learned from the past")
         _check_direction(study, prior)
@@ -190,6 +225,8 @@ class MetaKelSampler(BaseSampler):
             found = study.get_trials(deepcopy=False) if trials is None else trials
             record = outcomes(found, minimize=prior.info.minimize)
             space = chosen(self._cache.common(study), prior.space) or varying(prior)
+            if self._strict is not None:
+                return self._replay(prior, study, record, space).given(record).certificate
             reason = _unlike_the_past(space, varying(prior), record)
             if reason:
                 return Certificate(inf, delta=delta, reason=reason)
@@ -247,6 +284,19 @@ class MetaKelSampler(BaseSampler):
             self.prior = self._cache.learned(study, self._past)
             return self.prior
 
+    def _replay(
+        self, prior: Prior, study: Study, record: list[StudyOutcome], space: Space
+    ) -> StudyReplay:
+        seed = self._seed_for(study)
+        return self._cache.replay(prior, study, record, space, seed, strict=self._strict)
+
+    def _refuse_cold_start(self) -> None:
+        if self._strict is not None:
+            raise InputError(
+                "strict: the past says nothing of the parameters of this study, so nothing can be "
+                "promised; expected source studies, or a prior, with these parameters"
+            )
+
     def _seed_for(self, study: Study) -> int:
         if self._seed is not None:
             return self._seed
@@ -279,9 +329,16 @@ class MetaKelSampler(BaseSampler):
                 others = replace(others, choosing=(*others.choosing, *more))
             else:
                 others = others.before(own)
-            replay = self._cache.replay(prior, study, record, space, self._seed_for(study))
-            optimizer = replay.given(record, others)
-            choice = replay.suggest(optimizer)
+            replay = self._replay(prior, study, record, space)
+            try:
+                optimizer = replay.given(record, others)
+                choice = replay.suggest(optimizer)
+            except Alarm as alarm:
+                raise Alarm(
+                    f"strict: {alarm}".partition(". Nothing is asked for")[0]
+                    + ". Nothing more is tried. Find out why; then go on with other source "
+                    "studies, or without strict"
+                ) from None
             write_choice(study, trial, choice)
             trials = study.get_trials(deepcopy=False)
             known = {**others.announced, **{o.number: o.params for o in record}}

@@ -14,6 +14,7 @@ from optuna.study import Study
 
 from metakel.data import History
 from metakel.errors import InputError
+from metakel.integrations.optuna.strict import with_constraints
 from metakel.io.optuna import RecordedStudy, recorded_studies
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors import Prior, learn_prior
@@ -30,12 +31,15 @@ class SourceStudies:
     Parameters
     ----------
     source : sequence of studies, or a storage
+    strict : bool
+        Whether their constraints are learned, too, so that limits can be set on them.
     """
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, *, strict: bool = False) -> None:
         studies = recorded_studies(source)
         self._studies = tuple(study for study in studies if _teaches(study))
-        self.prior = _learned(self._studies)
+        self._strict = strict
+        self.prior = self._learned(self._studies)
 
     def holds(self, study: Study) -> bool:
         """Whether the study was among those learned from."""
@@ -49,7 +53,11 @@ class SourceStudies:
             study.study_name,
             len(others),
         )
-        return _learned(others)
+        return self._learned(others)
+
+    def _learned(self, studies: Sequence[RecordedStudy]) -> Prior | None:
+        prior = _learned(studies)
+        return with_constraints(prior, studies) if self._strict and prior is not None else prior
 
     def calibration(self, study: Study) -> RegretCalibration | None:
         """What replays on the studies say of the regret; this takes some seconds."""

@@ -17,6 +17,7 @@ from metakel._arrays import Array
 from metakel.errors import InputError
 from metakel.integrations.optuna.record import Running, StudyOutcome, asked_for
 from metakel.integrations.optuna.search_space import LOGGER, SourceStudies, joining, matching
+from metakel.integrations.optuna.strict import Strict
 from metakel.optimize import Optimizer, Record, Trial
 from metakel.priors import Prior
 from metakel.search import SearchSpace
@@ -66,6 +67,23 @@ def _fits(parameter: Parameter, value: Any) -> bool:
     return True
 
 
+def _optimizer(
+    prior: Prior, space: Space, held: Mapping[str, Any], seed: int, delta: float | None
+) -> Optimizer:
+    """The optimizer of the prior, in which parameters that it does not know join."""
+    free = varying(prior)
+    ranges = Space(tuple(p for p in space.parameters if p.name in free.names))
+    return prior.optimizer(
+        rng=np.random.default_rng(seed),
+        # Parameters that were the same in all of the past are a part of its search space.
+        space=prior.space if space == free else ranges,
+        new=tuple(p for p in space.parameters if p.name not in free.names),
+        fixed=held,
+        extrapolate=delta is None,
+        delta=ANY_DELTA if delta is None else delta,
+    )
+
+
 class StudyReplay:
     """The optimizer of one study on one search space.
 
@@ -81,6 +99,8 @@ class StudyReplay:
     delta : float, optional
         Probability with which a certificate may fail, where one is wanted. It needs the search
         space of the past.
+    strict : Strict, optional
+        Where constraints are limits; it decides then, and ``delta`` is its own.
     """
 
     def __init__(
@@ -90,18 +110,14 @@ class StudyReplay:
         held: Mapping[str, Any],
         seed: int,
         delta: float | None = None,
+        strict: Strict | None = None,
     ) -> None:
         free = varying(prior)
-        ranges = Space(tuple(p for p in space.parameters if p.name in free.names))
-        self._optimizer = prior.optimizer(
-            rng=np.random.default_rng(seed),
-            # Parameters that were the same in all of the past are a part of its search space.
-            space=prior.space if space == free else ranges,
-            new=tuple(p for p in space.parameters if p.name not in free.names),
-            fixed=held,
-            extrapolate=delta is None,
-            delta=ANY_DELTA if delta is None else delta,
-        )
+        self._strict = strict is not None
+        if strict is not None:
+            self._optimizer = strict.optimizer(prior, space, np.random.default_rng(seed))
+        else:
+            self._optimizer = _optimizer(prior, space, held, seed, delta)
         self._held = held
         self._names = set(space.names)
         self._known = {p.name: p for p in (*space.parameters, *free.parameters)}
@@ -121,10 +137,10 @@ class StudyReplay:
         encoded = {n: found for n in params if (found := self._encode(n, params[n]))}
         for number in running.choosing:
             before = {n: e for n, e in encoded.items() if n < number or n in finished}
-            self._optimizer.record = _record_of(before, record, finished)
+            self._optimizer.record = _record_of(before, record, finished, strict=self._strict)
             point = self._optimizer.suggest()
             encoded[number] = point, self._place(point)
-        self._optimizer.record = _record_of(encoded, record, finished)
+        self._optimizer.record = _record_of(encoded, record, finished, strict=self._strict)
         return self._optimizer
 
     def suggest(self, optimizer: Optimizer) -> dict[str, Any]:
@@ -169,21 +185,24 @@ def _record_of(
     encoded: Mapping[int, tuple[dict[str, Any], Array]],
     record: Sequence[StudyOutcome],
     finished: Mapping[int, StudyOutcome],
+    *,
+    strict: bool,
 ) -> Record:
     """Trials of a study by their numbers there, with the outcomes of those that are finished."""
     trials = {
-        number: _finished(Trial(place, *encoded[number]), finished.get(number))
+        number: _finished(Trial(place, *encoded[number]), finished.get(number), strict=strict)
         for place, number in enumerate(sorted(encoded))
     }
     steps = tuple((trials[o.number].number,) for o in record if o.number in trials)
     return Record(tuple(trials.values()), steps)
 
 
-def _finished(trial: Trial, outcome: StudyOutcome | None) -> Trial:
-    """With its outcome, if it has one."""
+def _finished(trial: Trial, outcome: StudyOutcome | None, *, strict: bool) -> Trial:
+    """With its outcome, if it has one; strict constraints are outputs with limits."""
     if outcome is None:
         return trial
-    done = trial.with_result(outcome.value, None, outcome.constraints)
+    limits, outputs = ({}, outcome.constraints) if strict else (outcome.constraints, {})
+    done = trial.with_result(outcome.value, None, limits, outputs)
     # Like an infeasible one: its value is evidence, but it cannot be the best.
     return replace(done, state="infeasible") if outcome.pruned and done.value is not None else done
 
@@ -215,13 +234,14 @@ class SamplerCache:
         space: Space,
         seed: int,
         delta: float | None = None,
+        strict: Strict | None = None,
     ) -> StudyReplay:
         """The replay of the last trial, if it will do, or a new one."""
-        held = held_values(prior, space, record)
+        held = {} if strict is not None else held_values(prior, space, record)
         key = (prior, study.study_name, space, held, seed, delta)
         kept = self._replays.get(delta is None)
         if kept is None or kept[0] != key:
-            kept = key, StudyReplay(prior, space, held, seed, delta)
+            kept = key, StudyReplay(prior, space, held, seed, delta, strict)
             self._replays[delta is None] = kept
         return kept[1]
 
