@@ -368,9 +368,9 @@ def negative_log_likelihood(C: Array, y: Array) -> tuple[float, Array]:
     R, info = dpotrf(C, lower=0, overwrite_a=0)
     if info:
         raise np.linalg.LinAlgError("the covariance is not positive definite")
-    inverse, _ = dpotri(R, lower=0)
-    inverse = np.triu(inverse)
-    inverse += np.triu(inverse, 1).T
+    inverse, _ = dpotri(R, lower=0)  # below the diagonal are the zeros of R
+    inverse = inverse + inverse.T
+    inverse.flat[:: len(y) + 1] /= 2
     alpha = inverse @ y
     value = float(y @ alpha) / 2 + float(np.log(R.diagonal()).sum())
     return value, (inverse - np.outer(alpha, alpha)) / 2

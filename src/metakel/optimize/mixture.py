@@ -123,7 +123,9 @@ class MixtureModel(Model):
         self._families: list[list[IncrementalGP]] = _families(self._processes, scale, d0)
         self._mean = False
         self._without_fantasies: Self | None = None  # the same model, if this one has some
+        # Worked out when they are asked for, from the processes as they are.
         self._mix: MixtureWeights | None = None
+        self._bound_at_start: Array | None = None
         self._alarm: AlarmEvent | None = None
         self._other_level = False
         self._decides: Self | None = None  # given other values than this one, if they are many
@@ -142,7 +144,7 @@ class MixtureModel(Model):
     def prepare(self, start: StartPoints) -> Self:
         """Ready to be searched from these points: their predictions are kept up to date."""
         model = copy(self)
-        model._Z, model._rows = start.X, _row_numbers(start.X)
+        model._Z, model._rows, model._bound_at_start = start.X, _row_numbers(start.X), None
         model._families = _families(self._processes, self._task, self._d0, start.X)
         model._mean = bool(model._families[0][0].prediction.slope.any())
         model._failing = None if self._success is None else self._success.failing(start.X)
@@ -160,7 +162,7 @@ class MixtureModel(Model):
         else:
             for x, value in zip(X, y, strict=True):
                 model._take(x, float(value))
-        model._mix = None
+        model._mix = model._bound_at_start = None
         model._ring()
         if isinstance(self.regret, RegretCalibration) and not self.trace.left:
             model._follow(self, X)
@@ -177,7 +179,7 @@ class MixtureModel(Model):
         candidate = self._candidate(X[0])
         if candidate is not None:
             self._closed = np.append(self._closed, candidate)
-        self._scores = self.upper_bound().values(self._Z)
+        self._scores = self.upper_bound().values(self._Z).copy()
         self._scores[self._closed] = -inf
         g = shape(float(self._scores.max()), self._best, self._task.scale, t)
         self.trace = self.trace.after(self._best, g)
@@ -244,7 +246,7 @@ class MixtureModel(Model):
         model._families = [list(family) for family in self._families]
         model._take_all(outcomes.X[rows], outcomes.y[rows])
         model._observed = np.concatenate([self._observed, outcomes.X[rows]])
-        model._mix = None
+        model._mix = model._bound_at_start = None
         model._ring_at(np.array(outcomes.ends[steps:until]))
         return until, model
 
@@ -259,6 +261,7 @@ class MixtureModel(Model):
             decides._band = decides.regret = "it decides only"
         model._decides = decides = Model.condition(decides, thinned(outcomes))
         model._families, model._mix = decides._families, decides.mix
+        model._bound_at_start = None
         return model
 
     def _candidate(self, x: Array) -> int | None:
@@ -319,7 +322,7 @@ class MixtureModel(Model):
         model = copy(self)
         model._mix = self.mix
         if len(X):
-            model._without_fantasies = self._without_fantasies or self
+            model._without_fantasies, model._bound_at_start = self._without_fantasies or self, None
             model._families = []
             for family in self._families:
                 cross = family[0].cross_covariance(X)
@@ -447,7 +450,11 @@ class MixtureModel(Model):
         mix, kept = self.mix.without_negligible(ROUNDING)
 
         def values(Z: Array) -> Array:
-            return upper_bound(self._at(Z, kept), mix)
+            if Z is not self._Z:
+                return upper_bound(self._at(Z, kept), mix)
+            if self._bound_at_start is None:
+                self._bound_at_start = upper_bound(self._at(Z, kept), mix)
+            return self._bound_at_start
 
         score = Score(values, lambda Z: upper_bound_gradient(self._gradients(Z, kept), mix))
         return self._weighed(score, self._task.scale)

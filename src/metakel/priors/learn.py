@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from math import sqrt
 
 import numpy as np
@@ -101,8 +102,8 @@ def learn_prior(
     history = complete_first(history)
     limits = output_limits(history, outputs)
 
-    def learn(part: History) -> Prior:
-        return _learn(part, space, lam, mean, float(cold_weight), limits)
+    def learn(part: History, *, to_replay: bool = False) -> Prior:
+        return _learn(part, space, lam, mean, float(cold_weight), limits, to_replay)
 
     if way == "exact":
         taught, measured = taught_and_measured(history)
@@ -112,7 +113,7 @@ def learn_prior(
     if way == "none":
         found = without_scores(history, "the optimizer was not replayed on past tasks")
     else:
-        found = calibrate_folds(history, learn, progress, workers)
+        found = calibrate_folds(history, partial(learn, to_replay=True), progress, workers)
     return replace(prior, certificate=found)
 
 
@@ -123,8 +124,9 @@ def _learn(
     mean: bool,
     weight: float,
     limits: OutputLimits,
+    to_replay: bool,
 ) -> Prior:
-    """The prior without a certificate."""
+    """The prior without a certificate; to replay it, no norm bound and no runs are needed."""
     recorded = history
     history, failures = without_failures(recorded)
     tasks = standardize(history)
@@ -140,10 +142,12 @@ def _learn(
         task_model(tasks.means, tasks.spreads),
         task_gp,
         held,
-        _calibration(history, featurized, mean),
+        None if to_replay else _calibration(history, featurized, mean),
         info,
         weight,
-        best_runs=best_runs(history, space, task_gp.basis.shared.lengthscales, info),
+        best_runs=None
+        if to_replay
+        else best_runs(history, space, task_gp.basis.shared.lengthscales, info),
         success=None if runs is None else SuccessChance.fit(task_gp.basis.shared, *runs),
         kinds=_kinds(featurized, held, lam, mean),
     )

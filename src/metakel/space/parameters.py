@@ -118,21 +118,25 @@ class Float(Parameter):
 
     def decode(self, columns: Array) -> list[Any]:
         """-1 and 1 give the ends of the range exactly; with a step, of its grid."""
-        return [self._value(float(u)) for u in np.asarray(columns)[:, 0]]
+        return list(self._decoded(columns).tolist())
 
-    def _value(self, u: float) -> float:
-        if u in (-1.0, 1.0):
-            return float(self.low if u < 0 else self._last)
+    def _decoded(self, columns: Array) -> Array:
+        """(n,) the values of `decode`."""
+        u = np.asarray(columns, dtype=np.float64)[:, 0]
         low, high = self._ends
-        number = low + (u + 1) / 2 * (high - low)
-        number = exp(number) if self.log else number
+        numbers = low + (u + 1) / 2 * (high - low)
+        if self.log:  # not by numpy, which may round otherwise where there are more points
+            numbers = np.array([exp(number) for number in numbers.tolist()])
         if self.step is not None:
-            number = self.low + round((number - self.low) / self.step) * self.step
+            numbers = self.low + np.rint((numbers - self.low) / self.step) * self.step
         elif self.digits is not None:
-            number = float(
-                f"{number:.{max(self.digits, 1)}g}" if self.log else f"{number:.{self.digits}f}"
-            )
-        return float(min(max(number, self.low), self._last) if -1 <= u <= 1 else number)
+            form = f".{max(self.digits, 1)}g" if self.log else f".{self.digits}f"
+            numbers = np.array([float(format(number, form)) for number in numbers.tolist()])
+        within = np.minimum(np.maximum(numbers, self.low), self._last)
+        numbers = np.where(np.abs(u) <= 1, within, numbers)
+        numbers[u == -1] = self.low
+        numbers[u == 1] = self._last
+        return numbers
 
     @cached_property
     def _last(self) -> float:
@@ -154,7 +158,7 @@ class Float(Parameter):
         grid = self.low + np.rint((numbers - self.low) / self.step) * self.step
         return np.asarray(np.abs(numbers - grid) > self._grid_slack)
 
-    @property
+    @cached_property
     def _ends(self) -> tuple[float, float]:
         return (log(self.low), log(self.high)) if self.log else (self.low, self.high)
 
@@ -181,7 +185,7 @@ class Float(Parameter):
     def nearest(self, columns: Array) -> Array:
         """Rounded to the grid or to the digits, where there are any."""
         free = self.step is None and self.digits is None
-        return columns if free else super().nearest(columns)
+        return columns if free else self.encode(self._decoded(columns))
 
     def sample(self, uniform: Array) -> Array:
         """Uniform on the numeric domain, rounded to the grid."""
@@ -213,7 +217,7 @@ class Integer(Float):
 
     def decode(self, columns: Array) -> list[Any]:
         """Whole numbers of type int."""
-        return [round(self._value(float(u))) for u in np.asarray(columns)[:, 0]]
+        return [round(number) for number in super().decode(columns)]
 
     def _all_valid(self, numbers: Array) -> bool:
         return super()._all_valid(numbers) and bool((numbers == np.rint(numbers)).all())
