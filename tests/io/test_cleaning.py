@@ -86,12 +86,65 @@ def test_numbers_written_as_text_are_said_to_be_choices_or_read_with_a_note():
     assert History.from_frame(commas, **WANTED).space == plain.space
 
 
-def test_units_in_every_cell_and_choices_that_differ_by_case_are_noted():
-    units = History.from_frame(columns(hours=[f"{i % 4} h" for i in range(N)]), **WANTED)
-    assert any("hours holds '0 h', which is no plain number" in n for n in units.report.notes)
+def test_units_that_differ_and_choices_that_differ_by_case_are_noted():
+    mixed = [f"{i % 4} {'h' if i % 2 else 'min'}" for i in range(N)]
+    units = History.from_frame(columns(hours=mixed), **WANTED)
+    assert any("hours holds '0 min', which is no plain number" in n for n in units.report.notes)
     case = History.from_frame(columns(metal=["Pd", "pd"] * (N // 2)), **WANTED)
     assert any("metal has 'Pd' and 'pd', taken as two" in n for n in case.report.notes)
     assert not History.from_frame(columns(), **WANTED).report.notes
+
+
+@pytest.mark.parametrize("unit", [" h", "h", " °C"])
+def test_one_unit_in_a_whole_column_is_read_with_a_note(tmp_path, unit):
+    numbers = columns()["hours"]
+    table = columns(hours=[f"{v}{unit}" for v in numbers])
+    for column, said in (
+        (table["hours"], "."),
+        ([v.replace(".", ",") for v in table["hours"]], ","),
+    ):
+        for history in (
+            History.from_frame({**table, "hours": column}, **WANTED),
+            History.from_csv(written(tmp_path / "a.csv", {**table, "hours": column}), **WANTED),
+        ):
+            assert history.space == History.from_frame(columns(), **WANTED).space
+            assert any(
+                f"hours has a unit: '{column[0]}' is read" in n for n in history.report.notes
+            )
+        assert said in column[0]
+    chosen = History.from_frame(table, **WANTED, categories=["hours"])
+    assert isinstance(chosen.space["hours"], Categorical)
+    # Rows that were added without the unit, and a run that failed.
+    table["hours"][-1], table["y"][0] = numbers[-1], "lost"
+    assert History.from_frame(table, **WANTED).space["hours"].high == max(numbers)
+
+
+def test_few_units_among_numbers_are_read_only_where_it_is_clear_what_they_mean():
+    per_cent = [10.0 + i for i in range(N)]
+    for name, cell in (("y", "87,5 %"), ("y [ml]", "87,5 ml")):
+        table = {k if k != "y" else name: v for k, v in columns(y=[*per_cent[:-1], cell]).items()}
+        history = History.from_frame(table, task="ds", output=name)
+        assert history[1].y[-1] == 87.5
+    for values, cell in ((per_cent, "87,5 ml"), ([v / 100 for v in per_cent], "87,5 %")):
+        table = columns(y=[*values[:-1], cell])
+        with pytest.raises(InputError, match=f"holds '{cell}' in row {N - 1}"):
+            History.from_frame(table, **WANTED)
+
+
+def test_a_task_that_stands_above_its_rows_is_that_of_all_of_them(tmp_path):
+    table = columns()
+    once = [v if i == 0 or table["ds"][i - 1] != v else None for i, v in enumerate(table["ds"])]
+    plain = History.from_frame(table, **WANTED)
+    for history in (
+        History.from_frame({**table, "ds": once}, **WANTED),
+        History.from_csv(written(tmp_path / "a.csv", {**table, "ds": once}), **WANTED),
+    ):
+        assert [t.name for t in history] == [t.name for t in plain]
+        assert [t.n for t in history] == [t.n for t in plain]
+        assert any(f"ds is empty in {N - 2} rows, which" in note for note in history.report.notes)
+    # Names that are repeated stand in their own rows: the others are not known.
+    some = [v if i % 10 < 4 else None for i, v in enumerate(table["ds"])]
+    assert History.from_frame({**table, "ds": some}, **WANTED).report.missing_tasks == N - 8
 
 
 # Categories by word
@@ -166,7 +219,7 @@ def test_the_report_names_the_words_and_commas_are_read_beside_them(tmp_path):
     assert history[1].y.tolist() == columns()["y"][N // 2 :]
 
 
-@pytest.mark.parametrize("cell", ["0.9O", "11.1%", "1,110.5"])
+@pytest.mark.parametrize("cell", ["0.9O", "11.1 ml", "1,110.5"])
 def test_another_word_among_the_outputs_is_named_with_its_line(tmp_path, cell):
     table = with_cell("y", 3, cell)
     with pytest.raises(InputError, match=f"output column 'y' holds '{cell}' in line 5 of runs.csv"):

@@ -60,6 +60,35 @@ def test_blank_rows_dates_and_other_sheets_are_no_trouble(tmp_path):
         History.from_excel(workbook(path, table), **WANTED)
 
 
+def test_titles_repeated_headers_and_numbers_as_text_are_no_trouble(tmp_path):
+    plain = History.from_excel(workbook(tmp_path / "a.xlsx", [HEADER, *ROWS]), **WANTED)
+    text = [[str(cell) for cell in row] for row in ROWS]
+    for table in (
+        [["Couplings of 2023"], [], HEADER, *ROWS],
+        [HEADER, *ROWS[:6], HEADER, *ROWS[6:12], [], HEADER, *ROWS[12:]],
+        [HEADER, *text],
+    ):
+        path = workbook(tmp_path / "b.xlsx", table)
+        history = History.from_excel(path, **WANTED)
+        assert history.space == plain.space
+        assert [t.y.tolist() for t in history] == [t.y.tolist() for t in plain]
+    append_excel(path, [{"heat": 40.5, "hours": 2, "yield": None}])
+    assert excel_columns(path)["heat"][-1] == 40.5
+    one = workbook(tmp_path / "c.xlsx", [["yield"], [1], [2]])
+    assert excel_columns(one) == {"yield": [1, 2]}
+
+
+def test_added_rows_are_formatted_as_those_above(tmp_path):
+    path = workbook(tmp_path / "a.xlsx", [HEADER, *ROWS])
+    book = openpyxl.load_workbook(path)
+    for row in range(2, len(ROWS) + 2):
+        book["runs"].cell(row, 5).number_format = "0.0%"
+    book.save(path)
+    append_excel(path, [{"heat": 1.5, "yield": None}])
+    page = openpyxl.load_workbook(path)["runs"]
+    assert page.cell(page.max_row, 5).number_format == "0.0%"
+
+
 def test_a_sheet_or_file_that_is_not_there_is_named(tmp_path):
     path = workbook(tmp_path / "a.xlsx", [HEADER, *ROWS])
     with pytest.raises(InputError, match="no sheet 'x'; found runs"):

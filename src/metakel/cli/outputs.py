@@ -15,7 +15,7 @@ from metakel._arrays import is_number
 from metakel.cli.console import note, short
 from metakel.confidence import Alarm
 from metakel.errors import InputError
-from metakel.io.cleaning import as_number
+from metakel.io.cleaning import as_number, split_unit
 from metakel.optimize import NoSafePoint
 from metakel.optimize.limits import Range
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Space
@@ -24,10 +24,6 @@ from metakel.tuner import Tuner
 
 # 1,234 is a decimal number in one country and a thousand in another.
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(?![0-9])(\s*[^0-9\s].*)?").fullmatch
-# A unit has no digits, as in "87,5 %" or "49.4 °C", so that a time of day is none.
-_WITH_UNIT = re.compile(
-    r"([+-]?[0-9.,]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9.,:+-][^0-9:]*)"
-).fullmatch
 
 
 def typed(space: Space, name: str, value: Any) -> Any:
@@ -57,8 +53,8 @@ def quantity(value: Any) -> float | None:
             "expected a decimal point, or no comma"
         )
     number = as_number(text)
-    if number is None and (found := _WITH_UNIT(text)):
-        return quantity(found[1])
+    if number is None and (found := split_unit(text)):
+        return quantity(found[0])
     return number
 
 

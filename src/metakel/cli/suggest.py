@@ -114,7 +114,7 @@ def suggest(
     others, added = tuner.optimizer.model.output_names, list[str]()
     if append is not None and journal is not None:
         try:
-            name = task or tuner.options.task
+            name = task or tuner.options.task or journal.stem
             added = append_suggestions(append, sheet, journal, known, asked, name, others)
         except Exception:  # nobody has seen them
             for trial in asked:

@@ -43,6 +43,13 @@ _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+").fullmatch
 # A number with a unit, a per cent sign, or marks between thousands.
 _NEARLY = re.compile(r"\s*[+-]?[0-9][0-9.,']*[^0-9]*").fullmatch
 
+# A unit has no digits, as in "87,5 %" or "49.4 °C", so that a time of day is none.
+_WITH_UNIT = re.compile(
+    r"([+-]?[0-9.,]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9.,:+-][^0-9:]*)"
+).fullmatch
+# A larger share of a column has a unit, or it is not known to be that of the other cells.
+UNIT_SHARE = 0.5
+
 # Where the row with an index is found: "row 3", "line 5 of runs.csv".
 Place = Callable[[int], str]
 Meaning = Literal["numbers", "choices", "unknown"]
@@ -116,6 +123,49 @@ def as_number(value: Any) -> float | None:
     if _COMMA(word):
         return float(word.replace(",", "."))
     return float(word) if _NUMBER(word) else None
+
+
+def split_unit(text: str) -> tuple[str, str] | None:
+    """The number and the unit of a text such as "87,5 %"; None where it is something else."""
+    found = _WITH_UNIT(text.strip())
+    return (found[1], found[2].strip()) if found else None
+
+
+def without_unit(name: str, column: Column) -> tuple[Column, str]:
+    """The column without the one unit of its numbers, and that unit; "" where it has none.
+
+    Cells without a unit may be among them: as most have it, as the name of the column says it, or
+    as plain numbers above 1 are no shares, so that per cent is meant.
+    """
+    levels = column.levels or []
+    numbers: dict[str, str] = {}  # by the text that they are written in, without a unit
+    units = set[str]()
+    for text in levels:
+        if not isinstance(text, str) or not any(map(str.isdigit, text)):
+            continue
+        found = (text, "") if _like_number(text) else split_unit(text)
+        if found is None or len(units | {found[1]} - {""}) > 1:
+            return column, ""
+        numbers[text] = found[0]
+        units |= {found[1]} - {""}
+    if not units:
+        return column, ""
+    (unit,) = units
+    counts = _counts(column)
+    with_unit = sum(n for v, n in zip(levels, counts, strict=True) if numbers.get(v, v) != v)
+    named = re.search(rf"(?<!\w){re.escape(unit)}(?!\w)", name)
+    if with_unit <= UNIT_SHARE * int((~column.missing).sum()) and not named:
+        plain = [as_number(v) or 0.0 for v in levels if _like_number(v)]
+        if unit != "%" or np.median(np.abs(plain)) <= 1:
+            return column, ""
+    commas = decimal_commas(list(numbers.values()))
+    read = dict(
+        zip(numbers, typed(list(numbers.values())) if commas is None else commas, strict=True)
+    )
+    if any(isinstance(v, str) for v in read.values()):  # perhaps thousands
+        return column, ""
+    values = [read.get(v, v) if isinstance(v, str) else v for v in levels]
+    return Column.of([values[code] for code in column.values.tolist()]), unit
 
 
 def meaning(name: str, space: Space | None, categories: Sequence[str]) -> Meaning:
@@ -232,6 +282,8 @@ def _not_a_number(name: str, column: Column, said: Meaning, place: Place) -> Inp
     value, good = column[row], int(_counts(column)[plain].sum())
     among = f", among {good} numbers" if good else ""
     doubt = " (decimals or thousands? write a point or none)" if _like_number(value) else ""
+    if value == name:
+        doubt = " (is it the header again?)"
     choices = Hint("declare it as choices", f"categories=[{name!r}]", f"--category {name!r}")
     return InputError(
         f"column {name!r} holds {value!r} in {place(row)}{among}; expected numbers{doubt}: correct "

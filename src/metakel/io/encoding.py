@@ -15,9 +15,16 @@ from metakel._arrays import Array
 from metakel.errors import Hint, InputError, SeveralProblems
 from metakel.io.censored import bound_note, failed_by_status, is_status, settled, without_bounds
 from metakel.io.choose_inputs import choose_inputs, typed_list
-from metakel.io.cleaning import Place, clean_input, clean_output, meaning, missing_words_note
+from metakel.io.cleaning import (
+    Place,
+    clean_input,
+    clean_output,
+    meaning,
+    missing_words_note,
+    without_unit,
+)
 from metakel.io.columns import Column, Columns, Mask, mix
-from metakel.io.schema import Report, Schema, Source, TaskLabels, absent, lacking_note
+from metakel.io.schema import Report, Schema, Source, TaskLabels, absent, filled_down, lacking_note
 from metakel.space import Fixed, Parameter, Space, infer_space
 from metakel.space.parameters import RANGE_SLACK, own_value
 
@@ -62,6 +69,7 @@ def encode(source: Source, **options: Any) -> EncodedTable:
     """
     schema = Schema.of(source, **options)
     schema.check(source.columns)
+    source = _readable(source, schema)
     problems = _Problems(source.name)
     measured, signs = without_bounds(source.columns[schema.output])
     with problems.collected():
@@ -191,6 +199,25 @@ def _failures(
     tasks = labels.codes[list(points)] if points else np.empty(0, dtype=np.intp)
     X = np.array(list(points.values())).reshape(-1, space.d0)
     return {labels.names[s]: X[tasks == s] for s in np.unique(tasks).tolist()}
+
+
+def _readable(source: Source, schema: Schema) -> Source:
+    """Without units, and with the task in every row of a block, where people wrote it once."""
+    if source.space is not None:  # a program has written it
+        return source
+    columns, notes = dict(source.columns), list(source.notes)
+    for name, column in source.columns.items():
+        named = schema.space if schema.space is not None and name in schema.space.names else None
+        if name == schema.task or meaning(name, named, schema.categories) == "choices":
+            continue
+        columns[name], unit = without_unit(name, column)
+        if unit:
+            row = int(np.flatnonzero([unit in str(cell) for cell in column.tolist()])[0])
+            notes.append(f"{name} has a unit: {column[row]!r} is read as {columns[name][row]:g}")
+    columns[schema.task], count = filled_down(columns[schema.task])
+    if count:
+        notes.append(f"{schema.task} is empty in {count} rows, which are taken as of the one above")
+    return replace(source, columns=columns, notes=tuple(notes))
 
 
 def _recorded_space(

@@ -12,18 +12,22 @@ from zipfile import BadZipFile, ZipFile
 
 from metakel._files import as_path, refuse_bomb, refuse_device, write_atomically
 from metakel.errors import Hint, InputError
+from metakel.io.cleaning import typed
 from metakel.io.columns import Column, Columns, check_names
 from metakel.io.schema import Source
 
-# What is lost when a workbook is saved by openpyxl.
+# A title and remarks may stand in so many rows above a table.
+TITLE_ROWS = 10
+SHOWN = 5
 FORMULA = re.compile(rb"<(?:\w+:)?f[ >/]")
+# What is lost when a workbook is saved by openpyxl.
 NOT_KEPT = ("xl/charts/", "xl/drawings/", "xl/media/", "xl/vbaProject", "xl/pivotTables/")
 
 
 def read_excel(path: str | Path, *, task: str, output: str, sheet: str | None = None) -> Source:
     """A sheet of a workbook (needs openpyxl), by default the first one with a table."""
     file = Path(path)
-    columns, rows, notes = _read(file, sheet)
+    columns, rows, notes = _read(file, sheet, as_text=(task,))
     return Source(
         file.name,
         columns,
@@ -69,7 +73,9 @@ def append_excel(
             _write(page.cell(top, places[name]), name)
     for i, row in enumerate(rows, start=max(last, top) + 1):
         for name, value in row.items():
-            _write(page.cell(i, places[name]), value)
+            cell = page.cell(i, places[name])
+            _write(cell, value)
+            cell.number_format = page.cell(last, places[name]).number_format  # as per cent, say
     buffer = BytesIO()
     book.save(buffer)
     write_atomically(file, buffer.getvalue())
@@ -86,7 +92,9 @@ def _write(cell: Any, value: Any) -> None:
         cell.quotePrefix = value.startswith(("=", "+", "-", "@"))
 
 
-def _read(file: Path, sheet: str | None) -> tuple[Columns, list[int], tuple[str, ...]]:
+def _read(
+    file: Path, sheet: str | None, as_text: Sequence[str] = ()
+) -> tuple[Columns, list[int], tuple[str, ...]]:
     """Columns with a name, the row of the sheet that each row stands in, and notes."""
     with _errors_named(file):
         refuse_device(as_path(file))
@@ -96,20 +104,26 @@ def _read(file: Path, sheet: str | None) -> tuple[Columns, list[int], tuple[str,
             page = _sheet(book, sheet, file)
             top, header = _header(page)
             found = [(k, cells) for k, cells in _cells(page) if k > top]
+            repeated = [k for k, cells in found if _is_header(cells, header)]
             others = [name for name in book.sheetnames if name != page.title]
         finally:
             book.close()
-    rows = [(k, cells) for k, cells in found if any(v is not None for v in cells)]
+    rows = [(k, c) for k, c in found if any(v is not None for v in c) and k not in repeated]
     if not header or not rows:
         raise InputError(f"{file.name}, sheet {page.title!r}: expected a header and rows below it")
     check_names(filter(None, header), f"{file.name}, sheet {page.title!r}")
     columns = {
-        name: Column.of(_numbers([cells[k] if k < len(cells) else None for _, cells in rows]))
+        name: Column.of(
+            _numbers([c[k] if k < len(c) else None for _, c in rows], as_text=name in as_text)
+        )
         for k, name in enumerate(header)
         if name
     }
     aside = f" (there are also {', '.join(others)})" if others and sheet is None else ""
     notes = (f"read from the sheet {page.title!r}{aside}",) if aside else ()
+    if repeated:
+        shown = ", ".join(map(str, repeated[:SHOWN])) + (" ..." if len(repeated) > SHOWN else "")
+        notes = (*notes, f"the header is repeated in row {shown}")
     return columns, [k for k, _ in rows], notes
 
 
@@ -126,11 +140,26 @@ def _sheet(book: Any, wanted: str | None, file: Path) -> Any:
 
 
 def _header(page: Any) -> tuple[int, list[str]]:
-    """The first row that is not empty, and the names in it."""
+    """The first row that is not empty, and the names in it; a title above a table is none."""
+    title: tuple[int, list[str]] = 1, []
     for row, cells in _cells(page):
-        if any(cell is not None for cell in cells):
-            return row, ["" if cell is None else str(cell).strip() for cell in cells]
-    return 1, []
+        filled = sum(cell is not None for cell in cells)
+        if filled > 1 or (filled and title[1] and row > title[0] + TITLE_ROWS):
+            # A single column has a single name.
+            return (row, _names(cells)) if filled > 1 else title
+        if filled and not title[1]:
+            title = row, _names(cells)
+    return title
+
+
+def _is_header(cells: Sequence[Any], header: Sequence[str]) -> bool:
+    """Whether a row repeats the header, without columns that were added later."""
+    same = [name == said for name, said in zip(_names(cells), header, strict=False) if name]
+    return len(same) > 1 and all(same)
+
+
+def _names(cells: Sequence[Any]) -> list[str]:
+    return ["" if cell is None else str(cell).strip() for cell in cells]
 
 
 def _cells(page: Any) -> Iterator[tuple[int, list[Any]]]:
@@ -139,9 +168,11 @@ def _cells(page: Any) -> Iterator[tuple[int, list[Any]]]:
         yield row, [(c.strip() or None) if isinstance(c, str) else c for c in cells]
 
 
-def _numbers(values: list[Any]) -> list[Any]:
-    """Excel keeps 1.0 as 1, so that whole numbers among others are floats."""
+def _numbers(values: list[Any], *, as_text: bool) -> list[Any]:
+    """Excel keeps 1.0 as 1, so that whole numbers among others are floats; text may be numbers."""
     kinds = {type(value) for value in values if value is not None}
+    if kinds == {str} and not as_text:
+        return typed(["" if value is None else value for value in values])
     if kinds == {int, float}:
         return [None if value is None else float(value) for value in values]
     return values

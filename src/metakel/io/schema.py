@@ -124,6 +124,10 @@ def check_direction(output: str, minimize: bool | None) -> bool:
     return bool(minimize)
 
 
+# Names of tasks that stand above blocks of rows are hardly ever repeated.
+BLOCKS_PER_TASK = 3
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """What a reader returns: the columns of all tasks together, and what is known of them.
@@ -290,6 +294,21 @@ def lacking_note(name: str, count: int, tasks: int) -> str:
         f"{name} is not recorded in {count} of {tasks} tasks: it is learned from the others, "
         "unless a default says what they used"
     )
+
+
+def filled_down(column: Column) -> tuple[Column, int]:
+    """A column of task names that stand in the first row of each block only, in every row of it.
+
+    How many rows were filled in; 0 where names are repeated, so that empty cells are just unknown.
+    """
+    n, named = len(column), np.flatnonzero(~column.missing)
+    if 2 * len(named) > n or not len(named) or named[0] > 0:
+        return column, 0
+    values = column.tolist()
+    if len(named) > BLOCKS_PER_TASK * len({str(values[i]) for i in named}):
+        return column, 0
+    above = np.searchsorted(named, np.arange(n), side="right") - 1
+    return Column.of([values[named[k]] for k in above]), n - len(named)
 
 
 def absent(column: Column, name: str, space: Space | None) -> Mask:
