@@ -31,6 +31,15 @@ def test_gains_chosen_without_care_are_dangerous():
     assert sum(v.outputs["peak"][row] > PEAK for v in past) > 3
 
 
+def test_safe_opt_with_two_standard_deviations_is_dangerous():
+    """The negative control of the benchmark: the rule of others from the same first flight."""
+    from benchmarks.frontier_goals import quadrotor
+
+    found = [quadrotor(1, seed) for seed in range(8)]
+    assert sum(vehicle["SafeOpt rule, SE, beta 2"]["unsafe"] for vehicle in found) > 2
+    assert quadrotor(1, 3) == found[3]  # same seed, same numbers
+
+
 def test_the_start_set_is_neither_empty_nor_everything(flown):
     lesson, new, _ = flown
     inside = lesson.start.contains(DOMAIN.X)

@@ -12,6 +12,7 @@ from metakel.errors import InputError
 from metakel.kernels import legendre
 from metakel.learn import as_problem, learn_kernel
 from metakel.learn.rules import lifelong, monte_carlo, self_normalised
+from metakel.lifelong import replay_alarms
 from metakel.search import box, grid
 
 NOISE, BOUND, DELTA = 0.1, 3.0, 0.1
@@ -299,3 +300,25 @@ def test_bad_input_changes_nothing():
     life.drop(optimizer)
     assert not life.open
     assert "1 tasks known, 0 open" in repr(life)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_an_alarm_on_the_next_task_is_as_rare_as_replays_say(missing):
+    """With a kernel that is missing, replays and the next task raise it equally often."""
+    rng, promised, raised = np.random.default_rng(3), [], []
+    right = mk.KernelSum.uniform(BASE, active=[1, 3], weight=1.0)
+    kernel = mk.KernelSum.uniform(BASE, active=[1], weight=1.0) if missing else right
+
+    def record():
+        X, theta = rng.uniform(-1, 1, (8, 1)), rng.normal(size=2)
+        return mk.Task(X, right.features(X) @ theta + 0.1 * rng.normal(size=8))
+
+    options = {"noise_std": 0.1, "norm_bound": 4.0}
+    for _ in range(20):
+        *past, new = [record() for _ in range(6)]
+        promised.append(replay_alarms(kernel, past, **options).expected)
+        raised.append(replay_alarms(kernel, [new], **options).count)
+    assert sum(raised) <= binom.ppf(1 - 1e-4, 20, min(np.mean(promised), 1))
+    assert (np.mean(raised) > 0.3) == missing
+    with pytest.raises(InputError, match="no task"):
+        replay_alarms(kernel, [], **options)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from games import line_problem, optimizer, play, square_problem
 from numpy.testing import assert_allclose
+from scipy.stats import binom
 
 from metakel import regret
 from metakel.kernels import KernelSum, from_features, legendre
@@ -87,6 +88,44 @@ def test_stopping_by_certificate_stops_close_to_the_optimum():
         game.tell(x, problem.noisy(x, rng))
     assert game.t < 40
     assert problem.f(LINE.X).max() - problem.f(game.best.x)[0] <= 0.3
+
+
+@pytest.mark.parametrize("policy", ["ask", "uniform"])
+def test_stopping_at_the_certificate_is_right_whoever_chooses_the_points(policy):
+    """(epsilon, delta)-PAC. The negative control stops by the means, and is wrong more often."""
+    wrong = naive = runs = 0
+    for seed in range(20):
+        problem, rng = line_problem(seed), np.random.default_rng(seed)
+        game, values = optimizer(problem, LINE, seed=seed, stop_at=0.5), problem.f(LINE.X)
+        stopped = False
+        while not game.done and game.t < 60:
+            x = game.ask() if policy == "ask" else LINE.X[rng.integers(len(LINE))]
+            game.tell(x, problem.noisy(x, rng))
+            means = game.predict(LINE.X)[0]
+            if not stopped and means.max() - game.best.value <= 0.5:
+                naive += values.max() - problem.f(game.best.x)[0] > 0.5
+                stopped = True
+        if game.done:
+            runs += 1
+            wrong += values.max() - problem.f(game.best.x)[0] > 0.5
+    assert runs >= 10
+    assert wrong <= binom.ppf(1 - 1e-4, runs, 0.1)
+    assert naive > (5 if policy == "uniform" else wrong)
+
+
+def test_all_optima_are_potential_maximisers_at_all_times():
+    kept = []
+    for seed in range(8):
+        problem, rng = line_problem(seed), np.random.default_rng(seed)
+        game, values = optimizer(problem, LINE, seed=seed), problem.f(LINE.X)
+        for _ in range(12):
+            x = game.ask()
+            game.tell(x, problem.noisy(x, rng))
+            left = game.potential_maximisers
+            if covered(game, problem):
+                assert (left == LINE.X[int(np.argmax(values))]).all(axis=1).any()
+        kept.append(len(left))
+    assert np.mean(kept) < 0.5 * len(LINE)
 
 
 def run_regret(problem, kernel, seed, *, steps=40):

@@ -240,6 +240,45 @@ def test_without_a_norm_bound_the_safe_set_is_the_start_until_the_features_are_s
     assert game.safe(X).sum() > len(start)
 
 
+def test_statement_15_bounds_every_width_once_the_features_are_spanned():
+    from metakel.confidence import ConfidenceSequence
+    from metakel.theory import reach_width
+
+    rng = np.random.default_rng(11)
+    theta = rng.normal(size=5)
+    safe = np.linspace(-0.9, 0.1, 7)[:, None]  # on one side only
+    band = ConfidenceSequence(KERNEL, noise_std=SIGMA, norm_bound=None, full=KERNEL)
+    hypothesis = band.hypothesis
+    widths = []
+    for rounds in (1, 10, 100):
+        points = np.tile(safe, (rounds, 1))
+        band.tell(
+            points[band.t :],
+            KERNEL.features(points[band.t :]) @ theta
+            + SIGMA * rng.normal(size=len(points) - band.t),
+        )
+        Phi = KERNEL.features(points)
+        y = np.concatenate([batch.y for batch in band.told.batches])
+        G = Phi.T @ Phi / len(points)
+        fitted = np.linalg.lstsq(Phi, y, rcond=None)[0]
+        lower, upper = band.current.interval(X[:, None])
+        Z = KERNEL.features(X[:, None])
+        sizes = np.sqrt(np.einsum("nd,de,ne->n", Z, np.linalg.inv(G), Z))
+        bounds = [
+            [
+                reach_width(
+                    n=len(points), dim=5, phi_norm=size, trace=np.trace(G), noise_std=SIGMA,
+                    norm=np.linalg.norm(fitted), scale=scale, weight=np.exp(log_weight), delta=0.1,
+                )
+                for scale, log_weight in zip(hypothesis.scales, hypothesis.log_weights, strict=True)
+            ]
+            for size in sizes
+        ]  # fmt: skip
+        assert ((upper - lower) / 2 <= np.min(bounds, axis=1) * (1 + 1e-6)).all()
+        widths.append(np.max(upper - lower))
+    assert widths[0] > 2 * widths[1] > 4 * widths[2]
+
+
 def test_on_a_box_every_point_is_safe_too():
     rng = np.random.default_rng(9)
     for _ in range(3):

@@ -237,6 +237,8 @@ GOOD = {
     **dict.fromkeys(("noise_std", "lam", "weight_sum", "smallest", "coherence", "phi_max"), 0.5),
     **dict.fromkeys(("norm_bound", "norm", "information_gain", "nu", "radius"), 1.5),
     **dict.fromkeys(("models", "total_dim"), 3),
+    **dict.fromkeys(("phi_norm", "trace", "scale"), 1.5),
+    "weight": 0.1,
     "coefficient_norms": [1.0, 0.0],
     "weights": [0.3, 0.0],
 }

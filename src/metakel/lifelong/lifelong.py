@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
@@ -13,11 +13,12 @@ import numpy as np
 
 from metakel._arrays import check_generator, is_number, positive
 from metakel._files import Format, write_file
+from metakel.confidence import ConfidenceSequence
 from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.learn import LearnedKernel, learn_kernel
-from metakel.optimize import GPUCB, CertifiedModel, Optimizer
+from metakel.optimize import GPUCB, CertifiedModel, Optimizer, Replay
 from metakel.search import Domain, SearchSpace, domain_from_dict
 from metakel.space import Space
 
@@ -427,6 +428,44 @@ class Lifelong:
             name: Optimizer.from_dict(stored, functions) for name, stored in data["open"].items()
         }
         return life
+
+
+def replay_alarms(
+    kernel: KernelSum,
+    tasks: Iterable[Task],
+    *,
+    noise_std: float,
+    norm_bound: float | None,
+    **options: Any,
+) -> Replay:
+    """On how many tasks the alarm of a kernel would have been raised (Statement 16).
+
+    Each record is told, value by value, to a `ConfidenceSequence` of the kernel, with its
+    ``options``. If the tasks are exchangeable with the next one, were all played by one policy, and
+    did not teach the kernel, then the alarm is raised on the next one with probability at most
+    ``expected`` on average over histories: 1 / (g + 1) after g silent tasks. In the first tasks of
+    `Lifelong` the policy is that of the warm-up. Silence says that no alarm is to be expected, not
+    that the kernel is right: GP-UCB hardly looks where a kernel is missing.
+
+    Parameters
+    ----------
+    kernel : KernelSum
+    tasks : iterable of Task
+        With their values in the order in which they were observed.
+    noise_std, norm_bound : float
+        Of the sequence.
+    """
+    raised = []
+    for task in tasks:
+        band = ConfidenceSequence(kernel, noise_std=noise_std, norm_bound=norm_bound, **options)
+        for x, y in zip(task.X, task.y, strict=True):
+            band.tell(x[None], [y])
+            if band.alarm is not None:
+                break
+        raised.append(band.alarm is not None)
+    if not raised:
+        raise InputError("replay_alarms: there is no task")
+    return Replay(np.array(raised), ())
 
 
 def _stored(task: Task) -> dict[str, Any]:

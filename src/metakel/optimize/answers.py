@@ -132,7 +132,11 @@ class Answers:
 
     @property
     def potential_maximisers(self) -> Array:
-        """(n, d0) the points of a finite domain that may be optimal; all optima are among them."""
+        """(n, d0) the points of a finite domain that may be optimal.
+
+        With probability 1 - delta all optima are among them, at all times (Statement 18 of
+        ``docs/guide/decide.md``).
+        """
         if self.contexts is not None:
             raise InputError("potential_maximisers: they depend on the context")
         lower, upper = self.confidence()
@@ -320,7 +324,11 @@ class Answers:
 
     @property
     def done(self) -> bool:
-        """Whether the certificate is at most ``stop_at``, or no point is left to ask for."""
+        """Whether the certificate is at most ``stop_at``, or no point is left to ask for.
+
+        Whoever chose the points, the best one is then within ``stop_at`` of the optimum with
+        probability 1 - delta (Statement 17 of ``docs/guide/decide.md``).
+        """
         return bool(self.stop_reason)
 
     @property

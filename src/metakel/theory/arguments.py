@@ -37,9 +37,9 @@ BOUND = Allowed(lambda x: x >= 0, "a number >= 0, or inf")
 RANGES = {
     COUNT: "m p d d_max horizon total models total_dim",
     COUNT_OR_NONE: "dim sparsity t",
-    PROBABILITY: "delta beta",
-    POSITIVE: "n kappa beta_min smallest_weight noise_var factor sup lam_ratio",
-    NOT_NEGATIVE: "noise_std lam weight_sum smallest coherence phi_max radius",
+    PROBABILITY: "delta beta weight",
+    POSITIVE: "n kappa beta_min smallest_weight noise_var factor sup lam_ratio scale",
+    NOT_NEGATIVE: "noise_std lam weight_sum smallest coherence phi_max radius phi_norm trace",
     BOUND: "norm_bound norm recovery_error information_gain nu",
 }
 ALLOWED = {name: allowed for allowed, names in RANGES.items() for name in names.split()}

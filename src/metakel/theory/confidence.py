@@ -189,3 +189,34 @@ def regret_union(
     ratio = sup * (norm_bound / noise_std) ** 2
     potential = min(2 * models * dim, total_dim) * ratio / log1p(ratio) * log1p(ratio * horizon)
     return 2 * noise_std * sqrt((radius**2 + 1) * horizon * potential)
+
+
+@checked
+def reach_width(
+    *,
+    n: float,
+    dim: int,
+    phi_norm: float,
+    trace: float,
+    noise_std: float,
+    norm: float,
+    scale: float,
+    weight: float,
+    delta: float,
+) -> float:
+    r"""Statement 15: half-width of the set without a norm bound, at any point of the domain.
+
+    .. math:: \sigma \|\phi(x)\|_{G^{-1}} \sqrt{\frac1n \Big(d \log\Big(1 +
+              \frac{c\, n \operatorname{tr} G}{d \sigma^2}\Big) + 2\log\frac{1}{\pi\delta} +
+              \frac{\|\hat\theta\|^2}{c}\Big)}
+
+    after n measurements at points with :math:`G = \frac1n \sum \phi\phi'` of full rank ``dim``.
+    ``phi_norm`` is the norm of the features of the point in :math:`G^{-1}`, ``norm`` that of least
+    squares; c = ``scale``^2 is any scale of the mixture, and pi = ``weight`` its weight.
+    """
+    if not noise_std:
+        return 0.0
+    squared = scale**2
+    gain = dim * log1p(squared * n * trace / (dim * noise_std**2)) if dim else 0.0
+    radius = gain + 2 * log(1 / (weight * delta)) + norm**2 / squared
+    return noise_std * phi_norm * sqrt(radius / n)
