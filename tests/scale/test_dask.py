@@ -61,20 +61,25 @@ def test_shards_read_their_own_files(rng, client, tmp_path):
     assert updated.history.m == tasks.m + 3
 
 
-@pytest.mark.parametrize("stage", ["reading", "round 2", "certificate"])
-def test_a_worker_killed_by_its_process_id_changes_nothing(rng, client, caplog, stage):
+@pytest.mark.parametrize("question", ["summarize", "evaluate", "certify"])
+def test_a_worker_killed_by_its_process_id_changes_nothing(
+    rng, client, caplog, monkeypatch, question
+):
     client.wait_for_workers(2)
     tasks = history(rng)
-    killed = []
+    killed, submit = [], DaskExecutor._submit
 
-    def kill(step):
-        if step.stage == stage and not killed:
+    def kill(executor, part, method, args):
+        future = submit(executor, part, method, args)
+        if method == question and not killed:
             pids = client.run(os.getpid)
-            killed.append(next(iter(pids.values())))
+            killed.append(pids[executor._homes[part[0]]])
             os.kill(killed[0], signal.SIGKILL)
+        return future
 
+    monkeypatch.setattr(DaskExecutor, "_submit", kill)
     with caplog.at_level(logging.WARNING, "metakel"):
-        found = learn(distribute(tasks, shards=4, client=client, progress=kill))
+        found = learn(distribute(tasks, shards=4, client=client))
     assert killed
     assert_allclose(found.solution.eta, learn(tasks).solution.eta, rtol=0, atol=1e-10)
     assert "was lost with its worker; it is made again on" in caplog.text

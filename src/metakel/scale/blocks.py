@@ -23,7 +23,7 @@ from metakel.learn.options import Loss
 from metakel.scale.evaluator import Index
 
 MAX_PADDING = 0.25  # share of the rows of a block that may be padding
-BLOCK_BYTES = 1 << 24  # size of the features of one block
+BLOCK_BYTES = 1 << 22  # size of the features of one block: several such fit in a cache
 
 
 class TaskSource(Protocol):

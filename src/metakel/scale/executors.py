@@ -21,6 +21,7 @@ POLL = 0.5  # seconds between checks of which workers are alive
 RESULT_TIMEOUT = 2.0  # seconds for a result that its worker has announced
 WORKER_TIMEOUT = 60.0  # seconds to wait for any worker at all
 LOOPBACK = "127.0.0.1"
+QUICK = ("evaluate",)  # answers of a round, from statistics that a shard holds
 MISSING = "missing"
 
 Shardlike = TaskSums | LookingShard
@@ -103,14 +104,18 @@ _shards: dict[str, Shardlike] = {}
 _lock = threading.Lock()
 
 
-def _answer_on_worker(
-    name: str, shard: Shardlike | None, method: str, args: tuple[Any, ...]
-) -> Any:
-    with _lock:
-        if name not in _shards and shard is not None:
-            _shards[name] = shard
-        held = _shards.get(name)
-    return MISSING if held is None else _answer(held, method, args)
+def _answers_on_worker(
+    parts: Sequence[tuple[str, Shardlike | None]], method: str, args: tuple[Any, ...]
+) -> list[Any]:
+    """Answers of shards by name; those that are not here yet come with their name."""
+    found = []
+    for name, shard in parts:
+        with _lock:
+            if name not in _shards and shard is not None:
+                _shards[name] = shard
+            held = _shards.get(name)
+        found.append(MISSING if held is None else _answer(held, method, args))
+    return found
 
 
 def _release_on_worker(prefix: str) -> None:
@@ -169,50 +174,79 @@ class DaskExecutor:
     def call(
         self, method: str, shards: Sequence[int], args: tuple[Any, ...], on_answer: OnAnswer
     ) -> list[Any]:
-        distributed = _distributed()
         answers: dict[int, Any] = {}
         self._assign([k for k in shards if self._homes[k] is None])
-        pending = {self._submit(k, method, args, send=k not in self._sent): k for k in shards}
+        pending = {self._submit(part, method, args): part for part in self._parts(shards, method)}
         while pending:
             finished = self._finished(pending)
             stuck = not finished
-            for future in finished:
-                k = pending[future]
-                try:
-                    # A worker may die between announcing its result and handing it over.
-                    found = future.result(timeout=RESULT_TIMEOUT)
-                except TimeoutError:
+            for future, found in zip(finished, self._results(finished), strict=True):
+                if found is None:
                     stuck = True
                     continue
-                except (distributed.KilledWorker, CancelledError, OSError):
-                    found = MISSING
-                del pending[future]
+                part = pending.pop(future)
                 future.release()
-                if isinstance(found, str) and found == MISSING:
-                    self._move(k)
-                    pending[self._submit(k, method, args, send=True)] = k
-                else:
-                    answers[k] = found
-                    self._sent.add(k)
-                    on_answer(len(answers))
+                for k, answer in zip(part, found or [MISSING] * len(part), strict=True):
+                    if isinstance(answer, str) and answer == MISSING:
+                        self._move(k)
+                        pending[self._submit([k], method, args)] = [k]
+                    else:
+                        answers[k] = answer
+                        self._sent.add(k)
+                        on_answer(len(answers))
             if stuck:
                 self._resubmit_lost(pending, method, args)
         self.calls += 1
         self.numbers_received += sum(map(_count_numbers, answers.values()))
         return [answers[k] for k in shards]
 
-    def _submit(self, k: int, method: str, args: tuple[Any, ...], *, send: bool) -> Any:
+    def _parts(self, shards: Sequence[int], method: str) -> list[list[int]]:
+        """Shards that are asked in one message: those of a worker, where an answer takes little.
+
+        Others are asked one by one, so that progress can be seen.
+        """
+        if method not in QUICK:
+            return [[k] for k in shards]
+        parts: dict[str | None, list[int]] = {}
+        for k in shards:
+            parts.setdefault(self._homes[k], []).append(k)
+        return list(parts.values())
+
+    def _submit(self, part: Sequence[int], method: str, args: tuple[Any, ...]) -> Any:
+        named = [
+            (f"{self._prefix}-{k}", None if k in self._sent else self._shards[k]) for k in part
+        ]
+        home = self._homes[part[0]]
         return self.client.submit(
-            _answer_on_worker,
-            f"{self._prefix}-{k}",
-            self._shards[k] if send else None,
-            method,
-            args,
-            workers=[self._homes[k]],
-            pure=False,
+            _answers_on_worker, named, method, args, workers=[home], pure=False
         )
 
-    def _finished(self, pending: dict[Any, int]) -> list[Any]:
+    def _results(self, futures: Sequence[Any]) -> list[list[Any] | None]:
+        """What finished futures hold; nothing for a lost one, None for one that is on its way."""
+        if not futures:
+            return []
+        try:  # all in one message, as almost always
+            found: list[list[Any] | None] = self.client.sync(
+                self._gathered, futures, callback_timeout=RESULT_TIMEOUT
+            )
+            return found
+        except (TimeoutError, *_lost_errors()):
+            return [self._result(future) for future in futures]
+
+    async def _gathered(self, futures: Sequence[Any]) -> Any:
+        return await self.client.gather(list(futures), asynchronous=True)
+
+    def _result(self, future: Any) -> list[Any] | None:
+        try:
+            # A worker may die between announcing its result and handing it over.
+            found: list[Any] = future.result(timeout=RESULT_TIMEOUT)
+        except TimeoutError:
+            return None
+        except _lost_errors():
+            return []
+        return found
+
+    def _finished(self, pending: dict[Any, list[int]]) -> list[Any]:
         """All futures as soon as all are finished; those that are finished, after `POLL`."""
         try:
             _distributed().wait(list(pending), timeout=POLL)
@@ -220,18 +254,22 @@ class DaskExecutor:
             return [future for future in pending if future.done()]
         return list(pending)
 
-    def _resubmit_lost(self, pending: dict[Any, int], method: str, args: tuple[Any, ...]) -> None:
+    def _resubmit_lost(
+        self, pending: dict[Any, list[int]], method: str, args: tuple[Any, ...]
+    ) -> None:
         """Ask again, elsewhere, what was asked of workers that are gone."""
         alive = self._alive()
-        for future, k in list(pending.items()):
-            if self._homes[k] not in alive:
+        for future, part in list(pending.items()):
+            if self._homes[part[0]] not in alive:
                 del pending[future]
                 future.cancel()
-                self._move(k)
-                pending[self._submit(k, method, args, send=True)] = k
+                for k in part:
+                    self._move(k)
+                    pending[self._submit([k], method, args)] = [k]
 
     def _move(self, k: int) -> None:
         """Another home for a shard that was lost."""
+        self._sent.discard(k)
         self._assign([k])
         LOG.warning(
             "shard %d (%s) was lost with its worker; it is made again on %s",
@@ -270,6 +308,11 @@ class DaskExecutor:
             cluster.close()
         elif self.client.status == "running":
             self.client.run(_release_on_worker, self._prefix)
+
+
+def _lost_errors() -> tuple[type[BaseException], ...]:
+    """What a future raises whose worker is gone."""
+    return (_distributed().KilledWorker, CancelledError, OSError)
 
 
 def _distributed() -> Any:
