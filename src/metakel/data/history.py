@@ -118,9 +118,9 @@ class History:
             learned from the others. ``categories``: columns of choices, even where they look like
             numbers. ``status``: a column with words such as ok and failed; runs that failed have no
             output then, and say where not to look. ``extrapolate``: whether rows may lie outside of
-            the ranges of ``space``. ``context``: parameters that were given in each run, not chosen.
-            They are inputs like the others; this checks that they vary within tasks, as a context
-            has to.
+            the ranges of ``space``. ``context``: parameters that were given in each run, not
+            chosen. They are inputs like the others; this checks that they vary within tasks, as a
+            context has to.
         """
         frames = frame if isinstance(frame, list | tuple) else [frame]
         found = [io.read_frame(part, task=task, output=output) for part in frames]
