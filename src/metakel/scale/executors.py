@@ -225,12 +225,13 @@ class DaskExecutor:
         """What finished futures hold; nothing for a lost one, None for one that is on its way."""
         if not futures:
             return []
+        lost: tuple[type[BaseException], ...] = (TimeoutError, *_lost_errors())
         try:  # all in one message, as almost always
             found: list[list[Any] | None] = self.client.sync(
                 self._gathered, futures, callback_timeout=RESULT_TIMEOUT
             )
             return found
-        except (TimeoutError, *_lost_errors()):
+        except lost:
             return [self._result(future) for future in futures]
 
     async def _gathered(self, futures: Sequence[Any]) -> Any:
