@@ -1,33 +1,43 @@
 """When to stop: certificates against other rules, on the same sequences of values.
 
 Three quarters of the tasks teach, 50 rows each; the others are searched on 50 of their own rows,
-40 steps. Every rule sees the sequence of `prior.optimizer` and stops it at a tolerance of 5 % of
-the usual spread of a task, if it is sure. Optuna's evaluators stop at values below the tolerance,
-from 20 trials on as its `Terminator` does.
+40 steps, on one split of every table and two of glmnet. Every rule sees the sequence of
+`prior.optimizer` and stops it at a tolerance of 5 % of the usual spread of a task, if it is sure.
+Optuna's evaluators stop at values below the tolerance, from 20 trials on as its `Terminator` does.
 "Probability of regret" stops when, in 512 joint draws of the calibrated Gaussian process given the
 values, the best value is within the tolerance of all candidates in a share of 1 - delta.
 """
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
+from benchmarks.certificate_runs import (
+    BUDGET,
+    DELTAS,
+    TOLERANCE,
+    bound,
+    plain_space,
+    split_of,
+)
 from benchmarks.docs import markdown
-from benchmarks.transfer_data import Pairs
+from benchmarks.seeds import Bench
+from benchmarks.transfer_data import load_table
 from metakel import learn_prior
 from metakel.data import History
 from metakel.gp import posterior
 from metakel.priors import Prior
-from metakel.space import Float, Space
 
-BUDGET, ROWS, TOLERANCE, PATIENCE, DRAWS = 40, 50, 0.05, 10, 512
-DELTAS = (0.1, 0.2)
+ROWS, PATIENCE, DRAWS = 50, 10, 512
 OPTUNA_FEWEST = 20  # trials before a Terminator decides, by default
-SPLITS = {"glmnet": 2, "xgboost": 1}
+TWICE = ("glmnet",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +53,6 @@ class Sequence:
         Which of them were tried.
     certificates : dict of (t,) arrays
         By delta; inf where nothing was promised.
-    alarm : int
-        After how many values an alarm ended the certificates; 0 if none did.
     tolerance : float
     """
 
@@ -53,7 +61,6 @@ class Sequence:
     y: np.ndarray
     rows: np.ndarray
     certificates: dict[float, np.ndarray]
-    alarm: int
     tolerance: float
 
     @property
@@ -65,36 +72,26 @@ class Sequence:
 Rule = Callable[[Sequence], int]
 
 
-def sequences(tasks: Pairs, splits: int) -> list[Sequence]:
-    """The searches of all new tasks."""
-    space = Space(tuple(Float(f"x{i}", -1.0, 1.0) for i in range(tasks[0][0].shape[1])))
-    found = []
-    for split in range(splits):
-        rng = np.random.default_rng([split, ROWS, 8])
-        chosen = [rng.choice(len(y), min(ROWS, len(y)), replace=False) for _, y in tasks]
-        part = [(X[i], y[i]) for (X, y), i in zip(tasks, chosen, strict=True)]
-        order = rng.permutation(len(part))
-        taught, new = np.split(order, [round(0.75 * len(part))])
-        prior = learn_prior(History.from_pairs([part[s] for s in taught]), space)
-        found += [_search(prior, *part[s]) for s in new]
-    return found
+def sequences(table: str, split: int) -> list[Sequence]:
+    """The searches of all new tasks of a split."""
+    taught, new = split_of(load_table(table), ROWS, split, 8)
+    prior = learn_prior(History.from_pairs(taught), plain_space(taught[0][0].shape[1]))
+    return [_search(prior, X, y) for X, y in new]
 
 
 def _search(prior: Prior, X: np.ndarray, y: np.ndarray) -> Sequence:
     rows_of = {tuple(x): i for i, x in enumerate(X.tolist())}
-    certificates, rows, alarm = {}, [], 0
-    for delta in DELTAS:
-        optimizer, bounds, rows = prior.optimizer(X, delta=delta), [], []
-        for t in range(min(BUDGET, len(rows_of))):
-            x = optimizer.ask()
-            rows.append(rows_of[tuple(x.values())])
-            optimizer.tell(x, y[rows[-1]])
-            bounds.append(optimizer.certificate.regret)
-            if not alarm and optimizer.alarm is not None:
-                alarm = t + 1
-        certificates[delta] = np.array(bounds)
+    optimizer, rows = prior.optimizer(X, delta=DELTAS[0]), []
+    bounds: dict[float, list[float]] = {delta: [] for delta in DELTAS}
+    for _ in range(min(BUDGET, len(rows_of))):
+        x = optimizer.ask()
+        rows.append(rows_of[tuple(x.values())])
+        optimizer.tell(x, y[rows[-1]])
+        for delta in DELTAS:
+            bounds[delta].append(bound(optimizer, prior.certificate.table, delta))
     tolerance = TOLERANCE * prior.certificate.spread
-    return Sequence(prior, X, y, np.array(rows), certificates, alarm, tolerance)
+    found = {delta: np.array(each) for delta, each in bounds.items()}
+    return Sequence(prior, X, y, np.array(rows), found, tolerance)
 
 
 def first(sure: np.ndarray) -> int:
@@ -174,32 +171,33 @@ RULES: dict[str, Rule] = {
 }
 
 
-def stopping_table(tables: dict[str, Pairs], *, quick: bool = False) -> str:
-    """All rules on all tables, and what became of the certificates, as Markdown."""
-    lines, promises = [], []
-    for name, splits in SPLITS.items():
-        if name not in tables:
-            continue
-        found = sequences(tables[name], splits)[: 2 if quick else None]
-        for label, rule in RULES.items():
-            lines.append(_line(name, label, found, np.array([rule(s) for s in found])))
-            print(lines[-1], flush=True)
-        promises += [_promised(name, delta, found) for delta in DELTAS]
-        print(promises[-2:], flush=True)
+def split_stops(table: str, split: int) -> dict[str, Any]:
+    """Where every rule stops in every search of a split; JSON."""
+    logging.disable(logging.WARNING)  # alarms are part of what is measured
+    found = []
+    for s in sequences(table, split):
+        stops = {label: rule(s) for label, rule in RULES.items()}
+        found.append({"stops": stops, "regret": s.regret.tolist(), "tolerance": s.tolerance})
+    return {"searches": found}
+
+
+def stopping_table(place: Bench, names: Iterable[str], *, quick: bool = False) -> str:
+    """All rules on all tables, as Markdown."""
+    lines = []
+    for name in names:
+        splits = range(2 if name in TWICE and not quick else 1)
+        results = place.measured(f"stopping-{name}", partial(split_stops, name), splits)
+        found = [search for result in results for search in result["searches"]]
+        lines += [_line(name, label, found) for label in RULES if found]
     head = ["table", "rule", "evaluations", "stopped early", "above tolerance", "worst regret"]
-    about = ["table", "delta", "covered", "covered, where promised to the end", "ended by an alarm"]
-    return f"""{markdown(head, lines)}
-
-Certificates of the same searches. "Covered" counts a certificate that promises nothing as true; the
-next column leaves out searches whose certificate was ended:
-
-{markdown(about, promises)}"""
+    return markdown(head, lines)
 
 
-def _line(name: str, label: str, found: list[Sequence], stops: np.ndarray) -> list[str]:
-    regret = np.array([s.regret[stop - 1] for s, stop in zip(found, stops, strict=True)])
-    early = np.array([stop < len(s.rows) for s, stop in zip(found, stops, strict=True)])
-    above = regret > np.array([s.tolerance for s in found])
+def _line(name: str, label: str, found: list[dict[str, Any]]) -> list[str]:
+    stops = np.array([search["stops"][label] for search in found])
+    regret = np.array([s["regret"][stop - 1] for s, stop in zip(found, stops, strict=True)])
+    early = np.array([stop < len(s["regret"]) for s, stop in zip(found, stops, strict=True)])
+    above = regret > np.array([search["tolerance"] for search in found])
     return [
         name,
         label,
@@ -208,11 +206,3 @@ def _line(name: str, label: str, found: list[Sequence], stops: np.ndarray) -> li
         f"{above.mean():.2f}",
         f"{regret.max():.4f}",
     ]
-
-
-def _promised(name: str, delta: float, found: list[Sequence]) -> list[str]:
-    true = np.array([(s.regret <= s.certificates[delta] + 1e-9).all() for s in found])
-    kept = np.array([np.isfinite(s.certificates[delta][-1]) for s in found])
-    where = f"{true[kept].mean():.2f} of {kept.sum()}" if kept.any() else "none"
-    ended = sum(s.alarm > 0 for s in found)
-    return [name, f"{delta:g}", f"{true.mean():.2f} of {len(found)}", where, f"{ended}"]

@@ -160,9 +160,8 @@ def show(compared: Sequence[Comparison], typical: Comparison, tuner: Tuner) -> N
         print(f"  {way:14}" + "".join(f"{count:>9}" for count in needed))
     certificate = tuner.certificate
     print(
-        f"\nHow sure: none of the 1000 configurations on {name} is better than the best one found\n"
-        f"by more than {certificate.regret:.3f}, with probability {1 - tuner.options.delta:g} "
-        f"at all times together,\nfor a task exchangeable with the past ones. "
+        f"\nHow sure, on {name}: {certificate}.\n"
+        f"{certificate.tasks} past data sets vouch for it, at all times together. "
         f"Alarm: {'none' if tuner.alarm is None else tuner.alarm.reason}."
     )
 

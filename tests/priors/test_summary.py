@@ -56,3 +56,13 @@ def test_what_could_not_be_checked_is_said(prior):
     few = str(learn_prior(simulate(np.random.default_rng(2), m=6)))
     assert "Norm bound: none at 90% confidence, only 3 tasks were held out." in few
     assert "without a cold start beside it" in str(replace(prior, cold_weight=0.0))
+
+
+def test_it_says_what_delta_means_for_this_history(prior):
+    scores = prior.certificate.table
+    most = scores.failure_probability(0.1)
+    assert 0.1 < most < 0.3
+    assert f"with this history for at most {most:.0%} of the tasks" in str(prior)
+    few = learn_prior(simulate(np.random.default_rng(0), m=4, n=10))
+    assert "For a promise at delta 0.2, 1 more are needed" not in str(few)
+    assert "At delta 0.2 they fail for one task in 5" in str(few)

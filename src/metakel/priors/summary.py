@@ -32,6 +32,7 @@ from metakel.priors.standardize import standardize
 from metakel.space import Categorical, Space
 
 if TYPE_CHECKING:
+    from metakel.optimize.regret import RegretScores
     from metakel.priors.prior import Prior
 
 POINTS = 1024
@@ -394,8 +395,20 @@ def _certificate(prior: Prior) -> str:
         return f"Certificates: none, {found.table}."
     return (
         f"Certificates of the regret rest on replays of {found.table.tasks} past tasks, up to "
-        f"{found.table.horizon} values each."
+        f"{found.table.horizon} values each.{_odds(found.table)}"
     )
+
+
+def _odds(scores: RegretScores) -> str:
+    """delta is an average over histories; what it can be for this one."""
+    for delta in (0.1, 0.2):
+        if not scores.missing(delta):
+            return (
+                f" At delta {delta:g} they fail for one task in {1 / delta:.0f}, on average over "
+                f"histories; with this history for at most {scores.failure_probability(delta):.0%} "
+                "of the tasks (confidence 0.9)."
+            )
+    return f" For a promise at delta 0.2, {scores.missing(0.2)} more are needed."
 
 
 def _norm_bound(prior: Prior) -> str:
