@@ -9,8 +9,8 @@ probability of ever trying an unsafe point is at most delta. This needs no Lipsc
 no path of safe points: values in one place tell about others through the features.
 
 The next point is the goal, the best point that may still be safe, if it is in the safe set.
-Otherwise it is, by turns, the best safe point, and the safe point whose measurement says most about
-the limit in question at the goal.
+Otherwise it is two times out of three the best safe point, and else the safe point whose measurement
+says most about the limit in question at the goal.
 ``docs/guide/safe-search.md`` proves this: safety is its Statement 1, the certificate Statement 4.
 """
 
@@ -35,6 +35,7 @@ from metakel.optimize.record import Outcomes
 from metakel.optimize.start_set import SafeStart, StartSet, start_from_dict
 from metakel.search import Domain, Finite, StartPoints
 
+EXPLORING = 3  # every so many turns go to the goal, not to the best safe point
 ATTEMPTS = 8  # at a point that is still safe as a configuration, after rounding
 TINY = 1e-12  # stands for no regulariser, relative to the largest eigenvalue
 
@@ -223,7 +224,7 @@ class SafeModel(CertifiedModel):
             return self._refuse(search)
         if self.safe(goal[None])[0]:
             return goal
-        if self._turn % 2:
+        if self._turn % EXPLORING:
             found = best_within(search, score, self.margin)
             if found is not None:
                 return found
