@@ -1,4 +1,7 @@
-"""The picture of safe-search.md: ``PYTHONPATH=. python docs/guide/pictures_safe.py``."""
+"""Pictures of safe-search.md, contexts.md and lifelong.md.
+
+``PYTHONPATH=. python docs/guide/pictures_safe.py``
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,13 @@ from matplotlib import pyplot as plt
 
 import metakel as mk
 from examples.quadrotor import DOMAIN, KD, KP, LIMITS, NOISES, PEAK, Lesson, vehicles
+from metakel.charts import COLD, LEARNED, TRUTH
+from metakel.space import Float, Space
 
-ROOT = Path(__file__).parents[2]
+IMAGES = Path(__file__).parents[1] / "img" / "guide"
 
 
-def main() -> None:
+def quadrotor() -> None:
     """Peak over the gains, what history allows, and what was flown."""
     rng = np.random.default_rng(0)
     lesson = Lesson.learn(rng)
@@ -26,15 +31,18 @@ def main() -> None:
     peak = vehicle.outputs["peak"]
     kp, kd, height = (v.reshape(shape) for v in (KP, KD, peak))
     figure, axes = plt.subplots(figsize=(6.4, 4.6), layout="constrained")
+    edge = {"clip_on": False, "zorder": 3}  # gains at the edge are tried, too
     levels = np.linspace(1.0, 2.0, 11)
     shades = axes.contourf(kp, kd, height, levels=levels, cmap="Greys", alpha=0.6)
     axes.contour(kp, kd, height, levels=[PEAK], colors="C3", linewidths=2)
     inside = lesson.start.contains(DOMAIN.X).reshape(shape).astype(float)
     axes.contour(kp, kd, inside, levels=[0.5], colors="C0", linestyles="--")
-    axes.plot(KP[flown], KD[flown], "o", color="C0", ms=6, label="the 20 flights")
-    axes.plot(KP[flown[0]], KD[flown[0]], "s", color="C1", ms=8, label="the first flight")
+    axes.plot(KP[flown], KD[flown], "o", color="C0", ms=6, **edge, label="the 20 flights")
+    axes.plot(KP[flown[0]], KD[flown[0]], "s", color="C1", ms=8, **edge, label="the first flight")
     best = int(np.argmax(np.where(peak <= PEAK, vehicle.y, -np.inf)))
-    axes.plot(KP[best], KD[best], "*", color="C2", ms=16, label="best safe gains of this vehicle")
+    axes.plot(
+        KP[best], KD[best], "*", color="C2", ms=16, **edge, label="best safe gains of this vehicle"
+    )
     axes.plot([], [], color="C3", lw=2, label=f"peak of {PEAK}: the limit")
     axes.plot([], [], "--", color="C0", label="above: allowed by past vehicles")
     axes.set(xscale="log", yscale="log", xlabel="proportional gain", ylabel="derivative gain")
@@ -44,8 +52,90 @@ def main() -> None:
     axes.set_title("A vehicle nobody has flown")
     axes.legend(loc="lower right", fontsize=8)
     figure.colorbar(shades, label="peak of the step response")
-    figure.savefig(ROOT / "docs" / "img" / "guide" / "quadrotor.png", dpi=120)
+    figure.savefig(IMAGES / "quadrotor.png", dpi=120)
+
+
+def weather() -> None:
+    """The supply temperature chosen for every weather, and what it can cost at most."""
+    rng, noise_std = np.random.default_rng(0), 0.05
+    kernel = mk.KernelSum.uniform(mk.tensor_product(2, 2, scaling="l2", include_constant=True))
+
+    def cost(supply: np.ndarray, outdoor: float) -> np.ndarray:
+        missing = (20 - outdoor) - 1.1 * (supply - 20)
+        return 0.02 * (supply - outdoor) + 0.0015 * missing**2
+
+    control = mk.GPUCB(
+        kernel,
+        Space((Float("supply", 25.0, 65.0),)),
+        context=Space((Float("outdoor", -15.0, 15.0),)),
+        maximize=False,
+        noise_std=noise_std,
+        norm_bound=5.0,
+        rng=rng,
+    )
+    seen = 4 + 7 * np.sin(np.arange(20))
+    for outdoor in seen:
+        x = control.ask(context={"outdoor": outdoor})
+        value = cost(x["supply"], outdoor) + noise_std * rng.normal()
+        control.tell(x, value, context={"outdoor": outdoor})
+    outside, supplies = np.linspace(-15, 15, 31), np.linspace(25, 65, 401)
+    found = [control.certificate_for({"outdoor": z}) for z in outside]
+    chosen = np.array([c.x["supply"] for c in found])
+    optimum = np.array([supplies[np.argmin(cost(supplies, z))] for z in outside])
+    lost = [cost(x, z) - cost(supplies, z).min() for x, z in zip(chosen, outside, strict=True)]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.4), layout="constrained")
+    left.plot(outside, optimum, TRUTH.line, color=TRUTH.colour, label="best, unknown")
+    left.plot(outside, chosen, color=LEARNED.colour, label="chosen")
+    left.plot(seen, np.full(20, 25.0), "|", color="0.4", ms=10, label="weather seen")
+    left.set(xlabel="outdoor temperature", ylabel="supply temperature", title="What to set")
+    left.legend(fontsize=8)
+    right.plot(
+        outside, [c.regret for c in found], color=LEARNED.colour, label="at most (certified)"
+    )
+    right.plot(outside, lost, TRUTH.line, color=TRUTH.colour, label="in fact, unknown")
+    right.plot(seen, np.zeros(20), "|", color="0.4", ms=10)
+    right.set(xlabel="outdoor temperature", ylabel="cost above the best", title="How good it is")
+    right.set_ylim(bottom=0)
+    right.legend(fontsize=8)
+    figure.savefig(IMAGES / "contexts.png", dpi=120)
+
+
+def plants() -> None:
+    """What a run loses, plant after plant, with Lifelong and with all kernels throughout."""
+    base, settings, count = mk.legendre(12, scaling="sup"), mk.grid([(-1, 1)], 101), 14
+    known = {"noise_std": 0.1, "norm_bound": 3.0}
+    lost = {3: np.zeros((8, count)), count: np.zeros((8, count))}
+    for warm_up, losses in lost.items():
+        for seed in range(len(losses)):
+            rng, draws = np.random.default_rng(seed), np.random.default_rng((seed, 1))
+            life = mk.Lifelong(base, settings, warm_up=warm_up, rng=rng, **known)
+            for number in range(count):
+                amounts = draws.normal(size=3)
+                amounts *= 2.5 / np.linalg.norm(amounts)
+                truth = base.features(settings.X)[:, [1, 4, 7]] @ amounts
+                game = life.task(f"plant {number}")
+                for _ in range(15):
+                    x = game.ask()
+                    row = int(np.argmin(np.abs(settings.X[:, 0] - x[0])))
+                    game.tell(x, truth[row] + 0.1 * draws.normal())
+                    losses[seed, number] += (truth.max() - truth[row]) / 15
+                life.finish(game)
+    figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
+    times = np.arange(1, count + 1)
+    for losses, style, label in (
+        (lost[count], COLD, "all kernels, always"),
+        (lost[3], LEARNED, "Lifelong, warm-up of 3"),
+    ):
+        mean, error = losses.mean(axis=0), losses.std(axis=0) / np.sqrt(len(losses))
+        axes.plot(times, mean, "o-", ms=4, color=style.colour, label=label)
+        axes.fill_between(times, mean - error, mean + error, color=style.colour, alpha=0.15)
+    axes.set(xlabel="plant", ylabel="lost per run", title="Each plant teaches the next ones")
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=8)
+    figure.savefig(IMAGES / "lifelong.png", dpi=120)
 
 
 if __name__ == "__main__":
-    main()
+    quadrotor()
+    weather()
+    plants()
