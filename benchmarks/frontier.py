@@ -176,6 +176,20 @@ class Sections:
         head = ("kernel", "coefficients", "median tries", "mean", "wrong")
         return [(text, head, rows)], summary
 
+    def models(self) -> Part:
+        """Several kernels, one of which is right."""
+        found = self._found("models", goals.models, 90_000)
+        best = sum(result["the right one"]["lost"] for result in found)
+        rows = []
+        for name in found[0]:
+            runs = [result[name] for result in found]
+            regret = f"{sum(run['lost'] for run in runs) / best:.2f}"
+            covers = f"{sum(run['covers'] for run in runs)} of {len(runs)}"
+            rows.append((name, regret, covers, f"{np.mean([run['left'] for run in runs]):.1f}"))
+        text = f"Twenty kernels, one of which is right, {len(found)} tasks of 40 tries:"
+        head = ("kernels", "regret / the right one", "bounds hold", "left after 10 tries")
+        return [(text, head, rows)], {}
+
     def quadrotor(self) -> Part:
         """New vehicles of the example."""
         shown = self._found("quadrotor", partial(goals.quadrotor, 0), 80_000)
@@ -230,7 +244,7 @@ def real() -> list[Table]:
 
 
 NAMES = (
-    *("line", "limits", "elsewhere", "gap", "quadrotor", "levels"),
+    *("line", "limits", "elsewhere", "gap", "quadrotor", "levels", "models"),
     *("contexts", "federated", "lifelong"),
 )
 

@@ -58,6 +58,33 @@ def level_set(norm: float | None, seed: int) -> Result:
     return found
 
 
+def models(seed: int) -> Result:
+    """Twenty kernels of five base kernels each, one of which is right; 40 tries."""
+    rng = np.random.default_rng(seed)
+    chosen = [np.sort(rng.choice(20, 5, replace=False)) for _ in range(20)]
+    kernels = [mk.KernelSum.uniform(BASE, active=active, weight=1.0) for active in chosen]
+    right, theta = kernels[int(rng.integers(20))], rng.normal(size=5)
+    f = right.features(X) @ (2.5 * theta / np.linalg.norm(theta))
+    found: Result = {}
+    for name, kernel, options in (
+        ("all 20, union of those that fit", kernels, {}),
+        ("the right one", right, {"full": right}),
+        ("all base kernels", mk.KernelSum.uniform(BASE, weight=1.0), {}),
+    ):
+        game = mk.GPUCB(kernel, GRID, rng=rng, noise_std=0.1, norm_bound=3.0, **options)
+        lost, covers, left = 0.0, True, []
+        for _ in range(40):
+            x = game.ask()
+            row = int(np.argmin(np.abs(X[:, 0] - x[0])))
+            game.tell(x, f[row] + 0.1 * rng.normal())
+            lost += float(f.max() - f[row])
+            lower, upper = game.confidence()
+            covers &= bool(((lower <= f + 1e-9) & (f <= upper + 1e-9)).all())
+            left.append(len(game.alive) if kernel is kernels else 1)
+        found[name] = {"lost": lost, "covers": covers, "left": left[9]}
+    return found
+
+
 @lru_cache
 def lesson(history: int):
     """What 80 vehicles teach, and a Gaussian process of each output for SafeOpt's rule."""
