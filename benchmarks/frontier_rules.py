@@ -2,7 +2,8 @@
 
 `safe_opt` is the rule of SafeOpt (Sui et al. 2015; Berkenkamp et al. 2016) as its package applies
 it: safe points, maximisers, and expanders by an optimistic extra observation. It is our own
-implementation, because the package does not import on current versions of Python.
+implementation, because the package does not import on current versions of Python; with the names
+that these lack put back, its source chooses the same points (`benchmarks.safeopt_package`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Process:
     def __init__(
         self, X: np.ndarray, mean: float, scale: float, lengthscale: float, noise: float
     ) -> None:
-        self.mean, self.noise = mean, noise
+        self.mean, self.scale, self.noise = mean, scale, noise
         self.K = scale**2 * _correlation(X, lengthscale)
 
     @classmethod
@@ -68,32 +69,46 @@ def safe_opt(
     """Rows tried: the widest interval among maximisers and expanders of the safe set.
 
     ``limited`` must not fall below ``limit``; None for the objective itself. ``measure`` returns
-    the value of the objective and, where there is one, of the limited output.
+    the value of the objective and, where there is one, of the limited output. The first row is
+    always safe.
     """
     rows, values = [first], [measure(first)]
     for _ in range(tries - 1):
-        mean, sd = objective.predict(rows, [v[0] for v in values])
-        lower, upper = mean - beta * sd, mean + beta * sd
-        if limited is None:
-            process, told, low, high = objective, [v[0] for v in values], lower, upper
-        else:
-            process, told = limited, [v[1] for v in values]
-            mean, sd = limited.predict(rows, told)
-            low, high = mean - beta * sd, mean + beta * sd
-        safe = low >= limit
-        safe[first] = True
-        maximisers = safe & (upper >= lower[safe].max())
-        width = np.maximum((upper - lower) / objective.noise, (high - low) / process.noise)
-        chosen = int(np.argmax(np.where(maximisers, width, -np.inf)))
-        wider = safe & ~maximisers & (width > width[chosen])
-        for row in np.argsort(-np.where(wider, width, -np.inf))[: wider.sum()].tolist():
-            hoped, spread = process.predict([*rows, row], [*told, float(high[row])])
-            if ((hoped - beta * spread >= limit) & ~safe).any():
-                chosen = row
-                break
-        rows.append(chosen)
-        values.append(measure(chosen))
+        rows.append(safe_opt_row(objective, limited, limit, rows, values, beta))
+        values.append(measure(rows[-1]))
     return rows
+
+
+def safe_opt_row(
+    objective: Process,
+    limited: Process | None,
+    limit: float,
+    rows: list[int],
+    values: Sequence[Sequence[float]],
+    beta: float,
+) -> int:
+    """The next row; ``python -m benchmarks.safeopt_package`` compares it with the package."""
+    mean, sd = objective.predict(rows, [v[0] for v in values])
+    lower, upper = mean - beta * sd, mean + beta * sd
+    process, told, low, high = objective, [v[0] for v in values], lower, upper
+    if limited is not None:
+        process, told = limited, [v[1] for v in values]
+        mean, sd = limited.predict(rows, told)
+        low, high = mean - beta * sd, mean + beta * sd
+    safe = low > limit
+    safe[rows[0]] = True
+    maximisers = safe & (upper >= lower[safe].max())
+    width = (upper - lower) / objective.scale
+    widest = np.maximum(width, (high - low) / process.scale)
+    wider = safe & ~maximisers & (widest > width[maximisers].max())
+    candidates = maximisers
+    for row in np.argsort(-np.where(wider, widest, -np.inf))[: wider.sum()].tolist():
+        hoped, spread = process.predict([*rows, row], [*told, float(high[row])])
+        if ((hoped - beta * spread >= limit) & ~safe).any():
+            candidates = maximisers.copy()
+            candidates[row] = True
+            break
+    return int(np.argmax(np.where(candidates, widest, -np.inf)))
 
 
 def feasible_ucb(
