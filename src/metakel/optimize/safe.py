@@ -9,8 +9,8 @@ probability of ever trying an unsafe point is at most delta. This needs no Lipsc
 no path of safe points: values in one place tell about others through the features.
 
 The next point is the goal, the best point that may still be safe, if it is in the safe set.
-Otherwise it is two times out of three the best safe point, and else the safe point whose measurement
-says most about the limit in question at the goal.
+Otherwise it is two times out of three the best safe point, and once the safe point whose
+measurement says most about the limit in question at the goal.
 ``docs/guide/safe-search.md`` proves this: safety is its Statement 1, the certificate Statement 4.
 """
 
