@@ -260,6 +260,12 @@ class TaskGP:
         diag = np.einsum("nj,nj->n", phi, phi) + self.residual_weight * self.basis.shared.signal
         return PointCache(*self.basis.shared.scale(Z), phi, psi @ self.mu, diag)
 
+    @cached_property
+    def _pull(self) -> Array:
+        """(r, 1 + J) coefficients of mean and eigenfunctions for the kernel at the landmarks."""
+        functions = np.column_stack([self.mu, self.directions * np.sqrt(self.eta)])
+        return np.asarray(self.basis.inverse.T @ functions)
+
     def gram(self, left: PointCache, right: PointCache) -> Array:
         """(n, k) values k(x, z)."""
         shared = self.basis.shared
@@ -270,12 +276,9 @@ class TaskGP:
 
     def derivatives(self, points: PointCache, Z: Array) -> PointDerivatives:
         """Of mean, eigenfunctions and k(z, z) at points (n, d0) and their cache."""
-        pull = self.basis.inverse.T @ np.column_stack(
-            [self.mu, self.directions * np.sqrt(self.eta)]
-        )
-        landmarks = self.basis.landmarks / self.basis.shared.lengthscales
+        landmarks, _ = self.basis.scaled_landmarks
         slopes = self.basis.shared.slopes_of_scaled(landmarks, points.scaled)  # (r, n, d0)
-        both = np.tensordot(pull.T, slopes, axes=1)  # (1 + J, n, d0)
+        both = np.tensordot(self._pull.T, slopes, axes=1)  # (1 + J, n, d0)
         phi = both[1:].transpose(1, 0, 2)
         return PointDerivatives(phi, both[0], 2 * np.einsum("nj,njd->nd", points.phi, phi))
 

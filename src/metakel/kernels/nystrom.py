@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -47,7 +48,13 @@ class NystromFeatures:
 
     def features(self, X: Array) -> Array:
         """(n, r) features psi(x)."""
-        return np.asarray(self.shared(X, self.landmarks) @ self.inverse.T)
+        K = self.shared.of_scaled(*self.shared.scale(X), *self.scaled_landmarks)
+        return np.asarray(K @ self.inverse.T)
+
+    @cached_property
+    def scaled_landmarks(self) -> tuple[Array, Array]:
+        """(r, d0) landmarks in units of the lengthscales, and their (r,) squared norms."""
+        return self.shared.scale(self.landmarks)
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form; the factor is computed again."""

@@ -24,6 +24,7 @@ from metakel.optimize.snapshot import Snapshot
 from metakel.search import Domain, InContext, StartPoints
 
 NEIGHBOURS = 3  # runs that are named
+ALTERNATIVES = 32  # of the observed points, the best ones
 NEAR = 1.0  # within so many length scales, values have much to do with each other
 # A point whose mean is below the best one by more than this share of its standard deviation is
 # chosen for what is not known of it.
@@ -203,7 +204,8 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
     if len(fantasies):
         model = model.with_fantasies(fantasies)
     mean, sd = (float(value[0]) for value in model.predict(x[None]))
-    Z, means, sds = _elsewhere(model, found.X[here], start.X)  # infinite where it is not tried
+    looked_at = here & _best_few(found.y, here)
+    Z, means, sds = _elsewhere(model, found.X[looked_at], start.X)  # infinite where not tried
     if len(fantasies):  # what is running or has failed is no alternative
         _, alone = snapshot.model.predict(Z)
         sds = np.where(sds**2 < (1 - TOLD_SOON) * alone**2, inf, sds)
@@ -220,7 +222,7 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
     gain = means[surest] - UCB_WIDTH * sds[surest] - (mean - UCB_WIDTH * sd)
     safer = None
     if gain > SAFER * sd and not domain.same(Z[[surest]], x[None])[0, 0]:
-        other = _point(snapshot, place, Z[surest], surest - len(start.X), here)
+        other = _point(snapshot, place, Z[surest], surest - len(start.X), looked_at)
         safer = expected(Z[surest], other, float(means[surest]), float(sds[surest]))
     values = found.y[here]
     return Reasons(
@@ -236,6 +238,13 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
         waiting=len(fantasies),
         informed=bool(found.t) or len(fantasies) > 0 or bool(np.ptp(means) > 1e-9 * model.scale),
     )
+
+
+def _best_few(y: Array, here: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(t,) which of the values are among the best ones: another is no alternative."""
+    best = np.zeros(len(y), dtype=bool)
+    best[np.argsort(np.where(here, -y, inf), kind="stable")[:ALTERNATIVES]] = True
+    return best
 
 
 def _typical(snapshot: Snapshot, Z: Array, limits: tuple[float, float]) -> float:

@@ -125,7 +125,7 @@ class MixtureModel(Model):
         self._without_fantasies: Self | None = None  # the same model, if this one has some
         # Worked out when they are asked for, from the processes as they are.
         self._mix: MixtureWeights | None = None
-        self._bound_at_start: Array | None = None
+        self._kept: dict[str, Any] = {}  # scores and predictions at the start points
         self._alarm: AlarmEvent | None = None
         self._other_level = False
         self._decides: Self | None = None  # given other values than this one, if they are many
@@ -144,7 +144,7 @@ class MixtureModel(Model):
     def prepare(self, start: StartPoints) -> Self:
         """Ready to be searched from these points: their predictions are kept up to date."""
         model = copy(self)
-        model._Z, model._rows, model._bound_at_start = start.X, _row_numbers(start.X), None
+        model._Z, model._rows, model._kept = start.X, _row_numbers(start.X), {}
         model._families = _families(self._processes, self._task, self._d0, start.X)
         model._mean = bool(model._families[0][0].prediction.slope.any())
         model._failing = None if self._success is None else self._success.failing(start.X)
@@ -162,7 +162,7 @@ class MixtureModel(Model):
         else:
             for x, value in zip(X, y, strict=True):
                 model._take(x, float(value))
-        model._mix = model._bound_at_start = None
+        model._mix, model._kept = None, {}
         model._ring()
         if isinstance(self.regret, RegretCalibration) and not self.trace.left:
             model._follow(self, X)
@@ -246,7 +246,7 @@ class MixtureModel(Model):
         model._families = [list(family) for family in self._families]
         model._take_all(outcomes.X[rows], outcomes.y[rows])
         model._observed = np.concatenate([self._observed, outcomes.X[rows]])
-        model._mix = model._bound_at_start = None
+        model._mix, model._kept = None, {}
         model._ring_at(np.array(outcomes.ends[steps:until]))
         return until, model
 
@@ -261,7 +261,7 @@ class MixtureModel(Model):
             decides._band = decides.regret = "it decides only"
         model._decides = decides = Model.condition(decides, thinned(outcomes))
         model._families, model._mix = decides._families, decides.mix
-        model._bound_at_start = None
+        model._kept = {}
         return model
 
     def _candidate(self, x: Array) -> int | None:
@@ -322,7 +322,7 @@ class MixtureModel(Model):
         model = copy(self)
         model._mix = self.mix
         if len(X):
-            model._without_fantasies, model._bound_at_start = self._without_fantasies or self, None
+            model._without_fantasies, model._kept = self._without_fantasies or self, {}
             model._families = []
             for family in self._families:
                 cross = family[0].cross_covariance(X)
@@ -372,6 +372,14 @@ class MixtureModel(Model):
 
     def predict(self, Z: Array) -> tuple[Array, Array]:
         """(n,) means and standard deviations of the objective; fantasies shrink the latter."""
+        if Z is self._Z:
+            if "prediction" not in self._kept:
+                self._kept["prediction"] = self._predict(Z)
+            mean, sd = self._kept["prediction"]
+            return mean.copy(), sd.copy()
+        return self._predict(Z)
+
+    def _predict(self, Z: Array) -> tuple[Array, Array]:
         found = self._at(Z)
         if self._without_fantasies is not None:
             means = self._without_fantasies._at(Z)
@@ -452,9 +460,9 @@ class MixtureModel(Model):
         def values(Z: Array) -> Array:
             if Z is not self._Z:
                 return upper_bound(self._at(Z, kept), mix)
-            if self._bound_at_start is None:
-                self._bound_at_start = upper_bound(self._at(Z, kept), mix)
-            return self._bound_at_start
+            if "bound" not in self._kept:
+                self._kept["bound"] = upper_bound(self._at(Z, kept), mix)
+            return np.asarray(self._kept["bound"])
 
         score = Score(values, lambda Z: upper_bound_gradient(self._gradients(Z, kept), mix))
         return self._weighed(score, self._task.scale)
@@ -508,16 +516,22 @@ class MixtureModel(Model):
 
     def _at(self, Z: Array, kept: NDArray[np.bool_] | None = None) -> list[Prediction]:
         """Of all processes, or of those kept."""
-        here = Z is self._Z
+        here, observed = Z is self._Z, self._are_observed(Z)
         found = []
         for chosen in self._chosen(kept):
             if here:
                 found += [process.prediction for process in chosen]
                 continue
-            points = chosen[0].process.prepare(Z)
+            seen = chosen[0].seen if observed else None
+            points = chosen[0].process.prepare(Z) if seen is None else seen
             K = chosen[0].covariance(points)
             found += [process.at(points, K) for process in chosen]
         return found
+
+    def _are_observed(self, Z: Array) -> bool:
+        """Whether they are all observed points, in order, and so many that it matters."""
+        alone = self._without_fantasies is None and self._decides is None
+        return alone and len(Z) > TRAIL and np.array_equal(Z, self._observed)
 
     def _gradients(
         self, Z: Array, kept: NDArray[np.bool_] | None = None

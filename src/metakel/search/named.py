@@ -193,13 +193,22 @@ class SearchSpace(Domain):
         return same
 
     def among(self, X: Array, Z: Array) -> NDArray[np.bool_]:
-        """(n,) which points are the same configuration as one of ``Z``, however many these are."""
-        if len(Z) <= LOOKED_AT:
-            return np.asarray(self.same(X, Z).any(axis=1))
-        from scipy.spatial import cKDTree
+        """(n,) which points are the same configuration as one of ``Z``, however many these are.
 
-        distance, _ = cKDTree(Z).query(X, p=np.inf, distance_upper_bound=SAME)
-        return np.asarray(distance < SAME)
+        Those that are the same are next to each other along any line, and hardly any others are.
+        """
+        found = np.zeros(len(X), dtype=bool)
+        line = np.sqrt(np.arange(2.0, X.shape[1] + 2))
+        along, order = X @ line, np.argsort(Z @ line)
+        places, reach = (Z @ line)[order], 2 * SAME * line.sum()
+        first = np.searchsorted(places, along - reach)
+        count = np.searchsorted(places, along + reach, side="right") - first
+        if count.any():
+            one = np.repeat(np.arange(len(X)), count)
+            step = np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)
+            other = order[np.repeat(first, count) + step]
+            found[one[(np.abs(X[one] - Z[other]) < SAME).all(axis=1)]] = True
+        return found
 
     def unused(self, X: Array) -> float:
         """How many configurations are not among ``X``; inf where one parameter is continuous."""

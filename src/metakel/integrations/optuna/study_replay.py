@@ -122,6 +122,9 @@ class StudyReplay:
         self._names = set(space.names)
         self._known = {p.name: p for p in (*space.parameters, *free.parameters)}
         self._encoded: dict[int, tuple[dict[str, Any], Array]] = {}
+        # What has not changed since the last trial is not made again.
+        self._params: dict[int, Mapping[str, Any]] = {}
+        self._made: dict[int, tuple[StudyOutcome, Trial]] = {}
 
     def given(
         self, record: Sequence[StudyOutcome], running: Running = NOTHING_RUNNING
@@ -137,10 +140,10 @@ class StudyReplay:
         encoded = {n: found for n in params if (found := self._encode(n, params[n]))}
         for number in running.choosing:
             before = {n: e for n, e in encoded.items() if n < number or n in finished}
-            self._optimizer.record = _record_of(before, record, finished, strict=self._strict)
+            self._optimizer.record = self._record_of(before, record, finished)
             point = self._optimizer.suggest()
             encoded[number] = point, self._place(point)
-        self._optimizer.record = _record_of(encoded, record, finished, strict=self._strict)
+        self._optimizer.record = self._record_of(encoded, record, finished)
         return self._optimizer
 
     def suggest(self, optimizer: Optimizer) -> dict[str, Any]:
@@ -162,6 +165,8 @@ class StudyReplay:
 
         None where the trial lacks a parameter, or has a value of another kind under its name.
         """
+        if self._params.get(number) is params:  # of a finished trial, whose parameters stay
+            return self._encoded[number]
         if not self._names <= params.keys():
             return None
         known = ((p, params[name]) for name, p in self._known.items() if name in params)
@@ -171,7 +176,27 @@ class StudyReplay:
                 self._encoded[number] = point, self._place(point)
             except InputError:
                 return None
+        self._params[number] = params
         return self._encoded[number]
+
+    def _record_of(
+        self,
+        encoded: Mapping[int, tuple[dict[str, Any], Array]],
+        record: Sequence[StudyOutcome],
+        finished: Mapping[int, StudyOutcome],
+    ) -> Record:
+        """Trials of a study by their numbers there, with the outcomes of those that finished."""
+        trials = {}
+        for place, number in enumerate(sorted(encoded)):
+            outcome, (point, x) = finished.get(number), encoded[number]
+            before, made = self._made.get(number, (None, None))
+            if made is None or before != outcome or made.x is not x or made.number != place:
+                made = _finished(Trial(place, point, x), outcome, strict=self._strict)
+                if outcome is not None:
+                    self._made[number] = outcome, made
+            trials[number] = made
+        steps = tuple((trials[o.number].number,) for o in record if o.number in trials)
+        return Record(tuple(trials.values()), steps)
 
     def _place(self, point: Mapping[str, Any]) -> Array:
         """(d0,) how the model sees a point; trials may be beyond all ranges."""
@@ -179,22 +204,6 @@ class StudyReplay:
         assert isinstance(domain, SearchSpace)
         full = {**self._held, **point}
         return np.asarray(domain.model_space.encode([full], extrapolate=True)[0])
-
-
-def _record_of(
-    encoded: Mapping[int, tuple[dict[str, Any], Array]],
-    record: Sequence[StudyOutcome],
-    finished: Mapping[int, StudyOutcome],
-    *,
-    strict: bool,
-) -> Record:
-    """Trials of a study by their numbers there, with the outcomes of those that are finished."""
-    trials = {
-        number: _finished(Trial(place, *encoded[number]), finished.get(number), strict=strict)
-        for place, number in enumerate(sorted(encoded))
-    }
-    steps = tuple((trials[o.number].number,) for o in record if o.number in trials)
-    return Record(tuple(trials.values()), steps)
 
 
 def _finished(trial: Trial, outcome: StudyOutcome | None, *, strict: bool) -> Trial:
