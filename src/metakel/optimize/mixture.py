@@ -43,6 +43,7 @@ TINY = 1e-300
 # Below this weight the history is given up. If the learned process is right, its weight ever falls
 # from 0.95 to 0.01 with probability below 0.06 % (Ville's inequality).
 LOST_TRUST = 0.01
+RECENT = 4  # steps that are taken in one by one after a restart, for results that come late
 # Points whose scores differ by less than this share of their range are equally good choices.
 TIED = 1e-6
 # Processes of a smaller weight do not show in a sum with the others.
@@ -237,7 +238,7 @@ class MixtureModel(Model):
 
         Bounds and certificates follow a run step by step.
         """
-        until = len(outcomes.ends) - TRAIL
+        until = len(outcomes.ends) - RECENT
         promises = not (isinstance(self._band, str) and isinstance(self.regret, str))
         if promises or until - steps <= BULK:
             return steps, self

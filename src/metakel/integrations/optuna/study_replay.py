@@ -137,6 +137,7 @@ class StudyReplay:
         """
         finished = {outcome.number: outcome for outcome in record}
         params = {**running.announced, **{n: o.params for n, o in finished.items()}}
+        self._encode_new(params)
         encoded = {n: found for n in params if (found := self._encode(n, params[n]))}
         for number in running.choosing:
             before = {n: e for n, e in encoded.items() if n < number or n in finished}
@@ -169,8 +170,7 @@ class StudyReplay:
             return self._encoded[number]
         if not self._names <= params.keys():
             return None
-        known = ((p, params[name]) for name, p in self._known.items() if name in params)
-        point = {p.name: v for p, v in known if p.name in self._names or _fits(p, v)}
+        point = self._point(params)
         if number not in self._encoded or self._encoded[number][0] != point:
             try:
                 self._encoded[number] = point, self._place(point)
@@ -178,6 +178,25 @@ class StudyReplay:
                 return None
         self._params[number] = params
         return self._encoded[number]
+
+    def _encode_new(self, params: Mapping[int, Mapping[str, Any]]) -> None:
+        """All trials at once that were never seen, as after a restart, if nothing is wrong."""
+        new = {
+            number: self._point(found)
+            for number, found in params.items()
+            if number not in self._encoded and self._names <= found.keys()
+        }
+        try:
+            places = self._places(list(new.values())) if new else []
+        except InputError:
+            return  # `_encode` finds out which
+        for (number, point), x in zip(new.items(), places, strict=True):
+            self._encoded[number] = point, x
+
+    def _point(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters that the optimizer knows, with values that it can take."""
+        known = ((p, params[name]) for name, p in self._known.items() if name in params)
+        return {p.name: v for p, v in known if p.name in self._names or _fits(p, v)}
 
     def _record_of(
         self,
@@ -200,10 +219,13 @@ class StudyReplay:
 
     def _place(self, point: Mapping[str, Any]) -> Array:
         """(d0,) how the model sees a point; trials may be beyond all ranges."""
+        return self._places([point])[0]
+
+    def _places(self, points: Sequence[Mapping[str, Any]]) -> list[Array]:
         domain = self._optimizer.domain
         assert isinstance(domain, SearchSpace)
-        full = {**self._held, **point}
-        return np.asarray(domain.model_space.encode([full], extrapolate=True)[0])
+        full = [{**self._held, **point} for point in points]
+        return list(domain.model_space.encode(full, extrapolate=True))
 
 
 def _finished(trial: Trial, outcome: StudyOutcome | None, *, strict: bool) -> Trial:
