@@ -146,6 +146,19 @@ def test_the_table_is_learned_from_with_what_was_added(metakel, lab):
     assert [p["name"] for p in json.loads(result.out)["parameters"]] == ["heat", "hours"]
 
 
+def test_suggestions_that_wait_for_a_result_are_no_failed_runs(metakel, lab):
+    path, _, _ = lab
+    read = History.from_excel if path.suffix == ".xlsx" else History.from_csv
+    metakel("suggest", "prior.json", "--journal", "new.jsonl", "-n", 2, "--append", path)
+    fill_in(lab, {0: "failed"})
+    failed = [t.failed for t in read(path, task="substrate", output="yield") if t.name == "new"]
+    assert failed == []  # a task needs a value
+    fill_in(lab, {0: 50.0})
+    (new,) = [t for t in read(path, task="substrate", output="yield") if t.name == "new"]
+    assert new.n == 1
+    assert new.failed is None or not len(new.failed)
+
+
 def test_what_cannot_be_written_leaves_nothing_pending(metakel, lab):
     Path("not.xlsx").write_text("no workbook")
     refused = metakel("suggest", "prior.json", "--journal", "new.jsonl", "--append", "not.xlsx")

@@ -14,6 +14,7 @@ from metakel.cli.outputs import quantity, typed
 from metakel.errors import InputError
 from metakel.io import append_csv, append_excel, csv_columns, excel_columns, parquet_columns
 from metakel.io.cleaning import FAILED, normalised
+from metakel.io.schema import SUGGESTION
 from metakel.priors import Prior
 from metakel.space import Space
 from metakel.tuner import JournalReader, JournalTrial
@@ -58,10 +59,6 @@ def append_rows(
                 f"{path}: {odd[0]!r} begins like a formula, and spreadsheet programs may compute "
                 "it; look at it in a text editor, or use a workbook (.xlsx), which keeps text"
             )
-
-
-# The column that says which row belongs to which suggestion.
-SUGGESTION = "suggestion"
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,16 @@ from metakel.io.cleaning import (
     without_unit,
 )
 from metakel.io.columns import Column, Columns, Mask, mix
-from metakel.io.schema import Report, Schema, Source, TaskLabels, absent, filled_down, lacking_note
+from metakel.io.schema import (
+    SUGGESTION,
+    Report,
+    Schema,
+    Source,
+    TaskLabels,
+    absent,
+    filled_down,
+    lacking_note,
+)
 from metakel.space import Fixed, Parameter, Space, infer_space
 from metakel.space.parameters import RANGE_SLACK, own_value
 
@@ -156,7 +165,7 @@ def encode(source: Source, **options: Any) -> EncodedTable:
             **counts,
         ),
         lacks=lacks,
-        failures=_failures(space, inputs, labels, outputs, lacked),
+        failures=_failures(space, inputs, labels, _with_waiting(source, outputs), lacked),
     )
 
 
@@ -174,6 +183,15 @@ def _without_failed(
         if count:
             notes.append(f"{name} says that {count} runs with an output failed: it does not count")
     return found, tuple(notes)
+
+
+def _with_waiting(source: Source, outputs: Array) -> Array:
+    """(n,) outputs, 0 for suggestions that wait for a result: these are no failed runs."""
+    suggested = source.columns.get(SUGGESTION)
+    if suggested is None:
+        return outputs
+    empty = source.columns[source.output].missing
+    return np.where(empty & ~suggested.missing, 0.0, outputs)
 
 
 def _failures(

@@ -124,6 +124,8 @@ def check_direction(output: str, minimize: bool | None) -> bool:
     return bool(minimize)
 
 
+# The column that says which row belongs to which suggestion of a journal.
+SUGGESTION = "suggestion"
 # Names of tasks that stand above blocks of rows are hardly ever repeated.
 BLOCKS_PER_TASK = 3
 
