@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -367,3 +369,28 @@ def test_choices_longer_than_an_attribute_are_read_back():
         for name in space:
             trial.suggest_categorical(name, long)
     assert first.params != second.params
+
+
+@pytest.mark.filterwarnings("ignore:.*set_metric_names is experimental")
+@pytest.mark.parametrize("said", ["outputs", "name of the metric"])
+def test_nothing_that_is_noted_leaves_the_limits_of_the_value(said):
+    space = {"x": FloatDistribution(0, 1)}
+    past = past_studies(space, m=6, n=12)
+    for study in past if said == "name of the metric" else ():
+        study.set_metric_names(["error_share"])
+    free = MetaKelSampler(past_studies(space, m=6, n=12), seed=0).prior
+    assert free.output_limits == (-math.inf, math.inf)
+    options = {"outputs": (0, 1)} if said == "outputs" else {}
+    sampler = MetaKelSampler(past, seed=0, **options)
+    assert sampler.prior.output_limits == (0, 1)
+    study = optuna.create_study(sampler=sampler)
+    for _ in range(4):
+        trial = study.ask(space)
+        study.tell(trial, (trial.params["x"] - 0.3) ** 2)
+    for trial in study.trials:
+        assert 0 <= trial.user_attrs["metakel:expected"] <= 1
+        for end in re.findall(r"\(([-\d.e]+) to ([-\d.e]+)\)", trial.user_attrs["metakel:why"]):
+            assert all(0 <= float(number) <= 1 for number in end)
+    assert sampler.certificate(study).regret <= study.best_value
+    with pytest.raises(InputError, match="a prior has its own limits"):
+        MetaKelSampler(prior=sampler.prior, outputs=(0, 1))

@@ -37,6 +37,8 @@ class RecordedStudy:
         of the study has them, too, and no other study.
     constraints : tuple of dict
         Constraint values of the completed trials, by name.
+    metric : str
+        What the study calls its value, by ``study.set_metric_names``; empty where it has no name.
     """
 
     study_name: str
@@ -46,6 +48,7 @@ class RecordedStudy:
     failed: int
     mark: tuple[Any, ...] = ()
     constraints: tuple[Mapping[str, float], ...] = ()
+    metric: str = ""
 
     def is_of(self, study: Any) -> bool:
         """Whether this is the record of a study, however far that has come meanwhile."""
@@ -78,7 +81,9 @@ def read_optuna(source: Any) -> Source:
     names = dict.fromkeys(p.name for study in studies for p in study.parameters)
     known = [n for n in names if n in merged.space.names or n in (merged.conflicts)]
     # A parameter may have our name for the task or the output.
-    task, output = (f"optuna.{name}" if name in names else name for name in (TASK, OUTPUT))
+    metrics = {study.metric for study in studies} - {""}
+    called = metrics.pop() if len(metrics) == 1 else OUTPUT
+    task, output = (f"optuna.{name}" if name in names else name for name in (TASK, called))
     columns: dict[str, list[Any]] = {name: [] for name in (task, *known, output)}
     for label, study in zip(labels, studies, strict=True):
         for params, value in study.rows:
@@ -169,6 +174,7 @@ def _record(study: Any) -> RecordedStudy:
         len(trials) - len(done) - len(failed),
         _mark(done[0]) if done else (),
         tuple(dict(getattr(trial, "constraints", {})) for trial in done),
+        next(iter(getattr(study, "metric_names", None) or ()), ""),
     )
 
 

@@ -158,12 +158,13 @@ def write_choice(study: Study, trial: FrozenTrial, params: Mapping[str, Any]) ->
 
 def write_expectation(study: Study, trial: FrozenTrial, optimizer: Optimizer, params: Any) -> None:
     """Note what the model that decided expects of the trial, for the dashboard and for frames."""
-    mean, sd = optimizer.predict([params])
+    _, sd = optimizer.predict([params])
+    why = optimizer.explain(params)
     noted: dict[str, Any] = {
         TRUST: optimizer.trust,
-        EXPECTED: float(mean[0]),
+        EXPECTED: why.expected.value,  # the mean, within the limits of the output
         EXPECTED_SD: float(sd[0]),
-        WHY: optimizer.explain(params).sentence[:CHUNK],
+        WHY: why.sentence[:CHUNK],
     }
     if optimizer.alarm is not None:
         noted[ALARM] = f"after {optimizer.alarm.time} values: {optimizer.alarm.reason}"

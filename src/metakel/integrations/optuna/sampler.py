@@ -70,6 +70,10 @@ class MetaKelSampler(BaseSampler):
         The study needs the parameters of the past, within their ranges. See
         ``docs/guide/safe-search.md``.
         A ``prior`` has to bring records of the constraints (`metakel.priors.learn_outputs`).
+    outputs : pair of float, optional
+        Limits between which all values lie: (0, 1) for an accuracy. What is said of trials and
+        certificates keeps to them. Guessed by the name of the metric, if the source studies have
+        one (``study.set_metric_names``).
     start : sequence of dict, optional
         With ``strict``: configurations that you vouch for. Without them past studies have to, of
         which half teach and at least 19 of the others vouch at the default ``delta``.
@@ -85,6 +89,7 @@ class MetaKelSampler(BaseSampler):
         seed: int | None = None,
         independent_sampler: BaseSampler | None = None,
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
+        outputs: tuple[float, float] | None = None,
         strict: bool = False,
         start: Sequence[Mapping[str, Any]] | None = None,
         delta: float = 0.1,
@@ -98,7 +103,9 @@ class MetaKelSampler(BaseSampler):
         self._strict = Strict(delta, tuple(start or ())) if strict else None
         self._past = None
         if source_studies is not None:
-            self._past = SourceStudies(source_studies, strict=strict)
+            self._past = SourceStudies(source_studies, strict=strict, outputs=outputs)
+        elif outputs is not None:
+            raise InputError("outputs without source_studies; a prior has its own limits")
         self.prior = prior if self._past is None else self._past.prior
         self._seed = seed
         self._independent = independent_sampler or TPESampler(seed=seed)

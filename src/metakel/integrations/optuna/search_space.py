@@ -33,12 +33,16 @@ class SourceStudies:
     source : sequence of studies, or a storage
     strict : bool
         Whether their constraints are learned, too, so that limits can be set on them.
+    outputs : pair of float, optional
+        Between which all values lie.
     """
 
-    def __init__(self, source: Any, *, strict: bool = False) -> None:
+    def __init__(
+        self, source: Any, *, strict: bool = False, outputs: tuple[float, float] | None = None
+    ) -> None:
         studies = recorded_studies(source)
         self._studies = tuple(study for study in studies if _teaches(study))
-        self._strict = strict
+        self._strict, self._outputs = strict, outputs
         self.prior = self._learned(self._studies)
 
     def holds(self, study: Study) -> bool:
@@ -56,7 +60,7 @@ class SourceStudies:
         return self._learned(others)
 
     def _learned(self, studies: Sequence[RecordedStudy]) -> Prior | None:
-        prior = _learned(studies)
+        prior = _learned(studies, self._outputs)
         return with_constraints(prior, studies) if self._strict and prior is not None else prior
 
     def calibration(self, study: Study) -> RegretCalibration | None:
@@ -65,21 +69,22 @@ class SourceStudies:
         if not others:
             return None
         LOGGER.info("replaying the sampler on %d past studies, for a certificate", len(others))
-        return learn_prior(History.from_optuna(others), certify="folds").certificate
+        past = History.from_optuna(others)
+        return learn_prior(past, outputs=self._outputs, certify="folds").certificate
 
 
 def _teaches(study: RecordedStudy) -> bool:
     return bool(study.parameters) and any(isfinite(value) for _, value in study.rows)
 
 
-def _learned(studies: Sequence[RecordedStudy]) -> Prior | None:
+def _learned(studies: Sequence[RecordedStudy], outputs: tuple[float, float] | None) -> Prior | None:
     """None where there is nothing to learn from."""
     if not studies:
         LOGGER.warning(
             "the past has no completed trial with parameters and a finite value: a cold start"
         )
         return None
-    prior = learn_prior(History.from_optuna(studies), certify="none")
+    prior = learn_prior(History.from_optuna(studies), outputs=outputs, certify="none")
     for note in prior.info.notes:
         LOGGER.info("past studies: %s", note)
     if not prior.helps:
