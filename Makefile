@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 DEMO   := .venv-demo
-SEED   ?= 1
+# Of the tables that bench-fresh computes, and how long a benchmark may start something new.
+SEED    ?= 7
+MINUTES ?= 60
 # One BLAS thread: the arrays are small, and two processes test side by side.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
@@ -82,14 +84,14 @@ docs: $(VENV)/.ready  ## the documentation site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench-certificate: $(VENV)/.bench  ## coverage of regret certificates, and what stopping by them saves
-	$(BIN)/python -m benchmarks.certificate --update-docs
+	$(BIN)/python -m benchmarks.certificate --minutes $(MINUTES) --update-docs
 
 bench-transfer: $(VENV)/.bench  ## decisions on real histories against other methods
-	$(BIN)/python -m benchmarks.transfer --update-docs
-	$(BIN)/python -m benchmarks.transfer_dirty --update-docs
+	$(BIN)/python -m benchmarks.transfer --minutes $(MINUTES) --update-docs
+	$(BIN)/python -m benchmarks.transfer_dirty --minutes $(MINUTES) --update-docs
 
 bench-fresh: $(VENV)/.bench  ## the same on tables computed anew: make bench-fresh SEED=2
-	$(BIN)/python -m benchmarks.transfer --seed $(SEED) --update-docs
+	$(BIN)/python -m benchmarks.transfer --seed $(SEED) --minutes $(MINUTES) --update-docs
 
 bench-scale: $(VENV)/.bench  ## 10^5 tasks on disk, an update, two workers (docs/scale.md)
 	$(BIN)/python -m benchmarks.scale --update-docs
