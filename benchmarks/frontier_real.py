@@ -9,12 +9,13 @@ The rules choose among the 1000 recorded rows of the new task, and begin at the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 import metakel as mk
+from benchmarks.seeds import Result
 from metakel.data import History
 from metakel.priors import learn_outputs
 
@@ -23,33 +24,42 @@ IN_USE = {"alpha": 0.5, "lambda": 2.0**-8}
 Rule = Callable[[np.ndarray, np.ndarray, int, int], list[int]]
 
 
-def real_rows() -> list[tuple[str, ...]]:
-    """A row for every rule."""
-    whole = gains()
+OURS = "**metakel, safe search**"
+
+
+def tasks() -> range:
+    """The data sets that are the new task once."""
+    return range(0, len(gains()), EVERY)
+
+
+def one_task(s: int) -> Result:
+    """Unsafe tries and regret of every rule on one data set."""
     rules: dict[str, Rule] = {
         "BoTorch, EI where P(feasible) >= 95 %": _botorch,
         "Optuna, GPSampler with a constraint": _optuna,
     }
-    names = ["**metakel, safe search**", *rules]
-    tried: dict[str, list[list[int]]] = {name: [] for name in names}
-    tables: list[np.ndarray] = []
-    for s in range(0, len(whole), EVERY):
-        task, rows = whole[s], _ours(whole, s)
-        tables.append(task.y)
-        tried[names[0]].append(rows)
-        for name, rule in rules.items():
-            tried[name].append(rule(task.X, task.y, rows[0], s))
-    found = []
-    for name, chosen in tried.items():
-        pairs = list(zip(tables, chosen, strict=True))
-        unsafe = [y[rows] < FLOOR for y, rows in pairs]
-        share = np.mean(np.concatenate(unsafe))
-        regrets = [(y.max() - _best(y, rows)) / np.ptp(y) for y, rows in pairs]
-        anywhere = sum(bool(u.any()) for u in unsafe)
-        found.append(
-            (name, f"{anywhere} of {len(pairs)}", f"{share:.3f}", f"{np.mean(regrets):.3f}")
-        )
-    return found
+    whole = gains()
+    y, rows = whole[s].y, _ours(whole, s)
+    tried = {OURS: rows} | {n: rule(whole[s].X, y, rows[0], s) for n, rule in rules.items()}
+    return {
+        name: {
+            "unsafe": (y[chosen] < FLOOR).tolist(),
+            "regret": float((y.max() - _best(y, chosen)) / np.ptp(y)),
+        }
+        for name, chosen in tried.items()
+    }
+
+
+def real_rows(found: Sequence[Result]) -> list[tuple[str, ...]]:
+    """A row for every rule."""
+    rows = []
+    for name in found[0]:
+        runs = [result[name] for result in found]
+        anywhere = sum(any(run["unsafe"]) for run in runs)
+        share = np.mean(np.concatenate([run["unsafe"] for run in runs]))
+        regret = np.mean([run["regret"] for run in runs])
+        rows.append((name, f"{anywhere} of {len(runs)}", f"{share:.3f}", f"{regret:.3f}"))
+    return rows
 
 
 def gains() -> History:
