@@ -138,3 +138,39 @@ def test_statement_8_eq_8_sees_only_the_sum_of_the_weights():
     noise = [rng.normal(size=12) for _ in pairs]
     energies = problem.energies(noise)
     assert_allclose(energies[0], energies[1], rtol=1e-9)
+
+
+def test_readers_take_descriptors_from_columns(tmp_path):
+    rng, rows = np.random.default_rng(0), {name: [] for name in ("car", "gain", "mass", "y")}
+    for car in range(6):
+        for gain in rng.uniform(0, 1, 5):
+            for cells, cell in zip(
+                rows.values(), (f"c{car}", gain, 1 + car / 4, gain), strict=True
+            ):
+                cells.append(cell)
+    rows["mass"][3] = None  # known from the other rows of the task
+    read = {"task": "car", "output": "y", "minimize": False}
+    history = mk.History.from_frame(rows, **read, descriptors=["mass"])
+    assert history.space.names == ("gain",)
+    assert history.descriptors.tolist() == [[1 + car / 4] for car in range(6)]
+    first, _ = history.split(rng)
+    assert first.descriptors.shape == (first.m, 1)
+    path = tmp_path / "runs.csv"
+    lines = [
+        ",".join("" if v is None else str(v) for v in row)
+        for row in zip(*rows.values(), strict=True)
+    ]
+    path.write_text("\n".join([",".join(rows), *lines]))
+    again = mk.History.from_csv(path, **read, descriptors=["mass"])
+    assert_allclose(again.descriptors, history.descriptors)
+    for names, reason in (
+        (["gain"], "it is no descriptor of tasks"),
+        (["size"], "no column 'size'"),
+        ("mass", "expected a list"),
+        (["car"], "expected a number"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            mk.History.from_frame(rows, **read, descriptors=names)
+    empty = {**rows, "mass": [None] * 5 + rows["mass"][5:]}
+    with pytest.raises(InputError, match="task c0 has no 'mass'"):
+        mk.History.from_frame(empty, **read, descriptors=["mass"])

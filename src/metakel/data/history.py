@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from metakel import io
 from metakel._arrays import Array, as_points, as_values, check_generator
 from metakel._html import text_card
-from metakel.data.task import Task, check_contexts
+from metakel.data.task import Task, check_contexts, read_descriptors, with_descriptors
 from metakel.errors import InputError, ShapeError
 from metakel.io import Report
 from metakel.io.columns import is_missing
@@ -120,7 +120,8 @@ class History:
             output then, and say where not to look. ``extrapolate``: whether rows may lie outside of
             the ranges of ``space``. ``context``: parameters that were given in each run, not
             chosen. They are inputs like the others; this checks that they vary within tasks, as a
-            context has to.
+            context has to. ``descriptors``: columns with one number for every task, such as the
+            mass of a vehicle, for `metakel.priors.descriptor_centre`; they are no inputs.
         """
         frames = frame if isinstance(frame, list | tuple) else [frame]
         found = [io.read_frame(part, task=task, output=output) for part in frames]
@@ -233,6 +234,18 @@ class History:
         found = io.read_ax(source, output=output, minimize=minimize)
         return cls.from_source(found, **options)
 
+    @property
+    def descriptors(self) -> Array:
+        """(m, q) what is known of the tasks as a whole, in the order in which it was read."""
+        names = list(self.tasks[0].descriptors)
+        for task in self.tasks:
+            if list(task.descriptors) != names:
+                raise InputError(
+                    f"{task.name} has the descriptors {list(task.descriptors)} but "
+                    f"{self.tasks[0].name} has {names}; expected the same for all tasks"
+                )
+        return np.array([[task.descriptors[n] for n in names] for task in self.tasks])
+
     @staticmethod
     def scan(path: Any, *, task: str = "task", output: str = "y", **options: Any) -> Any:
         """More tasks than fit in memory: Parquet files, read piece by piece.
@@ -252,16 +265,22 @@ class History:
         source: io.Source | Sequence[io.Source],
         *,
         context: Sequence[str] = (),
+        descriptors: Sequence[str] = (),
         **options: Any,
     ) -> History:
         """What a reader returns, also one of your own, or several; options as for `from_frame`."""
         source = source if isinstance(source, io.Source) else io.join_sources(source)
+        described = read_descriptors(descriptors, source.columns, source.task)
+        if descriptors:
+            options["exclude"] = [*options.get("exclude", ()), *descriptors]
         table = io.encode(source, **options)
         tasks = _tasks(table.X, table.y, table.tasks, table.names, table.lacks)
         failures = table.failures
         tasks = tuple(
             replace(t, failed=failures[t.name]) if t.name in failures else t for t in tasks
         )
+        if descriptors:
+            tasks = tuple(with_descriptors(task, descriptors, described) for task in tasks)
         history = cls(tasks, table.space, table.report)
         check_contexts(history, context, source.columns)
         return history

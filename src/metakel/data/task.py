@@ -1,10 +1,11 @@
-"""One past task (Eq. 4), and which of its columns can be contexts (Statement 8)."""
+"""One past task (Eq. 4), and which columns can be contexts or descriptors (Statement 8)."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +33,8 @@ class Task:
     lacks : tuple of int
         Numeric columns of parameters that the task did not record: unknown, and the same in all of
         its runs. They are 0 in ``X``, whatever is given there.
+    descriptors : dict of float
+        What is known of the task as a whole, such as the mass of a vehicle, by name.
     """
 
     X: Array
@@ -39,6 +42,7 @@ class Task:
     name: str = "task"
     lacks: tuple[int, ...] = ()
     failed: Array | None = None
+    descriptors: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         X = as_points(self.X, self.name)
@@ -99,6 +103,44 @@ def check_contexts(history: History, names: Sequence[str], columns: Container[st
             )
     if set(space.names) <= set(names):
         raise InputError("every parameter is a context; nothing is left to choose")
+
+
+def read_descriptors(
+    names: Sequence[str], columns: Mapping[str, Any], task: str
+) -> dict[str, dict[str, float]]:
+    """The descriptors that columns of a table hold, one number for every task, by its name."""
+    if isinstance(names, str):
+        raise InputError(f"descriptors are {names!r}; expected a list of columns, [{names!r}]")
+    found: dict[str, dict[str, float]] = {}
+    for name in names:
+        if name not in columns:
+            raise InputError(f"there is no column {name!r} for a descriptor of tasks")
+        for row, label in enumerate(columns[task]):
+            if columns[name].missing[row]:
+                continue
+            value, known = columns[name][row], found.setdefault(str(label), {})
+            number = float(value) if isinstance(value, int | float) else float("nan")
+            if not isfinite(number):
+                raise InputError(
+                    f"descriptor {name!r} of task {label} is {value!r}; expected a number"
+                )
+            if known.setdefault(name, number) != number:
+                raise InputError(
+                    f"{name!r} is {known[name]:g} and {number:g} in task {label}, so it is no "
+                    "descriptor of tasks; use it as an input or a context"
+                )
+    return found
+
+
+def with_descriptors(
+    task: Task, names: Sequence[str], found: Mapping[str, Mapping[str, float]]
+) -> Task:
+    """The task with its own of the descriptors that were found."""
+    own = found.get(task.name, {})
+    for name in names:
+        if name not in own:
+            raise InputError(f"task {task.name} has no {name!r}; expected one for every task")
+    return replace(task, descriptors={name: own[name] for name in names})
 
 
 def _varies(history: History, name: str) -> bool:

@@ -78,7 +78,7 @@ class DescriptorCentre:
 def descriptor_centre(
     history: History,
     base: KernelSum | KernelDictionary,
-    descriptors: ArrayLike,
+    descriptors: ArrayLike | None = None,
     *,
     noise_std: float,
     delta: float = 0.05,
@@ -96,7 +96,8 @@ def descriptor_centre(
     base : KernelSum or KernelDictionary
         A kernel with features that owes nothing to these tasks, or base kernels to select from.
     descriptors : (m, q) array
-        One row for every task; q may be 0.
+        One row for every task; q may be 0. By default those of the history, which readers take
+        from columns (``History.from_csv(..., descriptors=["mass"])``).
     noise_std : float
         Noise of the records.
     delta, delta_records, delta_learning : float
@@ -104,7 +105,8 @@ def descriptor_centre(
         may fail.
     """
     history.require_complete("descriptor_centre")
-    Z = as_numbers("descriptors", descriptors, (history.m, None))
+    given = history.descriptors if descriptors is None else descriptors
+    Z = as_numbers("descriptors", given, (history.m, None))
     noise_std, first = positive("noise_std", noise_std), history.m // 2
     count, spent = history.m - first, delta + delta_records
     rank = ceil((1 - delta) * (count + 1) - 1e-12)
