@@ -121,12 +121,15 @@ class _OtherLevel(TaskModel):
 
     @cached_property
     def log_weights(self) -> Array:
-        """(g,) log prior probabilities of the grid, times the scale.
+        """(g,) log prior probabilities of the grid, times a power of the scale.
 
         The first value is level, and says nothing of the scale. Its density is that of a level
-        spread in proportion to the scale, which the factor cancels; small scales would win by it.
+        spread in proportion to the scale, which one factor cancels; small scales would win by it.
+        Two more beyond the scales of past tasks: a few equal values, as on a plateau, fix a level
+        as well and should not make such a scale likely.
         """
-        logs = np.log(self._grid[1]) + self._grid[0]
+        logs = self._grid[0]
+        logs = np.log(self._grid[1]) + np.where(self.usual, logs, 3 * logs)
         return np.asarray(logs - np.log(np.exp(logs).sum()))
 
 
