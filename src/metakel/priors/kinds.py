@@ -31,7 +31,7 @@ LEAST_AFFINITY = 0.2
 # Tasks that agree with no others are set aside where they are at least this share of all.
 SET_ASIDE = 0.25
 # Nats per value by which kinds must predict held-out tasks better than all tasks together do.
-NEEDED_GAIN = 0.1
+NEEDED_GAIN = 0.02
 SWEEPS = 20
 # Values of a task that are predicted by the others, and tasks that are compared: the time grows
 # with the square of the latter, so that a longer history is taken as of one kind.
