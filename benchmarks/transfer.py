@@ -13,13 +13,15 @@ nobody has looked at (`make bench-fresh`).
 from __future__ import annotations
 
 import argparse
+import sys
+from importlib.util import find_spec
 from math import inf
 
 from benchmarks.docs import PAGES, update_section
-from benchmarks.fresh_tables import MAKERS, table
-from benchmarks.transfer_data import table_names
+from benchmarks.fresh_tables import MAKERS
+from benchmarks.transfer_data import table_names, usable
 from benchmarks.transfer_report import report
-from benchmarks.transfer_runs import METHODS, SLOW, SLOW_SPLITS, SPLITS, measure
+from benchmarks.transfer_runs import METHODS, NEEDS, SLOW, SLOW_SPLITS, SPLITS, measure
 
 QUICK = ("glmnet", "branin", "hpobench")
 
@@ -41,11 +43,11 @@ def main() -> None:
     known = [*MAKERS] if options.seed else table_names()
     if options.quick:
         known = [name for name in known if name in QUICK]
-    names = options.tables or known
+    names = usable(options.tables or known, options.seed)  # before the clock starts
     methods = options.methods or [m for m in METHODS if not (options.quick and m in SLOW)]
-    for name in names:
-        if name in MAKERS:
-            table(name, options.seed)  # before the clock of the methods starts
+    for method in [m for m in methods if m in NEEDS and find_spec(NEEDS[m]) is None]:
+        print(f"without {method}: {NEEDS[method]} is not installed", file=sys.stderr)
+        methods.remove(method)
     runs = measure(
         names,
         seed=options.seed,

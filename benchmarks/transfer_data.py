@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -67,6 +68,19 @@ def table_names() -> list[str]:
     """All that there are here; xgboost only where METAKEL_DATA has it."""
     known = [name for name in SOURCES if name != "xgboost" or _xgboost().exists()]
     return [*known, *own_tables()]
+
+
+def usable(names: Iterable[str], seed: int = 0) -> list[str]:
+    """Those that can be loaded; computed ones are computed. Why others cannot is printed."""
+    found = []
+    for name in names:
+        try:
+            load_table(name, seed)
+        except (ImportError, OSError, subprocess.CalledProcessError) as error:
+            print(f"without the table {name}: {error}", file=sys.stderr)
+        else:
+            found.append(name)
+    return found
 
 
 def load_tables(names: Iterable[str] = ("glmnet", "xgboost")) -> dict[str, Pairs]:

@@ -60,6 +60,11 @@ SLOW: dict[str, Method] = {
     "SMAC, cold": smac,
 }
 METHODS: dict[str, Method] = {**OURS, **PAIRED, **SLOW}
+NEEDS = {
+    "SMAC, cold": "smac",
+    "Optuna CMA-ES, warm start": "cmaes",
+    **{name: "botorch" for name in SLOW if name.startswith("BoTorch")},
+}
 DATA = ("benchmarks/transfer_data.py", "benchmarks/fresh_tables.py", "benchmarks/package_tables.py")
 PEER_FILES = (*DATA, "benchmarks/transfer_rivals.py", "benchmarks/transfer_peers.py")
 OUR_FILES = (*DATA, "benchmarks/transfer_ours.py")
