@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from histories import draw_task, simulate
+from histories import draw_task, learn, simulate
 from numpy.testing import assert_allclose
 from scipy.stats import binom
 
-from metakel import KernelSum, learn_prior, legendre
+from metakel import KernelSum, legendre
 from metakel.confidence.observations import Batch, no_observations
 from metakel.confidence.set import smallest_squared_radius
 from metakel.errors import InputError
@@ -17,7 +17,7 @@ from metakel.priors.calibration import Calibration, needed_norms, prior_kernel, 
 
 @pytest.fixture(scope="module")
 def prior():
-    return learn_prior(simulate(np.random.default_rng(3), m=24))
+    return learn(simulate(np.random.default_rng(3), m=24))
 
 
 def test_the_kernel_is_the_belief_plus_level_and_amplitude(prior):
@@ -132,11 +132,11 @@ def test_a_wrong_norm_bound_is_noticed(prior):
 
 
 def test_too_few_tasks_give_no_bands():
-    prior = learn_prior(simulate(np.random.default_rng(0), m=6))
+    prior = learn(simulate(np.random.default_rng(0), m=6))
     assert prior.norm_bound(0.1) == np.inf
     with pytest.raises(InputError, match="3 held-out tasks cannot vouch"):
         prior.confidence(delta=0.1)
-    few = learn_prior(simulate(np.random.default_rng(0), m=3))
+    few = learn(simulate(np.random.default_rng(0), m=3))
     assert few.calibration is None
     with pytest.raises(InputError, match="at least 4 tasks"):
         few.confidence()

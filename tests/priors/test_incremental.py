@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from histories import draw_task, simulate
+from histories import draw_task, learn, simulate
 from numpy.testing import assert_allclose, assert_array_equal
 
-from metakel import learn_prior
 from metakel.gp import posterior
 from metakel.gp.incremental import IncrementalGP
 from metakel.gp.task_gp import DefaultGP
@@ -25,7 +24,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture(scope="module")
 def prior():
-    return learn_prior(simulate(np.random.default_rng(3)))
+    return learn(simulate(np.random.default_rng(3)))
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from histories import draw_task, shape, simulate
+from histories import draw_task, learn, shape, simulate
 
 from metakel import datasets, learn_prior
 from metakel.data import History, Task
@@ -30,7 +30,7 @@ def regret(prior, X, y, horizon=20):
 
 @pytest.fixture(scope="module")
 def prior():
-    return learn_prior(simulate(np.random.default_rng(0), m=20))
+    return learn(simulate(np.random.default_rng(0), m=20))
 
 
 def test_the_common_shape_is_found(prior):
@@ -50,9 +50,9 @@ def test_differences_are_sparse_and_few(prior):
 def test_a_learned_prior_beats_a_cold_start_on_tasks_like_the_past():
     rng = np.random.default_rng(5)
     history = simulate(rng, m=20)
-    learned = learn_prior(history)
+    learned = learn(history)
     shuffled = History(tuple(Task(t.X, rng.permutation(t.y)) for t in history))
-    cold = learn_prior(shuffled)  # is refused, so this is a cold start
+    cold = learn(shuffled)  # is refused, so this is a cold start
     assert not cold.helps
     X = rng.uniform(-1, 1, (300, 2))
     tasks = [draw_task(rng)(X) for _ in range(20)]
@@ -66,10 +66,10 @@ def test_unrelated_histories_cost_little():
     history = simulate(rng, m=16)
     X = rng.uniform(-1, 1, (300, 2))
     tasks = [draw_task(rng, spread=1.0)(X) for _ in range(12)]
-    shuffled = learn_prior(History(tuple(Task(t.X, rng.permutation(t.y)) for t in history)))
+    shuffled = learn(History(tuple(Task(t.X, rng.permutation(t.y)) for t in history)))
     assert not shuffled.helps
     assert "NOT used" in str(shuffled)
-    rough = learn_prior(History(tuple(Task(t.X[:1], t.y[:1]) for t in history)))  # levels only
+    rough = learn(History(tuple(Task(t.X[:1], t.y[:1]) for t in history)))  # levels only
     one, other = (np.mean([regret(p, X, y) for y in tasks]) for p in (shuffled, rough))
     assert one <= 1.15 * other + 0.005
 
@@ -77,9 +77,9 @@ def test_unrelated_histories_cost_little():
 def test_a_mirrored_history_loses_weight_and_costs_little():
     rng = np.random.default_rng(7)
     history = simulate(rng, m=16, spread=0.1)
-    honest = learn_prior(history)
-    mirrored = learn_prior(History(tuple(Task(-t.X, t.y) for t in history)))
-    cold = learn_prior(History(tuple(Task(t.X, rng.permutation(t.y)) for t in history)))
+    honest = learn(history)
+    mirrored = learn(History(tuple(Task(-t.X, t.y) for t in history)))
+    cold = learn(History(tuple(Task(t.X, rng.permutation(t.y)) for t in history)))
     assert mirrored.helps  # held-out tasks are mirrored alike: nothing to see there
     assert not cold.helps
     X = rng.uniform(-1, 1, (300, 2))
@@ -95,7 +95,7 @@ def test_an_outlier_task_is_named():
     tasks = list(simulate(rng, m=14))
     X = rng.uniform(-1, 1, (25, 2))
     odd = Task(X, 3 * np.sign(np.sin(40 * X[:, 0]) * np.sin(55 * X[:, 1])), "odd")
-    prior = learn_prior(History((*tasks, odd)))
+    prior = learn(History((*tasks, odd)))
     assert "odd" in prior.outliers
     assert len(prior.outliers) <= 2
     assert "Not explained by the other tasks" in str(prior)
@@ -107,7 +107,7 @@ def test_adding_levels_and_scaling_outputs_changes_no_decision():
     X = rng.uniform(-1, 1, (200, 2))
     y = draw_task(rng)(X)
     moved = History(tuple(Task(t.X, 7 + 3 * t.y) for t in history))
-    runs = [search(learn_prior(h), X, v, 8) for h, v in ((history, y), (moved, 7 + 3 * y))]
+    runs = [search(learn(h), X, v, 8) for h, v in ((history, y), (moved, 7 + 3 * y))]
     rows = [[trial.point for trial in run.record.trials] for run in runs]
     assert rows[0] == rows[1]
 
@@ -116,7 +116,7 @@ def test_very_bad_values_do_not_hide_the_shape():
     rng = np.random.default_rng(10)
     history = simulate(rng, m=12)
     crashed = [Task(t.X, np.where(t.X[:, 0] < -0.85, -1000.0, t.y), t.name) for t in history]
-    prior = learn_prior(History(tuple(crashed)))
+    prior = learn(History(tuple(crashed)))
     assert prior.info.winsorized >= 12
     X = rng.uniform(-0.7, 0.95, (300, 2))
     assert np.corrcoef(prior.mean(X), shape(X))[0, 1] > 0.85
@@ -125,7 +125,7 @@ def test_very_bad_values_do_not_hide_the_shape():
 
 def test_zero_mean_is_the_papers_prior():
     history = simulate(np.random.default_rng(11))
-    prior = learn_prior(history, mean=False, cold_weight=0)
+    prior = learn(history, mean=False, cold_weight=0)
     assert not prior.task_gp.mu.any()
     assert all(isinstance(gp, TaskGP) for gp in prior.task_processes[0])  # no cold start
     X = np.random.default_rng(0).uniform(-1, 1, (5, 2))
@@ -134,7 +134,7 @@ def test_zero_mean_is_the_papers_prior():
 
 @pytest.mark.parametrize("lam", ["cv", "square-root", 0.01])
 def test_every_rule_for_lambda_gives_a_prior(lam):
-    prior = learn_prior(simulate(np.random.default_rng(12)), lam=lam)
+    prior = learn(simulate(np.random.default_rng(12)), lam=lam)
     assert prior.helps
     assert prior.task_gp.eta.size <= 100
 
@@ -160,9 +160,9 @@ def test_a_history_with_a_space_takes_no_other():
     own = Space((Float("a", -2, 2), Float("b", -2, 2)))
     history = History(plain.tasks, own)
     assert learn_prior(history, own).space == own
-    for learn in (learn_prior, learn_effects):
+    for learner in (learn_prior, learn_effects):
         with pytest.raises(InputError, match=r"space of its own \(a, b\)"):
-            learn(history, Space((Float("a", -3, 3), Float("b", -2, 2))))
+            learner(history, Space((Float("a", -3, 3), Float("b", -2, 2))))
 
 
 def degenerate() -> dict[str, History]:
@@ -229,7 +229,7 @@ def test_the_bundled_history_teaches_that_lambda_matters():
     small = History(
         tuple(Task(t.X[::23], t.y[::23], t.name) for t in history), history.space, history.report
     )
-    prior = learn_prior(small)
+    prior = learn(small)
     explained = prior.explain()
     assert explained.common["lambda"] > 0.7 > explained.common["alpha"]
     assert "maximise auc" in str(prior)

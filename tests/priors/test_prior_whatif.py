@@ -6,10 +6,10 @@ from copy import copy
 
 import numpy as np
 import pytest
-from histories import draw_task, simulate
+from histories import draw_task, learn, simulate
 from numpy.testing import assert_allclose
 
-from metakel import InputError, learn_prior
+from metakel import InputError
 from metakel.data import History
 from metakel.optimize.acquisition import constrained
 from metakel.optimize.limits import Feasibility
@@ -19,7 +19,7 @@ from metakel.space import Categorical, Float, Integer, Space
 
 @pytest.fixture(scope="module")
 def prior():
-    return learn_prior(simulate(np.random.default_rng(3)))
+    return learn(simulate(np.random.default_rng(3)))
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_ranges_of_another_kind_are_placed_where_they_mean_the_same():
             rows["n"].append(n)
             rows["y"].append(-((np.log2(n) - 4) ** 2) + 0.1 * s)
     space = Space((Integer("n", 1, 64),))
-    prior = learn_prior(History.from_frame(rows, task="task", output="y", space=space))
+    prior = learn(History.from_frame(rows, task="task", output="y", space=space))
     within = Space((Categorical("n", (2, 8, 16, 64)),))
     optimizer = prior.optimizer(rng=rng, space=within)
     assert optimizer.ask() == {"n": 16}

@@ -17,7 +17,7 @@ from metakel.errors import InputError, MetaKelError
 from metakel.space import Float
 from metakel.tuner import JournalError, JournalReader, Tuner
 
-PRIOR = small_prior()
+PRIOR = small_prior(certified=True)
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}
 HUGE = 10**400
 LONGER = 10 ** (sys.get_int_max_str_digits() + 1)  # too long even to be printed

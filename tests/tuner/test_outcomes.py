@@ -8,7 +8,7 @@ from tuning_history import measure, small_prior
 
 from metakel.tuner import Tuner
 
-PRIOR = small_prior()
+PRIOR = small_prior(certified=True)
 GOOD = [
     {"rate": 0.01, "depth": 6, "kind": "adam"},
     {"rate": 0.02, "depth": 5, "kind": "adam"},

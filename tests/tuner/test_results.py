@@ -17,7 +17,7 @@ from metakel.report import replay_journal
 from metakel.tuner import Tuner
 from metakel.tuner.session import JournalReader
 
-PRIOR = small_prior()
+PRIOR = small_prior(certified=True)
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}
 
 

@@ -15,7 +15,7 @@ from metakel.tuner import Tuner
 from metakel.tuner.configurations import key
 from metakel.tuner.tuner import Finished
 
-PRIOR = small_prior()
+PRIOR = small_prior(certified=True)
 
 
 def run(tuner: Tuner) -> list[tuple[dict, float]]:
@@ -35,7 +35,7 @@ def test_it_finds_the_top_of_a_task_like_the_past_ones():
 
 
 def test_minimising_the_negative_is_the_same_run():
-    down = Tuner(small_prior(minimize=True), budget=8)
+    down = Tuner(small_prior(minimize=True, certified=True), budget=8)
     for x in down:
         down.tell(x, -measure(x))
     up = Tuner(PRIOR, budget=8)

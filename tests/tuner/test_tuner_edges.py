@@ -19,7 +19,7 @@ from metakel import InputError
 from metakel.tuner import JournalError, Tuner
 from metakel.tuner.tuner import Finished
 
-PRIOR = small_prior()
+PRIOR = small_prior(certified=True)
 ROWS = [{"rate": 0.01, "depth": d, "kind": "adam"} for d in (3, 4, 8)]
 
 

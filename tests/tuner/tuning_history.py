@@ -38,8 +38,10 @@ def table(tasks: int = 20, runs: int = 16, seed: int = 0) -> dict[str, list[Any]
 
 
 @cache
-def small_prior(minimize: bool = False) -> Prior:
+def small_prior(minimize: bool = False, certified: bool = False) -> Prior:
+    """Without replays on past tasks, which take longer than most tests, unless certified."""
     rows = table()
     if minimize:
         rows["score"] = [-score for score in rows["score"]]
-    return learn_prior(History.from_frame(rows, task="task", output="score", minimize=minimize))
+    history = History.from_frame(rows, task="task", output="score", minimize=minimize)
+    return learn_prior(history, certify="folds" if certified else "none")
