@@ -23,7 +23,16 @@ from optuna_helpers import Refusing, learned, lr_loss, lr_past, past_studies
 from metakel import InputError, Prior, learn_prior
 from metakel.data import History
 from metakel.integrations.optuna import MetaKelSampler
-from metakel.integrations.optuna.record import ALARM, EXPECTED, EXPECTED_SD, TRUST, WHY
+from metakel.integrations.optuna.record import (
+    ALARM,
+    EXPECTED,
+    EXPECTED_SD,
+    TRUST,
+    WHY,
+    outcomes,
+)
+from metakel.integrations.optuna.search_space import chosen
+from metakel.integrations.optuna.study_replay import StudyReplay
 
 HERE = Path(__file__).parent
 
@@ -394,3 +403,48 @@ def test_nothing_that_is_noted_leaves_the_limits_of_the_value(said):
     assert sampler.certificate(study).regret <= study.best_value
     with pytest.raises(InputError, match="a prior has its own limits"):
         MetaKelSampler(prior=sampler.prior, outputs=(0, 1))
+
+
+def branching(trial):
+    """The best is with sgd, at a momentum of 0.8; with adam nothing is as good."""
+    x = trial.suggest_float("x", 0, 1)
+    if trial.suggest_categorical("kind", ["adam", "sgd"]) == "adam":
+        return (x - 0.3) ** 2 + 0.3
+    return (x - 0.3) ** 2 + (trial.suggest_float("momentum", 0, 1) - 0.8) ** 2
+
+
+def test_a_conditional_parameter_is_chosen_with_the_others():
+    sources = []
+    for seed in range(6):
+        source = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+        source.optimize(branching, n_trials=16)
+        sources.append(source)
+    sampler = MetaKelSampler(sources, seed=0)
+    assert [c.name for c in sampler.prior.space.conditions] == ["momentum"]
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(branching, n_trials=8)
+    assert study.trials[0].params["kind"] == "sgd"
+    assert study.trials[0].params["momentum"] == pytest.approx(0.8, abs=0.2)
+    assert study.best_value < 0.005
+    # All trials are evidence, with momentum and without.
+    space = chosen(study.trials[0].distributions, sampler.prior.space)
+    record = outcomes(study.trials, minimize=True)
+    replay = StudyReplay(sampler.prior, space, {}, 0)
+    assert len(replay.given(record).X) == 8
+
+
+def test_a_study_without_the_conditional_parameter_learns_from_the_rest():
+    sources = []
+    for seed in range(4):
+        source = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+        source.optimize(branching, n_trials=12)
+        sources.append(source)
+
+    def plain(trial):
+        kind = trial.suggest_categorical("kind", ["adam", "sgd"])
+        return (trial.suggest_float("x", 0, 1) - 0.3) ** 2 + 0.1 * (kind == "adam")
+
+    study = optuna.create_study(sampler=MetaKelSampler(sources, seed=0))
+    study.optimize(plain, n_trials=6)
+    assert {*study.trials[-1].params} == {"kind", "x"}
+    assert study.best_value < 0.01

@@ -9,7 +9,8 @@ HEADER = (
     "run_id;started;host;data set;model;learning_rate;max_depth;subsample;num_leaves;gamma;"
     "min_samples_leaf;seed;n_jobs;fit_seconds;val_accuracy;val_auc;status;comment"
 )
-SETTINGS = ("model", "learning_rate", "max_depth", "subsample", "n_jobs")
+SETTINGS = ("model", "learning_rate", "max_depth", "subsample", "num_leaves", "gamma",
+            "min_samples_leaf", "n_jobs")  # fmt: skip
 LIBRARIES = ("lightgbm", "sklearn", "xgboost")
 
 

@@ -8,7 +8,7 @@ from messy_table import LIBRARIES, SETTINGS, messy_table
 
 from metakel.data import History
 from metakel.errors import InputError, SeveralProblems
-from metakel.space import Categorical, Fixed
+from metakel.space import Categorical, Condition, Fixed
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -105,13 +105,19 @@ def test_columns_can_be_excluded_by_name():
         read(table(), exclude=["rate"], inputs=["rate"])
 
 
-def test_a_setting_that_belongs_to_a_choice_is_left_out_and_no_row_with_it():
+def test_a_setting_that_belongs_to_a_choice_is_there_with_that_choice():
     kinds = (["tree"] * 3 + ["linear"]) * (N // 4)
     rows = table(kind=kinds, leaves=[5.0 + i % 7 if k == "tree" else None
                                      for i, k in enumerate(kinds)])  # fmt: skip
     history = read(rows)
-    assert "is only there where kind is 'tree'" in reason(history, "leaves")
+    assert "leaves is there only where kind is tree" in str(history.report)
     assert history.report.kept == N
+    assert history.space.conditions == (Condition("leaves", "kind", ("tree",)),)
+    decoded = [row for task in history for row in history.space.decode(task.X)]
+    assert [row.get("leaves") for row in decoded] == rows["leaves"]
+    alone = read({**rows, "host": rows["kind"]}, exclude=["kind"])  # decided by no input
+    assert "is only there where" in reason(alone, "leaves")
+    assert alone.report.kept == N
 
 
 def test_a_doubtful_column_is_taken_where_there_is_no_other():
@@ -129,7 +135,12 @@ def test_an_engineers_table_is_read_at_the_first_try(tmp_path):
     assert history.space["learning_rate"].log
     report = history.report
     assert report.kept + report.failed == report.rows == 270
-    left_out = "run_id started host num_leaves gamma min_samples_leaf seed fit_seconds val_accuracy"
+    assert [(c.name, c.values) for c in history.space.conditions] == [
+        ("num_leaves", ("lightgbm",)),
+        ("gamma", ("xgboost",)),
+        ("min_samples_leaf", ("sklearn",)),
+    ]
+    left_out = "run_id started host seed fit_seconds val_accuracy"
     for name in (*left_out.split(), "status", "comment"):
         assert "not taken as an input" in reason(history, name)
     assert any("Windows-1252" in note for note in report.notes)

@@ -7,7 +7,7 @@ import pytest
 from metakel import InputError, learn_prior
 from metakel.data import History
 from metakel.io.merge import merge_parameter
-from metakel.space import Categorical, Fixed, Float, Integer, Ordinal
+from metakel.space import Categorical, Condition, Fixed, Float, Integer, Ordinal
 
 optuna = pytest.importorskip("optuna")
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -64,9 +64,9 @@ def test_a_conditional_parameter_does_not_cost_the_rows_without_it():
     assert 0 < lacking < 24
     history = History.from_optuna(past)
     assert history.total == 24
-    assert history.space.names == ("kind", "x")
-    assert f"momentum is missing in {lacking} of 24 rows" in notes(history)
-    assert f"momentum is missing in {lacking} of 24 rows" in str(learn_prior(history))
+    assert history.space.conditions == (Condition("momentum", "kind", ("sgd",)),)
+    assert sum("momentum" in r for t in history for r in history.space.decode(t.X)) == 24 - lacking
+    assert "momentum is there only where kind is sgd" in notes(history)
     filled = History.from_optuna(past, defaults={"momentum": 0.5})
     assert filled.total == 24
     assert "momentum" in filled.space.names

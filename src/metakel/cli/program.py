@@ -42,6 +42,8 @@ class Program:
         What ends the program.
     objective, others : str, sequence of str
         Names of the value and of the other outputs that every evaluation has to give.
+    names : sequence of str
+        Of all parameters.
     """
 
     command: Sequence[str]
@@ -50,6 +52,7 @@ class Program:
     signals: StopSignals = field(default_factory=StopSignals)
     objective: str = ""
     others: Sequence[str] = ()
+    names: Sequence[str] = ()
 
     @contextmanager
     def reserved(self, names: Sequence[str]) -> Iterator[None]:
@@ -61,7 +64,8 @@ class Program:
 
     def run(self, number: int, configuration: Mapping[str, Any]) -> RunResult:
         """Evaluate one configuration."""
-        values = {"number": number, **configuration}
+        # A parameter that is not there by its condition is an empty text.
+        values = {**dict.fromkeys(self.names, ""), "number": number, **configuration}
         if not self.value_file:
             return self._run(values, None)
         name = self._value_file(values)

@@ -129,7 +129,8 @@ def tune(
     signals = StopSignals()
     allowed = read_limits(limit)
     others = tuple(name for name in allowed if name != known.info.output)
-    program = Program(command, timeout, value_file, signals, known.info.output, others)
+    names = known.space.names
+    program = Program(command, timeout, value_file, signals, known.info.output, others, names)
     with signals, program.reserved(known.space.names):
         resumed = journal.exists()
         tuner = Tuner(

@@ -13,7 +13,9 @@ from metakel._arrays import Array
 from metakel.errors import Hint, InputError
 from metakel.io.cleaning import MOSTLY, as_number
 from metakel.io.columns import Column, Columns, Mask, is_missing
+from metakel.io.conditions import find_condition
 from metakel.io.schema import Schema, TaskLabels, is_bookkeeping, is_metric, is_time
+from metakel.space import Condition
 from metakel.space.space import DATE, MOST_CATEGORIES
 
 # How pandas calls a column without a name, such as an index that was saved.
@@ -94,6 +96,11 @@ def _guess(columns: Columns, schema: Schema, labels: TaskLabels, outputs: Array)
     doubts = {name: table.doubt(name, known) for name in left if name not in said}
     doubts = {name: why for name, why in doubts.items() if why}
     kept = tuple(name for name in others if name not in left_out and name not in doubts)
+    for name in kept:  # what decides whether it is there must be an input, too
+        decided = None if name in said or table.condition(name, kept) else table.condition(name)
+        if decided is not None:
+            left_out[name] = f"is only there {decided.describe()}"
+    kept = tuple(name for name in kept if name not in left_out)
     if not kept and doubts:  # better a doubtful input than none
         kept, doubts = tuple(doubts), {}
     if not kept:
@@ -170,15 +177,19 @@ class _Table:
         count, n = int((column.missing & rows).sum()), int(rows.sum())
         if not count:
             return ""
-        if count > MOSTLY_EMPTY * n:
+        if count > MOSTLY_EMPTY * n and self.condition(name) is None:
             return f"is empty in {count} of {n} rows"
-        for other, choices in self.columns.items():
-            if other in (name, self.schema.task, self.schema.output):
-                continue
-            values = _only_with(choices, column.missing, rows)
-            if values:
-                return f"is only there where {other} is {values}"
         return ""
+
+    def condition(self, name: str, among: Sequence[str] | None = None) -> Condition | None:
+        """The choice that decides whether a column is filled, among all columns or some."""
+        roles = (self.schema.task, self.schema.output, self.schema.status)
+        candidates = self.columns if among is None else among
+        parents = [other for other in candidates if other not in roles]
+        rows = np.isfinite(self.outputs) & (self.labels.codes >= 0)
+        column = self.columns[name]
+        rows &= ~self._lacking(column)[self.labels.codes]
+        return find_condition(name, column.missing, self.columns, parents, rows)
 
     def _lacking(self, column: Column) -> Mask:
         """(tasks + 1,) tasks in which it is empty; they may lack a parameter that others have."""
@@ -221,19 +232,6 @@ def _no_choices(column: Column) -> str:
     if many or (present >= MIN_ROWS and len(texts) >= MOSTLY * present):
         return f"holds {len(texts)} different texts, as ids and free text do,"
     return ""
-
-
-def _only_with(choices: Column, missing: Mask, rows: Mask) -> str:
-    """The values of a column of text with which another one is there, if they decide it."""
-    levels = choices.levels or []
-    if not 2 <= len(choices.texts) <= MOST_CATEGORIES or (choices.missing & rows).any():
-        return ""
-    total = np.bincount(choices.values[rows], minlength=len(levels))
-    lacking = np.bincount(choices.values[missing & rows], minlength=len(levels))
-    used = total > 0
-    if ((lacking[used] != 0) & (lacking[used] != total[used])).any():
-        return ""
-    return " or ".join(repr(levels[i]) for i in np.flatnonzero(used & (lacking == 0)))
 
 
 def _counts_rows(column: Column) -> bool:

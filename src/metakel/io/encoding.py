@@ -24,6 +24,7 @@ from metakel.io.cleaning import (
     without_unit,
 )
 from metakel.io.columns import Column, Columns, Mask, mix
+from metakel.io.conditions import condition_note, find_condition, fitting, inactive_rows
 from metakel.io.schema import (
     SUGGESTION,
     Report,
@@ -34,7 +35,7 @@ from metakel.io.schema import (
     filled_down,
     lacking_note,
 )
-from metakel.space import Fixed, Parameter, Space, infer_space
+from metakel.space import Categorical, Condition, Fixed, Parameter, Space, infer_space
 from metakel.space.parameters import RANGE_SLACK, own_value
 
 # Whole numbers below this are exact as floats.
@@ -108,9 +109,16 @@ def encode(source: Source, **options: Any) -> EncodedTable:
     inputs = {name: _filled(c, name, schema) for name, c in inputs.items()}
     gaps = {name: absent(column, name, schema.space) for name, column in inputs.items()}
     problems.refuse(names)
-    lacking = {name: _lacking_tasks(gap, labels, outputs) for name, gap in gaps.items()}
-    lacked = {name: lack[labels.codes] for name, lack in lacking.items()}
-    gaps = {name: gap & ~lacked[name] for name, gap in gaps.items()}
+    conditions = _conditions(inputs, gaps, schema, labels, outputs)
+    inactive = {name: np.zeros(len(outputs), dtype=bool) for name in names}
+    for c in conditions:
+        inactive[c.name] = inactive_rows(c, inputs, inactive)
+    lacking = {
+        name: _lacking_tasks(gap, labels, outputs, ~inactive[name]) for name, gap in gaps.items()
+    }
+    lacked = {name: lack[labels.codes] & ~inactive[name] for name, lack in lacking.items()}
+    unfilled = {name: lacked[name] | inactive[name] for name in names}
+    gaps = {name: gap & ~unfilled[name] for name, gap in gaps.items()}
     kept, counts, emptied = _usable_rows(labels, outputs, inputs, gaps)
     counts["failed"] += source.failed
     if not kept.any():
@@ -120,11 +128,13 @@ def encode(source: Source, **options: Any) -> EncodedTable:
     for name, lack in lacking.items():
         if lack[used].any():
             notes.append(lacking_note(name, int(lack[used].sum()), len(used)))
-    values = {name: column.take(kept & ~lacked[name]) for name, column in inputs.items()}
+    notes += map(condition_note, conditions if schema.space is None else ())
+    values = {name: column.take(kept & ~unfilled[name]) for name, column in inputs.items()}
     if schema.space is None:
         whole = [name for name in names if recorded[name] and _whole_floats(values[name])]
         values |= {name: values[name].astype(np.int64) for name in whole}
         space, guesses = infer_space(values, log=schema.log, categories=schema.categories)
+        space = Space(space.parameters, fitting(conditions, space))
         notes += [*guesses, *map(_whole_note, whole)]
     else:
         space = schema.space
@@ -133,13 +143,17 @@ def encode(source: Source, **options: Any) -> EncodedTable:
         row = int(np.flatnonzero(kept)[i])
         return f"{source.place(row)}, task {labels.names[labels.codes[row]]}"
 
-    absent_rows = {name: lack[kept] for name, lack in lacked.items()}
-    values = {name: _spread_out(v, absent_rows[name], space[name]) for name, v in values.items()}
+    values = {name: _spread_out(v, unfilled[name][kept], space[name]) for name, v in values.items()}
     X = _encoded(space, values, where, extrapolate=schema.extrapolate)
+    for c in space.conditions:  # it may be recorded where the choice that it belongs to is not
+        alone = (lacked[c.parent] & ~unfilled[c.name])[kept]
+        X[alone, space.columns[c.name]] = space[c.name].encode(
+            values[c.name][alone], extrapolate=schema.extrapolate
+        )
     lacks: dict[int, tuple[int, ...]] = {}
     for name in space.free:
         columns = tuple(range(space.d0)[space.columns[name]])
-        X[absent_rows[name], space.columns[name]] = 0.0
+        X[lacked[name][kept], space.columns[name]] = 0.0
         for task in np.flatnonzero(lacking[name]).tolist():
             lacks[task] = (*lacks.get(task, ()), *columns)
     if schema.extrapolate:
@@ -165,7 +179,7 @@ def encode(source: Source, **options: Any) -> EncodedTable:
             **counts,
         ),
         lacks=lacks,
-        failures=_failures(space, inputs, labels, _with_waiting(source, outputs), lacked),
+        failures=_failures(space, inputs, labels, _with_waiting(source, outputs), unfilled),
     )
 
 
@@ -195,7 +209,7 @@ def _with_waiting(source: Source, outputs: Array) -> Array:
 
 
 def _failures(
-    space: Space, inputs: Columns, labels: TaskLabels, outputs: Array, lacked: Mapping[str, Mask]
+    space: Space, inputs: Columns, labels: TaskLabels, outputs: Array, unfilled: Mapping[str, Mask]
 ) -> dict[str, Array]:
     """Points of runs that gave no value, by task; beyond all ranges if need be.
 
@@ -203,12 +217,12 @@ def _failures(
     """
     rows = ~np.isfinite(outputs) & (labels.codes >= 0)
     for name, column in inputs.items():
-        rows &= lacked[name] | ~absent(column, name, space)
+        rows &= unfilled[name] | ~absent(column, name, space)
     points: dict[int, Array] = {}
     for i in np.flatnonzero(rows).tolist():
         row = {
             name: space[name].decode(np.zeros((1, space[name].width)))[0]
-            if lacked[name][i]
+            if unfilled[name][i]
             else column[i]
             for name, column in inputs.items()
         }
@@ -254,8 +268,9 @@ def _recorded_space(
             raise InputError(source.conflicts[name])
     if schema.inputs is not None:
         known = [space[name] for name in schema.inputs if name in space.names]
-        return Space(tuple(known)) if known else space, []
+        return space.among(known) if known else space, []
     kept, notes, count = [], list[str](), int(rows.sum())
+    conditions = list[Condition]()
     labels = TaskLabels.of(source.columns[schema.task])
     for parameter in space.parameters:
         name = parameter.name
@@ -264,6 +279,12 @@ def _recorded_space(
         lacking = int((gap & rows & ~lacked).sum())
         if not lacking or name in schema.defaults:
             kept.append(parameter)
+            continue
+        decided = find_condition(name, gap, source.columns, space.names, rows & ~lacked)
+        if decided is not None and isinstance(space[decided.parent], Categorical):
+            kept.append(parameter)
+            conditions.append(decided)
+            notes.append(condition_note(decided))
             continue
         notes.append(
             f"{name} is missing in {lacking} of {count} rows and is not taken as an input, "
@@ -275,7 +296,11 @@ def _recorded_space(
             f"{', '.join(space.names)}, each in some of them only",
             Hint("say what the others used", "defaults={name: value}", "--default NAME=VALUE"),
         )
-    return Space(tuple(kept)), notes
+    while lost := [c for c in conditions if c.parent not in {p.name for p in kept}]:
+        kept = [p for p in kept if p.name not in {c.name for c in lost}]
+        conditions = [c for c in conditions if c not in lost]
+    found = Space(tuple(kept))
+    return Space(tuple(kept), fitting(conditions, found)), notes
 
 
 class _Problems:
@@ -338,10 +363,31 @@ def _filled(column: Column, name: str, schema: Schema) -> Column:
     return Column.of([own if gap else v for v, gap in zip(values, gaps, strict=True)])
 
 
-def _lacking_tasks(gap: Mask, labels: TaskLabels, outputs: Array) -> Mask:
-    """(tasks + 1,) which tasks have no value of a parameter in any run; the last is for no task."""
+def _conditions(
+    inputs: Columns,
+    gaps: Mapping[str, Mask],
+    schema: Schema,
+    labels: TaskLabels,
+    outputs: Array,
+) -> list[Condition]:
+    """Which choices decide whether parameters are there, those of parents first."""
+    if schema.space is not None:
+        return [c for c in schema.space.parents_first if {c.name, c.parent} <= inputs.keys()]
+    found = []
+    for name, gap in gaps.items():
+        rows = np.isfinite(outputs) & ~_lacking_tasks(gap, labels, outputs)[labels.codes]
+        found.append(find_condition(name, gap, inputs, tuple(inputs), rows))
+    known = {c.name: c for c in found if c is not None}
+    return sorted(known.values(), key=lambda c: c.parent in known)
+
+
+def _lacking_tasks(gap: Mask, labels: TaskLabels, outputs: Array, rows: Mask | bool = True) -> Mask:
+    """(tasks + 1,) which tasks have no value of a parameter in any of the runs ``rows``.
+
+    The last entry is for no task.
+    """
     lacks = np.zeros(len(labels.names) + 1, dtype=bool)
-    measured = np.isfinite(outputs) & (labels.codes >= 0)
+    measured = np.isfinite(outputs) & (labels.codes >= 0) & rows
     if (gap | ~measured).all():  # lacking in all of them: nothing to learn it from
         return lacks
     lacks[labels.codes[measured]] = True

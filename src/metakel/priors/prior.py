@@ -251,11 +251,13 @@ class Prior:
                 raise InputError(f"parameter {name!r} is not new: past tasks have it")
         past = tuple(p for p in self.space.parameters if p.name not in names)
         chosen = past if space is None else space.parameters
-        known = Space((*past, *new)) if new else self.space
+        known = self.space.among((*past, *new)) if new else self.space
         landmarks = None if self.task_gp is None else self.task_gp.basis.landmarks
         if landmarks is not None:
             landmarks = np.pad(landmarks, ((0, 0), (0, known.d0 - self.space.d0)))
-        return SearchSpace(Space((*chosen, *new)), known, fixed, extrapolate, landmarks)
+        own = space if space is not None and space.conditions else self.space
+        searched = own.among((*chosen, *new))
+        return SearchSpace(searched, known, fixed, extrapolate, landmarks)
 
     def task_model(
         self,

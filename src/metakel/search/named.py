@@ -118,7 +118,7 @@ class SearchSpace(Domain):
     def to_model(self, U: Array) -> Array:
         """(n, d0) points of ``space`` (n, d) as the model sees them."""
         if self.space == self.model_space:
-            return U
+            return self.model_space.settled(U)
         parts = []
         for p in self.model_space.parameters:
             if p.name in self.space.names:
@@ -127,7 +127,8 @@ class SearchSpace(Domain):
             elif not isinstance(p, Fixed):
                 held = p.encode([self.fixed[p.name]], extrapolate=self.extrapolate)
                 parts.append(np.repeat(held, len(U), axis=0))
-        return np.concatenate([np.empty((len(U), 0)), *parts], axis=1)
+        X = np.concatenate([np.empty((len(U), 0)), *parts], axis=1)
+        return self.model_space.settled(X)
 
     def _nearest(self, U: Array) -> Array:
         """(n, d) points that stand for a configuration, near to these."""
@@ -136,7 +137,7 @@ class SearchSpace(Domain):
         for p in self._free:
             held[self.space.columns[p.name]] = False
         near[:, held] = self._like[held]
-        return near
+        return self.space.settled(near)
 
     def encode(self, points: Any, where: str) -> Array:
         """(n, d0) of one configuration or a sequence of them."""
@@ -157,7 +158,7 @@ class SearchSpace(Domain):
         """Of a point (d,) of ``space``; held numbers exactly as they were given."""
         row = self.space.decode(u[None])[0]
         for name, value in self._held.items():
-            if type(self.space[name]) is Float:
+            if type(self.space[name]) is Float and name in row:
                 row[name] = float(value)
         return row
 
@@ -239,7 +240,7 @@ class SearchSpace(Domain):
         U = np.tile(self._like, (len(combinations), 1))
         for i, p in enumerate(self._free):
             U[:, self.space.columns[p.name]] = [row[i] for row in combinations]
-        return U
+        return np.unique(self.space.settled(U), axis=0) if self.space.conditions else U
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         """(n, d0) configurations drawn uniformly, as the model sees them."""
@@ -340,7 +341,7 @@ class SearchSpace(Domain):
     def _pulled_back(self, U: Array, slopes: Array) -> Array:
         """(n, d) derivatives in ``space`` of those (n, d0) in the inputs of the model."""
         if self.space == self.model_space:
-            return slopes
+            return self._without_inactive(U, slopes)
         ahead, behind = self.to_model(U + PROBE), self.to_model(U - PROBE)
         rates = (ahead - behind) / (2 * PROBE)  # every input depends on its own parameter only
         pulled = np.zeros_like(U)
@@ -349,7 +350,13 @@ class SearchSpace(Domain):
                 inputs = self.model_space.columns[p.name]
                 product_ = slopes[:, inputs] * rates[:, inputs]
                 pulled[:, self.space.columns[p.name].start] = product_.sum(axis=1)
-        return pulled
+        return self._without_inactive(U, pulled)
+
+    def _without_inactive(self, U: Array, slopes: Array) -> Array:
+        """(n, d) derivatives, 0 along parameters that are not there at points (n, d)."""
+        for name, here in self.space.active(U).items():
+            slopes[~here, self.space.columns[name]] = 0.0
+        return slopes
 
     def _neighbours(self, u: Array) -> Array:
         """(k, d) points that differ in one choice or in one step of one parameter."""

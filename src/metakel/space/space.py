@@ -197,18 +197,51 @@ KINDS: dict[str, type[Parameter]] = {
 
 
 @dataclass(frozen=True)
+class Condition:
+    """A parameter that is there only where another one has one of some values.
+
+    Parameters
+    ----------
+    name : str
+        Of the parameter.
+    parent : str
+        Of the other one, which may have a condition itself.
+    values : tuple
+        Values of the parent.
+    """
+
+    name: str
+    parent: str
+    values: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", tuple(plain(value) for value in self.values))
+
+    def describe(self) -> str:
+        """When it is there, in words."""
+        return f"where {self.parent} is {' or '.join(map(str, self.values))}"
+
+
+@dataclass(frozen=True)
 class Space:
     """Named parameters in a fixed order.
+
+    A parameter with a condition is left out of configurations in which it is not there. In numbers
+    it has the middle of its range then, so that all such configurations agree in it.
 
     Parameters
     ----------
     parameters : tuple of Float, Integer, Ordinal, Categorical or Fixed
+    conditions : tuple of Condition
     """
 
     parameters: tuple[Parameter, ...]
+    conditions: tuple[Condition, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", tuple(self.parameters))
+        object.__setattr__(self, "conditions", tuple(self.conditions))
+        self._check_conditions()
         twice = {name for name in self.names if self.names.count(name) > 1}
         if twice:
             raise InputError(f"parameters named twice: {', '.join(sorted(twice))}")
@@ -233,6 +266,57 @@ class Space:
             p.name: slice(end - p.width, end) for p, end in zip(self.parameters, ends, strict=True)
         }
 
+    def _check_conditions(self) -> None:
+        names = [c.name for c in self.conditions]
+        for c in self.conditions:
+            if c.name not in self.names or c.parent not in self.names:
+                known = ", ".join(self.names)
+                raise InputError(f"{c.name!r} is there only {c.describe()}; the space has {known}")
+            if names.count(c.name) > 1:
+                raise InputError(f"parameter {c.name!r} has two conditions; expected one")
+            _check_parent(self[c.parent], c)
+        by_name = {c.name: c.parent for c in self.conditions}
+        for name in by_name:
+            seen = [name]
+            while seen[-1] in by_name:
+                seen.append(by_name[seen[-1]])
+                if seen[-1] == name:
+                    raise InputError(f"conditions in a circle: {' of '.join(seen)}")
+
+    @cached_property
+    def parents_first(self) -> tuple[Condition, ...]:
+        """Those of parents before those of their children."""
+        by_name = {c.name: c for c in self.conditions}
+
+        def depth(c: Condition) -> int:
+            return 1 + depth(by_name[c.parent]) if c.parent in by_name else 0
+
+        return tuple(sorted(self.conditions, key=depth))
+
+    def among(self, parameters: Sequence[Parameter]) -> Space:
+        """These parameters, with the conditions that are about them alone."""
+        names = {p.name for p in parameters}
+        kept = (c for c in self.conditions if {c.name, c.parent} <= names)
+        return Space(tuple(parameters), tuple(kept))
+
+    def active(self, X: Array) -> dict[str, NDArray[np.bool_]]:
+        """(n,) at which points (n, d0) each parameter with a condition is there."""
+        found: dict[str, NDArray[np.bool_]] = {}
+        for c in self.parents_first:
+            values = self[c.parent].decode(X[:, self.columns[c.parent]])
+            here = np.fromiter((v in c.values for v in values), dtype=bool, count=len(X))
+            found[c.name] = here & found.get(c.parent, True)
+        return found
+
+    def settled(self, X: Array) -> Array:
+        """(n, d0) points in which parameters that are not there are at the middle."""
+        if not self.conditions:
+            return X
+        points = np.array(X, dtype=np.float64)
+        for name, here in self.active(points).items():
+            points[~here, self.columns[name]] = 0.0
+        return points
+
     def __getitem__(self, name: str) -> Parameter:
         for parameter in self.parameters:
             if parameter.name == name:
@@ -251,10 +335,15 @@ class Space:
     ) -> Array:
         """(n, d0) numeric points of configurations, given as dicts or as columns by name.
 
-        Fixed parameters may be left out. Values outside of a range are refused unless
-        ``extrapolate``.
+        Fixed parameters may be left out, and those that are not there by their condition. Values
+        outside of a range are refused unless ``extrapolate``.
         """
-        table = _columns(rows) if isinstance(rows, Mapping) else _as_columns(rows, self.names)
+        optional = {c.name for c in self.conditions}
+        table = (
+            _columns(rows)
+            if isinstance(rows, Mapping)
+            else _as_columns(rows, self.names, optional=optional)
+        )
         for name in table:
             if name not in self.names:
                 raise InputError(
@@ -264,6 +353,8 @@ class Space:
         n = max((len(values) for values in table.values()), default=0)
         X = np.empty((n, self.d0))
         for parameter in self.parameters:
+            if parameter.name in optional:
+                continue
             if parameter.name in table:
                 found = parameter.encode(table[parameter.name], extrapolate=extrapolate)
                 if len(found) != n:
@@ -273,6 +364,13 @@ class Space:
                 X[:, self.columns[parameter.name]] = found
             elif not isinstance(parameter, Fixed):
                 raise InputError(f"parameter {parameter.name!r} is missing")
+        for c in self.parents_first:
+            X[:, self.columns[c.name]] = 0.0
+            here = np.flatnonzero(self.active(X)[c.name]).tolist()
+            values = [table[c.name][i] if c.name in table else None for i in here]
+            if any(v is None or v != v for v in values):
+                raise InputError(f"parameter {c.name!r} is missing; it is there {c.describe()}")
+            X[here, self.columns[c.name]] = self[c.name].encode(values, extrapolate=extrapolate)
         return X
 
     def decode(self, X: Array) -> list[dict[str, Any]]:
@@ -284,13 +382,17 @@ class Space:
                 "that is decode([x])[0]"
             )
         lists = [p.decode(points[:, self.columns[p.name]]) for p in self.parameters]
-        return [dict(zip(self.names, values, strict=True)) for values in zip(*lists, strict=True)]
+        rows = [dict(zip(self.names, values, strict=True)) for values in zip(*lists, strict=True)]
+        for name, here in self.active(points).items():
+            for i in np.flatnonzero(~here):
+                del rows[i][name]
+        return rows
 
     def nearest(self, X: Array) -> Array:
         """(n, d0) numeric points of the possible configurations next to these."""
         points = np.clip(X, -1, 1)
         parts = [p.nearest(points[:, self.columns[p.name]]) for p in self.parameters]
-        return np.concatenate(parts, axis=1)
+        return self.settled(np.concatenate(parts, axis=1))
 
     def sample(
         self,
@@ -310,7 +412,7 @@ class Space:
             X[:, self.columns[self[name].name]] = self[name].encode(
                 [value], extrapolate=extrapolate
             )
-        return X
+        return self.settled(X)
 
     @property
     def free(self) -> tuple[str, ...]:
@@ -327,18 +429,31 @@ class Space:
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
-        return {"parameters": [parameter.to_dict() for parameter in self.parameters]}
+        found: dict[str, Any] = {"parameters": [p.to_dict() for p in self.parameters]}
+        if self.conditions:
+            found["conditions"] = [
+                {"name": c.name, "parent": c.parent, "values": list(c.values)}
+                for c in self.conditions
+            ]
+        return found
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Space:
         """Inverse of `to_dict`."""
-        return cls(tuple(_parameter(dict(entry)) for entry in data["parameters"]))
+        conditions = (
+            Condition(str(c["name"]), str(c["parent"]), tuple(c["values"]))
+            for c in data.get("conditions", ())
+        )
+        parameters = tuple(_parameter(dict(entry)) for entry in data["parameters"])
+        return cls(parameters, tuple(conditions))
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Space:
         """From a file, or from text: one table per parameter.
 
-        ``[lambda]`` / ``type = "float"`` / ``low = 1e-3`` / ``high = 1e3`` / ``log = true``.
+        ``[lambda]`` / ``type = "float"`` / ``low = 1e-3`` / ``high = 1e3`` / ``log = true``. A
+        parameter that is there only with some choices of another one has a line such as
+        ``when = {model = ["forest", "boosting"]}``.
         """
         text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
         if "\n" not in text and text.endswith(".toml"):
@@ -352,7 +467,11 @@ class Space:
                 raise InputError(
                     f"parameter {name!r} is {table!r}; expected a table: [{name}], type = ..."
                 )
-        return cls(tuple(_parameter({"name": name, **table}) for name, table in tables.items()))
+        conditions = tuple(
+            _condition(name, table.pop("when")) for name, table in tables.items() if "when" in table
+        )
+        parameters = (_parameter({"name": name, **table}) for name, table in tables.items())
+        return cls(tuple(parameters), conditions)
 
     @classmethod
     def from_optuna(cls, distributions: Mapping[str, Any]) -> Space:
@@ -360,8 +479,30 @@ class Space:
         return cls(tuple(_from_distribution(name, d) for name, d in distributions.items()))
 
     def __str__(self) -> str:
-        width = max(map(len, self.names))
-        return "\n".join(f"  {p.name:{width}}  {p.describe()}" for p in self.parameters)
+        width, when = max(map(len, self.names)), {c.name: c.describe() for c in self.conditions}
+        return "\n".join(
+            f"  {p.name:{width}}  {p.describe()}"
+            + (f", only {when[p.name]}" if p.name in when else "")
+            for p in self.parameters
+        )
+
+
+def _check_parent(parent: Parameter, c: Condition) -> None:
+    """Refuse values that the parent cannot have."""
+    if not c.values:
+        raise InputError(f"parameter {c.name!r} is there for no value of {c.parent!r}")
+    parent.encode(c.values)
+
+
+def _condition(name: str, when: Any) -> Condition:
+    """From ``when = {model = "forest"}`` or a list of values."""
+    if not isinstance(when, Mapping) or len(when) != 1:
+        raise InputError(
+            f"parameter {name!r} has when = {when!r}; expected another parameter and values, as "
+            'in when = {model = ["forest"]}'
+        )
+    ((parent, values),) = when.items()
+    return Condition(name, parent, tuple(values) if isinstance(values, list) else (values,))
 
 
 def _columns(table: Mapping[str, Values]) -> Mapping[str, Values]:
@@ -374,7 +515,9 @@ def _columns(table: Mapping[str, Values]) -> Mapping[str, Values]:
     return table
 
 
-def _as_columns(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Any]]:
+def _as_columns(
+    rows: Sequence[Row], names: Sequence[str], optional: Collection[str] = ()
+) -> dict[str, list[Any]]:
     for i, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise InputError(
@@ -384,9 +527,9 @@ def _as_columns(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Any
     columns: dict[str, list[Any]] = {name: [] for name in (known if rows else names)}
     for i, row in enumerate(rows):
         for name, values in columns.items():
-            if name not in row:
+            if name not in row and name not in optional:
                 raise InputError(f"configuration {i} lacks the parameter {name!r}: {dict(row)}")
-            values.append(row[name])
+            values.append(row.get(name))
     return columns
 
 

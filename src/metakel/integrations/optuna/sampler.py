@@ -129,7 +129,8 @@ class MetaKelSampler(BaseSampler):
         if common and space is None:
             self._refuse_cold_start()
             return self._independent.infer_relative_search_space(study, trial)
-        return {} if space is None else {name: common[name] for name in space.names}
+        names = () if space is None else space.names
+        return {name: common[name] for name in names if name in common}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -147,7 +148,9 @@ class MetaKelSampler(BaseSampler):
         with self._cache.lock:
             trials = study.get_trials(deepcopy=False)
             if space is not None:
-                return self._choose(prior, study, trial, trials, space)
+                choice = self._choose(prior, study, trial, trials, space)
+                # Conditional parameters are handed out when the objective asks for them.
+                return {name: value for name, value in choice.items() if name in search_space}
             if not any(t.state == TrialState.COMPLETE for t in trials):
                 self._choose(prior, study, trial, trials, varying(prior))
             elif space := chosen(self._cache.common(study), prior.space):

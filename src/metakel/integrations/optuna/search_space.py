@@ -15,10 +15,11 @@ from optuna.study import Study
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.integrations.optuna.strict import with_constraints
+from metakel.io.conditions import fitting
 from metakel.io.optuna import RecordedStudy, recorded_studies
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors import Prior, learn_prior
-from metakel.space import Categorical, Fixed, Float, Parameter, Space
+from metakel.space import Categorical, Condition, Fixed, Float, Parameter, Space
 
 LOGGER = logging.getLogger("metakel")
 
@@ -130,7 +131,28 @@ def chosen(distributions: Mapping[str, BaseDistribution], space: Space) -> Space
     known = matching(distributions, space)
     if not known:
         return None
-    return Space((*known.values(), *joining(distributions, space).values()))
+    known |= conditional(known, space)
+    ordered = [known[name] for name in space.names if name in known]
+    found = Space((*ordered, *joining(distributions, space).values()))
+    return Space(found.parameters, fitting(_about(space, found.names), found))
+
+
+def conditional(known: Mapping[str, Parameter], space: Space) -> dict[str, Parameter]:
+    """Parameters that are there only with some choices of those that a study is known to have.
+
+    Trials without them do not show them, so that their ranges are those of the past.
+    """
+    found: dict[str, Parameter] = {}
+    for c in space.parents_first:
+        parent = known.get(c.parent, found.get(c.parent))
+        values = getattr(parent, "values", ())
+        if c.name not in known and 0 < sum(v in c.values for v in values) < len(values):
+            found[c.name] = space[c.name]
+    return found
+
+
+def _about(space: Space, names: Sequence[str]) -> list[Condition]:
+    return [c for c in space.conditions if c.name in names and c.parent in names]
 
 
 def nearest_value(name: str, value: Any, distribution: BaseDistribution, space: Space) -> Any:

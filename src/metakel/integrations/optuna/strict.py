@@ -44,7 +44,7 @@ class Strict:
 
     def optimizer(self, prior: Prior, space: Space, rng: np.random.Generator) -> Optimizer:
         """The search on the space of a study, which has to be that of the past."""
-        free = Space(tuple(prior.space[name] for name in prior.space.free))
+        free = prior.space.among([prior.space[name] for name in prior.space.free])
         other = sorted({*space.names} ^ {*free.names})
         if other:
             raise InputError(

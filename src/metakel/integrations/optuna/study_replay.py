@@ -16,7 +16,13 @@ from optuna.study import Study
 from metakel._arrays import Array
 from metakel.errors import InputError
 from metakel.integrations.optuna.record import Running, StudyOutcome, asked_for
-from metakel.integrations.optuna.search_space import LOGGER, SourceStudies, joining, matching
+from metakel.integrations.optuna.search_space import (
+    LOGGER,
+    SourceStudies,
+    conditional,
+    joining,
+    matching,
+)
 from metakel.integrations.optuna.strict import Strict
 from metakel.optimize import Optimizer, Record, Trial
 from metakel.priors import Prior
@@ -32,7 +38,7 @@ NOTHING_RUNNING = Running()
 
 def varying(prior: Prior) -> Space:
     """The parameters that the prior knows something about."""
-    return Space(tuple(prior.space[name] for name in prior.space.free))
+    return prior.space.among([prior.space[name] for name in prior.space.free])
 
 
 def held_values(prior: Prior, space: Space, record: Sequence[StudyOutcome]) -> dict[str, Any]:
@@ -50,13 +56,17 @@ def held_values(prior: Prior, space: Space, record: Sequence[StudyOutcome]) -> d
     held, first = {}, _first_choice(prior)
     for p in missing:
         choices = [params[p.name] for _, params in valued if p.name in params]
-        held[p.name] = next((v for v in choices if _fits(p, v)), first[p.name])
+        held[p.name] = next((v for v in choices if _fits(p, v)), first.get(p.name, _middle(p)))
     return held
 
 
 @lru_cache(maxsize=4)
 def _first_choice(prior: Prior) -> dict[str, Any]:
     return dict(prior.optimizer(extrapolate=True).suggest())
+
+
+def _middle(parameter: Parameter) -> Any:
+    return parameter.decode(np.zeros((1, parameter.width)))[0]
 
 
 def _fits(parameter: Parameter, value: Any) -> bool:
@@ -72,7 +82,7 @@ def _optimizer(
 ) -> Optimizer:
     """The optimizer of the prior, in which parameters that it does not know join."""
     free = varying(prior)
-    ranges = Space(tuple(p for p in space.parameters if p.name in free.names))
+    ranges = space.among([p for p in space.parameters if p.name in free.names])
     return prior.optimizer(
         rng=np.random.default_rng(seed),
         # Parameters that were the same in all of the past are a part of its search space.
@@ -120,6 +130,7 @@ class StudyReplay:
             self._optimizer = _optimizer(prior, space, held, seed, delta)
         self._held = held
         self._names = set(space.names)
+        self._required = self._names - {c.name for c in space.conditions}
         self._known = {p.name: p for p in (*space.parameters, *free.parameters)}
         self._encoded: dict[int, tuple[dict[str, Any], Array]] = {}
         # What has not changed since the last trial is not made again.
@@ -168,7 +179,7 @@ class StudyReplay:
         """
         if self._params.get(number) is params:  # of a finished trial, whose parameters stay
             return self._encoded[number]
-        if not self._names <= params.keys():
+        if not self._required <= params.keys():
             return None
         point = self._point(params)
         if number not in self._encoded or self._encoded[number][0] != point:
@@ -184,7 +195,7 @@ class StudyReplay:
         new = {
             number: self._point(found)
             for number, found in params.items()
-            if number not in self._encoded and self._names <= found.keys()
+            if number not in self._encoded and self._required <= found.keys()
         }
         try:
             places = self._places(list(new.values())) if new else []
@@ -224,7 +235,9 @@ class StudyReplay:
     def _places(self, points: Sequence[Mapping[str, Any]]) -> list[Array]:
         domain = self._optimizer.domain
         assert isinstance(domain, SearchSpace)
-        full = [{**self._held, **point} for point in points]
+        # A study may have the choice and not what belongs to it.
+        middle = {c.name: _middle(self._known[c.name]) for c in domain.model_space.conditions}
+        full = [{**middle, **self._held, **point} for point in points]
         return list(domain.model_space.encode(full, extrapolate=True))
 
 
@@ -302,6 +315,7 @@ class SamplerCache:
             return
         self._logged = key
         known = matching(common, prior.space)
+        known |= conditional(known, prior.space)
         if not known:
             LOGGER.warning(
                 "study %r has no parameter that the past knows (%s): a cold start",

@@ -1,0 +1,96 @@
+"""Parameters that are there only with some choices of another one, as momentum with sgd."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel.io.columns import Column, Columns, Mask
+from metakel.space import Condition, Space
+from metakel.space.space import MOST_CATEGORIES
+
+# Fewer empty cells may be empty by accident.
+FEWEST = 3
+
+
+def find_condition(
+    name: str, gap: Mask, columns: Columns, parents: Sequence[str], rows: Mask
+) -> Condition | None:
+    """The choices of another column that decide whether a parameter is there; None if none do.
+
+    Parameters
+    ----------
+    name : str
+    gap : (n,) array of bool
+        Rows without the parameter.
+    columns : dict of Column
+    parents : names of the columns that may decide
+    rows : (n,) array of bool
+        Those that count.
+    """
+    if (gap & rows).sum() < FEWEST or (~gap & rows).sum() < FEWEST:
+        return None
+    found = []
+    for parent in parents:
+        if parent == name:
+            continue
+        column = columns[parent]
+        values = _deciding(column, gap, rows)
+        if values:
+            # Of several, one that is always there is the simplest.
+            found.append((int((column.missing & rows).sum()), Condition(name, parent, values)))
+    return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def inactive_rows(condition: Condition, columns: Columns, inactive: Mapping[str, Mask]) -> Mask:
+    """(n,) rows in which a parameter is not there, by the value of its parent."""
+    column = columns[condition.parent]
+    levels, codes = _choices(column)
+    off = np.array([level not in condition.values for level in levels], dtype=bool)[codes]
+    off &= ~column.missing
+    return np.asarray(off | inactive.get(condition.parent, np.zeros(len(off), dtype=bool)))
+
+
+def fitting(conditions: Sequence[Condition], space: Space) -> tuple[Condition, ...]:
+    """The conditions with values that parents have in a space, without those that always hold."""
+    found = []
+    for c in conditions:
+        known = getattr(space[c.parent], "values", ())
+        values = tuple(v for v in known if v in c.values)
+        if c.name in space.free and values and len(values) < len(known):
+            found.append(Condition(c.name, c.parent, values))
+    return tuple(found)
+
+
+def condition_note(condition: Condition) -> str:
+    """What a report says about it."""
+    return f"{condition.name} is there only {condition.describe()}: a conditional parameter"
+
+
+def _deciding(column: Column, gap: Mask, rows: Mask) -> tuple[Any, ...]:
+    """The values with which a parameter is there, if they decide it."""
+    levels, codes = _choices(column)
+    if not levels or not gap[column.missing & rows].all():
+        return ()
+    counted = rows & ~column.missing
+    total = np.bincount(codes[counted], minlength=len(levels))
+    lacking = np.bincount(codes[gap & counted], minlength=len(levels))
+    used = total > 0
+    if used.sum() < 2 or ((lacking[used] != 0) & (lacking[used] != total[used])).any():
+        return ()
+    with_it = np.flatnonzero(used & (lacking == 0))
+    return () if len(with_it) == used.sum() else tuple(levels[i] for i in with_it)
+
+
+def _choices(column: Column) -> tuple[list[Any], NDArray[np.intp]]:
+    """Distinct values of a column of choices, and the index of each row's; none for numbers."""
+    if column.levels is None:
+        if column.values.dtype.kind != "b":
+            return [], np.zeros(len(column), dtype=np.intp)
+        return [False, True], column.values.astype(np.intp)
+    flags = all(isinstance(v, bool) for v in column.levels if v is not None and v == v)
+    texts = 2 <= len(column.texts) <= MOST_CATEGORIES
+    return (column.levels if texts or flags else []), np.asarray(column.values)
