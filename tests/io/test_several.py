@@ -87,3 +87,22 @@ def test_mistakes_name_the_file(files):
         History.from_csv(files, **WANTED)
     with pytest.raises(InputError, match="found no table"):
         History.from_csv([], **WANTED)
+
+
+def test_a_conditional_parameter_of_a_table_that_does_not_record_the_choice():
+    rng = np.random.default_rng(1)
+    kinds = rng.choice(["tree", "line"], 24).tolist()
+    one = {
+        "data": [f"t{i % 3}" for i in range(24)],
+        "kind": kinds,
+        "depth": [float(rng.integers(1, 9)) if k == "tree" else None for k in kinds],
+        "score": rng.uniform(size=24),
+    }
+    two = {"data": ["u"] * 4, "depth": [2, 4, 6, 7], "score": rng.uniform(size=4)}
+    history = History.from_frame([one, two], **WANTED)
+    assert [c.name for c in history.space.conditions] == ["depth"]
+    column = history.space.columns["depth"].start
+    low, high = history.space["depth"].low, history.space["depth"].high
+    scaled = [2 * (d - low) / (high - low) - 1 for d in (2, 4, 6, 7)]
+    assert history[-1].X[:, column].tolist() == pytest.approx(scaled)
+    assert set(history[-1].lacks) == set(range(history.d0)[history.space.columns["kind"]])

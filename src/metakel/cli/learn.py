@@ -147,6 +147,10 @@ def learn(
         str | None,
         typer.Option(help="Column that says which runs failed. [default: a status by its words]"),
     ] = None,
+    noise_column: Annotated[
+        str | None,
+        typer.Option(help="Column with the standard deviation of each output, if it is known."),
+    ] = None,
     space: Annotated[
         Path | None, typer.Option("--space", help="TOML file with the parameters.")
     ] = None,
@@ -191,6 +195,7 @@ def learn(
             "--space": space,
             "--category": categories,
             "--status": status,
+            "--noise-column": noise_column,
             "--delimiter": delimiter,
             "--sheet": sheet,
             "--minimize": minimize is True,
@@ -215,7 +220,8 @@ def learn(
         return read_history(
             history, task, output, minimize=minimize, inputs=inputs,
             exclude=[*(exclude or ()), *others], log=log,
-            defaults=defaults, categories=categories, status=status, extrapolate=extrapolate,
+            defaults=defaults, categories=categories, status=status,
+            noise=noise_column, extrapolate=extrapolate,
             space=None if space is None else _read_space(space), delimiter=delimiter,
             sheet=sheet,
         )  # fmt: skip
@@ -277,6 +283,7 @@ def read_history(
     defaults: list[str] | None = None,
     categories: list[str] | None = None,
     status: str | None = None,
+    noise: str | None = None,
     space: Space | None = None,
     extrapolate: bool = False,
     delimiter: str | None = None,
@@ -289,6 +296,7 @@ def read_history(
         "log": log,
         "categories": categories or (),
         "status": status,
+        "noise": noise,
         "extrapolate": extrapolate,
         "defaults": dict(_default(text) for text in defaults or ()),
     }

@@ -117,7 +117,8 @@ class History:
             parameter used for it. Without one, a parameter that is empty in all runs of a task is
             learned from the others. ``categories``: columns of choices, even where they look like
             numbers. ``status``: a column with words such as ok and failed; runs that failed have no
-            output then, and say where not to look. ``extrapolate``: whether rows may lie outside of
+            output then, and say where not to look. ``noise``: a column with the standard deviation
+            of each output, by which runs weigh. ``extrapolate``: whether rows may lie outside of
             the ranges of ``space``. ``context``: parameters that were given in each run, not
             chosen. They are inputs like the others; this checks that they vary within tasks, as a
             context has to. ``descriptors``: columns with one number for every task, such as the
@@ -274,7 +275,7 @@ class History:
         if descriptors:
             options["exclude"] = [*options.get("exclude", ()), *descriptors]
         table = io.encode(source, **options)
-        tasks = _tasks(table.X, table.y, table.tasks, table.names, table.lacks)
+        tasks = _tasks(table.X, table.y, table.tasks, table.names, table.lacks, table.noise_std)
         failures = table.failures
         tasks = tuple(
             replace(t, failed=failures[t.name]) if t.name in failures else t for t in tasks
@@ -410,6 +411,7 @@ def _tasks(
     codes: NDArray[np.intp],
     names: Sequence[str],
     lacks: Mapping[int, tuple[int, ...]] | None = None,
+    noise_std: Array | None = None,
 ) -> tuple[Task, ...]:
     """Rows by task, in the order in which the tasks first appear."""
     order = np.argsort(codes, kind="stable")
@@ -418,7 +420,13 @@ def _tasks(
     by_first = sorted(range(len(groups)), key=lambda k: groups[k][0])
     lacked = {} if lacks is None else lacks
     return tuple(
-        Task(X[groups[k]], y[groups[k]], names[found[k]], lacked.get(int(found[k]), ()))
+        Task(
+            X[groups[k]],
+            y[groups[k]],
+            names[found[k]],
+            lacked.get(int(found[k]), ()),
+            noise_std=None if noise_std is None else noise_std[groups[k]],
+        )
         for k in by_first
     )
 

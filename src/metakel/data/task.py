@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metakel._arrays import Array, as_numbers, as_points, as_values
-from metakel.errors import InputError
+from metakel.errors import InputError, ShapeError
 
 if TYPE_CHECKING:
     from metakel.data.history import History
@@ -28,6 +28,8 @@ class Task:
         Or a column (n, 1).
     name : str
         How messages and reports call it.
+    noise_std : (n,) array, optional
+        Standard deviation of the noise of each value, nan where it is not known.
     failed : (k, d0) array, optional
         Where it was tried and no value came out.
     lacks : tuple of int
@@ -43,6 +45,7 @@ class Task:
     lacks: tuple[int, ...] = ()
     failed: Array | None = None
     descriptors: Mapping[str, float] = field(default_factory=dict)
+    noise_std: Array | None = None
 
     def __post_init__(self) -> None:
         X = as_points(self.X, self.name)
@@ -57,6 +60,8 @@ class Task:
             )
         failed = np.empty((0, X.shape[1])) if self.failed is None else self.failed
         failed = as_numbers(f"{self.name}: failed", failed, (None, X.shape[1]))
+        if self.noise_std is not None:
+            object.__setattr__(self, "noise_std", _noise_levels(self.noise_std, y, self.name))
         for points in (X, failed):
             points[:, list(lacks)] = 0.0
             points.setflags(write=False)
@@ -149,3 +154,14 @@ def _varies(history: History, name: str) -> bool:
     if columns is None:
         return False
     return any(bool(np.ptp(task.X[:, columns], axis=0).any()) for task in history)
+
+
+def _noise_levels(noise_std: Array, y: Array, name: str) -> Array:
+    found = np.array(noise_std, dtype=np.float64)
+    if found.shape != y.shape:
+        raise ShapeError(f"{name}: noise_std has shape {found.shape}; expected {y.shape}")
+    wrong = (found < 0) | np.isinf(found)
+    if wrong.any():
+        raise InputError(f"{name}: noise_std holds {found[wrong][0]}; expected numbers >= 0 or nan")
+    found.setflags(write=False)
+    return found

@@ -85,7 +85,7 @@ def typed_list(names: tuple[str, ...]) -> str:
 
 
 def _guess(columns: Columns, schema: Schema, labels: TaskLabels, outputs: Array) -> Chosen:
-    roles = (schema.task, schema.output, schema.status)
+    roles = (schema.task, schema.output, schema.status, schema.noise)
     others = [n for n in columns if n not in (*roles, *schema.exclude)]
     said = {*schema.categories, *schema.defaults, *(schema.log or ())}
     table = _Table(columns, schema, labels, outputs)
@@ -183,13 +183,17 @@ class _Table:
 
     def condition(self, name: str, among: Sequence[str] | None = None) -> Condition | None:
         """The choice that decides whether a column is filled, among all columns or some."""
-        roles = (self.schema.task, self.schema.output, self.schema.status)
+        roles = (self.schema.task, self.schema.output, self.schema.status, self.schema.noise)
         candidates = self.columns if among is None else among
         parents = [other for other in candidates if other not in roles]
         rows = np.isfinite(self.outputs) & (self.labels.codes >= 0)
         column = self.columns[name]
         rows &= ~self._lacking(column)[self.labels.codes]
-        return find_condition(name, column.missing, self.columns, parents, rows)
+
+        def lacked(parent: str) -> Mask:
+            return self._lacking(self.columns[parent])[self.labels.codes]
+
+        return find_condition(name, column.missing, self.columns, parents, rows, lacked)
 
     def _lacking(self, column: Column) -> Mask:
         """(tasks + 1,) tasks in which it is empty; they may lack a parameter that others have."""

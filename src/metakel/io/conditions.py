@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,12 @@ FEWEST = 3
 
 
 def find_condition(
-    name: str, gap: Mask, columns: Columns, parents: Sequence[str], rows: Mask
+    name: str,
+    gap: Mask,
+    columns: Columns,
+    parents: Sequence[str],
+    rows: Mask,
+    lacked: Callable[[str], Mask],
 ) -> Condition | None:
     """The choices of another column that decide whether a parameter is there; None if none do.
 
@@ -30,6 +35,8 @@ def find_condition(
     parents : names of the columns that may decide
     rows : (n,) array of bool
         Those that count.
+    lacked : callable
+        Gives the rows of tasks that did not record a column at all.
     """
     if (gap & rows).sum() < FEWEST or (~gap & rows).sum() < FEWEST:
         return None
@@ -38,10 +45,11 @@ def find_condition(
         if parent == name:
             continue
         column = columns[parent]
-        values = _deciding(column, gap, rows)
+        counted = rows & ~lacked(parent)
+        values = _deciding(column, gap, counted)
         if values:
             # Of several, one that is always there is the simplest.
-            found.append((int((column.missing & rows).sum()), Condition(name, parent, values)))
+            found.append((int((column.missing & counted).sum()), Condition(name, parent, values)))
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 

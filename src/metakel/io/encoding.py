@@ -60,6 +60,8 @@ class EncodedTable:
         Columns of ``X`` that tasks lack, by the index of the task; they are 0 there.
     failures : dict
         Points (k, d0) of the runs of a task that gave no value, by its name.
+    noise_std : (n,) array, optional
+        Noise of each output, nan where it is not known.
     """
 
     X: Array
@@ -70,6 +72,7 @@ class EncodedTable:
     report: Report
     lacks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     failures: Mapping[str, Array] = field(default_factory=dict)
+    noise_std: Array | None = None
 
 
 def encode(source: Source, **options: Any) -> EncodedTable:
@@ -93,6 +96,8 @@ def encode(source: Source, **options: Any) -> EncodedTable:
     with problems.collected():
         outputs, status_notes = _without_failed(source, schema, outputs)
         output_notes = (*output_notes, *status_notes)
+    with problems.collected():
+        noise_std = _noise_levels(source, schema)
     notes = list(source.notes)
     if source.space is not None and schema.space is None:
         space, left_out = _recorded_space(source, source.space, schema, outputs)
@@ -180,7 +185,22 @@ def encode(source: Source, **options: Any) -> EncodedTable:
         ),
         lacks=lacks,
         failures=_failures(space, inputs, labels, _with_waiting(source, outputs), unfilled),
+        noise_std=None if noise_std is None else noise_std[kept],
     )
+
+
+def _noise_levels(source: Source, schema: Schema) -> Array | None:
+    """(n,) standard deviations of the outputs, nan where there is none."""
+    if schema.noise is None:
+        return None
+    found, _ = clean_output(schema.noise, source.columns[schema.noise], source.place)
+    wrong = (found < 0) | np.isinf(found)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(
+            f"the noise in {source.place(row)} is {found[row]:g}; expected a number >= 0"
+        )
+    return found
 
 
 def _without_failed(
@@ -272,15 +292,20 @@ def _recorded_space(
     kept, notes, count = [], list[str](), int(rows.sum())
     conditions = list[Condition]()
     labels = TaskLabels.of(source.columns[schema.task])
+
+    def gone(name: str) -> Mask:
+        gap = absent(source.columns[name], name, space)
+        return _lacking_tasks(gap, labels, outputs)[labels.codes]
+
     for parameter in space.parameters:
         name = parameter.name
         gap = absent(source.columns[name], name, space)
-        lacked = _lacking_tasks(gap, labels, outputs)[labels.codes]
+        lacked = gone(name)
         lacking = int((gap & rows & ~lacked).sum())
         if not lacking or name in schema.defaults:
             kept.append(parameter)
             continue
-        decided = find_condition(name, gap, source.columns, space.names, rows & ~lacked)
+        decided = find_condition(name, gap, source.columns, space.names, rows & ~lacked, gone)
         if decided is not None and isinstance(space[decided.parent], Categorical):
             kept.append(parameter)
             conditions.append(decided)
@@ -373,10 +398,14 @@ def _conditions(
     """Which choices decide whether parameters are there, those of parents first."""
     if schema.space is not None:
         return [c for c in schema.space.parents_first if {c.name, c.parent} <= inputs.keys()]
+
+    def lacked(name: str) -> Mask:
+        return _lacking_tasks(gaps[name], labels, outputs)[labels.codes]
+
     found = []
     for name, gap in gaps.items():
-        rows = np.isfinite(outputs) & ~_lacking_tasks(gap, labels, outputs)[labels.codes]
-        found.append(find_condition(name, gap, inputs, tuple(inputs), rows))
+        rows = np.isfinite(outputs) & ~lacked(name)
+        found.append(find_condition(name, gap, inputs, tuple(inputs), rows, lacked))
     known = {c.name: c for c in found if c is not None}
     return sorted(known.values(), key=lambda c: c.parent in known)
 

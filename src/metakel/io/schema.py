@@ -182,6 +182,7 @@ class Schema:
     categories: Sequence[str] = ()
     extrapolate: bool = False
     status: str | None = None
+    noise: str | None = None
 
     def __post_init__(self) -> None:
         for option in ("inputs", "exclude", "categories"):
@@ -214,8 +215,8 @@ class Schema:
     def check(self, columns: Columns) -> None:
         """Refuse names that no column has."""
         inputs = (*(self.inputs or ()), *self.exclude)
-        status = () if self.status is None else (self.status,)
-        for name in (self.task, self.output, *inputs, *self.categories, *self.defaults, *status):
+        roles = [name for name in (self.status, self.noise) if name is not None]
+        for name in (self.task, self.output, *inputs, *self.categories, *self.defaults, *roles):
             if name not in columns:
                 raise InputError(f"no column {name!r}; found {', '.join(columns)}")
 

@@ -113,6 +113,7 @@ def with_space(history: History, space: Space | None) -> tuple[History, Space]:
             task.y,
             task.name,
             failed=encode_configurations(np.asarray(task.failed), space, extrapolate=True),
+            noise_std=task.noise_std,
         )
         for task in history
     )

@@ -136,6 +136,7 @@ class _HeldOutTask:
     z: Array
     psi: Array
     K0: Array
+    noise: Array  # ratios of the variances of the noise to the usual one
 
     @classmethod
     def of(cls, featurized: TaskFeatures, s: int) -> _HeldOutTask:
@@ -143,7 +144,8 @@ class _HeldOutTask:
         tasks, F = featurized.tasks, featurized.F[s]
         rows = spread_rows(np.arange(len(F)), ROWS)
         X = tasks.X[s][rows]
-        return cls(s, X, tasks.z[s][rows], F[rows], featurized.basis.shared(X, X))
+        noise = tasks.noise[s][rows] if tasks.noise else np.ones(len(rows))
+        return cls(s, X, tasks.z[s][rows], F[rows], featurized.basis.shared(X, X), noise)
 
     def log_score(self, C: Array, z: Array) -> Array:
         """Per value over white noise: N(0, C) at z, for stacks of C."""
@@ -169,7 +171,7 @@ class _HalfModel:
         """(4,) log scores, one per residual weight."""
         residual = np.array(RESIDUAL_WEIGHTS)[:, None, None] * task.K0
         C = self._explained(task) + residual + LEVEL_VARIANCE
-        C[..., np.arange(len(task.z)), np.arange(len(task.z))] += self.noise
+        C[..., np.arange(len(task.z)), np.arange(len(task.z))] += self.noise * task.noise
         return task.log_score(C, task.z - task.psi @ self.mu)
 
     def noise_ratios(self, task: _HeldOutTask, residual_weight: float) -> Array:
@@ -177,7 +179,7 @@ class _HalfModel:
         K = self._explained(task) + residual_weight * task.K0 + LEVEL_VARIANCE
         C = np.tile(K, (len(NOISE_RATIOS), 1, 1))
         noise = self.noise * np.array(NOISE_RATIOS)
-        C[:, np.arange(len(task.z)), np.arange(len(task.z))] += noise[:, None]
+        C[:, np.arange(len(task.z)), np.arange(len(task.z))] += noise[:, None] * task.noise
         logs = log_density(C, task.z - task.psi @ self.mu)
         weights = np.exp(logs - logs.max())
         return np.asarray(weights / weights.sum())

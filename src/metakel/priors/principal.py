@@ -105,7 +105,18 @@ def featurize(tasks: StandardizedTasks) -> TaskFeatures:
     filled = [fillings(tasks, s, training) for s in range(tasks.m)]
     basis = choose_basis(shared, np.concatenate([filled[s][0] for s in training]))
     F = [np.asarray(np.mean([basis.features(X) for X in several], axis=0)) for several in filled]
-    return TaskFeatures(tasks, basis, F, coefficients(F, tasks.z, shared.noise))
+    return TaskFeatures(tasks, basis, F, coefficients(*_weighed(F, tasks), shared.noise))
+
+
+def _weighed(F: Sequence[Array], tasks: StandardizedTasks) -> tuple[list[Array], list[Array]]:
+    """Features and values of all tasks, divided by the relative size of their noise."""
+    if not tasks.noise:
+        return list(F), list(tasks.z)
+    roots = [np.sqrt(ratios) for ratios in tasks.noise]
+    return (
+        [F_s / root[:, None] for F_s, root in zip(F, roots, strict=True)],
+        [z_s / root for z_s, root in zip(tasks.z, roots, strict=True)],
+    )
 
 
 def fit_task_gp(

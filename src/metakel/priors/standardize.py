@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.data import History
+from metakel.data import History, Task
 from metakel.errors import InputError
 
 PERCENTAGES = ("percent", "percentage", "pct")
@@ -80,6 +80,8 @@ FAR_OUT = 3.0
 BEYOND_CHANCE = 3.0
 # A spread this far below the size of the values is rounding, not signal.
 ROUNDING = 1e-12
+# Variances of noise, over the usual one, are taken to lie within this factor.
+LARGEST_RATIO = 100.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +100,8 @@ class StandardizedTasks:
         How many values were raised to the fence.
     lacks : m tuples of int
         Columns that each task lacks, 0 in ``X``.
+    noise : m arrays (n_s,)
+        Variance of the noise of each value over the usual one; none where it was not recorded.
     """
 
     X: Sequence[Array]
@@ -108,6 +112,7 @@ class StandardizedTasks:
     constant: tuple[str, ...]
     winsorized: int
     lacks: tuple[tuple[int, ...], ...] = ()
+    noise: tuple[Array, ...] = ()
 
     @property
     def m(self) -> int:
@@ -154,7 +159,28 @@ def standardize(history: History) -> StandardizedTasks:
         tuple(constant),
         winsorized,
         tuple(lacks),
+        noise_ratios([task for task in history if task.name not in constant]),
     )
+
+
+def noise_ratios(tasks: Sequence[Task]) -> tuple[Array, ...]:
+    """Recorded variances of the noise over their median; 1 where none is recorded.
+
+    Only ratios count: how much noise there is follows from the values. Beyond a factor of 100 a
+    run would decide alone, or not at all.
+    """
+    given = [task.noise_std for task in tasks if task.noise_std is not None]
+    known = np.concatenate(given) if given else np.empty(0)
+    known = known[known > 0]
+    if not len(known):
+        return ()
+    usual = float(np.median(known))
+    found = []
+    for task in tasks:
+        levels = np.full(task.n, usual) if task.noise_std is None else task.noise_std
+        ratios = np.where(np.isnan(levels), 1.0, (levels / usual) ** 2)
+        found.append(np.clip(ratios, 1 / LARGEST_RATIO, LARGEST_RATIO))
+    return tuple(found)
 
 
 def without_failures(history: History) -> tuple[History, str]:
@@ -174,7 +200,7 @@ def without_failures(history: History) -> tuple[History, str]:
     if not pairs or lie_together([(task.X, failed) for task, failed in pairs]):
         return history, ""
     kept = [
-        replace(task, X=task.X[~failed], y=task.y[~failed]) if failed.any() else task
+        _without(task, failed) if failed.any() else task
         for task, failed in zip(history, failures, strict=True)
     ]
     count = sum(int(failed.sum()) for _, failed in pairs)
@@ -183,6 +209,11 @@ def without_failures(history: History) -> tuple[History, str]:
         "failed, and left out"
     )
     return replace(history, tasks=tuple(kept)), note
+
+
+def _without(task: Task, rows: NDArray[np.bool_]) -> Task:
+    noise = None if task.noise_std is None else task.noise_std[~rows]
+    return replace(task, X=task.X[~rows], y=task.y[~rows], noise_std=noise)
 
 
 def _far_minimum(y: Array) -> NDArray[np.bool_]:
