@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.data import History, Task
+from metakel.data import History
 from metakel.errors import InputError, ShapeError
 from metakel.io import frame_columns
 from metakel.space import Fixed, Float, Parameter, Space
@@ -108,12 +109,10 @@ def with_space(history: History, space: Space | None) -> tuple[History, Space]:
             f"the history has {history.d0} inputs but the space {len(space.names)} parameters"
         )
     tasks = tuple(
-        Task(
-            encode_configurations(task.X, space),
-            task.y,
-            task.name,
+        replace(
+            task,
+            X=encode_configurations(task.X, space),
             failed=encode_configurations(np.asarray(task.failed), space, extrapolate=True),
-            noise_std=task.noise_std,
         )
         for task in history
     )
