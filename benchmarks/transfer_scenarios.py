@@ -121,11 +121,30 @@ def failed_runs(history: Pairs, space: Space, rng: np.random.Generator) -> Scena
 
 def two_kinds(history: Pairs, space: Space, rng: np.random.Generator) -> Scenario:
     """Every other past task is of another kind: good where these are bad."""
-    chosen = rng.permutation(len(history))[: len(history) // 2]
-    odd = set(chosen.tolist())
+    odd = _half(history, rng)
     return Scenario(
         [(_mirror(X, space), y) if s in odd else (X, y) for s, (X, y) in enumerate(history)]
     )
+
+
+def upside_down(history: Pairs, space: Space, rng: np.random.Generator) -> Scenario:
+    """Every other past task was recorded with the opposite sign."""
+    odd = _half(history, rng)
+    return Scenario(
+        [(X, 2 * y.mean() - y) if s in odd else (X, y) for s, (X, y) in enumerate(history)]
+    )
+
+
+def half_shuffled(history: Pairs, space: Space, rng: np.random.Generator) -> Scenario:
+    """Every other past task says nothing: its values were shuffled."""
+    odd = _half(history, rng)
+    return Scenario(
+        [(X, rng.permutation(y)) if s in odd else (X, y) for s, (X, y) in enumerate(history)]
+    )
+
+
+def _half(history: Pairs, rng: np.random.Generator) -> set[int]:
+    return set(rng.permutation(len(history))[: len(history) // 2].tolist())
 
 
 def shuffled(history: Pairs, space: Space, rng: np.random.Generator) -> Scenario:
@@ -157,6 +176,8 @@ SCENARIOS: dict[str, Callable[[Pairs, Space, np.random.Generator], Scenario]] = 
     "half of the tasks of another kind": two_kinds,
     "unrelated: shuffled": shuffled,
     "unrelated: mirrored": mirrored,
+    "half of the tasks upside down": upside_down,
+    "half of the tasks shuffled": half_shuffled,
 }
 
 

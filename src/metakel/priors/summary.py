@@ -361,7 +361,8 @@ def _common_shape(prior: Prior) -> list[str]:
     where = _some(tuple(f"{name} = {_short(value)}" for name, value in top.items()))
     if not prior.helps:
         return [f"Tried first: {where}, the middle of the space."]
-    return [f"Common shape: best near {where}, which is tried first."]
+    shape = "Kind 1" if prior.kinds else "Common shape"
+    return [f"{shape}: best near {where}, which is tried first."]
 
 
 def _differences(prior: Prior) -> list[str]:
