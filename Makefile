@@ -102,7 +102,7 @@ bench-optuna: $(VENV)/.bench  ## the time of one Optuna trial against TPE and GP
 bench-reading: $(VENV)/.bench  ## CPU time and memory of reading a table against pandas
 	$(BIN)/python -m benchmarks.reading --update-docs
 
-bench-frontier: $(VENV)/.bench  ## safe search, level sets and the quadrotor against SafeOpt's rule
+bench-frontier: $(VENV)/.bench  ## safe search against SafeOpt's rule, contexts, tasks in a row, level sets
 	$(BIN)/python -m benchmarks.frontier --update-docs
 coverage: $(VENV)/.ready  ## the tests, and which lines of the library they reach
 	$(BIN)/python -m pytest -n 2 --dist loadfile --cov=metakel --cov-report=term --cov-report=html:out/coverage

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import metakel as mk
-from metakel.optimize import Optimizer
+from metakel.optimize import Optimizer, Score
 
 BASE = mk.legendre(12, scaling="sup")
 X = np.linspace(-1, 1, 61)
@@ -50,6 +50,24 @@ def test_no_decision_is_wrong_and_a_smaller_kernel_needs_fewer_values():
         needed.append((small, decide(every, f, goal, rng)[1]))
     small, large = np.median(needed, axis=0)
     assert small <= 0.5 * large
+
+
+def test_the_hardest_point_decides_no_later_than_the_widest_one():
+    def widest(model, best):
+        return Score(lambda Z: np.subtract(*model.bounds_within(Z)[::-1]))
+
+    needed = []
+    for seed in range(10):
+        rng, kernel, f = world(seed)
+        goal = mk.LevelSet(0.2, tolerance=0.1 * float(np.ptp(f)))
+        ours = decide(kernel, f, goal, rng)[1]
+        game = mk.GPUCB(kernel, GRID, rng=rng, noise_std=SIGMA, norm_bound=2.0, acquisition=widest)
+        while not game.t or (game.t < 80 and goal.undecided(*game.confidence()).any()):
+            x = game.ask()
+            game.tell(x, f[int(np.argmin(np.abs(X - x[0])))] + SIGMA * rng.normal())
+        needed.append((ours, game.t))
+    ours, theirs = np.mean(needed, axis=0)
+    assert ours <= theirs
 
 
 def test_what_is_decided_stays_decided():
