@@ -11,6 +11,7 @@ import argparse
 import time
 from collections.abc import Callable
 from functools import partial
+from textwrap import fill
 
 import numpy as np
 
@@ -269,7 +270,7 @@ def main() -> None:
             tables, lines = part()
             summary |= lines
             for text, head, rows in tables:
-                parts.append(f"{text}\n\n{markdown(head, rows)}")
+                parts.append(f"{fill(text, 118)}\n\n{markdown(head, rows)}")
                 print(parts[-1], f"\n({time.time() - began:.0f} s)\n", flush=True)
     rows: list[Row] = [(name, *cells) for name, cells in summary.items()]
     first = f"{markdown(('what', 'measured', 'floor', 'goal'), rows)}\n\n{machine()}."
