@@ -10,7 +10,7 @@ MINUTES ?= 60
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help install demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-frontier bench-long bench-import coverage dist torture fuzz paper docs clean
+.PHONY: help install install-hashed demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-frontier bench-long bench-import coverage dist torture fuzz paper docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -27,6 +27,12 @@ $(DEMO)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 install: $(VENV)/.ready  ## virtual environment .venv with everything for development
+
+install-hashed:  ## the same from files whose hashes are known (requirements-ci.txt), and from no others
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --require-hashes --no-deps -r requirements-ci.txt
+	$(BIN)/pip install --quiet --no-deps -e .
+	touch $(VENV)/.ready
 
 demo: $(DEMO)/.ready  ## learn from past tasks, tune one never seen, show what it was worth
 	$(DEMO)/bin/python -m metakel.demo

@@ -8,6 +8,7 @@ than 5 seconds, and more than 1 GB of memory. The first inputs of each kind that
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import logging
 import random
@@ -17,9 +18,11 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from io import BytesIO
 from math import log10
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zipfile import ZipFile
 
 import numpy as np
 
@@ -102,6 +105,29 @@ def damaged_json(document: object, rng: random.Random) -> object:
     return rng.choice(odd)
 
 
+def damaged_workbook(content: bytes, rng: random.Random) -> bytes:
+    """A workbook with a damaged part, or that is damaged as a whole."""
+    if rng.random() < 0.2:
+        return damaged(content, rng)
+    changed = BytesIO()
+    with ZipFile(BytesIO(content)) as sound, ZipFile(changed, "w") as archive:
+        spoiled = rng.choice(sound.namelist())
+        for name in sound.namelist():
+            part = sound.read(name)
+            archive.writestr(name, damaged(part, rng) if name == spoiled else part)
+    return changed.getvalue()
+
+
+def other_tables(folder: Path, table: bytes) -> tuple[bytes, bytes]:
+    """The same table as a Parquet file and as a workbook."""
+    import pandas as pd
+
+    frame = pd.read_csv(BytesIO(table))
+    frame.to_parquet(folder / "sound.parquet")
+    frame.to_excel(folder / "sound.xlsx", index=False)
+    return tuple((folder / f"sound.{kind}").read_bytes() for kind in ("parquet", "xlsx"))  # type: ignore[return-value]
+
+
 @dataclass
 class Kind:
     """One kind of input: how to make one, and who reads it."""
@@ -161,6 +187,8 @@ def kinds(folder: Path) -> dict[str, Kind]:
     journal = (folder / "sound.jsonl").read_bytes()
     lines = journal.splitlines(keepends=True)
     events = [decoded(line, last) for line, last in zip(lines, [b"", *lines], strict=False)]
+    packed = gzip.compress(table)
+    parquet, workbook = other_tables(folder, table)
     outputs = [b"0.93", b"auc: 0.93", b"epoch 3 loss = -1.5e-3", b"done, score 12"]
     cells = [b"0.1", b"12", b"adam", b"True", b"(3, 3)", b""]
 
@@ -234,7 +262,32 @@ def kinds(folder: Path) -> dict[str, Kind]:
             file_of("jsonl", JournalReader),
             20,
         ),
+        "journal file, and a Tuner that asks": Kind(
+            lambda r: damaged(journal, r) if r.random() < 0.2 else journal_of_events(r),
+            file_of("jsonl", lambda path: Tuner(prior, path).ask()),
+            2,
+        ),
         "CSV file": Kind(lambda r: damaged(table, r), file_of("csv", from_csv), 10),
+        "packed CSV file": Kind(
+            lambda r: gzip.compress(damaged(table, r)) if r.random() < 0.5 else damaged(packed, r),
+            file_of("csv.gz", from_csv),
+            3,
+        ),
+        "Parquet file": Kind(
+            lambda r: damaged(parquet, r),
+            file_of("parquet", lambda p: mk.History.from_parquet(p, task="task", output="score")),
+            3,
+        ),
+        "Parquet file, scanned": Kind(
+            lambda r: damaged(parquet, r),
+            file_of("parquet", lambda p: mk.History.scan(p, output="score").sample()),
+            2,
+        ),
+        "workbook": Kind(
+            lambda r: damaged_workbook(workbook, r),
+            file_of("xlsx", lambda p: mk.History.from_excel(p, task="task", output="score")),
+            2,
+        ),
         "prior file": saved("prior.json", mk.Prior.load, 6),
         "kernel file": saved("kernel.json", KernelSum.load, 3),
         "optimizer file": saved("optimizer.json", Optimizer.load, 1),

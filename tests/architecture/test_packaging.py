@@ -60,6 +60,14 @@ def test_the_oldest_versions_that_are_tested_are_those_that_are_promised():
         assert f"{tested[name]}.".startswith(f"{version}."), requirement
 
 
+def test_every_version_of_the_constraints_has_a_hash():
+    pins = re.findall(r"^\S+==\S+$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.M)
+    text = (ROOT / "requirements-ci.txt").read_text(encoding="utf-8")
+    hashed = re.findall(r"^(\S+==\S+) \\\n    --hash=sha256:[0-9a-f]{64}$", text, re.M)
+    assert hashed == pins
+    assert "://" not in text
+
+
 def test_bundled_data_have_a_licence():
     folder = ROOT / "src" / "metakel" / "data"
     assert list(folder.glob("*.csv.gz"))
