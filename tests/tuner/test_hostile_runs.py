@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from datetime import UTC, datetime, timedelta
 from unicodedata import normalize
 
 import numpy as np
@@ -79,6 +80,17 @@ def test_any_time_of_day_can_be_read(tmp_path, at):
     path = written(tmp_path / "j", [*lines(tmp_path / "j"), asked])
     assert Tuner(PRIOR, path, adopt_after=5).ask()
     assert JournalReader(path).trials[0].age() is None or at[:1] in "09"
+
+
+@pytest.mark.parametrize(("hours", "warned"), [(5, True), (0, False), (-5, False)])
+def test_a_clock_that_is_ahead_is_named(tmp_path, caplog, hours, warned):
+    Tuner(PRIOR, tmp_path / "j")
+    at = (datetime.now(UTC) + timedelta(hours=hours)).isoformat(timespec="seconds")
+    asked = {"event": "asked", "configuration": X, "by": {"pid": 5, "host": "other"}, "at": at}
+    path = written(tmp_path / "j", [*lines(tmp_path / "j"), asked])
+    adopted = Tuner(PRIOR, path, adopt_after=60).ask() == X
+    assert adopted is (hours < 0)
+    assert ("in the future, by the clock of other" in caplog.text) is warned
 
 
 @pytest.mark.parametrize("use", [lambda p: Tuner(PRIOR, p), mk.Prior.load, PRIOR.save])

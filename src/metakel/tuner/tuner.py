@@ -33,6 +33,7 @@ from metakel.tuner.trials import JournalTrial, Trials
 
 LOG = logging.getLogger("metakel")
 DELTA, LIMITED_DELTA = 0.2, 0.1  # defaults, without and with limits
+CLOCKS_DIFFER = 60.0  # seconds, which a warning is about
 UNDISTURBED_TRIES = 3  # choices that are computed without keeping other processes waiting
 
 
@@ -123,7 +124,7 @@ class Tuner:
         optimizer = self.options.optimizer(source)
         self._tolerance = _checked_tolerance(stop_at, optimizer)
         self._session = Session(source, self.options, optimizer, Journal(journal))
-        self._wondered = False
+        self._wondered = self._wondered_at_clocks = False
 
     # What it knows
 
@@ -316,6 +317,13 @@ class Tuner:
         alive, limit = is_alive(trial.owner), self.adopt_after
         if alive is None and limit is not None:
             age = trial.age()
+            if age is not None and age < -CLOCKS_DIFFER and not self._wondered_at_clocks:
+                self._wondered_at_clocks = True
+                LOG.warning(
+                    "trial %d was asked for %.0f s in the future, by the clock of %s: as long as "
+                    "the clocks differ, adopt_after is that much longer",
+                    *(trial.number, -age, trial.owner.get("host", "another machine")),
+                )
             return age is not None and age > limit
         return alive is False
 
