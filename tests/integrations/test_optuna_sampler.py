@@ -400,7 +400,10 @@ def test_nothing_that_is_noted_leaves_the_limits_of_the_value(said):
         assert 0 <= trial.user_attrs["metakel:expected"] <= 1
         for end in re.findall(r"\(([-\d.e]+) to ([-\d.e]+)\)", trial.user_attrs["metakel:why"]):
             assert all(0 <= float(number) <= 1 for number in end)
-    assert sampler.certificate(study).regret <= study.best_value
+    found = sampler.certificate(study)
+    assert found.regret <= study.best_value
+    assert found.limited == ("by the limit of the output alone" in str(found))
+    assert found.limited == (found.regret == pytest.approx(study.best_value))
     with pytest.raises(InputError, match="a prior has its own limits"):
         MetaKelSampler(prior=sampler.prior, outputs=(0, 1))
 

@@ -6,7 +6,6 @@ it was when it was asked for: without itself, and without what was asked for aft
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from math import inf
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel._html import card, items, paragraph
-from metakel.optimize.model import UCB_WIDTH, BestRuns, Model
+from metakel.optimize.model import UCB_WIDTH, BestRuns, Model, describe
 from metakel.optimize.record import Record
 from metakel.optimize.safe import SafeModel
 from metakel.optimize.snapshot import Snapshot
@@ -124,6 +123,8 @@ class Reasons:
         How many runs without a value there were when it was chosen.
     informed : bool
         False if the same is expected everywhere.
+    worse : bool
+        True if another point is expected to be better, and may be better by more as well.
     """
 
     expected: Expected
@@ -137,6 +138,7 @@ class Reasons:
     output: str = "value"
     waiting: int = 0
     informed: bool = True
+    worse: bool = False
 
     @property
     def sentence(self) -> str:
@@ -152,6 +154,8 @@ class Reasons:
             return "it was tried before"
         if not self.informed:
             return "the same is expected everywhere, so it begins in the middle"
+        if self.worse:
+            return "another is expected to be better"
         if self.explores:
             return "it explores: another is expected to be better, but less is known of this one"
         others = "beside runs without a value, none" if self.waiting else "none"
@@ -181,13 +185,6 @@ class Reasons:
         parts = [self.support, self.alternative]
         sentences = [paragraph(part) for part in parts if part]
         return card(self.sentence, *sentences[:-1], runs, sentences[-1])
-
-
-def describe(x: Any) -> str:
-    """A point in one line, as people read it."""
-    if not isinstance(x, Mapping):
-        return "(" + ", ".join(_short(value) for value in np.asarray(x).tolist()) + ")"
-    return ", ".join(f"{name}={_short(value)}" for name, value in x.items())
 
 
 def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: StartPoints) -> Reasons:
@@ -225,11 +222,15 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
         other = _point(snapshot, place, Z[surest], surest - len(start.X), looked_at)
         safer = expected(Z[surest], other, float(means[surest]), float(sds[surest]))
     values = found.y[here]
+    top = int(np.argmax(np.where(np.isfinite(sds), means, -inf)))
+    behind = bool(means[top] - mean > GIVEN_UP * sd and np.isfinite(sds[top]))
+    promise = mean + UCB_WIDTH * sd - (means[top] + UCB_WIDTH * sds[top])
+    worse = behind and bool(promise < -GIVEN_UP * sd)  # with all that is not known of it
     return Reasons(
         expected=expected(x, copy(point), mean, sd),
         typical=_typical(snapshot, start.X, limits),
         best=sign * float(values.max()) if len(values) else None,
-        explores=bool(means[np.isfinite(sds)].max(initial=mean) - mean > GIVEN_UP * sd),
+        explores=behind and not worse,
         neighbours=_neighbours(snapshot, past, x, place),
         near=0 if past is None else len(_tasks_near(past, x)),
         tasks=0 if past is None else len(set(past.tasks)),
@@ -237,6 +238,7 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
         output="value" if past is None else past.output,
         waiting=len(fantasies),
         informed=bool(found.t) or len(fantasies) > 0 or bool(np.ptp(means) > 1e-9 * model.scale),
+        worse=worse,
     )
 
 
@@ -325,7 +327,3 @@ def _neighbours(
                 float(past.typical[i]),
             )
     return (*own, *others.values())
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -7,7 +7,7 @@ Subclasses state how one call's observations, and points without a value, change
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -132,6 +132,8 @@ class Certificate:
         How many past tasks vouch for it.
     safe : bool
         Whether it is about the configurations that respect the limits, and about no others.
+    limited : bool
+        Whether the limit of the output gives it, and past tasks say no more.
     """
 
     regret: float
@@ -144,8 +146,14 @@ class Certificate:
     horizon: int | None = None
     tasks: int = 0
     safe: bool = False
+    limited: bool = False
 
     def __str__(self) -> str:
+        if self.limited:
+            return (
+                f"no configuration is better by more than {self.regret:.2g}, by the limit of the "
+                "output alone: past tasks say no more"
+            )
         if self.reason:
             return f"no certificate: {self.reason}"
         if self.basis == "norm bound":
@@ -163,8 +171,19 @@ class Certificate:
         )
 
     def _repr_html_(self) -> str:
-        about = "" if self.x is None else paragraph(f"about the best point, {self.x}")
+        about = "" if self.x is None else paragraph(f"about the best point, {describe(self.x)}")
         return card("Certificate", paragraph(str(self)), about)
+
+
+def describe(x: Any) -> str:
+    """A point in one line, as people read it."""
+    if not isinstance(x, Mapping):
+        return "(" + ", ".join(_short(value) for value in np.asarray(x).tolist()) + ")"
+    return ", ".join(f"{name}={_short(value)}" for name, value in x.items())
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True, eq=False)

@@ -151,8 +151,9 @@ class Snapshot:
             regret = model.trace.ceiling(factor, scores.horizon) - values.max()
         best = int(np.argmax(values))
         value = float(values[best])
+        most = model.limits[1] - value
         return Certificate(
-            max(min(regret, model.limits[1] - value), 0.0),
+            max(min(regret, most), 0.0),
             copy(self.record.trials[found.numbers[best]].point),
             self.sign * value,
             self.sign * value,
@@ -160,6 +161,7 @@ class Snapshot:
             basis=scores.basis,
             horizon=scores.horizon,
             tasks=scores.tasks,
+            limited=most <= regret,
         )
 
     def _by_norm(self) -> Certificate:

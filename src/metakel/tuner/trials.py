@@ -57,8 +57,8 @@ class JournalTrial:
     state: State = "pending"
     value: float | None = None
     asked: bool = True
-    owner: Mapping[str, Any] | None = None
-    since: str = ""
+    owner: Mapping[str, Any] | None = field(default=None, repr=False)
+    since: str = field(default="", repr=False)
     reason: str = ""
     suggested: Configuration | None = None
     released: bool = False
