@@ -39,7 +39,12 @@ def test_a_story_runs_as_its_transcript_says(name, tmp_path):
     typed, shown = commands(done.stdout), commands(transcript)
     assert dict.fromkeys(typed) == dict.fromkeys(shown)
     expected = {
-        "engineer": ["model     one of boosting, extra, forest", "--same-task", "seed looks like"],
+        "engineer": [
+            "one of boosting, extra, forest",
+            "only where model is boosting",
+            "--same-task",
+            "seed looks like",
+        ],
         "lab": ["day holds dates", "1 results of suzuki.xlsx recorded", "rounded as in the past"],
     }
     for part in expected[name]:

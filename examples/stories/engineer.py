@@ -96,15 +96,16 @@ def story(folder: Path, tasks: int, runs: int, budget: int) -> None:
     metakel(folder, "learn", "runs.csv", "--task", "data", "--output", "val_auc")
     for data, journal in ((NEXT[0], ()), (NEXT[1], ()), (NEXT[1], ("--journal", "digit9.jsonl"))):
         program = (sys.executable, Path(__file__).resolve(), "train", data)
-        places = ("{model}", "{depth}", "{features}", "{share}")
+        places = ("{model}", "{depth}", "{features}", "{share}", "{learning_rate}")
         options = ("--budget", budget, *journal)
         metakel(folder, "tune", "prior.json", *options, "--", *program, *places)
 
 
 def main() -> None:
     if sys.argv[1:2] == ["train"]:
-        data, model, depth, features, share = sys.argv[2:]
-        found = train(data, model, int(depth), float(features), float(share))
+        data, model, depth, features, share, rate = sys.argv[2:]
+        own = {"learning_rate": float(rate)} if rate else {}  # empty for the other models
+        found = train(data, model, int(depth), float(features), float(share), **own)
         print("val_auc:", found["val_auc"])
         return
     parser = argparse.ArgumentParser(description=__doc__)
