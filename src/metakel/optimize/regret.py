@@ -9,9 +9,10 @@ With r_t the regret after t values and a shape g_t that the model alone gives,
 the score of a task is S = max r_t / g_t over all t <= T before an alarm, which ends the promise.
 Let q be the ceil((1 - delta)(m' + 1))-th smallest score. Then on a new task r_t <= q g_t for all
 these t at once, with probability 1 - delta, whatever the model is worth (Promise 3 of
-``docs/promises.md``). So no value exceeds the smallest best_t + q g_t seen so far: the ceiling,
-which stays true after time T, too. It is about values, not about a function behind noisy ones;
-certificates of a space do without it.
+``docs/promises.md``). The same holds for tasks that no alarm ends, if q is taken from those; the
+larger of the two serves both. So no value exceeds the smallest best_t + q g_t seen so far: the
+ceiling, which stays true after time T, too. It is about values, not about a function behind noisy
+ones; certificates of a space do without it.
 
 The shape follows the task and the clock. The term w s, with s the usual scale of a task, keeps it
 from 0 where a model is sure and wrong. It gives room to the first values, after which nobody stops.
@@ -90,6 +91,8 @@ class RegretScores:
     Parameters
     ----------
     scores : (m',) array, increasing
+    lasting : (m'',) array, increasing
+        Those among them of tasks that no alarm ended before the best point was found.
     basis : "exact", "folds" or "emulated"
         Exact: the prior was learned from other tasks. Folds: every task was replayed with a prior
         learned from the other folds, which is approximate. Emulated: on draws of a Gaussian process
@@ -103,6 +106,7 @@ class RegretScores:
     """
 
     scores: Array
+    lasting: Array
     basis: Basis
     horizon: int
     points: int = 0
@@ -110,17 +114,23 @@ class RegretScores:
 
     @property
     def tasks(self) -> int:
-        """How many tasks vouch."""
-        return len(self.scores)
+        """How many tasks vouch: those that no alarm ended."""
+        return len(self.lasting)
 
     def missing(self, delta: float) -> int:
         """How many more tasks are needed for a promise at ``delta``."""
         return max(ceil(1 / _checked(delta) - 1 - 1e-9) - self.tasks, 0)
 
     def factor(self, delta: float) -> float:
-        """q: the ceil((1 - delta)(m' + 1))-th smallest score; inf with too few tasks."""
-        rank = self._rank(delta)
-        return float(self.scores[rank - 1]) if rank <= self.tasks else inf
+        """q: the ceil((1 - delta)(m' + 1))-th smallest score; inf with too few tasks.
+
+        Of all tasks or of those that lasted, whichever is larger.
+        """
+        found = 0.0
+        for scores in (self.scores, self.lasting):
+            rank = _rank(delta, len(scores))
+            found = max(found, float(scores[rank - 1]) if rank <= len(scores) else inf)
+        return found
 
     def bound(self, delta: float, g: float, t: int) -> float:
         """Bound of the regret after ``t`` values, where the shape is ``g``."""
@@ -133,18 +143,16 @@ class RegretScores:
         """
         from scipy.special import betaincinv
 
-        rank = self._rank(delta)
+        rank = _rank(delta, self.tasks)
         if rank > self.tasks:
             return 1.0
         return float(betaincinv(self.tasks + 1 - rank, rank, CONFIDENT))
-
-    def _rank(self, delta: float) -> int:
-        return ceil((1 - _checked(delta)) * (self.tasks + 1) - 1e-9)
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
         return {
             "scores": self.scores.tolist(),
+            "lasting": self.lasting.tolist(),
             "basis": self.basis,
             "horizon": self.horizon,
             "points": self.points,
@@ -162,6 +170,7 @@ class RegretScores:
             raise InputError(f"acquisition is {data['acquisition']!r}; expected {REPLAYED!r}")
         return cls(
             np.sort(as_numbers("scores", data["scores"], (None,), low=0)),
+            np.sort(as_numbers("lasting", data["lasting"], (None,), low=0)),
             basis,
             int(as_number("horizon", data["horizon"], 1)),
             int(as_number("points", data["points"], 0)),
@@ -258,6 +267,10 @@ def as_tolerance(stop_at: float | str, spread: float | None) -> float:
     if not (is_number(stop_at) and isfinite(stop_at) and stop_at >= 0):
         raise InputError(f"stop_at is {shown(stop_at)}; expected a number >= 0")
     return float(stop_at)
+
+
+def _rank(delta: float, tasks: int) -> int:
+    return ceil((1 - _checked(delta)) * (tasks + 1) - 1e-9)
 
 
 def _checked(delta: float) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -112,23 +112,28 @@ def _calibration(
     emulated = spread_rows(np.arange(len(jobs)), SPACE_TASKS).tolist()
     tables = [(prior, *_distinct(task)) for prior, task in jobs]
     draws = [(*jobs[i], i) for i in emulated]
-    total, scores = len(tables) + len(draws), []
-    for work, each in ((table_score, tables), (_draw_score, draws)):
-        for score in _spread_out(work, each, workers):
-            scores.append(score)
+    total, found = len(tables) + len(draws), list[Replay]()
+    for work, each in ((replay_table, tables), (_replay_draw, draws)):
+        for replay in _spread_out(work, each, workers):
+            found.append(replay)
             if progress is not None:
-                progress(len(scores), total)
-    table, space = np.sort(scores[: len(tables)]), np.sort(scores[len(tables) :])
+                progress(len(found), total)
     sizes = [len(X) for _, X, _ in tables]
     return RegretCalibration(
-        RegretScores(table, basis, TABLE_HORIZON, int(np.median(sizes))),
-        RegretScores(space, "emulated", SPACE_HORIZON),
+        RegretScores(*_sorted(found[: len(tables)]), basis, TABLE_HORIZON, int(np.median(sizes))),
+        RegretScores(*_sorted(found[len(tables) :]), "emulated", SPACE_HORIZON),
         _spread(history),
     )
 
 
-def _draw_score(prior: Prior, task: Task, number: int) -> float:
-    return space_score(prior, task, np.random.default_rng([number, len(task.y)]))
+def _sorted(found: Sequence[Replay]) -> tuple[Array, Array]:
+    """Scores of all tasks, and of those that no alarm ended."""
+    lasting = [replay.score for replay in found if not replay.ended]
+    return np.sort([replay.score for replay in found]), np.sort(lasting)
+
+
+def _replay_draw(prior: Prior, task: Task, number: int) -> Replay:
+    return replay_draw(prior, task, np.random.default_rng([number, len(task.y)]))
 
 
 def _spread_out(
@@ -158,16 +163,23 @@ class Objective:
     noise_std: float = 0.0
 
 
-def table_score(prior: Prior, X: Array, y: Array, horizon: int = TABLE_HORIZON) -> float:
-    """max r_t / g_t over t on a table of rows ``X`` (n, d0) with values ``y``."""
+class Replay(NamedTuple):
+    """What came of a past task: max r_t / g_t, and whether an alarm ended it too early."""
+
+    score: float
+    ended: bool
+
+
+def replay_table(prior: Prior, X: Array, y: Array, horizon: int = TABLE_HORIZON) -> Replay:
+    """On a table of rows ``X`` (n, d0) with values ``y``."""
     domain = candidates(X, repeat=False)
     values = {row.tobytes(): float(value) for row, value in zip(domain.X, y, strict=True)}
     recorded = Objective(lambda X: np.array([values[x.tobytes()] for x in X]))
-    return _score(prior, domain, recorded, float(y.max()), horizon)
+    return _replay(prior, domain, recorded, float(y.max()), horizon)
 
 
-def space_score(prior: Prior, task: Task, rng: np.random.Generator) -> float:
-    """max r_t / g_t over t on a draw given the task's runs, searched over the whole space."""
+def replay_draw(prior: Prior, task: Task, rng: np.random.Generator) -> Replay:
+    """On a draw given the task's runs, searched over the whole space."""
     emulated = emulate(prior, task, rng)
     landmarks = None if prior.task_gp is None else prior.task_gp.basis.landmarks
     space = SearchSpace(prior.space, prior.space, {}, False, landmarks)
@@ -176,12 +188,12 @@ def space_score(prior: Prior, task: Task, rng: np.random.Generator) -> float:
     # that of the space: a pool does not stand for it.
     pool = candidates(space.start_points(rng).X, repeat=False)
     highest += RESOLUTION * prior.model.scale
-    return _score(prior, pool, emulated, highest, SPACE_HORIZON)
+    return _replay(prior, pool, emulated, highest, SPACE_HORIZON)
 
 
-def _score(
+def _replay(
     prior: Prior, domain: Domain, objective: Objective, highest: float, horizon: int
-) -> float:
+) -> Replay:
     optimizer = Optimizer(
         replayed_model(prior, horizon), domain, rng=np.random.default_rng(0), acquisition=REPLAYED
     )
@@ -196,19 +208,19 @@ def _score(
     for _ in range(int(min(horizon, domain.supply(*(np.empty((0, domain.d0)),) * 2)))):
         seen.append(rehearse(optimizer, observed))
         if optimizer.alarm is not None:  # from here on nothing would have been promised
-            break
+            return Replay(score, True)
         regret = max(highest - values[int(np.argmax(seen))], 0.0)
         trace = optimizer.model.trace  # type: ignore[attr-defined]
         score = max(score, regret / trace.shapes[-1])
         # Without noise the regret never rises, so that no later ratio can exceed the score.
         if not objective.noise_std and regret <= score * least:
             break
-    return score
+    return Replay(score, False)
 
 
 def replayed_model(prior: Prior, horizon: int) -> MixtureModel:
     """The model of a prior, which keeps the shapes and needs no confidence band."""
-    empty = RegretScores(np.empty(0), "folds", horizon)
+    empty = RegretScores(np.empty(0), np.empty(0), "folds", horizon)
     processes, weights = prior.task_processes
     return MixtureModel(
         processes,
