@@ -304,7 +304,7 @@ def fuzz(inputs: int, seed: int, minutes: float) -> dict[str, Kind]:
         total = sum(kind.weight for kind in found.values())
         for number, kind in enumerate(found.values()):
             rng = random.Random(1000 * seed + number)
-            for _ in range(max(inputs * kind.weight // total, 1)):
+            for _ in range(-(-inputs * kind.weight // total)):
                 if time.monotonic() > end:
                     return found
                 kind.try_one(rng)

@@ -89,8 +89,8 @@ def learn_prior(
     progress : callable, optional
         Called with the number of replays done, and of all.
     """
-    sample = getattr(history, "sample", None)  # of a scan, which stands beside this layer
-    history = history if sample is None else sample()
+    if hasattr(history, "as_problem") and hasattr(history, "sample"):
+        history = history.sample()  # of a scan, whose class stands beside this layer
     if not isinstance(history, History):
         raise InputError(f"history is a {type(history).__name__}; expected a History")
     if not 0 <= cold_weight < 1:
