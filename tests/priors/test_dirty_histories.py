@@ -85,6 +85,28 @@ def test_a_new_task_of_another_scale_is_searched_as_well(history, factor):
     assert moved <= 1.25 * usual + 0.5
 
 
+@pytest.mark.parametrize(("factor", "shift"), [(4.0, 0.0), (0.25, 0.0), (1.0, 16.0)])
+def test_the_unit_of_history_and_new_task_together_does_not_matter_on_a_real_table(factor, shift):
+    """Level and scale are known from the history, so that nothing is left to find out."""
+    data, asked_for = datasets.load_glmnet(), []
+    for a, b in ((1.0, 0.0), (factor, shift)):
+        past = tuple(Task(t.X[::20], a * t.y[::20] + b, t.name) for t in data.tasks[:12])
+        prior = learn_prior(History(past, data.space), certify="none")
+        new = data.tasks[12]
+        asked_for.append(asked(prior, new.X[::4], a * new.y[::4] + b))
+    assert asked_for[0] == asked_for[1]
+
+
+def test_a_tenth_of_the_scale_costs_little_on_a_real_table():
+    data = datasets.load_glmnet()
+    past = tuple(Task(t.X[::20], t.y[::20], t.name) for t in data.tasks[:20])
+    prior = learn_prior(History(past, data.space), certify="none")
+    pairs = [(t.X[::4], t.y[::4]) for t in data.tasks[20:30]]
+    usual = np.mean([evaluations(prior, X, y) for X, y in pairs])
+    small = np.mean([evaluations(prior, X, y.mean() + 0.1 * (y - y.mean())) for X, y in pairs])
+    assert small <= 1.25 * usual + 0.5
+
+
 # A wild past task
 
 
