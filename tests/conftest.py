@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from importlib.util import find_spec
+from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 
+# No test depends on the speed of the machine.
+hypothesis.settings.register_profile("metakel", deadline=None)
+hypothesis.settings.load_profile("metakel")
+# The core needs numpy and scipy. Where the package of an extra is absent, as in an environment of a
+# packager, the files that import it are left out, and the summary says so.
+EXTRAS = (
+    "ax", "botorch", "celer", "cvxpy", "dask", "distributed", "gpytorch", "griffe", "joblib",
+    "matplotlib", "mlflow", "nbclient", "nbformat", "openpyxl", "optuna", "pandas", "polars",
+    "psutil", "pyarrow", "skglm", "sklearn", "torch", "typer",
+)  # fmt: skip
+# Modules of this repository that cannot do without one.
+RESTS_ON = {
+    "metakel.integrations.optuna": "optuna",
+    "quick_figures": "joblib",
+    "reproduction.glmnet": "pandas",
+    "reproduction.runner": "joblib",
+    "sharded_histories": "pyarrow",
+    "torch_conformance": "torch",
+}
+LEFT_OUT: dict[str, list[str]] = {}
 HOST_SUITES = {
     "Optuna, optuna.testing.pytest_samplers": r"test_optuna_host\.py",
     "scikit-learn, parametrize_with_checks": r"test_sklearn_checks\.py",
@@ -20,7 +44,32 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave a test file out if it imports, at its top, an extra that is not installed."""
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
+    for name in _imported(collection_path):
+        package = RESTS_ON.get(name, name.partition(".")[0])
+        if package in EXTRAS and find_spec(package) is None:
+            LEFT_OUT.setdefault(package, []).append(collection_path.name)
+            return True
+    return None
+
+
+def _imported(path: Path) -> list[str]:
+    """What the file imports when it is loaded."""
+    names = []
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module]
+    return names
+
+
 def pytest_terminal_summary(terminalreporter):
+    for package, files in LEFT_OUT.items():
+        terminalreporter.write_line(f"{package} is not installed, left out: {', '.join(files)}")
     lines = []
     for suite, pattern in HOST_SUITES.items():
         counts = {

@@ -23,7 +23,6 @@ from chromium import chromium  # noqa: E402
 
 NEW_TASK, STEPS, ROWS = "sonar", 12, 60
 PARTS = {
-    "report-next": "Try this next",
     "report-run": "The run",
     "report-learned": "What was learned",
     "report-trust": "How far",
@@ -71,8 +70,8 @@ def main() -> None:
             "const r = s.getBoundingClientRect();"
             "return [s.querySelector('h2').textContent, r.left, r.top, r.width, r.height]})"
         )
-        top = min(box[2] for box in boxes)
-        boxes.append(["Top", boxes[0][1], 0, boxes[0][3], top])
+        run = next(box for box in boxes if box[0] == "The run")
+        boxes.append(["Top", run[1], 0, run[3], run[2]])
         for name, title in {**PARTS, "report-top": "Top"}.items():
             _, x, y, width, height = next(box for box in boxes if box[0].startswith(title))
             clip = {"x": x - 8, "y": y, "width": width + 16, "height": height + 10, "scale": 1}

@@ -80,3 +80,9 @@ def test_an_installation_can_check_itself():
     )
     assert metakel.__version__ in done.stdout
     assert "all checks passed" in done.stdout
+
+
+def test_test_files_have_different_names():
+    """Their folders are no packages, so that pytest would refuse the second of two."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

@@ -21,7 +21,8 @@ SHOWN_TRIALS = 10
 SHOWN_PARAMETERS = 8
 LINES = 150  # of parallel coordinates
 DOTS = 300  # of a slice
-WIDTH, HEIGHT, TOP, BOTTOM, SIDE = 860, 270, 34, 40, 60
+WIDE, NARROW, HEIGHT, TOP, BOTTOM, SIDE = 860, 420, 270, 34, 40, 60
+FEW = 4  # axes that fit into the width of any other chart, on a telephone too
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -61,7 +62,9 @@ def parallel(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
         for p, axis in zip(parameters, axes, strict=False)
     ]
     heights.append([axes[-1].fraction(value) for value in values])
-    across = np.linspace(SIDE, WIDTH - SIDE, len(axes))
+    few = len(axes) <= FEW
+    width = NARROW if few else WIDE
+    across = np.linspace(SIDE, width - SIDE, len(axes))
     marks = [_coordinate(axis, x) for axis, x in zip(axes, across, strict=True)]
     for i in np.argsort(ranks):
         points = " ".join(
@@ -71,12 +74,12 @@ def parallel(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
         tip = escape(trial_tip(chosen[i]), quote=True)
         marks.append(f'<polyline {look} points="{points}" data-tip="{tip}"/>')
     picture = (
-        f'<svg class="wide" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'<svg class="{"" if few else "wide"}" viewBox="0 0 {width} {HEIGHT}" role="img" '
         f'aria-label="parallel coordinates of all trials">{"".join(marks)}</svg>'
     )
     text = "A line per trial, from its parameters to its value. Stronger lines are better trials."
     title = "<figcaption><h3>All configurations</h3></figcaption>"
-    return [f'<figure class="whole">{title}{picture}<p>{text}</p></figure>']
+    return [f'<figure class="{"" if few else "whole"}">{title}{picture}<p>{text}</p></figure>']
 
 
 def trial_table(prior: Prior, trials: Sequence[JournalTrial]) -> str:

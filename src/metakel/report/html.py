@@ -13,6 +13,11 @@ def section(title: str, *parts: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
 
 
+def side_by_side(*parts: str) -> str:
+    """Parts in columns where the page is wide, and one below the other elsewhere."""
+    return f'<div class="columns">{"".join(f"<div>{part}</div>" for part in parts if part)}</div>'
+
+
 def paragraph(text: str, style: str = "") -> str:
     """Some text."""
     return f'<p class="{style}">{escape(text)}</p>' if style else f"<p>{escape(text)}</p>"

@@ -14,7 +14,7 @@ from metakel._files import write_atomically
 from metakel.charts.svg import style_sheet
 from metakel.confidence import AlarmEvent
 from metakel.priors import Prior
-from metakel.report.html import bar_widths, cards, paragraph, section
+from metakel.report.html import bar_widths, cards, paragraph, section, side_by_side
 from metakel.report.model import model_section
 from metakel.report.run import RunReplay
 from metakel.report.run_section import about, headline, next_section, run_section
@@ -102,8 +102,7 @@ def render_report(
         [
             f"<h1>{escape(heading)}</h1>",
             about(prior, run, sources or {}),
-            headline(prior, run),
-            next_section(prior, run),
+            side_by_side(headline(prior, run), next_section(prior, run)),
             _summary(prior, None if run is None else run.alarm),
             run_section(prior, run) if run is not None else "",
             model_section(prior),
