@@ -29,6 +29,7 @@ with warnings.catch_warnings():  # it finds its font in an old way
 ziafont.config.precision = 2
 THEME_SCRIPT = re.compile(r'<script src="[^"]*assets/javascripts/bundle')
 COMMANDS = "<!-- commands -->"
+TALLEST = 12.0  # of a formula, in lines
 SIZE, TEXT = 17.0, 16.0  # of a formula and of the text around it, whatever the unit
 
 ROLE = re.compile(r":math:`([^`]+)`")
@@ -116,6 +117,8 @@ def picture(latex: str, *, inline: bool) -> str:
     size = re.search(r'width="([\d.]+)" height="([\d.]+)"', drawn.svg())
     assert size is not None
     width, height = (float(number) / TEXT for number in size.groups())
+    # ziamath draws brackets of \left and \right around a sum a hundred lines high: \Big does not.
+    assert height < TALLEST, f"{formula} is drawn {height:.0f} lines high"
     style = (
         f"width:{width:.3f}em;height:{height:.3f}em;vertical-align:{drawn.getyofst() / TEXT:.3f}em"
     )
