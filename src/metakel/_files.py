@@ -36,14 +36,14 @@ def refuse_device(path: Path) -> None:
 
 def refuse_bomb(file: Path, unpacked: int) -> None:
     """Refuse a packed file that would fill the memory: no honest table shrinks that much."""
-    given = os.environ.get(UNPACKED_VARIABLE, "")
-    limit = (
-        int(given) if given.isdecimal() else max(UNPACKED, UNPACKED_RATIO * os.stat(file).st_size)
-    )
+    size, given = os.stat(file).st_size, os.environ.get(UNPACKED_VARIABLE, "")
+    if given and not (given.isascii() and given.isdecimal()):
+        raise InputError(f"{UNPACKED_VARIABLE} is {given!r}; expected a number of bytes")
+    limit = int(given) if given else max(UNPACKED, UNPACKED_RATIO * size)
     if unpacked > limit:
         raise InputError(
-            f"{file.name} unpacks to more than {limit >> 20} MB, from {os.stat(file).st_size:,} "
-            f"bytes; if it is a table nevertheless, set {UNPACKED_VARIABLE} to more bytes"
+            f"{file.name} unpacks to more than {limit >> 20} MB, from {size:,} bytes; if it is a "
+            f"table nevertheless, set {UNPACKED_VARIABLE} to more bytes"
         )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from metakel.data import History
-from metakel.errors import InputError
+from metakel.errors import InputError, ShardError
 from metakel.io import append_excel, csv_columns, excel_columns, parquet_columns
 
 WANTED = {"task": "task", "output": "y"}
@@ -44,6 +44,9 @@ def test_the_limit_can_be_raised(tmp_path, monkeypatch):
     monkeypatch.setattr("metakel._files.UNPACKED_RATIO", 2)
     with pytest.raises(InputError, match="METAKEL_LARGEST_UNPACKED"):
         csv_columns(path)
+    monkeypatch.setenv("METAKEL_LARGEST_UNPACKED", "4 GB")
+    with pytest.raises(InputError, match="expected a number of bytes"):
+        csv_columns(path)
     monkeypatch.setenv("METAKEL_LARGEST_UNPACKED", "100000")
     assert len(csv_columns(path)["y"]) == 102
 
@@ -63,6 +66,8 @@ def test_a_parquet_file_of_a_billion_equal_rows_is_refused(tmp_path):
     pq.write_table(rows, tmp_path / "bomb.parquet", compression="zstd")
     with pytest.raises(InputError, match="unpacks to more than"):
         parquet_columns(tmp_path / "bomb.parquet")
+    with pytest.raises(ShardError, match="unpacks to more than"):
+        History.scan(tmp_path / "bomb.parquet")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no such devices here")

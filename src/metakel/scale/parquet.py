@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metakel._arrays import Array
+from metakel._files import refuse_bomb
 from metakel.errors import InputError, MetaKelError, ShardError
 from metakel.scale.blocks import Rows
 from metakel.scale.evaluator import Index
@@ -186,6 +187,11 @@ def index_file(path: str, columns: ParquetColumns) -> FileIndex:
     with _reading(path, "its footer"):
         file = _file(path)
         count = file.metadata.num_rows
+    if os.path.isfile(path):
+        try:
+            refuse_bomb(Path(path), 8 * count)  # the labels of all rows, which are read at once
+        except InputError as error:
+            raise ShardError(str(error)) from None
     if columns.task in partition:
         return FileIndex(path, [partition[columns.task]], np.array([count]), stamp)
     missing = [name for name in (columns.task, columns.output, *columns.inputs)
