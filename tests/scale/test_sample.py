@@ -11,6 +11,7 @@ import metakel as mk
 from metakel.errors import InputError, ShardError
 from metakel.priors.storage import to_dict
 from metakel.scale import distribute, sample
+from metakel.space import Float, Integer
 
 
 def table(m: int = 40, n: int = 12) -> dict[str, np.ndarray]:
@@ -73,6 +74,11 @@ def test_ranges_are_those_of_all_tasks(stored):
         found = space[name]
         assert (found.low, found.high) == (columns[name].min(), columns[name].max())
     assert space == mk.History.from_frame(columns, task="task", output="y").space
+
+
+def test_a_space_of_the_caller_is_kept(stored):
+    space = mk.Space((Float("rate", 0, 2), Integer("depth", 1, 20)))
+    assert mk.History.scan(stored).sample(3, space=space).space == space
 
 
 def test_a_value_that_is_no_number_is_found_in_tasks_that_do_not_teach(stored):
