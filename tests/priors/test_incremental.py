@@ -11,7 +11,7 @@ from metakel.gp import posterior
 from metakel.gp.incremental import IncrementalGP
 from metakel.gp.task_gp import DefaultGP
 from metakel.optimize.acquisition import ACQUISITIONS
-from metakel.optimize.mixture_weights import (
+from metakel.optimize.mixture_scores import (
     expected_improvement,
     mixture_weights,
     predict,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from math import inf
 from typing import Any, ClassVar, Self
 
@@ -15,47 +14,32 @@ from metakel._arrays import Array
 from metakel.confidence.fallback import AlarmEvent
 from metakel.gp.incremental import (
     IncrementalGP,
-    Prediction,
-    PredictionGradient,
-    log_likelihoods,
 )
-from metakel.gp.success import Runs, SuccessChance
+from metakel.gp.success import SuccessChance
 from metakel.gp.task_gp import TaskGP, TaskModel, TaskProcess
 from metakel.optimize.band import Band
-from metakel.optimize.mixture_weights import (
-    FLAT,
+from metakel.optimize.mixture_scores import (
+    MixtureScores,
     MixtureWeights,
-    expected_improvement,
-    improvement_gradient,
-    mixture_weights,
-    predict,
-    shortlist,
-    upper_bound,
-    upper_bound_gradient,
 )
-from metakel.optimize.model import TRAIL, BestRuns, Chance, Model, Score
+from metakel.optimize.model import BestRuns, Model
 from metakel.optimize.record import BULK, LIMIT, Outcomes, first_values, thinned
 from metakel.optimize.regret import RegretCalibration, RegretTrace, shape
 from metakel.search import StartPoints
 
-SHORTLIST = 128
-TINY = 1e-300
 # Below this weight the history is given up. If the learned process is right, its weight ever falls
 # from 0.95 to 0.01 with probability below 0.06 % (Ville's inequality).
 LOST_TRUST = 0.01
 RECENT = 4  # steps that are taken in one by one after a restart, for results that come late
 # Points whose scores differ by less than this share of their range are equally good choices.
 TIED = 1e-6
-# Processes of a smaller weight do not show in a sum with the others.
-ROUNDING = 1e-9
-
 # Names of what a task may be like, beside kinds of past tasks.
 ALL_TASKS, COLD_START = "all tasks", "cold start"
 
 Store = Callable[[], dict[str, Any]]
 
 
-class MixtureModel(Model):
+class MixtureModel(MixtureScores):
     """Gaussian processes for the new task, averaged by their posterior weights.
 
     Parameters
@@ -333,14 +317,6 @@ class MixtureModel(Model):
     # Weights
 
     @property
-    def mix(self) -> MixtureWeights:
-        """Posterior weights of processes and scales."""
-        if self._mix is None:
-            processes = [p for family in self._families for p in family]
-            self._mix = mixture_weights(log_likelihoods(processes), self._start, self._task)
-        return self._mix
-
-    @property
     def transfer_weight(self) -> float:
         """Posterior weight of what was learned, however noisy the task, against the default."""
         return float(self.mix.members[self._learned].sum())
@@ -369,24 +345,7 @@ class MixtureModel(Model):
         """
         return self._alarm
 
-    # Predictions and scores
-
-    def predict(self, Z: Array) -> tuple[Array, Array]:
-        """(n,) means and standard deviations of the objective; fantasies shrink the latter."""
-        if Z is self._Z:
-            if "prediction" not in self._kept:
-                self._kept["prediction"] = self._predict(Z)
-            mean, sd = self._kept["prediction"]
-            return mean.copy(), sd.copy()
-        return self._predict(Z)
-
-    def _predict(self, Z: Array) -> tuple[Array, Array]:
-        found = self._at(Z)
-        if self._without_fantasies is not None:
-            means = self._without_fantasies._at(Z)
-            pairs = zip(means, found, strict=True)
-            found = [replace(mean, variance=ahead.variance) for mean, ahead in pairs]
-        return predict(found, self.mix)
+    # Bounds
 
     @property
     def band(self) -> Band | str:
@@ -415,141 +374,6 @@ class MixtureModel(Model):
         lower, upper = band.interval(Z)
         return np.clip(lower, *self.limits), np.clip(upper, *self.limits)
 
-    def first_score(self) -> Score | None:
-        """Before any value: the top of the mean; without one, the centre of the space."""
-        if self._t or self._without_fantasies is not None:
-            return None
-        if not self._mean:
-            return Score(
-                lambda Z: -np.einsum("nd,nd->n", Z, Z),
-                lambda Z: (-np.einsum("nd,nd->n", Z, Z), -2 * Z),
-            )
-
-        def gradient(Z: Array) -> tuple[Array, Array]:
-            process = self._families[0][0]
-            found = process.gradient_at(process.process.prepare(Z), Z)
-            return found.value.slope, found.slope
-
-        return self._weighed(Score(lambda Z: self._at(Z)[0].slope, gradient), 1.0)
-
-    def _weighed(self, score: Score, unit: float) -> Score:
-        """The score plus so many units of the log chance that a run gives a value."""
-        success, slopes = self._success, score.gradient
-        if success is None:
-            return score
-        failed = self._observed[:0] if self.outcomes is None else self.outcomes.failed
-        runs = Runs(self._observed, failed)
-
-        def values(Z: Array) -> Array:
-            known = self._failing if Z is self._Z else None
-            return score.values(Z) + unit * success.log_chance(Z, runs, known)
-
-        if slopes is None:
-            return Score(values)
-
-        def gradient(Z: Array) -> tuple[Array, Array]:
-            value, slope = slopes(Z)
-            more, its_slope = success.log_chance_gradient(Z, runs)
-            return value + unit * more, slope + unit * its_slope
-
-        return Score(values, gradient)
-
-    def upper_bound(self) -> Score:
-        """Mean plus 1.5 standard deviations, averaged over processes and scales."""
-        mix, kept = self.mix.without_negligible(ROUNDING)
-
-        def values(Z: Array) -> Array:
-            if Z is not self._Z:
-                return upper_bound(self._at(Z, kept), mix)
-            if "bound" not in self._kept:
-                self._kept["bound"] = upper_bound(self._at(Z, kept), mix)
-            return np.asarray(self._kept["bound"])
-
-        score = Score(values, lambda Z: upper_bound_gradient(self._gradients(Z, kept), mix))
-        return self._weighed(score, self._task.scale)
-
-    def expected_improvement(self, best: float, chance: Chance | None = None) -> Score:
-        """Of the value to be seen, averaged, times the chance that a point is feasible.
-
-        Its logarithm, which is easier to climb. Where no improvement is to be expected at any start
-        point: the upper bound.
-        """
-        mix, kept = self.mix.without_negligible()
-        at_start = None if self._Z is None else self._improvement_at_start(self._Z, best, chance)
-        # Feasible points may have little to offer, and still more than infeasible ones.
-        least = FLAT * self._task.scale if chance is None else 0.0
-        if at_start is not None and at_start.max() <= least:
-            return self._cautious_bound(chance)
-        logs_at_start = None if at_start is None else _log(at_start)
-
-        def values(Z: Array) -> Array:
-            if logs_at_start is not None and Z is self._Z:
-                return logs_at_start
-            gain = expected_improvement(self._at(Z, kept), mix, best)
-            return _log(gain if chance is None else gain * chance(Z))
-
-        def gradient(Z: Array) -> tuple[Array, Array]:
-            gain, slope = improvement_gradient(self._gradients(Z, kept), mix, best)
-            return _log(gain), slope / np.maximum(gain, TINY)[:, None]
-
-        return self._weighed(Score(values, gradient if chance is None else None), 1.0)
-
-    def _improvement_at_start(self, Z: Array, best: float, chance: Chance | None) -> Array:
-        """(N,) at the start points; -inf where another is certainly better."""
-        predictions = [p.prediction for family in self._families for p in family]
-        if chance is not None:
-            return expected_improvement(predictions, self.mix, best) * chance(Z)
-        # Where runs may fail, points of less improvement may be the better choice.
-        if len(Z) <= 2 * SHORTLIST or self._success is not None:
-            return expected_improvement(predictions, self.mix, best)
-        chosen = shortlist(predictions, self.mix, best, SHORTLIST)
-        scores = np.full(len(Z), -np.inf)
-        scores[chosen] = expected_improvement([p[chosen] for p in predictions], self.mix, best)
-        return scores
-
-    def _cautious_bound(self, chance: Chance | None) -> Score:
-        """The upper bound; a chance cannot weigh it, as it may be negative, so it is added."""
-        bound = self.upper_bound()
-        if chance is None:
-            return bound
-        scale = self._task.scale
-        return Score(lambda Z: bound.values(Z) + scale * _log(chance(Z)))
-
-    def _at(self, Z: Array, kept: NDArray[np.bool_] | None = None) -> list[Prediction]:
-        """Of all processes, or of those kept."""
-        here, observed = Z is self._Z, self._are_observed(Z)
-        found = []
-        for chosen in self._chosen(kept):
-            if here:
-                found += [process.prediction for process in chosen]
-                continue
-            seen = chosen[0].seen if observed else None
-            points = chosen[0].process.prepare(Z) if seen is None else seen
-            K = chosen[0].covariance(points)
-            found += [process.at(points, K) for process in chosen]
-        return found
-
-    def _are_observed(self, Z: Array) -> bool:
-        """Whether they are all observed points, in order, and so many that it matters."""
-        alone = self._without_fantasies is None and self._decides is None
-        return alone and len(Z) > TRAIL and np.array_equal(Z, self._observed)
-
-    def _gradients(
-        self, Z: Array, kept: NDArray[np.bool_] | None = None
-    ) -> list[PredictionGradient]:
-        found = []
-        for chosen in self._chosen(kept):
-            points = chosen[0].process.prepare(Z)
-            found += chosen[0].gradients_at(points, Z, chosen)
-        return found
-
-    def _chosen(self, kept: NDArray[np.bool_] | None) -> list[list[IncrementalGP]]:
-        if kept is None:
-            return self._families
-        flags = iter(kept.tolist())
-        families = [[p for p in family if next(flags)] for family in self._families]
-        return [family for family in families if family]
-
     def describe(self) -> str:
         """How far the history is trusted."""
         if not self._learned.any():
@@ -577,11 +401,6 @@ def register_loader(kind: str, loader: Loader) -> None:
 def load_mixture(data: Mapping[str, Any]) -> MixtureModel:
     """Inverse of `MixtureModel.to_dict`."""
     return _LOADERS[MixtureModel.kind](data)
-
-
-def _log(values: Array) -> Array:
-    """Of numbers that may be 0; -inf stays."""
-    return np.where(values < 0, -np.inf, np.log(np.maximum(values, TINY)))
 
 
 def _row_numbers(Z: Array) -> dict[bytes, int]:
