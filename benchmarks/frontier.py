@@ -32,7 +32,10 @@ at them. Worlds of safe search have 80 past tasks of 40 noisy values (half teach
 names a safe point; the rules of others get our first one. SafeOpt's rule is our own implementation,
 because the package does not import on current versions of Python and NumPy. With the missing names
 put back, its source made the same choice in 150 of 150 cases
-(`python -m benchmarks.safeopt_package PATH`)."""
+(`python -m benchmarks.safeopt_package PATH`).
+
+200 runs are meant for each table, and a run goes on where an earlier one was stopped. Each table
+says how many there are."""
 Summary = dict[str, tuple[str, str, str]]  # measured, floor and goal, by name
 Part = tuple[list[Table], Summary]
 
@@ -91,13 +94,14 @@ class Sections:
             ("named", safe.in_a_named_space, "named space with an integer and a choice"),
         ):
             found = self._found(name, once, 20_000)
-            rows.append(safe.safe_row(f"{label} (start in {safe.starts(found)[0]:.2f})", found))
+            about = f"{len(found)} tasks, start in {safe.starts(found)[0]:.2f}"
+            rows.append(safe.safe_row(f"{label} ({about})", found))
             summary[f"any unsafe try, {label}"] = (
                 number(safe.share(found, safe.OURS)),
                 "0.05",
                 "0.05",
             )
-        text = f"Safe search elsewhere, {len(found)} histories and tasks each, 10 tries:"
+        text = "Safe search elsewhere, new histories and tasks, 10 tries:"
         return [(text, safe.HEAD, rows)], summary
 
     def gap(self) -> Part:
@@ -123,7 +127,11 @@ class Sections:
         }
         rows = [contexts.context_row(name, results) for name, results in found.items()]
         count = len(found["uniform"])
-        text = f"Contexts: cumulative regret of 40 decisions, {count} new histories and tasks:"
+        others = len(found["adversary"])
+        text = (
+            f"Contexts: cumulative regret of 40 decisions, {count} new histories and tasks, of "
+            f"which {others} for the adversary, too:"
+        )
         valid = np.mean([result["valid"] for result in found["uniform"]])
         worst = np.mean([result["valid"] for result in found["adversary"]])
         return [(text, contexts.HEAD, rows)], {
@@ -175,7 +183,10 @@ class Sections:
                 median = f"{np.median(tries):.0f}"
                 rows.append((name, size, median, f"{np.mean(tries):.1f}", wrong))
             summary[f"level set, median tries, coefficients {size}"] = (rows[-2][2], "12", "9")
-        text = f"Level sets decided within 10 % of the range (at most {goals.MOST} tries):"
+        text = (
+            f"Level sets decided within 10 % of the range (at most {goals.MOST} tries, all kernels "
+            "for every fifth seed):"
+        )
         head = ("kernel", "coefficients", "median tries", "mean", "wrong")
         return [(text, head, rows)], summary
 

@@ -54,7 +54,7 @@ class Bench:
                 done = next(as_completed(waiting))
                 seed = waiting.pop(done)
                 found[seed] = done.result()
-                kept.write(json.dumps([seed, found[seed]]) + "\n")
+                kept.write("\n" + json.dumps([seed, found[seed]]))
                 kept.flush()
                 following = next(missing, None) if time.time() < self.deadline else None
                 if following is not None:
@@ -68,6 +68,18 @@ def _complete(file: Path) -> Iterator[tuple[int, Result]]:
         with suppress(ValueError):
             seed, result = json.loads(line)
             yield int(seed), result
+
+
+def _kept(file: Path) -> dict[int, Result]:
+    """What a file holds, without a line that a killed run has left unfinished."""
+    found: dict[int, Result] = {}
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
+        try:
+            seed, result = json.loads(line)
+        except ValueError:
+            continue
+        found[int(seed)] = result
+    return found
 
 
 @contextmanager

@@ -37,5 +37,7 @@ def test_results_are_kept_and_only_missing_seeds_are_measured(tmp_path):
         assert [r["square"] for r in work.measured("a", once, range(3))] == [0, 1, 4]
         assert [r["square"] for r in work.measured("a", once, range(1, 6))] == [1, 4, 9, 16, 25]
         assert sorted(asked) == [0, 1, 2, 3, 4, 5]
+        with (tmp_path / "a.jsonl").open("a") as torn:
+            torn.write('\n[6, {"squ')  # a run that was killed
         late = Bench(pool, tmp_path, time.time() - 1)  # begins nothing any more
         assert [r["square"] for r in late.measured("a", once, range(50))][-1] == 25
