@@ -9,16 +9,8 @@ import pytest
 
 from metakel import History, Prior, learn_prior
 from metakel.data import Task
-from metakel.optimize.record import (
-    BLOCK,
-    LIMIT,
-    NEAREST,
-    Record,
-    Trial,
-    first_values,
-    outcomes,
-    thinned,
-)
+from metakel.optimize.record import Record, Trial, outcomes
+from metakel.optimize.thinning import BLOCK, LIMIT, NEAREST, first_values, thinned
 from metakel.space import Float, Space
 
 SPACE = Space((Float("a", -1.0, 1.0), Float("b", -1.0, 1.0)))

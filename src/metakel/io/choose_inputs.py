@@ -16,7 +16,7 @@ from metakel.io.columns import Column, Columns, Mask, is_missing
 from metakel.io.conditions import find_condition
 from metakel.io.schema import Schema, TaskLabels, is_bookkeeping, is_metric, is_time
 from metakel.space import Condition
-from metakel.space.space import DATE, MOST_CATEGORIES
+from metakel.space.infer import DATE, MOST_CATEGORIES
 
 # How pandas calls a column without a name, such as an index that was saved.
 _UNNAMED = re.compile(r"\s*|Unnamed: \d+")

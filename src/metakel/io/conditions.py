@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from metakel.io.columns import Column, Columns, Mask
 from metakel.space import Condition, Space
-from metakel.space.space import MOST_CATEGORIES
+from metakel.space.infer import MOST_CATEGORIES
 
 # Fewer empty cells may be empty by accident.
 FEWEST = 3

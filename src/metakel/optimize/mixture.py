@@ -23,8 +23,9 @@ from metakel.optimize.mixture_scores import (
     MixtureWeights,
 )
 from metakel.optimize.model import BestRuns, Model
-from metakel.optimize.record import BULK, LIMIT, Outcomes, first_values, thinned
+from metakel.optimize.record import BULK, Outcomes
 from metakel.optimize.regret import RegretCalibration, RegretTrace, shape
+from metakel.optimize.thinning import LIMIT, first_values, thinned
 from metakel.search import StartPoints
 
 # Below this weight the history is given up. If the learned process is right, its weight ever falls

@@ -15,7 +15,7 @@ from metakel._arrays import Array
 from metakel.confidence import Alarm, AlarmEvent
 from metakel.errors import InputError
 from metakel.optimize import Certificate, NoSafePoint, Optimizer, Reasons
-from metakel.optimize.record import BLOCK, LIMIT
+from metakel.optimize.thinning import BLOCK, LIMIT
 from metakel.priors import Prior
 from metakel.report.limits import SafeSet
 from metakel.tuner import JournalReader, JournalTrial, Trials

@@ -5,7 +5,8 @@ from metakel.search.context import InContext
 from metakel.search.domain import Domain, domain_from_dict
 from metakel.search.finite import Finite, candidates, grid
 from metakel.search.maximise import StartPoints
-from metakel.search.named import CandidateTable, SearchSpace
+from metakel.search.named import SearchSpace
+from metakel.search.table import CandidateTable
 
 __all__ = [
     "Box",

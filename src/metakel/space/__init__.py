@@ -1,7 +1,8 @@
 """Spaces of named parameters."""
 
+from metakel.space.infer import infer_space
 from metakel.space.parameters import Categorical, Fixed, Float, Integer, Ordinal, Parameter
-from metakel.space.space import Condition, Space, infer_space
+from metakel.space.space import Condition, Space
 
 __all__ = [
     "Categorical",

@@ -1,0 +1,184 @@
+"""The space of a table's columns; every guess comes with a note."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from metakel._arrays import Array
+from metakel.errors import Hint, InputError
+from metakel.space.parameters import (
+    Categorical,
+    Fixed,
+    Float,
+    Integer,
+    Parameter,
+    Values,
+    listed,
+    plain,
+    storable,
+)
+from metakel.space.space import Space
+
+# Numbers over two decades or more, and more evenly spread on the log scale, are taken on it.
+LOG_RATIO = 100.0
+MOST_CATEGORIES = 50
+# Numbers with more digits were computed, and not written down by people.
+MOST_DIGITS = 6
+MIN_STEPS = 50
+# 2024-01-31, 31.1.2024 or 1/31/24, with a time or without.
+DATE = re.compile(
+    r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4}|\d{1,2}/\d{1,2}/\d{2})"
+    r"([T ]\d{1,2}:\d{2}.*)?"
+)
+
+
+def infer_space(
+    columns: Mapping[str, Values],
+    *,
+    log: Collection[str] | None = None,
+    categories: Collection[str] = (),
+) -> tuple[Space, tuple[str, ...]]:
+    """Space of a table's input columns, and notes on what was guessed.
+
+    Parameters
+    ----------
+    columns : mapping from name to a sequence or array of values
+        Without missing ones.
+    log : names, optional
+        Which numbers live on a log scale; by default the data decide.
+    categories : names
+        Columns of choices without an order, whatever they hold.
+    """
+    if isinstance(log, str):
+        raise InputError(f"log is the text {log!r}; expected names in a list: [{log!r}]")
+    for name in log or ():
+        if name not in columns:
+            raise InputError(f"log scale asked for {name!r}; the inputs are {', '.join(columns)}")
+    parameters, notes = [], []
+    for name, values in columns.items():
+        on_log = None if log is None else name in log
+        parameter, note = _infer(name, values, on_log, chosen=name in categories)
+        parameters.append(parameter)
+        notes += [note] if note else []
+    return Space(tuple(parameters)), tuple(notes)
+
+
+def _infer(name: str, values: Values, log: bool | None, *, chosen: bool) -> tuple[Parameter, str]:
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and not chosen:
+        if values.min() == values.max():
+            return _fixed(name, values[0].item())
+        whole = values.dtype.kind != "f"
+    else:
+        distinct = _distinct(listed(values))
+        if len(distinct) == 1 and storable(plain(distinct[0])):
+            return _fixed(name, distinct[0])
+        if chosen or not all(isinstance(v, Real) and not isinstance(v, bool) for v in distinct):
+            return _choices(name, distinct, log, chosen=chosen)
+        # Integers of more than 64 bits are numbers, but no counts.
+        whole = all(isinstance(v, int | np.integer) and abs(int(v)) < 2**63 for v in distinct)
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except OverflowError:
+        raise InputError(
+            f"column {name!r} holds an integer that is too large for a float"
+        ) from None
+    low, high = float(numbers.min()), float(numbers.max())
+    on_log = _looks_log(numbers) if log is None else log
+    guessed = f"{name} is taken on a log scale, as its values span {low:.3g} to {high:.3g}"
+    note = guessed if on_log and log is None else ""
+    if whole:
+        return Integer(name, int(low), int(high), on_log), note
+    return Float(name, low, high, on_log, digits=_digits(numbers, log=on_log)), note
+
+
+def _digits(numbers: Array, *, log: bool) -> int | None:
+    """Decimals that the numbers are written with, on a log scale significant digits, if few.
+
+    There are enough of them for `MIN_STEPS` different values, whatever the numbers have.
+    """
+    values = np.unique(numbers)
+    if log:
+        fits = (
+            d for d in range(2, MOST_DIGITS + 1) if all(float(f"{v:.{d}g}") == v for v in values)
+        )
+        return next(fits, None)
+    for digits in range(MOST_DIGITS + 1):
+        if (np.round(values, digits) == values).all():
+            steps = (values[-1] - values[0]) * 10.0**digits
+            return digits if steps >= MIN_STEPS else digits + 1
+    return None
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    """Each value once; those that cannot be hashed, as dicts, as often as they are there."""
+    try:
+        return list(dict.fromkeys(values))
+    except TypeError:
+        return values
+
+
+def _fixed(name: str, value: Any) -> tuple[Parameter, str]:
+    return Fixed(name, value), f"{name} never varies and is kept fixed at {value}"
+
+
+def _choices(
+    name: str, distinct: Sequence[Any], log: bool | None, *, chosen: bool
+) -> tuple[Parameter, str]:
+    _check_choices(name, distinct, log)
+    if not chosen:
+        _refuse_dates(name, distinct)
+    if len(distinct) > MOST_CATEGORIES:
+        raise InputError(
+            f"column {name!r} holds text with {len(distinct)} distinct values "
+            f"(e.g. {distinct[0]!r}); expected an input, so name the inputs you mean"
+        )
+    ordered = sorted(distinct, key=lambda v: (str(type(v)), v))
+    return Categorical(name, tuple(ordered)), _case_note(name, ordered)
+
+
+def _check_choices(name: str, distinct: Sequence[Any], log: bool | None) -> None:
+    odd = next((v for v in distinct if not storable(plain(v))), None)
+    if odd is not None:
+        raise InputError(
+            f"column {name!r} holds {odd!r}; expected numbers, text or true and false: write it "
+            "as one of them, or name the inputs you mean"
+        )
+    if log:
+        shown = ", ".join(map(repr, distinct[:3]))
+        raise InputError(f"log scale asked for {name!r}, which holds {shown}; expected numbers")
+
+
+def _refuse_dates(name: str, distinct: Sequence[Any]) -> None:
+    """Dates as text are refused as dates are: they are neither numbers nor choices."""
+    if all(isinstance(v, str) and DATE.fullmatch(v.strip()) for v in distinct):
+        raise InputError(
+            f"column {name!r} holds dates ({distinct[0]!r}); expected numbers, text or true and "
+            "false",
+            Hint("name the inputs you mean", "inputs=[...]", "--input NAME"),
+            Hint("take it as choices", f"categories=[{name!r}]", f"--category {name!r}"),
+        )
+
+
+def _case_note(name: str, choices: Sequence[Any]) -> str:
+    """A note on choices that differ only by case."""
+    first: dict[str, str] = {}
+    for text in (v for v in choices if isinstance(v, str)):
+        other = first.setdefault(text.lower(), text)
+        if other != text:
+            return f"{name} has {other!r} and {text!r}, taken as two choices"
+    return ""
+
+
+def _looks_log(numbers: Array) -> bool:
+    low, high = numbers.min(), numbers.max()
+    if low <= 0 or high / low < LOG_RATIO:
+        return False
+    median = float(np.median(numbers))
+    plain = (median - low) / (high - low)
+    on_log = np.log(median / low) / np.log(high / low)
+    return bool(abs(on_log - 0.5) < abs(plain - 0.5))
