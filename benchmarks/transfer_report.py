@@ -184,7 +184,8 @@ def _interval(values: np.ndarray) -> tuple[float, float]:
 
 def _floors(runs: Sequence[Run], names: Sequence[str], seed: int) -> list[list[str]]:
     own = [run for run in runs if run.method == OURS and run.kind == "related"]
-    if not own or not any(run.method == COLD for run in runs):
+    names = [n for n in names if Pairing(runs, [n], OURS, "related", COLD).tables]
+    if not names:
         return []
     untouched = [n for n in names if seed or n not in SOURCES or SOURCES[n].looked_at != DEVELOPED]
     lines = []
@@ -197,14 +198,20 @@ def _floors(runs: Sequence[Run], names: Sequence[str], seed: int) -> list[list[s
     if over.tables:
         lines.append(_line(f"over {EMPIRICAL}", over.ratio(), 0.92))
     for kind in MISLED:
+        names = [n for n in names if Pairing(runs, [n], OURS, kind, COLD).tables]
         costs = {name: _over_best_cold(runs, name, kind) for name in names}
+        if not costs:
+            continue
         worst = max(costs, key=lambda name: costs[name])
         what = f"{kind} history over the best cold GP, worst table ({worst})"
         lines.append(_line(what, costs[worst], 1.15))
         lines += [
-            _line(f"{kind} history over {COLD}, {name}", cost, 1.15)
+            _line(
+                f"{kind} history over {COLD}, {name}",
+                Pairing(runs, [name], OURS, kind, COLD).ratio(),
+                1.15,
+            )
             for name in names
-            if (cost := Pairing(runs, [name], OURS, kind, COLD).ratio())
         ]
     lines.append(_line("learning, s (largest)", max(run.fit for run in own), 0.5))
     asks = float(np.median([run.search for run in own]))

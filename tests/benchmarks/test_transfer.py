@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
 
-from benchmarks import seeds, transfer_data
+from benchmarks import seeds, transfer_data, transfer_report
 from benchmarks.transfer_data import Source, cases, own_tables, table_names
 from benchmarks.transfer_report import COLD, OURS, Pairing, evaluations
 from benchmarks.transfer_rivals import empirical, random_search
@@ -77,3 +78,15 @@ def test_half_a_line_of_a_killed_process_is_run_again(tmp_path):
     file.write_text(json.dumps([3, {"value": 9}]) + "\n" + '[4, {"val')
     assert list(seeds._complete(file)) == [(3, {"value": 9})]
     assert list(seeds._complete(tmp_path / "none.jsonl")) == []
+
+
+def test_a_report_of_what_there_was_time_for_has_no_other_numbers(monkeypatch):
+    monkeypatch.setattr(transfer_report, "load_table", lambda name, seed: [(np.eye(2), np.ones(2))])
+    runs = [run(OURS, 0, task, 3, table) for table in ("a", "b") for task in (0, 1)]
+    assert "Floors" not in transfer_report.report(runs)
+    runs += [run(OURS, 0, 0, 9, "a", "shuffled"), run(COLD, 0, 0, 6, "a")]
+    text = transfer_report.report(runs)
+    assert re.search(r"shuffled history over cold GP, UCB, a +\| 1\.5 ", text)
+    assert "over cold GP, UCB, b" not in text
+    assert re.search(r"^\| metakel +\| 0\.50 \(0\.50-0\.50\) .*\| 0\.50 \| - +\|$", text, re.M)
+    assert "nan" not in text
