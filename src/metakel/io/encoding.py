@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,21 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.errors import Hint, InputError, SeveralProblems
-from metakel.io.censored import bound_note, failed_by_status, is_status, settled, without_bounds
+from metakel.errors import Hint, InputError
 from metakel.io.choose_inputs import choose_inputs, typed_list
 from metakel.io.cleaning import (
     Place,
     clean_input,
-    clean_output,
     meaning,
     missing_words_note,
     without_unit,
 )
-from metakel.io.columns import Column, Columns, Mask, mix
-from metakel.io.conditions import condition_note, find_condition, fitting, inactive_rows
+from metakel.io.columns import Columns, Mask, mix
+from metakel.io.conditions import condition_note, find_condition, fitting
+from metakel.io.gaps import Gaps, find_gaps, lacking_tasks, with_default
+from metakel.io.outputs import read_outputs, with_waiting
+from metakel.io.problems import Problems
 from metakel.io.schema import (
-    SUGGESTION,
     Report,
     Schema,
     Source,
@@ -36,7 +36,7 @@ from metakel.io.schema import (
     lacking_note,
 )
 from metakel.space import Categorical, Condition, Fixed, Parameter, Space, infer_space
-from metakel.space.parameters import RANGE_SLACK, own_value
+from metakel.space.parameters import RANGE_SLACK
 
 # Whole numbers below this are exact as floats.
 EXACT = 2.0**53
@@ -83,91 +83,47 @@ def encode(source: Source, **options: Any) -> EncodedTable:
     schema = Schema.of(source, **options)
     schema.check(source.columns)
     source = _readable(source, schema)
-    problems = _Problems(source.name)
-    measured, signs = without_bounds(source.columns[schema.output])
-    with problems.collected():
-        outputs, output_notes = clean_output(schema.output, measured, source.place)
-    if problems:  # what the inputs are is found out as if every run had an output
-        outputs, output_notes = np.zeros(len(source.columns[schema.output])), ()
-    output_notes = (
-        *output_notes,
-        *bound_note(schema.output, source.columns[schema.output], signs),
-    )
-    with problems.collected():
-        outputs, status_notes = _without_failed(source, schema, outputs)
-        output_notes = (*output_notes, *status_notes)
-    with problems.collected():
-        noise_std = _noise_levels(source, schema)
-    notes = list(source.notes)
+    problems = Problems(source.name)
+    outputs, notes = read_outputs(source, schema, problems), list(source.notes)
     if source.space is not None and schema.space is None:
-        space, left_out = _recorded_space(source, source.space, schema, outputs)
+        space, left_out = _recorded_space(source, source.space, schema, outputs.values)
         schema, notes = replace(schema, space=space), [*notes, *left_out]
     labels = TaskLabels.of(source.columns[schema.task])
-    outputs = settled(outputs, signs, labels.codes)
-    chosen = choose_inputs(source.columns, schema, labels, outputs)
+    values = outputs.settled(labels.codes)
+    chosen = choose_inputs(source.columns, schema, labels, values)
     names = chosen.names
     inputs, cleaning_notes = _cleaned(source, schema, names, problems)
-    notes += [*chosen.notes, *output_notes, *cleaning_notes]
+    notes += [*chosen.notes, *outputs.notes, *cleaning_notes]
     for name, column in ((schema.task, source.columns[schema.task]), *inputs.items()):
         notes += missing_words_note(name, column)
-    recorded = {name: bool(column.missing.any()) for name, column in inputs.items()}
-    inputs = {name: _filled(c, name, schema) for name, c in inputs.items()}
-    gaps = {name: absent(column, name, schema.space) for name, column in inputs.items()}
     problems.refuse(names)
-    conditions = _conditions(inputs, gaps, schema, labels, outputs)
-    inactive = {name: np.zeros(len(outputs), dtype=bool) for name in names}
-    for c in conditions:
-        inactive[c.name] = inactive_rows(c, inputs, inactive)
-    lacking = {
-        name: _lacking_tasks(gap, labels, outputs, ~inactive[name]) for name, gap in gaps.items()
-    }
-    lacked = {name: lack[labels.codes] & ~inactive[name] for name, lack in lacking.items()}
-    unfilled = {name: lacked[name] | inactive[name] for name in names}
-    gaps = {name: gap & ~unfilled[name] for name, gap in gaps.items()}
-    kept, counts, emptied = _usable_rows(labels, outputs, inputs, gaps)
+    holed = {name for name, column in inputs.items() if column.missing.any()}
+    inputs = {name: with_default(c, name, schema) for name, c in inputs.items()}
+    gaps = find_gaps(inputs, schema, labels, values)
+    kept, counts, emptied = _usable_rows(labels, values, inputs, gaps.missing)
     counts["failed"] += source.failed
     if not kept.any():
         raise _no_rows(source.name, len(kept), counts, emptied)
     notes += [_empty_note(name, count) for name, count in emptied.items()]
     used = np.unique(labels.codes[kept])
-    for name, lack in lacking.items():
+    for name, lack in gaps.lacking.items():
         if lack[used].any():
             notes.append(lacking_note(name, int(lack[used].sum()), len(used)))
-    notes += map(condition_note, conditions if schema.space is None else ())
-    values = {name: column.take(kept & ~unfilled[name]) for name, column in inputs.items()}
-    if schema.space is None:
-        whole = [name for name in names if recorded[name] and _whole_floats(values[name])]
-        values |= {name: values[name].astype(np.int64) for name in whole}
-        space, guesses = infer_space(values, log=schema.log, categories=schema.categories)
-        space = Space(space.parameters, fitting(conditions, space))
-        notes += [*guesses, *map(_whole_note, whole)]
-    else:
-        space = schema.space
+    space, cells, guesses = _space(inputs, gaps, kept, schema, holed)
+    notes += guesses
 
     def where(i: int) -> str:
         row = int(np.flatnonzero(kept)[i])
         return f"{source.place(row)}, task {labels.names[labels.codes[row]]}"
 
-    values = {name: _spread_out(v, unfilled[name][kept], space[name]) for name, v in values.items()}
-    X = _encoded(space, values, where, extrapolate=schema.extrapolate)
-    for c in space.conditions:  # it may be recorded where the choice that it belongs to is not
-        alone = (lacked[c.parent] & ~unfilled[c.name])[kept]
-        X[alone, space.columns[c.name]] = space[c.name].encode(
-            values[c.name][alone], extrapolate=schema.extrapolate
-        )
-    lacks: dict[int, tuple[int, ...]] = {}
-    for name in space.free:
-        columns = tuple(range(space.d0)[space.columns[name]])
-        X[lacked[name][kept], space.columns[name]] = 0.0
-        for task in np.flatnonzero(lacking[name]).tolist():
-            lacks[task] = (*lacks.get(task, ()), *columns)
+    X = _points(space, cells, gaps, kept, where, extrapolate=schema.extrapolate)
     if schema.extrapolate:
         beyond = int((np.abs(X) > 1 + RANGE_SLACK).any(axis=1).sum())
         if beyond:
             notes.append(f"{beyond} rows lie outside of the ranges of the space")
     return EncodedTable(
         X=X,
-        y=(-1.0 if schema.minimize else 1.0) * outputs[kept],
+        y=(-1.0 if schema.minimize else 1.0) * values[kept],
         tasks=labels.codes[kept],
         names=labels.names,
         space=space,
@@ -183,49 +139,62 @@ def encode(source: Source, **options: Any) -> EncodedTable:
             doubtful={name: chosen.left_out[name] for name in chosen.doubtful},
             **counts,
         ),
-        lacks=lacks,
-        failures=_failures(space, inputs, labels, _with_waiting(source, outputs), unfilled),
-        noise_std=None if noise_std is None else noise_std[kept],
+        lacks=_lacks(space, gaps),
+        failures=_failures(space, inputs, labels, with_waiting(source, values), gaps.unfilled),
+        noise_std=None if outputs.noise_std is None else outputs.noise_std[kept],
     )
 
 
-def _noise_levels(source: Source, schema: Schema) -> Array | None:
-    """(n,) standard deviations of the outputs, nan where there is none."""
-    if schema.noise is None:
-        return None
-    found, _ = clean_output(schema.noise, source.columns[schema.noise], source.place)
-    wrong = (found < 0) | np.isinf(found)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise InputError(
-            f"the noise in {source.place(row)} is {found[row]:g}; expected a number >= 0"
+def _space(
+    inputs: Columns, gaps: Gaps, kept: Mask, schema: Schema, holed: set[str]
+) -> tuple[Space, dict[str, NDArray[Any]], list[str]]:
+    """The given or inferred space, the values of the inputs that are there, and notes.
+
+    Columns with holes are floats in most files; those of whole numbers are taken as such.
+    """
+    cells = {name: column.take(kept & ~gaps.unfilled[name]) for name, column in inputs.items()}
+    if schema.space is not None:
+        return schema.space, cells, []
+    whole = [name for name in inputs if name in holed and _whole_floats(cells[name])]
+    cells |= {name: cells[name].astype(np.int64) for name in whole}
+    space, guesses = infer_space(cells, log=schema.log, categories=schema.categories)
+    space = Space(space.parameters, fitting(gaps.conditions, space))
+    notes = [*map(condition_note, gaps.conditions), *guesses, *map(_whole_note, whole)]
+    return space, cells, notes
+
+
+def _points(
+    space: Space,
+    cells: Mapping[str, NDArray[Any]],
+    gaps: Gaps,
+    kept: Mask,
+    where: Place,
+    *,
+    extrapolate: bool,
+) -> Array:
+    """(n, d0) the kept rows; 0 in the columns of parameters that their tasks lack."""
+    values = {
+        name: _spread_out(v, gaps.unfilled[name][kept], space[name]) for name, v in cells.items()
+    }
+    X = _encoded(space, values, where, extrapolate=extrapolate)
+    for c in space.conditions:  # it may be recorded where the choice that it belongs to is not
+        alone = (gaps.lacked[c.parent] & ~gaps.unfilled[c.name])[kept]
+        X[alone, space.columns[c.name]] = space[c.name].encode(
+            values[c.name][alone], extrapolate=extrapolate
         )
-    return found
+    for name in space.free:
+        X[gaps.lacked[name][kept], space.columns[name]] = 0.0
+    return X
 
 
-def _without_failed(
-    source: Source, schema: Schema, outputs: Array
-) -> tuple[Array, tuple[str, ...]]:
-    """(n,) outputs, nan where a column of statuses says that a run failed."""
-    others = (n for n in source.columns if n not in (schema.task, schema.output))
-    names = [n for n in others if schema.status is None and is_status(n, source.columns[n])]
-    found, notes = outputs, list[str]()
-    for name in names if schema.status is None else [schema.status]:
-        failed = failed_by_status(source.columns[name], source.place)
-        count = int((failed & np.isfinite(found)).sum())
-        found = np.where(failed, np.nan, found)
-        if count:
-            notes.append(f"{name} says that {count} runs with an output failed: it does not count")
-    return found, tuple(notes)
-
-
-def _with_waiting(source: Source, outputs: Array) -> Array:
-    """(n,) outputs, 0 for suggestions that wait for a result: these are no failed runs."""
-    suggested = source.columns.get(SUGGESTION)
-    if suggested is None:
-        return outputs
-    empty = source.columns[source.output].missing
-    return np.where(empty & ~suggested.missing, 0.0, outputs)
+def _lacks(space: Space, gaps: Gaps) -> dict[int, tuple[int, ...]]:
+    """Columns that tasks lack, by the index of the task."""
+    lacks: dict[int, tuple[int, ...]] = {}
+    for name in space.free:
+        columns = tuple(range(space.d0)[space.columns[name]])
+        for task in np.flatnonzero(gaps.lacking[name]).tolist():
+            lacks[task] = (*lacks.get(task, ()), *columns)
+    return lacks
 
 
 def _failures(
@@ -295,7 +264,7 @@ def _recorded_space(
 
     def gone(name: str) -> Mask:
         gap = absent(source.columns[name], name, space)
-        return _lacking_tasks(gap, labels, outputs)[labels.codes]
+        return lacking_tasks(gap, labels, outputs)[labels.codes]
 
     for parameter in space.parameters:
         name = parameter.name
@@ -328,45 +297,8 @@ def _recorded_space(
     return Space(tuple(kept), fitting(conditions, found)), notes
 
 
-class _Problems:
-    """Everything that is wrong with a table, so that one message can say it."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self._found: list[tuple[str | None, InputError]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._found)
-
-    @contextmanager
-    def collected(self, column: str | None = None) -> Iterator[None]:
-        """Note an error instead of raising it, of an input column if it is one."""
-        try:
-            yield
-        except InputError as error:
-            self._found.append((column, error))
-
-    def refuse(self, inputs: Sequence[str]) -> None:
-        """Raise what was found, with the inputs that are left if those columns are not taken."""
-        if not self._found:
-            return
-        bad = {column for column, _ in self._found}
-        good = tuple(name for name in inputs if name not in bad)
-        hints: tuple[Hint, ...] = ()
-        if good and len(good) < len(inputs):
-            paste = f"inputs={list(good)}", f"--input {typed_list(good)}"
-            hints = (Hint("leave those columns out", *paste),)
-        if len(self._found) == 1:
-            error = self._found[0][1]
-            raise InputError(error.message, *error.hints, *hints)
-        count = len(self._found)
-        raise SeveralProblems(
-            f"{self._source} has {count} problems:", [error for _, error in self._found], *hints
-        )
-
-
 def _cleaned(
-    source: Source, schema: Schema, names: Sequence[str], problems: _Problems
+    source: Source, schema: Schema, names: Sequence[str], problems: Problems
 ) -> tuple[Columns, list[str]]:
     """The inputs with their numbers as numbers, and notes on that."""
     inputs, notes = Columns(), list[str]()
@@ -376,52 +308,6 @@ def _cleaned(
             inputs[name], found = clean_input(name, source.columns[name], said, source.place)
             notes += found
     return inputs, notes
-
-
-def _filled(column: Column, name: str, schema: Schema) -> Column:
-    """The default where there is no value, written as the column writes it: True for 'true'."""
-    default, gaps = schema.defaults.get(name), absent(column, name, schema.space)
-    if default is None or not gaps.any():
-        return column
-    values = [column[i] for i in range(len(column))]
-    own = own_value([v for v, gap in zip(values, gaps, strict=True) if not gap], default)
-    return Column.of([own if gap else v for v, gap in zip(values, gaps, strict=True)])
-
-
-def _conditions(
-    inputs: Columns,
-    gaps: Mapping[str, Mask],
-    schema: Schema,
-    labels: TaskLabels,
-    outputs: Array,
-) -> list[Condition]:
-    """Which choices decide whether parameters are there, those of parents first."""
-    if schema.space is not None:
-        return [c for c in schema.space.parents_first if {c.name, c.parent} <= inputs.keys()]
-
-    def lacked(name: str) -> Mask:
-        return _lacking_tasks(gaps[name], labels, outputs)[labels.codes]
-
-    found = []
-    for name, gap in gaps.items():
-        rows = np.isfinite(outputs) & ~lacked(name)
-        found.append(find_condition(name, gap, inputs, tuple(inputs), rows, lacked))
-    known = {c.name: c for c in found if c is not None}
-    return sorted(known.values(), key=lambda c: c.parent in known)
-
-
-def _lacking_tasks(gap: Mask, labels: TaskLabels, outputs: Array, rows: Mask | bool = True) -> Mask:
-    """(tasks + 1,) which tasks have no value of a parameter in any of the runs ``rows``.
-
-    The last entry is for no task.
-    """
-    lacks = np.zeros(len(labels.names) + 1, dtype=bool)
-    measured = np.isfinite(outputs) & (labels.codes >= 0) & rows
-    if (gap | ~measured).all():  # lacking in all of them: nothing to learn it from
-        return lacks
-    lacks[labels.codes[measured]] = True
-    lacks[labels.codes[measured & ~gap]] = False
-    return lacks
 
 
 def _spread_out(values: NDArray[Any], absent: Mask, parameter: Parameter) -> NDArray[Any]:
