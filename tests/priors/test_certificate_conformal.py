@@ -25,7 +25,7 @@ from metakel.optimize.regret import (
     smallest_shape,
 )
 from metakel.priors import Prior
-from metakel.priors.certificate import Replay, emulate, replay_table
+from metakel.priors.certificate import TaskScore, emulate, replay_table
 from metakel.priors.storage import from_dict, to_dict
 from metakel.space import Categorical, Float, Integer, Space
 
@@ -315,7 +315,7 @@ def test_tasks_that_last_are_vouched_for_by_tasks_that_lasted():
     wrong, lasted, delta = 0, 0, 0.2
     for _ in range(400):
         scores, ended = rng.exponential(size=(2, 31))[0], rng.uniform(size=31) < 0.4
-        replays = [Replay(0.0 if e else s, bool(e)) for s, e in zip(scores, ended, strict=True)]
+        replays = [TaskScore(0.0 if e else s, bool(e)) for s, e in zip(scores, ended, strict=True)]
         *past, (score, end) = replays
         if not end:
             lasted += 1

@@ -112,7 +112,7 @@ def _calibration(
     emulated = spread_rows(np.arange(len(jobs)), SPACE_TASKS).tolist()
     tables = [(prior, *_distinct(task)) for prior, task in jobs]
     draws = [(*jobs[i], i) for i in emulated]
-    total, found = len(tables) + len(draws), list[Replay]()
+    total, found = len(tables) + len(draws), list[TaskScore]()
     for work, each in ((replay_table, tables), (_replay_draw, draws)):
         for replay in _spread_out(work, each, workers):
             found.append(replay)
@@ -126,13 +126,13 @@ def _calibration(
     )
 
 
-def _sorted(found: Sequence[Replay]) -> tuple[Array, Array]:
+def _sorted(found: Sequence[TaskScore]) -> tuple[Array, Array]:
     """Scores of all tasks, and of those that no alarm ended."""
     lasting = [replay.score for replay in found if not replay.ended]
     return np.sort([replay.score for replay in found]), np.sort(lasting)
 
 
-def _replay_draw(prior: Prior, task: Task, number: int) -> Replay:
+def _replay_draw(prior: Prior, task: Task, number: int) -> TaskScore:
     return replay_draw(prior, task, np.random.default_rng([number, len(task.y)]))
 
 
@@ -163,14 +163,14 @@ class Objective:
     noise_std: float = 0.0
 
 
-class Replay(NamedTuple):
+class TaskScore(NamedTuple):
     """What came of a past task: max r_t / g_t, and whether an alarm ended it too early."""
 
     score: float
     ended: bool
 
 
-def replay_table(prior: Prior, X: Array, y: Array, horizon: int = TABLE_HORIZON) -> Replay:
+def replay_table(prior: Prior, X: Array, y: Array, horizon: int = TABLE_HORIZON) -> TaskScore:
     """On a table of rows ``X`` (n, d0) with values ``y``."""
     domain = candidates(X, repeat=False)
     values = {row.tobytes(): float(value) for row, value in zip(domain.X, y, strict=True)}
@@ -178,7 +178,7 @@ def replay_table(prior: Prior, X: Array, y: Array, horizon: int = TABLE_HORIZON)
     return _replay(prior, domain, recorded, float(y.max()), horizon)
 
 
-def replay_draw(prior: Prior, task: Task, rng: np.random.Generator) -> Replay:
+def replay_draw(prior: Prior, task: Task, rng: np.random.Generator) -> TaskScore:
     """On a draw given the task's runs, searched over the whole space."""
     emulated = emulate(prior, task, rng)
     landmarks = None if prior.task_gp is None else prior.task_gp.basis.landmarks
@@ -193,7 +193,7 @@ def replay_draw(prior: Prior, task: Task, rng: np.random.Generator) -> Replay:
 
 def _replay(
     prior: Prior, domain: Domain, objective: Objective, highest: float, horizon: int
-) -> Replay:
+) -> TaskScore:
     optimizer = Optimizer(
         replayed_model(prior, horizon), domain, rng=np.random.default_rng(0), acquisition=REPLAYED
     )
@@ -208,14 +208,14 @@ def _replay(
     for _ in range(int(min(horizon, domain.supply(*(np.empty((0, domain.d0)),) * 2)))):
         seen.append(rehearse(optimizer, observed))
         if optimizer.alarm is not None:  # from here on nothing would have been promised
-            return Replay(score, True)
+            return TaskScore(score, True)
         regret = max(highest - values[int(np.argmax(seen))], 0.0)
         trace = optimizer.model.trace  # type: ignore[attr-defined]
         score = max(score, regret / trace.shapes[-1])
         # Without noise the regret never rises, so that no later ratio can exceed the score.
         if not objective.noise_std and regret <= score * least:
             break
-    return Replay(score, False)
+    return TaskScore(score, False)
 
 
 def replayed_model(prior: Prior, horizon: int) -> MixtureModel:
