@@ -56,6 +56,20 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Skip a test whose code, such as that of a page, imports an extra that is not installed."""
+    try:
+        return (yield)
+    except ImportError as error:
+        reasons = (error, error.__cause__, error.__context__)
+        for name in (getattr(reason, "name", None) or "" for reason in reasons):
+            package = name.partition(".")[0]
+            if package in EXTRAS and find_spec(package) is None:
+                pytest.skip(f"{package} is not installed")
+        raise
+
+
 def _imported(path: Path) -> list[str]:
     """What the file imports when it is loaded."""
     names = []
