@@ -70,18 +70,6 @@ def _complete(file: Path) -> Iterator[tuple[int, Result]]:
             yield int(seed), result
 
 
-def _kept(file: Path) -> dict[int, Result]:
-    """What a file holds, without a line that a killed run has left unfinished."""
-    found: dict[int, Result] = {}
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
-        try:
-            seed, result = json.loads(line)
-        except ValueError:
-            continue
-        found[int(seed)] = result
-    return found
-
-
 @contextmanager
 def bench(
     name: str, *sources: str, jobs: int, minutes: float, package: bool = True

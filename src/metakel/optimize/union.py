@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from math import inf
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,7 +23,7 @@ from metakel._arrays import Array
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum, as_kernel
-from metakel.optimize.certified import CertifiedModel
+from metakel.optimize.certified import CertifiedModel, most_certain
 from metakel.optimize.model import Model, Score
 from metakel.optimize.record import Outcomes
 from metakel.search import Domain, StartPoints
@@ -198,11 +197,7 @@ class UnionModel(Model):
     def best(self, outcomes: Outcomes) -> tuple[int, float, float, float]:
         """The observed point with the largest lower bound; where all are infinite, mean."""
         lower, upper = self.bounds_within(outcomes.X)
-        mean, _ = self.predict(outcomes.X)
-        height = lower if np.isfinite(lower).any() else mean
-        chosen = int(np.argmax(np.where(outcomes.counts, height, -inf)))
-        low, high = float(lower[chosen]), float(upper[chosen])
-        return chosen, min(max(float(mean[chosen]), low), high), low, high
+        return most_certain(outcomes, self.predict(outcomes.X)[0], lower, upper)
 
     def certain(self, outcomes: Outcomes) -> tuple[int, float, float]:
         """The same point as `best`."""
