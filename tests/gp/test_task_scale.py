@@ -65,6 +65,16 @@ def test_a_first_value_overrules_past_levels_only_where_they_exclude_it():
     assert (moved.scale, moved.spread) == (model.scale, model.spread)
 
 
+def test_a_first_value_may_be_as_far_from_the_level_as_mean_functions_are():
+    model = TaskModel(level=1.0, level_variance=3.0, scale=0.5, spread=0.3)
+    sd, at = 0.5 * np.sqrt(1 + 3.0), [-2.0, 6.0]  # 0 and 4 with their level
+    assert model.expects(4.0 + 3.9 * sd, at)
+    assert not model.expects(4.0 + 4.1 * sd, at)
+    assert model.expects(0.0 - 3.9 * sd, at)
+    assert not model.expects(0.0 - 4.1 * sd, at)
+    assert model.expects(1.0 - 3.9 * sd, [6.0])  # the level of a usual task stays allowed
+
+
 def test_levels_of_past_tasks_that_are_far_apart_cost_no_digits():
     """Predictions then are those around any level: the values alone tell it."""
     model = task_model([0.0, 1e9, -1e9, 5e8], [1.0, 1.0, 1.0, 1.0])

@@ -76,6 +76,28 @@ def test_a_new_task_at_another_level_is_searched_as_well(history, change):
     assert moved <= 1.25 * usual + 0.5
 
 
+def test_the_top_of_a_peak_is_no_other_level_but_another_level_is():
+    """Past tasks are flat with a peak at the same place, where the first value is asked for."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (60, 2))
+    top = np.exp(-(((X - X[0]) / 0.3) ** 2).sum(axis=1))
+    heights = rng.uniform(0.7, 1.3, 13)
+    pairs = [(X, height * top + 0.01 * rng.standard_normal(60)) for height in heights]
+    prior = learn_prior(History.from_pairs(pairs[:-1]), certify="none")
+    y = pairs[-1][1]
+    for shift, reason in ((0.0, None), (4.0, "the first value is far from those of all past")):
+        optimizer = prior.optimizer(X)
+        x = optimizer.ask()
+        row = int(np.argmin(np.abs(X - list(x.values())).sum(axis=1)))
+        optimizer.tell(x, y[row] + shift)
+        if reason is None:
+            assert y[row] > prior.model.level + 4 * prior.model.scale
+            assert optimizer.alarm is None
+        else:
+            assert optimizer.alarm is not None
+            assert optimizer.alarm.reason.startswith(reason)
+
+
 @pytest.mark.parametrize("factor", [0.1, 10.0, 0.01])
 def test_a_new_task_of_another_scale_is_searched_as_well(history, factor):
     prior = learn_prior(history, certify="none")

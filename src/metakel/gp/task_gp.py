@@ -106,10 +106,14 @@ class TaskModel:
         """(g,) log prior probabilities of the grid."""
         return np.asarray(np.log(self._grid[1]))
 
-    def expects(self, y: float) -> bool:
-        """Whether past tasks allow for a first value ``y``."""
+    def expects(self, y: float, means: Sequence[float] | Array = ()) -> bool:
+        """Whether past tasks allow for a first value ``y`` where mean functions are ``means``.
+
+        It was chosen where they are high, so that it may be far above the level.
+        """
         sd = self.scale * sqrt(1 + self.level_variance)
-        return bool(abs(y - self.level) <= UNEXPECTED * sd)
+        at = self.level + self.scale * np.append(means, 0.0)
+        return bool(at.min() - UNEXPECTED * sd <= y <= at.max() + UNEXPECTED * sd)
 
     def at_other_level(self, y: float) -> TaskModel:
         """For a task with a value ``y`` that past tasks do not allow for: a level around it."""

@@ -188,7 +188,7 @@ class MixtureModel(MixtureScores):
 
     def _take(self, x: Array, y: float) -> None:
         candidate = self._candidate(x)
-        self._settle_level(y)
+        self._settle_level(x, y)
         for family in self._families:
             cross = family[0].cross_covariance(x[None], candidate)
             family[:] = [process.observe(cross, y, candidate) for process in family]
@@ -196,14 +196,17 @@ class MixtureModel(MixtureScores):
         self._best = max(self._best, y)
         self._unseen = (*self._unseen, (x, y))
 
-    def _settle_level(self, y: float) -> None:
+    def _settle_level(self, x: Array, y: float) -> None:
         """A first value that past tasks do not allow for is that of a task at another level."""
-        if self._t == 0 and not self._task.expects(y):
+        if self._t:
+            return
+        means = [float(family[0].process.prepare(x[None]).mean[0]) for family in self._families]
+        if not self._task.expects(y, means):
             self._task, self._other_level = self._task.at_other_level(y), True
             self._families = [[p.with_scale(self._task) for p in f] for f in self._families]
 
     def _take_all(self, X: Array, y: Array) -> None:
-        self._settle_level(float(y[0]))
+        self._settle_level(X[0], float(y[0]))
         try:
             families = []
             for family in self._families:
