@@ -11,7 +11,7 @@ from reference import cut, draw
 from scipy.optimize import brentq, minimize
 
 from metakel.grouplasso import lambda_max, solve
-from metakel.grouplasso.block_descent import secular_root, sweep
+from metakel.grouplasso.newton import block_descent, secular_root
 
 EXACT = {"sweeps": 1, "root_steps": 30}
 
@@ -68,7 +68,7 @@ def arrays_of(data):
 def test_one_group_is_solved_by_one_sweep(dim, n):
     data = draw(0, (n,) * 6, (dim,))
     lam = 0.2 * lambda_max(data.problem())
-    x = sweep(*arrays_of(data), np.array([lam]), **EXACT)
+    x = block_descent(*arrays_of(data), np.array([lam]), **EXACT)
     assert_allclose(lam * x, solve(data.problem(), lam, tol=1e-13).eta, rtol=1e-4)
 
 
@@ -79,14 +79,14 @@ def test_orthogonal_features_are_solved_by_one_sweep():
     Phi = [np.linalg.qr(rng.standard_normal((20, 6)))[0] for _ in range(4)]
     data = type(data)(Phi, data.y, cut(dims))
     lam = np.array([0.5, 0.2, 0.9]) * lambda_max(data.problem())
-    x = sweep(*arrays_of(data), lam, **EXACT)
+    x = block_descent(*arrays_of(data), lam, **EXACT)
     assert_allclose(lam * x, solve(data.problem(), lam, tol=1e-13).eta, rtol=1e-4, atol=1e-9)
 
 
 def test_a_sweep_minimises_block_after_block_strongest_first():
     data = draw(5, (9, 14, 6), (1, 2, 3, 1))
     lam = 0.15 * lambda_max(data.problem())
-    x = sweep(*arrays_of(data), np.full(4, lam), **EXACT)
+    x = block_descent(*arrays_of(data), np.full(4, lam), **EXACT)
     beta = np.zeros((3, data.d))
     for j in np.argsort(-data.norms(data.z(data.y))):
         g = data.groups[j]
@@ -107,7 +107,7 @@ def test_a_sweep_minimises_block_after_block_strongest_first():
 
 def test_weak_groups_stay_at_zero():
     data = draw(6, (9, 14), (1, 2, 3))
-    x = sweep(*arrays_of(data), np.full(3, 1.01 * lambda_max(data.problem())))
+    x = block_descent(*arrays_of(data), np.full(3, 1.01 * lambda_max(data.problem())))
     assert not x.any()
 
 
@@ -116,7 +116,7 @@ def test_many_sweeps_reach_the_minimum_and_two_come_nearer_than_one(dims):
     data = draw(7, (14,) * 8, dims)
     lam = np.full(len(dims), 0.3 * lambda_max(data.problem()))
     eta = solve(data.problem(), lam, tol=1e-13).eta
-    found = [sweep(*arrays_of(data), lam, sweeps=k) for k in (1, 2, 400)]
+    found = [block_descent(*arrays_of(data), lam, sweeps=k) for k in (1, 2, 400)]
     far = [np.linalg.norm(lam * x - eta) for x in found]
     assert far[1] < far[0]
     # Steps at a time towards moving roots arrive as exact roots do.

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import metakel as mk
 from metakel.learn import as_problem
-from metakel.learn.hidden import hidden_sizes, mean_eigenvalues
+from metakel.learn.screening import hidden_sizes, mean_eigenvalues
 
 L2 = mk.legendre(20, scaling="l2")
 GRID = np.linspace(-1, 1, 101)

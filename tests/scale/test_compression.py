@@ -75,7 +75,7 @@ def test_tasks_on_a_grid_share_one_gram_matrix(rng, base, loss):
 
 
 def test_grids_keep_lambda_rules_and_noise(rng):
-    from metakel.learn.refit import estimate_noise_std
+    from metakel.learn.problem import estimate_noise_std
     from metakel.learn.rules import choose_lambda
 
     tasks = history(rng, m=60, sizes=(12, 12), shared=True)

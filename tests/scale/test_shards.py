@@ -12,7 +12,7 @@ from sharded_histories import KERNELS, LEGENDRE, PAIRS, history
 import metakel as mk
 from metakel.grouplasso import lambda_max, solve
 from metakel.learn import as_problem
-from metakel.learn.refit import estimate_noise_std, refitted_weights
+from metakel.learn.problem import estimate_noise_std, refitted_weights
 from metakel.learn.rules import choose_lambda, pivotal_lambda
 from metakel.scale import distribute
 

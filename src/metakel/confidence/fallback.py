@@ -10,8 +10,12 @@ from functools import cached_property
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.confidence.options import ConfidenceOptions
-from metakel.confidence.radius import log_weights, misspecification_scales, norm_scales
+from metakel.confidence.radius import (
+    ConfidenceOptions,
+    log_weights,
+    misspecification_scales,
+    norm_scales,
+)
 from metakel.errors import InputError, MetaKelError
 from metakel.kernels.sum import KernelSum, as_kernel
 from metakel.theory import norm_certificate

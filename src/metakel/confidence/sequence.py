@@ -13,7 +13,7 @@ from metakel._arrays import Array
 from metakel._files import Content, Format
 from metakel.confidence.fallback import Alarm, AlarmEvent, Hypothesis, first_stage, wider_kernels
 from metakel.confidence.observations import Batch, ObservationLog, Spectrum, as_batch
-from metakel.confidence.options import Centre, ConfidenceOptions, Method, NormBound, centre_at
+from metakel.confidence.radius import Centre, ConfidenceOptions, Method, NormBound, centre_at
 from metakel.confidence.set import ConfidenceSet, Intersection
 from metakel.confidence.state import State
 from metakel.errors import InputError

@@ -25,8 +25,14 @@ from metakel.confidence.observations import (
     Spectrum,
     no_observations,
 )
-from metakel.confidence.options import Centre, ConfidenceOptions, centre_at
-from metakel.confidence.radius import log_evidence, regulariser_and_nu, squared_radius
+from metakel.confidence.radius import (
+    Centre,
+    ConfidenceOptions,
+    centre_at,
+    log_evidence,
+    regulariser_and_nu,
+    squared_radius,
+)
 from metakel.confidence.set import (
     ROUNDING,
     ConfidenceSet,

@@ -19,11 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array
 from metakel.errors import InputError, NotConverged, ShapeError
 from metakel.grouplasso.batch import Index
-from metakel.grouplasso.evaluator import Evaluator, Residual
-from metakel.grouplasso.features import FeatureEvaluator
-from metakel.grouplasso.grams import GramEvaluator
+from metakel.grouplasso.evaluators import FeatureEvaluator, GramEvaluator
 from metakel.grouplasso.newton import Iterate, dual_value, evaluate, minimise
-from metakel.grouplasso.problem import Problem, RemoteProblem, check_problem
+from metakel.grouplasso.problem import Evaluator, Problem, RemoteProblem, Residual, check_problem
 
 Progress = Callable[[int, float], None]
 FIRST = 10  # groups that the working set begins with

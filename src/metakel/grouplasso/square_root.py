@@ -56,7 +56,7 @@ def solve_square_root(
         The solution of Eq. 8 at ``solution.lam`` = 2 lambda' sigma.
     sigma : float
         Root mean square of its residuals. Because the lasso shrinks, it exceeds the noise level
-        where the signal is strong; `metakel.learn.refit.estimate_noise_std` corrects that.
+        where the signal is strong; `metakel.learn.problem.estimate_noise_std` corrects that.
 
     Notes
     -----

@@ -9,10 +9,10 @@ from metakel.io.columns import Column
 from metakel.io.csv_files import append_csv, csv_columns, read_csv
 from metakel.io.encoding import EncodedTable, encode
 from metakel.io.excel import append_excel, excel_columns, read_excel
+from metakel.io.merge import join_sources
 from metakel.io.mlflow import read_mlflow
 from metakel.io.optuna import read_optuna
 from metakel.io.schema import Report, Schema, Source
-from metakel.io.several import join_sources
 from metakel.io.tables import frame_columns, parquet_columns, read_frame, read_parquet
 
 __all__ = [

@@ -10,10 +10,10 @@ from datetime import date
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.errors import Hint, InputError
+from metakel.errors import Hint, InputError, typed_list
 from metakel.io.cleaning import MOSTLY, as_number
 from metakel.io.columns import Column, Columns, Mask, is_missing
-from metakel.io.conditions import find_condition
+from metakel.io.missing import find_condition
 from metakel.io.schema import Schema, TaskLabels, is_bookkeeping, is_metric, is_time
 from metakel.space import Condition
 from metakel.space.infer import DATE, MOST_CATEGORIES
@@ -76,12 +76,6 @@ def choose_inputs(columns: Columns, schema: Schema, labels: TaskLabels, outputs:
             )
         roles[name] = role
     return chosen
-
-
-def typed_list(names: tuple[str, ...]) -> str:
-    """Names as one word of a command line."""
-    text = ",".join(names)
-    return text if re.fullmatch(r"[\w.,+%=-]+", text) else "'" + text.replace("'", "'\\''") + "'"
 
 
 def _guess(columns: Columns, schema: Schema, labels: TaskLabels, outputs: Array) -> Chosen:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.errors import Hint, InputError
-from metakel.io.choose_inputs import choose_inputs, typed_list
+from metakel.errors import Hint, InputError, Problems, typed_list
+from metakel.io.choose_inputs import choose_inputs
 from metakel.io.cleaning import (
     Place,
     clean_input,
@@ -22,10 +22,16 @@ from metakel.io.cleaning import (
     without_unit,
 )
 from metakel.io.columns import Columns, Mask, mix
-from metakel.io.conditions import condition_note, find_condition, fitting
-from metakel.io.gaps import Gaps, find_gaps, lacking_tasks, with_default
+from metakel.io.missing import (
+    Gaps,
+    condition_note,
+    find_condition,
+    find_gaps,
+    fitting,
+    lacking_tasks,
+    with_default,
+)
 from metakel.io.outputs import read_outputs, with_waiting
-from metakel.io.problems import Problems
 from metakel.io.schema import (
     Report,
     Schema,

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.errors import InputError
+from metakel.errors import InputError, Problems
 from metakel.io.cleaning import FAILED, Place, as_number, clean_output, normalised
 from metakel.io.columns import Column, Mask
-from metakel.io.problems import Problems
 from metakel.io.schema import SUGGESTION, Schema, Source
 
 _BOUND = re.compile(r"\s*(<=?|>=?|≤|≥)\s*([^<>=≤≥]+)").fullmatch

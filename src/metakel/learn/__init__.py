@@ -2,7 +2,7 @@
 
 from metakel.learn.kernel import learn_kernel
 from metakel.learn.learned import LearnedKernel
-from metakel.learn.options import (
+from metakel.learn.problem import (
     LearnOptions,
     Loss,
     OutOfCoreHistory,

@@ -14,7 +14,7 @@ from metakel.grouplasso.solve import Progress
 from metakel.grouplasso.square_root import EXACT_FIT
 from metakel.kernels import KernelDictionary
 from metakel.learn.learned import LearnedKernel, NoiseSource, root_mean_square
-from metakel.learn.options import (
+from metakel.learn.problem import (
     CV,
     DEFAULT,
     PIVOTAL,
@@ -26,8 +26,6 @@ from metakel.learn.options import (
     Weights,
     as_problem,
     check_match,
-)
-from metakel.learn.refit import (
     estimate_noise_std,
     noise_from_all_features,
     refitted_weights,

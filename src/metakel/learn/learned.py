@@ -18,8 +18,7 @@ from metakel.errors import InputError
 from metakel.grouplasso import Problem, Solution, lambda_max
 from metakel.grouplasso.solve import Progress
 from metakel.kernels import KernelSum
-from metakel.learn.hidden import hidden_sizes, ladder_of, soft_weights
-from metakel.learn.options import (
+from metakel.learn.problem import (
     PIVOTAL,
     LearnOptions,
     OutOfCoreHistory,
@@ -28,9 +27,15 @@ from metakel.learn.options import (
     as_problem,
     check_more,
     new_tasks,
+    refitted_weights,
 )
-from metakel.learn.refit import refitted_weights
-from metakel.learn.screening import Screening, chi_square_screening
+from metakel.learn.screening import (
+    Screening,
+    chi_square_screening,
+    hidden_sizes,
+    ladder_of,
+    soft_weights,
+)
 
 SOFT = 0.5  # c of `confidence_kernel`, chosen by benchmarks/coverage_selection.py
 # P(the next task uses a kernel more than each of m tasks did) can be 1 / (m + 1).
@@ -150,7 +155,7 @@ class LearnedKernel:
         """(p,) how large a base kernel can be that was not selected; 0 for the selected ones.
 
         In root mean square over tasks of the norm of its part of a function; see
-        `metakel.learn.hidden`.
+        `metakel.learn.screening`.
         """
         return self._hidden[0]
 
@@ -208,7 +213,7 @@ class LearnedKernel:
         return ladder_of(self.problem, self.kernel.base, self.lam, self.active, rungs)
 
     def refitted(self) -> Array:
-        """(p,) weights without the shrinkage of the lasso; see `metakel.learn.refit`."""
+        """(p,) weights without the shrinkage of the lasso; see `metakel.learn.problem`."""
         return refitted_weights(self.problem, self.active, self.noise_std)
 
     def screening(self, *, delta: float = 0.1, beta: float = 0.1) -> Screening:

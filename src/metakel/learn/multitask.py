@@ -14,7 +14,7 @@ from metakel.data import History
 from metakel.gp import Posterior, posterior
 from metakel.grouplasso import Problem, Solution
 from metakel.kernels import KernelDictionary, KernelSum
-from metakel.learn.options import as_problem
+from metakel.learn.problem import as_problem
 from metakel.learn.select import noise_and_strengths, task_variances
 
 # A spread below this fraction of the task means counts as 0.

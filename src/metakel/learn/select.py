@@ -23,8 +23,14 @@ from metakel.gp.posterior import log_evidence
 from metakel.grouplasso import Problem, Solution, lambda_max, path
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.kernels.nystrom import spread_rows
-from metakel.learn.options import Loss, OutOfCoreHistory, as_problem
-from metakel.learn.refit import estimate_noise_std, least_squares, refitted_weights
+from metakel.learn.problem import (
+    Loss,
+    OutOfCoreHistory,
+    as_problem,
+    estimate_noise_std,
+    least_squares,
+    refitted_weights,
+)
 
 Train = TypeVar("Train")
 Test = TypeVar("Test")

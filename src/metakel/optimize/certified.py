@@ -13,7 +13,7 @@ import numpy as np
 from metakel._arrays import Array, as_number, positive
 from metakel.confidence.fallback import Alarm, AlarmEvent, everything
 from metakel.confidence.observations import Batch, Spectrum, no_observations
-from metakel.confidence.options import Centre, NormBound, centre_at
+from metakel.confidence.radius import Centre, NormBound, centre_at
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.confidence.set import ConfidenceSet, closed_form_set
 from metakel.errors import InputError

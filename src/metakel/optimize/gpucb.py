@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel.confidence.options import Centre, Method, NormBound
+from metakel.confidence.radius import Centre, Method, NormBound
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum
 from metakel.optimize.acquisition import Acquisition

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from metakel._arrays import Array, as_number, is_number
-from metakel.confidence.options import Centre
+from metakel.confidence.radius import Centre
 from metakel.errors import InputError, ShapeError
 from metakel.gp.incremental import IncrementalGP, Prediction
 from metakel.gp.task_gp import DefaultGP, TaskModel

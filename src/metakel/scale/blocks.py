@@ -19,7 +19,7 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.grouplasso import Problem
 from metakel.kernels import KernelDictionary
-from metakel.learn.options import Loss
+from metakel.learn.problem import Loss
 from metakel.scale.evaluator import Index
 
 MAX_PADDING = 0.25  # share of the rows of a block that may be padding

@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.grouplasso.evaluator import Residual, independent_weights
-from metakel.learn.refit import LeastSquares
+from metakel.grouplasso.problem import Residual, independent_weights
+from metakel.learn.problem import LeastSquares
 
 if TYPE_CHECKING:
     from metakel.scale.problem import ShardedProblem
@@ -195,7 +195,7 @@ OVERLAP = 0.3  # kernels overlap, so each needs less weight than it would take a
 
 
 class ShardedEvaluator:
-    """`metakel.grouplasso.evaluator.Evaluator` over the shards of a problem.
+    """`metakel.grouplasso.problem.Evaluator` over the shards of a problem.
 
     Its working set may be any part of what the shards have statistics of, in any order.
     """

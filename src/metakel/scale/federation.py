@@ -18,8 +18,7 @@ from metakel._arrays import Array
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.kernels import KernelDictionary
-from metakel.learn.options import Loss
-from metakel.learn.refit import LeastSquares
+from metakel.learn.problem import LeastSquares, Loss
 from metakel.scale.blocks import Rows
 from metakel.scale.evaluator import (
     Evaluation,

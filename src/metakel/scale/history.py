@@ -16,7 +16,7 @@ import numpy as np
 from metakel.data import History
 from metakel.errors import InputError, ShapeError, ShardError
 from metakel.kernels import KernelDictionary
-from metakel.learn.options import Loss
+from metakel.learn.problem import Loss
 from metakel.scale.blocks import Rows, TaskSource
 from metakel.scale.evaluator import Index
 from metakel.scale.executors import LOG, DaskExecutor, Executor, SerialExecutor

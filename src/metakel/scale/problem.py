@@ -19,8 +19,7 @@ from metakel._files import Format, write_file
 from metakel.errors import InputError, ShardError
 from metakel.grouplasso.batch import TaskBatch
 from metakel.kernels import KernelDictionary
-from metakel.learn.options import Loss
-from metakel.learn.refit import LeastSquares
+from metakel.learn.problem import LeastSquares, Loss
 from metakel.scale.evaluator import (
     Evaluation,
     Index,
@@ -116,7 +115,7 @@ ProgressCallback = Callable[[Progress], None]
 
 
 class ShardedProblem:
-    """`metakel.learn.options.OutOfCoreProblem` over shards, of which only sums are known here.
+    """`metakel.learn.problem.OutOfCoreProblem` over shards, of which only sums are known here.
 
     Parameters
     ----------
@@ -244,7 +243,7 @@ class ShardedProblem:
         return self.summary.scores * self.weight_scale**2
 
     def least_squares(self, active: Index) -> LeastSquares:
-        """Sums over the least-squares fits of every task, for `metakel.learn.refit`."""
+        """Sums over the least-squares fits of every task, for `metakel.learn.problem`."""
         fit: LeastSquares = self.ask("least_squares", (active,), "refit")
         return fit
 

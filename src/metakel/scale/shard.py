@@ -9,12 +9,10 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.errors import ShardError
 from metakel.grouplasso import Problem
-from metakel.grouplasso.evaluator import Evaluator
-from metakel.grouplasso.problem import group_energies
+from metakel.grouplasso.problem import Evaluator, group_energies
 from metakel.grouplasso.solve import evaluator_of
 from metakel.kernels import KernelDictionary
-from metakel.learn.options import Loss
-from metakel.learn.refit import LeastSquares, least_squares
+from metakel.learn.problem import LeastSquares, Loss, least_squares
 from metakel.scale.blocks import TaskSource
 from metakel.scale.evaluator import (
     Evaluation,

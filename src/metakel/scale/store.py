@@ -20,10 +20,10 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.errors import InputError, ShardError
 from metakel.grouplasso import Problem
-from metakel.grouplasso.evaluator import Evaluator
+from metakel.grouplasso.problem import Evaluator
 from metakel.grouplasso.solve import evaluator_of
 from metakel.kernels import KernelDictionary
-from metakel.learn.options import Loss
+from metakel.learn.problem import Loss
 from metakel.learn.rules import tilted
 from metakel.scale.blocks import (
     TaskBlock,

@@ -13,8 +13,7 @@ from __future__ import annotations
 from math import log, log1p, sqrt
 
 from metakel.errors import InputError
-from metakel.theory.arguments import COUNT, checked
-from metakel.theory.recovery import norm_bound_paper, norm_certificate
+from metakel.theory.recovery import COUNT, checked, norm_bound_paper, norm_certificate
 
 
 def noise_var_paper(*, t: int) -> float:

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.grouplasso.batch import Index, columns_of, group_starts, group_sums
-from metakel.grouplasso.evaluator import independent_weights
 from metakel.grouplasso.newton import NEGLIGIBLE
+from metakel.grouplasso.problem import independent_weights
 
 RIDGE = 1e-11  # duplicated groups make the Hessian singular
 CORRECTIONS = 3  # of the guess which weights a step sets to zero

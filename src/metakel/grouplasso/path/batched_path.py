@@ -17,10 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso.batch import Index, columns_of, group_starts, group_sums
-from metakel.grouplasso.evaluator import Evaluator
 from metakel.grouplasso.path.batched_newton import MAX_STEPS, ActiveColumns, dual_values, minimise
 from metakel.grouplasso.path.series import expand, find_stages, sum_up
-from metakel.grouplasso.problem import Problem, check_problem, lambda_max
+from metakel.grouplasso.problem import Evaluator, Problem, check_problem, lambda_max
 from metakel.grouplasso.solve import (
     Progress,
     Solution,

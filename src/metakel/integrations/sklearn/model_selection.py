@@ -16,7 +16,7 @@ from metakel.grouplasso import lambda_max, path
 from metakel.kernels import KernelDictionary
 from metakel.learn import LearnedKernel, learn_kernel
 from metakel.learn.multitask import MultiTaskProblem, TaskPrior, rows_by_label
-from metakel.learn.options import CV, DEFAULT, PIVOTAL
+from metakel.learn.problem import CV, DEFAULT, PIVOTAL
 from metakel.learn.select import fit_selections, score_held_out
 
 logger = logging.getLogger("metakel")
