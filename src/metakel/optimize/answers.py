@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel._threads import single_blas_thread
 from metakel.confidence.fallback import AlarmEvent
-from metakel.errors import InputError
+from metakel.errors import InputError, ShapeError
 from metakel.optimize.acquisition import Acquisition, LevelSet
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.context import best_in, certificate_in, cumulative_regret
@@ -20,8 +20,7 @@ from metakel.optimize.model import Best, Certificate, Model
 from metakel.optimize.record import Record
 from metakel.optimize.snapshot import Snapshot
 from metakel.optimize.union import UnionModel
-from metakel.search import Domain, Finite, SearchSpace, StartPoints
-from metakel.search.context import InContext, encode_contexts
+from metakel.search import Domain, Finite, InContext, SearchSpace, StartPoints
 
 START_STREAM, ASK_STREAM, BEST_STREAM = 0, 1, 2
 
@@ -173,7 +172,7 @@ class Answers:
         if named and isinstance(self.domain, SearchSpace):
             held = self.domain.holding(context, where)
             return held, held.start_points(stream(self._seed, START_STREAM), self.model.landmarks)
-        z = encode_contexts(self.contexts, context, 1, where)[0]
+        z = _encode_contexts(self.contexts, context, 1, where)[0]
         if self.contexts is None:
             return self.domain, self._start
         place = InContext(self.domain, self.contexts, z)
@@ -188,7 +187,7 @@ class Answers:
         X = place.encode(x, where)
         if self.contexts is None and context is None:
             return X
-        return np.concatenate([X, encode_contexts(self.contexts, context, len(X), where)], axis=1)
+        return np.concatenate([X, _encode_contexts(self.contexts, context, len(X), where)], axis=1)
 
     def _context_of(self, x: Array) -> Any:
         return None if self.contexts is None else self.contexts.decode(x[self.domain.d0 :])
@@ -371,3 +370,40 @@ def points_of(x: Any, X: Array, domain: Domain) -> list[Any]:
 
 def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+
+
+def _encode_contexts(contexts: Domain | None, given: Any, n: int, where: str) -> Array:
+    """(n, c) contexts of n points: one for all, or one for each; c = 0 where there are none."""
+    if contexts is None:
+        if given is not None:
+            raise InputError(
+                f"{where}: context is {given!r}, but this optimizer has no contexts; make it with "
+                "context=, the domain of contexts"
+            )
+        return np.zeros((n, 0))
+    if given is None:
+        raise InputError(
+            f"{where}: there is no context; expected context= with {_expected(contexts)}"
+        )
+    if isinstance(contexts, SearchSpace):
+        for row in [given] if isinstance(given, Mapping) else given:
+            _check_names(row, contexts, where)
+    Z = contexts.encode(given, f"{where}: context")
+    if len(Z) not in (1, n):
+        raise ShapeError(f"{where}: {len(Z)} contexts for {n} points; expected one, or one each")
+    return np.broadcast_to(Z, (n, Z.shape[1]))
+
+
+def _expected(contexts: Domain) -> str:
+    """What a context is, for messages."""
+    if isinstance(contexts, SearchSpace):
+        return ", ".join(map(repr, contexts.space.names))
+    return f"{contexts.d0} input{'s' * (contexts.d0 != 1)} of {contexts!r}"
+
+
+def _check_names(row: Any, contexts: SearchSpace, where: str) -> None:
+    if not isinstance(row, Mapping):
+        raise InputError(f"{where}: context is {row!r}; expected a dict with {_expected(contexts)}")
+    missing = [name for name in contexts.space.names if name not in row]
+    if missing:
+        raise InputError(f"{where}: the context {dict(row)} lacks {', '.join(map(repr, missing))}")

@@ -19,8 +19,7 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.optimize.model import Best, Certificate, Model, Score, Search
 from metakel.optimize.safe import NoSafePoint, SafeModel, best_within
-from metakel.search import Domain, Finite, StartPoints
-from metakel.search.context import InContext
+from metakel.search import Domain, Finite, InContext, StartPoints
 
 UNBOUNDED = (
     "nothing bounds the values far from the observed points; more observations, a norm bound, base "

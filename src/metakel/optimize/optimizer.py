@@ -42,8 +42,7 @@ from metakel.optimize.regret import as_tolerance
 from metakel.optimize.safe import SafeModel
 from metakel.optimize.snapshot import Snapshot, spread_of
 from metakel.optimize.union import UnionModel
-from metakel.search import Domain, Finite, StartPoints, domain_from_dict
-from metakel.search.context import InContext
+from metakel.search import Domain, Finite, InContext, StartPoints, domain_from_dict
 
 
 def model_from_dict(

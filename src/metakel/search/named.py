@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_points, check_generator
 from metakel.errors import InputError
-from metakel.search.domain import Domain, Function, WithGradient, tied
-from metakel.search.maximise import StartPoints, newton_climb
+from metakel.search.box import newton_climb
+from metakel.search.domain import Domain, Function, StartPoints, WithGradient, tied
 from metakel.space import Categorical, Fixed, Float, Ordinal, Parameter, Space
 
 POOL = 1000
