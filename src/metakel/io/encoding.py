@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError, Problems, typed_list
-from metakel.io.choose_inputs import choose_inputs
 from metakel.io.cleaning import (
     Place,
     clean_input,
@@ -22,8 +21,9 @@ from metakel.io.cleaning import (
     without_unit,
 )
 from metakel.io.columns import Columns, Mask, mix
-from metakel.io.missing import (
+from metakel.io.inputs import (
     Gaps,
+    choose_inputs,
     condition_note,
     find_condition,
     find_gaps,

@@ -15,7 +15,7 @@ from optuna.study import Study
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.integrations.optuna.strict import with_constraints
-from metakel.io.missing import fitting
+from metakel.io.inputs import fitting
 from metakel.io.optuna import RecordedStudy, recorded_studies
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors import Prior, learn_prior
