@@ -122,11 +122,15 @@ def log_ei(mean, sd, best):
 
 
 def cold_gp(acquisition: str) -> Method:
-    """No history: GP refitted after every value; "ucb" has width 2."""
+    """No history: GP refitted after every value; "ucb" has width 2.
+
+    It begins at a random row: tables are sorted, and where the first row lies can be worth a lot.
+    """
 
     def method(history, rng):
         def search(X, look, horizon, rng):
-            rows, values, theta = [0], [look(0)], None
+            rows, theta = [int(rng.integers(len(X)))], None
+            values = [look(rows[0])]
             while len(rows) < min(horizon, len(X)):
                 y = np.array(values)
                 z = (y - y.mean()) / (y.std() if y.std() > 0 else 1.0)

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import seeds, transfer_data, transfer_report
 from benchmarks.transfer_data import Source, cases, own_tables, table_names
 from benchmarks.transfer_report import COLD, OURS, Pairing, evaluations
-from benchmarks.transfer_rivals import empirical, random_search
+from benchmarks.transfer_rivals import cold_gp, empirical, random_search
 from benchmarks.transfer_runs import Run
 
 
@@ -71,6 +71,15 @@ def test_equal_past_tasks_name_the_best_row_at_once():
     assert len(set(rows)) == 30
     assert y.max() - y[rows[:3]].max() < 0.02 * np.ptp(y)
     assert sorted(random_search(history, rng)(X, float, 80, rng)) == list(range(80))
+
+
+@pytest.mark.parametrize("acquisition", ["ucb", "ei"])
+def test_a_cold_search_does_not_begin_where_a_sorted_table_does(acquisition):
+    X = np.linspace(-1, 1, 40)[:, None]
+    search = cold_gp(acquisition)([], np.random.default_rng(0))
+    tried = [search(X, lambda i: float(i), 3, np.random.default_rng(seed)) for seed in range(8)]
+    assert len({rows[0] for rows in tried}) > 3
+    assert all(len(set(rows)) == 3 for rows in tried)
 
 
 def test_half_a_line_of_a_killed_process_is_run_again(tmp_path):
