@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from histories import draw_task, simulate
@@ -87,8 +89,13 @@ def test_two_kinds_are_found_with_their_tasks(history, change):
     assert "Past tasks are of 2 kinds" in str(prior)
 
 
-def test_a_kind_is_what_would_be_learned_from_its_tasks_alone(history):
+@pytest.mark.parametrize("levels", [None, (0.1, 0.3)])
+def test_a_kind_is_what_would_be_learned_from_its_tasks_alone(history, levels):
+    """With the recorded noise of its runs, if there is any."""
     dirty, kept = changed(history, upside_down)
+    if levels is not None:
+        known = [replace(t, noise_std=np.resize(levels, t.n)) for t in dirty]
+        dirty = History(tuple(known), dirty.space)
     space = Space((Float("a", -1.0, 1.0), Float("b", -1.0, 1.0)))
     own = [task for task in dirty if task.name in kept]
     alone = learn_prior(History(tuple(own)), space, certify="none").task_gp

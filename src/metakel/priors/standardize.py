@@ -130,6 +130,7 @@ class StandardizedTasks:
             (),
             0,
             tuple(self.lacks[s] for s in chosen) if self.lacks else (),
+            tuple(self.noise[s] for s in chosen) if self.noise else (),
         )
 
 
