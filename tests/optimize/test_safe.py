@@ -143,6 +143,32 @@ def test_the_optimum_is_reached_behind_an_unsafe_gap():
     assert reached >= 9
 
 
+@pytest.mark.parametrize(("told", "expected"), [([1.0], 0.0), ([0.0, 1.0, 0.0, 0.0, 0.0], 1.0)])
+def test_it_looks_beyond_once_safe_points_promise_little(told, expected):
+    """The safe point 0 may be good, the safe point 1 tells about the goal 2, which is not safe yet.
+
+    Before 0 was measured it promises enough to be next. Once it is known, 1 is next.
+    """
+    Phi = np.array([[0.0, 1.0], [0.3, 0.0], [2.0, 0.0]])
+    base = mk.from_features(lambda Z: Phi[Z[:, 0].astype(int)], 2, name="three points")
+    centre = np.array([1.2, 1.0, 1.5])
+    game = mk.GPUCB(
+        mk.KernelSum.uniform(base, weight=1.0),
+        mk.candidates([0.0, 1.0, 2.0]),
+        rng=np.random.default_rng(0),
+        noise_std=0.1,
+        norm_bound=1.0,
+        centre=lambda Z: centre[Z[:, 0].astype(int)],
+        at_least=0.9,
+        start=[[0.0], [1.0]],
+    )
+    for x in told:
+        game.tell([x], float(centre[int(x)]))
+    assert game.t % 3  # not the turn of the goal
+    assert_array_equal(game.safe([[0.0], [1.0], [2.0]]), [True, True, False])
+    assert game.ask()[0] == expected
+
+
 def test_the_certificate_bounds_the_distance_to_the_best_safe_point_on_covered_runs():
     rng = np.random.default_rng(3)
     for seed in range(6):

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import metakel as mk
 from metakel.optimize import Optimizer
+from metakel.priors.certified_start import TaskRecord
 from tests.confidence.worlds import failures_allowed
 
 BASE = mk.legendre(8, scaling="sup")
@@ -31,6 +32,21 @@ def world(rng, tasks=30, n=12, noise=0.05, dense=False):
 def start(history, limit, base=KERNEL, **options):
     given = {"noise_std": 0.05, "at_least": limit, "delta": 0.1, "teach": 0.3, **options}
     return mk.safe_start(history, base, domain=GRID, **given)
+
+
+def search(found, limit):
+    return mk.GPUCB(
+        found.kernel,
+        GRID,
+        rng=np.random.default_rng(0),
+        noise_std=0.05,
+        centre=found.centre,
+        norm_bound=found.norm_bound,
+        norm_of="kernel",
+        at_least=limit,
+        start=found,
+        delta=0.2,
+    )
 
 
 def test_it_holds_an_unsafe_point_with_probability_at_most_delta_and_the_norm_bound_holds():
@@ -58,6 +74,35 @@ def test_the_best_half_by_the_mean_of_the_past_is_not_safe():
         mean = start(history, limit).centre(X[:, None])
         unsafe += bool((f[mean > np.quantile(mean, 0.45)] < limit).any())
     assert unsafe > 12
+
+
+def test_the_norm_of_a_record_is_the_largest_over_all_directions():
+    """r <= <u, b> + z ||u/s|| for the direction u of the truth, whichever it is."""
+    rng = np.random.default_rng(9)
+    task = mk.Task(rng.uniform(-1, 1, (9, 1)), rng.normal(size=9))
+    record = TaskRecord.of(KERNEL, task, 0.05)
+    centre = rng.normal(size=3)
+    u = rng.normal(size=(100_000, 3))
+    u /= np.linalg.norm(u, axis=1)[:, None]
+    z = np.sqrt(2 * np.log(1 / 0.01))
+    allowed = u @ (record.theta - centre)
+    allowed += z * np.linalg.norm(u @ record.directions / record.singular, axis=1)
+    assert allowed.max() <= record.largest_norm(centre, 0.01) <= allowed.max() * 1.001
+
+
+def test_a_record_fails_at_one_point_and_in_one_direction_with_probability_at_most_delta():
+    rng, delta, runs = np.random.default_rng(10), 0.1, 2000
+    x, theta = rng.uniform(-1, 1, (12, 1)), np.array([0.4, -0.3, 0.2])
+    F, point, centre = KERNEL.features(x), PHI[[20]], np.array([0.5, 0.5, 0.5])
+    above = small = by_the_mean = 0
+    for _ in range(runs):
+        noise = 0.05 * rng.choice([-1.0, 1.0], 12)
+        record = TaskRecord.of(KERNEL, mk.Task(x, F @ theta + noise), 0.05)
+        above += record.band(point, delta)[0][0] > point[0] @ theta
+        small += record.largest_norm(centre, delta) < np.linalg.norm(theta - centre)
+        by_the_mean += point[0] @ record.theta > point[0] @ theta
+    assert max(above, small) <= failures_allowed(runs, delta)
+    assert by_the_mean > failures_allowed(runs, delta)  # the negative control
 
 
 def test_it_shrinks_with_the_limit_and_grows_with_delta():
@@ -112,18 +157,7 @@ def test_a_search_begins_there_and_is_stored_with_it():
     history, f, limit = world(np.random.default_rng(7))
     found = start(history, limit, base=BASE, delta_learning=0.02)
     assert found.delta == pytest.approx(0.13)
-    game = mk.GPUCB(
-        found.kernel,
-        GRID,
-        rng=np.random.default_rng(0),
-        noise_std=0.05,
-        centre=found.centre,
-        norm_bound=found.norm_bound,
-        norm_of="kernel",
-        at_least=limit,
-        start=found,
-        delta=0.2,
-    )
+    game = search(found, limit)
     x = game.ask()
     inside = X[found.contains(X)]
     means = found.centre(inside[:, None])

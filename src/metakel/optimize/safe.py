@@ -9,8 +9,9 @@ probability of ever trying an unsafe point is at most delta. This needs no Lipsc
 no path of safe points: values in one place tell about others through the features.
 
 The next point is the goal, the best point that may still be safe, if it is in the safe set.
-Otherwise it is two times out of three the best safe point, and once the safe point whose
-measurement says most about the limit in question at the goal.
+Otherwise it is the best safe point as long as that promises a fair share of the improvement that
+the goal does, and else, or every third time, the safe point whose measurement says most about the
+limit in question at the goal.
 ``docs/guide/safe-search.md`` proves this: safety is its Statement 1, the certificate Statement 4.
 """
 
@@ -33,9 +34,11 @@ from metakel.optimize.limits import OBJECTIVE, Range
 from metakel.optimize.model import Score, Search
 from metakel.optimize.record import Outcomes
 from metakel.optimize.start_set import SafeStart, StartSet, start_from_dict
-from metakel.search import Domain, Finite, StartPoints
+from metakel.search import Domain, Finite, InContext, StartPoints
 
-EXPLORING = 3  # every so many turns go to the goal, not to the best safe point
+EXPLORING = 3  # every so many turns go to the goal, whatever it promises
+# The goal is not safe yet: an improvement that it promises takes some measurements more.
+FAIR = 1 / 4
 ATTEMPTS = 8  # at a point that is still safe as a configuration, after rounding
 TINY = 1e-12  # stands for no regulariser, relative to the largest eigenvalue
 
@@ -226,7 +229,7 @@ class SafeModel(CertifiedModel):
             return goal
         if self._turn % EXPLORING:
             found = best_within(search, score, self.margin)
-            if found is not None:
+            if found is not None and self._promises(found, goal, search.domain):
                 return found
         informative = self._informative(goal)
         found = best_within(search, informative, self.margin)
@@ -239,6 +242,32 @@ class SafeModel(CertifiedModel):
     def _turn(self) -> int:
         """How many points were measured or are being measured."""
         return len(self._pending) + (0 if self.outcomes is None else self.outcomes.t)
+
+    def _promises(self, x: Array, goal: Array, domain: Domain) -> bool:
+        """Whether the safe point ``x`` promises a fair share of what the goal does.
+
+        That is, the expected improvement on what the points tried so far are expected to be worth,
+        here and now; at the goal, times the chance that it is safe.
+        """
+        measured = np.zeros((0, len(x))) if self.outcomes is None else self.outcomes.X
+        tried = np.concatenate([measured, self._pending]) if len(self._pending) else measured
+        if not len(tried):
+            return False
+        if isinstance(domain, InContext):
+            tried = domain.join(domain.split(tried)[0])
+        improvement = self.expected_improvement(float(self.predict(tried)[0].max()))
+        at_x, at_goal = improvement.values(np.stack([x, goal]))
+        return bool(at_x > FAIR * at_goal * self._chance(goal))
+
+    def _chance(self, x: Array) -> float:
+        """By the posteriors of the limited outputs, how likely it is that ``x`` (d0,) is safe."""
+        from scipy.special import ndtr
+
+        chance = 1.0
+        for _, output, allowed in self._limited():
+            mean, sd = output.predict(x[None])
+            chance *= float(ndtr(allowed.margin(mean, mean) / np.maximum(sd, 1e-300))[0])
+        return chance
 
     def _informative(self, goal: Array) -> Score:
         r"""How much a measurement lowers the variance of the limit in question at the goal.

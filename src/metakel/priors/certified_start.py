@@ -5,14 +5,16 @@ limits past tasks were at x. The other half calibrates. For each of its tasks le
 
 .. math:: V_s = \sup\{a(x) : \text{a limit may be violated at } x\},
 
-by a band of its own record that holds with probability 1 - delta_records. If the next task is
-exchangeable with these m' tasks, its V is larger than the ceil((1 - delta)(m' + 1))-th smallest V_s
-with probability at most delta; otherwise all points with a larger score are safe, as long as the
-band of the record that the next task would have left holds. Nothing else is assumed of the score
-(Statement 2 of ``docs/guide/safe-search.md``).
+by a band of its own record. If the next task is exchangeable with these m' tasks, its V is larger
+than the ceil((1 - delta)(m' + 1))-th smallest V_s with probability at most delta; otherwise all
+points with a larger score are safe, as long as the band of the record that the next task would have
+left holds at one point: the unsafe one with the largest score, which the noise has no part in. So
+the band need not hold for all points at once. Nothing else is assumed of the score (Statement 2 of
+``docs/guide/safe-search.md``).
 
 The norm of a task minus the mean of the teaching tasks is calibrated together with V: the larger
 of the two, each in units of the teaching tasks, is the score of a task. So both share one delta.
+The record has to be right in one direction for it, that of the task minus the mean.
 """
 
 from __future__ import annotations
@@ -136,7 +138,7 @@ def safe_start(
     learn = [name for name, o in outputs.items() if isinstance(o.base, KernelDictionary)]
     part = delta_learning / max(len(learn), 1)
     X = domain.start_points(np.random.default_rng(0)).X
-    failure = 0.0 if exact else delta_records / len(outputs)
+    failure = 0.0 if exact else delta_records / (1 + len(outputs))  # the point, and the norms
     taught = {name: _Taught.of(o, first, part, failure, X) for name, o in outputs.items()}
     scores = tuple(t.score for t in taught.values() if t.score is not None)
     heights = np.min([score(X) for score in scores], axis=0)
@@ -215,27 +217,39 @@ class TaskRecord:
         rest = sqrt(float(np.mean((task.y - F @ theta) ** 2)))
         return cls(theta, right.T, singular, rest)
 
-    def radius(self, delta: float) -> float:
-        """Bound of the whitened error of least squares (Hsu, Kakade and Zhang), fixed points."""
-        if not delta:
-            return 0.0
-        d, x = len(self.singular), log(1 / delta)
-        return sqrt(d + 2 * sqrt(d * x) + 2 * x)
-
     def band(self, Phi: Array, delta: float) -> tuple[Array, Array]:
-        """(N,) bounds at features (N, d); infinite in directions that were not recorded."""
+        """(N,) bounds at features (N, d), each of which fails with probability ``delta``.
+
+        They are infinite in directions that were not recorded.
+        """
         inside = Phi @ self.directions
-        half = self.radius(delta) * np.sqrt(((inside / self.singular) ** 2).sum(axis=1))
+        half = _deviation(delta) * np.sqrt(((inside / self.singular) ** 2).sum(axis=1))
         hidden = (Phi**2).sum(axis=1) - (inside**2).sum(axis=1)
         half[hidden > 1e-9 * (Phi**2).sum(axis=1)] = inf
         mean = Phi @ self.theta
         return mean - half, mean + half
 
     def largest_norm(self, centre: Array, delta: float) -> float:
+        r"""Bound of the norm of the task minus ``centre``; fails with probability ``delta``.
+
+        With r u = theta - centre, ||u|| = 1, and b = theta_hat - centre, the error <u, b> - r has
+        standard deviation ||u/s||, so r <= <u, b> + z ||u/s|| but for delta. The largest value over
+        all u is at most the root of mu + sum b_i^2 mu / (mu - z^2/s_i^2), for every mu.
+        """
         if len(self.singular) < len(self.theta):
             return inf
-        error = self.radius(delta) / float(self.singular.min())
-        return float(np.linalg.norm(self.theta - centre)) + error
+        b = self.directions.T @ (self.theta - centre)
+        variances = (_deviation(delta) / self.singular) ** 2
+        if not variances.any():
+            return float(np.linalg.norm(b))
+        mu = variances.max() * (1 + np.geomspace(1e-4, 1e6, 500)[:, None])
+        squares = mu[:, 0] + (b**2 * (mu / (mu - variances))).sum(axis=1)
+        return sqrt(float(squares.min()))
+
+
+def _deviation(delta: float) -> float:
+    """By how many standard deviations noise exceeds its mean with probability ``delta`` at most."""
+    return sqrt(2 * log(1 / delta)) if delta else 0.0
 
 
 def _exact_margin(output: PastOutput, task: Task, X: Array) -> Array:
