@@ -47,10 +47,10 @@ def test_the_scale_of_a_task_is_found_from_its_values():
     y = np.sin(3 * X[:, 0]) + X[:, 1]
     y = (y - y.mean()) / y.std()
     for factor in (1e-4, 0.01, 1.0):
-        gp = IncrementalGP(DefaultGP.typical(2), model, X)
+        gp = IncrementalGP([DefaultGP.typical(2)], model, X)
         for x, value in zip(X, y, strict=True):
-            gp = gp.observe(gp.cross_covariance(x[None]), factor * value)
-        weights = np.exp(gp.log_likelihoods + model.log_weights - gp.log_likelihoods.max())
+            gp = gp.observe(x, factor * value)
+        weights = np.exp(gp.log_likelihoods[0] + model.log_weights - gp.log_likelihoods.max())
         mean = np.exp(weights @ np.log(model.scales) / weights.sum())
         assert 0.5 < mean / factor < 2.0
 
@@ -80,9 +80,9 @@ def test_levels_of_past_tasks_that_are_far_apart_cost_no_digits():
     model = task_model([0.0, 1e9, -1e9, 5e8], [1.0, 1.0, 1.0, 1.0])
     X = np.random.default_rng(0).uniform(-1, 1, (20, 2))
     y = np.sin(3 * X[:, 0]) + X[:, 1]
-    gp = IncrementalGP(DefaultGP.typical(2), model.at_other_level(y[0]), X)
+    gp = IncrementalGP([DefaultGP.typical(2)], model.at_other_level(y[0]), X)
     for x, value in zip(X, y, strict=True):
-        gp = gp.observe(gp.cross_covariance(x[None]), float(value))
+        gp = gp.observe(x, float(value))
     assert np.abs(gp.prediction.offset - y).max() < 0.05
 
 
@@ -91,9 +91,9 @@ def test_the_first_value_at_another_level_says_nothing_of_the_scale():
     model = TaskModel(level=0.0, level_variance=1.0, scale=2.0, spread=0.4)
     moved = model.at_other_level(1e3)
     X = np.zeros((1, 2))
-    gp = IncrementalGP(DefaultGP.typical(2), moved, X)
-    gp = gp.observe(gp.cross_covariance(X), 1e3)
-    after = np.exp(gp.log_likelihoods + moved.log_weights)[model.usual]
+    gp = IncrementalGP([DefaultGP.typical(2)], moved, X)
+    gp = gp.observe(X[0], 1e3)
+    after = np.exp(gp.log_likelihoods[0] + moved.log_weights)[model.usual]
     before = np.exp(model.log_weights)[model.usual]
     np.testing.assert_allclose(after / after.sum(), before / before.sum(), rtol=1e-9)
 
@@ -103,8 +103,8 @@ def test_another_level_in_another_unit_is_found_after_a_few_values():
     X = np.random.default_rng(0).uniform(-1, 1, (6, 2))
     y = 1.0 + 0.1 * (np.sin(3 * X[:, 0]) + X[:, 1])
     moved = model.at_other_level(y[0])
-    gp = IncrementalGP(DefaultGP.typical(2), moved, X)
+    gp = IncrementalGP([DefaultGP.typical(2)], moved, X)
     for x, value in zip(X, y, strict=True):
-        gp = gp.observe(gp.cross_covariance(x[None]), float(value))
-    logs = gp.log_likelihoods + moved.log_weights
+        gp = gp.observe(x, float(value))
+    logs = gp.log_likelihoods[0] + moved.log_weights
     assert 0.02 < moved.scales[int(np.argmax(logs))] < 1.0

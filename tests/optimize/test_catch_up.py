@@ -47,6 +47,6 @@ def test_likelihoods_of_earlier_times_are_what_they_were(prior):
     optimizer, then = prior.optimizer(extrapolate=True), []
     for x, y in rng.uniform(-1, 1, (5, 2)):
         optimizer.tell({"x": x, "y": y}, -(x**2) - y)
-        then.append(optimizer.model._families[0][0].log_likelihoods)
-    now = optimizer.model._families[0][0].log_likelihoods_at(np.arange(1, 6))
+        then.append(optimizer.model._gp.log_likelihoods[0])
+    now = optimizer.model._gp.log_likelihoods_at(np.arange(1, 6))[0]
     assert_allclose(now, then, rtol=1e-9)

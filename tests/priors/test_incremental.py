@@ -8,7 +8,7 @@ from histories import draw_task, learn, simulate
 from numpy.testing import assert_allclose, assert_array_equal
 
 from metakel.gp import posterior
-from metakel.gp.incremental import IncrementalGP
+from metakel.gp.incremental import IncrementalGP, Prediction
 from metakel.gp.task_gp import DefaultGP
 from metakel.optimize.acquisition import ACQUISITIONS
 from metakel.optimize.mixture_scores import (
@@ -20,6 +20,7 @@ from metakel.optimize.mixture_scores import (
 )
 
 RNG = np.random.default_rng(0)
+PARTS = ("offset", "slope", "variance", "noise")
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +44,9 @@ def test_means_and_variances_are_those_of_the_posterior(prior, told, which):
     X, y = told
     Z = RNG.uniform(-1, 1, (30, 2))
     shape, model = shapes(prior)[which], prior.model
-    belief = IncrementalGP(shape, model, np.concatenate([Z, X]))
+    belief = IncrementalGP(shapes(prior), model, np.concatenate([Z, X]))
     for i, (x, value) in enumerate(zip(X, y, strict=True)):
-        belief = observed(belief, x, value, 30 + i if i % 2 else None)
+        belief = belief.observe(x, value, 30 + i if i % 2 else None)
 
     class Kernel:
         def __call__(self, A, B=None):
@@ -59,9 +60,9 @@ def test_means_and_variances_are_those_of_the_posterior(prior, told, which):
     rest = (y - model.level) / scale - shape.prepare(X).mean
     reference = posterior(Kernel(), X, rest, noise_var=shape.noise)
     mean = model.level + scale * (shape.prepare(Z).mean + reference.mean(Z))
-    for terms in (belief.prediction, belief.at(belief.process.prepare(Z))):
-        assert_allclose((terms.offset + scale * terms.slope)[:30], mean, atol=1e-7)
-        assert_allclose(np.sqrt(terms.variance[:30]), reference.std(Z), atol=1e-6)
+    for terms in (belief.prediction, belief.elsewhere().at(Z)):
+        assert_allclose((terms.offset + scale * terms.slope)[which, :30], mean, atol=1e-7)
+        assert_allclose(np.sqrt(terms.variance[which, :30]), reference.std(Z), atol=1e-6)
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -72,16 +73,18 @@ def test_supposed_points_are_predictions_one_deviation_below_and_no_evidence(
     X, y = told
     Z = np.random.default_rng(8).uniform(-1, 1, (30, 2))
     supposed = np.concatenate([Z[:3], Z[:1]])  # one of them twice
-    belief = IncrementalGP(shapes(prior)[which], prior.model, Z)
+    belief = IncrementalGP([shapes(prior)[which]], prior.model, Z)
     for x, value in zip(X, y, strict=True):
-        belief = observed(belief, x, value)
-    after, one_by_one = belief.with_fantasies(belief.cross_covariance(supposed)), belief
+        belief = belief.observe(x, value)
+    after, one_by_one = belief.with_fantasies(supposed), belief
     for x in supposed:
-        terms = one_by_one.at(one_by_one.process.prepare(x[None]))
+        terms = one_by_one.elsewhere().at(x[None])
         low = terms.offset + scale * (terms.slope - np.sqrt(terms.variance))
-        one_by_one = observed(one_by_one, x, float(low[0]))
-    points = belief.process.prepare(Z)
-    pairs = (after.prediction, one_by_one.prediction), (after.at(points), one_by_one.at(points))
+        one_by_one = one_by_one.observe(x, float(low[0, 0]))
+    pairs = (
+        (after.prediction, one_by_one.prediction),
+        (after.elsewhere().at(Z), one_by_one.elsewhere().at(Z)),
+    )
     for terms, told_so in pairs:
         mean, low = (t.offset + scale * t.slope for t in (terms, told_so))
         assert_allclose(mean, low, atol=1e-4)
@@ -94,9 +97,9 @@ def test_likelihoods_are_those_of_the_normal_density(prior, told):
     from scipy.stats import multivariate_normal
 
     X, y = told
-    belief = IncrementalGP(prior.task_gp, prior.model, X)
+    belief = IncrementalGP([prior.task_gp], prior.model, X)
     for i in range(len(X)):
-        belief = observed(belief, X[i], y[i], i)
+        belief = belief.observe(X[i], y[i], i)
     prepared = prior.task_gp.prepare(X)
     K = prior.task_gp.gram(prepared, prepared) + prior.model.level_variance
     K += prior.task_gp.noise * np.eye(len(X))
@@ -104,30 +107,28 @@ def test_likelihoods_are_those_of_the_normal_density(prior, told):
         multivariate_normal(prior.model.level + s * prepared.mean, s**2 * K).logpdf(y)
         for s in prior.model.scales
     ]
-    ours = belief.log_likelihoods
+    ours = belief.log_likelihoods[0]
     assert_allclose(ours - ours[0], np.array(direct) - direct[0], atol=1e-6)
     assert_allclose(ours - len(X) / 2 * np.log(2 * np.pi), direct, atol=1e-6)
 
 
 def test_more_values_than_the_first_capacity_fit_in(prior):
     X = RNG.uniform(-1, 1, (70, 2))
-    belief = IncrementalGP(prior.task_gp, prior.model, X)
+    belief = IncrementalGP([prior.task_gp], prior.model, X)
     for i in range(70):
-        belief = observed(belief, X[i], float(X[i, 0]), i)
+        belief = belief.observe(X[i], float(X[i, 0]), i)
     assert belief.t == 70
-    assert_allclose(
-        belief.at(belief.process.prepare(X)).variance, belief.prediction.variance, atol=1e-9
-    )
+    assert_allclose(belief.elsewhere().at(X).variance, belief.prediction.variance, atol=1e-9)
 
 
 def test_expected_improvement_and_prediction_are_those_of_simulation(prior, told):
     X, y = told
     Z = RNG.uniform(-1, 1, (6, 2))
-    beliefs = [IncrementalGP(shape, prior.model, Z) for shape in shapes(prior)]
+    belief = IncrementalGP(shapes(prior), prior.model, Z)
     for x, value in zip(X[:4], y[:4], strict=True):
-        beliefs = [observed(belief, x, value) for belief in beliefs]
-    mix = mixture_weights([b.log_likelihoods for b in beliefs], (0.5, 0.5), prior.model)
-    terms = [belief.prediction for belief in beliefs]
+        belief = belief.observe(x, value)
+    mix = mixture_weights(belief.log_likelihoods, (0.5, 0.5), prior.model)
+    terms = belief.prediction
     rng, count = np.random.default_rng(0), 400_000
     drawn = rng.choice(mix.weights.size, count, p=mix.weights.ravel())
     member, scale = np.divmod(drawn, mix.weights.shape[1])
@@ -137,30 +138,28 @@ def test_expected_improvement_and_prediction_are_those_of_simulation(prior, told
     gain, (mean, sd) = expected_improvement(terms, mix, best), predict(terms, mix)
     for z in range(6):
         base, tilt, var = (
-            np.array([getattr(t, name)[z] for t in terms])[member]
-            for name in ("offset", "slope", "variance")
+            getattr(terms, name)[member, z] for name in ("offset", "slope", "variance")
         )
         centre = base + s * tilt
         values = centre + s * np.sqrt(var) * g
         assert_allclose(mean[z], values.mean(), atol=0.02)
         assert_allclose(sd[z], values.std(), rtol=0.02)
-        noise = np.array([t.noise for t in terms])[member]
-        wide = centre + s * np.sqrt(1.5**2 * var + noise) * g  # INFLATION; what will be seen
+        wide = (
+            centre + s * np.sqrt(1.5**2 * var + terms.noise[member]) * g
+        )  # INFLATION; what will be seen
         assert_allclose(gain[z], np.maximum(wide - best, 0).mean(), atol=0.01, rtol=0.03)
 
 
 def test_the_upper_bound_is_averaged_over_beliefs_and_scales(prior, told):
     X, y = told
-    beliefs = [IncrementalGP(shape, prior.model, X) for shape in shapes(prior)]
-    beliefs = [observed(belief, X[0], y[0], 0) for belief in beliefs]
-    mix = mixture_weights([b.log_likelihoods for b in beliefs], (0.5, 0.5), prior.model)
+    belief = IncrementalGP(shapes(prior), prior.model, X).observe(X[0], y[0], 0)
+    mix, p = mixture_weights(belief.log_likelihoods, (0.5, 0.5), prior.model), belief.prediction
     direct = sum(
-        weight
-        * (b.prediction.offset + s * (b.prediction.slope + 3 * np.sqrt(b.prediction.variance)))
-        for b, weights in zip(beliefs, mix.weights, strict=True)
+        weight * (p.offset[i] + s * (p.slope[i] + 3 * np.sqrt(p.variance[i])))
+        for i, weights in enumerate(mix.weights)
         for s, weight in zip(prior.model.scales, weights, strict=True)
     )
-    assert_allclose(upper_bound([b.prediction for b in beliefs], mix, 3.0), direct, atol=1e-9)
+    assert_allclose(upper_bound(p, mix, 3.0), direct, atol=1e-9)
 
 
 def test_processes_that_share_their_kernel_decide_like_separate_ones(prior, told):
@@ -169,14 +168,15 @@ def test_processes_that_share_their_kernel_decide_like_separate_ones(prior, told
     optimizer = prior.optimizer(prior.space.decode(Z))
     separate, start = prior.task_processes
     Z = optimizer._start.X
-    beliefs = [IncrementalGP(process, prior.model, Z) for process in separate]
+    beliefs = [IncrementalGP([process], prior.model, Z) for process in separate]
     model = optimizer.model
     for x, value in zip(X, y, strict=True):
         model = model.observe(x[None], np.array([value]), np.array([np.nan]))
-        beliefs = [observed(belief, x, value) for belief in beliefs]
-    mix = mixture_weights([b.log_likelihoods for b in beliefs], start, prior.model)
+        beliefs = [belief.observe(x, value) for belief in beliefs]
+    mix = mixture_weights([b.log_likelihoods[0] for b in beliefs], start, prior.model)
     assert_allclose(model.mix.weights, mix.weights, atol=1e-6)
-    expected = upper_bound([b.prediction for b in beliefs], mix)
+    parts = ([getattr(b.prediction, name)[0] for b in beliefs] for name in PARTS)
+    expected = upper_bound(Prediction(*map(np.array, parts)), mix)
     assert_allclose(model.upper_bound().values(Z), expected, atol=1e-6)
     assert_allclose(model.upper_bound().values(Z.copy()), expected, atol=1e-6)
     assert model.transfer_weight == pytest.approx(1 - mix.members[-1], abs=1e-6)
@@ -199,11 +199,11 @@ def test_a_task_without_noise_is_noticed(prior):
 def test_the_shortlist_holds_the_best(prior, told):
     X, y = told
     Z = RNG.uniform(-1, 1, (600, 2))
-    beliefs = [IncrementalGP(shape, prior.model, Z) for shape in shapes(prior)]
+    belief = IncrementalGP(shapes(prior), prior.model, Z)
     for x, value in zip(X, y, strict=True):
-        beliefs = [observed(belief, x, value) for belief in beliefs]
-        mix = mixture_weights([b.log_likelihoods for b in beliefs], (0.95, 0.05), prior.model)
-        terms = [belief.prediction for belief in beliefs]
+        belief = belief.observe(x, value)
+        mix = mixture_weights(belief.log_likelihoods, (0.95, 0.05), prior.model)
+        terms = belief.prediction
         full = expected_improvement(terms, mix, float(y.max()))
         assert int(np.argmax(full)) in shortlist(terms, mix, float(y.max()), 128)
 
@@ -222,18 +222,43 @@ def test_points_score_alike_as_candidates_and_elsewhere(prior, told, acquisition
 
 def test_branches_that_grew_from_one_process_do_not_disturb_each_other(prior, told):
     X, y = told
-    trunk = IncrementalGP(prior.task_gp, prior.model, X)
+    trunk = IncrementalGP([prior.task_gp], prior.model, X)
     for i in range(4):
-        trunk = observed(trunk, X[i], y[i])
+        trunk = trunk.observe(X[i], y[i])
     before = trunk.prediction.offset.copy()
-    one, other = observed(trunk, X[4], 5.0), observed(trunk, X[5], -5.0)
-    again = observed(trunk, X[4], 5.0)
-    assert_array_equal(
-        one.at(one.process.prepare(X)).offset, again.at(one.process.prepare(X)).offset
-    )
+    one, other = trunk.observe(X[4], 5.0), trunk.observe(X[5], -5.0)
+    again = trunk.observe(X[4], 5.0)
+    assert_array_equal(one.elsewhere().at(X).offset, again.elsewhere().at(X).offset)
     assert not np.allclose(one.prediction.offset, other.prediction.offset)
     assert_array_equal(trunk.prediction.offset, before)
 
 
-def observed(gp, x, y, candidate=None):
-    return gp.observe(gp.cross_covariance(x[None], candidate), float(y), candidate)
+def test_values_taken_in_at_once_are_those_taken_in_one_by_one(prior, told):
+    X, y = told
+    Z = RNG.uniform(-1, 1, (20, 2))
+    gp = IncrementalGP(prior.task_processes[0], prior.model, Z)
+    one_by_one = gp
+    for x, value in zip(X, y, strict=True):
+        one_by_one = one_by_one.observe(x, value)
+    at_once = gp.observe(X[0], y[0]).observe_all(X[1:6], y[1:6]).observe_all(X[6:], y[6:])
+    kept = np.arange(len(gp.processes)) % 2 == 0
+    pairs = (
+        (at_once.prediction, one_by_one.prediction),
+        (at_once.elsewhere(kept).at(Z), one_by_one.prediction.of(kept)),
+    )
+    for found, expected in pairs:
+        for name in PARTS:
+            assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-6)
+    assert_allclose(at_once.log_likelihoods, one_by_one.log_likelihoods, atol=1e-6)
+
+
+def test_derivatives_are_those_of_the_predictions(prior, told):
+    X, y = told
+    gp = IncrementalGP(prior.task_processes[0], prior.model, X).observe_all(X, y)
+    Z, step = RNG.uniform(-0.9, 0.9, (5, 2)), 1e-6
+    found = gp.elsewhere().gradient(Z)
+    for i in range(2):
+        ahead, behind = (gp.elsewhere().at(Z + sign * step * np.eye(2)[i]) for sign in (1, -1))
+        for name in ("offset", "slope", "variance"):
+            expected = (getattr(ahead, name) - getattr(behind, name)) / (2 * step)
+            assert_allclose(getattr(found, name)[:, :, i], expected, atol=1e-4)

@@ -1,12 +1,15 @@
-r"""A Gaussian process on a new task, updated one value at a time over fixed candidates.
+r"""Gaussian processes on a new task, updated one value at a time over fixed candidates.
 
 In units of the scale s of the task: y = level + s (m(x) + h(x)) + noise, with
 h ~ GP(0, k + level_variance). Everything is linear in s, so one Cholesky factor serves all scales.
-With L L' the covariance of the observed values, wy = L^{-1}(y - level), wm = L^{-1} m and
-V = L^{-1} k(X, Z),
+With L L' the covariance of the observed values, w = L^{-1} (y - level, m) and V = L^{-1} k(X, Z),
 
-    mean(z) = offset(z) + s slope(z),  offset = level + V'wy,  slope = m - V'wm,
+    mean(z) = offset(z) + s slope(z),  offset = level + V'w_0,  slope = m - V'w_1,
     sd(z) = s sqrt(variance(z)).
+
+Several processes are given the same values, and most of the arithmetic is done for all at once:
+arrays have an axis of P processes first, then t observed points, N candidates or n other points.
+Processes that differ in their noise only are of one family, and share what comes from the kernel.
 """
 
 from __future__ import annotations
@@ -14,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import log, sqrt
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.gp.task_gp import PointCache, TaskModel, TaskProcess
+from metakel.gp.task_gp import PointCache, TaskGP, TaskModel, TaskProcess
 
 SMALLEST_VARIANCE = 1e-12
 FIRST_CAPACITY = 64
@@ -30,23 +33,32 @@ JITTER = 1e-9  # of the variance; the same point may be pending twice
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """At scale s: mean ``offset + s slope``, variance ``s^2 variance`` of the function.
+    """At scale s: mean ``offset + s slope``, variance ``s^2 variance`` of the function, all (P, n).
 
-    ``noise`` times s^2 is the variance that an observation has beyond that of the function.
+    ``noise`` (P,) times s^2 is the variance that an observation has beyond that of the function.
     """
 
     offset: Array
     slope: Array
     variance: Array
-    noise: float
+    noise: Array
 
-    def __getitem__(self, rows: NDArray[np.intp]) -> Prediction:
-        return Prediction(self.offset[rows], self.slope[rows], self.variance[rows], self.noise)
+    def of(self, processes: NDArray[np.bool_]) -> Prediction:
+        """Of some of the processes."""
+        if processes.all():
+            return self
+        offset, slope, variance = (p[processes] for p in (self.offset, self.slope, self.variance))
+        return Prediction(offset, slope, variance, self.noise[processes])
+
+    def at(self, points: NDArray[np.intp]) -> Prediction:
+        """At some of the points."""
+        offset, slope, variance = (p[:, points] for p in (self.offset, self.slope, self.variance))
+        return Prediction(offset, slope, variance, self.noise)
 
 
 @dataclass(frozen=True, eq=False)
 class PredictionGradient:
-    """A `Prediction` at n points and its (n, d0) derivatives."""
+    """A `Prediction` at n points and its (P, n, d0) derivatives."""
 
     value: Prediction
     offset: Array
@@ -54,308 +66,326 @@ class PredictionGradient:
     variance: Array
 
 
-@dataclass(frozen=True, eq=False)
-class CrossCovariance:
-    """Points and the covariance (n, N) of the function there with the candidates.
-
-    All processes that differ from ``gp`` in their noise only, and observed the same points, share
-    it.
-    """
-
-    gp: IncrementalGP
-    points: PointCache
-    rows: Array
-
-    @cached_property
-    def observed(self) -> Array:
-        """(t, n) covariance with the observed points."""
-        return self.gp.covariance(self.points)
-
-    @cached_property
-    def own(self) -> Array:
-        """(n, n) covariance among the points."""
-        K = self.gp.process.gram(self.points, self.points)
-        K += self.gp.scale.level_variance
-        return K
-
-
 @dataclass(eq=False)
 class _Factor:
-    """Rows of L, V, wy and wm, of which the first ``used`` are written.
+    """Rows of L, V and w, of which the first ``used`` are written.
 
-    Processes that grew from one another share a factor and read only their own first rows. Whoever
+    Posteriors that grew from one another share a factor and read only their own first rows. Whoever
     would overwrite a row of another copies the factor first.
     """
 
-    L: Array
-    V: Array
-    wy: Array
-    wm: Array
+    L: Array  # (P, capacity, capacity)
+    V: Array  # (P, capacity, N)
+    w: Array  # (P, 2, capacity)
     used: int = 0
 
     @classmethod
-    def empty(cls, candidates: int) -> _Factor:
-        n = FIRST_CAPACITY
-        return cls(np.zeros((n, n)), np.empty((n, candidates)), np.empty(n), np.empty(n))
-
-    def with_room(self, t: int) -> _Factor:
-        """A factor whose row ``t`` may be written, with the rows before it."""
-        if self.used == t < len(self.wy):
-            return self
-        capacity = max(FIRST_CAPACITY, 2 * t if t == len(self.wy) else len(self.wy))
-        grown = _Factor(
-            np.zeros((capacity, capacity)),
-            np.empty((capacity, self.V.shape[1])),
-            np.empty(capacity),
-            np.empty(capacity),
-            t,
+    def empty(cls, processes: int, candidates: int, capacity: int = FIRST_CAPACITY) -> _Factor:
+        return cls(
+            np.zeros((processes, capacity, capacity)),
+            np.empty((processes, capacity, candidates)),
+            np.empty((processes, 2, capacity)),
         )
-        grown.L[:t, :t] = self.L[:t, :t]
-        grown.V[:t], grown.wy[:t], grown.wm[:t] = self.V[:t], self.wy[:t], self.wm[:t]
+
+    def with_room(self, t: int, count: int = 1) -> _Factor:
+        """A factor whose rows from ``t`` on may be written, with the rows before them."""
+        capacity = self.w.shape[2]
+        if self.used == t and t + count <= capacity:
+            return self
+        if t + count > capacity:
+            capacity = max(FIRST_CAPACITY, 2 * (t + count - 1))
+        grown = _Factor.empty(len(self.w), self.V.shape[2], capacity)
+        grown.L[:, :t, :t] = self.L[:, :t, :t]
+        grown.V[:, :t], grown.w[:, :, :t], grown.used = self.V[:, :t], self.w[:, :, :t], t
         return grown
 
 
 class IncrementalGP:
-    """Posterior over candidates ``Z`` (N, d0); `observe` and `with_fantasies` return a new one.
+    """Posteriors of ``processes`` over candidates ``Z`` (N, d0), given the same values.
 
-    One observation costs O(t N).
+    `observe` and `with_fantasies` return a new one. One observation costs O(t N) for each process.
     """
 
     def __init__(
-        self, process: TaskProcess, scale: TaskModel, Z: Array, cache: PointCache | None = None
+        self,
+        processes: Sequence[TaskProcess],
+        scale: TaskModel,
+        Z: Array,
+        caches: Sequence[PointCache] | None = None,
     ) -> None:
-        self.process, self.scale = process, scale
+        self.processes, self.scale = tuple(processes), scale
+        self.family = _families(self.processes)  # (P,) of each process
+        first = np.unique(self.family, return_index=True)[1]
+        self._kernels = [self.processes[i] for i in first]  # one process of each family
         self._Z = Z
-        self._cache = process.prepare(Z) if cache is None else cache
-        self._offset = np.full(len(Z), scale.level)
-        self._slope = self._cache.mean
-        self._variance = self._cache.diag + scale.level_variance
-        self._factor = _Factor.empty(len(Z))
-        self._seen: tuple[PointCache, ...] = ()  # joined when they are needed
+        self._caches = [k.prepare(Z) for k in self._kernels] if caches is None else caches
+        self._noise = np.array([process.noise for process in self.processes])
+        self._offset = np.full((len(self.processes), len(Z)), scale.level)
+        self._slope = np.array([cache.mean for cache in self._caches])[self.family]
+        diag = np.array([cache.diag for cache in self._caches])
+        self._variance = (diag + scale.level_variance)[self.family]
+        self._factor = _Factor.empty(*self._offset.shape)
+        # Caches of the observed points, for each family; joined when they are needed.
+        self._seen: list[tuple[PointCache, ...]] = [() for _ in self._kernels]
+        self._elsewhere: dict[bytes, Elsewhere] = {}
         self.t = 0  # observed points, fantasies last
         self._evidence = 0  # how many of them have a value
-        self._log_pivots = 0.0
+        self._log_pivots = np.zeros(len(self.processes))
 
     @property
     def prediction(self) -> Prediction:
         """At the candidates."""
-        return Prediction(self._offset, self._slope, self._variance, self.process.noise)
+        return Prediction(self._offset, self._slope, self._variance, self._noise)
 
     @property
     def log_likelihoods(self) -> Array:
-        """(g,) log density of the observed values, one per scale of the grid."""
-        return np.asarray(log_likelihoods([self])[0])
+        """(P, g) log densities of the observed values, one per scale of the grid."""
+        scale, w = self.scale, self._factor.w[:, :, : self._evidence]
+        squares = (w @ w.transpose(0, 2, 1))[:, :, :, None]  # (P, 2, 2, 1)
+        logs: Array = squares[:, 0, 0] / scale.squares
+        logs -= 2 * squares[:, 0, 1] / scale.scales
+        logs += squares[:, 1, 1]
+        logs /= -2
+        logs -= self._evidence * scale.log_scales
+        logs -= self._log_pivots[:, None]
+        return logs
 
     def log_likelihoods_at(self, times: NDArray[np.intp]) -> Array:
-        """(k, g) `log_likelihoods` as they were after so many values each."""
+        """(P, k, g) `log_likelihoods` as they were after so many values each."""
         n, scales = self._evidence, self.scale.scales
-        wy, wm = self._factor.wy[:n], self._factor.wm[:n]
-        pivots = np.log(np.diag(self._factor.L)[:n])
-        parts = np.cumsum([wy * wy, wy * wm, wm * wm, pivots], axis=1)[:, times - 1, None]
-        squares = parts[0] / self.scale.squares - 2 * parts[1] / scales + parts[2]
-        return np.asarray(-squares / 2 - times[:, None] * self.scale.log_scales - parts[3])
+        wy, wm = self._factor.w[:, 0, :n], self._factor.w[:, 1, :n]
+        pivots = np.log(np.diagonal(self._factor.L, axis1=1, axis2=2)[:, :n])
+        sums = np.cumsum([wy * wy, wy * wm, wm * wm, pivots], axis=2)[:, :, times - 1, None]
+        squares = sums[0] / self.scale.squares - 2 * sums[1] / scales + sums[2]
+        return np.asarray(-squares / 2 - times[:, None] * self.scale.log_scales - sums[3])
 
     @property
-    def likely_scale(self) -> float:
-        """The scale at which the observed values are likeliest, where the mean is 0."""
-        wy = self._factor.wy[: self._evidence]
-        return sqrt(float(wy @ wy) / max(self._evidence, 1))
-
-    def with_process(self, process: TaskProcess) -> IncrementalGP:
-        """Without observations, for a process that differs in its noise only."""
-        return IncrementalGP(process, self.scale, self._Z, self._cache)
+    def likely_scales(self) -> Array:
+        """(P,) the scales at which the observed values are likeliest, where the mean is 0."""
+        wy = self._factor.w[:, 0, : self._evidence]
+        return np.asarray(np.sqrt((wy * wy).sum(axis=1) / max(self._evidence, 1)))
 
     def with_scale(self, scale: TaskModel) -> IncrementalGP:
         """Without observations, for another model of level and scale."""
-        return IncrementalGP(self.process, scale, self._Z, self._cache)
+        return IncrementalGP(self.processes, scale, self._Z, self._caches)
 
-    def cross_covariance(self, X: Array, candidate: int | None = None) -> CrossCovariance:
-        """Of points (n, d0), or of one candidate, with the candidates; the same for any noise."""
-        points = self.process.prepare(X) if candidate is None else self._cache[candidate]
-        K = self.process.gram(points, self._cache)
-        K += self.scale.level_variance
-        return CrossCovariance(self, points, K)
-
-    def observe(
-        self, cross: CrossCovariance, y: float, candidate: int | None = None
-    ) -> IncrementalGP:
-        """After one more value at the one point of ``cross``; ``candidate`` is its number."""
-        t, point = self.t, cross.points
+    def observe(self, x: Array, y: float, candidate: int | None = None) -> IncrementalGP:
+        """After one more value at ``x`` (d0,), which may be the candidate of this number."""
+        t, scale = self.t, self.scale
+        if candidate is None:
+            points = [kernel.prepare(x[None]) for kernel in self._kernels]
+        else:
+            points = [cache[candidate] for cache in self._caches]
         factor = self._factor.with_room(t)
         if candidate is None:
-            below = self._whiten(cross.observed)[:, 0]
+            below = self.elsewhere().whiten(points)[:, :, 0]  # (P, t)
         else:
-            below = factor.V[:t, candidate].copy()
-        row = cross.rows[0] - below @ factor.V[:t]
-        total = float(point.diag[0]) + self.scale.level_variance + self.process.noise
-        pivot = sqrt(max(total - float(below @ below), SMALLEST_VARIANCE))
-        row /= pivot
-        wy = (y - self.scale.level - float(below @ factor.wy[:t])) / pivot
-        wm = (float(point.mean[0]) - float(below @ factor.wm[:t])) / pivot
-        factor.L[t, :t], factor.L[t, t], factor.V[t] = below, pivot, row
-        factor.wy[t], factor.wm[t], factor.used = wy, wm, t + 1
-        after = self._after(point, t + 1, factor)
-        after._evidence = self._evidence + 1
-        after._log_pivots = self._log_pivots + log(pivot)
-        after._offset = self._offset + wy * row
-        after._slope = self._slope - wm * row
-        after._variance = np.maximum(self._variance - row * row, SMALLEST_VARIANCE)
-        return after
-
-    def observe_all(self, cross: CrossCovariance, y: Array) -> IncrementalGP:
-        """After values ``y`` (k,) at all points of ``cross``, by one factorisation."""
-        from scipy.linalg import cholesky, solve_triangular
-
-        t, points, factor = self.t, cross.points, self._factor
-        below = self._whiten(cross.observed)  # (t, k)
-        K = cross.own - below.T @ below
-        K[np.diag_indices_from(K)] += self.process.noise + SMALLEST_VARIANCE
-        corner = cholesky(K, lower=True, check_finite=False)
-        centred = np.column_stack([y - self.scale.level, points.mean])
-        known = np.column_stack([factor.wy[:t], factor.wm[:t]])
-        right = np.column_stack([cross.rows - below.T @ factor.V[:t], centred - below.T @ known])
-        solved = solve_triangular(corner, right, lower=True, check_finite=False)
-        rows, (wy, wm) = solved[:, :-2], solved[:, -2:].T
-        grown = _Factor(
-            np.block([[factor.L[:t, :t], np.zeros_like(below)], [below.T, corner]]),
-            np.concatenate([factor.V[:t], rows]),
-            np.append(factor.wy[:t], wy),
-            np.append(factor.wm[:t], wm),
-            t + len(y),
+            below = factor.V[:, :t, candidate].copy()
+        row = self._with_candidates(points)[self.family, 0]  # (P, N)
+        row -= (below[:, None] @ factor.V[:, :t])[:, 0]
+        diag = np.array([p.diag[0] for p in points])[self.family]
+        spent = np.einsum("pt,pt->p", below, below)
+        pivot = np.sqrt(
+            np.maximum(diag + scale.level_variance + self._noise - spent, SMALLEST_VARIANCE)
         )
-        after = self._after(points, t + len(y), grown)
-        after._evidence = self._evidence + len(y)
-        after._log_pivots = self._log_pivots + float(np.log(np.diag(corner)).sum())
-        after._offset = self._offset + wy @ rows
-        after._slope = self._slope - wm @ rows
-        spent = np.einsum("kn,kn->n", rows, rows)
-        after._variance = np.maximum(self._variance - spent, SMALLEST_VARIANCE)
+        row /= pivot[:, None]
+        known = (factor.w[:, :, :t] @ below[:, :, None])[:, :, 0]  # (P, 2)
+        value = np.array([(y - scale.level, p.mean[0]) for p in points])[self.family]
+        w = (value - known) / pivot[:, None]
+        factor.L[:, t, :t], factor.L[:, t, t], factor.V[:, t] = below, pivot, row
+        factor.w[:, :, t], factor.used = w, t + 1
+        after = self._after(points, factor)
+        after._evidence = self._evidence + 1
+        after._log_pivots = self._log_pivots + np.log(pivot)
+        after._offset = self._offset + w[:, :1] * row
+        after._slope = self._slope - w[:, 1:] * row
+        row *= row
+        after._variance = np.maximum(self._variance - row, SMALLEST_VARIANCE)
         return after
 
-    def with_fantasies(self, cross: CrossCovariance) -> IncrementalGP:
-        """As if every point had shown its prediction minus one standard deviation.
+    def observe_all(self, X: Array, y: Array) -> IncrementalGP:
+        """After values ``y`` (k,) at all points ``X`` (k, d0), by one factorisation."""
+        points = [kernel.prepare(X) for kernel in self._kernels]
+        factor = self._extended(points, self._noise + SMALLEST_VARIANCE)
+        t, new = self.t, slice(self.t, factor.used)
+        rest = np.array([(y - self.scale.level, p.mean) for p in points])[self.family]  # (P, 2, k)
+        rest -= factor.w[:, :, :t] @ factor.L[:, new, :t].transpose(0, 2, 1)
+        for w, L, right in zip(factor.w, factor.L, rest, strict=True):
+            w[:, new] = _solve_lower(L[new, new], right.T).T
+        after = self._after_all(points, factor)
+        after._evidence = self._evidence + len(y)
+        pivots = np.diagonal(factor.L, axis1=1, axis2=2)[:, new]
+        after._log_pivots = self._log_pivots + np.log(pivots).sum(axis=1)
+        return after
+
+    def with_fantasies(self, X: Array) -> IncrementalGP:
+        """As if every point (k, d0) had shown its prediction minus one standard deviation.
 
         One after the other, and at every scale by itself: in whitened units the predictions are met
         exactly and the deviations are the same number for all scales. Fantasies are no evidence
         between processes or scales. They come after all values: the result takes no observation.
         """
-        from scipy.linalg import cholesky, solve_triangular
+        points = [kernel.prepare(X) for kernel in self._kernels]
+        largest = np.array([p.diag.max() for p in points])[self.family] + self.scale.level_variance
+        noise = self._noise + JITTER * largest
+        factor = self._extended(points, noise)
+        new = slice(self.t, factor.used)
+        pivots = np.diagonal(factor.L, axis1=1, axis2=2)[:, new]
+        factor.w[:, 0, new] = 0.0
+        factor.w[:, 1, new] = np.sqrt(np.maximum(1 - noise[:, None] / pivots**2, 0.0))
+        return self._after_all(points, factor)
 
-        t, points, factor = self.t, cross.points, self._factor
-        below = self._whiten(cross.observed)  # (t, k)
-        K = cross.own - below.T @ below
-        noise = self.process.noise + JITTER * float(points.diag.max() + self.scale.level_variance)
-        K[np.diag_indices_from(K)] += noise
-        corner = cholesky(K, lower=True, check_finite=False)
-        rows = solve_triangular(corner, cross.rows - below.T @ factor.V[:t], lower=True)  # (k, N)
-        wm = np.sqrt(np.maximum(1 - noise / np.diag(corner) ** 2, 0.0))
-        ahead = _Factor(
-            np.block([[factor.L[:t, :t], np.zeros_like(below)], [below.T, corner]]),
-            np.concatenate([factor.V[:t], rows]),
-            np.append(factor.wy[:t], np.zeros_like(wm)),
-            np.append(factor.wm[:t], wm),
-            t + len(wm),
-        )
-        after = self._after(points, t + len(wm), ahead)
-        after._slope = self._slope - wm @ rows
-        spent = np.einsum("kn,kn->n", rows, rows)
+    def _extended(self, points: Sequence[PointCache], noise: Array) -> _Factor:
+        """A factor of its own with rows of L and V for k more points, those of w yet to be set."""
+        t, k = self.t, len(points[0].mean)
+        own = np.array([g.gram(p, p) for g, p in zip(self._kernels, points, strict=True)])
+        below = self.elsewhere().whiten(points).transpose(0, 2, 1)  # (P, k, t)
+        K = (own + self.scale.level_variance)[self.family] - below @ below.transpose(0, 2, 1)
+        K[:, np.arange(k), np.arange(k)] += noise[:, None]
+        factor = _Factor.empty(len(K), len(self._Z), max(FIRST_CAPACITY, 2 * (t + k)))
+        factor.L[:, :t, :t], factor.V[:, :t] = self._factor.L[:, :t, :t], self._factor.V[:, :t]
+        factor.w[:, :, :t], factor.used = self._factor.w[:, :, :t], t + k
+        factor.L[:, t : t + k, :t], factor.L[:, t : t + k, t : t + k] = below, np.linalg.cholesky(K)
+        cross = self._with_candidates(points)[self.family]  # (P, k, N)
+        cross -= below @ factor.V[:, :t]
+        for V, L, right in zip(factor.V, factor.L, cross, strict=True):
+            V[t : t + k] = _solve_rows(L[t : t + k, t : t + k], right)
+        return factor
+
+    def _after_all(self, points: Sequence[PointCache], factor: _Factor) -> IncrementalGP:
+        """With the predictions that follow from the last rows of the factor."""
+        after, new = self._after(points, factor), slice(self.t, factor.used)
+        change = factor.w[:, :, new] @ factor.V[:, new]  # (P, 2, N)
+        after._offset, after._slope = self._offset + change[:, 0], self._slope - change[:, 1]
+        spent = np.einsum("pkn,pkn->pn", factor.V[:, new], factor.V[:, new])
         after._variance = np.maximum(self._variance - spent, SMALLEST_VARIANCE)
         return after
 
-    def _after(self, points: PointCache, t: int, factor: _Factor) -> IncrementalGP:
+    def _after(self, points: Sequence[PointCache], factor: _Factor) -> IncrementalGP:
         after = IncrementalGP.__new__(IncrementalGP)  # much faster than `copy`
         after.__dict__.update(self.__dict__)
-        after.t, after._factor = t, factor
-        after._seen = (*self._seen, points)
+        after.t, after._factor, after._elsewhere = factor.used, factor, {}
+        after._seen = [(*seen, more) for seen, more in zip(self._seen, points, strict=True)]
         return after
 
-    @property
-    def seen(self) -> PointCache | None:
-        """The observed points; None where there are none. A table is searched without them."""
-        parts = self._seen
-        if len(parts) > 1:
-            parts = self._seen = (PointCache.joined(*parts),)
-        return parts[0] if parts else None
-
-    def covariance(self, points: PointCache) -> Array:
-        """(t, k) of the observed points and the function at ``points``; without noise."""
-        seen = self.seen
-        if seen is None:
-            return np.empty((0, len(points.mean)))
-        K = self.process.gram(seen, points)
+    def _with_candidates(self, points: Sequence[PointCache]) -> Array:
+        """(families, k, N) covariance of the function at the points and at the candidates."""
+        K = np.array(
+            [g.gram(*pair) for g, *pair in zip(self._kernels, points, self._caches, strict=True)]
+        )
         K += self.scale.level_variance
         return K
 
-    def at(self, points: PointCache, K: Array | None = None) -> Prediction:
-        """At points prepared by a process that differs in its noise at most.
+    def elsewhere(self, processes: NDArray[np.bool_] | None = None) -> Elsewhere:
+        """For points that are no candidates; of all processes, or of some."""
+        chosen = np.ones(len(self.processes), dtype=bool) if processes is None else processes
+        key = chosen.tobytes()
+        if key not in self._elsewhere:
+            self._elsewhere[key] = Elsewhere(self, chosen)
+        return self._elsewhere[key]
 
-        ``K`` is their `covariance`, which does not differ then.
-        """
-        return self._predict(points, self._whiten(self.covariance(points) if K is None else K))
+    def seen(self, family: int) -> PointCache | None:
+        """The observed points; None where there are none. A table is searched without them."""
+        parts = self._seen[family]
+        if len(parts) > 1:
+            parts = self._seen[family] = (PointCache.joined(*parts),)
+        return parts[0] if parts else None
 
-    def _predict(self, points: PointCache, V: Array) -> Prediction:
-        """Given the whitened covariance (t, k) of the observed points and these."""
-        variance = points.diag + self.scale.level_variance - np.einsum("tk,tk->k", V, V)
-        return Prediction(
-            self.scale.level + self._factor.wy[: self.t] @ V,
-            points.mean - self._factor.wm[: self.t] @ V,
-            np.maximum(variance, SMALLEST_VARIANCE),
-            self.process.noise,
-        )
 
-    def gradient_at(self, points: PointCache, Z: Array) -> PredictionGradient:
-        """`at` with derivatives, at points (n, d0) and their cache."""
-        return self.gradients_at(points, Z, [self])[0]
+class Elsewhere:
+    """Posteriors of some of the processes of ``gp`` at points that need not be candidates."""
 
-    def gradients_at(
-        self, points: PointCache, Z: Array, relatives: Sequence[IncrementalGP]
-    ) -> list[PredictionGradient]:
-        """Of several that differ in their noise only, and so share the costly derivatives."""
-        slopes = self.process.derivatives(points, Z)
-        K, seen = self.covariance(points), self.seen
-        # (t, n, d0)
-        dK = None if seen is None else self.process.gram_derivative(seen, points, slopes)
+    def __init__(self, gp: IncrementalGP, chosen: NDArray[np.bool_]) -> None:
+        t, factor, families = gp.t, gp._factor, gp.family[chosen].tolist()
+        kept = sorted(set(families))
+        self.scale, self.t = gp.scale, t
+        self._family = np.array([kept.index(f) for f in families])  # (P,)
+        self._kernels = [gp._kernels[f] for f in kept]
+        self._seen = [gp.seen(f) for f in kept]
+        self._noise = gp._noise[chosen]
+        self._L, self._w = factor.L[chosen, :t, :t], factor.w[chosen, :, :t]
+
+    def at(self, Z: Array) -> Prediction:
+        """At points (n, d0)."""
+        points = [kernel.prepare(Z) for kernel in self._kernels]
+        return self._predict(points, self.whiten(points))
+
+    def at_observed(self) -> Prediction:
+        """At the points that were observed."""
+        points = [seen for seen in self._seen if seen is not None]
+        return self._predict(points, self.whiten(points))
+
+    def whiten(self, points: Sequence[PointCache]) -> Array:
+        """(P, t, n) matrices L^{-1} k(X, Z) for points that each family has prepared."""
+        return self._solve(self._covariances(points))
+
+    def _covariances(self, points: Sequence[PointCache]) -> list[Array]:
+        """(t, n) of each family: observed points, and the function at ``points``."""
         found = []
-        for gp in relatives:
-            V = gp._whiten(K)
-            value = gp._predict(points, V)
-            if dK is None:
-                zero = np.zeros_like(Z)
-                found.append(PredictionGradient(value, zero, slopes.mean, slopes.diag))
-                continue
-            # The derivative of L^{-1} K enters through L^{-T}: one solve for all right-hand sides.
-            t, factor = gp.t, gp._factor
-            right = np.column_stack([factor.wy[:t], factor.wm[:t], V])
-            solved = _solve_lower(factor.L[:t, :t], right, transposed=True)
-            offset, mean = np.tensordot(solved[:, :2].T, dK, axes=1)  # (n, d0) each
-            push = np.einsum("tn,tnd->nd", solved[:, 2:], dK)
-            found.append(
-                PredictionGradient(value, offset, slopes.mean - mean, slopes.diag - 2 * push)
-            )
+        for kernel, seen, others in zip(self._kernels, self._seen, points, strict=True):
+            if seen is None:
+                found.append(np.empty((0, len(others.mean))))
+            else:
+                found.append(kernel.gram(seen, others))
+                found[-1] += self.scale.level_variance
         return found
 
-    def _whiten(self, K: Array) -> Array:
-        """(t, k) matrix L^{-1} K."""
-        if self.t == 0:
-            return K
-        return _solve_lower(self._factor.L[: self.t, : self.t], K)
+    def _solve(self, K: Sequence[Array]) -> Array:
+        V = np.empty((len(self._L), *K[0].shape))
+        if self.t:
+            for i, family in enumerate(self._family):
+                V[i] = _solve_lower(self._L[i], K[family])
+        return V
+
+    def _predict(self, points: Sequence[PointCache], V: Array) -> Prediction:
+        scale, wV = self.scale, self._w @ V  # (P, 2, n)
+        mean, diag = (np.array([getattr(p, n) for p in points]) for n in ("mean", "diag"))
+        variance = (diag + scale.level_variance)[self._family] - np.einsum("ptn,ptn->pn", V, V)
+        return Prediction(
+            scale.level + wV[:, 0],
+            mean[self._family] - wV[:, 1],
+            np.maximum(variance, SMALLEST_VARIANCE),
+            self._noise,
+        )
+
+    @cached_property
+    def _weights(self) -> Array:
+        """(P, 2, t) products L^{-T} w."""
+        pairs = zip(self._L, self._w, strict=True)
+        return np.array([_solve_lower(L, w.T, transposed=True).T for L, w in pairs])
+
+    def gradient(self, Z: Array) -> PredictionGradient:
+        """`at` with derivatives, at points (n, d0)."""
+        points = [kernel.prepare(Z) for kernel in self._kernels]
+        pairs = list(zip(self._kernels, points, strict=True))
+        slopes = [kernel.derivatives(cache, Z) for kernel, cache in pairs]
+        V = self.whiten(points)
+        value = self._predict(points, V)
+        mean = np.array([s.mean for s in slopes])[self._family]  # (P, n, d0)
+        diag = np.array([s.diag for s in slopes])[self._family]
+        if not self.t:
+            return PredictionGradient(value, np.zeros_like(mean), mean, diag)
+        offset, push = np.empty_like(mean), np.empty_like(mean)
+        for f, (kernel, cache) in enumerate(pairs):
+            seen = self._seen[f]
+            assert seen is not None
+            dK = kernel.gram_derivative(seen, cache, slopes[f])  # (t, n, d0)
+            members = np.flatnonzero(self._family == f)
+            # The derivative of L^{-1} K enters through L^{-T}.
+            up = np.array([_solve_lower(self._L[i], V[i], transposed=True) for i in members])
+            pulls = (self._weights[members] @ dK.reshape(self.t, -1)).reshape(-1, 2, *Z.shape)
+            offset[members], push[members] = pulls[:, 0], np.einsum("ptn,tnd->pnd", up, dK)
+            mean[members] -= pulls[:, 1]
+        return PredictionGradient(value, offset, mean, diag - 2 * push)
 
 
-def log_likelihoods(processes: Sequence[IncrementalGP]) -> Array:
-    """(processes, g) log densities of the same values, one per scale of the grid."""
-    n, scale = processes[0]._evidence, processes[0].scale
-    sums = []
-    for gp in processes:
-        wy, wm = gp._factor.wy[:n], gp._factor.wm[:n]
-        sums.append((wy @ wy, wy @ wm, wm @ wm, gp._log_pivots))
-    squares, mixed, means, pivots = np.array(sums).T[:, :, None]
-    logs: Array = squares / scale.squares
-    logs -= 2 * mixed / scale.scales
-    logs += means
-    logs /= -2
-    logs -= n * scale.log_scales
-    logs -= pivots
-    return logs
+def _families(processes: Sequence[TaskProcess]) -> NDArray[np.intp]:
+    """(P,) numbers from 0 on; neighbours that differ in their noise only have the same."""
+    numbers = [0]
+    for one, other in pairwise(processes):
+        alike = isinstance(one, TaskGP) and isinstance(other, TaskGP) and one.mu is other.mu
+        numbers.append(numbers[-1] + (not alike))
+    return np.array(numbers)
 
 
 def _solve_lower(L: Array, right: Array, *, transposed: bool = False) -> Array:
@@ -367,3 +397,10 @@ def _solve_lower(L: Array, right: Array, *, transposed: bool = False) -> Array:
     if singular:
         raise InputError(f"the covariance of the values is singular at pivot {singular}")
     return np.asarray(solution)
+
+
+def _solve_rows(L: Array, right: Array) -> Array:
+    """L^{-1} ``right`` for many columns in C order, which it overwrites."""
+    from scipy.linalg.blas import dtrsm
+
+    return np.asarray(dtrsm(1.0, L.T, right.T, side=1, overwrite_b=1)).T

@@ -48,8 +48,8 @@ class Feasibility:
             for name, value in values.items():
                 model = after._models.get(name)
                 if model is None:
-                    model = IncrementalGP(self._process, MODEL, self._Z)
-                after._models[name] = model.observe(model.cross_covariance(x[None]), value)
+                    model = IncrementalGP([self._process], MODEL, self._Z)
+                after._models[name] = model.observe(x, value)
         after._observed = settled
         return after
 
@@ -58,7 +58,7 @@ class Feasibility:
         return _chance([(m, self._at(m, Z)) for m in self._models.values()])
 
     def _at(self, model: IncrementalGP, Z: Array) -> Prediction:
-        return model.prediction if Z is self._Z else model.at(self._process.prepare(Z))
+        return model.prediction if Z is self._Z else model.elsewhere().at(Z)
 
 
 def _finite(values: Mapping[str, float], observed: Observed) -> dict[str, float]:
@@ -81,7 +81,7 @@ def _chance(constraints: list[tuple[IncrementalGP, Prediction]]) -> Array | None
     if not constraints:
         return None
     chances = [
-        ndtr(-p.offset / (max(model.likely_scale, SMALLEST_SCALE) * np.sqrt(p.variance)))
+        ndtr(-p.offset / (np.maximum(model.likely_scales, SMALLEST_SCALE) * np.sqrt(p.variance)))[0]
         for model, p in constraints
     ]
     return np.asarray(np.prod(chances, axis=0))

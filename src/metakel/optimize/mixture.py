@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.confidence.fallback import AlarmEvent
-from metakel.gp.incremental import (
-    IncrementalGP,
-)
+from metakel.gp.incremental import IncrementalGP
 from metakel.gp.success import SuccessChance
 from metakel.gp.task_gp import TaskGP, TaskModel, TaskProcess
 from metakel.optimize.band import Band
@@ -106,7 +104,7 @@ class MixtureModel(MixtureScores):
         self._learned = np.array([isinstance(p, TaskGP) for p in processes])
         self._Z: Array | None = None
         self._rows: dict[bytes, int] = {}  # which start points there are
-        self._families: list[list[IncrementalGP]] = _families(self._processes, scale, d0)
+        self._gp = IncrementalGP(self._processes, scale, np.zeros((0, d0)))
         self._mean = False
         self._without_fantasies: Self | None = None  # the same model, if this one has some
         # Worked out when they are asked for, from the processes as they are.
@@ -131,8 +129,8 @@ class MixtureModel(MixtureScores):
         """Ready to be searched from these points: their predictions are kept up to date."""
         model = copy(self)
         model._Z, model._rows, model._kept = start.X, _row_numbers(start.X), {}
-        model._families = _families(self._processes, self._task, self._d0, start.X)
-        model._mean = bool(model._families[0][0].prediction.slope.any())
+        model._gp = IncrementalGP(self._processes, self._task, start.X)
+        model._mean = bool(model._gp.prediction.slope[0].any())
         model._failing = None if self._success is None else self._success.failing(start.X)
         return model
 
@@ -141,7 +139,6 @@ class MixtureModel(MixtureScores):
     def observe(self, X: Array, y: Array, noise_std: Array) -> Self:
         """After the observations of one call; their noise is part of what was learned."""
         model = copy(self)
-        model._families = [list(family) for family in self._families]
         model._observed = np.concatenate([self._observed, X])
         if len(X) > BULK:
             model._take_all(X, y)
@@ -189,9 +186,7 @@ class MixtureModel(MixtureScores):
     def _take(self, x: Array, y: float) -> None:
         candidate = self._candidate(x)
         self._settle_level(x, y)
-        for family in self._families:
-            cross = family[0].cross_covariance(x[None], candidate)
-            family[:] = [process.observe(cross, y, candidate) for process in family]
+        self._gp = self._gp.observe(x, y, candidate)
         self._t += 1
         self._best = max(self._best, y)
         self._unseen = (*self._unseen, (x, y))
@@ -200,23 +195,19 @@ class MixtureModel(MixtureScores):
         """A first value that past tasks do not allow for is that of a task at another level."""
         if self._t:
             return
-        means = [float(family[0].process.prepare(x[None]).mean[0]) for family in self._families]
+        means = self._gp.elsewhere().at(x[None]).slope[:, 0]
         if not self._task.expects(y, means):
             self._task, self._other_level = self._task.at_other_level(y), True
-            self._families = [[p.with_scale(self._task) for p in f] for f in self._families]
+            self._gp = self._gp.with_scale(self._task)
 
     def _take_all(self, X: Array, y: Array) -> None:
         self._settle_level(X[0], float(y[0]))
         try:
-            families = []
-            for family in self._families:
-                cross = family[0].cross_covariance(X)
-                families.append([process.observe_all(cross, y) for process in family])
+            self._gp = self._gp.observe_all(X, y)
         except np.linalg.LinAlgError:  # many values at one point, and hardly any noise
             for x, value in zip(X, y, strict=True):
                 self._take(x, float(value))
             return
-        self._families = families
         self._t += len(y)
         self._best = max(self._best, float(y.max()))
         self._unseen = (*self._unseen, *((x, float(v)) for x, v in zip(X, y, strict=True)))
@@ -232,7 +223,6 @@ class MixtureModel(MixtureScores):
             return steps, self
         rows = slice(outcomes.ends[steps - 1] if steps else 0, outcomes.ends[until - 1])
         model = copy(self)
-        model._families = [list(family) for family in self._families]
         model._take_all(outcomes.X[rows], outcomes.y[rows])
         model._observed = np.concatenate([self._observed, outcomes.X[rows]])
         model._mix, model._kept = None, {}
@@ -249,7 +239,7 @@ class MixtureModel(MixtureScores):
             decides = copy(self if self._first is None else self._first)
             decides._band = decides.regret = "it decides only"
         model._decides = decides = Model.condition(decides, thinned(outcomes))
-        model._families, model._mix = decides._families, decides.mix
+        model._gp, model._mix = decides._gp, decides.mix
         model._kept = {}
         return model
 
@@ -272,8 +262,7 @@ class MixtureModel(MixtureScores):
         """The alarm that values taken in at once would have raised after each of these times."""
         if self._alarm is not None:
             return
-        processes = [p for family in self._families for p in family]
-        joint = np.array([p.log_likelihoods_at(times) for p in processes])  # (processes, k, g)
+        joint = self._gp.log_likelihoods_at(times)  # (processes, k, g)
         joint += self._task.log_weights + np.log(self._start)[:, None, None]
         weights = np.exp(joint - joint.max(axis=(0, 2), keepdims=True))
         weights /= weights.sum(axis=(0, 2), keepdims=True)
@@ -312,10 +301,7 @@ class MixtureModel(MixtureScores):
         model._mix = self.mix
         if len(X):
             model._without_fantasies, model._kept = self._without_fantasies or self, {}
-            model._families = []
-            for family in self._families:
-                cross = family[0].cross_covariance(X)
-                model._families.append([process.with_fantasies(cross) for process in family])
+            model._gp = self._gp.with_fantasies(X)
         return model
 
     # Weights
@@ -330,8 +316,7 @@ class MixtureModel(MixtureScores):
         """Posterior weight of every kind of past tasks, of all together, and of the cold start."""
         if not self._kinds:
             return {}
-        members = iter(self.mix.members.tolist())
-        weights = [sum(next(members) for _ in family) for family in self._families]
+        weights = np.bincount(self._gp.family, self.mix.members).tolist()
         return dict(zip((*self._kinds, COLD_START), weights, strict=False))
 
     @property
@@ -412,23 +397,3 @@ def _row_numbers(Z: Array) -> dict[bytes, int]:
     raw, width = (Z + 0.0).tobytes(), Z.itemsize * Z.shape[1]
     rows = range(len(Z))
     return {raw[i * width : (i + 1) * width]: i for i in reversed(rows)}
-
-
-def _differ_in_noise(one: TaskProcess, other: TaskProcess) -> bool:
-    """Whether both were learned from the same tasks."""
-    return isinstance(one, TaskGP) and isinstance(other, TaskGP) and one.mu is other.mu
-
-
-def _families(
-    processes: Sequence[TaskProcess], scale: TaskModel, d0: int, Z: Array | None = None
-) -> list[list[IncrementalGP]]:
-    """In the order of the processes; those that differ in the noise only share the rest."""
-    points = np.zeros((0, d0)) if Z is None else Z
-    families: list[list[IncrementalGP]] = []
-    for process in processes:
-        first = families[-1][0] if families else None
-        if first and _differ_in_noise(first.process, process):
-            families[-1].append(first.with_process(process))
-        else:
-            families.append([IncrementalGP(process, scale, points)])
-    return families

@@ -15,7 +15,6 @@ from metakel.gp.incremental import (
     IncrementalGP,
     Prediction,
     PredictionGradient,
-    log_likelihoods,
 )
 from metakel.gp.success import Runs, SuccessChance
 from metakel.gp.task_gp import TaskModel
@@ -62,16 +61,14 @@ def mixture_weights(
     return MixtureWeights(weights, scale, float(top + np.log(total)))
 
 
-def expected_improvement(
-    predictions: Sequence[Prediction], mix: MixtureWeights, best: float
-) -> Array:
+def expected_improvement(prediction: Prediction, mix: MixtureWeights, best: float) -> Array:
     """(N,) expected improvement over ``best`` of the value to be seen, noise included."""
     kept = np.where(mix.weights > NEGLIGIBLE * mix.weights.max(), mix.weights, 0.0)
-    return _improvement(predictions, kept, np.tile(mix.scale.scales, (len(predictions), 1)), best)
+    return _improvement(prediction, kept, np.tile(mix.scale.scales, (len(kept), 1)), best)
 
 
 def shortlist(
-    predictions: Sequence[Prediction], mix: MixtureWeights, best: float, count: int
+    prediction: Prediction, mix: MixtureWeights, best: float, count: int
 ) -> NDArray[np.intp]:
     """The ``count`` candidates with the largest improvement at the mean scale of each process.
 
@@ -79,24 +76,23 @@ def shortlist(
     """
     members = mix.members[:, None]
     scales = (mix.weights @ mix.scale.scales)[:, None] / np.maximum(members, 1e-300)
-    rough = _improvement(predictions, np.where(members > NEGLIGIBLE, members, 0.0), scales, best)
+    rough = _improvement(prediction, np.where(members > NEGLIGIBLE, members, 0.0), scales, best)
     return np.argpartition(-rough, count)[:count]
 
 
-def _improvement(
-    predictions: Sequence[Prediction], weights: Array, scales: Array, best: float
-) -> Array:
+def _improvement(prediction: Prediction, weights: Array, scales: Array, best: float) -> Array:
     """(N,) improvement averaged over processes and scales with ``weights`` (processes, scales)."""
     from scipy.special import ndtr
 
-    total = np.zeros_like(predictions[0].offset)
-    for prediction, shares, grid in zip(predictions, weights, scales, strict=True):
+    total: Array = np.zeros(prediction.offset.shape[1])
+    sds = np.sqrt(INFLATION**2 * prediction.variance + prediction.noise[:, None])  # (processes, N)
+    offsets, slopes = (prediction.offset - best) / sds, prediction.slope / sds
+    for offset, slope, sd, shares, grid in zip(offsets, slopes, sds, weights, scales, strict=True):
         kept = shares > 0
         if not kept.any():
             continue
-        sd = np.sqrt(INFLATION**2 * prediction.variance + prediction.noise)
-        z = ((prediction.offset - best) / sd) / grid[kept][:, None]
-        z += prediction.slope / sd  # (scales, N)
+        z = offset / grid[kept][:, None]
+        z += slope  # (scales, N)
         gain = np.exp(-0.5 * z * z)
         gain /= ROOT_TWO_PI
         z *= ndtr(z)
@@ -106,69 +102,62 @@ def _improvement(
 
 
 def improvement_gradient(
-    found: Sequence[PredictionGradient], mix: MixtureWeights, best: float
+    found: PredictionGradient, mix: MixtureWeights, best: float
 ) -> tuple[Array, Array]:
     """`expected_improvement` (n,) with its derivative (n, d0)."""
     from scipy.special import ndtr
 
-    value = expected_improvement([g.value for g in found], mix, best)
-    slope = np.zeros_like(found[0].offset)
-    cutoff = NEGLIGIBLE * mix.weights.max()
-    for g, shares in zip(found, mix.weights, strict=True):
-        kept = shares > cutoff
-        if not kept.any():
-            continue
-        grid, w = mix.scale.scales[kept], shares[kept]
-        sd = np.sqrt(INFLATION**2 * g.value.variance + g.value.noise)
-        z = ((g.value.offset - best) / grid[:, None] + g.value.slope) / sd  # (scales, n)
-        chance, density = ndtr(z), np.exp(-0.5 * z * z) / ROOT_TWO_PI
-        d_sd = INFLATION**2 * g.variance / (2 * sd)[:, None]
-        slope += (w @ chance)[:, None] * g.offset
-        slope += ((w * grid) @ chance)[:, None] * g.slope
-        slope += ((w * grid) @ density)[:, None] * d_sd
-    return value, slope
+    p = found.value
+    kept = np.where(mix.weights > NEGLIGIBLE * mix.weights.max(), mix.weights, 0.0)
+    scales = mix.scale.scales
+    sd = np.sqrt(INFLATION**2 * p.variance + p.noise[:, None])  # (processes, n)
+    z = ((p.offset - best)[:, None] / scales[:, None] + p.slope[:, None]) / sd[:, None]
+    chance, density = ndtr(z), np.exp(-0.5 * z * z) / ROOT_TWO_PI  # (processes, scales, n)
+    d_sd = INFLATION**2 * found.variance / (2 * sd)[:, :, None]
+    slope = _average(np.einsum("pg,pgn->pn", kept, chance), found.offset)
+    slope += _average(np.einsum("pg,pgn->pn", kept * scales, chance), found.slope)
+    slope += _average(np.einsum("pg,pgn->pn", kept * scales, density), d_sd)
+    return expected_improvement(p, mix, best), slope
 
 
-def upper_bound(
-    predictions: Sequence[Prediction], mix: MixtureWeights, width: float = UCB_WIDTH
-) -> Array:
+def _average(weights: Array, slopes: Array) -> Array:
+    """(n, d0) sum over processes of slopes (processes, n, d0) with weights (processes, n)."""
+    return np.asarray(np.einsum("pn,pnd->nd", weights, slopes))
+
+
+def upper_bound(prediction: Prediction, mix: MixtureWeights, width: float = UCB_WIDTH) -> Array:
     """(N,) mean plus ``width`` standard deviations, averaged over processes and scales."""
-    total = np.zeros_like(predictions[0].offset)
-    scales = mix.weights @ mix.scale.scales
-    for p, share, scale in zip(predictions, mix.members, scales, strict=True):
-        total += share * p.offset + scale * (p.slope + width * np.sqrt(p.variance))
-    return total
+    heights = np.sqrt(prediction.variance)
+    heights *= width
+    heights += prediction.slope
+    bound = (mix.weights @ mix.scale.scales) @ heights
+    bound += mix.members @ prediction.offset
+    return np.asarray(bound)
 
 
 def upper_bound_gradient(
-    found: Sequence[PredictionGradient], mix: MixtureWeights, width: float = UCB_WIDTH
+    found: PredictionGradient, mix: MixtureWeights, width: float = UCB_WIDTH
 ) -> tuple[Array, Array]:
     """`upper_bound` (n,) with its derivative (n, d0)."""
-    slope = np.zeros_like(found[0].offset)
-    scales = mix.weights @ mix.scale.scales
-    for g, share, scale in zip(found, mix.members, scales, strict=True):
-        sd = np.sqrt(g.value.variance)
-        rate = np.where(g.value.variance > SMALLEST_VARIANCE, width / (2 * sd), 0.0)
-        slope += share * g.offset + scale * (g.slope + rate[:, None] * g.variance)
-    return upper_bound([g.value for g in found], mix, width), slope
+    variance = found.value.variance
+    rate = np.where(variance > SMALLEST_VARIANCE, width / (2 * np.sqrt(variance)), 0.0)
+    slopes = found.slope + rate[:, :, None] * found.variance
+    slope = np.einsum("p,pnd->nd", mix.members, found.offset)
+    slope += np.einsum("p,pnd->nd", mix.weights @ mix.scale.scales, slopes)
+    return upper_bound(found.value, mix, width), slope
 
 
-def predict(predictions: Sequence[Prediction], mix: MixtureWeights) -> tuple[Array, Array]:
+def predict(prediction: Prediction, mix: MixtureWeights) -> tuple[Array, Array]:
     """(N,) mean and standard deviation of the mixture over processes and scales."""
-    scales = mix.scale.scales
-    first = np.zeros_like(predictions[0].offset)
-    for p, weights in zip(predictions, mix.weights, strict=True):
-        first += weights.sum() * p.offset + (weights @ scales) * p.slope
-    spread = np.zeros_like(first)
-    for p, weights in zip(predictions, mix.weights, strict=True):
-        share = weights.sum()
-        if share == 0.0:
-            continue
-        scale = float(weights @ scales) / share
-        spread += share * (p.offset + scale * p.slope - first) ** 2
-        spread += (weights @ (scales - scale) ** 2) * p.slope**2
-        spread += (weights @ scales**2) * p.variance
-    return first, np.sqrt(spread)
+    offset, slope, scales = prediction.offset, prediction.slope, mix.scale.scales
+    shares, sums = mix.members, mix.weights @ scales
+    mean = shares @ offset + sums @ slope
+    usual = sums / np.maximum(shares, TINY)  # (processes,)
+    around = (mix.weights * (scales - usual[:, None]) ** 2).sum(axis=1)
+    spread = shares @ (offset + usual[:, None] * slope - mean) ** 2
+    spread += around @ slope**2
+    spread += (mix.weights @ mix.scale.squares) @ prediction.variance
+    return mean, np.sqrt(spread)
 
 
 SHORTLIST = 128
@@ -180,7 +169,7 @@ ROUNDING = 1e-9
 class MixtureScores(Model):
     """What follows from the processes as they are; `MixtureModel` conditions them."""
 
-    _families: list[list[IncrementalGP]]  # those of a family differ in their noise only
+    _gp: IncrementalGP
     _start: tuple[float, ...]  # weights before any value
     _task: TaskModel
     _success: SuccessChance | None
@@ -198,8 +187,7 @@ class MixtureScores(Model):
     def mix(self) -> MixtureWeights:
         """Posterior weights of processes and scales."""
         if self._mix is None:
-            processes = [p for family in self._families for p in family]
-            self._mix = mixture_weights(log_likelihoods(processes), self._start, self._task)
+            self._mix = mixture_weights(self._gp.log_likelihoods, self._start, self._task)
         return self._mix
 
     def predict(self, Z: Array) -> tuple[Array, Array]:
@@ -214,9 +202,7 @@ class MixtureScores(Model):
     def _predict(self, Z: Array) -> tuple[Array, Array]:
         found = self._at(Z)
         if self._without_fantasies is not None:
-            means = self._without_fantasies._at(Z)
-            pairs = zip(means, found, strict=True)
-            found = [replace(mean, variance=ahead.variance) for mean, ahead in pairs]
+            found = replace(self._without_fantasies._at(Z), variance=found.variance)
         return predict(found, self.mix)
 
     def first_score(self) -> Score | None:
@@ -230,11 +216,11 @@ class MixtureScores(Model):
             )
 
         def gradient(Z: Array) -> tuple[Array, Array]:
-            process = self._families[0][0]
-            found = process.gradient_at(process.process.prepare(Z), Z)
-            return found.value.slope, found.slope
+            found = self._gp.elsewhere(first).gradient(Z)
+            return found.value.slope[0], found.slope[0]
 
-        return self._weighed(Score(lambda Z: self._at(Z)[0].slope, gradient), 1.0)
+        first = np.arange(len(self._start)) == 0
+        return self._weighed(Score(lambda Z: self._at(Z, first).slope[0], gradient), 1.0)
 
     def _weighed(self, score: Score, unit: float) -> Score:
         """The score plus so many units of the log chance that a run gives a value."""
@@ -269,7 +255,9 @@ class MixtureScores(Model):
                 self._kept["bound"] = upper_bound(self._at(Z, kept), mix)
             return np.asarray(self._kept["bound"])
 
-        score = Score(values, lambda Z: upper_bound_gradient(self._gradients(Z, kept), mix))
+        score = Score(
+            values, lambda Z: upper_bound_gradient(self._gp.elsewhere(kept).gradient(Z), mix)
+        )
         return self._weighed(score, self._task.scale)
 
     def expected_improvement(self, best: float, chance: Chance | None = None) -> Score:
@@ -293,22 +281,22 @@ class MixtureScores(Model):
             return _log(gain if chance is None else gain * chance(Z))
 
         def gradient(Z: Array) -> tuple[Array, Array]:
-            gain, slope = improvement_gradient(self._gradients(Z, kept), mix, best)
+            gain, slope = improvement_gradient(self._gp.elsewhere(kept).gradient(Z), mix, best)
             return _log(gain), slope / np.maximum(gain, TINY)[:, None]
 
         return self._weighed(Score(values, gradient if chance is None else None), 1.0)
 
     def _improvement_at_start(self, Z: Array, best: float, chance: Chance | None) -> Array:
         """(N,) at the start points; -inf where another is certainly better."""
-        predictions = [p.prediction for family in self._families for p in family]
+        prediction = self._gp.prediction
         if chance is not None:
-            return expected_improvement(predictions, self.mix, best) * chance(Z)
+            return expected_improvement(prediction, self.mix, best) * chance(Z)
         # Where runs may fail, points of less improvement may be the better choice.
         if len(Z) <= 2 * SHORTLIST or self._success is not None:
-            return expected_improvement(predictions, self.mix, best)
-        chosen = shortlist(predictions, self.mix, best, SHORTLIST)
+            return expected_improvement(prediction, self.mix, best)
+        chosen = shortlist(prediction, self.mix, best, SHORTLIST)
         scores = np.full(len(Z), -np.inf)
-        scores[chosen] = expected_improvement([p[chosen] for p in predictions], self.mix, best)
+        scores[chosen] = expected_improvement(prediction.at(chosen), self.mix, best)
         return scores
 
     def _cautious_bound(self, chance: Chance | None) -> Score:
@@ -319,40 +307,17 @@ class MixtureScores(Model):
         scale = self._task.scale
         return Score(lambda Z: bound.values(Z) + scale * _log(chance(Z)))
 
-    def _at(self, Z: Array, kept: NDArray[np.bool_] | None = None) -> list[Prediction]:
+    def _at(self, Z: Array, kept: NDArray[np.bool_] | None = None) -> Prediction:
         """Of all processes, or of those kept."""
-        here, observed = Z is self._Z, self._are_observed(Z)
-        found = []
-        for chosen in self._chosen(kept):
-            if here:
-                found += [process.prediction for process in chosen]
-                continue
-            seen = chosen[0].seen if observed else None
-            points = chosen[0].process.prepare(Z) if seen is None else seen
-            K = chosen[0].covariance(points)
-            found += [process.at(points, K) for process in chosen]
-        return found
+        if Z is self._Z:
+            return self._gp.prediction if kept is None else self._gp.prediction.of(kept)
+        elsewhere = self._gp.elsewhere(kept)
+        return elsewhere.at_observed() if self._are_observed(Z) else elsewhere.at(Z)
 
     def _are_observed(self, Z: Array) -> bool:
         """Whether they are all observed points, in order, and so many that it matters."""
         alone = self._without_fantasies is None and self._decides is None
         return alone and len(Z) > TRAIL and np.array_equal(Z, self._observed)
-
-    def _gradients(
-        self, Z: Array, kept: NDArray[np.bool_] | None = None
-    ) -> list[PredictionGradient]:
-        found = []
-        for chosen in self._chosen(kept):
-            points = chosen[0].process.prepare(Z)
-            found += chosen[0].gradients_at(points, Z, chosen)
-        return found
-
-    def _chosen(self, kept: NDArray[np.bool_] | None) -> list[list[IncrementalGP]]:
-        if kept is None:
-            return self._families
-        flags = iter(kept.tolist())
-        families = [[p for p in family if next(flags)] for family in self._families]
-        return [family for family in families if family]
 
 
 def _log(values: Array) -> Array:
