@@ -27,7 +27,7 @@ BUDGET, SPACE_BUDGET = 40, 25
 DELTAS = (0.1, 0.2)
 TOLERANCE = 0.05
 TAUGHT = 0.75
-TEACHING, NEW = 20, 13
+TEACHING, NEW = 20, 8
 
 
 @dataclass(frozen=True, eq=False)
