@@ -83,6 +83,7 @@ def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
     learned.set(
         title="learned kernel", xlabel="base kernel j", ylabel=weights_label(settings.reading.scale)
     )
+    learned.margins(y=0.3)  # room for the legend
     f, spread = one[one["part"] == "f"], one[one["part"] == "band"]
     x, mean, width = (spread[c].to_numpy() for c in ("x", "value", "other"))
     estimate(new, x, f["value"].to_numpy(), mean, width, label="confidence band")
