@@ -63,15 +63,39 @@ def test_alternatives_to_a_suggestion_are_not_what_is_running_already():
     tuner = mk.Tuner(prior)
     first, second = tuner.ask_batch(2)
     why = tuner.explain(second)
-    assert (tuner.explain(first).waiting, why.waiting) == (0, 1)
+    assert not tuner.explain(first).awaited
     alone = mk.Tuner(prior).predict([second])[0][0]
     assert why.expected.value == pytest.approx(np.clip(alone, 0, 1), rel=1e-9)
     near = tuner.explain({**first, "a": first["a"] + 1e-3})
     for found in (why, near):
         if found.safer is not None:
             assert abs(found.safer.x["a"] - first["a"]) > 1e-2
-        if not found.explores:
-            assert "beside runs without a value, none is expected" in str(found)
+
+
+def test_what_is_expected_to_be_better_and_is_running_is_not_denied():
+    prior = accuracies()
+    tuner = mk.Tuner(prior)
+    batch = [tuner.explain(x) for x in tuner.ask_batch(4)]
+    values = [why.expected.value for why in batch]
+    sds = [why.expected.high - why.expected.low for why in batch]
+    behind = [max(values) - v > 0.5 * sd for v, sd in zip(values, sds, strict=True)]
+    assert any(behind)
+    for why, clearly in zip(batch, behind, strict=True):
+        if clearly:
+            assert "none is expected to be clearly better" not in why.sentence
+            assert why.explores or why.awaited
+
+
+def test_another_choice_is_not_near():
+    prior = accuracies()
+    optimizer, past = prior.optimizer(), prior.best_runs
+    for kind in ("x", "y"):
+        why = optimizer.explain({"a": 0.0, "kind": kind})
+        same = {task for task, x in zip(past.tasks, past.points, strict=True) if x["kind"] == kind}
+        assert why.near <= len(same)
+        named = [run.x["kind"] == kind for run in why.neighbours]
+        assert named == sorted(named, reverse=True)
+        assert sum(named) == min(len(same), len(named))
 
 
 def test_where_nothing_is_known_nothing_is_claimed():

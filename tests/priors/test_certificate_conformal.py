@@ -445,6 +445,21 @@ def test_limits_are_guessed_aloud_and_cap_everything_shown():
     assert from_dict(plain(to_dict(wide))).info.outputs == (-np.inf, 2)
 
 
+def test_a_limit_of_the_output_is_about_the_best_value_also_after_a_batch():
+    rows = accuracies(np.random.default_rng(0), "valid_accuracy")
+    prior = learn_prior(History.from_frame(rows, task="task", output="valid_accuracy"))
+    optimizer = prior.optimizer()
+    batch = optimizer.ask_batch(3)
+    values = np.clip(optimizer.predict(batch)[0] - [0.05, 0, 0], 0, 0.99)
+    for x, value in zip(batch, values, strict=True):
+        optimizer.tell(x, value)
+    best, found = int(np.argmax(values)), optimizer.certificate
+    assert best > 0
+    assert found.regret <= 1 - values[best] + 1e-12
+    assert found.limited
+    assert (found.x, found.lower) == (batch[best], values[best])
+
+
 def test_limits_that_the_history_exceeds_are_refused():
     rows = accuracies(np.random.default_rng(0), "loss")
     history = History.from_frame(rows, task="task", output="loss", minimize=False)

@@ -178,6 +178,29 @@ def test_every_part_is_there(page):
     assert "Calibration and sharpness" in text
 
 
+@pytest.mark.parametrize("minimize", [False, True])
+def test_the_map_is_strongest_where_it_is_best_and_drawn_around_what_is_tried_first(
+    minimize, tmp_path
+):
+    rng = np.random.default_rng(0)
+    rows: dict[str, list] = {name: [] for name in ("task", "a", "b", "c", "score")}
+    for s in range(10):
+        for a, b, c in rng.uniform(-1, 1, (20, 3)):
+            value = 5 - 4 * (a - 0.9) ** 2 - 2 * b**2 - (c - 0.5) ** 2 + rng.normal(0, 0.1)
+            for name, cell in zip(rows, (s, a, b, c, -value if minimize else value), strict=True):
+                rows[name].append(cell)
+    history = History.from_frame(rows, task="task", output="score", minimize=minimize)
+    prior = learn_prior(history, certify="none")
+    text = unescape(write_report(prior, tmp_path / "page.html").read_text())
+    chart = text[text.index("Typical score by a and b") :]
+    cells = re.findall(r'fill-opacity="([\d.]+)" data-tip="a ([-\d.]+), b', chart)
+    strength = [(float(opacity), float(a)) for opacity, a in cells[: 24 * 24]]
+    assert max(strength)[1] > 0.5
+    assert min(strength)[1] < -0.5
+    first = prior.optimizer().suggest()
+    assert f"The others as tried first: c = {number(first['c'])}." in text
+
+
 def test_parts_that_are_not_known_are_left_out_and_said(tmp_path):
     prior, _, _ = some_report()
     bare = write_report(prior, tmp_path / "a.html").read_text()

@@ -6,6 +6,7 @@ it was when it was asked for: without itself, and without what was asked for aft
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from math import inf
@@ -113,14 +114,15 @@ class Reasons:
     neighbours : tuple of Neighbour
         The nearest runs: of this task, and of the best ones of past tasks.
     near, tasks : int
-        How many past tasks had one of their best runs within a length scale, out of how many.
+        How many past tasks had one of their best runs within a length scale, with the same choices,
+        out of how many.
     safer : Expected or None
         The point whose value is surest to be good: the largest mean minus 1.5 standard deviations
         (for a minimum, the smallest mean plus as much). None where no other is clearly surer.
     output : str
         What is measured.
-    waiting : int
-        How many runs without a value there were when it was chosen.
+    awaited : bool
+        True if what is expected to be better is running or has failed, or is near such a run.
     informed : bool
         False if the same is expected everywhere.
     worse : bool
@@ -136,7 +138,7 @@ class Reasons:
     tasks: int
     safer: Expected | None
     output: str = "value"
-    waiting: int = 0
+    awaited: bool = False
     informed: bool = True
     worse: bool = False
 
@@ -158,8 +160,9 @@ class Reasons:
             return "another is expected to be better"
         if self.explores:
             return "it explores: another is expected to be better, but less is known of this one"
-        others = "beside runs without a value, none" if self.waiting else "none"
-        return f"it exploits: {others} is expected to be clearly better"
+        if self.awaited:
+            return "what is expected to be better is running or has failed, so it looks elsewhere"
+        return "it exploits: none is expected to be clearly better"
 
     @property
     def support(self) -> str:
@@ -203,7 +206,9 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
     mean, sd = (float(value[0]) for value in model.predict(x[None]))
     looked_at = here & _best_few(found.y, here)
     Z, means, sds = _elsewhere(model, found.X[looked_at], start.X)  # infinite where not tried
+    highest = mean
     if len(fantasies):  # what is running or has failed is no alternative
+        highest = max(float(model.predict(X)[0].max()) for X in (fantasies, Z[np.isfinite(sds)]))
         _, alone = snapshot.model.predict(Z)
         sds = np.where(sds**2 < (1 - TOLD_SOON) * alone**2, inf, sds)
     past = model.best_runs
@@ -231,12 +236,12 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
         typical=_typical(snapshot, start.X, limits),
         best=sign * float(values.max()) if len(values) else None,
         explores=behind and not worse,
-        neighbours=_neighbours(snapshot, past, x, place),
-        near=0 if past is None else len(_tasks_near(past, x)),
+        neighbours=_neighbours(snapshot, past, point, x, place),
+        near=0 if past is None else len(_tasks_near(past, point, x)),
         tasks=0 if past is None else len(set(past.tasks)),
         safer=safer,
         output="value" if past is None else past.output,
-        waiting=len(fantasies),
+        awaited=highest - mean > GIVEN_UP * sd,
         informed=bool(found.t) or len(fantasies) > 0 or bool(np.ptp(means) > 1e-9 * model.scale),
         worse=worse,
     )
@@ -291,15 +296,26 @@ def _observed_point(snapshot: Snapshot, i: int) -> Any:
     return copy(snapshot.record.trials[snapshot.outcomes.numbers[i]].point)
 
 
-def _tasks_near(past: BestRuns, x: Array) -> set[str]:
+def _other_choices(one: Any, other: Any) -> int:
+    """In how many choices two points differ: however alike their values, they are not near."""
+    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+        return 0
+    choices = [name for name, value in one.items() if isinstance(value, str | bool | None)]
+    return sum(other.get(name) != one[name] for name in choices)
+
+
+def _tasks_near(past: BestRuns, point: Any, x: Array) -> set[str]:
     near: NDArray[np.intp] = np.flatnonzero(past.distances(x) <= NEAR)
-    return {past.tasks[i] for i in near}
+    return {past.tasks[i] for i in near if not _other_choices(point, past.points[i])}
 
 
 def _neighbours(
-    snapshot: Snapshot, past: BestRuns | None, x: Array, place: Domain
+    snapshot: Snapshot, past: BestRuns | None, point: Any, x: Array, place: Domain
 ) -> tuple[Neighbour, ...]:
-    """The nearest ones, at most one of every past task; of this task only those that are near."""
+    """The nearest ones, at most one of every past task; of this task only those that are near.
+
+    Those with the same choices come first.
+    """
     seen = snapshot.outcomes
     scales = np.ones(x.shape) if past is None else past.lengthscales
     away = np.linalg.norm((seen.X - x) / scales, axis=1)
@@ -310,11 +326,13 @@ def _neighbours(
             "", _observed_point(snapshot, i), snapshot.sign * float(seen.y[i]), float(away[i])
         )
         for i in np.argsort(away, kind="stable")[:NEIGHBOURS]
-        if away[i] <= NEAR
+        if away[i] <= NEAR and not _other_choices(point, _observed_point(snapshot, i))
     ]
     others: dict[str, Neighbour] = {}
     distances = np.full(0, inf) if past is None else past.distances(x)
-    for i in np.argsort(distances, kind="stable"):
+    others_of = () if past is None else past.points
+    differ = np.array([_other_choices(point, other) for other in others_of], dtype=np.intp)
+    for i in np.lexsort((distances, differ)):
         assert past is not None
         if len(others) == NEIGHBOURS:
             break

@@ -149,9 +149,11 @@ class Snapshot:
             values, regret = model.trace.last(values, factor, scores.horizon)
         else:
             regret = model.trace.ceiling(factor, scores.horizon) - values.max()
-        best = int(np.argmax(values))
-        value = float(values[best])
-        most = model.limits[1] - value
+        best, top = int(np.argmax(values)), int(np.argmax(np.where(found.counts, found.y, -inf)))
+        most = model.limits[1] - float(found.y[top])
+        if most <= regret:  # the limit says more, and says it of the best point of all
+            best = top
+        value = float(found.y[best])
         return Certificate(
             max(min(regret, most), 0.0),
             copy(self.record.trials[found.numbers[best]].point),

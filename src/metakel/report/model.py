@@ -30,7 +30,9 @@ def model_section(prior: Prior) -> str:
     ]
     rows.sort(key=lambda row: -(row[1] + row[2]))
     names = "common shape", "differences between tasks"
-    pictures = [_effect(curve) for curve in explained.curves[:SHOWN_EFFECTS]]
+    shown = explained.curves[:SHOWN_EFFECTS]
+    ends = [end for c in shown for end in (c.common - c.spread, c.common + c.spread)]
+    pictures = [_effect(curve, Axis.covering(EFFECT, *ends)) for curve in shown]
     heat = _map(prior, [name for name, _, _ in rows])
     return section(
         "What was learned",
@@ -44,32 +46,28 @@ def model_section(prior: Prior) -> str:
     )
 
 
-def _effect(curve: Curve) -> str:
-    ends = curve.common - curve.spread, curve.common + curve.spread
-    chart = SvgChart(effect_axis(curve), Axis.covering(EFFECT, *ends))
+def _effect(curve: Curve, size: Axis) -> str:
+    chart = SvgChart(effect_axis(curve), size)
     draw_effect(chart, curve)
     description = f"average effect of {curve.name} with the spread between tasks"
     return figure(chart, f"Effect of {curve.name}", description=description)
 
 
 def _map(prior: Prior, by_share: list[str]) -> str:
-    """The mean over the two numbers that matter most, others at the best known place."""
-    assert prior.task_gp is not None
-    ranked = [name for name in by_share if name in prior.space.names]
+    """The mean over the two numbers that matter most, others as in what is tried first."""
+    top = prior.optimizer().suggest()
+    ranked = [name for name in by_share if top.get(name) is not None]
     numbers = [name for name in ranked if isinstance(prior.space[name], Float)][:2]
     if len(numbers) < 2:
         return ""
     across, up = numbers
-    points = prior.task_gp.basis.landmarks
-    top = prior.space.decode(np.clip(points[[int(np.argmax(prior.task_gp.mean(points)))]], -1, 1))[
-        0
-    ]
     middles = (np.arange(CELLS) + 0.5) / CELLS * 2 - 1
     xs, ys = (prior.space[name].decode(middles[:, None]) for name in numbers)
     rows = [{**top, across: x, up: y} for y in ys for x in xs]
     values = prior.mean(rows)
     low, high = float(values.min()), float(values.max())
-    scaled = (values - low) / ((high - low) or 1.0)
+    worst, best = (high, low) if prior.info.minimize else (low, high)
+    scaled = (values - worst) / ((best - worst) or 1.0)
     tips = [
         f"{across} {_short(row[across])}, {up} {_short(row[up])}\n{number(float(value))}"
         for row, value in zip(rows, values, strict=True)
@@ -77,8 +75,8 @@ def _map(prior: Prior, by_share: list[str]) -> str:
     chart = SvgChart(_axis(prior, across), _axis(prior, up))
     chart.cells(scaled.reshape(CELLS, CELLS), LEARNED, tips)
     others = [f"{n} = {_short(v)}" for n, v in top.items() if n not in numbers]
-    caption = f"From {number(low)} (faint) to {number(high)} (strong)." + (
-        f" Elsewhere: {', '.join(others)}." if others else ""
+    caption = f"From {number(worst)} (faint) to {number(best)} (strong, best)." + (
+        f" The others as tried first: {', '.join(others)}." if others else ""
     )
     title = f"Typical {prior.info.output} by {across} and {up}"
     return figure(chart, title, caption, f"map of the typical {prior.info.output}")
