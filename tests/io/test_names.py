@@ -58,6 +58,7 @@ def test_other_outputs_are_maximised_as_before(name):
     [
         *("seed", "random_state", "run_id", "Host", "gitCommit", "status"),
         *("Startwert", "Lauf-Nr", "Bemerkung", "graine", "remarque", "semilla", "Comentarios"),
+        *("Operator", "technician"),
     ],
 )
 def test_names_of_bookkeeping(name):
@@ -69,6 +70,7 @@ def test_names_of_bookkeeping(name):
     [
         *("val_accuracy", "accuracy_test", "rmse", "fit_seconds", "f1", "train_time (s)"),
         *("Genauigkeit", "Testfehler", "Laufzeit", "temps_calcul", "exactitud"),
+        *("Purity HPLC [%]", "conversion", "Ausbeute (isolated)", "GC yield"),
     ],
 )
 def test_names_of_second_metrics(name):
@@ -93,6 +95,8 @@ def test_names_of_second_metrics(name):
         "tiempo",
         "Dauer",
         "training_rate",
+        "mutation operator",
+        "yield strength",
     ],
 )
 def test_names_of_settings(name):

@@ -40,12 +40,14 @@ METRICS = _words(
     "loss error rmse mse mae mape msle nll deviance perplexity wer cer regret auc auroc roc auprc "
     "accuracy acc bacc f1 fscore precision recall specificity sensitivity kappa mcc r2 score brier "
     "throughput latency fehler verlust genauigkeit trefferquote exactitude exactitud esattezza "
-    "acuracia accuratezza erreur perte perdida errore perdita erro perda"
+    "acuracia accuratezza erreur perte perdida errore perdita erro perda yield conversion purity "
+    "impurity selectivity ausbeute umsatz reinheit selektivitat rendement purete pureza "
+    "rendimiento purezza resa rendimento"
 )
 # Words that say which measurement it is, as in accuracy_test or fit_time_s.
 QUALIFIERS = _words(
     "train training val valid validation test holdout heldout oof cv fold mean avg std sd min max "
-    "final best last s ms sec mb gb pct percent"
+    "final best last s ms sec mb gb pct percent hplc gc nmr lcms uv isolated crude"
 )
 # A time is a setting in a laboratory; after these words it was measured.
 TIMED = _words(
@@ -68,6 +70,8 @@ BOOKKEEPING = _words(
     "usuario autor archivo ruta fecha comentario comentarios observaciones nota notas seme semente "
     "utente commento commenti observacoes"
 )
+# Who did it, where the whole name says so: a mutation operator is a setting.
+PEOPLE = _words("operator technician analyst chemist experimenter laborant operateur operador")
 
 
 def words_of(name: str) -> list[str]:
@@ -109,7 +113,8 @@ def is_time(name: str) -> bool:
 def is_bookkeeping(name: str) -> bool:
     """Whether it says which run it was, and not how it was done: ``seed``, ``host``, ``run_id``."""
     words = words_of(name)
-    return bool(words) and (words[-1] in BOOKKEEPING or words[-2:] == ["random", "state"])
+    who = len(words) == 1 and words[0] in PEOPLE
+    return who or (bool(words) and (words[-1] in BOOKKEEPING or words[-2:] == ["random", "state"]))
 
 
 def check_direction(output: str, minimize: bool | None) -> bool:

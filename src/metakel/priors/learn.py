@@ -36,6 +36,7 @@ from metakel.priors.lacking import complete_first
 from metakel.priors.past_outputs import PastOutputs, RecordedOutput
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
+from metakel.priors.spoiling import spoiling_note
 from metakel.priors.standardize import (
     OutputLimits,
     StandardizedTasks,
@@ -137,6 +138,10 @@ def _learn(
         return Prior(space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight)
     featurized = featurize(tasks)
     held, task_gp = _shape(featurized, lam, mean)
+    kinds = _kinds(featurized, held, lam, mean)
+    if not kinds and not to_replay:
+        note = spoiling_note(tasks, space, held, mean=mean)
+        info = replace(info, notes=(note, *info.notes)) if note else info
     return Prior(
         space,
         task_model(tasks.means, tasks.spreads),
@@ -149,7 +154,7 @@ def _learn(
         if to_replay
         else best_runs(history, space, task_gp.basis.shared.lengthscales, info),
         success=None if runs is None else SuccessChance.fit(task_gp.basis.shared, *runs),
-        kinds=_kinds(featurized, held, lam, mean),
+        kinds=kinds,
     )
 
 
