@@ -12,7 +12,7 @@ from metakel.data import History, Task
 from metakel.gp.success import Runs, SuccessChance
 from metakel.kernels.stationary import Matern52ARD
 from metakel.priors import Prior
-from metakel.priors.failures import failed_runs
+from metakel.priors.standardize import failed_runs
 from metakel.space import Float, Space
 
 SPACE = Space((Float("x", -1, 1), Float("z", -1, 1)))

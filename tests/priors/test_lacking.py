@@ -12,8 +12,7 @@ from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.kernels import matern
 from metakel.priors import Prior, learn_effects
-from metakel.priors.lacking import DRAWS, fillings
-from metakel.priors.standardize import standardize
+from metakel.priors.standardize import DRAWS, fillings, standardize
 from metakel.space import Float, Space
 
 SPACE = Space((Float("x", -1, 1), Float("z", -1, 1), Float("u", -1, 1)))

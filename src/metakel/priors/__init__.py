@@ -3,7 +3,7 @@
 from metakel.priors.calibration import ConfidenceBand
 from metakel.priors.certified_start import PastOutput, safe_start
 from metakel.priors.descriptors import DescriptorCentre, descriptor_centre
-from metakel.priors.kinds import Kind
+from metakel.priors.heldout import Kind
 from metakel.priors.learn import learn_outputs, learn_prior
 from metakel.priors.past_outputs import PastOutputs
 from metakel.priors.prior import Prior

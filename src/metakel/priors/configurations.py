@@ -1,19 +1,17 @@
-"""Configurations as users hold them: dicts, frames, arrays; and a space for unnamed arrays."""
+"""Configurations as users hold them: dicts, frames, arrays."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.data import History
 from metakel.errors import InputError, ShapeError
 from metakel.io import frame_columns
-from metakel.space import Fixed, Float, Parameter, Space
+from metakel.space import Fixed, Space
 
 # A table reaches a little beyond what was recorded of others like it: 5 % of the range on [-1, 1].
 SLIGHTLY = 0.1
@@ -83,37 +81,3 @@ def encode_configurations(configurations: Any, space: Space, *, extrapolate: boo
     table = frame_columns(configurations)
     known = {name: values for name, values in table.items() if name in space.names}
     return space.encode(known, extrapolate=extrapolate)
-
-
-def with_space(history: History, space: Space | None) -> tuple[History, Space]:
-    """The history in the numeric domain of a space: its own, the one given, or x0, x1, ..."""
-    if history.space is not None:
-        if space not in (None, history.space):
-            raise InputError(
-                f"the history has a space of its own ({', '.join(history.space.names)}), and its "
-                "points are numbers of that one; give another where it is read: "
-                "History.from_frame(..., space=...)"
-            )
-        return history, history.space
-    history.require_complete("a history of plain arrays")
-    pooled = np.concatenate([task.X for task in history])
-    if space is None:
-        parameters: list[Parameter] = []
-        for i, column in enumerate(pooled.T):
-            low, high = float(column.min()), float(column.max())
-            name = f"x{i}"
-            parameters.append(Float(name, low, high) if low < high else Fixed(name, low))
-        space = Space(tuple(parameters))
-    if len(space.names) != history.d0:
-        raise ShapeError(
-            f"the history has {history.d0} inputs but the space {len(space.names)} parameters"
-        )
-    tasks = tuple(
-        replace(
-            task,
-            X=encode_configurations(task.X, space),
-            failed=encode_configurations(np.asarray(task.failed), space, extrapolate=True),
-        )
-        for task in history
-    )
-    return History(tasks, space, history.report), space

@@ -10,7 +10,7 @@ from math import sqrt
 
 import numpy as np
 
-from metakel._arrays import check_count, positive
+from metakel._arrays import Array, check_count, positive
 from metakel._threads import single_blas_thread
 from metakel.data import History, Task
 from metakel.errors import Hint, InputError
@@ -18,7 +18,7 @@ from metakel.gp.success import SuccessChance
 from metakel.gp.task_gp import TaskGP, TaskModel, task_model
 from metakel.io.merge import numbered
 from metakel.kernels import KernelSum
-from metakel.priors.best_runs import best_runs
+from metakel.optimize.model import BestRuns
 from metakel.priors.calibration import Calibration, calibrate, principal_kernel
 from metakel.priors.certificate import (
     Progress,
@@ -28,11 +28,14 @@ from metakel.priors.certificate import (
     taught_and_measured,
     without_scores,
 )
-from metakel.priors.configurations import with_space
-from metakel.priors.failures import failed_runs
-from metakel.priors.heldout import DEFAULT_RESIDUAL_WEIGHT, HeldOut, hold_out
-from metakel.priors.kinds import Kind, better_than_together, groups_of
-from metakel.priors.lacking import complete_first
+from metakel.priors.heldout import (
+    DEFAULT_RESIDUAL_WEIGHT,
+    HeldOut,
+    Kind,
+    better_than_together,
+    groups_of,
+    hold_out,
+)
 from metakel.priors.past_outputs import PastOutputs, RecordedOutput
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
@@ -40,13 +43,18 @@ from metakel.priors.spoiling import spoiling_note
 from metakel.priors.standardize import (
     OutputLimits,
     StandardizedTasks,
+    complete_first,
+    failed_runs,
     output_limits,
     standardize,
+    with_space,
     without_failures,
 )
 from metakel.space import Space
 
 SMALLEST_CALIBRATION = 4
+KEPT_RUNS = 3  # of every task, the best
+MOST_RUNS = 999  # of all tasks; beyond, every other task is left out, or more
 
 
 @single_blas_thread
@@ -152,7 +160,7 @@ def _learn(
         weight,
         best_runs=None
         if to_replay
-        else best_runs(history, space, task_gp.basis.shared.lengthscales, info),
+        else _best_runs(history, space, task_gp.basis.shared.lengthscales, info),
         success=None if runs is None else SuccessChance.fit(task_gp.basis.shared, *runs),
         kinds=kinds,
     )
@@ -239,6 +247,33 @@ def _info(
         notes=(*(() if report is None else report.notes), *limits.notes, *found),
         outputs=limits.limits,
         source=_digest(history),
+    )
+
+
+def _best_runs(
+    history: History, space: Space, lengthscales: Array, info: PriorInfo
+) -> BestRuns | None:
+    """The best few runs of every task that lacks no parameter; not of all where there are many."""
+    sign, complete = -1.0 if info.minimize else 1.0, history.complete
+    if not complete:
+        return None
+    step = -(-len(complete) * KEPT_RUNS // MOST_RUNS)
+    X, tasks, values, typical = [], [], [], []
+    for task in complete[::step]:
+        top = np.argsort(-task.y, kind="stable")[:KEPT_RUNS]
+        X.append(task.X[top])
+        tasks += [task.name] * len(top)
+        values.append(sign * task.y[top])
+        typical.append(np.full(len(top), sign * np.median(task.y)))
+    points = np.concatenate(X)
+    return BestRuns(
+        points=tuple(space.decode(points)),
+        X=points,
+        tasks=tuple(tasks),
+        values=np.concatenate(values),
+        typical=np.concatenate(typical),
+        lengthscales=lengthscales,
+        output=info.output,
     )
 
 

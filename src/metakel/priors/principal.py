@@ -22,8 +22,7 @@ from metakel.gp.task_gp import TaskGP
 from metakel.grouplasso import Problem, lambda_max, path, solve, solve_square_root
 from metakel.kernels.nystrom import NystromFeatures, choose_basis, spread_rows
 from metakel.learn.rules import pivotal_lambda
-from metakel.priors.lacking import fillings
-from metakel.priors.standardize import StandardizedTasks
+from metakel.priors.standardize import StandardizedTasks, fillings
 
 FIT_TASKS, FIT_ROWS = 20, 50
 LEADING = 100

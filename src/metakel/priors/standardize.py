@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.data import History, Task
-from metakel.errors import InputError
+from metakel.errors import InputError, ShapeError
+from metakel.kernels.nystrom import spread_rows
+from metakel.priors.configurations import encode_configurations
+from metakel.space import Fixed, Float, Parameter, Space
 
 PERCENTAGES = ("percent", "percentage", "pct")
 CLEARLY_PERCENT = 2.0  # a value above 1, but not of a share of 100
@@ -82,6 +85,40 @@ BEYOND_CHANCE = 3.0
 ROUNDING = 1e-12
 # Variances of noise, over the usual one, are taken to lie within this factor.
 LARGEST_RATIO = 100.0
+
+
+def with_space(history: History, space: Space | None) -> tuple[History, Space]:
+    """The history in the numeric domain of a space: its own, the one given, or x0, x1, ..."""
+    if history.space is not None:
+        if space not in (None, history.space):
+            raise InputError(
+                f"the history has a space of its own ({', '.join(history.space.names)}), and its "
+                "points are numbers of that one; give another where it is read: "
+                "History.from_frame(..., space=...)"
+            )
+        return history, history.space
+    history.require_complete("a history of plain arrays")
+    pooled = np.concatenate([task.X for task in history])
+    if space is None:
+        parameters: list[Parameter] = []
+        for i, column in enumerate(pooled.T):
+            low, high = float(column.min()), float(column.max())
+            name = f"x{i}"
+            parameters.append(Float(name, low, high) if low < high else Fixed(name, low))
+        space = Space(tuple(parameters))
+    if len(space.names) != history.d0:
+        raise ShapeError(
+            f"the history has {history.d0} inputs but the space {len(space.names)} parameters"
+        )
+    tasks = tuple(
+        replace(
+            task,
+            X=encode_configurations(task.X, space),
+            failed=encode_configurations(np.asarray(task.failed), space, extrapolate=True),
+        )
+        for task in history
+    )
+    return History(tasks, space, history.report), space
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,3 +287,74 @@ def winsorize(y: Array) -> Array:
     """Raise values below Tukey's lower fence to it; not where half of the values are equal."""
     low, high = np.quantile(y, [0.25, 0.75])
     return np.maximum(y, low - FENCE * (high - low)) if high > low else y
+
+
+# Fewer failures say nothing, and more runs than this say no more.
+FEWEST, MOST = 5, 2000
+
+
+def failed_runs(history: History) -> tuple[tuple[Array, Array] | None, str]:
+    """Points (n, d0) of runs and which of them failed (n,), and a note; None without failures.
+
+    None as well where failures are found at the same inputs as other runs: a machine that went down
+    says nothing about the configuration. Tasks that lack a parameter are left out.
+    """
+    tasks = [task for task in history.complete if task.failed is not None and len(task.failed)]
+    count = sum(len(np.asarray(task.failed)) for task in tasks)
+    if count < FEWEST:
+        return None, ""
+    pairs = []
+    for task in tasks:
+        X = np.concatenate([task.X, np.asarray(task.failed)])
+        pairs.append((X, np.arange(len(X)) >= task.n))
+    if not lie_together(pairs):
+        return None, f"{count} failed runs are spread over all inputs: nothing is learned from them"
+    others = [task for task in history.complete if task not in tasks]
+    X = np.concatenate([*(X for X, _ in pairs), *(task.X for task in others)])
+    failed = np.concatenate([*(f for _, f in pairs), *(np.zeros(t.n, dtype=bool) for t in others)])
+    rows = spread_rows(np.arange(len(X)), MOST)
+    note = (
+        f"{count} failed runs of {len(tasks)} tasks lie together: the chance that a run fails "
+        "counts in every choice"
+    )
+    return (X[rows], failed[rows].astype(np.float64)), note
+
+
+# Values that are averaged over; more change nothing that can be seen.
+DRAWS = 16
+
+
+def complete_first(history: History) -> History:
+    """Tasks that lack less come first, so that every part of a split has some of them."""
+    if len(history.complete) == history.m:
+        return history
+    return replace(history, tasks=tuple(sorted(history.tasks, key=lambda task: len(task.lacks))))
+
+
+def fillings(tasks: StandardizedTasks, s: int, teachers: Sequence[int]) -> list[Array]:
+    """The points (n, d0) of task s with what it lacks at values that ``teachers`` recorded.
+
+    A parameter that a task did not record had one unknown value in all of its runs. What it does to
+    the level of the task is taken out with the level. For a stationary kernel the unknown value
+    drops out of differences between runs. For the functions that tasks have in common, the features
+    of a run are averaged over values that other tasks recorded: the task says what is good on
+    average over the parameter, and nothing about the parameter itself.
+
+    Once as they are where it lacks nothing; unknown values stay 0 where no teacher recorded one.
+    """
+    X, lacks = tasks.X[s], tasks.lacks[s] if tasks.lacks else ()
+    if not lacks:
+        return [X]
+    filled = [X.copy() for _ in range(DRAWS)]
+    # Columns that the same tasks lack were recorded together, as those of one choice are.
+    patterns: dict[tuple[bool, ...], list[int]] = {}
+    for i in lacks:
+        patterns.setdefault(tuple(i in other for other in tasks.lacks), []).append(i)
+    for pattern, columns in patterns.items():
+        known = [tasks.X[t][:, columns] for t in teachers if not pattern[t]]
+        if not known:
+            continue
+        values = spread_rows(np.concatenate(known), DRAWS)
+        for k, points in enumerate(filled):
+            points[:, columns] = values[(s + k) % len(values)]
+    return filled

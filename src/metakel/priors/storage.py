@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from metakel._arrays import TINY, as_number, as_numbers
+from metakel._arrays import TINY, Array, as_number, as_numbers
 from metakel._files import Content, Format, write_file
 from metakel.errors import InputError
 from metakel.gp.success import SuccessChance
 from metakel.gp.task_gp import TaskGP, TaskModel
 from metakel.kernels.nystrom import NystromFeatures
+from metakel.optimize.model import BestRuns
 from metakel.optimize.regret import RegretCalibration
-from metakel.priors import best_runs
 from metakel.priors.calibration import Calibration
-from metakel.priors.heldout import EQUALLY, HeldOut
-from metakel.priors.kinds import Kind
+from metakel.priors.heldout import EQUALLY, HeldOut, Kind
 from metakel.priors.past_outputs import PastOutputs
 from metakel.priors.prior import Prior, PriorInfo
 from metakel.space import Parameter, Space
@@ -103,7 +102,7 @@ def to_dict(prior: Prior) -> Content:
     if prior.past is not None:
         content["past"] = prior.past.to_dict()
     if prior.best_runs is not None:
-        content["best_runs"] = best_runs.to_dict(prior.best_runs)
+        content["best_runs"] = _best_runs_to_dict(prior.best_runs)
     if prior.success is not None:
         content["success"] = {
             "basis": prior.success.basis.to_dict(),
@@ -151,7 +150,7 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
         if "certificate" in data
         else None,
         past=PastOutputs.from_dict(data["past"], space.d0) if "past" in data else None,
-        best_runs=best_runs.from_dict(data["best_runs"], space, basis.shared.lengthscales, info)
+        best_runs=_best_runs_from_dict(data["best_runs"], space, basis.shared.lengthscales, info)
         if "best_runs" in data and basis is not None
         else None,
         success=_success_from_dict(data["success"], space) if "success" in data else None,
@@ -192,6 +191,30 @@ def _renamed(table: Mapping[str, Any], names: Mapping[str, str]) -> Content:
 
 
 FORMAT = Format("metakel.Prior", version=2, noun="prior", upgrades={1: _from_version_1})
+
+
+def _best_runs_to_dict(past: BestRuns) -> Content:
+    """As plain lists; the length scales and the output are elsewhere in the file of a prior."""
+    return {
+        "X": past.X.tolist(),
+        "tasks": list(past.tasks),
+        "values": past.values.tolist(),
+        "typical": past.typical.tolist(),
+    }
+
+
+def _best_runs_from_dict(
+    data: Mapping[str, Any], space: Space, lengthscales: Array, info: PriorInfo
+) -> BestRuns:
+    tasks = data["tasks"]
+    if not isinstance(tasks, list) or not set(tasks) <= set(info.tasks):
+        raise InputError(f"best runs are of {tasks!r}; expected a list of names of past tasks")
+    X = as_numbers("X", data["X"], (len(tasks), space.d0))
+    values, typical = (
+        as_numbers(name, data[name], (len(tasks),)) for name in ("values", "typical")
+    )
+    points = tuple(space.decode(X))
+    return BestRuns(points, X, tuple(tasks), values, typical, lengthscales, info.output)
 
 
 def _info_to_dict(info: PriorInfo) -> Content:

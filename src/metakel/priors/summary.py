@@ -25,10 +25,9 @@ from metakel.gp.task_gp import TaskGP
 from metakel.grouplasso import Problem, lambda_max, path
 from metakel.kernels import KernelDictionary, matern
 from metakel.kernels.nystrom import spread_rows
-from metakel.priors.configurations import with_space
 from metakel.priors.heldout import NEEDED_LOG_SCORE
 from metakel.priors.principal import LEADING
-from metakel.priors.standardize import standardize
+from metakel.priors.standardize import standardize, with_space
 from metakel.space import Categorical, Space
 
 if TYPE_CHECKING:
