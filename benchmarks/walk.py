@@ -107,12 +107,12 @@ def walks(folder: Path) -> dict[str, set[Path]]:
     write_table(Path(table))
     columns = {"task": "task", "output": "score"}
     learn = ("learn", table, "--task", "task", "--output", "score", "-o", prior)
-    X, y, task = past_functions()
+    history = mk.History.from_arrays(*past_functions())
     base, domain = mk.legendre(8, scaling="l2"), mk.grid([[-1, 1]], 60)
     known = mk.learn_prior(mk.History.from_csv(table, **columns))
 
     def learned_kernel() -> mk.KernelSum:
-        return mk.learn_kernel(mk.History.from_arrays(X, y, task), base, lam=0.03).kernel
+        return mk.learn_kernel(history, base, lam=0.03).kernel
 
     def kernel_decides(kernel: mk.KernelSum) -> None:
         rng = np.random.default_rng(0)

@@ -13,7 +13,7 @@ import pytest
 
 import metakel as mk
 from metakel.errors import InputError
-from metakel.priors.best_runs import KEPT
+from metakel.priors.learn import KEPT_RUNS
 from metakel.priors.storage import from_dict, to_dict, to_version_1
 
 
@@ -191,7 +191,7 @@ def test_the_safer_choice_is_surer_than_what_it_replaces():
 def test_the_nearest_best_runs_of_past_tasks_speak_for_it():
     prior = accuracies()
     past = prior.best_runs
-    assert len(past.tasks) == KEPT * len(prior.info.tasks)
+    assert len(past.tasks) == KEPT_RUNS * len(prior.info.tasks)
     assert (past.values >= past.typical).all(), "the best runs are above the median"
     optimizer = prior.optimizer()
     x = optimizer.suggest()

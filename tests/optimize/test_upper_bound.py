@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from metakel.confidence import ConfidenceSequence
 from metakel.gp import posterior
 from metakel.kernels import KernelSum, squared_exponential
-from metakel.optimize.acquisition import UpperBound as Acquisition
+from metakel.optimize.upper_bound import UpperBound as Acquisition
 
 STATIONARY = KernelSum.uniform(squared_exponential([0.5], d0=2), weight=1.0)
 

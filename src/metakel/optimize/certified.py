@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from math import inf, log, sqrt
 from typing import Any, ClassVar, Self
 
@@ -19,44 +18,17 @@ from metakel.confidence.set import ConfidenceSet, closed_form_set
 from metakel.errors import InputError
 from metakel.gp import Posterior, posterior
 from metakel.kernels.sum import KernelFunction, KernelSum, as_kernel
-from metakel.optimize.acquisition import UpperBound
-from metakel.optimize.fixed_nu import FixedNu, Schedule, at_step, checked_schedule
 from metakel.optimize.model import Model, Score
 from metakel.optimize.record import Outcomes
+from metakel.optimize.upper_bound import (
+    FixedNu,
+    Schedule,
+    StartFeatures,
+    UpperBound,
+    at_step,
+    checked_schedule,
+)
 from metakel.search import Domain, Finite, InContext, StartPoints
-
-
-@dataclass(eq=False)
-class _StartFeatures:
-    """Features of the start points, computed once for each kernel.
-
-    Where a climb follows, the start is only a first look, for which single precision is enough.
-    """
-
-    start: StartPoints
-    kernel: KernelSum | None = None
-    features: Array | None = None
-    centre: Array | None = None
-
-    def at(self, kernel: KernelSum, Z: Array) -> Array | None:
-        """(n, d) features for a first look at ``Z``; None where the kernel has none."""
-        if not kernel.finite:
-            return None
-        climbs = self.start.neighbours is not None or self.start.U is not None
-        if Z is self.start.X:
-            if self.kernel is not kernel:
-                found = kernel.features(Z)
-                self.kernel, self.features = kernel, found.astype(np.float32) if climbs else found
-            return self.features
-        return kernel.features(Z).astype(np.float32) if climbs and kernel.smooth else None
-
-    def centre_at(self, centre: Centre, Z: Array) -> Array:
-        """(n,) the centre at ``Z``."""
-        if Z is not self.start.X:
-            return centre_at(centre, Z)
-        if self.centre is None:
-            self.centre = centre_at(centre, Z)
-        return self.centre
 
 
 class CertifiedModel(Model):
@@ -96,7 +68,7 @@ class CertifiedModel(Model):
         self.noise_std, self.noise_var, self.centre = noise_std, noise_var, centre
         self.probes = probes
         self._pending = np.zeros((0, 1))
-        self._features: _StartFeatures | None = None
+        self._features: StartFeatures | None = None
 
     @classmethod
     def make(
@@ -117,16 +89,14 @@ class CertifiedModel(Model):
         noise_std = positive("noise_std", noise_std)
         nu, noise_var = checked_schedule("nu", nu), checked_schedule("noise_var", noise_var)
         probes = int(as_number("probes", probes, 0))
-        sequence = fixed = None
+        sequence = None
         if nu is None or norm_bound is not None:
             options["points"] = domain.X if isinstance(domain, Finite) else None
             options["centre"] = centre
             sequence = ConfidenceSequence(
                 kernel, noise_std=noise_std, norm_bound=norm_bound, **options
             )
-        if nu is not None:
-            variance = noise_std**2 if noise_var is None else noise_var
-            fixed = FixedNu(no_observations(kernel), 0, nu, variance, noise_std)
+        fixed = None if nu is None else FixedNu.of(kernel, nu, noise_var, noise_std)
         if probes and (sequence is None or sequence.method != "dmm"):
             raise InputError(
                 f"probes is {probes}, but there is no alarm to hear them; expected 0, or a "
@@ -151,7 +121,7 @@ class CertifiedModel(Model):
         """Ready to be searched from these points; an error where the kernel does not fit them."""
         self.kernel.base.points(start.X)
         model = copy(self)
-        model._features = _StartFeatures(start)
+        model._features = StartFeatures(start)
         return model
 
     def observe(self, X: Array, y: Array, noise_std: Array) -> Self:
@@ -471,7 +441,7 @@ class CertifiedModel(Model):
         noise_var = checked_schedule("noise_var", data["noise_var"])
         stored = data.get("centre")
         centre = None if stored is None else KernelFunction.from_dict(stored, functions)
-        sequence = fixed = None
+        sequence = None
         if data["sequence"] is not None:
             full = data["full"] or []
             rungs = [full] if isinstance(full, str) else full  # one kernel, in older files
@@ -480,9 +450,7 @@ class CertifiedModel(Model):
             sequence = ConfidenceSequence.from_dict(
                 data["sequence"], kernel, wider or kernel, centre, rivals
             )
-        if nu is not None:
-            variance = noise_std**2 if noise_var is None else noise_var
-            fixed = FixedNu(no_observations(kernel), 0, nu, variance, noise_std)
+        fixed = None if nu is None else FixedNu.of(kernel, nu, noise_var, noise_std)
         if sequence is None and fixed is None:
             raise InputError("stored model has neither a confidence sequence nor a nu")
         model = cls(

@@ -14,13 +14,13 @@ from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum
 from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.certified import CertifiedModel
-from metakel.optimize.fixed_nu import Schedule
 from metakel.optimize.limits import Limit, Range, refuse_growing, shares
 from metakel.optimize.model import Model
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.safe import SafeModel
 from metakel.optimize.start_set import SafeStart, StartSet, VouchedPoints
 from metakel.optimize.union import UnionModel
+from metakel.optimize.upper_bound import Schedule
 from metakel.search import Domain, SearchSpace
 from metakel.space import Space
 

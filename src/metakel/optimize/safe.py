@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError, MetaKelError
-from metakel.optimize.acquisition import UpperBound
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.limits import OBJECTIVE, Range
 from metakel.optimize.model import Score, Search
 from metakel.optimize.record import Outcomes
 from metakel.optimize.start_set import SafeStart, StartSet, start_from_dict
+from metakel.optimize.upper_bound import UpperBound
 from metakel.search import Domain, Finite, InContext, StartPoints
 
 EXPLORING = 3  # every so many turns go to the goal, whatever it promises
