@@ -18,7 +18,7 @@ from metakel.data import History, Task
 from metakel.datasets import load_glmnet
 from metakel.kernels import KernelSum, squared_exponential
 from metakel.optimize import GPUCB
-from metakel.optimize.policy_replay import rehearse
+from metakel.optimize.optimizer import rehearse
 from metakel.priors import Prior, learn_prior
 from metakel.report import replay_run, validate_history, write_report
 from metakel.report.validation import random_regret

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
 from functools import cache, partial, wraps
@@ -432,6 +432,23 @@ class Optimizer(Answers):
         """Read what `save` wrote."""
         with FORMAT.read_file(path) as content:
             return cls._from_content(content, functions)
+
+
+def rehearse(optimizer: Optimizer, value: Callable[[Trial], float]) -> float:
+    """Ask for one point and give it the value that was recorded there, which is returned."""
+    optimizer.ask()
+    (asked,) = optimizer.record.pending
+    found = value(asked)
+    optimizer.record = optimizer.record.with_results([asked.with_result(found)])
+    return found
+
+
+def give(optimizer: Optimizer, points: Sequence[Any], values: Array) -> None:
+    """Give recorded values at several points at once."""
+    optimizer.add_pending(points)
+    asked = optimizer.record.pending
+    results = [trial.with_result(float(v)) for trial, v in zip(asked, values, strict=True)]
+    optimizer.record = optimizer.record.with_results(results)
 
 
 def _check_inputs(model: Model, domain: Domain, context: Domain | None) -> None:

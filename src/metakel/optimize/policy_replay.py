@@ -26,26 +26,8 @@ from metakel.data import Task
 from metakel.errors import InputError
 from metakel.optimize.limits import Range
 from metakel.optimize.optimizer import Optimizer
-from metakel.optimize.record import Trial
 from metakel.optimize.safe import NoSafePoint
 from metakel.search import Finite, candidates
-
-
-def rehearse(optimizer: Optimizer, value: Callable[[Trial], float]) -> float:
-    """Ask for one point and give it the value that was recorded there, which is returned."""
-    optimizer.ask()
-    (asked,) = optimizer.record.pending
-    found = value(asked)
-    optimizer.record = optimizer.record.with_results([asked.with_result(found)])
-    return found
-
-
-def give(optimizer: Optimizer, points: Sequence[Any], values: Array) -> None:
-    """Give recorded values at several points at once."""
-    optimizer.add_pending(points)
-    asked = optimizer.record.pending
-    results = [trial.with_result(float(v)) for trial, v in zip(asked, values, strict=True)]
-    optimizer.record = optimizer.record.with_results(results)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from metakel.gp.task_gp import DefaultGP, PointCache, TaskGP, TaskModel, TaskPro
 from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import MixtureModel, Optimizer, Trial
 from metakel.optimize.mixture_scores import mixture_weights
-from metakel.optimize.policy_replay import rehearse
+from metakel.optimize.optimizer import rehearse
 from metakel.optimize.regret import (
     REPLAYED,
     Basis,

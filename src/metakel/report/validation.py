@@ -13,7 +13,7 @@ from metakel._arrays import Array
 from metakel.charts import COLD, LEARNED, RANDOM, REFERENCE, Axis, SvgChart, number
 from metakel.data import History, Task
 from metakel.errors import InputError
-from metakel.optimize.policy_replay import give, rehearse
+from metakel.optimize.optimizer import give, rehearse
 from metakel.priors import Prior, learn_prior
 from metakel.priors.heldout import NEEDED_LOG_SCORE
 from metakel.report.html import figure, figures, paragraph, section
