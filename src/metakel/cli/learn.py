@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -88,92 +88,227 @@ def _aim(output: str, minimize: bool) -> str:
 
 
 TaskColumn = Annotated[str, typer.Option(help="Column that names the past task.")]
+Tables = Annotated[
+    list[str],
+    typer.Argument(
+        help="Past runs: .csv(.gz), .xlsx, .parquet, also several files with different "
+        "columns; or the URL of an Optuna storage."
+    ),
+]
+OutputColumn = Annotated[str, typer.Option(help="Column with the measured value.")]
+LimitOutputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit-output",
+        help="Column with another measured output, or several (a,b), or the output itself, "
+        "that `metakel tune --limit` will limit.",
+    ),
+]
+NoiseOfOutputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="name=value: noise (standard deviation) of an output that will be limited. "
+        "[default: what the first half of the tasks leaves unexplained]"
+    ),
+]
+SavedPath = Annotated[Path, typer.Option("-o", "--out", help="Where to save.")]
+Minimize = Annotated[
+    bool | None,
+    typer.Option(
+        "--minimize/--maximize",
+        help="Whether smaller is better. [default: larger, asked for a loss]",
+    ),
+]
+InputColumns = Annotated[
+    list[str] | None,
+    typer.Option("--input", help="A parameter, or several (a,b). [default: other columns]"),
+]
+Excluded = Annotated[
+    list[str] | None,
+    typer.Option(help="A column that is no parameter, or several (a,b)."),
+]
+LogParameters = Annotated[
+    list[str] | None,
+    typer.Option(help="A parameter on a log scale. [default: the data decide]"),
+]
+Defaults = Annotated[
+    list[str] | None,
+    typer.Option("--default", help="name=value that was used where the table has none."),
+]
+Categories = Annotated[
+    list[str] | None,
+    typer.Option("--category", help="A column of choices, even if it looks like numbers."),
+]
+StatusColumn = Annotated[
+    str | None,
+    typer.Option(help="Column that says which runs failed. [default: a status by its words]"),
+]
+NoiseColumn = Annotated[
+    str | None,
+    typer.Option(help="Column with the standard deviation of each output, if it is known."),
+]
+SpaceFile = Annotated[Path | None, typer.Option("--space", help="TOML file with the parameters.")]
+BeyondSpace = Annotated[
+    bool, typer.Option("--extrapolate", help="Accept rows beyond the ranges of --space.")
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
+]
+Journals = Annotated[
+    list[Path] | None,
+    typer.Option(help="Journal of a finished run, or a folder of them: each is one task more."),
+]
+Bounds = Annotated[
+    tuple[float, float] | None,
+    typer.Option(help="Limits of the output, such as 0 1. [default: 0 1 for an auc and alike]"),
+]
+Workers = Annotated[
+    int,
+    typer.Option(help="Processes that replay past tasks for the certificate; -1: all cores."),
+]
+
+
+@dataclass(frozen=True)
+class HistoryOptions:
+    """Where past runs are and how they are read, as they were typed.
+
+    ``limited`` are outputs that will have limits; ``space`` is a TOML file, or the space itself.
+    """
+
+    sources: Sequence[str]
+    task: str = ""
+    output: str = ""
+    limited: Sequence[str] = ()
+    minimize: bool | None = None
+    inputs: Sequence[str] | None = None
+    exclude: Sequence[str] = ()
+    log: Sequence[str] | None = None
+    defaults: Sequence[str] = ()
+    categories: Sequence[str] = ()
+    status: str | None = None
+    noise: str | None = None
+    space: Path | Space | None = None
+    extrapolate: bool = False
+    delimiter: str | None = None
+    sheet: str | None = None
+
+    @property
+    def others(self) -> list[str]:
+        """Limited outputs beside the one that is optimised."""
+        return [name for name in self.limited if name != self.output]
+
+    def check(self) -> None:
+        """Refuse options that do not go together."""
+        storage = next((source for source in self.sources if is_storage(source)), "")
+        if storage and len(self.sources) > 1:
+            raise typer.BadParameter(
+                f"{storage} beside other files; expected files, or one storage"
+            )
+        said = {
+            "--task": self.task,
+            "--output": self.output,
+            "--limit-output": self.limited,
+            "--log": self.log,
+            "--space": self.space,
+            "--category": self.categories,
+            "--status": self.status,
+            "--noise-column": self.noise,
+            "--delimiter": self.delimiter,
+            "--sheet": self.sheet,
+            "--minimize": self.minimize is True,
+            "--maximize": self.minimize is False,
+        }
+        given = ", ".join(name for name, value in said.items() if value)
+        if storage and given:
+            raise typer.BadParameter(f"{given} beside {storage}: the studies themselves say this")
+        space = self.space
+        if space is not None and self.log:
+            raise typer.BadParameter(
+                f"--log beside --space: {space} says which scales are log scales"
+            )
+        if space is not None and self.categories:
+            raise typer.BadParameter(f"--category beside --space: {space} says what columns hold")
+        if self.extrapolate and space is None:
+            raise typer.BadParameter(
+                "--extrapolate without --space: there are no ranges to go beyond"
+            )
+
+    def read(self) -> History:
+        """The history in files or in an Optuna storage."""
+        options: dict[str, Any] = {
+            "inputs": self.inputs,
+            "exclude": [*self.exclude, *self.others],
+            "log": self.log,
+            "categories": self.categories,
+            "status": self.status,
+            "noise": self.noise,
+            "extrapolate": self.extrapolate,
+            "defaults": dict(_default(text) for text in self.defaults),
+        }
+        if self.space is not None:
+            options["space"] = (
+                _read_space(self.space) if isinstance(self.space, Path) else self.space
+            )
+        if is_storage(self.sources[0]):
+            return _read_storage(self.sources[0], {k: v for k, v in options.items() if v})
+        return self._read_files({"minimize": self.minimize, **options})
+
+    def read_other(self, output: str, space: Space | None) -> History:
+        """The same runs with another output, at the parameters that were found."""
+        return HistoryOptions(
+            self.sources, self.task, output, minimize=False, defaults=self.defaults, space=space,
+            extrapolate=self.extrapolate, delimiter=self.delimiter, sheet=self.sheet,
+        ).read()  # fmt: skip
+
+    def _read_files(self, options: dict[str, Any]) -> History:
+        lists = ("inputs", "exclude")
+        several = any("," in name for key in lists for name in options[key] or ())
+        columns: dict[str, Any] = {}
+        for source in self.sources if several or not (self.task and self.output) else ():
+            columns |= table_columns(source, self.delimiter, self.sheet)
+        if not self.task or not self.output:
+            raise typer.BadParameter(_which(columns, self.task, self.output))
+        if several:
+            for key in lists:
+                if options[key]:
+                    options[key] = [name for text in options[key] for name in _names(text, columns)]
+        return History.from_source([self._read_file(source) for source in self.sources], **options)
+
+    def _read_file(self, source: str) -> Source:
+        columns = {"task": self.task, "output": self.output}
+        if is_workbook(source):
+            _refuse_option("--delimiter", self.delimiter, source, "a workbook has none")
+            return read_excel(source, sheet=self.sheet, **columns)
+        _refuse_option("--sheet", self.sheet, source, "only workbooks (.xlsx) have sheets")
+        if is_parquet(source):
+            _refuse_option("--delimiter", self.delimiter, source, "Parquet has none")
+            return read_parquet(source, **columns)
+        return read_csv(source, delimiter=self.delimiter, **columns)
 
 
 def learn(
-    history: Annotated[
-        list[str],
-        typer.Argument(
-            help="Past runs: .csv(.gz), .xlsx, .parquet, also several files with different "
-            "columns; or the URL of an Optuna storage."
-        ),
-    ],
+    history: Tables,
     task: TaskColumn = "",
-    output: Annotated[str, typer.Option(help="Column with the measured value.")] = "",
-    limit_outputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--limit-output",
-            help="Column with another measured output, or several (a,b), or the output itself, "
-            "that `metakel tune --limit` will limit.",
-        ),
-    ] = None,
-    noise: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="name=value: noise (standard deviation) of an output that will be limited. "
-            "[default: what the first half of the tasks leaves unexplained]"
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Where to save.")] = Path("prior.json"),
-    minimize: Annotated[
-        bool | None,
-        typer.Option(
-            "--minimize/--maximize",
-            help="Whether smaller is better. [default: larger, asked for a loss]",
-        ),
-    ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", help="A parameter, or several (a,b). [default: other columns]"),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(help="A column that is no parameter, or several (a,b)."),
-    ] = None,
-    log: Annotated[
-        list[str] | None,
-        typer.Option(help="A parameter on a log scale. [default: the data decide]"),
-    ] = None,
-    defaults: Annotated[
-        list[str] | None,
-        typer.Option("--default", help="name=value that was used where the table has none."),
-    ] = None,
-    categories: Annotated[
-        list[str] | None,
-        typer.Option("--category", help="A column of choices, even if it looks like numbers."),
-    ] = None,
-    status: Annotated[
-        str | None,
-        typer.Option(help="Column that says which runs failed. [default: a status by its words]"),
-    ] = None,
-    noise_column: Annotated[
-        str | None,
-        typer.Option(help="Column with the standard deviation of each output, if it is known."),
-    ] = None,
-    space: Annotated[
-        Path | None, typer.Option("--space", help="TOML file with the parameters.")
-    ] = None,
-    extrapolate: Annotated[
-        bool, typer.Option("--extrapolate", help="Accept rows beyond the ranges of --space.")
-    ] = False,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
-    ] = None,
+    output: OutputColumn = "",
+    limit_outputs: LimitOutputs = None,
+    noise: NoiseOfOutputs = None,
+    out: SavedPath = Path("prior.json"),
+    minimize: Minimize = None,
+    inputs: InputColumns = None,
+    exclude: Excluded = None,
+    log: LogParameters = None,
+    defaults: Defaults = None,
+    categories: Categories = None,
+    status: StatusColumn = None,
+    noise_column: NoiseColumn = None,
+    space: SpaceFile = None,
+    extrapolate: BeyondSpace = False,
+    delimiter: Delimiter = None,
     sheet: Sheet = None,
-    journals: Annotated[
-        list[Path] | None,
-        typer.Option(help="Journal of a finished run, or a folder of them: each is one task more."),
-    ] = None,
-    bounds: Annotated[
-        tuple[float, float] | None,
-        typer.Option(help="Limits of the output, such as 0 1. [default: 0 1 for an auc and alike]"),
-    ] = None,
-    workers: Annotated[
-        int,
-        typer.Option(help="Processes that replay past tasks for the certificate; -1: all cores."),
-    ] = 1,
+    journals: Journals = None,
+    bounds: Bounds = None,
+    workers: Workers = 1,
     json: Json = False,
 ) -> None:
     """Learn a prior for the next task from a table of past runs.
@@ -183,65 +318,25 @@ def learn(
 
     With --json: the keys of `metakel show --json`, and prior, the path of the file.
     """
-    storage = next((source for source in history if is_storage(source)), "")
-    if storage and len(history) > 1:
-        raise typer.BadParameter(f"{storage} beside other files; expected files, or one storage")
-    if storage:
-        said = {
-            "--task": task,
-            "--output": output,
-            "--limit-output": limit_outputs,
-            "--log": log,
-            "--space": space,
-            "--category": categories,
-            "--status": status,
-            "--noise-column": noise_column,
-            "--delimiter": delimiter,
-            "--sheet": sheet,
-            "--minimize": minimize is True,
-            "--maximize": minimize is False,
-        }
-        given = ", ".join(name for name, value in said.items() if value)
-        if given:
-            raise typer.BadParameter(f"{given} beside {storage}: the studies themselves say this")
-    if space is not None and log:
-        raise typer.BadParameter(f"--log beside --space: {space} says which scales are log scales")
-    if space is not None and categories:
-        raise typer.BadParameter(f"--category beside --space: {space} says what columns hold")
-    if extrapolate and space is None:
-        raise typer.BadParameter("--extrapolate without --space: there are no ranges to go beyond")
+    limited = [name.strip() for text in limit_outputs or () for name in text.split(",")]
+    runs = HistoryOptions(
+        history, task, output, limited, minimize, inputs, exclude or (), log, defaults or (),
+        categories or (), status, noise_column, space, extrapolate, delimiter, sheet,
+    )  # fmt: skip
+    runs.check()
     if noise and not limit_outputs:
         raise typer.BadParameter("--noise without --limit-output: only limits need it")
     refuse_overwriting(out, *history, space)
-    limited = [name.strip() for text in limit_outputs or () for name in text.split(",")]
-    others = [name for name in limited if name != output]
-
-    def read(inputs: list[str] | None) -> History:
-        return read_history(
-            history, task, output, minimize=minimize, inputs=inputs,
-            exclude=[*(exclude or ()), *others], log=log,
-            defaults=defaults, categories=categories, status=status,
-            noise=noise_column, extrapolate=extrapolate,
-            space=None if space is None else _read_space(space), delimiter=delimiter,
-            sheet=sheet,
-        )  # fmt: skip
-
-    past = read(inputs)
+    past = runs.read()
     taken = [] if json else _ask_about(past)
     if taken and past.report is not None:
-        past = read([*past.report.inputs, *taken])
+        past = replace(runs, inputs=[*past.report.inputs, *taken]).read()
     if journals:
         past, added = with_journals(past, journals)
         note(added)
     prior = _learned(past, bounds, workers)
     if limited:
-        more = {
-            name: read_history(
-                history, task, name, minimize=False, defaults=defaults, space=past.space,
-                extrapolate=extrapolate, delimiter=delimiter, sheet=sheet,
-            )
-            for name in others
-        }  # fmt: skip
+        more = {name: runs.read_other(name, past.space) for name in runs.others}
         known = learn_outputs({output: past, **more}, read_named_numbers(noise, "--noise"))
         prior = replace(prior, past=known)
     with writing(out):
@@ -271,42 +366,6 @@ def _learned(past: History, bounds: tuple[float, float] | None, workers: int) ->
         return learn_prior(past, outputs=bounds, progress=progress, workers=workers)
 
 
-def read_history(
-    source: Sequence[str],
-    task: str,
-    output: str,
-    *,
-    minimize: bool | None,
-    inputs: list[str] | None = None,
-    exclude: list[str] | None = None,
-    log: list[str] | None = None,
-    defaults: list[str] | None = None,
-    categories: list[str] | None = None,
-    status: str | None = None,
-    noise: str | None = None,
-    space: Space | None = None,
-    extrapolate: bool = False,
-    delimiter: str | None = None,
-    sheet: str | None = None,
-) -> History:
-    """The history in files or in an Optuna storage."""
-    options: dict[str, Any] = {
-        "inputs": inputs,
-        "exclude": exclude or (),
-        "log": log,
-        "categories": categories or (),
-        "status": status,
-        "noise": noise,
-        "extrapolate": extrapolate,
-        "defaults": dict(_default(text) for text in defaults or ()),
-    }
-    if space is not None:
-        options["space"] = space
-    if is_storage(source[0]):
-        return _read_storage(source[0], {k: v for k, v in options.items() if v})
-    return _read_files(source, task, output, delimiter, sheet, {"minimize": minimize, **options})
-
-
 def _ask_about(past: History) -> list[str]:
     """Columns that are parameters after all, by the person at the terminal, if there is one."""
     if past.report is None or not at_terminal():
@@ -331,41 +390,6 @@ def _read_storage(url: str, options: dict[str, Any]) -> History:
     except Exception as error:  # of SQLAlchemy, a driver, or Optuna: whatever they raise
         reason = str(error).partition("\n")[0]
         raise InputError(f"{url} cannot be read as a storage of Optuna: {reason}") from error
-
-
-def _read_files(
-    sources: Sequence[str],
-    task: str,
-    output: str,
-    delimiter: str | None,
-    sheet: str | None,
-    options: dict[str, Any],
-) -> History:
-    several = [name for key in ("inputs", "exclude") for name in options[key] or () if "," in name]
-    columns: dict[str, Any] = {}
-    for source in sources if several or not (task and output) else ():
-        columns |= table_columns(source, delimiter, sheet)
-    if not task or not output:
-        raise typer.BadParameter(_which(columns, task, output))
-    if several:
-        for key in ("inputs", "exclude"):
-            if options[key]:
-                options[key] = [name for text in options[key] for name in _names(text, columns)]
-    found = [_read_file(source, task, output, delimiter, sheet) for source in sources]
-    return History.from_source(found, **options)
-
-
-def _read_file(
-    source: str, task: str, output: str, delimiter: str | None, sheet: str | None
-) -> Source:
-    if is_workbook(source):
-        _refuse_option("--delimiter", delimiter, source, "a workbook has none")
-        return read_excel(source, task=task, output=output, sheet=sheet)
-    _refuse_option("--sheet", sheet, source, "only workbooks (.xlsx) have sheets")
-    if is_parquet(source):
-        _refuse_option("--delimiter", delimiter, source, "Parquet has none")
-        return read_parquet(source, task=task, output=output)
-    return read_csv(source, task=task, output=output, delimiter=delimiter)
 
 
 def _refuse_option(option: str, value: str | None, source: str, why: str) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from metakel._files import writing
 from metakel.cli.console import Json, emit, note, refuse_overwriting, say
-from metakel.cli.learn import TaskColumn, is_storage, read_history
+from metakel.cli.learn import HistoryOptions, TaskColumn, is_storage
 from metakel.cli.show import PriorPath
 from metakel.cli.suggest import JournalPath, Seed
 from metakel.priors import Prior
@@ -43,10 +43,10 @@ def report(
     validation = None
     if history:
         note("trying the prior on held-out tasks ...")
-        past = read_history(
+        options = HistoryOptions(
             history, task, known.info.output, minimize=known.info.minimize, space=known.space
         )
-        validation = validate_history(past, np.random.default_rng(seed))
+        validation = validate_history(options.read(), np.random.default_rng(seed))
     files = {"prior": prior, "journal": journal, "history": ", ".join(history or ()) or None}
     sources = {name: str(path) for name, path in files.items() if path is not None}
     sources["written"] = f"{datetime.now():%Y-%m-%d %H:%M}"

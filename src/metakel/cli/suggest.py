@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import isfinite, nan
 from pathlib import Path
 from typing import Annotated, Any
@@ -52,22 +53,26 @@ SameTask = Annotated[
 ]
 JournalPath = Annotated[Path | None, typer.Option(help="Journal to continue or to begin.")]
 
+Count = Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")]
+GivenContext = Annotated[
+    list[str] | None,
+    typer.Option("--context", help="name=value that is given this time, not chosen."),
+]
+Append = Annotated[
+    Path | None,
+    typer.Option(help="CSV file or workbook to write the suggestions to, to be filled in."),
+]
+
 
 def suggest(
     prior: PriorPath,
     journal: JournalPath = None,
     observed: Observed = None,
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
+    count: Count = 1,
     fix: Fix = None,
-    context: Annotated[
-        list[str] | None,
-        typer.Option("--context", help="name=value that is given this time, not chosen."),
-    ] = None,
+    context: GivenContext = None,
     extrapolate: Extrapolate = False,
-    append: Annotated[
-        Path | None,
-        typer.Option(help="CSV file or workbook to write the suggestions to, to be filled in."),
-    ] = None,
+    append: Append = None,
     sheet: Sheet = None,
     limit: Limits = None,
     start: Start = None,
@@ -95,11 +100,10 @@ def suggest(
     if append is not None and journal is None:
         raise typer.BadParameter("--append needs --journal, to which the results go")
     known = Prior.load(prior)
-    fixed = assignments(known.space, fix or ())
-    identity = task_identity(journal, task, same_task=same_task)
     tuner = Tuner(
-        known, journal, seed=seed, delta=delta, fixed=fixed, extrapolate=extrapolate, manual=True,
-        limits=read_limits(limit), start=read_start(known.space, start), **identity,
+        known, journal, seed=seed, delta=delta, fixed=assignments(known.space, fix or ()),
+        extrapolate=extrapolate, manual=True, limits=read_limits(limit),
+        start=read_start(known.space, start), **task_identity(journal, task, same_task=same_task),
     )  # fmt: skip
     if observed is not None:
         add_observed(tuner, observed)
@@ -113,35 +117,15 @@ def suggest(
         raise InputError(why_stopped(tuner, error)) from error
     others, added = tuner.optimizer.model.output_names, list[str]()
     if append is not None and journal is not None:
-        try:
-            name = task or tuner.options.task or journal.stem
+        name = task or tuner.options.task or journal.stem
+        with _dropped_on_error(tuner, asked):
             added = append_suggestions(append, sheet, journal, known, asked, name, others)
-        except Exception:  # nobody has seen them
-            for trial in asked:
-                tuner.drop(trial.number)
-            raise
     # By the model that chose: later suggestions of the batch take the earlier ones into account.
     reasons = [tuner.explain(trial.configuration, given) for trial in asked]
     if json:
         emit([_as_json(trial, why) for trial, why in zip(asked, reasons, strict=True)])
         return
-    names = known.space.names
-    grid(
-        ["number", *names, f"{known.info.output} expected"],
-        [
-            [str(t.number), *(short(t.configuration[n]) for n in names), str(why.expected)]
-            for t, why in zip(asked, reasons, strict=True)
-        ],
-    )
-    for trial, why in zip(asked, reasons, strict=True):
-        note(f"why {trial.number}: {why if count == 1 else why.sentence}")
-    rounded = [
-        p.name for p in known.space.parameters if isinstance(p, Float) and p.digits is not None
-    ]
-    if rounded:
-        note(f"rounded as in the past runs: {', '.join(rounded)}")
-    if tuner.alarm is not None:
-        note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
+    _show(tuner, known, list(zip(asked, reasons, strict=True)), brief=count > 1)
     if append is not None:
         if added:
             note(f"{append.name} had no column {', '.join(added)}: added")
@@ -150,6 +134,40 @@ def suggest(
     elif journal is not None:
         also = "".join(f" --output {name}=VALUE" for name in others)
         note(f"then: metakel tell {journal} VALUE --number {asked[0].number}{also}")
+
+
+@contextmanager
+def _dropped_on_error(tuner: Tuner, asked: Sequence[JournalTrial]) -> Iterator[None]:
+    """Drop suggestions that nobody will see."""
+    try:
+        yield
+    except Exception:
+        for trial in asked:
+            tuner.drop(trial.number)
+        raise
+
+
+def _show(
+    tuner: Tuner, known: Prior, asked: Sequence[tuple[JournalTrial, Reasons]], *, brief: bool
+) -> None:
+    """The suggestions as a table, and why each is one."""
+    names = known.space.names
+    grid(
+        ["number", *names, f"{known.info.output} expected"],
+        [
+            [str(t.number), *(short(t.configuration[n]) for n in names), str(why.expected)]
+            for t, why in asked
+        ],
+    )
+    for trial, why in asked:
+        note(f"why {trial.number}: {why.sentence if brief else why}")
+    rounded = [
+        p.name for p in known.space.parameters if isinstance(p, Float) and p.digits is not None
+    ]
+    if rounded:
+        note(f"rounded as in the past runs: {', '.join(rounded)}")
+    if tuner.alarm is not None:
+        note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
 
 
 def _as_json(trial: JournalTrial, why: Reasons) -> dict[str, Any]:

@@ -54,40 +54,49 @@ from metakel.priors import Prior
 from metakel.tuner import Tuner
 from metakel.tuner.lock import is_alive, this_process
 
+Command = Annotated[
+    list[str],
+    typer.Argument(help="After --: the program and its arguments, {name} for parameters."),
+]
+Budget = Annotated[int, typer.Option(min=1, help="At most how many evaluations.")]
+RunJournal = Annotated[Path, typer.Option(help="Records everything; continued if it exists.")]
+Timeout = Annotated[float | None, typer.Option(help="Seconds for one evaluation.")]
+Retries = Annotated[int, typer.Option(min=0, help="Tries after a failed one.")]
+ValueFile = Annotated[
+    str,
+    typer.Option(
+        help="File that the command writes its value to, as in out/{number}.txt. With {number} "
+        "several runs can share a journal. [default: the last line of output]"
+    ),
+]
+StopAt = Annotated[
+    str | None,
+    typer.Option(help="Stop when nothing can be better by more than this, or 1% of the spread."),
+]
+GiveUp = Annotated[int, typer.Option(min=1, help="Failures in a row that end the run.")]
+AdoptAfter = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds after which to repeat an evaluation of another container or machine, "
+        "which cannot be looked up. [default: never]"
+    ),
+]
+Verbose = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Say why each configuration is tried.")
+]
+
 
 def tune(
     prior: PriorPath,
-    command: Annotated[
-        list[str],
-        typer.Argument(help="After --: the program and its arguments, {name} for parameters."),
-    ],
-    budget: Annotated[int, typer.Option(min=1, help="At most how many evaluations.")] = 30,
-    journal: Annotated[Path, typer.Option(help="Records everything; continued if it exists.")] = (
-        Path("metakel-run.jsonl")
-    ),
-    timeout: Annotated[float | None, typer.Option(help="Seconds for one evaluation.")] = None,
-    retries: Annotated[int, typer.Option(min=0, help="Tries after a failed one.")] = 0,
-    value_file: Annotated[
-        str,
-        typer.Option(
-            help="File that the command writes its value to, as in out/{number}.txt. With {number} "
-            "several runs can share a journal. [default: the last line of output]"
-        ),
-    ] = "",
-    stop_at: Annotated[
-        str | None,
-        typer.Option(
-            help="Stop when nothing can be better by more than this, or 1% of the spread."
-        ),
-    ] = None,
-    give_up: Annotated[int, typer.Option(min=1, help="Failures in a row that end the run.")] = 5,
-    adopt_after: Annotated[
-        float | None,
-        typer.Option(
-            help="Seconds after which to repeat an evaluation of another container or machine, "
-            "which cannot be looked up. [default: never]"
-        ),
-    ] = None,
+    command: Command,
+    budget: Budget = 30,
+    journal: RunJournal = Path("metakel-run.jsonl"),
+    timeout: Timeout = None,
+    retries: Retries = 0,
+    value_file: ValueFile = "",
+    stop_at: StopAt = None,
+    give_up: GiveUp = 5,
+    adopt_after: AdoptAfter = None,
     limit: Limits = None,
     start: Start = None,
     accept_alarm: AcceptAlarm = False,
@@ -98,9 +107,7 @@ def tune(
     task: TaskName = "",
     same_task: SameTask = False,
     seed: Seed = 0,
-    verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Say why each configuration is tried.")
-    ] = False,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Tune a command, whose value is the last line of its output: a number, alone or after a name.
@@ -120,18 +127,16 @@ def tune(
     if timeout is not None and not timeout > 0:
         raise typer.BadParameter(f"--timeout is {timeout:g}; expected seconds > 0")
     known = Prior.load(prior)
-    check_placeholders(value_file, known.space.names, "--value-file")
-    unused = [
-        name for name in check_command(command, known.space.names) if name in known.space.free
-    ]
+    names = known.space.names
+    check_placeholders(value_file, names, "--value-file")
+    unused = [name for name in check_command(command, names) if name in known.space.free]
     if unused:
         note(f"not in the command, only in METAKEL_CONFIGURATION: {', '.join(unused)}")
     signals = StopSignals()
     allowed = read_limits(limit)
     others = tuple(name for name in allowed if name != known.info.output)
-    names = known.space.names
     program = Program(command, timeout, value_file, signals, known.info.output, others, names)
-    with signals, program.reserved(known.space.names):
+    with signals, program.reserved(names):
         resumed = journal.exists()
         tuner = Tuner(
             known, journal, budget=budget, stop_at=stop_at, seed=seed, delta=delta,
@@ -146,21 +151,35 @@ def tune(
         announce(tuner)
         if accept_alarm:
             tuner.accept_alarm()
+        _run(tuner, program, journal, retries, give_up, verbose=verbose, json=json)
+
+
+def _run(
+    tuner: Tuner,
+    program: Program,
+    journal: Path,
+    retries: int,
+    give_up: int,
+    *,
+    verbose: bool,
+    json: bool,
+) -> None:
+    """Evaluate until the budget is used, a signal comes or the output is closed."""
+    try:
+        stopped, failures = "", 0
         try:
-            stopped, failures = "", 0
-            try:
-                failures = _loop(tuner, program, retries, give_up, verbose=verbose, json=json)
-            except (Alarm, NoSafePoint) as error:
-                stopped = why_stopped(tuner, error)
-            _conclude(tuner, journal, failures, give_up, stopped, json=json)
-        except KeyboardInterrupt:
-            with suppress(OSError):  # the terminal may be gone
-                note(f"stopped; the same command goes on with {journal}")
-            raise typer.Exit(INTERRUPTED) from None
-        except OutputClosed:
-            note("metakel: stopped, because nobody reads the output any more")
-            note(f"the same command goes on with {journal}")
-            raise typer.Exit(CANNOT_WRITE) from None
+            failures = _loop(tuner, program, retries, give_up, verbose=verbose, json=json)
+        except (Alarm, NoSafePoint) as error:
+            stopped = why_stopped(tuner, error)
+        _conclude(tuner, journal, failures, give_up, stopped, json=json)
+    except KeyboardInterrupt:
+        with suppress(OSError):  # the terminal may be gone
+            note(f"stopped; the same command goes on with {journal}")
+        raise typer.Exit(INTERRUPTED) from None
+    except OutputClosed:
+        note("metakel: stopped, because nobody reads the output any more")
+        note(f"the same command goes on with {journal}")
+        raise typer.Exit(CANNOT_WRITE) from None
 
 
 class TuneCommand(TyperCommand):
