@@ -52,17 +52,14 @@ def read_csv(path: str | Path, *, task: str, output: str, delimiter: str | None 
     )
 
 
-def csv_columns(
-    path: str | Path, *, delimiter: str | None = None, as_text: Collection[str] = ()
-) -> dict[str, list[Any]]:
+def csv_columns(path: str | Path, *, delimiter: str | None = None) -> dict[str, list[Any]]:
     """Columns of a CSV file with a header, plain or gzipped, as lists.
 
     A column is whole numbers, else numbers (with decimal points, or with decimal commas in all
     cells), else true and false, else text. An empty cell is None, in a column of numbers NA as
-    well. Columns named in ``as_text`` are text whatever they hold: 01 is not 1. Without a
-    ``delimiter``, the header says whether it is a comma, a semicolon or a tab.
+    well. Without a ``delimiter``, the header says whether it is a comma, a semicolon or a tab.
     """
-    _, columns, _ = _read(Path(path), delimiter, as_text)
+    _, columns, _ = _read(Path(path), delimiter)
     return {name: column.tolist() for name, column in columns.items()}
 
 
@@ -82,9 +79,12 @@ class _NotUtf8(InputError):
 
 
 def _read(
-    file: Path, delimiter: str | None, as_text: Collection[str]
+    file: Path, delimiter: str | None, as_text: Collection[str] = ()
 ) -> tuple[_Sheet, Columns, tuple[str, ...]]:
-    """The columns of a file and notes on it; as Windows-1252 where it is not UTF-8."""
+    """The columns of a file and notes on it; as Windows-1252 where it is not UTF-8.
+
+    Columns named in ``as_text`` are text whatever they hold: 01 is not 1.
+    """
     try:
         sheet = _Sheet.open(file, delimiter)
         columns, notes = _columns(sheet, as_text)

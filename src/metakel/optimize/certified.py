@@ -322,7 +322,7 @@ class CertifiedModel(Model):
         variance = spectrum.inverse(np.array([alpha]))[0] @ inside**2 + outside / max(alpha, 1e-300)
         return mean, np.sqrt(variance)
 
-    def posterior(self, outcomes: Outcomes, *, sign: float = 1.0) -> Posterior:
+    def posterior(self, outcomes: Outcomes) -> Posterior:
         """GP(0, k) given the observations (Eq. 3), k being the kernel believed at present."""
         if self.centre is not None:
             raise InputError("there is a centre, which GP(0, k) of Eq. 3 has not; use predict")
@@ -330,9 +330,8 @@ class CertifiedModel(Model):
         if self.noise_var is not None:
             scale = at_step("noise_var", self.noise_var, outcomes.t + 1) / self.noise_std**2
         noise = np.where(np.isnan(outcomes.noise_std), self.noise_std, outcomes.noise_std)
-        return posterior(
-            self._deciding.kernel, outcomes.X, sign * outcomes.y, noise_var=scale * noise**2
-        )
+        kernel = self._deciding.kernel
+        return posterior(kernel, outcomes.X, outcomes.y, noise_var=scale * noise**2)
 
     def largest_upper(self, domain: Domain, start: StartPoints) -> float:
         """The largest upper bound in the domain: exact on a finite one, else by a search.
