@@ -48,49 +48,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "GPUCB",
-    "Alarm",
-    "ConfidenceSequence",
-    "History",
-    "InputError",
-    "KernelDictionary",
-    "KernelSum",
-    "LearnedKernel",
-    "LevelSet",
-    "Lifelong",
-    "Limit",
-    "MetaKelError",
-    "NoSafePoint",
-    "NotConverged",
-    "PastOutput",
-    "Posterior",
-    "Prior",
-    "ShapeError",
-    "Space",
-    "Table",
-    "Task",
-    "Tuner",
-    "box",
-    "candidates",
-    "datasets",
-    "from_features",
-    "from_gram",
-    "grid",
-    "learn_kernel",
-    "learn_prior",
-    "legendre",
-    "legendre_2d",
-    "matern",
-    "posterior",
-    "random_fourier",
-    "regret",
-    "replay",
-    "safe_start",
-    "squared_exponential",
-    "tensor_product",
-]
-
 if not TYPE_CHECKING:  # a type checker would conclude that every name exists
     # Where the names above are defined: a package is loaded when one of its names is first used.
     _HOMES = {
@@ -113,6 +70,7 @@ if not TYPE_CHECKING:  # a type checker would conclude that every name exists
     _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
     _MODULES = {name: f"metakel.{name}" for name in ("datasets", "plots")}
     _MODULES["regret"] = "metakel.theory.regret"
+    __all__ = sorted({*_HOME_OF, *_MODULES} - {"plots"})  # which needs matplotlib
 
     def __getattr__(name):
         """Load a public name when it is first asked for."""

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from metakel._arrays import Array, as_points, as_values
 from metakel.optimize import Model, Optimizer, Record, Score
 from metakel.optimize.record import Trial, outcomes
-from metakel.testing.laws import close, law
+from metakel.testing.kernels import close, law
 
 
 def check_model(model: Model, X: ArrayLike, y: ArrayLike, Z: ArrayLike) -> None:
