@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import Array, check_generator, refuse_masked
+from metakel._arrays import Array, check_count, check_generator, refuse_masked
 from metakel._files import Format, write_file
 from metakel._threads import single_blas_thread
 from metakel.confidence.fallback import Alarm
@@ -50,14 +50,11 @@ def model_from_dict(
 ) -> Model:
     """Inverse of `Model.to_dict`, whichever model it was."""
     kind = data["kind"]
-    if kind == CertifiedModel.kind:
-        return CertifiedModel.from_dict(data, functions)
-    if kind == SafeModel.kind:
-        return SafeModel.from_dict(data, functions)
-    if kind == UnionModel.kind:
-        return UnionModel.from_dict(data, functions)
     if kind == MixtureModel.kind:
         return load_mixture(data)
+    for known in (CertifiedModel, SafeModel, UnionModel):
+        if kind == known.kind:
+            return known.from_dict(data, functions)
     raise InputError(f"stored model is of kind {kind!r}; known: certified, safe, union, mixture")
 
 
@@ -228,8 +225,7 @@ class Optimizer(Answers):
     @single_blas_thread
     def ask_batch(self, n: int, context: Any = None) -> list[Any]:
         """The next ``n`` points, to be run side by side; all are pending then."""
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-            raise InputError(f"ask_batch: n is {n!r}; expected an integer >= 1")
+        check_count("ask_batch: n", n)
         self._check_supply(n, self._place(context, "ask_batch")[0])
         return [self.ask(context) for _ in range(n)]
 
@@ -366,8 +362,6 @@ class Optimizer(Answers):
                 raise InputError(f"forget: the point {self._points.decode(row)} is not pending")
             numbers.append(trial.number)
         self.record = self._record.with_forgotten(numbers)
-
-    # What it answers
 
     # How it is kept
 
