@@ -1,11 +1,10 @@
 """A prior from past tasks: learn it, look at it, decide with it."""
 
 from metakel.priors.calibration import ConfidenceBand
-from metakel.priors.certified_start import PastOutput, safe_start
+from metakel.priors.certified_start import PastOutput, PastOutputs, safe_start
 from metakel.priors.descriptors import DescriptorCentre, descriptor_centre
 from metakel.priors.heldout import Kind
 from metakel.priors.learn import learn_outputs, learn_prior
-from metakel.priors.past_outputs import PastOutputs
 from metakel.priors.prior import Prior
 from metakel.priors.summary import Explanation, effect_kernels, learn_effects
 

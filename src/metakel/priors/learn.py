@@ -28,6 +28,7 @@ from metakel.priors.certificate import (
     taught_and_measured,
     without_scores,
 )
+from metakel.priors.certified_start import PastOutputs, RecordedOutput
 from metakel.priors.heldout import (
     DEFAULT_RESIDUAL_WEIGHT,
     HeldOut,
@@ -36,7 +37,6 @@ from metakel.priors.heldout import (
     groups_of,
     hold_out,
 )
-from metakel.priors.past_outputs import PastOutputs, RecordedOutput
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
 from metakel.priors.spoiling import spoiling_note

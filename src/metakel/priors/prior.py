@@ -25,9 +25,9 @@ from metakel.optimize.model import BestRuns
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration, ConfidenceBand, prior_kernel
+from metakel.priors.certified_start import PastOutputs
 from metakel.priors.configurations import as_rows, encode_candidates, encode_configurations
 from metakel.priors.heldout import NOISE_RATIOS, HeldOut, Kind
-from metakel.priors.past_outputs import PastOutputs
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Fixed, Parameter, Space

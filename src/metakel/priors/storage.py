@@ -20,8 +20,8 @@ from metakel.kernels.nystrom import NystromFeatures
 from metakel.optimize.model import BestRuns
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration
+from metakel.priors.certified_start import PastOutputs
 from metakel.priors.heldout import EQUALLY, HeldOut, Kind
-from metakel.priors.past_outputs import PastOutputs
 from metakel.priors.prior import Prior, PriorInfo
 from metakel.space import Parameter, Space
 from metakel.space.parameters import storable
