@@ -11,8 +11,7 @@ from numpy.testing import assert_allclose
 
 from metakel import InputError
 from metakel.data import History
-from metakel.optimize.acquisition import constrained
-from metakel.optimize.limits import Feasibility
+from metakel.optimize.acquisition import Feasibility, constrained
 from metakel.optimize.record import feasible
 from metakel.space import Categorical, Float, Integer, Space
 

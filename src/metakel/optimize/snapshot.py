@@ -11,8 +11,7 @@ import numpy as np
 
 from metakel._threads import single_blas_thread
 from metakel.errors import InputError
-from metakel.optimize.acquisition import Acquisition
-from metakel.optimize.limits import Feasibility
+from metakel.optimize.acquisition import Acquisition, Feasibility
 from metakel.optimize.mixture import MixtureModel
 from metakel.optimize.model import Best, Certificate, Model
 from metakel.optimize.record import Outcomes, Record, outcomes
