@@ -67,7 +67,7 @@ class Neighbour:
 class Expected:
     """What is expected at a point, within the limits of the output.
 
-    ``value`` is the mean, ``low`` and ``high`` are one standard deviation away from it, and
+    ``value`` is the mean, ``low`` and ``high`` are one standard deviation ``sd`` away from it, and
     ``measured`` is the value of a run there, if there was one.
     """
 
@@ -75,6 +75,7 @@ class Expected:
     value: float
     low: float
     high: float
+    sd: float
     measured: float | None = None
 
     @classmethod
@@ -89,7 +90,7 @@ class Expected:
         """A mean and a standard deviation, where no value is beyond the limits."""
         value = float(np.clip(mean, *limits))
         low, high = np.clip([value - sd, value + sd], *limits).tolist()
-        return cls(x, value, low, high, measured)
+        return cls(x, value, low, high, sd, measured)
 
     def __str__(self) -> str:
         was = "" if self.measured is None else f", and {self.measured:.4g} was measured"
@@ -201,7 +202,9 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
     if place is not domain:
         here = here & place.contains(found.X)
     fantasies = _before(snapshot, x)
-    if len(fantasies):
+    if fantasies is found.fantasies:
+        model = snapshot.outlook
+    elif len(fantasies):
         model = model.with_fantasies(fantasies)
     mean, sd = (float(value[0]) for value in model.predict(x[None]))
     looked_at = here & _best_few(found.y, here)

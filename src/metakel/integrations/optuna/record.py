@@ -158,12 +158,11 @@ def write_choice(study: Study, trial: FrozenTrial, params: Mapping[str, Any]) ->
 
 def write_expectation(study: Study, trial: FrozenTrial, optimizer: Optimizer, params: Any) -> None:
     """Note what the model that decided expects of the trial, for the dashboard and for frames."""
-    _, sd = optimizer.predict([params])
     why = optimizer.explain(params)
     noted: dict[str, Any] = {
         TRUST: optimizer.trust,
         EXPECTED: why.expected.value,  # the mean, within the limits of the output
-        EXPECTED_SD: float(sd[0]),
+        EXPECTED_SD: why.expected.sd,
         WHY: why.sentence[:CHUNK],
     }
     if optimizer.alarm is not None:
