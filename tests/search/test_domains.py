@@ -81,6 +81,13 @@ def test_a_box_breaks_ties_by_the_generator_too():
     assert {-1.0, 1.0} == set(chosen)
 
 
+def test_points_that_score_minus_infinity_are_chosen_where_nothing_else_is_left(rng):
+    domain = candidates([[0.0], [1.0], [2.0]], repeat=False)
+    values = np.array([-np.inf, 1.0, -np.inf])
+    found, _ = domain.maximisers(lambda Z: values, domain.start_points(rng), exclude=domain.X[1:2])
+    assert_array_equal(found, domain.X[[0, 2]])
+
+
 def test_excluded_points_are_not_chosen(rng):
     domain = candidates(np.arange(3))
     x, value = domain.maximise(lambda Z: Z[:, 0], rng, exclude=np.array([[2.0]]))

@@ -181,8 +181,9 @@ class IncrementalGP:
             below = self.elsewhere().whiten(points)[:, :, 0]  # (P, t)
         else:
             below = factor.V[:, :t, candidate].copy()
-        row = self._with_candidates(points)[self.family, 0]  # (P, N)
-        row -= (below[:, None] @ factor.V[:, :t])[:, 0]
+        row = factor.V[:, t]  # (P, N), written in place
+        np.matmul(below[:, None], factor.V[:, :t], out=factor.V[:, t : t + 1])
+        np.subtract(self._with_candidates(points)[self.family, 0], row, out=row)
         diag = np.array([p.diag[0] for p in points])[self.family]
         spent = np.einsum("pt,pt->p", below, below)
         pivot = np.sqrt(
@@ -192,15 +193,16 @@ class IncrementalGP:
         known = (factor.w[:, :, :t] @ below[:, :, None])[:, :, 0]  # (P, 2)
         value = np.array([(y - scale.level, p.mean[0]) for p in points])[self.family]
         w = (value - known) / pivot[:, None]
-        factor.L[:, t, :t], factor.L[:, t, t], factor.V[:, t] = below, pivot, row
+        factor.L[:, t, :t], factor.L[:, t, t] = below, pivot
         factor.w[:, :, t], factor.used = w, t + 1
         after = self._after(points, factor)
         after._evidence = self._evidence + 1
         after._log_pivots = self._log_pivots + np.log(pivot)
-        after._offset = self._offset + w[:, :1] * row
-        after._slope = self._slope - w[:, 1:] * row
-        row *= row
-        after._variance = np.maximum(self._variance - row, SMALLEST_VARIANCE)
+        after._offset, after._slope = w[:, :1] * row, -w[:, 1:] * row
+        after._offset += self._offset
+        after._slope += self._slope
+        after._variance = self._variance - row * row
+        np.maximum(after._variance, SMALLEST_VARIANCE, out=after._variance)
         return after
 
     def observe_all(self, X: Array, y: Array) -> IncrementalGP:

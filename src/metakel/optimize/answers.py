@@ -168,6 +168,8 @@ class Answers:
 
     def _place(self, context: Any, where: str) -> tuple[Domain, StartPoints]:
         """Where to look: the domain, or its points in a context."""
+        if context is None and self.contexts is None:
+            return self.domain, self._start
         named = self.contexts is None and isinstance(context, Mapping)
         if named and isinstance(self.domain, SearchSpace):
             held = self.domain.holding(context, where)

@@ -102,6 +102,7 @@ class MixtureModel(MixtureScores):
         self.trace = RegretTrace()
         self._best, self._closed, self._scores = -inf, np.zeros(0, dtype=np.intp), np.zeros(0)
         self._learned = np.array([isinstance(p, TaskGP) for p in processes])
+        self._guarded = bool(self._learned.any() and not self._learned.all())
         self._Z: Array | None = None
         self._rows: dict[bytes, int] = {}  # which start points there are
         self._gp = IncrementalGP(self._processes, scale, np.zeros((0, d0)))
@@ -251,9 +252,9 @@ class MixtureModel(MixtureScores):
         """An alarm is about the values so far, and stays."""
         if self._alarm is not None:
             return
-        usual = float(self.mix.weights[:, self._task.usual].sum())
-        if self._unlike(self.transfer_weight, usual):
-            self._alarm = self._alarm_at(self._t, self.transfer_weight)
+        usual, trust = float(self.mix.scale_shares @ self._task.usual), self.transfer_weight
+        if self._unlike(trust, usual):
+            self._alarm = self._alarm_at(self._t, trust)
         elif self.certificate == "norm bound" and isinstance(self.band, Band) and self.band.alarm:
             reason = f"the confidence band is contradicted: {self.band.alarm}"
             self._alarm = AlarmEvent(self._t, reason)
@@ -286,10 +287,6 @@ class MixtureModel(MixtureScores):
         else:
             reason = "the values vary by far less than those of past tasks"
         return AlarmEvent(time, reason)
-
-    @property
-    def _guarded(self) -> bool:
-        return bool(self._learned.any() and not self._learned.all())
 
     def with_fantasies(self, X: Array) -> Self:
         """Scores take the points as every process predicts them, minus one standard deviation.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -35,24 +36,36 @@ class MixtureWeights:
     scale: TaskModel
     log_evidence: float = 0.0
 
-    @property
+    @cached_property
     def members(self) -> Array:
         """(processes,) posterior weight of each process."""
         return np.asarray(self.weights.sum(axis=1))
+
+    @cached_property
+    def scales(self) -> Array:
+        """(processes,) mean scale of each process, times its weight."""
+        return np.asarray(self.weights @ self.scale.scales)
+
+    @property
+    def scale_shares(self) -> Array:
+        """(g,) posterior weight of each scale."""
+        return np.asarray(self.weights.sum(axis=0))
 
     def without_negligible(
         self, share: float = NEGLIGIBLE
     ) -> tuple[MixtureWeights, NDArray[np.bool_]]:
         """Without the processes whose weights are below this share of the largest; which stay."""
-        left = self.weights.max(axis=1) > share * self.weights.max()
-        return MixtureWeights(self.weights[left], self.scale), left
+        largest = self.weights.max(axis=1)
+        left: NDArray[np.bool_] = largest > share * largest.max()
+        return self if left.all() else MixtureWeights(self.weights[left], self.scale), left
 
 
 def mixture_weights(
     log_likelihoods: Sequence[Array] | Array, start: Sequence[float] | Array, scale: TaskModel
 ) -> MixtureWeights:
     """Evidence of processes and scales together, from their start weights."""
-    joint = np.asarray(log_likelihoods) + scale.log_weights + np.log(start)[:, None]
+    joint = np.asarray(log_likelihoods) + scale.log_weights
+    joint += np.log(start)[:, None]
     top = joint.max()
     joint -= top
     weights = np.exp(joint, out=joint)
@@ -75,7 +88,7 @@ def shortlist(
     The average over the whole grid of scales then has to be computed for these only.
     """
     members = mix.members[:, None]
-    scales = (mix.weights @ mix.scale.scales)[:, None] / np.maximum(members, 1e-300)
+    scales = mix.scales[:, None] / np.maximum(members, 1e-300)
     rough = _improvement(prediction, np.where(members > NEGLIGIBLE, members, 0.0), scales, best)
     return np.argpartition(-rough, count)[:count]
 
@@ -130,7 +143,7 @@ def upper_bound(prediction: Prediction, mix: MixtureWeights, width: float = UCB_
     heights = np.sqrt(prediction.variance)
     heights *= width
     heights += prediction.slope
-    bound = (mix.weights @ mix.scale.scales) @ heights
+    bound = mix.scales @ heights
     bound += mix.members @ prediction.offset
     return np.asarray(bound)
 
@@ -143,14 +156,14 @@ def upper_bound_gradient(
     rate = np.where(variance > SMALLEST_VARIANCE, width / (2 * np.sqrt(variance)), 0.0)
     slopes = found.slope + rate[:, :, None] * found.variance
     slope = np.einsum("p,pnd->nd", mix.members, found.offset)
-    slope += np.einsum("p,pnd->nd", mix.weights @ mix.scale.scales, slopes)
+    slope += np.einsum("p,pnd->nd", mix.scales, slopes)
     return upper_bound(found.value, mix, width), slope
 
 
 def predict(prediction: Prediction, mix: MixtureWeights) -> tuple[Array, Array]:
     """(N,) mean and standard deviation of the mixture over processes and scales."""
     offset, slope, scales = prediction.offset, prediction.slope, mix.scale.scales
-    shares, sums = mix.members, mix.weights @ scales
+    shares, sums = mix.members, mix.scales
     mean = shares @ offset + sums @ slope
     usual = sums / np.maximum(shares, TINY)  # (processes,)
     around = (mix.weights * (scales - usual[:, None]) ** 2).sum(axis=1)

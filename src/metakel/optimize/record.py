@@ -325,6 +325,8 @@ class Outcomes:
     @cached_property
     def fantasies(self) -> Array:
         """(q, d0) points of runs without a value, each once."""
+        if not len(self.failed) and not len(self.pending):
+            return self.pending
         return _distinct(np.concatenate([self.failed, self.pending]))
 
     def of_output(self, name: str) -> Outcomes:
@@ -345,11 +347,14 @@ class Outcomes:
 
     def shared_steps(self, other: Outcomes) -> int:
         """How many steps of the evidence both begin with."""
-        t = min(self.t, other.t)
-        same = (self.X[:t] == other.X[:t]).all(axis=1) & (self.y[:t] == other.y[:t])
-        noise, theirs = self.noise_std[:t], other.noise_std[:t]
-        same &= (noise == theirs) | (np.isnan(noise) & np.isnan(theirs))
-        alike = t if same.all() else int(np.argmin(same))
+        t = alike = min(self.t, other.t)
+        pairs = [(self.X, other.X), (self.y, other.y), (self.noise_std, other.noise_std)]
+        # Most often all of the shorter one is shared, to the bit; bytes are compared fastest.
+        if not all(one[:t].tobytes() == theirs[:t].tobytes() for one, theirs in pairs):
+            same = (self.X[:t] == other.X[:t]).all(axis=1) & (self.y[:t] == other.y[:t])
+            noise, theirs = self.noise_std[:t], other.noise_std[:t]
+            same &= (noise == theirs) | (np.isnan(noise) & np.isnan(theirs))
+            alike = t if same.all() else int(np.argmin(same))
         shared = common_length(self.ends, other.ends)
         while shared and self.ends[shared - 1] > alike:
             shared -= 1
@@ -383,18 +388,22 @@ def outcomes(
 
     def points(kept: Array, chosen: Callable[[Trial], bool]) -> Array:
         kept = kept[: len(kept) - sum(map(chosen, gone))]
-        return np.concatenate([kept, _points([trial.x for trial in new if chosen(trial)], d0)])
+        more = [trial.x for trial in new if chosen(trial)]
+        return np.concatenate([kept, _points(more, d0)]) if more else kept
 
     def measured(kept: Measured, which: str) -> Measured:
         kept = kept[: len(kept) - sum(bool(getattr(trial, which)) for trial in gone)]
         return (*kept, *((r.x, getattr(r, which)) for r in finished if getattr(r, which)))
 
+    def joined(kept: NDArray[Any], more: list[Any]) -> NDArray[Any]:
+        return np.concatenate([kept[:t], np.array(more, kept.dtype)])
+
     return Outcomes(
         numbers=(*found.numbers[:t], *(trial.number for trial in seen)),
         X=np.concatenate([found.X[:t], _points([trial.x for trial in seen], d0)]),
-        y=np.append(found.y[:t], sign * np.array([r.value for r in seen], dtype=np.float64)),
-        noise_std=np.append(found.noise_std[:t], np.array([r.noise_std for r in seen], float)),
-        counts=np.append(found.counts[:t], np.array([r.state == "complete" for r in seen], bool)),
+        y=joined(found.y, [sign * trial.value for trial in seen if trial.value is not None]),
+        noise_std=joined(found.noise_std, [trial.noise_std for trial in seen]),
+        counts=joined(found.counts, [trial.state == "complete" for trial in seen]),
         ends=(
             *found.ends[: len(found.ends) - (found.t - t)],
             *(t + end for size, end in zip(sizes, accumulate(sizes), strict=True) if size),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
@@ -69,13 +69,9 @@ class Snapshot:
         feasibility = self.feasibility
         if found.constraints or self.outcomes.constraints:
             feasibility = feasibility.observe(found.constraints)
-        return replace(
-            self,
-            record=record,
-            outcomes=found,
-            model=self.model.condition(found),
-            feasibility=feasibility,
-        )
+        model = self.model.condition(found)
+        rest = (self.domain, self.start, self.acquisition, self.sign)
+        return Snapshot(record, found, model, feasibility, *rest)
 
     @cached_property
     def outlook(self) -> Model:

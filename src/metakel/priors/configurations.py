@@ -50,7 +50,7 @@ def as_rows(configurations: Any, space: Space) -> list[Any]:
     if not isinstance(configurations, Iterable):
         found = type(configurations).__name__
         raise InputError(f"candidates is a {found}; expected a frame or a sequence of dicts")
-    return list(configurations)
+    return [dict(row) if isinstance(row, Mapping) else row for row in configurations]
 
 
 def encode_configurations(configurations: Any, space: Space, *, extrapolate: bool = False) -> Array:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +84,7 @@ class HeldOut:
         """Whether there were enough tasks to hold some out."""
         return self.tasks.size > 0
 
-    @property
+    @cached_property
     def log_score(self) -> float:
         """Median over tasks, which one odd task cannot sway; nan where nothing was held out."""
         return float(np.median(self.log_scores)) if self.checked else float("nan")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -327,14 +327,21 @@ class Prior:
         return (-high, -low) if self.info.minimize else (low, high)
 
     def _band(self, delta: float) -> Band | str:
-        """The confidence band, or why there is none."""
+        """The confidence band before any value, or why there is none."""
         if not self.helps:
             return "the history is not used"
-        try:
-            band = self.confidence(delta=delta)
-        except InputError as error:
-            return str(error)
-        return Band(band.sequence, band.calibration.centre)
+        if delta not in self._bands:
+            try:
+                band = self.confidence(delta=delta)
+                self._bands[delta] = Band(band.sequence, band.calibration.centre)
+            except InputError as error:
+                self._bands[delta] = str(error)
+        return self._bands[delta]
+
+    @cached_property
+    def _bands(self) -> dict[float, Band | str]:
+        """By delta; all optimizers begin with the same band, which never changes."""
+        return {}
 
     def norm_bound(self, delta: float = 0.1) -> float:
         """B: a task exchangeable with these needs at most this norm, with probability 1 - delta.

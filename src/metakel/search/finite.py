@@ -67,13 +67,11 @@ class Finite(Domain):
 
     def index(self, X: Array) -> NDArray[np.intp]:
         """(n,) which point of the domain each row is, -1 where it is none."""
-        raw, width = (X + 0.0).tobytes(), 8 * self.d0
-        rows = [self._rows.get(raw[i * width : (i + 1) * width], -1) for i in range(len(X))]
-        found = np.array(rows, dtype=np.intp)
+        known, raw, width = self._rows, (X + 0.0).tobytes(), 8 * self.d0
+        rows = [known.get(raw[at : at + width], -1) for at in range(0, len(raw), width)]
         if -1 in rows:
-            for i in np.flatnonzero(found < 0):
-                found[i] = self._nearest(X[i])
-        return found
+            rows = [self._nearest(x) if i < 0 else i for i, x in zip(rows, X, strict=True)]
+        return np.array(rows, dtype=np.intp)
 
     def _nearest(self, x: Array) -> int:
         """Which point ``x`` (d0,) is up to rounding, -1 if it is none."""
@@ -119,12 +117,15 @@ class Finite(Domain):
     ) -> tuple[Array, Array]:
         """All best points; every point is looked at, so the gradient is not used."""
         values = function(start.X)
-        allowed = np.ones(len(values), dtype=bool)
+        scores = values.copy()
         if exclude is not None and len(exclude):
-            allowed[self.index(exclude)] = False
-        if not allowed.any():
-            raise InputError(f"all {len(values)} points of the domain are excluded")
-        best = np.flatnonzero(tied(np.where(allowed, values, -np.inf), values) & allowed)
+            scores[self.index(exclude)] = -np.inf
+        best = np.flatnonzero(tied(scores, values))
+        if scores[best[0]] == -np.inf:  # where all that is left scores -inf, all of it is tied
+            excluded = self.index(start.X[:0] if exclude is None else exclude)
+            best = np.setdiff1d(np.arange(len(values)), excluded)
+            if not len(best):
+                raise InputError(f"all {len(values)} points of the domain are excluded")
         return start.X[best], values[best]
 
     def __repr__(self) -> str:
@@ -202,7 +203,7 @@ class CandidateTable(Finite):
     space : Space
     """
 
-    rows: tuple[dict[str, Any], ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()
     space: Space = None  # type: ignore[assignment]
 
     kind: ClassVar[str] = "table"
@@ -217,7 +218,7 @@ class CandidateTable(Finite):
         kept = np.sort(first)
         distinct = points[kept]
         distinct.setflags(write=False)
-        return cls(distinct, False, None, tuple(dict(rows[i]) for i in kept), space)
+        return cls(distinct, False, None, tuple(rows[i] for i in kept.tolist()), space)
 
     def locate(self, points: Any, where: str) -> Array:
         """(n, d0) of configurations, in the table or not."""
