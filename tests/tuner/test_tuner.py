@@ -11,9 +11,8 @@ import pytest
 from tuning_history import measure, small_prior
 
 from metakel import InputError
-from metakel.tuner import Tuner
+from metakel.tuner import Finished, Tuner
 from metakel.tuner.configurations import key
-from metakel.tuner.tuner import Finished
 
 PRIOR = small_prior(certified=True)
 

@@ -16,8 +16,7 @@ import pytest
 from tuning_history import measure, small_prior
 
 from metakel import InputError
-from metakel.tuner import JournalError, Tuner
-from metakel.tuner.tuner import Finished
+from metakel.tuner import Finished, JournalError, Tuner
 
 PRIOR = small_prior(certified=True)
 ROWS = [{"rate": 0.01, "depth": d, "kind": "adam"} for d in (3, 4, 8)]

@@ -1,9 +1,10 @@
 """Tune named parameters: an optimizer over a journal on disk that survives crashes."""
 
+from metakel.tuner.asking import Finished
 from metakel.tuner.journal import Journal, JournalError
 from metakel.tuner.session import JournalReader
 from metakel.tuner.trials import JournalTrial, Trials
-from metakel.tuner.tuner import Finished, Tuner
+from metakel.tuner.tuner import Tuner
 
 __all__ = [
     "Finished",
