@@ -32,6 +32,7 @@ install-hashed:  ## the same from files whose hashes are known (requirements-ci.
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --require-hashes --no-deps -r requirements-ci.txt
 	$(BIN)/pip install --quiet --no-deps -e .
+	$(BIN)/pip check
 	touch $(VENV)/.ready
 
 demo: $(DEMO)/.ready  ## learn from past tasks, tune one never seen, show what it was worth
