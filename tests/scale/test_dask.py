@@ -6,10 +6,12 @@ import ipaddress
 import logging
 import os
 import re
+import resource
 import signal
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from numpy.testing import assert_allclose
@@ -127,6 +129,27 @@ def test_a_local_cluster_listens_on_this_machine_only(rng):
     scan.close()
     assert len({process for process, _, _ in opened}) >= 3  # the scheduler and both workers
     assert [where for where in opened if not ipaddress.ip_address(where[1]).is_loopback] == []
+
+
+def page_faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def test_a_round_on_a_local_worker_reuses_its_memory(rng):
+    # Each array of a round would otherwise be faulted in again, at the price of its arithmetic.
+    tasks, base = history(rng, 400, sizes=(40, 40)), mk.legendre(40, scaling="l2")
+    scan = distribute(tasks, shards=1, workers=1)
+    problem = scan.as_problem(base)
+    evaluator, active = problem.evaluator(), np.arange(base.p)
+    evaluator.extend(active)
+    faults = []
+    for scale in (1.0, 1.1, 1.2, 1.3, 1.4):
+        before = sum(problem.executor.client.run(page_faults).values())
+        evaluator.at(active, scale / evaluator.curvature)
+        faults.append(sum(problem.executor.client.run(page_faults).values()) - before)
+    scan.close()
+    features = tasks.total * base.dim * 8
+    assert min(faults[1:]) < features / resource.getpagesize() / 2
 
 
 def documented(name):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +25,9 @@ WORKER_TIMEOUT = 60.0  # seconds to wait for any worker at all
 LOOPBACK = "127.0.0.1"
 QUICK = ("evaluate",)  # answers of a round, from statistics that a shard holds
 MISSING = "missing"
+# Dask makes malloc return freed memory to the system at once. The next array then costs a page
+# fault per 4 kB, which takes as long as the arithmetic of a round. Arrays of a block fit in these.
+KEEP_FREED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": 1 << 25, "MALLOC_TRIM_THRESHOLD_": 1 << 26}
 
 Shardlike = TaskSums | LookingShard
 OnAnswer = Callable[[int], None]
@@ -152,14 +157,15 @@ class DaskExecutor:
         """Processes on this machine, which no other machine can reach."""
         distributed = _distributed()
         LOG.info("no Dask client given: starting %d worker processes on this machine", workers)
-        cluster = distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            # Whoever reaches a scheduler can run code on its workers.
-            host=LOOPBACK,
-            dashboard_address=f"{LOOPBACK}:0",
-        )
+        with _keeping_freed_memory():
+            cluster = distributed.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                # Whoever reaches a scheduler can run code on its workers.
+                host=LOOPBACK,
+                dashboard_address=f"{LOOPBACK}:0",
+            )
         return cls(distributed.Client(cluster), owned=True)
 
     @property
@@ -309,6 +315,19 @@ class DaskExecutor:
             cluster.close()
         elif self.client.status == "running":
             self.client.run(_release_on_worker, self._prefix)
+
+
+@contextmanager
+def _keeping_freed_memory() -> Iterator[None]:
+    """For workers that Dask starts meanwhile; variables that the user has set come first."""
+    config, place = importlib.import_module("dask.config"), "distributed.nanny.pre-spawn-environ"
+    usual = config.get(place)
+    for name in KEEP_FREED_MEMORY:
+        # An earlier cluster of this process has left Dask's choice in the environment.
+        if os.environ.get(name) == str(usual.get(name)):
+            del os.environ[name]
+    with config.set({place: usual | KEEP_FREED_MEMORY}):
+        yield
 
 
 def _lost_errors() -> tuple[type[BaseException], ...]:
