@@ -73,6 +73,7 @@ def as_numbers(
     below: float = inf,
 ) -> Array:
     """A new array of finite numbers in [low, below); None in ``shape`` is any size."""
+    _refuse_hidden(values, name)
     try:
         found = np.array(values, dtype=np.float64)
     except (OverflowError, TypeError, ValueError):
@@ -147,10 +148,17 @@ def _in_range(noun: str, low: float, below: float) -> str:
 
 
 def _as_floats(values: Any, what: str) -> Array:
+    _refuse_hidden(values, what)
     try:
         return np.array(values, dtype=np.float64)
     except (OverflowError, TypeError, ValueError) as error:
         raise InputError(f"{what} cannot be read as an array of numbers: {error}") from None
+
+
+def _refuse_hidden(values: Any, what: str) -> None:
+    """An array made of a masked one holds what the mask should hide."""
+    if np.ma.is_masked(values):
+        raise InputError(f"{what} is masked in places; drop or impute what is missing first")
 
 
 def _check_finite(values: Array, what: str) -> None:

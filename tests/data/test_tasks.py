@@ -73,6 +73,16 @@ def test_a_vector_of_points_has_one_input():
     assert Task([0.0, 1.0], [1.0, 2.0]).d0 == 1
 
 
+def test_what_a_mask_hides_is_not_learned_from():
+    X, y = np.ones((3, 2)), np.arange(3.0)
+    hidden = [(np.ma.array(X, mask=X > 0), y), (X, np.ma.array(y, mask=y > 1))]
+    for pair in hidden:
+        with pytest.raises(InputError, match="is masked in places"):
+            History.from_pairs([(X, y), pair])
+    shown = History.from_pairs([(np.ma.array(X), np.ma.array(y, mask=False))])
+    assert_array_equal(shown[0].y, y)
+
+
 def test_the_callers_arrays_are_copied_and_ours_are_frozen():
     X, y = np.zeros((2, 1)), np.zeros(2)
     task = Task(X, y)

@@ -285,3 +285,11 @@ def test_a_masked_value_is_missing_and_not_zero(value):
     with pytest.raises(InputError, match="masked"):
         tuner.tell(x, value)
     assert tuner.pending == (x,)
+
+
+def test_a_masked_parameter_is_missing_and_not_zero():
+    tuner = Tuner(PRIOR, extrapolate=True)
+    x = tuner.ask()
+    with pytest.raises(InputError, match="parameter 'depth' is masked"):
+        tuner.tell({**x, "depth": np.ma.masked}, 1.0)
+    assert tuner.pending == (x,)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from metakel._arrays import is_number
 from metakel.errors import InputError
 from metakel.priors.configurations import as_rows
@@ -24,7 +26,13 @@ def plain(configuration: Mapping[str, Any]) -> Configuration:
     """Values as JSON keeps them: numbers of numpy become Python's."""
     if not isinstance(configuration, Mapping):
         raise InputError(f"a configuration is a dict of named values; found {configuration!r}")
-    return {str(k): v.item() if hasattr(v, "item") else v for k, v in configuration.items()}
+    return {str(k): _of_numpy(k, v) if hasattr(v, "item") else v for k, v in configuration.items()}
+
+
+def _of_numpy(name: str, value: Any) -> Any:
+    if np.ma.is_masked(value):  # its item is 0.0
+        raise InputError(f"parameter {name!r} is masked: it is missing; expected a value")
+    return value.item()
 
 
 def key(configuration: Mapping[str, Any], space: Space | None = None) -> str:
