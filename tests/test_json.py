@@ -72,7 +72,10 @@ def test_what_the_reader_finds_wrong_names_the_file(tmp_path):
             pass
     with pytest.raises(InputError, match="there is no file"), FORMAT.read_file(tmp_path / "no"):
         pass
-    with pytest.raises(InputError, match="cannot be read"), FORMAT.read_file(tmp_path):
+    with (
+        pytest.raises(InputError, match="is a folder; expected a file"),
+        FORMAT.read_file(tmp_path),
+    ):
         pass
 
 
@@ -132,6 +135,15 @@ def test_devices_are_written_to_and_stay_devices():
     write_atomically(os.devnull, "text")
     for device in ("/dev/full", os.devnull):
         assert stat.S_ISCHR(os.stat(device).st_mode)
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no such device here")
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/full", "fifo", "/"])
+def test_devices_pipes_and_folders_are_not_read(name, tmp_path):
+    # Reading the first two takes all memory, and opening a pipe may wait for ever.
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(InputError, match="expected a file"), FORMAT.read_file(tmp_path / name):
+        pass
 
 
 def test_places_that_cannot_be_written_are_named(tmp_path):

@@ -34,6 +34,20 @@ def refuse_device(path: Path) -> None:
         raise InputError(f"{path} is {what}; expected a file")
 
 
+def read_text(path: str | Path, what: str) -> str:
+    """The text of a file that should be ``what``; every error names the file."""
+    file = as_path(path)
+    try:
+        refuse_device(file)
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not {what}: not text ({error})") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+
+
 def refuse_bomb(file: Path, unpacked: int) -> None:
     """Refuse a packed file that would fill the memory: no honest table shrinks that much."""
     size, given = os.stat(file).st_size, os.environ.get(UNPACKED_VARIABLE, "")
@@ -182,14 +196,7 @@ class Format:
     @contextmanager
     def read_file(self, path: str | Path) -> Iterator[Content]:
         """`load` a document that `write_file` wrote; every error names the file."""
-        try:
-            text = as_path(path).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise InputError(f"there is no file {path}") from None
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path} is not a saved {self.noun}: not text ({error})") from None
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}") from error
+        text = read_text(path, f"a saved {self.noun}")
         with self.load(self.parse(text, str(path)), str(path)) as content:
             yield content
 

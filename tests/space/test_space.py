@@ -86,6 +86,24 @@ def test_json_and_toml_give_the_same_space():
     assert Space.from_dict(SPACE.to_dict()) == SPACE
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "there is no file"),
+        (b"\xff\xfe", "not text"),
+        (b"[rate]\ntype = 'flaot'", "'rate' has type 'flaot'"),
+        (b"x = " + 10**5 * b"[", "not TOML"),
+    ],
+)
+def test_a_file_that_holds_no_space_is_named(tmp_path, content, message):
+    file = tmp_path / "space.toml"
+    if content is not None:
+        file.write_bytes(content)
+    for source in (file, str(file)):
+        with pytest.raises(InputError, match=rf"space\.toml.*{message}|{message}.*space\.toml"):
+            Space.from_toml(source)
+
+
 def test_optuna_distributions_are_read():
     optuna = pytest.importorskip("optuna")
     d = optuna.distributions

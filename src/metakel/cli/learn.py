@@ -247,9 +247,8 @@ class HistoryOptions:
             "defaults": dict(_default(text) for text in self.defaults),
         }
         if self.space is not None:
-            options["space"] = (
-                _read_space(self.space) if isinstance(self.space, Path) else self.space
-            )
+            given = self.space
+            options["space"] = Space.from_toml(given) if isinstance(given, Path) else given
         if is_storage(self.sources[0]):
             return _read_storage(self.sources[0], {k: v for k, v in options.items() if v})
         return self._read_files({"minimize": self.minimize, **options})
@@ -409,15 +408,6 @@ def _which(columns: Collection[str], task: str, output: str) -> str:
     }
     lacking = " and ".join(option for option, given in options.items() if not given)
     return f"say {lacking}; the columns are: {', '.join(columns)}"
-
-
-def _read_space(path: Path) -> Space:
-    try:
-        return Space.from_toml(path)
-    except InputError as error:
-        raise error.at(str(path)) from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def _default(text: str) -> tuple[str, Any]:

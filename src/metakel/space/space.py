@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array, check_generator
+from metakel._files import read_text
 from metakel.errors import InputError, ShapeError
 from metakel.space.parameters import (
     Categorical,
@@ -291,12 +292,15 @@ class Space:
         parameter that is there only with some choices of another one has a line such as
         ``when = {model = ["forest", "boosting"]}``.
         """
-        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
-        if "\n" not in text and text.endswith(".toml"):
-            text = Path(text).read_text(encoding="utf-8")
+        if isinstance(source, Path) or ("\n" not in source and source.endswith(".toml")):
+            text = read_text(source, "a space")
+            try:
+                return cls.from_toml(f"{text}\n")
+            except InputError as error:
+                raise error.at(str(source)) from None
         try:
-            tables = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+            tables = tomllib.loads(source)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise InputError(f"the space is not TOML: {error}") from None
         for name, table in tables.items():
             if not isinstance(table, dict):
