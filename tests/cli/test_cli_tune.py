@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,9 @@ from pathlib import Path
 import pytest
 from processes import SECOND_WAITS, TUNE, read_pid, wait_until_gone
 from strangers_table import KINDS
+
+from metakel.cli.program import Program
+from metakel.errors import InputError
 
 PLACES = ("{learning rate}", "{n=layers}", "{opt imizer}")
 SCORE = "import sys; r, n, o = sys.argv[1:]; print('training\\nacc:', 90 - (int(n) - 4) ** 2)"
@@ -140,6 +145,34 @@ def test_a_stopped_run_goes_on(metakel, prior, tmp_path):
     run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
     numbers = [json.loads(line).get("number") for line in run.stdout.splitlines()]
     assert numbers[-3:] == [1, 2, None]  # the interrupted one is done again, under its number
+
+
+@pytest.mark.parametrize(("what", "code"), [("prior", 4), ("journal", 4), ("link", 1), ("fifo", 1)])
+def test_only_a_file_with_a_value_is_removed(metakel, prior, tmp_path, what, code):
+    victim = tmp_path / "victim"
+    names = {"prior": prior, "journal": "j", "link": "link", "fifo": "fifo"}
+    victim.write_text("precious")
+    Path("link").symlink_to(victim)
+    os.mkfifo("fifo")
+    before = prior.read_bytes()
+    refused = metakel(
+        "tune", prior, "--journal", "j", "--value-file", names[what], "--budget", 1, *python("")
+    )
+    assert refused.code == code, refused.err
+    assert "; expected " in refused.err
+    assert prior.read_bytes() == before
+    assert events("j")[0]["event"] == "started"
+    assert Path("link").is_symlink()
+    assert stat.S_ISFIFO(os.stat("fifo").st_mode)
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("empty", ["", "."])
+def test_a_value_without_a_name_leads_to_no_other_place(tmp_path, monkeypatch, empty):
+    monkeypatch.chdir(tmp_path)
+    for template in ("{kind}/value.txt", "out/.{kind}/value.txt", "out/{kind}{kind}/value.txt"):
+        with pytest.raises(InputError, match="would lead to another place"):
+            Program(["true"], value_file=template, names=["kind"]).run(0, {"kind": empty})
 
 
 def test_a_value_in_the_name_of_the_value_file_leads_to_no_other_place(metakel, prior, tmp_path):

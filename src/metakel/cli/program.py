@@ -17,7 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from typing import IO, Any
 
-from metakel.cli.console import StopSignals
+from metakel._files import refuse_device
+from metakel.cli.console import StopSignals, refuse_overwriting
 from metakel.cli.outputs import RunResult, read_result
 from metakel.errors import InputError
 from metakel.tuner.lock import try_lock
@@ -44,6 +45,8 @@ class Program:
         Names of the value and of the other outputs that every evaluation has to give.
     names : sequence of str
         Of all parameters.
+    kept : sequence of Path
+        Files that are no value files: the prior and the journal.
     """
 
     command: Sequence[str]
@@ -53,12 +56,12 @@ class Program:
     objective: str = ""
     others: Sequence[str] = ()
     names: Sequence[str] = ()
+    kept: Sequence[Path] = ()
 
     @contextmanager
     def reserved(self, names: Sequence[str]) -> Iterator[None]:
         """A value file of one name for all evaluations is this run's alone."""
-        values = dict.fromkeys((*names, "number"), "")
-        fixed = self.value_file and self._value_file(values) == self.value_file
+        fixed = self.value_file and not _pattern((*names, "number")).search(self.value_file)
         with _reserved(Path(self.value_file)) if fixed else nullcontext():
             yield
 
@@ -70,7 +73,7 @@ class Program:
             return self._run(values, None)
         name = self._value_file(values)
         with nullcontext() if name == self.value_file else _reserved(Path(name)):
-            Path(name).unlink(missing_ok=True)  # a value of an earlier try is not one of this
+            _remove_value(Path(name), self.kept)
             return self._run(values, Path(name))
 
     def _value_file(self, values: Mapping[str, Any]) -> str:
@@ -78,12 +81,14 @@ class Program:
         used = _pattern(tuple(values)).findall(self.value_file)
         for name in used:
             text = _text(values[name])
-            if text in (".", "..") or any(mark in text for mark in ("/", "\\", ":", "\0")):
-                raise InputError(
-                    f"--value-file {self.value_file}: {name} is {text!r}, which would lead to "
-                    "another place; expected values without separators, as {number} has"
-                )
-        return fill([self.value_file], values)[0]
+            if any(mark in text for mark in ("/", "\\", ":", "\0")):
+                raise _another_place(self.value_file, f"{name} is {text!r}")
+        file = fill([self.value_file], values)[0]
+        parts = zip(_parts(self.value_file), _parts(file), strict=True)
+        # Without a name, a/{x}/b is a//b, {x}/b is /b, and with dots it is in a folder above.
+        if any(found in ("", ".", "..") and found != given for given, found in parts):
+            raise _another_place(self.value_file, f"it is {file!r} for this configuration")
+        return file
 
     def _run(self, values: Mapping[str, Any], value_file: Path | None) -> RunResult:
         words = fill(self.command, values)
@@ -199,10 +204,31 @@ def _end_tree_on_windows(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
+def _parts(path: str) -> list[str]:
+    return re.split(r"[/\\]", path)
+
+
+def _another_place(value_file: str, reason: str) -> InputError:
+    return InputError(
+        f"--value-file {value_file}: {reason}, which would lead to another place; expected values "
+        "without separators, as {number} has"
+    )
+
+
+def _remove_value(file: Path, kept: Sequence[Path]) -> None:
+    """A value of an earlier try is not one of this; nothing but a file with a value is removed."""
+    refuse_device(file)
+    refuse_overwriting(file, *kept)
+    if file.is_symlink():
+        raise InputError(f"--value-file {file} is a link; expected a file, which is replaced")
+    file.unlink(missing_ok=True)
+
+
 @contextmanager
 def _reserved(value_file: Path) -> Iterator[None]:
     """Nobody else's program writes its value there meanwhile."""
-    name = hashlib.sha256(str(value_file.absolute()).encode()).hexdigest()[:16]
+    # A file may have several names, by links to its folder.
+    name = hashlib.sha256(os.path.realpath(value_file).encode()).hexdigest()[:16]
     user = os.getuid() if hasattr(os, "getuid") else "user"
     lock = os.open(
         Path(gettempdir()) / f"metakel-{user}-{name}.lock", os.O_RDWR | os.O_CREAT, 0o600

@@ -135,7 +135,8 @@ def tune(
     signals = StopSignals()
     allowed = read_limits(limit)
     others = tuple(name for name in allowed if name != known.info.output)
-    program = Program(command, timeout, value_file, signals, known.info.output, others, names)
+    kept = [path for path in (prior, journal, observed) if path is not None]
+    program = Program(command, timeout, value_file, signals, known.info.output, others, names, kept)
     with signals, program.reserved(names):
         resumed = journal.exists()
         tuner = Tuner(
