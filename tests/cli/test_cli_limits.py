@@ -57,6 +57,25 @@ def saved(prior, metakel) -> Path:
     return Path("prior.json")
 
 
+def test_journals_teach_the_prior_but_do_not_vouch_for_a_safe_start(metakel, tmp_path):
+    """Runs that an optimizer chose are not exchangeable with the records of a table."""
+    rows = table(6, 8)
+    lines = [
+        ",".join(rows),
+        *(",".join(map(str, cells)) for cells in zip(*rows.values(), strict=True)),
+    ]
+    (tmp_path / "runs.csv").write_text("\n".join(lines))
+    words = ("learn", "runs.csv", "--task", "plant", "--output", "yield", "--maximize")
+    words = (*words, "--limit-output", "temperature")
+    assert metakel(*words, "-o", "p.json").code == 0
+    metakel("suggest", "p.json", "--journal", "new.jsonl")
+    metakel("tell", "new.jsonl", 80, "--number", 0)
+    found = metakel(*words, "--journals", "new.jsonl", "-o", "q.json")
+    assert found.code == 0, found.err
+    after = Prior.load("q.json")
+    assert (len(after.info.tasks), after.past.tasks) == (7, 6)
+
+
 PROGRAM = """
 import json, sys
 power, flow = map(float, sys.argv[1:])

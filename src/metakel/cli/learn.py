@@ -17,6 +17,7 @@ from metakel.cli.fill_in import is_parquet, is_workbook, table_columns
 from metakel.cli.outputs import read_named_numbers
 from metakel.cli.show import described
 from metakel.cli.suggest import Sheet
+from metakel.cli.update import learned_by, what_is_new, words_again
 from metakel.data import History, Task
 from metakel.errors import InputError, MetaKelError
 from metakel.io import Source, read_csv, read_excel, read_parquet
@@ -29,8 +30,9 @@ ENDINGS = (".jsonl", ".journal")
 
 def with_journals(past: History, paths: Sequence[Path]) -> tuple[History, str]:
     """The history with one task more for every journal that has values, and what was added."""
-    files = [file for path in paths for file in _files(path)]
-    found = [(file, _task(file, past)) for file in files]
+    files = list(dict.fromkeys(file.resolve() for path in paths for file in _files(path)))
+    journals = {file: JournalReader(file) for file in files}
+    found = [(file, _task(file, journal, past)) for file, journal in journals.items()]
     new = tuple(task for _, task in found if task is not None)
     known = {task.name for task in past}
     for task in new:
@@ -42,11 +44,16 @@ def with_journals(past: History, paths: Sequence[Path]) -> tuple[History, str]:
         known.add(task.name)
     runs = sum(task.n for task in new)
     empty = [file.name for file, task in found if task is None]
-    said = f"{len(new)} tasks with {runs} runs added from journals"
-    return (
-        replace(past, tasks=(*past.tasks, *new)),
-        f"{said}; without a value: {', '.join(empty)}" if empty else said,
-    )
+    parts = [f"{len(new)} tasks with {runs} runs added from journals"]
+    if empty:
+        parts.append(f"without a value: {', '.join(empty)}")
+    waiting = [file.name for file, journal in journals.items() if journal.trials.pending]
+    if waiting:
+        parts.append(
+            f"with results still to come: {', '.join(waiting)} (to go on with these runs, keep the "
+            "prior that they began with)"
+        )
+    return replace(past, tasks=(*past.tasks, *new)), "; ".join(parts)
 
 
 def _files(path: Path) -> list[Path]:
@@ -58,9 +65,8 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _task(file: Path, past: History) -> Task | None:
+def _task(file: Path, journal: JournalReader, past: History) -> Task | None:
     """The finished runs of a journal in the units of a history; None where there are none."""
-    journal = JournalReader(file)
     assert past.space is not None  # a table has named parameters
     assert past.report is not None
     output, minimize = str(journal.header["output"]), bool(journal.header["minimize"])
@@ -89,7 +95,7 @@ def _aim(output: str, minimize: bool) -> str:
 
 TaskColumn = Annotated[str, typer.Option(help="Column that names the past task.")]
 Tables = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         help="Past runs: .csv(.gz), .xlsx, .parquet, also several files with different "
         "columns; or the URL of an Optuna storage."
@@ -158,6 +164,12 @@ Delimiter = Annotated[
 Journals = Annotated[
     list[Path] | None,
     typer.Option(help="Journal of a finished run, or a folder of them: each is one task more."),
+]
+Update = Annotated[
+    bool,
+    typer.Option(
+        "--update", help="Learn again as --out was learned, from the table and journals of now."
+    ),
 ]
 Bounds = Annotated[
     tuple[float, float] | None,
@@ -287,7 +299,8 @@ class HistoryOptions:
 
 
 def learn(
-    history: Tables,
+    context: typer.Context,
+    history: Tables = None,
     task: TaskColumn = "",
     output: OutputColumn = "",
     limit_outputs: LimitOutputs = None,
@@ -306,17 +319,27 @@ def learn(
     delimiter: Delimiter = None,
     sheet: Sheet = None,
     journals: Journals = None,
+    update: Update = False,
     bounds: Bounds = None,
     workers: Workers = 1,
     json: Json = False,
 ) -> None:
     """Learn a prior for the next task from a table of past runs.
 
-    With --journals the runs that metakel itself has tuned count too. Keep them in one folder and
-    repeat the command after each task: every prior is then learned from all tasks so far.
+    With --journals the runs that metakel itself has tuned count too. Keep them in one folder, and
+    after each task say `metakel learn --update`: the prior is then learned again, in the same way,
+    from all tasks so far.
 
     With --json: the keys of `metakel show --json`, and prior, the path of the file.
     """
+    if update:
+        words = words_again(context, out, journals or [])
+        before = Prior.load(out)
+        context.command.main(words, prog_name=context.command_path, standalone_mode=False)
+        note(what_is_new(before, Prior.load(out)))
+        return
+    if not history:
+        raise typer.BadParameter("say which files hold past runs, or --update")
     limited = [name.strip() for text in limit_outputs or () for name in text.split(",")]
     runs = HistoryOptions(
         history, task, output, limited, minimize, inputs, exclude or (), log, defaults or (),
@@ -327,16 +350,20 @@ def learn(
         raise typer.BadParameter("--noise without --limit-output: only limits need it")
     refuse_overwriting(out, *history, space)
     past = runs.read()
+    answered: dict[str, Any] = {}
     taken = [] if json else _ask_about(past)
     if taken and past.report is not None:
-        past = replace(runs, inputs=[*past.report.inputs, *taken]).read()
+        answered["inputs"] = [*past.report.inputs, *taken]
+        past = replace(runs, inputs=answered["inputs"]).read()
+    table = past
     if journals:
         past, added = with_journals(past, journals)
         note(added)
-    prior = _learned(past, bounds, workers)
+    prior = replace(_learned(past, bounds, workers), command=learned_by(context, out, **answered))
     if limited:
         more = {name: runs.read_other(name, past.space) for name in runs.others}
-        known = learn_outputs({output: past, **more}, read_named_numbers(noise, "--noise"))
+        # Runs that an optimizer chose cannot vouch for the first configurations of the next task.
+        known = learn_outputs({output: table, **more}, read_named_numbers(noise, "--noise"))
         prior = replace(prior, past=known)
     with writing(out):
         prior.save(out)
