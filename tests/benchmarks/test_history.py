@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import history
+from benchmarks.docs import PAGES
 from benchmarks.history import Measurement, Run, falls, measurements
 
 SECTION = """
@@ -35,6 +36,20 @@ def test_numbers_with_a_floor_are_read_with_their_direction_and_unit():
     assert found["slowest ask"].value == pytest.approx(0.0044)
     assert found["far ask"].over_floor == pytest.approx(10 / 0.0062)
     assert set(found) == {"paper adelie", "c gram", "slowest ask", "far ask"}
+
+
+def test_a_limit_on_a_number_that_is_zero_is_met():
+    assert Measurement(0.0, 0.05, lower=True).over_floor > 1
+    assert Measurement(0.0, 0.05, lower=False).over_floor < 1
+
+
+def test_the_kept_runs_agree_with_their_pages_on_what_is_better():
+    pages = "\n".join(p.read_text(encoding="utf-8") for p in PAGES.glob("*.md"))
+    printed = measurements(pages)
+    latest = {name: kept for run in history.read() for name, kept in run.measured.items()}
+    both = printed.keys() & latest.keys()
+    assert both
+    assert [name for name in both if printed[name].lower != latest[name].lower] == []
 
 
 def run(value: float, *, lower: bool = False, machine: str = "A, 2 cores") -> Run:
