@@ -52,7 +52,8 @@ Two floors were restated after runs that missed them. The path of the paper's pr
 8 times faster than adelie instead of 10: full runs of the present solver read 9.97x, 11x and, once,
 8.05x; why they differ was not investigated. `import metakel` may take 0.35 s of CPU instead of
 0.5 s: it loads its modules when they are used since and takes 0.03 s, and `from metakel import *`,
-which loads all of them, 0.46 to 0.63 s ([the time to start](benchmarks/speed.md#the-time-to-start)).
+which loads all of them, 0.46 to 0.63 s ([how this is
+measured](benchmarks/speed.md#the-time-to-start)).
 """
 
 

@@ -21,7 +21,7 @@ def _command(name: str, command: Any) -> str:
     usage = " ".join(["[OPTIONS]", *filter(None, map(_usage, command.params))])
     head = f"## metakel {name}\n\n{command.help}\n\n```text\nmetakel {name} {usage}\n```"
     rows = [_row(parameter) for parameter in command.params if parameter.name != "help"]
-    return "\n".join([head, "", "| | | default |", "|---|---|---|", *rows])
+    return "\n".join([head, "", "| name | what it is | default |", "|---|---|---|", *rows])
 
 
 def _usage(parameter: Any) -> str:
@@ -36,6 +36,6 @@ def _row(parameter: Any) -> str:
         names = f"`{parameter.name.upper()}`"
     else:
         names = ", ".join(f"`{option}`" for option in parameter.opts)
-    default = "" if parameter.default in (None, False, "") else f"`{parameter.default}`"
+    default = "" if parameter.default in (None, False, "") else f"`{parameter.default}`{{ .whole }}"
     text = re.sub(r"\s*\[default: [^]]*\]", "", parameter.help or "").replace("|", "\\|")
     return f"| {names} | {text} | {default} |"

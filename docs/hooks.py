@@ -40,6 +40,9 @@ INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>([.,;:)]*)', 
 # Brackets have one size, and norms one kind of bars.
 SPELLED = ((r"\\[Bb]ig(?![a-z])", ""), (r"\\[lr]Vert", r"\\|"), (r"\\[lr]vert", "|"))
 DISPLAY = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.S)
+HTML_TABLE = re.compile(r"<table>.*?</table>", re.S)
+CELL, MARK = re.compile(r"<td[^>]*>(.*?)</td>", re.S), re.compile(r"<[^>]+>")
+SHORT = 22  # characters of a cell that holds a number, with its unit or its limit
 
 
 class Formulas(griffe.Extension):
@@ -102,9 +105,19 @@ def on_post_build(config: Any, **kwargs: Any) -> None:
 def on_page_content(html: str, **kwargs: Any) -> str:
     """Called by MkDocs with the body of every page."""
     html = DISPLAY.sub(lambda f: f'<div class="formula">{picture(f[1], inline=False)}</div>', html)
+    html = HTML_TABLE.sub(_of_numbers, html)
     return INLINE.sub(
         lambda f: f'<span class="formula">{picture(f[1], inline=True)}{f[2]}</span>', html
     )
+
+
+def _of_numbers(table: re.Match[str]) -> str:
+    """A table with a number in most cells stands in a box of its own, which keeps them whole."""
+    cells = [unescape(MARK.sub("", cell)).strip() for cell in CELL.findall(table[0])]
+    numbers = [c for c in cells if len(c) <= SHORT and any(map(str.isdigit, c))]
+    if 2 * len(numbers) < len(cells):
+        return table[0]
+    return f'<div class="numbers">{table[0]}</div>'
 
 
 @cache

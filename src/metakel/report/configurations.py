@@ -92,7 +92,7 @@ def trial_table(prior: Prior, trials: Sequence[JournalTrial]) -> str:
         + [_short(t.configuration.get(name)) for name in names]
         for t in order[:SHOWN_TRIALS]
     ]
-    shown = table(["trial", prior.info.output, "expected", *names], rows)
+    shown = table(["trial", prior.info.output, "expected", *names], rows, "whole-width")
     title = f"<h3>The best {len(rows)} of {len(trials)} trials</h3>"
     return title + shown + downloadable("trials.csv", as_csv(prior, trials, names))
 

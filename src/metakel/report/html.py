@@ -97,11 +97,11 @@ def _track(share: float, style: Style, name: str) -> str:
     )
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Text in columns; it scrolls by itself where the page is narrow."""
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
+    """Cells in columns. Numbers scroll where the page is narrow, and ``"text"`` is broken."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
     )
     inner = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    return f'<div class="scroll"><table>{inner}</table></div>'
+    return f'<div class="scroll {kind}"><table>{inner}</table></div>'

@@ -42,7 +42,9 @@ def model_section(prior: Prior) -> str:
         ),
         bars(rows[:SHOWN_SHARES], names),
         figures(*([heat] if heat else []), *pictures),
-        table(["parameter", "range"], [[p.name, p.describe()] for p in prior.space.parameters]),
+        table(
+            ["parameter", "range"], [[p.name, p.describe()] for p in prior.space.parameters], "text"
+        ),
     )
 
 

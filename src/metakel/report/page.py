@@ -102,8 +102,7 @@ def render_report(
         [
             f"<h1>{escape(heading)}</h1>",
             about(prior, run, sources or {}),
-            side_by_side(headline(prior, run), next_section(prior, run)),
-            _summary(prior, None if run is None else run.alarm),
+            *_top(prior, run),
             run_section(prior, run) if run is not None else "",
             model_section(prior),
             validation_section(prior, validation),
@@ -114,13 +113,21 @@ def render_report(
     return _page(heading, body)
 
 
+def _top(prior: Prior, run: RunReplay | None) -> list[str]:
+    """What was found beside what to try next; the numbers stand where there is room."""
+    found, after = headline(prior, run), next_section(prior, run)
+    summary = _summary(prior, None if run is None else run.alarm)
+    if found and after:
+        return [side_by_side(found + summary, after)]
+    return [side_by_side(found, after), summary]
+
+
 def _summary(prior: Prior, alarm: AlarmEvent | None) -> str:
     info, held = prior.info, prior.heldout
-    verb = "minimise" if info.minimize else "maximise"
     better = f"{held.better_than_cold} of {len(held.log_scores)}"
     entries = [
         (str(len(info.tasks)), "past tasks", ""),
-        (str(info.runs), f"runs, {verb} {info.output}", ""),
+        (str(info.runs), "runs of them", ""),
         ("used", "the history", "good") if prior.helps else ("not used", "the history", "bad"),
     ]
     if alarm is not None:
