@@ -20,7 +20,7 @@ from metakel.optimize.mixture_scores import (
     MixtureScores,
     MixtureWeights,
 )
-from metakel.optimize.model import BestRuns, Model
+from metakel.optimize.model import BestRuns, Model, Score, Search, spread_batch
 from metakel.optimize.record import BULK, Outcomes
 from metakel.optimize.regret import RegretCalibration, RegretTrace, shape
 from metakel.optimize.thinning import LIMIT, first_values, thinned
@@ -300,6 +300,10 @@ class MixtureModel(MixtureScores):
             model._without_fantasies, model._kept = self._without_fantasies or self, {}
             model._gp = self._gp.with_fantasies(X)
         return model
+
+    def choose(self, score: Score, search: Search) -> Array:
+        """The best point (d0,) by the score, apart from those that are being run."""
+        return spread_batch(score, search)
 
     # Weights
 

@@ -21,6 +21,7 @@ from metakel._arrays import Array
 from metakel._html import card, paragraph
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError
+from metakel.kernels.stationary import typical_lengthscale
 from metakel.optimize.record import Outcomes
 from metakel.search import Domain, Finite, StartPoints
 
@@ -200,12 +201,15 @@ class Search:
         small table.
     exclude : (k, d0) array, optional
         Points not to be chosen.
+    pending : (q, d0) array, optional
+        Points that are being run.
     """
 
     domain: Domain
     start: StartPoints
     draws: Callable[[], np.random.Generator]
     exclude: Array | None = None
+    pending: Array | None = None
 
     def maximise(self, score: Score) -> Array:
         """The best point (d0,)."""
@@ -235,6 +239,32 @@ class Search:
     def anew(self) -> Search:
         """The same search, in which every point may be chosen."""
         return replace(self, exclude=None)
+
+
+# Points of a batch are so many typical length scales apart: closer together, one measurement says
+# nearly all that the other would (a correlation of 0.95).
+APART = 0.25
+
+
+def spread_batch(score: Score, search: Search) -> Array:
+    """The best point (d0,) that is no near-duplicate of one that is being run.
+
+    Where a model is sure, points that are being run hardly lower the scores around them.
+    """
+    x = search.rounded(search.maximise(score))
+    if search.pending is None or not len(search.pending):
+        return x
+    running, scale = search.pending, typical_lengthscale(len(x))
+
+    def near(Z: Array) -> NDArray[np.bool_]:
+        away = np.linalg.norm(Z[:, None] - running, axis=2).min(axis=1)  # (n,)
+        return np.asarray(away < APART * scale)
+
+    if not near(x[None])[0]:
+        return x
+    others = Score(lambda Z: np.where(near(Z), -inf, score.values(Z)))
+    other = search.rounded(search.maximise(others))
+    return x if near(other[None])[0] else other
 
 
 class Model(ABC):

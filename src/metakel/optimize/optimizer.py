@@ -257,7 +257,8 @@ class Optimizer(Answers):
         self._check_alarm()
         found, outlook = self._snapshot.outcomes, self._snapshot.outlook
         draws = cache(partial(stream, self._seed, ASK_STREAM, len(self._record)))
-        search = Search(place, start, draws, place.excluded(found.closed, found.pending))
+        exclude = place.excluded(found.closed, found.pending)
+        search = Search(place, start, draws, exclude, found.pending)
         x = outlook.choose(without_nan(self._score(), outlook), search)
         return place.decode(x), x
 
