@@ -6,7 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from strangers_table import OUTPUT
+from strangers_table import OUTPUT, TASK
+
+from metakel.io import csv_columns
 
 
 def test_suggestions_are_noted_and_told(metakel, prior):
@@ -57,6 +59,29 @@ def test_observed_runs_move_the_suggestion(metakel, prior, tmp_path):
     assert json.loads(result.out)[0]["configuration"] != plain[0]["configuration"]
     (tmp_path / "seen.csv").write_text("learning rate,acc %\n0.1,3\n")
     assert "no column 'n=layers'" in metakel("suggest", prior, "--observed", "seen.csv").err
+
+
+def test_observed_runs_of_several_tasks_are_refused_or_those_of_the_task_taken(
+    metakel, prior, history
+):
+    refused = metakel("suggest", prior, "--observed", history)
+    assert refused.code == 1
+    assert "expected runs of this task only" in refused.err
+    assert "--task NAME" in refused.err
+    names = csv_columns(history)[TASK]
+    name, count = names[0], names.count(names[0])
+    taken = metakel("suggest", prior, "--observed", history, "--task", name)
+    assert taken.code == 0, taken.err
+    assert f"{count} rows are of {name}" in taken.err
+
+
+def test_tell_without_a_pending_trial_says_how_to_tell_a_run_of_its_own(metakel, prior):
+    metakel("suggest", prior, "--journal", "run.jsonl")
+    metakel("tell", "run.jsonl", 50)
+    again = metakel("tell", "run.jsonl", 51)
+    assert again.code == 1
+    assert "no trial is pending" in again.err
+    assert "--set name=value" in again.err
 
 
 def test_parameters_can_be_held(metakel, prior):

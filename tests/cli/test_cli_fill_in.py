@@ -83,6 +83,30 @@ def test_suggestions_go_to_the_table_and_results_come_back(metakel, lab):
     assert "0 results" in again.out
 
 
+def test_a_row_with_a_slip_is_said_and_keeps_no_other_from_being_recorded(metakel, lab):
+    path, _, _ = lab
+    metakel("suggest", "prior.json", "--journal", "new.jsonl", "-n", 4, "--append", path)
+    fill_in(lab, {0: 71.5, 1: "8O.2", 2: "~70", 3: 69})
+    told = metakel("tell", "new.jsonl", "--from", path)
+    assert told.code == 1
+    assert "2 results" in told.out
+    assert "new.jsonl 1': the result is '8O.2'" in told.err
+    assert "new.jsonl 2': the result is '~70'" in told.err
+    status = json.loads(metakel("status", "new.jsonl", "--json").out)
+    assert [t["state"] for t in status["trials"]] == ["complete", "pending", "pending", "complete"]
+    fill_in(lab, {1: 80.2, 2: 70})
+    assert metakel("tell", "new.jsonl", "--from", path).code == 0
+
+
+def test_suggestions_say_what_waits_and_how_far_the_best_can_be_from_the_optimum(metakel, lab):
+    suggest = ("suggest", "prior.json", "--journal", "new.jsonl", "-n", 2)
+    assert "best so far" not in metakel(*suggest).err
+    metakel("tell", "new.jsonl", 61, "--number", 1)
+    again = metakel(*suggest)
+    assert "still without a result: 0" in again.err
+    assert "best so far 61. Nothing is promised about the best configuration: " in again.err
+
+
 def test_a_corrected_cell_is_said_and_taken_if_asked_for(metakel, lab):
     path, _, _ = lab
     metakel("suggest", "prior.json", "--journal", "new.jsonl", "--append", path)
@@ -198,6 +222,29 @@ def test_numbers_as_people_write_them(text, number):
 def test_a_comma_that_may_separate_thousands_is_refused(text):
     with pytest.raises(InputError, match="expected a decimal point, or no comma"):
         quantity(text)
+
+
+def test_a_value_far_beyond_the_limits_of_the_output_is_refused(metakel, lab_prior):
+    table = rows()
+    columns = {name: [row[name] for row in table] for name in table[0]}
+    columns["yield [%]"] = [min(max(float(y), 0), 100) for y in columns.pop("yield")]  # type: ignore[arg-type]
+    history = History.from_frame(columns, task="substrate", output="yield [%]")
+    learn_prior(history, certify="none").save("share.json")
+    metakel("suggest", "share.json", "--journal", "new.jsonl", "-n", 2)
+    wrong = metakel("tell", "new.jsonl", 690, "--number", 0)
+    assert wrong.code == 1
+    assert "yield [%] is 690, far beyond its limits of 0 to 100" in wrong.err
+    assert metakel("tell", "new.jsonl", 101.2, "--number", 0).code == 0
+    assert metakel("tell", "new.jsonl", -50, "--number", 0, "--correct").code == 1
+    assert metakel("suggest", "share.json", "--journal", "new.jsonl").code == 0
+    # A journal of an earlier version, which did not note the limits, goes on.
+    events = [json.loads(line) for line in Path("new.jsonl").read_text().splitlines()]
+    assert events[0].pop("outputs") == [0, 100]
+    events[0]["version"] = 1
+    lines = [json.dumps({n: v for n, v in event.items() if n != "crc"}) for event in events]
+    Path("old.jsonl").write_text("\n".join(lines) + "\n")
+    again = metakel("suggest", "share.json", "--journal", "old.jsonl")
+    assert again.code == 0, again.err
 
 
 def test_decimal_commas_and_units_in_tell(metakel, lab):

@@ -68,10 +68,10 @@ def test_a_suggestion_can_be_dropped(metakel, prior):
 
 def test_a_mistyped_value_is_named_and_can_be_corrected(metakel, prior):
     metakel("suggest", prior, "--journal", "j")
-    metakel("tell", "j", "713")
+    metakel("tell", "j", "73.1")
     again = metakel("tell", "j", "71.3", "--number", 0)
     assert again.code == 1
-    assert "trial 0 is not pending: it has the value 713" in again.err
+    assert "trial 0 is not pending: it has the value 73.1" in again.err
     assert "--correct" in again.err
     before = Path("j").read_text()
     mended = metakel("tell", "j", "71.3", "--number", 0, "--correct", "--set", "n=layers=3")

@@ -85,6 +85,28 @@ print(json.dumps({"yield": 60 + 25 * power, "temperature": heat}))
 """
 
 
+def test_a_limit_on_a_parameter_says_what_to_do_instead(metakel, saved):
+    words = ["tune", saved, "--budget", 2, "--limit", "power <= 1"]
+    refused = metakel(*words, "--", sys.executable, "run.py", "{power}", "{flow}")
+    assert refused.code == 1
+    assert "'power' is a parameter" in refused.err
+    assert "--fix power=VALUE" in refused.err
+
+
+def test_a_run_that_is_stuck_says_so(metakel):
+    learned(4).save("prior.json")
+    Path("run.py").write_text(PROGRAM)
+    words = ["tune", "prior.json", "--budget", 3, "--limit", "temperature <= 90"]
+    start = ["--start", "power=0.5,flow=0.5"]
+    done = metakel(*words, *start, "--", sys.executable, "run.py", "{power}", "{flow}")
+    assert done.code == 0, done.err
+    trials = json.loads(metakel("status", "metakel-run.jsonl", "--json").out)["trials"]
+    repeated = [t["number"] for t in trials[1:] if t["configuration"] == trials[0]["configuration"]]
+    assert repeated, "the test is about a search that is stuck"
+    for number in repeated:
+        assert f"{number}: the same as 0: no other configuration is known to respect" in done.err
+
+
 def test_a_command_is_tuned_without_a_run_beyond_the_limit(metakel, saved):
     Path("run.py").write_text(PROGRAM)
     words = ["tune", saved, "--budget", 6, "--limit", "temperature <= 90", "--json"]

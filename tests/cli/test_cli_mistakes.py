@@ -205,7 +205,9 @@ def test_what_messages_advise_can_be_typed(metakel, prior):
     refused = metakel(*run, "--delta", 0.01, *ECHO)
     assert refused.code == 1
     advised = float(refused.err.partition("a delta of at least ")[2].split()[0])
-    assert metakel(*run, "--delta", advised, *ECHO).code == 0
+    done = metakel(*run, "--delta", advised, *ECHO)
+    assert done.code == 0
+    assert "stops once nothing can be better by more than 100" in done.err
 
 
 def test_a_certificate_in_json_says_why_there_is_none(metakel, prior):

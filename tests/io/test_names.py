@@ -53,6 +53,15 @@ def test_other_outputs_are_maximised_as_before(name):
     assert History.from_frame(with_output(name), task="task", output=name)[0].y[0] == 1.0
 
 
+@pytest.mark.parametrize("name", ["yield", "Yield"])
+def test_a_column_with_a_unit_is_offered_for_its_name_without(name):
+    rows = {"task": ["a", "b"], "x": [1.0, 2.0], "Yield [%]": [1.0, 2.0], "Year": [1, 2]}
+    with pytest.raises(InputError, match=r"did you mean 'Yield \[%\]'\?"):
+        History.from_frame(rows, task="task", output=name)
+    with pytest.raises(InputError, match=r"no column 'Y'; found"):
+        History.from_frame(rows, task="task", output="Y")
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -163,10 +163,10 @@ def test_the_table_to_download_holds_every_value_and_no_formula():
 
 
 def test_an_absurd_certificate_is_not_printed():
-    prior, _, run = some_report()
-    useless = replace(run, certificate=Certificate(100 * prior.model.scale, delta=0.2))
+    prior, _, _ = some_report()
+    useless = Certificate(100 * prior.model.scale, delta=0.2)
     assert promise(prior, useless).startswith("Nothing useful can be promised yet")
-    good = replace(run, certificate=Certificate(0.01 * prior.model.scale, delta=0.2))
+    good = Certificate(0.01 * prior.model.scale, delta=0.2)
     assert "by more than" in promise(prior, good)
 
 

@@ -72,11 +72,14 @@ class FilledIn:
         Numbers of the suggestions that wait for a result.
     differing : dict of str
         How rows differ from what the journal has of them, by number.
+    problems : tuple of InputError
+        What is wrong with the rows that could not be read.
     """
 
     recorded: tuple[JournalTrial, ...]
     empty: tuple[int, ...]
     differing: Mapping[int, str]
+    problems: tuple[InputError, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def append_suggestions(
             f"{path.name} has the columns {', '.join(columns)}; expected a table of past runs with "
             f"{', '.join((*names, output))}, or a file that is not there yet"
         )
-    column = _task_column(columns, prior) if task else None
+    column = task_column(columns, prior) if task else None
     rows = [
         {
             **({column: task} if column else {}),
@@ -134,9 +137,9 @@ def read_results(
     """Record the rows of a table that have a result and did not have one before.
 
     What differs from the journal, in the result or in the settings, is recorded only with
-    ``correct``.
+    ``correct``. A row that cannot be read keeps no other one from being recorded.
     """
-    rows, empty, differing = _rows(record, journal, path, sheet)
+    rows, empty, differing, problems = _rows(record, journal, path, sheet)
     recorded = []
     for row in rows:
         trial = record.trials.all[row.number]
@@ -151,14 +154,14 @@ def read_results(
                 else:
                     differing[row.number] = difference
         except InputError as error:
-            raise error.at(row.where) from None
-    return FilledIn(tuple(recorded), tuple(empty), differing)
+            problems.append(error.at(row.where))
+    return FilledIn(tuple(recorded), tuple(empty), differing, tuple(problems))
 
 
 def _rows(
     record: JournalReader, journal: Path, path: Path, sheet: str | None
-) -> tuple[list[_Row], list[int], dict[int, str]]:
-    """Rows with a result; numbers of those that wait for one; those that have lost theirs."""
+) -> tuple[list[_Row], list[int], dict[int, str], list[InputError]]:
+    """Rows with a result; those that wait for one, have lost theirs, or cannot be read."""
     columns = table_columns(path, sheet=sheet)
     output, others = str(record.header["output"]), record.other_outputs
     for name in (SUGGESTION, output, *others):
@@ -168,7 +171,7 @@ def _rows(
                 "`metakel suggest --append` writes suggestions to a table"
             )
     numbers = {_label(journal, trial.number): trial.number for trial in record.trials.all}
-    rows, empty, lost = list[_Row](), list[int](), dict[int, str]()
+    rows, empty, lost, problems = list[_Row](), list[int](), dict[int, str](), list[InputError]()
     for i, label in enumerate(columns[SUGGESTION]):
         number = numbers.get(str(label))
         if number is None:
@@ -182,13 +185,28 @@ def _rows(
                 lost[number] = f"no {output} in the table, and {trial.value:g} in the journal"
             continue
         cells = {name: columns[name][i] for name in record.space.names if name in columns}
-        also = {name: _result(columns[name][i], where) for name in others if columns[name][i]}
-        lacking = [name for name in others if name not in also]
-        settings, found = _settings(record.space, cells, where), _result(value, where)
-        if lacking and found is not None:
-            raise InputError(f"{where} has no {', '.join(lacking)}, which is limited")
-        rows.append(_Row(number, where, settings, found, also))
-    return rows, empty, lost
+        measured = {name: columns[name][i] for name in others if columns[name][i]}
+        try:
+            rows.append(_row(record, number, where, value, cells, measured))
+        except InputError as problem:
+            problems.append(problem)
+    return rows, empty, lost, problems
+
+
+def _row(
+    record: JournalReader,
+    number: int,
+    where: str,
+    value: Any,
+    cells: Mapping[str, Any],
+    measured: Mapping[str, Any],
+) -> _Row:
+    also = {name: _result(cell, where) for name, cell in measured.items()}
+    lacking = [name for name in record.other_outputs if name not in also]
+    settings, found = _settings(record.space, cells, where), _result(value, where)
+    if lacking and found is not None:
+        raise InputError(f"{where} has no {', '.join(lacking)}, which is limited")
+    return _Row(number, where, settings, found, also)
 
 
 def _label(journal: Path, number: int) -> str:
@@ -196,7 +214,7 @@ def _label(journal: Path, number: int) -> str:
     return f"{journal.name} {number}"
 
 
-def _task_column(columns: Mapping[str, list[Any]], prior: Prior) -> str | None:
+def task_column(columns: Mapping[str, list[Any]], prior: Prior) -> str | None:
     """The column that names past tasks of the prior, if the table has one."""
     known = set(prior.info.tasks)
     return next((name for name, v in columns.items() if known & set(map(str, v))), None)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from metakel.cli.console import Json, emit, grid, note, short
-from metakel.cli.fill_in import append_suggestions
+from metakel.cli.fill_in import append_suggestions, task_column
 from metakel.cli.outputs import (
     AcceptAlarm,
     Delta,
@@ -26,10 +26,11 @@ from metakel.cli.outputs import (
 )
 from metakel.cli.show import PriorPath
 from metakel.confidence import Alarm
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.io import csv_columns
 from metakel.optimize import NoSafePoint, Reasons
 from metakel.priors import Prior
+from metakel.report.run_section import promise
 from metakel.space import Float
 from metakel.tuner import JournalReader, JournalTrial, Tuner
 
@@ -166,6 +167,11 @@ def _show(
     ]
     if rounded:
         note(f"rounded as in the past runs: {', '.join(rounded)}")
+    waiting = [t.number for t in tuner.trials.pending if t.number < asked[0][0].number]
+    if waiting:
+        note(f"still without a result: {', '.join(map(str, waiting))}")
+    if tuner.trials.complete:
+        note(f"best so far {tuner.best.value:.6g}. {promise(known, tuner.certificate)}")
     if tuner.alarm is not None:
         note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
 
@@ -196,7 +202,7 @@ def task_identity(
 
 def add_observed(tuner: Tuner, path: Path) -> None:
     """Tell the runs of a CSV file, and say how many were added and why others were not."""
-    columns = csv_columns(path)
+    columns = _of_this_task(csv_columns(path), tuner, path)
     output, varying = tuner.output, tuner.space.free
     others = tuner.optimizer.model.output_names
     for name in (*varying, output, *others):
@@ -222,6 +228,25 @@ def add_observed(tuner: Tuner, path: Path) -> None:
     new = tuner.observe(rows, measured, outputs)
     left_out = _counted({"known already": len(rows) - new, **unusable})
     note(f"{new} runs of {path.name} added" + (f"; left out: {left_out}" if left_out else ""))
+
+
+def _of_this_task(columns: dict[str, list[Any]], tuner: Tuner, path: Path) -> dict[str, list[Any]]:
+    """The rows of this task, where a column names several."""
+    column = task_column(columns, tuner.prior) if isinstance(tuner.prior, Prior) else None
+    names = [] if column is None else sorted({str(v) for v in columns[column] if v is not None})
+    if column is None or len(names) < 2:
+        return columns
+    task = tuner.options.task
+    if task not in names:
+        some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        raise InputError(
+            f"{path.name} holds runs of {len(names)} tasks ({column}: {some}); expected runs of "
+            "this task only",
+            Hint("name the task to take", "task=NAME", "--task NAME"),
+        )
+    kept = [i for i, name in enumerate(columns[column]) if str(name) == task]
+    note(f"{path.name}: {len(kept)} rows are of {task}, the others of other tasks")
+    return {name: [cells[i] for i in kept] for name, cells in columns.items()}
 
 
 def _numbers(cells: Sequence[Any], where: str) -> list[float | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from metakel.cli.fill_in import read_results
 from metakel.cli.outputs import assignments, quantity, read_named_numbers
 from metakel.cli.status import JournalArgument, described
 from metakel.cli.suggest import Sheet
-from metakel.errors import InputError
+from metakel.errors import InputError, SeveralProblems
 from metakel.tuner import JournalReader, JournalTrial
 
 # A number of other characters is written with a comma or a unit.
@@ -106,6 +107,7 @@ def _from_table(
     count = len(record.trials.complete)
     if json:
         emit([{**described(trial), "complete": count} for trial in found.recorded])
+        _refuse(found.problems)
         return
     for trial in found.recorded:
         say(f"recorded {one_line(trial.configuration)}: {_result(trial)}")
@@ -116,6 +118,15 @@ def _from_table(
         note(f"{number} differs from the journal: {difference}")
     if found.differing:
         note("--correct takes what is in the table")
+    _refuse(found.problems)
+
+
+def _refuse(problems: Sequence[InputError]) -> None:
+    """Say what is wrong with rows that were not recorded; the others were."""
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise SeveralProblems("these rows could not be read, and were not recorded", problems)
 
 
 def _record(

@@ -50,6 +50,8 @@ from metakel.cli.suggest import (
 from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.optimize import NoSafePoint
+from metakel.optimize.regret import as_tolerance
+from metakel.optimize.snapshot import spread_of
 from metakel.priors import Prior
 from metakel.tuner import Tuner
 from metakel.tuner.lock import is_alive, this_process
@@ -150,9 +152,15 @@ def tune(
         if resumed:
             _continue(tuner, journal)
         announce(tuner)
+        if tuner.stop_at is not None:
+            most = as_tolerance(tuner.stop_at, spread_of(tuner.optimizer.model))
+            note(f"stops once nothing can be better by more than {most:.3g}")
         if accept_alarm:
             tuner.accept_alarm()
         _run(tuner, program, journal, retries, give_up, verbose=verbose, json=json)
+    if not json:
+        note(f"next: metakel report {prior} --journal {journal}")
+        note(f"learn from this task, too: metakel learn ... --journals {journal}")
 
 
 def _run(
@@ -272,11 +280,24 @@ def _show(
         values = f"{outcome.value:<10.6g}{mark} best {best:<10.6g}"
         others = f"  {one_line(outcome.outputs)}" if outcome.outputs else ""
         say(f"{number:4d}  {values}  {one_line(configuration)}{others}")
+        if tuner.options.limits:
+            _say_repeated(tuner, number, configuration)
         for beyond in violations(tuner, outcome.value, outcome.outputs):
             note(
                 f"{number}: measured beyond a limit: {beyond} (the limits are about values "
                 "without noise)"
             )
+
+
+def _say_repeated(tuner: Tuner, number: int, configuration: dict[str, Any]) -> None:
+    """A run that is stuck looks like one that makes progress slowly."""
+    before = [t.number for t in tuner.trials.complete if t.configuration == configuration]
+    if before[0] != number:
+        note(
+            f"{number}: the same as {before[0]}: no other configuration is known to respect the "
+            "limits, and measuring it again averages the noise. More past tasks, or more "
+            "configurations that you vouch for (--start), widen the search"
+        )
 
 
 def _conclude(

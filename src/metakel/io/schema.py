@@ -117,6 +117,13 @@ def is_bookkeeping(name: str) -> bool:
     return who or (bool(words) and (words[-1] in BOOKKEEPING or words[-2:] == ["random", "state"]))
 
 
+def meant(name: str, columns: Collection[str]) -> str:
+    """A question that names the column with the same words, as ``Yield [%]`` for ``yield``."""
+    wanted = words_of(name)
+    alike = [column for column in columns if words_of(column)[: len(wanted)] == wanted]
+    return f" (did you mean {alike[0]!r}?)" if wanted and len(alike) == 1 else ""
+
+
 def check_direction(output: str, minimize: bool | None) -> bool:
     """Whether small outputs are good; refused where the name says so and nobody else does."""
     if minimize is None and small_is_good(output):
@@ -223,7 +230,9 @@ class Schema:
         roles = [name for name in (self.status, self.noise) if name is not None]
         for name in (self.task, self.output, *inputs, *self.categories, *self.defaults, *roles):
             if name not in columns:
-                raise InputError(f"no column {name!r}; found {', '.join(columns)}")
+                raise InputError(
+                    f"no column {name!r}{meant(name, columns)}; found {', '.join(columns)}"
+                )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from metakel import __version__
 from metakel._arrays import Array
 from metakel.charts import ALARM, LEARNED, OBSERVED, REFERENCE, Axis, SvgChart, number
-from metakel.optimize import Expected, Reasons
+from metakel.optimize import Certificate, Expected, Reasons
 from metakel.priors import Prior
 from metakel.report.configurations import parallel, slices, trial_table, trial_tip
 from metakel.report.html import cards, facts, figure, figures, paragraph, section
@@ -34,7 +34,7 @@ def headline(prior: Prior, run: RunReplay | None) -> str:
         f"<b>{escape(number(value))}</b>, in trial {best.number}.</p>"
         + configuration_card(best.configuration)
         + paragraph(" ".join(_worth(prior, run, value)))
-        + paragraph(promise(prior, run))
+        + paragraph(promise(prior, run.certificate))
     )
 
 
@@ -122,9 +122,8 @@ def run_section(prior: Prior, run: RunReplay) -> str:
     )
 
 
-def promise(prior: Prior, run: RunReplay) -> str:
+def promise(prior: Prior, found: Certificate) -> str:
     """The certificate in one sentence."""
-    found = run.certificate
     if found.reason:
         return f"Nothing is promised about the best configuration: {found.reason}."
     if found.regret > USEFUL * prior.model.scale:

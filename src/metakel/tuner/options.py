@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from math import inf
 from numbers import Integral
 from typing import Any
 
@@ -97,6 +98,7 @@ def safe_optimizer(
     mixture of the prior, which promises nothing of single configurations. With probability
     1 - delta all configurations that are ever asked for respect all limits.
     """
+    _refuse_parameters(prior, limits)
     past = _past_of(prior)
     found = past.start(limits.ranges, domain, delta=delta)
     if not limits.start:
@@ -119,6 +121,17 @@ def safe_optimizer(
         delta_learning=found.delta if limits.start else 0.0,
         maximize=not prior.info.minimize,
     )
+
+
+def _refuse_parameters(prior: Prior, limits: RunLimits) -> None:
+    for name in limits.ranges:
+        if name in prior.space.names:
+            raise InputError(
+                f"{name!r} is a parameter ({prior.space[name].describe()}), and limits are about "
+                "what is measured",
+                Hint("hold it", f"fixed={{{name!r}: value}}", f"--fix {name}=VALUE"),
+                Hint("learn with a smaller range", "space=...", "metakel learn --space"),
+            )
 
 
 def _past_of(prior: Prior) -> PastOutputs:
@@ -218,6 +231,12 @@ class TuningSource:
             return self.learned.info.minimize
         report = getattr(self.learned.history, "report", None)
         return report is not None and bool(report.minimize)
+
+    @property
+    def output_limits(self) -> dict[str, list[float]]:
+        """What a journal notes of the limits of the output; nothing where one is infinite."""
+        limits = self.learned.output_limits if isinstance(self.learned, Prior) else (-inf, inf)
+        return {"outputs": list(limits)} if np.isfinite(limits).all() else {}
 
     @cached_property
     def digest(self) -> str:
@@ -359,6 +378,7 @@ class RunOptions:
             "output": source.output,
             "minimize": source.minimize,
             "space": source.space.to_dict(),
+            **source.output_limits,
             "seed": self.seed,
             "delta": self.delta,
             "fixed": dict(self.fixed),
@@ -379,6 +399,8 @@ class RunOptions:
         expected["version"] = found.get("version")
         if source.begun_with(found.get("prior")):
             expected["prior"] = found.get("prior")
+        if "outputs" not in found:  # journals did not note them at first
+            expected.pop("outputs", None)
         if self.candidates is not None and self.candidates.begun_with(noted):
             expected["candidates"] = noted
         _refuse_other_limits(self.limits, RunLimits.from_header(found), where)

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from itertools import chain, islice
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from metakel.errors import InputError
+from metakel._arrays import is_number
+from metakel.errors import Hint, InputError
 from metakel.optimize import Optimizer
 from metakel.space import Space
 from metakel.tuner.configurations import Configuration, key, normalised
@@ -17,6 +19,8 @@ from metakel.tuner.events import Event, correction, result, stamped
 from metakel.tuner.journal import Journal, used_by_this_thread
 from metakel.tuner.options import RunLimits, RunOptions, TuningSource, check_header
 from metakel.tuner.trials import JournalTrial, Trials, TrialsAsRecord
+
+SLACK = 0.1  # of the range of the output: so far beyond its limits a value may be noise
 
 
 class JournalReader:
@@ -69,6 +73,7 @@ class JournalReader:
         are what else was measured, by name.
         """
         row = self._checked(configuration)
+        self._check_value(value)
         with self._turn():
             waiting = self.trials.waiting(row, self.space)
             waiting = waiting if number is None else self.pending(number)
@@ -86,6 +91,7 @@ class JournalReader:
     ) -> JournalTrial:
         """Another result in place of a wrong one; None for a failed evaluation."""
         row = None if configuration is None else self._checked(configuration)
+        self._check_value(value)
         with self._turn():
             wrong = self.trials.result_of(number)
             used = row or wrong.configuration
@@ -108,6 +114,19 @@ class JournalReader:
                 "kept in it; tell it in Python: Tuner(prior, journal, candidates=...).tell(...)"
             )
         return row
+
+    def _check_value(self, value: Any) -> None:
+        """A yield of 101 % is noise; one of 690 % is a slip. What is not finite has failed."""
+        if "outputs" not in self.header or not (is_number(value) and isfinite(value)):
+            return
+        low, high = self.header["outputs"]
+        slack = SLACK * (high - low)
+        if not low - slack <= value <= high + slack:
+            raise InputError(
+                f"{self.header['output']} is {value:g}, far beyond its limits of {low:g} to "
+                f"{high:g}; expected a value within them",
+                Hint("if there are no limits, learn so", "outputs=(low, high)", "--bounds"),
+            )
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 
 from metakel._arrays import Array
 from metakel.confidence import AlarmEvent
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.optimize import Record, Trial
 from metakel.space import Space
 from metakel.tuner.configurations import Configuration, key
@@ -224,7 +224,12 @@ class Trials:
         waiting = self.pending
         numbers = ", ".join(str(trial.number) for trial in waiting) or "none"
         if number is None:
-            if len(waiting) != 1:
+            if not waiting:
+                raise InputError(
+                    "no trial is pending; expected one that was asked for",
+                    Hint("tell a run of your own", "tell({...}, value)", "--set name=value ..."),
+                )
+            if len(waiting) > 1:
                 raise InputError(f"which of the pending trials? Say its number: {numbers}")
             return waiting[0]
         found = next((trial for trial in waiting if trial.number == number), None)
