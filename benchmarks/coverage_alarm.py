@@ -24,8 +24,8 @@ GRID = np.linspace(-1, 1, 101)[:, None]
 PHI = BASE.features(GRID)
 TRUE, MISSING, NORM, DELTA, HORIZON = 5, 10.0, 5.0, 0.1, 40
 NOISES = (0.1, 0.02)
-HEARD, CLEAN = 100, 50
-CLEAN_WITH_PROBES = 400  # of what is recommended
+HEARD, CLEAN = 50, 50
+CLEAN_WITH_PROBES = 200  # of what is recommended
 
 
 @dataclass(frozen=True)

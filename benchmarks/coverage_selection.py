@@ -1,6 +1,6 @@
 """Coverage after learning where kernels are as weak as the noise: what selection may bet on.
 
-    python -m benchmarks.coverage_selection [--runs 200] [--setting 1 7] [--only alarm]
+    python -m benchmarks.coverage_selection [--runs 60] [--setting 1 7] [--only alarm]
 
 One dimension, five of twenty Legendre kernels. Every past task and the new one use each of the
 five with probability 0.85, with Gaussian coefficients of size 0.1, within norm B. GP-UCB chooses
@@ -30,7 +30,7 @@ from reproduction.figure import rate
 
 BASE = legendre(20, scaling="l2")
 TRUE, SIZE, USED = 5, 0.1, 0.85
-DELTA, HORIZON, RUNS = 0.1, 25, 200
+DELTA, HORIZON, RUNS = 0.1, 25, 60
 GRID = np.linspace(-1, 1, 101)[:, None]
 
 
@@ -217,7 +217,8 @@ def asked_lines(name: str, outcomes: Sequence[Outcome]) -> list[list[str]]:
         share = rate("covered", [o.covered for o in outcomes])
         low, high = share["covered low"], share["covered high"]
         shown = f"{share['covered']:.3f} ({low:.2f} to {high:.2f})"
-        lines.append(_asked(f"covered, {name}", shown, -share["covered"], -least[0], -least[1]))
+        what = f"covered, {name}"
+        lines.append(_asked(what, shown, share["covered"], *least, sign=">= "))
     if widest is not None:
         width = float(np.median([o.width for o in outcomes]))
         lines.append(_asked(f"width, {name}", f"{width:.2f}", width, *widest))
@@ -226,10 +227,16 @@ def asked_lines(name: str, outcomes: Sequence[Outcome]) -> list[list[str]]:
     return [*lines, _asked(what, f"{wrong:.3f}", wrong, DELTA, DELTA / 2)]
 
 
-def _asked(what: str, shown: str, value: float, floor: float, goal: float) -> list[str]:
-    """Smaller is better."""
-    met = "goal" if value <= goal else "floor" if value <= floor else "NO"
-    return [what, shown, f"{abs(floor):g}", f"{abs(goal):g}", met]
+def _asked(
+    what: str, shown: str, value: float, floor: float, goal: float, *, sign: str = ""
+) -> list[str]:
+    """Smaller is better, unless the sign says otherwise."""
+
+    def met(limit: float) -> bool:
+        return value >= limit if sign else value <= limit
+
+    word = "goal" if met(goal) else "floor" if met(floor) else "NO"
+    return [what, shown, f"{sign}{floor:g}", f"{sign}{goal:g}", word]
 
 
 def selection_table(chosen: Sequence[int], runs: int, seed: int) -> str:
