@@ -20,8 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import optuna_sampler
 from benchmarks.docs import update_section
 from metakel import History, Prior, learn_prior
+from metakel.integrations.optuna import MetaKelSampler
 from metakel.report import replay_journal, write_report
 from metakel.tuner import JournalReader, Tuner
 from metakel.tuner.events import stamped
@@ -112,6 +114,17 @@ def two_hundred(prior: Prior, folder: Path) -> float:
     return float(np.median(seconds))
 
 
+def first_optuna_trial() -> float:
+    """Median CPU seconds of the first trial of a sampler that meets a study of 200 trials."""
+    prior, _ = optuna_sampler.learned(*optuna_sampler.FEW)
+
+    def sampler(seed: int) -> MetaKelSampler:
+        return MetaKelSampler(prior=prior, seed=seed)
+
+    found = [optuna_sampler.time_trials(sampler, 200, seed)[0] for seed in range(9)]
+    return float(np.median(found))
+
+
 def many_events(prior: Prior, folder: Path) -> tuple[float, float]:
     """CPU seconds to read a journal of 10^6 events, alone and with everything for a Tuner."""
     path, found = folder / "many.jsonl", dict[str, float]()
@@ -164,6 +177,11 @@ def table(only: Callable[[str], bool]) -> str:
         if only("two"):
             seconds = 1000 * two_hundred(prior, folder)
             lines.append(f"| `ask` at 200 values through `Tuner` | {seconds:.0f} ms | 30 ms | |")
+        if only("optuna"):
+            lines.append(
+                "| first Optuna trial of a new process at 200 trials | "
+                f"{1000 * first_optuna_trial():.0f} ms | 50 ms | 177 to 211 ms |"
+            )
         if only("processes"):
             one, eight = (values_per_second(prior, folder, n, 20) for n in (1, 8))
             lines.append(
@@ -182,7 +200,7 @@ def table(only: Callable[[str], bool]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--update-docs", action="store_true")
-    parser.add_argument("--only", nargs="*", help="ten, two, processes, many")
+    parser.add_argument("--only", nargs="*", help="ten, two, optuna, processes, many")
     chosen = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     text = table(lambda name: chosen.only is None or name in chosen.only)

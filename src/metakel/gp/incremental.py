@@ -248,10 +248,12 @@ class IncrementalGP:
         factor.L[:, :t, :t], factor.V[:, :t] = self._factor.L[:, :t, :t], self._factor.V[:, :t]
         factor.w[:, :, :t], factor.used = self._factor.w[:, :, :t], t + k
         factor.L[:, t : t + k, :t], factor.L[:, t : t + k, t : t + k] = below, np.linalg.cholesky(K)
-        cross = self._with_candidates(points)[self.family]  # (P, k, N)
-        cross -= below @ factor.V[:, :t]
-        for V, L, right in zip(factor.V, factor.L, cross, strict=True):
-            V[t : t + k] = _solve_rows(L[t : t + k, t : t + k], right)
+        rows = factor.V[:, t : t + k]  # (P, k, N), written in place: they are large
+        rows[:] = self._with_candidates(points)[self.family]
+        if t:
+            rows -= below @ factor.V[:, :t]
+        for row, L in zip(rows, factor.L, strict=True):
+            row[:] = _solve_rows(L[t : t + k, t : t + k], row)
         return factor
 
     def _after_all(self, points: Sequence[PointCache], factor: _Factor) -> IncrementalGP:
