@@ -40,6 +40,32 @@ def test_lists_are_choices_as_tuples_are():
     assert set(space["layers"].values) == {(64, 64), (32,)}
 
 
+@pytest.mark.parametrize("cell", [[1, 2], (3,), True], ids=["list", "tuple", "flag"])
+def test_one_odd_cell_does_not_turn_numbers_into_choices(cell):
+    rows = {**ROWS, "x": [*ROWS["x"][:-1], cell]}
+    with pytest.raises(InputError, match=f"among {N - 1} numbers; expected numbers"):
+        History.from_frame(rows, **NAMED)
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_what_a_mask_hides_is_missing(name):
+    hidden = np.arange(N) == 5
+    masked = {**ROWS, name: np.ma.array(ROWS[name], mask=hidden)}
+    empty = {**ROWS, name: [None if h else v for v, h in zip(ROWS[name], hidden, strict=True)]}
+
+    def outcome(rows):
+        try:
+            return [
+                (task.X.tolist(), task.y.tolist()) for task in History.from_frame(rows, **NAMED)
+            ]
+        except InputError as error:
+            return str(error)
+
+    assert outcome(masked) == outcome(empty) != outcome(ROWS)
+    shown = {**ROWS, name: np.ma.array(ROWS[name])}
+    assert outcome(shown) == outcome(ROWS)
+
+
 def with_digits(path, column: int, digits: int):
     lines = [[t, str(i * i), str(i)] for i, t in enumerate(ROWS["task"])]
     lines[3][column] = "9" * digits

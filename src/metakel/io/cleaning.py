@@ -188,7 +188,9 @@ def clean_input(
 ) -> tuple[Column, tuple[str, ...]]:
     """An input column with text turned into numbers where it means numbers, and notes on that."""
     written = column.texts
-    if column.levels is None or not written or said == "choices":
+    levels = column.levels or ()
+    mixed = any(isinstance(v, tuple | bool) for v in levels) and any(map(_is_number, levels))
+    if column.levels is None or said == "choices" or not (written or mixed):
         return column, ()
     counts = _counts(column)
     present = [v for v in column.levels if not _no_value(v)]

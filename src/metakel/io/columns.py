@@ -36,7 +36,10 @@ class Column:
 
     @classmethod
     def of(cls, values: Sequence[Any] | NDArray[Any]) -> Column:
-        """From any values: None, nan and pandas' NA are missing ones."""
+        """From any values: None, nan, pandas' NA and what a mask hides are missing ones."""
+        if isinstance(values, np.ma.MaskedArray):
+            hidden = np.ma.is_masked(values)
+            values = np.ma.filled(values.astype(object), None) if hidden else values.data
         if isinstance(values, np.ndarray):
             if values.dtype.kind in "biuf":
                 return cls.of_numbers(values)
