@@ -416,7 +416,8 @@ def branching(trial):
     return (x - 0.3) ** 2 + (trial.suggest_float("momentum", 0, 1) - 0.8) ** 2
 
 
-def test_a_conditional_parameter_is_chosen_with_the_others():
+def test_a_conditional_parameter_is_chosen_with_the_others(caplog):
+    caplog.set_level(logging.INFO, logger="metakel")
     sources = []
     for seed in range(6):
         source = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
@@ -434,6 +435,10 @@ def test_a_conditional_parameter_is_chosen_with_the_others():
     record = outcomes(study.trials, minimize=True)
     replay = StudyReplay(sampler.prior, space, {}, 0)
     assert len(replay.given(record).X) == 8
+    study.enqueue_trial({"kind": "adam"})
+    study.optimize(branching, n_trials=3)
+    (line,) = [text for text in caplog.messages if "from the past" in text]
+    assert "from the past x, kind, momentum; new in the model none" in line
 
 
 def test_a_study_without_the_conditional_parameter_learns_from_the_rest():

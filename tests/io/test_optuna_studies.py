@@ -175,3 +175,23 @@ def test_values_fixed_for_a_while_in_one_study_are_a_range():
     assert merge_parameter(changed)[0] == Integer("p", 3, 5)
     words = {Fixed("p", "u"): ("s0",), Fixed("p", "v"): ("s0",)}
     assert merge_parameter(words)[0] == Categorical("p", ("u", "v"))
+
+
+def test_how_trials_without_a_value_ended_is_said():
+    def objective(trial):
+        x = trial.suggest_float("x", 0, 1)
+        if trial.number % 4 == 1:
+            raise optuna.TrialPruned
+        if trial.number == 2:
+            raise ValueError
+        return x
+
+    made = []
+    for i in range(2):
+        study = optuna.create_study(study_name=f"s{i}")
+        study.optimize(objective, n_trials=8, catch=(ValueError,))
+        made.append(study)
+    history = History.from_optuna(made)
+    assert history.report.failed == 6
+    assert "of the trials without a value, 4 were pruned, 2 failed" in notes(history)
+    assert "4 were pruned" in str(learn_prior(history, certify="none"))

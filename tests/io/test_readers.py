@@ -77,6 +77,17 @@ def test_what_cannot_be_used_is_counted(tmp_path):
         assert words in str(history)
 
 
+def test_a_replicate_with_the_same_result_is_no_copy(tmp_path):
+    (tmp_path / "runs.csv").write_text(
+        "no,task,x,day,y\n"
+        "1,a,0.1,Monday,1.0\n2,a,0.1,Tuesday,1.0\n3,a,0.2,Monday,2.0\n4,a,0.2,Monday,2.0\n"
+        + "".join(f"{i},b,0.{i},Monday,{i}\n" for i in range(5, 15))
+    )
+    options = {"task": "task", "output": "y", "inputs": ["x"]}
+    report = History.from_csv(tmp_path / "runs.csv", **options).report
+    assert (report.kept, report.duplicates) == (13, 1)  # a running number tells no rows apart
+
+
 def test_descriptions_of_tasks_and_constant_columns_are_not_inputs():
     table = {**COLUMNS, "size": [10] * 4 + [20] * 4, "seed": [1] * 8}
     history = History.from_frame(table, **WANTED)

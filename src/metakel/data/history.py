@@ -382,9 +382,12 @@ class History:
         ranges = "\n".join(f"  x{i}: {_span(column, '.4g')}" for i, column in enumerate(X.T))
         means = np.array([task.y.mean() for task in self.tasks])
         spreads = np.array([task.y.std() for task in self.tasks])
+        count, noun = self.d0, "input"
+        if self.space is not None:  # a choice takes several inputs
+            count, noun = len(self.space.free), "parameter"
         head = (
             f"history of {self.m} task{'s' if self.m > 1 else ''}, {self.total} observations "
-            f"({_span(self.sizes, 'd')} each), {self.d0} input{'s' if self.d0 > 1 else ''}"
+            f"({_span(self.sizes, 'd')} each), {count} {noun}{'s' if count > 1 else ''}"
         )
         lines = [
             head,

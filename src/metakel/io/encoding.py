@@ -20,7 +20,7 @@ from metakel.io.cleaning import (
     missing_words_note,
     without_unit,
 )
-from metakel.io.columns import Columns, Mask, mix
+from metakel.io.columns import Column, Columns, Mask, mix
 from metakel.io.inputs import (
     Gaps,
     choose_inputs,
@@ -29,6 +29,7 @@ from metakel.io.inputs import (
     find_gaps,
     fitting,
     lacking_tasks,
+    numbers_rows,
     with_default,
 )
 from metakel.io.outputs import read_outputs, with_waiting
@@ -106,7 +107,9 @@ def encode(source: Source, **options: Any) -> EncodedTable:
     holed = {name for name, column in inputs.items() if column.missing.any()}
     inputs = {name: with_default(c, name, schema) for name, c in inputs.items()}
     gaps = find_gaps(inputs, schema, labels, values)
-    kept, counts, emptied = _usable_rows(labels, values, inputs, gaps.missing)
+    roles = (schema.task, schema.output, *inputs)
+    others = [c for n, c in source.columns.items() if n not in roles and not numbers_rows(n, c)]
+    kept, counts, emptied = _usable_rows(labels, values, inputs, gaps.missing, others)
     counts["failed"] += source.failed
     if not kept.any():
         raise _no_rows(source.name, len(kept), counts, emptied)
@@ -328,9 +331,16 @@ def _spread_out(values: NDArray[Any], absent: Mask, parameter: Parameter) -> NDA
 
 
 def _usable_rows(
-    labels: TaskLabels, outputs: Array, inputs: Columns, gaps: Mapping[str, Mask]
+    labels: TaskLabels,
+    outputs: Array,
+    inputs: Columns,
+    gaps: Mapping[str, Mask],
+    others: Sequence[Column],
 ) -> tuple[Mask, dict[str, int], dict[str, int]]:
-    """(n,) rows to learn from, how many others there are by reason, and by empty column."""
+    """(n,) rows to learn from, how many others there are by reason, and by empty column.
+
+    Runs with one result are copies if their ``others`` agree, too: a replicate has another date.
+    """
     kept = np.ones(len(outputs), dtype=bool)
     counts = dict.fromkeys(("missing_tasks", "failed", "missing_inputs"), 0)
     for reason, rows in (("missing_tasks", labels.codes < 0), ("failed", ~np.isfinite(outputs))):
@@ -340,7 +350,8 @@ def _usable_rows(
     for gap in gaps.values():
         counts["missing_inputs"] += int((kept & gap).sum())
         kept &= ~gap
-    copies = _copies([labels.codes, outputs, *(c.keys() for c in inputs.values())], kept)
+    compared = (*inputs.values(), *others)
+    copies = _copies([labels.codes, outputs, *(column.keys() for column in compared)], kept)
     kept[copies] = False
     emptied = {name: count for name, count in emptied.items() if count}
     return kept, {**counts, "duplicates": len(copies)}, emptied

@@ -239,6 +239,11 @@ def _no_choices(column: Column) -> str:
     return ""
 
 
+def numbers_rows(name: str, column: Column) -> bool:
+    """Whether it only says where in the table a row is: an index, or a running number."""
+    return bool(_UNNAMED.fullmatch(name)) or _counts_rows(column)
+
+
 def _counts_rows(column: Column) -> bool:
     """Whether its whole numbers are first, first + 1, ..., each in one row of the table.
 

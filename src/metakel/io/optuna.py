@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ class RecordedStudy:
         Constraint values of the completed trials, by name.
     metric : str
         What the study calls its value, by ``study.set_metric_names``; empty where it has no name.
+    pruned : int
+        How many of the other trials were pruned.
     """
 
     study_name: str
@@ -49,6 +52,7 @@ class RecordedStudy:
     mark: tuple[Any, ...] = ()
     constraints: tuple[Mapping[str, float], ...] = ()
     metric: str = ""
+    pruned: int = 0
 
     def is_of(self, study: Any) -> bool:
         """Whether this is the record of a study, however far that has come meanwhile."""
@@ -99,9 +103,19 @@ def read_optuna(source: Any) -> Source:
         merged.space,
         studies[0].minimize,
         sum(study.failed for study in studies),
-        merged.notes,
+        (*merged.notes, *_left_out(studies)),
         conflicts=merged.conflicts,
     )
+
+
+def _left_out(studies: Sequence[RecordedStudy]) -> tuple[str, ...]:
+    """How the trials without a value ended."""
+    failed = sum(isnan(value) for study in studies for _, value in study.rows)
+    pruned = sum(study.pruned for study in studies)
+    open_ones = sum(study.failed - study.pruned for study in studies)
+    ends = {"were pruned": pruned, "failed": failed, "have no value or are open": open_ones}
+    counted = [f"{count} {how}" for how, count in ends.items() if count]
+    return (f"of the trials without a value, {', '.join(counted)}",) if pruned else ()
 
 
 def recorded_studies(source: Any) -> list[RecordedStudy]:
@@ -175,6 +189,7 @@ def _record(study: Any) -> RecordedStudy:
         _mark(done[0]) if done else (),
         tuple(dict(getattr(trial, "constraints", {})) for trial in done),
         next(iter(getattr(study, "metric_names", None) or ()), ""),
+        sum(trial.state.name == "PRUNED" for trial in trials),
     )
 
 

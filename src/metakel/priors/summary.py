@@ -318,7 +318,7 @@ def _trust(prior: Prior) -> list[str]:
     started = _cold_start(prior)
     if not held.checked:
         return [f"No held-out check: one task cannot be checked against others. {started}"]
-    verdict = "passed" if held.helps else "FAILED for all tasks together"
+    verdict = "passed" if held.helps else "passed for kinds of tasks, and not for all together"
     if not prior.helps:
         verdict = "FAILED"
     score = f"{held.log_score:+.2f} nats per observation over white noise"

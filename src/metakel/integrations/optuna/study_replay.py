@@ -310,12 +310,13 @@ class SamplerCache:
         self, study: Study, prior: Prior, common: Mapping[str, BaseDistribution], host: str
     ) -> None:
         """Say which parameters come from the past, once for a study unless that changes."""
-        key = study._storage, study._study_id, frozenset(common)
+        known = matching(common, prior.space)
+        known |= conditional(known, prior.space)
+        joined = joining(common, prior.space)
+        key = study._storage, study._study_id, frozenset(known), frozenset(joined)
         if key == self._logged:
             return
         self._logged = key
-        known = matching(common, prior.space)
-        known |= conditional(known, prior.space)
         if not known:
             LOGGER.warning(
                 "study %r has no parameter that the past knows (%s): a cold start",
@@ -323,11 +324,10 @@ class SamplerCache:
                 ", ".join(prior.space.free),
             )
             return
-        joined = joining(common, prior.space)
         LOGGER.info(
             "study %r: from the past %s; new in the model %s; sampled by %s %s",
             study.study_name,
-            _listed(known),
+            _listed([name for name in prior.space.names if name in known]),
             _listed(joined),
             host,
             _listed([name for name in asked_for(study) if name not in {*known, *joined}]),
