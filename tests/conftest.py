@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +12,11 @@ import hypothesis
 import numpy as np
 import pytest
 
+# Tests start many processes. What these import is compiled once, outside of the source tree where
+# nothing may be written there.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    cache = Path(__file__).parents[1] / ".pytest_cache" / "bytecode"
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(cache))
 # No test depends on the speed of the machine.
 hypothesis.settings.register_profile("metakel", deadline=None)
 hypothesis.settings.load_profile("metakel")
@@ -31,6 +37,8 @@ RESTS_ON = {
     "torch_conformance": "torch",
 }
 LEFT_OUT: dict[str, list[str]] = {}
+# Files of a few tests that take long. They come first: at the end, one worker would wait for them.
+FIRST = ("test_torture", "test_notebooks", "test_stories", "test_examples", "test_demo")
 HOST_SUITES = {
     "Optuna, optuna.testing.pytest_samplers": r"test_optuna_host\.py",
     "scikit-learn, parametrize_with_checks": r"test_sklearn_checks\.py",
@@ -54,6 +62,10 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
             LEFT_OUT.setdefault(package, []).append(collection_path.name)
             return True
     return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in FIRST)
 
 
 @pytest.hookimpl(wrapper=True)

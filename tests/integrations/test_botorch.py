@@ -239,7 +239,7 @@ def history_of(rng, m, *, related):
 
 @pytest.mark.parametrize("related", [True, False])
 def test_a_mean_that_does_not_help_is_left_out_as_in_the_prior(related, rng):
-    prior = mk.learn_prior(history_of(rng, 8, related=related))
+    prior = mk.learn_prior(history_of(rng, 8, related=related), certify="none")
     assert prior.helps is related
     configurations = prior.space.decode(GRID[::40])
     found = GPyTorchMean(prior)(torch.tensor(prior.space.encode(configurations)))
@@ -249,7 +249,7 @@ def test_a_mean_that_does_not_help_is_left_out_as_in_the_prior(related, rng):
 
 def test_what_is_no_kernel_or_has_no_mean_is_refused_with_the_way_to_one(rng):
     history = history_of(rng, 4, related=True)
-    prior = mk.learn_prior(history)
+    prior = mk.learn_prior(history, certify="none")
     base = mk.tensor_product(2, 2, scaling="l2")
     learned = mk.learn_kernel(history, base, lam=0.01)
     for given, remedy in (

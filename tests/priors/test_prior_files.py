@@ -172,7 +172,7 @@ def test_arrays_with_flags_constants_and_tuples_are_saved_and_decide_alike(tmp_p
         "y": rng.standard_normal(120),
     }
     history = History.from_frame(columns, task="task", output="y")
-    prior = learn_prior(history, cold_weight=np.float32(0.25))
+    prior = learn_prior(history, cold_weight=np.float32(0.25), certify="none")
     prior.save(tmp_path / "prior.json")
     again = Prior.load(tmp_path / "prior.json")
     assert again.space == prior.space
