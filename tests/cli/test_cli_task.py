@@ -29,6 +29,9 @@ def test_the_next_data_set_in_the_same_folder_does_not_go_on_with_the_journal(me
     assert refused.code == 1
     for part in ("metakel-run.jsonl", "first.csv", "second.csv", "--journal PATH", "--same-task"):
         assert part in refused.err
+    assert "the command ... first.csv ..., and this run has the command ... second.csv ..." in (
+        refused.err
+    )
     assert told() == 1
 
 

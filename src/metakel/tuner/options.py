@@ -442,9 +442,20 @@ def _check_delta(delta: Any) -> None:
         raise InputError(f"delta is {delta!r}; expected a number between 0 and 1")
 
 
+def _differing(begun: Any, given: Any) -> tuple[str, str]:
+    """Both as text; of commands with as many words, those that differ."""
+    if not isinstance(begun, list) or not isinstance(given, list):
+        return repr(begun), repr(given)
+    pairs = list(zip(begun, given, strict=False))
+    if len(begun) == len(given) and len(pairs) > 1:
+        pairs = [(one, other) for one, other in pairs if one != other]
+        begun, given = (["...", *words, "..."] for words in zip(*pairs, strict=True))
+    return shlex.join(map(str, begun)), shlex.join(map(str, given))
+
+
 def _another_task(where: str, name: str, begun: Any, given: Any) -> InputError:
     """Values of two tasks in one journal would be compared with each other."""
-    was, now = (shlex.join(map(str, v)) if isinstance(v, list) else repr(v) for v in (begun, given))
+    was, now = _differing(begun, given)
     return InputError(
         f"{where} was begun with the {name} {was}, and this run has the {name} {now}; expected one "
         "task in a journal, as values of two cannot be compared",
