@@ -11,18 +11,23 @@ affinity; that of tasks of different kinds, or with values that say nothing, is 
 A group is split in two where tasks of different parts have less than half of the affinity of tasks
 of one part, and tasks without affinity to the others are set aside where they are many. In
 histories of one kind nothing comes near these thresholds, and nothing changes.
+
+A column that is no setting, such as a reading of the weather, makes every run look unlike every
+other one. If the check fails, it is repeated without each parameter; of all that improve it the
+best one is left out, and again, as long as this helps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
+from metakel.errors import typed_list
 from metakel.gp.posterior import LEVEL_VARIANCE, log_density, white_noise_log_density
 from metakel.gp.task_gp import DefaultGP, TaskGP
 from metakel.kernels.nystrom import spread_rows
@@ -32,11 +37,14 @@ from metakel.priors.principal import (
     LAM_RATIOS,
     PrincipalFunctions,
     TaskFeatures,
+    featurize,
     moments,
     principal_functions,
     select_along_path,
     selection_problem,
 )
+from metakel.priors.standardize import StandardizedTasks
+from metakel.space import Space
 
 # How noisy a task is differs from task to task: ratios to the noise that all tasks share.
 NOISE_RATIOS = (1.0, 0.1, 0.01)
@@ -362,3 +370,48 @@ def _within(R: Array, part: Indices) -> float:
     """Mean affinity of two tasks of a part."""
     n = len(part)
     return float(R[np.ix_(part, part)].sum() / max(n * (n - 1), 1))
+
+
+# Each is a check of its own: of more parameters, or more left out, chance would find one to blame.
+MOST_PARAMETERS, MOST_LEFT_OUT = 16, 2
+# In nats per value. A smaller gain is no reason to doubt a parameter.
+SPOILING_GAIN = 0.1
+
+
+def spoiling_note(tasks: StandardizedTasks, space: Space, held: HeldOut, *, mean: bool) -> str:
+    """Which parameters to leave out for the check to pass; empty where it takes more than that."""
+    names = [name for name in space.free if space[name].width]
+    if held.helps or not 1 < len(names) <= MOST_PARAMETERS:
+        return ""
+    left_out, score = list[str](), held.log_score
+    for _ in range(min(MOST_LEFT_OUT, len(names) - 1)):
+        tried = {
+            name: hold_out(featurize(_constant(tasks, space, [*left_out, name])), mean=mean)
+            for name in names
+            if name not in left_out
+        }
+        best = max(tried, key=lambda name: tried[name].log_score)
+        if not tried[best].log_score >= score + SPOILING_GAIN:
+            return ""
+        left_out, score = [*left_out, best], tried[best].log_score
+        if score >= NEEDED_LOG_SCORE:
+            return _leave_out(left_out, score)
+    return ""
+
+
+def _leave_out(names: list[str], score: float) -> str:
+    one = len(names) == 1
+    return (
+        f"without {' and '.join(names)} the held-out check passes, with {score:+.2f} nats; if "
+        f"{'it is no setting' if one else 'they are no settings'}, leave {'it' if one else 'them'} "
+        f"out: exclude={names}, or --exclude {typed_list(tuple(names))}"
+    )
+
+
+def _constant(tasks: StandardizedTasks, space: Space, names: Sequence[str]) -> StandardizedTasks:
+    """All runs as if these parameters had one value."""
+    X = [rows.copy() for rows in tasks.X]
+    for rows in X:
+        for name in names:
+            rows[:, space.columns[name]] = 0.0
+    return replace(tasks, X=X)

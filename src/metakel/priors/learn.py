@@ -36,10 +36,10 @@ from metakel.priors.heldout import (
     better_than_together,
     groups_of,
     hold_out,
+    spoiling_note,
 )
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
-from metakel.priors.spoiling import spoiling_note
 from metakel.priors.standardize import (
     OutputLimits,
     StandardizedTasks,
