@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import metakel as mk
-from metakel._threads import SingleBlasThread
+from metakel._arrays import SingleBlasThread
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel._arrays import Array
-from metakel._threads import single_blas_thread
+from metakel._arrays import Array, single_blas_thread
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError, ShapeError
 from metakel.optimize.acquisition import Acquisition, LevelSet

@@ -14,9 +14,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metakel._arrays import Array, check_count, check_generator, refuse_masked
+from metakel._arrays import Array, check_count, check_generator, refuse_masked, single_blas_thread
 from metakel._files import Format, write_file
-from metakel._threads import single_blas_thread
 from metakel.confidence.fallback import Alarm
 from metakel.errors import InputError, ShapeError
 from metakel.optimize.acquisition import (

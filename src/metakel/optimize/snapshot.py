@@ -9,7 +9,7 @@ from math import inf
 
 import numpy as np
 
-from metakel._threads import single_blas_thread
+from metakel._arrays import single_blas_thread
 from metakel.errors import InputError
 from metakel.optimize.acquisition import Acquisition, Feasibility
 from metakel.optimize.mixture import MixtureModel

@@ -10,8 +10,7 @@ from math import sqrt
 
 import numpy as np
 
-from metakel._arrays import Array, check_count, positive
-from metakel._threads import single_blas_thread
+from metakel._arrays import Array, check_count, positive, single_blas_thread
 from metakel.data import History, Task
 from metakel.errors import Hint, InputError
 from metakel.gp.success import SuccessChance
