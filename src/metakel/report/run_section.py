@@ -16,8 +16,7 @@ from metakel.optimize import Certificate, Expected, Reasons
 from metakel.priors import Prior
 from metakel.report.configurations import parallel, slices, trial_table, trial_tip
 from metakel.report.html import cards, facts, figure, figures, paragraph, section
-from metakel.report.limits import limits_part
-from metakel.report.run import RunReplay
+from metakel.report.run import RunReplay, limits_part
 
 
 def headline(prior: Prior, run: RunReplay | None) -> str:
