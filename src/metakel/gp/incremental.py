@@ -172,14 +172,12 @@ class IncrementalGP:
     def observe(self, x: Array, y: float, candidate: int | None = None) -> IncrementalGP:
         """After one more value at ``x`` (d0,), which may be the candidate of this number."""
         t, scale = self.t, self.scale
-        if candidate is None:
-            points = [kernel.prepare(x[None]) for kernel in self._kernels]
-        else:
-            points = [cache[candidate] for cache in self._caches]
         factor = self._factor.with_room(t)
         if candidate is None:
-            below = self.elsewhere().whiten(points)[:, :, 0]  # (P, t)
+            points = [kernel.prepare(x[None]) for kernel in self._kernels]
+            below = self._whitened(points)  # (P, t)
         else:
+            points = [cache[candidate] for cache in self._caches]
             below = factor.V[:, :t, candidate].copy()
         row = factor.V[:, t]  # (P, N), written in place
         np.matmul(below[:, None], factor.V[:, :t], out=factor.V[:, t : t + 1])
@@ -204,6 +202,23 @@ class IncrementalGP:
         after._variance = self._variance - row * row
         np.maximum(after._variance, SMALLEST_VARIANCE, out=after._variance)
         return after
+
+    def _whitened(self, points: Sequence[PointCache]) -> Array:
+        """(P, t) vectors L^{-1} k(X, x) for one point, as `Elsewhere.whiten` has them."""
+        t, below = self.t, np.empty((len(self.processes), self.t))
+        if not t:
+            return below
+        # LAPACK needs a copy of L. In room of one size, malloc keeps it: a little more every time
+        # would be new pages every time, which cost more than the solution.
+        L = np.empty(self._factor.L[0].size)[: t * t].reshape(t, t)
+        K = [
+            kernel.gram(self.seen(f), one) + self.scale.level_variance
+            for f, (kernel, one) in enumerate(zip(self._kernels, points, strict=True))
+        ]
+        for i, f in enumerate(self.family):
+            L[:] = self._factor.L[i, :t, :t]
+            below[i] = _solve_lower(L, K[f])[:, 0]
+        return below
 
     def observe_all(self, X: Array, y: Array) -> IncrementalGP:
         """After values ``y`` (k,) at all points ``X`` (k, d0), by one factorisation."""
