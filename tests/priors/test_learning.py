@@ -98,7 +98,7 @@ def test_an_outlier_task_is_named():
     prior = learn(History((*tasks, odd)))
     assert "odd" in prior.outliers
     assert len(prior.outliers) <= 2
-    assert "Not explained by the other tasks" in str(prior)
+    assert "Predicted worse than white noise by the other tasks" in str(prior)
 
 
 def test_adding_levels_and_scaling_outputs_changes_no_decision():

@@ -66,3 +66,20 @@ def test_it_says_what_delta_means_for_this_history(prior):
     few = learn_prior(simulate(np.random.default_rng(0), m=4, n=10))
     assert "For a promise at delta 0.2, 1 more are needed" not in str(few)
     assert "At delta 0.2 they fail for one task in 5" in str(few)
+
+
+def test_shares_are_parts_of_one_variance_also_with_many_parameters():
+    rng = np.random.default_rng(0)
+    names = [f"p{i}" for i in range(6)]
+    rows: dict[str, list] = {name: [] for name in ("task", *names, "kind", "y")}
+    for s in range(9):
+        for _ in range(14):
+            x, kind = rng.uniform(-1, 1, 6), str(rng.choice(["a", "b", "c"]))
+            value = float(x @ np.arange(1, 7)) - (x[0] - 0.3) ** 2 + 3 * (kind == "a")
+            for name, cell in zip(rows, (s, *x, kind, value), strict=True):
+                rows[name].append(cell)
+    history = History.from_frame(rows, task="task", output="y")
+    found = learn_prior(history, certify="none").explain()
+    for shares in (found.common, found.differences):
+        assert min(shares.values()) >= 0
+        assert sum(shares.values()) == pytest.approx(1, abs=1e-9)

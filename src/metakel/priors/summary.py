@@ -137,7 +137,10 @@ def _shares(explained: dict[tuple[str, ...], Array], total: Array, part: int) ->
     for names, value in alone.items():
         own = value if len(names) == 1 else value - alone[names[:1]] - alone[names[1:]]
         shares[" x ".join(names)] = max(own / whole, 0.0) if whole > 1e-12 else 0.0
-    shares["rest"] = max(1 - sum(shares.values()), 0.0) if whole > 1e-12 else 0.0
+    # They are parts of one variance, and estimated one by one.
+    found = max(sum(shares.values()), 1.0)
+    shares = {names: share / found for names, share in shares.items()}
+    shares["rest"] = 1 - sum(shares.values()) if whole > 1e-12 else 0.0
     return shares
 
 
@@ -427,7 +430,9 @@ def _findings(prior: Prior) -> list[str]:
     info = prior.info
     lines = []
     if prior.outliers:
-        lines.append(f"Not explained by the other tasks: {_some(prior.outliers)}.")
+        lines.append(
+            f"Predicted worse than white noise by the other tasks: {_some(prior.outliers)}."
+        )
     if info.constant:
         lines.append(f"Not learned from, as all values are equal: {_some(info.constant)}.")
     if info.winsorized:

@@ -189,7 +189,9 @@ def validation_section(prior: Prior, validation: Validation | None) -> str:
         parts += [_verdict(prior), figures(*pictures), _harm(validation)]
     if prior.outliers:
         names = ", ".join(prior.outliers[:SHOWN_NAMES])
-        parts.append(paragraph(f"Not explained by the other tasks: {names}.", "soft"))
+        parts.append(
+            paragraph(f"Predicted worse than white noise by the other tasks: {names}.", "soft")
+        )
     return section("How far it can be trusted", *parts)
 
 
