@@ -85,6 +85,7 @@ def test_a_value_that_is_not_finite_is_said_to_have_failed(metakel, prior, value
         *("Finished at 14:05:33", "14:05", "took 0:00:12", "2026-11-17", "on 2026-11-17 14:05"),
         *("loss 1 234.5", "1 234.5", "loss: - 0.5", "- 0.5", "loss -- 0.5", "version 1.2.3"),
         *("epoch 12/100", "acc 93%", "12.5 s", "loss: nan", "0x1F", "loss 1e5 2"),
+        *("3_3", "run 12_1", "loss: 1_0000", "1000_000", "loss 1_000_0"),
     ],
 )
 def test_what_is_not_clearly_one_number_is_none(line):

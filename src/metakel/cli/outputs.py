@@ -74,8 +74,9 @@ def assignments(space: Space, texts: Sequence[str]) -> dict[str, Any]:
 
 # A number that stands alone or after its name, as in "0.93", "auc: 0.93" or "epoch 3, loss 0.2".
 # After another number, as in 14:05:33, "1 234.5" or "- 0.5", it may be a part of something else.
-# Digits are those of ASCII.
-NUMBER = r"[-+]?(?:[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+# Digits are those of ASCII; 1_000 is a thousand, and 3_3 is the name of something.
+DIGITS = r"(?:[0-9]{1,3}(?:_[0-9]{3})+|[0-9]+)"
+NUMBER = rf"[-+]?(?:{DIGITS}(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 VALUE = re.compile(
     rf"(?:^|(?:^|[\s:=,])(?:[^\W\d]|[(\['\"])[^\s:=,]*(?:\s*[:=,]\s*|\s+))({NUMBER})\s*$"
 )
