@@ -6,7 +6,7 @@ it was when it was asked for: without itself, and without what was asked for aft
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from math import inf
@@ -215,6 +215,7 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
         _, alone = snapshot.model.predict(Z)
         sds = np.where(sds**2 < (1 - TOLD_SOON) * alone**2, inf, sds)
     past = model.best_runs
+    differ = _other_choices(point, () if past is None else past.points)
     low, high = sorted(sign * limit for limit in model.limits)
     limits = low, high
 
@@ -239,8 +240,8 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
         typical=_typical(snapshot, start.X, limits),
         best=sign * float(values.max()) if len(values) else None,
         explores=behind and not worse,
-        neighbours=_neighbours(snapshot, past, point, x, place),
-        near=0 if past is None else len(_tasks_near(past, point, x)),
+        neighbours=_neighbours(snapshot, past, differ, point, x, place),
+        near=0 if past is None else len(_tasks_near(past, differ, x)),
         tasks=0 if past is None else len(set(past.tasks)),
         safer=safer,
         output="value" if past is None else past.output,
@@ -299,21 +300,28 @@ def _observed_point(snapshot: Snapshot, i: int) -> Any:
     return copy(snapshot.record.trials[snapshot.outcomes.numbers[i]].point)
 
 
-def _other_choices(one: Any, other: Any) -> int:
-    """In how many choices two points differ: however alike their values, they are not near."""
-    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
-        return 0
-    choices = [name for name, value in one.items() if isinstance(value, str | bool | None)]
-    return sum(other.get(name) != one[name] for name in choices)
+def _other_choices(point: Any, others: Sequence[Any]) -> NDArray[np.intp]:
+    """(n,) in how many choices others differ: however alike their values, they are not near."""
+    named = point.items() if isinstance(point, Mapping) else ()
+    choices = [(name, value) for name, value in named if isinstance(value, str | bool | None)]
+    differ = np.zeros(len(others), dtype=np.intp)
+    if choices:
+        differ[:] = [sum(o.get(name) != value for name, value in choices) for o in others]
+    return differ
 
 
-def _tasks_near(past: BestRuns, point: Any, x: Array) -> set[str]:
-    near: NDArray[np.intp] = np.flatnonzero(past.distances(x) <= NEAR)
-    return {past.tasks[i] for i in near if not _other_choices(point, past.points[i])}
+def _tasks_near(past: BestRuns, differ: NDArray[np.intp], x: Array) -> set[str]:
+    near: NDArray[np.intp] = np.flatnonzero((past.distances(x) <= NEAR) & (differ == 0))
+    return {past.tasks[i] for i in near.tolist()}
 
 
 def _neighbours(
-    snapshot: Snapshot, past: BestRuns | None, point: Any, x: Array, place: Domain
+    snapshot: Snapshot,
+    past: BestRuns | None,
+    differ: NDArray[np.intp],
+    point: Any,
+    x: Array,
+    place: Domain,
 ) -> tuple[Neighbour, ...]:
     """The nearest ones, at most one of every past task; of this task only those that are near.
 
@@ -324,17 +332,15 @@ def _neighbours(
     away = np.linalg.norm((seen.X - x) / scales, axis=1)
     if isinstance(place, InContext):  # whose points do not say in which context they were tried
         away = np.where(place.contains(seen.X), away, inf)
+    near = [i for i in np.argsort(away, kind="stable")[:NEIGHBOURS] if away[i] <= NEAR]
+    points = [_observed_point(snapshot, i) for i in near]
     own = [
-        Neighbour(
-            "", _observed_point(snapshot, i), snapshot.sign * float(seen.y[i]), float(away[i])
-        )
-        for i in np.argsort(away, kind="stable")[:NEIGHBOURS]
-        if away[i] <= NEAR and not _other_choices(point, _observed_point(snapshot, i))
+        Neighbour("", tried, snapshot.sign * float(seen.y[i]), float(away[i]))
+        for i, tried, others in zip(near, points, _other_choices(point, points), strict=True)
+        if not others
     ]
     others: dict[str, Neighbour] = {}
     distances = np.full(0, inf) if past is None else past.distances(x)
-    others_of = () if past is None else past.points
-    differ = np.array([_other_choices(point, other) for other in others_of], dtype=np.intp)
     for i in np.lexsort((distances, differ)):
         assert past is not None
         if len(others) == NEIGHBOURS:
