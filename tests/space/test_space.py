@@ -167,3 +167,15 @@ def test_one_configuration_is_asked_for_in_a_list():
     with pytest.raises(InputError, match="column 'kind' is 'a'; expected a sequence"):
         SPACE.encode({"kind": "a"})
     np.testing.assert_allclose(SPACE.encode([row]), X[:1])
+
+
+@pytest.mark.parametrize("name", ["Temperature (°C)", "stirring [rpm]", "time (h)"])
+def test_whole_numbers_with_a_unit_are_suggested_whole_and_may_be_anything(name):
+    space, _ = infer_space({name: [75, 80, 90], "layers": [1, 2, 3], "epochs (max)": [5, 6, 9]})
+    assert isinstance(space[name], Float)
+    assert isinstance(space["layers"], Integer)
+    assert isinstance(space["epochs (max)"], Integer)
+    rows = space.decode(np.random.default_rng(0).uniform(-1, 1, (20, 3)))
+    assert all(row[name] == round(row[name]) for row in rows)
+    used = {**rows[0], name: 88.5}
+    assert space.decode(space.encode([used]))[0]["layers"] == used["layers"]

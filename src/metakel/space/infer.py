@@ -30,6 +30,12 @@ MOST_CATEGORIES = 50
 # Numbers with more digits were computed, and not written down by people.
 MOST_DIGITS = 6
 MIN_STEPS = 50
+# A physical unit in brackets at the end of a name.
+UNIT = re.compile(
+    r"[\[(]\s*(°?[CFK]|h|hrs?|min|s|sec|ms|[mµu]?l|[mk]?g|[mµu]?mol|eq|equiv|m?bar|psi|atm|[kM]?Pa|rpm|"
+    r"m?[VA]|k?W|k?Hz|[nµucm]?m|(mol|wt|vol)? ?%|ppm|m?l/min|m/s)\s*[\])]\s*$",
+    re.IGNORECASE,
+)
 # 2024-01-31, 31.1.2024 or 1/31/24, with a time or without.
 DATE = re.compile(
     r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4}|\d{1,2}/\d{1,2}/\d{2})"
@@ -91,9 +97,19 @@ def _infer(name: str, values: Values, log: bool | None, *, chosen: bool) -> tupl
     on_log = _looks_log(numbers) if log is None else log
     guessed = f"{name} is taken on a log scale, as its values span {low:.3g} to {high:.3g}"
     note = guessed if on_log and log is None else ""
+    if whole and has_unit(name) and not on_log:
+        return Float(name, low, high, digits=0), note
     if whole:
         return Integer(name, int(low), int(high), on_log), note
     return Float(name, low, high, on_log, digits=_digits(numbers, log=on_log)), note
+
+
+def has_unit(name: str) -> bool:
+    """Whether a name ends with a physical unit in brackets, as ``Temperature (°C)``.
+
+    What was measured with a unit is no count, also if all values are whole numbers.
+    """
+    return UNIT.search(name) is not None
 
 
 def _digits(numbers: Array, *, log: bool) -> int | None:
