@@ -333,10 +333,7 @@ def learn(
     With --json: the keys of `metakel show --json`, and prior, the path of the file.
     """
     if update:
-        words = words_again(context, out, journals or [])
-        before = Prior.load(out)
-        context.command.main(words, prog_name=context.command_path, standalone_mode=False)
-        note(what_is_new(before, Prior.load(out)))
+        _learn_again(context, out, journals or [])
         return
     if not history:
         raise typer.BadParameter("say which files hold past runs, or --update")
@@ -371,12 +368,23 @@ def learn(
         emit({"prior": str(out), **described(prior)})
         return
     say(str(past.report).partition("\n")[0])  # its notes are the prior's as well
+    _show(prior)
+    note(f"saved {out}; next: metakel suggest {out}, or metakel report {out}")
+
+
+def _learn_again(context: typer.Context, out: Path, journals: list[Path]) -> None:
+    words = words_again(context, out, journals)
+    before = Prior.load(out)
+    context.command.main(words, prog_name=context.command_path, standalone_mode=False)
+    note(what_is_new(before, Prior.load(out)))
+
+
+def _show(prior: Prior) -> None:
     say("parameters")
     say(str(prior.space))
     say(str(prior))
     if prior.past is not None:
         say(str(prior.past))
-    note(f"saved {out}; next: metakel suggest {out}, or metakel report {out}")
 
 
 def _learned(past: History, bounds: tuple[float, float] | None, workers: int) -> Prior:

@@ -151,16 +151,20 @@ def tune(
             add_observed(tuner, observed)
         if resumed:
             _continue(tuner, journal)
-        announce(tuner)
-        if tuner.stop_at is not None:
-            most = as_tolerance(tuner.stop_at, spread_of(tuner.optimizer.model))
-            note(f"stops once nothing can be better by more than {most:.3g}")
+        _announce(tuner)
         if accept_alarm:
             tuner.accept_alarm()
         _run(tuner, program, journal, retries, give_up, verbose=verbose, json=json)
     if not json:
         note(f"next: metakel report {prior} --journal {journal}")
         note(f"learn from this task, too: metakel learn ... --journals {journal}")
+
+
+def _announce(tuner: Tuner) -> None:
+    announce(tuner)
+    if tuner.stop_at is not None:
+        most = as_tolerance(tuner.stop_at, spread_of(tuner.optimizer.model))
+        note(f"stops once nothing can be better by more than {most:.3g}")
 
 
 def _run(
