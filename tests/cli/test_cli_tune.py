@@ -167,6 +167,16 @@ def test_only_a_file_with_a_value_is_removed(metakel, prior, tmp_path, what, cod
     assert victim.read_text() == "precious"
 
 
+def test_a_value_file_with_two_names_is_one_file(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to("out")
+    one, other = (
+        Program(["true"], value_file=str(tmp_path / name / "v")) for name in ("out", "link")
+    )
+    with one.reserved(()), pytest.raises(InputError, match="is in use"), other.reserved(()):
+        pass
+
+
 @pytest.mark.parametrize("empty", ["", "."])
 def test_a_value_without_a_name_leads_to_no_other_place(tmp_path, monkeypatch, empty):
     monkeypatch.chdir(tmp_path)
