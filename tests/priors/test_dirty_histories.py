@@ -227,3 +227,20 @@ def test_failures_are_found_in_tasks_half_of_whose_values_are_equal(history):
     assert note
     assert min(task.y.min() for task in kept) > -1e4
     assert without_failures(flat) == (flat, "")
+
+
+# A history that says nothing
+
+
+def test_shuffled_values_of_a_real_table_are_a_cold_start_however_they_are_shuffled():
+    """Only level and scale are left of them, which shuffling within tasks does not change."""
+    data, found = datasets.load_glmnet(), []
+    new = data.tasks[20]
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        past = [Task(t.X[::20], rng.permutation(t.y[::20]), t.name) for t in data.tasks[:16]]
+        prior = learn_prior(History(tuple(past), data.space), certify="none")
+        assert not prior.helps
+        assert prior.kinds == ()
+        found.append(asked(prior, new.X[::4], new.y[::4]))
+    assert found[0] == found[1] == found[2]
