@@ -212,12 +212,14 @@ class _Table:
 
     def _follows_output(self, column: Column) -> bool:
         usable = np.isfinite(self.outputs) & ~column.missing & (self.labels.codes >= 0)
-        strengths = []
-        for task in range(len(self.labels.names)):
-            rows = usable & (self.labels.codes == task)
-            if rows.sum() >= MIN_ROWS:
-                strengths.append(_rank_correlation(column.take(rows), self.outputs[rows]))
-        return bool(strengths) and min(map(abs, strengths)) >= TOO_GOOD
+        x, y, codes = column.take(usable), self.outputs[usable], self.labels.codes[usable]
+        by_task = np.argsort(codes, kind="stable")
+        sizes = np.bincount(codes)
+        long = [rows for rows in np.split(by_task, np.cumsum(sizes)[:-1]) if len(rows) >= MIN_ROWS]
+        # `all` ends at the first task that says otherwise, which most settings do at once.
+        return bool(long) and all(
+            abs(_rank_correlation(x[rows], y[rows])) >= TOO_GOOD for rows in long
+        )
 
 
 def _no_choices(column: Column) -> str:
