@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from functools import cache
 from html import escape, unescape
+from itertools import combinations
 from math import log10
 from xml.etree import ElementTree
 
@@ -298,6 +299,50 @@ def test_a_real_browser_shows_it(page, tmp_path):
         assert ElementTree.fromstring(chart).tag == "{http://www.w3.org/2000/svg}svg"
         assert [entry["message"] for entry in tab.log("browser")] == []
         assert _fetched(tab.log("performance"), page) == set()
+
+
+@cache
+def long_names() -> tuple[Prior, RunReplay]:
+    """Eight parameters with long names, one of them with five long choices."""
+    rng = np.random.default_rng(0)
+    kinds = ["gradient boosting", "extra trees", "random forest", "neighbours", "support vectors"]
+    numbers = [f"subsample_of_columns_{i}" for i in range(7)]
+    rows = [
+        {"data": f"d{s}", "kind_of_model": str(rng.choice(kinds))}
+        | {name: 1000 * float(rng.random()) for name in numbers}
+        | {"score": float(rng.random())}
+        for s in range(4)
+        for _ in range(12)
+    ]
+    frame = {name: [row[name] for row in rows] for name in rows[0]}
+    prior = learn_prior(History.from_frame(frame, task="data", output="score"))
+    tuner = Tuner(prior, budget=3)
+    for i, x in enumerate(tuner):
+        tuner.tell(x, 0.1 * i)
+    return prior, replay_run(prior, tuner.trials, tuner.options)
+
+
+@pytest.mark.skipif(browser() is None, reason="no chromium with chromedriver on this machine")
+@pytest.mark.parametrize("width", [390, 1200])
+def test_no_text_of_a_chart_covers_another_or_is_cut(tmp_path, width):
+    prior, run = long_names()
+    page = write_report(prior, tmp_path / "r.html", run=run)
+    with chromium(tmp_path / "profile") as tab:
+        tab.show(page, width=width)
+        charts = tab.run(
+            "const box = e => { const r = e.getBoundingClientRect();"
+            "return [r.left, r.right, r.top, r.bottom] };"
+            "return [...document.querySelectorAll('svg')].map(s => "
+            "[box(s), [...s.querySelectorAll('text')].map(t => [t.textContent, box(t)])])"
+        )
+    assert sum(len(texts) for _, texts in charts) > 50
+    for (left, right, _, _), texts in charts:
+        for text, (start, end, _, _) in texts:
+            assert left - 2 <= start <= end <= right + 2, text  # boxes are larger than letters
+        for (one, a), (other, b) in combinations(texts, 2):
+            across = min(a[1], b[1]) - max(a[0], b[0])
+            down = min(a[3], b[3]) - max(a[2], b[2])
+            assert across < 1 or down < 4, (one, other)
 
 
 def _fetched(entries, page) -> set[str]:

@@ -29,6 +29,7 @@ from metakel.charts.style import (
 
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 62, 20, 12, 44
+LETTER = 10  # room for a letter, on a telephone too
 ROLES = (
     *(LEARNED, COLD, SPREAD, RANDOM, TRUTH, OBSERVED),
     *(CHOSEN, CERTIFICATE, ALARM, REFERENCE),
@@ -163,11 +164,13 @@ class SvgChart:
                 f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
                 f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{text}</text>'
             )
+        room = (WIDTH - RIGHT - LEFT) / max(len(self.x.categories), 1)
+        letters = min(max(int(room / LETTER), 2), 12)
         for tick, text in self.x.ticks:
             at = LEFT + self.x.fraction(tick) * (WIDTH - RIGHT - LEFT)
             parts.append(
                 f'<text x="{at:.1f}" y="{HEIGHT - BOTTOM + 16}" '
-                f'text-anchor="middle">{escape(_clip(text, 12))}</text>'
+                f'text-anchor="middle">{escape(_clip(text, letters))}</text>'
             )
         middle, height = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
         x_label, y_label = (escape(_clip(axis.label, 34)) for axis in (self.x, self.y))

@@ -21,7 +21,7 @@ SHOWN_TRIALS = 10
 SHOWN_PARAMETERS = 8
 LINES = 150  # of parallel coordinates
 DOTS = 300  # of a slice
-WIDE, NARROW, HEIGHT, TOP, BOTTOM, SIDE = 860, 420, 270, 34, 40, 60
+WIDE, NARROW, HEIGHT, TOP, BOTTOM, LEFT, RIGHT = 860, 420, 284, 34, 54, 92, 60
 FEW = 4  # axes that fit into the width of any other chart, on a telephone too
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -64,8 +64,8 @@ def parallel(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
     heights.append([axes[-1].fraction(value) for value in values])
     few = len(axes) <= FEW
     width = NARROW if few else WIDE
-    across = np.linspace(SIDE, width - SIDE, len(axes))
-    marks = [_coordinate(axis, x) for axis, x in zip(axes, across, strict=True)]
+    across = np.linspace(LEFT, width - RIGHT, len(axes))
+    marks = [_upright(x) for x in across]
     for i in np.argsort(ranks):
         points = " ".join(
             f"{x:.0f},{_up(column[i]):.1f}" for x, column in zip(across, heights, strict=True)
@@ -73,6 +73,7 @@ def parallel(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
         look = f'class="line {LEARNED.name}" stroke-opacity="{0.12 + 0.8 * ranks[i] ** 2:.2f}"'
         tip = escape(trial_tip(chosen[i]), quote=True)
         marks.append(f'<polyline {look} points="{points}" data-tip="{tip}"/>')
+    marks += [_scale(axis, x, i % 2) for i, (axis, x) in enumerate(zip(axes, across, strict=True))]
     picture = (
         f'<svg class="{"" if few else "wide"}" viewBox="0 0 {width} {HEIGHT}" role="img" '
         f'aria-label="parallel coordinates of all trials">{"".join(marks)}</svg>'
@@ -151,18 +152,21 @@ def _up(fraction: float) -> float:
     return HEIGHT - BOTTOM - fraction * (HEIGHT - BOTTOM - TOP)
 
 
-def _coordinate(axis: Axis, x: float) -> str:
-    """An upright axis with its ends or categories, and its name below."""
+def _upright(x: float) -> str:
+    return f'<line class="grid" x1="{x:.0f}" x2="{x:.0f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
+
+
+def _scale(axis: Axis, x: float, row: int) -> str:
+    """The ends or categories of an axis, and its name below, in one of two rows."""
     ticks = axis.ticks if axis.categories else [(v, number(v)) for v in (axis.low, axis.high)]
     texts = "".join(
-        f'<text x="{x - 5:.0f}" y="{_up(axis.fraction(at)) + 4:.1f}" text-anchor="end">'
-        f"{escape(_clip(text, 9))}</text>"
+        f'<text class="over" x="{x - 5:.0f}" y="{_up(axis.fraction(at)) + 4:.1f}" '
+        f'text-anchor="end">{escape(_clip(text, 9))}</text>'
         for at, text in ticks
     )
     return (
-        f'<line class="grid" x1="{x:.0f}" x2="{x:.0f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>{texts}'
-        f'<text class="label" x="{x:.0f}" y="{HEIGHT - 12}" text-anchor="middle">'
-        f"{escape(_clip(axis.label, 16))}</text>"
+        f'{texts}<text class="label" x="{x:.0f}" y="{HEIGHT - 26 + 18 * row}" text-anchor="middle">'
+        f"{escape(_clip(axis.label, 14))}</text>"
     )
 
 
