@@ -402,8 +402,9 @@ def test_nothing_that_is_noted_leaves_the_limits_of_the_value(said):
             assert all(0 <= float(number) <= 1 for number in end)
     found = sampler.certificate(study)
     assert found.regret <= study.best_value
-    assert found.limited == ("by the limit of the output alone" in str(found))
-    assert found.limited == (found.regret == pytest.approx(study.best_value))
+    by_limit = found.regret == pytest.approx(study.best_value)
+    assert found.limit == (0 if by_limit else None)
+    assert ("cannot pass its limit of 0; past tasks" in str(found)) == by_limit
     with pytest.raises(InputError, match="a prior has its own limits"):
         MetaKelSampler(prior=sampler.prior, outputs=(0, 1))
 

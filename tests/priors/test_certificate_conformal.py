@@ -456,7 +456,7 @@ def test_a_limit_of_the_output_is_about_the_best_value_also_after_a_batch():
     best, found = int(np.argmax(values)), optimizer.certificate
     assert best > 0
     assert found.regret <= 1 - values[best] + 1e-12
-    assert found.limited
+    assert found.limit == 1
     assert (found.x, found.lower) == (batch[best], values[best])
 
 

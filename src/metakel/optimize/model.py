@@ -133,8 +133,8 @@ class Certificate:
         How many past tasks vouch for it.
     safe : bool
         Whether it is about the configurations that respect the limits, and about no others.
-    limited : bool
-        Whether the limit of the output gives it, and past tasks say no more.
+    limit : float or None
+        The limit of the output where that gives it, and past tasks say no more; None otherwise.
     """
 
     regret: float
@@ -147,13 +147,13 @@ class Certificate:
     horizon: int | None = None
     tasks: int = 0
     safe: bool = False
-    limited: bool = False
+    limit: float | None = None
 
     def __str__(self) -> str:
-        if self.limited:
+        if self.limit is not None:
             return (
-                f"no configuration is better by more than {self.regret:.2g}, by the limit of the "
-                "output alone: past tasks say no more"
+                f"no configuration is better by more than {self.regret:.2g}, as the output cannot "
+                f"pass its limit of {self.limit:g}; past tasks say no more"
             )
         if self.reason:
             return f"no certificate: {self.reason}"

@@ -146,8 +146,9 @@ class Snapshot:
             regret = model.trace.ceiling(factor, scores.horizon) - values.max()
         best, top = int(np.argmax(values)), int(np.argmax(np.where(found.counts, found.y, -inf)))
         most = model.limits[1] - float(found.y[top])
-        if most <= regret:  # the limit says more, and says it of the best point of all
-            best = top
+        limit = None
+        if most <= regret and most < inf:  # it says more, and says it of the best point of all
+            best, limit = top, self.sign * model.limits[1] + 0.0  # and no -0
         value = float(found.y[best])
         return Certificate(
             max(min(regret, most), 0.0),
@@ -158,7 +159,7 @@ class Snapshot:
             basis=scores.basis,
             horizon=scores.horizon,
             tasks=scores.tasks,
-            limited=most <= regret,
+            limit=limit,
         )
 
     def _by_norm(self) -> Certificate:
