@@ -394,7 +394,7 @@ class Prior:
         return summary(self)
 
     def plot(self, axes: Sequence[Any] | None = None) -> Sequence[Any]:
-        """The effect of every parameter, with the spread between tasks; needs matplotlib."""
+        """The effect of every parameter, with the spread between tasks; returns the axes."""
         return self.explain().plot(axes)
 
     def _repr_html_(self) -> str:

@@ -90,8 +90,7 @@ class Explanation:
         return card("Shares of the variance", table(header, rows))
 
     def plot(self, axes: Sequence[Any] | None = None) -> Sequence[Any]:
-        """Effect of every parameter with the spread between tasks; needs matplotlib."""
-
+        """Effect of every parameter with the spread between tasks; returns matplotlib axes."""
         return draw_effects(self.curves, axes)
 
 
