@@ -148,7 +148,7 @@ values = [true, false]
         (
             lab_table("|"),
             ("--delimiter", "|"),
-            ("run is a running number", "unless it is named as one"),
+            ("left out: run is a running number", "is taken where it is named as an input"),
         ),
         (lab_table("\t"), ("--delimiter", "tab"), ()),
         (lab_table(), ("--input", "hours,stirred"), ()),

@@ -108,7 +108,7 @@ def test_what_is_fixed_in_every_study_describes_it():
     )
     history = History.from_optuna(past)
     assert history.space.names == ("x",)
-    assert "data has one value in every task and is not taken as an input" in notes(history)
+    assert "left out: data has one value in every task" in notes(history)
     alike = History.from_optuna(
         studies(*[with_extra(lambda t: t.suggest_categorical("data", ["d"]))] * 2)
     )

@@ -407,7 +407,7 @@ def _ask_about(past: History) -> list[str]:
     return [
         name
         for name, why in past.report.doubtful.items()
-        if typer.confirm(f"{name} {why.rstrip(',')}. Is it a parameter?", err=True)
+        if typer.confirm(f"{name} {why}. Is it a parameter?", err=True)
     ]
 
 

@@ -59,11 +59,13 @@ class Chosen:
     def notes(self) -> Iterator[str]:
         """For the report."""
         for name, why in self.left_out.items():
-            yield f"{name} {why} and is not taken as an input, unless it is named as one"
+            yield f"left out: {name} {why}"
         if self.doubtful:
             every = (*self.names, *self.doubtful)
-            them = "it" if len(self.doubtful) == 1 else "them"
+            them = ", ".join(self.doubtful)
             yield f"to take {them} as well: inputs={list(every)}, or --input {typed_list(every)}"
+        elif self.left_out:
+            yield "what is left out is taken where it is named as an input (inputs=, --input)"
 
 
 def choose_inputs(columns: Columns, schema: Schema, labels: TaskLabels, outputs: Array) -> Chosen:
@@ -147,7 +149,7 @@ class _Table:
         if (keys == keys[0]).all():  # kept fixed, which changes nothing
             return ""
         if is_bookkeeping(name):
-            return "looks like bookkeeping, by its name,"
+            return "looks like bookkeeping, by its name"
         values = column.take(~column.missing)
         if values.dtype.kind not in "iuf":
             return ""
@@ -156,17 +158,17 @@ class _Table:
         # An accuracy on a small test set repeats itself, and still has more values than a grid.
         if distinct > min(MOST_GRID_VALUES, len(numbers) // 2):
             if is_metric(name):
-                return "looks like another measured value, by its name,"
+                return "looks like another measured value, by its name"
             lacking = column.missing
             if lacking[failed].sum() >= FAILED_ROWS and (lacking == failed)[known].all():
-                return "is empty where the output is, as another measured value is,"
+                return "is empty where the output is, as another measured value is"
         if len(numbers) >= MIN_ROWS and distinct >= MOSTLY * len(numbers):
             if numbers.min() > LARGE and (numbers == np.rint(numbers)).all():
-                return "holds a large whole number for nearly every row, as ids and seeds do,"
+                return "holds a large whole number for nearly every row, as ids and seeds do"
             if is_time(name) and _many_digits(numbers):
-                return "looks like a measured time, by its name and its digits,"
+                return "looks like a measured time, by its name and its digits"
             if self._follows_output(column):
-                return "follows the output in every task, as another measured value does,"
+                return "follows the output in every task, as another measured value does"
         return ""
 
     def _empty(self, name: str) -> str:
@@ -237,7 +239,7 @@ def _no_choices(column: Column) -> str:
     present = int((~column.missing).sum())
     many = len(texts) > MOST_CATEGORIES
     if many or (present >= MIN_ROWS and len(texts) >= MOSTLY * present):
-        return f"holds {len(texts)} different texts, as ids and free text do,"
+        return f"holds {len(texts)} different texts, as ids and free text do"
     return ""
 
 

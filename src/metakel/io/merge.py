@@ -53,7 +53,7 @@ def merge_spaces(found: Iterable[tuple[str, Parameter]]) -> MergedSpace:
             conflicts[name] = note
             continue
         else:
-            note = f"{name} has one value in every task and is not taken as an input"
+            note = f"left out: {name} has one value in every task"
         notes += [note] if note else []
     if conflicts and all(isinstance(p, Fixed) for p in merged):
         raise InputError(next(iter(conflicts.values())))
