@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -213,15 +214,24 @@ class _Table:
         return f"is {used[0]!r} in every run with an output" if len(used) == 1 else ""
 
     def _follows_output(self, column: Column) -> bool:
-        usable = np.isfinite(self.outputs) & ~column.missing & (self.labels.codes >= 0)
-        x, y, codes = column.take(usable), self.outputs[usable], self.labels.codes[usable]
-        by_task = np.argsort(codes, kind="stable")
-        sizes = np.bincount(codes)
-        long = [rows for rows in np.split(by_task, np.cumsum(sizes)[:-1]) if len(rows) >= MIN_ROWS]
-        # `all` ends at the first task that says otherwise, which most settings do at once.
-        return bool(long) and all(
-            abs(_rank_correlation(x[rows], y[rows])) >= TOO_GOOD for rows in long
-        )
+        values = np.zeros(len(column))
+        values[~column.missing] = column.take(~column.missing)
+        found = False
+        for rows in self._rows_of_tasks:
+            present = rows[~column.missing[rows]]
+            if len(present) < MIN_ROWS:
+                continue
+            if abs(_rank_correlation(values[present], self.outputs[present])) < TOO_GOOD:
+                return False  # as most settings do in the first task
+            found = True
+        return found
+
+    @cached_property
+    def _rows_of_tasks(self) -> list[NDArray[np.intp]]:
+        """The rows of every task that have an output."""
+        rows = np.flatnonzero(np.isfinite(self.outputs) & (self.labels.codes >= 0))
+        rows = rows[np.argsort(self.labels.codes[rows], kind="stable")]
+        return np.split(rows, np.flatnonzero(np.diff(self.labels.codes[rows])) + 1)
 
 
 def _no_choices(column: Column) -> str:
