@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -155,21 +155,30 @@ class _Table:
         if values.dtype.kind not in "iuf":
             return ""
         numbers = values.astype(np.float64)
-        distinct = len(np.unique(numbers))
-        # An accuracy on a small test set repeats itself, and still has more values than a grid.
-        if distinct > min(MOST_GRID_VALUES, len(numbers) // 2):
-            if is_metric(name):
-                return "looks like another measured value, by its name"
-            lacking = column.missing
-            if lacking[failed].sum() >= FAILED_ROWS and (lacking == failed)[known].all():
-                return "is empty where the output is, as another measured value is"
-        if len(numbers) >= MIN_ROWS and distinct >= MOSTLY * len(numbers):
-            if numbers.min() > LARGE and (numbers == np.rint(numbers)).all():
-                return "holds a large whole number for nearly every row, as ids and seeds do"
-            if is_time(name) and _many_digits(numbers):
-                return "looks like a measured time, by its name and its digits"
-            if self._follows_output(column):
-                return "follows the output in every task, as another measured value does"
+        lacking, n = column.missing, len(numbers)
+
+        @cache
+        def distinct() -> int:  # a sort of the column, which hardly any setting needs
+            return len(np.unique(numbers))
+
+        def varies() -> bool:
+            # An accuracy on a small test set repeats itself, and still has more values than a grid.
+            return distinct() > min(MOST_GRID_VALUES, n // 2)
+
+        def differs_in_rows() -> bool:
+            return n >= MIN_ROWS and distinct() >= MOSTLY * n
+
+        if is_metric(name) and varies():
+            return "looks like another measured value, by its name"
+        empty_alike = lacking[failed].sum() >= FAILED_ROWS and (lacking == failed)[known].all()
+        if empty_alike and varies():
+            return "is empty where the output is, as another measured value is"
+        if numbers.min() > LARGE and (numbers == np.rint(numbers)).all() and differs_in_rows():
+            return "holds a large whole number for nearly every row, as ids and seeds do"
+        if is_time(name) and _many_digits(numbers) and differs_in_rows():
+            return "looks like a measured time, by its name and its digits"
+        if self._follows_output(column) and differs_in_rows():
+            return "follows the output in every task, as another measured value does"
         return ""
 
     def _empty(self, name: str) -> str:
