@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 import os
 import re
 from importlib.util import find_spec
@@ -45,6 +46,15 @@ HOST_SUITES = {
     "scikit-learn, gaussian_process.tests": r"test_sklearn_kernel\.py.*accept",
     "GPyTorch, BaseKernelTestCase": r"test_gpytorch_host\.py",
 }
+
+
+@pytest.fixture(autouse=True)
+def our_logger_is_on() -> None:
+    """Programs and packages that a test runs may configure logging, and switch ours off."""
+    logger = logging.getLogger("metakel")
+    logger.disabled, logger.propagate = False, True
+    logger.setLevel(logging.NOTSET)
+    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture
