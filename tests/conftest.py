@@ -54,6 +54,7 @@ def our_logger_is_on() -> None:
     logger = logging.getLogger("metakel")
     logger.disabled, logger.propagate = False, True
     logger.setLevel(logging.NOTSET)
+    logging.getLogger().setLevel(logging.WARNING)
     logging.disable(logging.NOTSET)
 
 
