@@ -13,13 +13,16 @@ from metakel.data import History as Recorded
 from metakel.gp.task_gp import DefaultGP
 from metakel.optimize import Model, Score
 from metakel.optimize.acquisition import Acquisition
+from metakel.optimize.mixture import MixtureModel
 from metakel.priors import Prior
 from metakel.space import Float, Space
 
 FOLDS, STEPS, SURE = 3, 15, 0.8  # replays that calibrate the width of an upper bound
 
 
-def learned(history: History, rng: np.random.Generator, *, acquisition: str = "ucb", **options):
+def learned(
+    history: History, rng: np.random.Generator, *, acquisition: str | None = None, **options
+):
     """Learn a prior, then ask and tell over the rows of the new task."""
     return partial(search_with, prior_of(history, **options), acquisition)
 
@@ -70,7 +73,7 @@ def needed_width(prior: Prior, X: np.ndarray, y: np.ndarray) -> float:
 
 def search_with(
     prior: Prior,
-    acquisition: str | Acquisition,
+    acquisition: str | Acquisition | None,
     X: np.ndarray,
     look: Look,
     horizon: int,
@@ -88,13 +91,17 @@ def search_with(
 
 
 def hand_set(acquisition: str) -> Method:
-    """A hand-set Matern kernel with level and scale from the history: our cold start."""
+    """A hand-set Matern kernel with level and scale from the history: the guard of our own."""
 
     def method(history: History, rng: np.random.Generator) -> Search:
         class Cold(Prior):
             @property
             def task_processes(self):
                 return (DefaultGP.typical(self.space.d0),), (1.0,)
+
+            @property
+            def model_type(self):
+                return MixtureModel
 
         prior = learned(history, rng).args[0]
         cold = Cold(**{name: getattr(prior, name) for name in prior.__dataclass_fields__})

@@ -163,10 +163,14 @@ class MixtureModel(MixtureScores):
         candidate = self._candidate(X[0])
         if candidate is not None:
             self._closed = np.append(self._closed, candidate)
-        self._scores = self.upper_bound().values(self._Z).copy()
+        self._scores = self._rule().values(self._Z).copy()
         self._scores[self._closed] = -inf
-        g = shape(float(self._scores.max()), self._best, self._task.scale, t)
-        self.trace = self.trace.after(self._best, g)
+        top = np.delete(self.upper_bound().values(self._Z), self._closed).max(initial=-inf)
+        self.trace = self.trace.after(self._best, shape(float(top), self._best, self.scale, t))
+
+    def _rule(self) -> Score:
+        """What was maximised in the replays."""
+        return self.upper_bound()
 
     def _chooses(self, x: Array) -> bool:
         """Whether ``x`` scores as high as any start point that is left."""
@@ -176,7 +180,7 @@ class MixtureModel(MixtureScores):
         if candidate is not None:
             here = float(scores[candidate])
         else:
-            here = float((first or self.upper_bound()).values(x[None])[0])
+            here = float((first or self._rule()).values(x[None])[0])
         finite = scores[np.isfinite(scores)]
         return not len(finite) or here >= finite.max() - TIED * (np.ptp(finite) + TIED)
 

@@ -275,6 +275,7 @@ class Model(ABC):
     """
 
     kind: ClassVar[str] = ""
+    acquisition: ClassVar[str] = "ucb"  # that decides where nobody has named another
     outcomes: Outcomes | None = None
     _first: Self | None = None
     _trail: tuple[tuple[int, Self], ...] = ()

@@ -107,8 +107,9 @@ class Optimizer(Answers):
         Where to look.
     rng : Generator
         Draws the start of the search and breaks ties; used once, here.
-    acquisition : str or callable
-        "ucb", "ei", or a function of your own (`metakel.optimize.acquisition`).
+    acquisition : str or callable, optional
+        "ucb", "ei", or a function of your own (`metakel.optimize.acquisition`). By default that of
+        the model: "ei" for a cold start, "ucb" for all others.
     maximize : bool
         False to minimise; everything is reported in the sign of the values.
     stop_at : float or str, optional
@@ -125,7 +126,7 @@ class Optimizer(Answers):
         domain: Domain,
         *,
         rng: np.random.Generator,
-        acquisition: str | Acquisition = "ucb",
+        acquisition: str | Acquisition | None = None,
         maximize: bool = True,
         stop_at: float | str | None = None,
         context: Domain | None = None,
@@ -137,6 +138,7 @@ class Optimizer(Answers):
             )
         check_generator(rng)
         _check_inputs(model, domain, context)
+        acquisition = model.acquisition if acquisition is None else acquisition
         if context is not None:
             _check_contextual(acquisition, stop_at)
         self._turn = RLock()

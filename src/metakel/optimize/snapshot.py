@@ -123,7 +123,9 @@ class Snapshot:
             return None
         if isinstance(model.regret, str):
             return model.regret
-        return model.regret.scores_for(self.domain, self.acquisition, model.delta)
+        if self.acquisition != model.acquisition:
+            return f"past tasks were replayed with acquisition={model.acquisition!r}, not this one"
+        return model.regret.scores_for(self.domain, model.delta)
 
     def _off_the_rule(self) -> str:
         """Why replays say nothing of this run; empty where they do."""

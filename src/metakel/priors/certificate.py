@@ -23,7 +23,6 @@ from metakel.optimize import MixtureModel, Optimizer, Trial
 from metakel.optimize.mixture_scores import mixture_weights
 from metakel.optimize.optimizer import rehearse
 from metakel.optimize.regret import (
-    REPLAYED,
     Basis,
     RegretCalibration,
     RegretScores,
@@ -194,9 +193,7 @@ def replay_draw(prior: Prior, task: Task, rng: np.random.Generator) -> TaskScore
 def _replay(
     prior: Prior, domain: Domain, objective: Objective, highest: float, horizon: int
 ) -> TaskScore:
-    optimizer = Optimizer(
-        replayed_model(prior, horizon), domain, rng=np.random.default_rng(0), acquisition=REPLAYED
-    )
+    optimizer = Optimizer(replayed_model(prior, horizon), domain, rng=np.random.default_rng(0))
     rng, seen = np.random.default_rng(1), []
     values: list[float] = []
 
@@ -222,7 +219,7 @@ def replayed_model(prior: Prior, horizon: int) -> MixtureModel:
     """The model of a prior, which keeps the shapes and needs no confidence band."""
     empty = RegretScores(np.empty(0), np.empty(0), "folds", horizon)
     processes, weights = prior.task_processes
-    return MixtureModel(
+    return prior.model_type(
         processes,
         weights,
         prior.model,

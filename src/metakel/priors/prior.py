@@ -23,6 +23,7 @@ from metakel.optimize.band import Band
 from metakel.optimize.mixture import ALL_TASKS, MixtureModel, register_loader
 from metakel.optimize.model import BestRuns
 from metakel.optimize.optimizer import Optimizer
+from metakel.optimize.refitted import RefittedModel
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.certified_start import PastOutputs
@@ -143,6 +144,11 @@ class Prior:
         return (*learned, cold), (*weights, self.cold_weight)
 
     @property
+    def model_type(self) -> type[MixtureModel]:
+        """Of a new task: `RefittedModel` where the history is not used."""
+        return MixtureModel if self.helps else RefittedModel
+
+    @property
     def outliers(self) -> tuple[str, ...]:
         """Tasks that the others explain worse than white noise would."""
         varying = [name for name in self.info.tasks if name not in self.info.constant]
@@ -176,7 +182,7 @@ class Prior:
         candidates: Any = None,
         *,
         rng: np.random.Generator | None = None,
-        acquisition: str | Acquisition = "ucb",
+        acquisition: str | Acquisition | None = None,
         fixed: Mapping[str, Any] | None = None,
         extrapolate: bool | None = None,
         space: Space | None = None,
@@ -193,9 +199,10 @@ class Prior:
             A finite table to choose from, each configuration once. Without it, the whole space.
         rng : Generator, optional
             Draws the points at which a search begins; by default always the same.
-        acquisition : "ucb", "ei" or callable
+        acquisition : "ucb", "ei" or callable, optional
             Mean plus 1.5 standard deviations, or expected improvement of the value to be seen;
-            both averaged over models and scales.
+            both averaged over models and scales. By default "ucb", and "ei" where the history is
+            not used (`helps`).
         fixed : dict, optional
             Parameters to hold at a value (without candidates).
         extrapolate : bool, optional
@@ -277,7 +284,7 @@ class Prior:
             d_new, options = Space(tuple(new)).d0, {"new": Space(tuple(new)).to_dict()}
             processes = tuple(with_new_inputs(process, d_new) for process in processes)
         reason = self._unlike_the_past(extrapolate, new)
-        return MixtureModel(
+        return self.model_type(
             processes,
             weights,
             self.model,

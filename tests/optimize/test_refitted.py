@@ -1,0 +1,194 @@
+"""The cold start that decides where a history says nothing."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import metakel as mk
+from metakel.optimize import Optimizer
+from metakel.optimize.mixture import MixtureModel
+from metakel.optimize.refitted import EVERY, RefittedModel, last_fit
+from metakel.optimize.thinning import LIMIT
+from metakel.space import Categorical, Float, Space
+
+SPACE = Space(
+    (Float("rate", 1e-4, 1.0, log=True), Float("size", -1.0, 1.0), Categorical("kind", ("a", "b")))
+)
+
+
+def measure(x):
+    return -((np.log10(x["rate"]) + 2.5) ** 2) - 0.3 * (x["kind"] == "b")
+
+
+def unrelated(certify="none"):
+    """A prior from tasks whose values were shuffled."""
+    rng = np.random.default_rng(0)
+    tasks = []
+    for s in range(8):
+        X = SPACE.sample(rng, 20)
+        tasks.append(mk.Task(X, rng.standard_normal(20), f"t{s}"))
+    return mk.learn_prior(mk.History(tuple(tasks), SPACE), certify=certify)
+
+
+PRIOR = unrelated()
+POINTS = SPACE.decode(SPACE.sample(np.random.default_rng(1), 12))
+VALUES = [measure(x) for x in POINTS]
+
+
+def told(values=VALUES, points=POINTS, **options):
+    optimizer = PRIOR.optimizer(**options)
+    for x, y in zip(points, values, strict=True):
+        optimizer.tell(x, y)
+    return optimizer
+
+
+def test_a_history_that_says_nothing_leaves_a_process_refitted_to_the_new_task():
+    assert not PRIOR.helps
+    assert isinstance(PRIOR.optimizer().model, RefittedModel)
+    assert PRIOR.optimizer().acquisition == "ei"
+    assert PRIOR.optimizer(acquisition="ucb").acquisition == "ucb"
+
+
+def test_inputs_that_do_not_matter_get_long_lengthscales():
+    optimizer = PRIOR.optimizer()
+    points = SPACE.decode(SPACE.sample(np.random.default_rng(2), 30))
+    optimizer.tell(points, [measure(x) for x in points])
+    _, process = optimizer.model._gp.processes
+    rate, size = process.shared.lengthscales[:2]
+    assert size > 3 * rate
+
+
+@pytest.mark.parametrize(("factor", "shift"), [(4.0, 0.0), (2.0**-10, 0.0), (1.0, 64.0)])
+def test_decisions_do_not_depend_on_the_units_of_the_values(factor, shift):
+    rows = SPACE.decode(SPACE.sample(np.random.default_rng(3), 60))
+
+    def asked(factor, shift):
+        optimizer = PRIOR.optimizer(rows)
+        found = []
+        for _ in range(10):
+            found.append(optimizer.ask())
+            optimizer.tell(found[-1], factor * measure(found[-1]) + shift)
+        return found
+
+    assert asked(factor, shift) == asked(1.0, 0.0)
+
+
+def test_the_order_and_the_number_of_values_at_a_time_do_not_matter():
+    one_by_one = told().suggest()
+    batch = PRIOR.optimizer()
+    batch.tell(POINTS, VALUES)
+    assert batch.suggest() == one_by_one
+    asked = [PRIOR.optimizer() for _ in range(6)]
+    for optimizer, order in zip(asked, permutations(range(3)), strict=True):
+        points = optimizer.ask_batch(3)
+        for i in order:
+            optimizer.tell(points[i], measure(points[i]))
+    assert len({str(optimizer.suggest()) for optimizer in asked}) == 1
+
+
+def test_a_restart_decides_the_same(tmp_path):
+    rng = np.random.default_rng(4)
+    points = SPACE.decode(SPACE.sample(rng, 45))
+    optimizer = told([measure(x) for x in points], points)
+    optimizer.save(tmp_path / "run.json")
+    again = Optimizer.load(tmp_path / "run.json")
+    assert again.suggest() == optimizer.suggest()
+    assert_array_equal(again.predict(points)[0], optimizer.predict(points)[0])
+
+
+def test_the_kernel_is_fitted_to_every_value_at_first_and_rarely_later():
+    fits = [last_fit(t) for t in range(1, 2000)]
+    assert fits[:EVERY] == list(range(1, EVERY + 1))
+    assert all(t / 1.11 < count <= t for t, count in enumerate(fits, 1))
+    assert len(set(fits[EVERY:])) < 50
+
+
+@pytest.mark.parametrize(
+    "values", [[1.0], [0.0], [2.0, 2.0, 2.0], [1e12, 1e12 + 1], [1e-300, 2e-300]]
+)
+def test_few_constant_or_extreme_values_are_no_problem(values):
+    points = POINTS[: len(values)]
+    optimizer = told(values, points)
+    mean, sd = optimizer.predict(POINTS)
+    assert np.isfinite(mean).all()
+    assert (sd >= 0).all()
+    assert optimizer.ask() not in points
+
+
+def test_one_point_many_times_is_no_problem():
+    optimizer = told([1.0, 1.1, 0.9, 1.0], [POINTS[0]] * 4)
+    mean, _ = optimizer.predict([POINTS[0]])
+    assert_allclose(mean, 1.0, atol=0.1)
+    assert optimizer.ask() != POINTS[0]
+
+
+def test_predictions_meet_what_was_observed():
+    optimizer = told()
+    mean, _ = optimizer.predict(POINTS)
+    assert_allclose(mean, VALUES, atol=0.1 * np.std(VALUES))
+
+
+def test_running_points_are_left_alone():
+    optimizer = told()
+    batch = optimizer.ask_batch(4)
+    X = SPACE.encode(batch)
+    gaps = np.linalg.norm(X[:, None] - X[None], axis=2)[np.triu_indices(4, 1)]
+    assert gaps.min() > 0.05
+    assert_array_equal(optimizer.predict(POINTS)[0], told().predict(POINTS)[0])
+
+
+def test_long_records_are_thinned():
+    rng = np.random.default_rng(5)
+    points = SPACE.decode(SPACE.sample(rng, LIMIT + 40))
+    optimizer = PRIOR.optimizer(certificate="conformal")
+    optimizer.tell(points, [measure(x) for x in points])
+    mean, sd = optimizer.predict(points[:5])
+    assert np.isfinite(mean).all()
+    assert optimizer.ask() not in points
+
+
+def test_it_finds_the_optimum_faster_than_random_search():
+    rows = SPACE.decode(SPACE.sample(np.random.default_rng(6), 300))
+    values = np.array([measure(x) for x in rows])
+    good = np.sort(values)[-3]
+    optimizer, tried = PRIOR.optimizer(rows), []
+    while not tried or max(tried) < good:
+        x = optimizer.ask()
+        tried.append(measure(x))
+        optimizer.tell(x, tried[-1])
+    assert len(tried) < 25  # random search needs 75 on average
+
+
+def test_certificates_rest_on_replays_of_expected_improvement():
+    prior = unrelated(certify="folds")
+    assert not prior.helps
+    rows = SPACE.decode(SPACE.sample(np.random.default_rng(7), 20))
+    rng = np.random.default_rng(8)
+    values = {str(row): float(rng.standard_normal()) for row in rows}
+
+    def regret(**options):
+        optimizer = prior.optimizer(rows, delta=0.2, **options)
+        for _ in range(8):
+            x = optimizer.ask()
+            optimizer.tell(x, values[str(x)])
+        return optimizer.certificate
+
+    assert np.isfinite(regret().regret)
+    assert "replayed with acquisition='ei'" in regret(acquisition="ucb").reason
+
+
+def test_a_history_that_helps_is_decided_with_as_before():
+    rng = np.random.default_rng(9)
+    tasks = []
+    for s in range(8):
+        X = SPACE.sample(rng, 20)
+        tasks.append(mk.Task(X, [measure(x) for x in SPACE.decode(X)], f"t{s}"))
+    prior = mk.learn_prior(mk.History(tuple(tasks), SPACE), certify="none")
+    assert prior.helps
+    optimizer = prior.optimizer()
+    assert type(optimizer.model) is MixtureModel
+    assert optimizer.acquisition == "ucb"
