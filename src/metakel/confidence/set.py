@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel._arrays import Array
-from metakel.confidence.observations import NEGLIGIBLE, Spectrum
+from metakel.confidence.observations import NEGLIGIBLE, ObservationLog, Spectrum
 from metakel.kernels.sum import KernelSum
 
 ROUNDING = 1e-9
@@ -56,10 +56,11 @@ class Intersection:
     running: tuple[Array, Array] | None = None
     past: tuple[tuple[int, bool, ConfidenceSet], ...] = ()
 
-    def keeping(self, time: int, before: int, past: ConfidenceSet) -> Intersection:
-        """With the set of ``time``, when the call before it had ended at ``before``."""
-        milestone = time.bit_length() > before.bit_length()
-        entries = (*(entry for entry in self.past if entry[1]), (time, milestone, past))
+    def keeping(self, log: ObservationLog, past: ConfidenceSet) -> Intersection:
+        """With the set after all observations of the log."""
+        before = log.t - len(log.batches[-1].y)  # observations before the last call
+        milestone = log.t.bit_length() > before.bit_length()
+        entries = (*(entry for entry in self.past if entry[1]), (log.t, milestone, past))
         return replace(self, past=entries[-self.remember :] if self.remember else ())
 
     def forgetting(self) -> Intersection:
