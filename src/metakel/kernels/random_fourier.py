@@ -81,6 +81,7 @@ class Fourier(FeatureFamily):
     lengthscales: Array
 
     kind: ClassVar[str] = "fourier"
+    smooth: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("frequencies", "lengthscales"):
@@ -97,28 +98,20 @@ class Fourier(FeatureFamily):
 
     @property
     def p(self) -> int:
-        """How many frequencies there are."""
         return len(self.frequencies)
 
     @property
     def dims(self) -> tuple[int | None, ...]:
-        """A cosine and a sine each."""
         return (2,) * self.p
 
     @property
     def d0(self) -> int:
-        """How many inputs a point has."""
         return int(self.frequencies.shape[1])
 
     @property
     def sup(self) -> Array:
         """k_j(x, x) = 1 everywhere."""
         return np.ones(self.p)
-
-    @property
-    def smooth(self) -> bool:
-        """Always."""
-        return True
 
     def write_features(self, X: Array, out: Array) -> None:
         """Write the (2p, n) features: cosine and sine of the first frequency, and so on."""
@@ -130,17 +123,14 @@ class Fourier(FeatureFamily):
             np.sin(phase, out=out[1::2, block])
 
     def write_jacobian(self, X: Array, out: Array) -> None:
-        """Write the (2p, d0, n) derivatives."""
         phase = self.frequencies @ X.T
         np.multiply(-np.sin(phase)[:, None], self.frequencies[:, :, None], out=out[0::2])
         np.multiply(np.cos(phase)[:, None], self.frequencies[:, :, None], out=out[1::2])
 
     def select(self, indices: Sequence[int]) -> Self:
-        """The family of these base kernels only."""
         return type(self)(self.frequencies[list(indices)], self.lengthscales[list(indices)])
 
     def parameters(self) -> dict[str, Any]:
-        """Frequencies and lengthscales."""
         return {
             "frequencies": self.frequencies.tolist(),
             "lengthscales": self.lengthscales.tolist(),
@@ -148,5 +138,4 @@ class Fourier(FeatureFamily):
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Fourier:
-        """Inverse of `parameters`."""
         return cls(parameters["frequencies"], parameters["lengthscales"])

@@ -161,7 +161,6 @@ class Stationary(GramFamily):
 
     @property
     def p(self) -> int:
-        """How many base kernels there are."""
         return len(self.lengthscales)
 
     @property
@@ -185,16 +184,13 @@ class Stationary(GramFamily):
         return self.shape != "matern12"
 
     def diags(self, X: Array) -> Array:
-        """(p, n) ones."""
         return np.ones((self.p, len(X)))
 
     def each_gram(self, X: Array, Z: Array) -> Iterator[Array]:
-        """One (n, k) Gram matrix after the other."""
         for _, _, distance in self._each_distance(X, Z):
             yield _profile(self.shape, distance)
 
     def each_gradient(self, X: Array, Z: Array) -> Iterator[Array]:
-        """One (n, k, d0) derivative of k_j(x, z) in x after the other."""
         for scale, columns, distance in self._each_distance(X, Z):
             gradient = np.zeros((len(X), len(Z), X.shape[1]))
             slope = _slope(self.shape, distance)
@@ -226,12 +222,10 @@ class Stationary(GramFamily):
             yield scale, columns, shared[1] / scale
 
     def select(self, indices: Sequence[int]) -> Self:
-        """The family of these base kernels only."""
         scales = tuple(self.lengthscales[j] for j in indices)
         return type(self)(self.shape, scales, tuple(self.columns[j] for j in indices), self.d0)
 
     def parameters(self) -> dict[str, Any]:
-        """Shape, lengthscales, columns and number of inputs."""
         return {
             "shape": self.shape,
             "lengthscales": list(self.lengthscales),
@@ -241,7 +235,6 @@ class Stationary(GramFamily):
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Stationary:
-        """Inverse of `parameters`."""
         scales = (tuple(s) if isinstance(s, list) else s for s in parameters["lengthscales"])
         columns = (c if c is None else tuple(c) for c in parameters["columns"])
         return cls(parameters["shape"], tuple(scales), tuple(columns), parameters["inputs"])
