@@ -1,4 +1,4 @@
-"""The sums of `problem.Evaluator` for tasks given by features, or by Gram matrices.
+"""The sums of `newton.Evaluator` for tasks given by features, or by Gram matrices.
 
 With features, most quantities come from the Gram matrices of the working set's columns, which are
 kept and extended. Once the columns outnumber the rows, n x n systems of the features are used
@@ -13,9 +13,16 @@ import numpy as np
 
 from metakel._arrays import Array
 from metakel.grouplasso import spd
-from metakel.grouplasso.batch import Index, check_eigenvalues, columns_of, group_starts, group_sums
-from metakel.grouplasso.newton import block_descent
-from metakel.grouplasso.problem import Problem, Residual, group_energies, independent_weights
+from metakel.grouplasso.newton import Residual, block_descent, independent_weights
+from metakel.grouplasso.problem import (
+    Index,
+    Problem,
+    check_eigenvalues,
+    columns_of,
+    group_energies,
+    group_starts,
+    group_sums,
+)
 
 ROUNDING = 16 * np.finfo(float).eps
 # Where weights times curvature exceed this (small lambda), T^-1 b loses digits if T is inverted

@@ -9,7 +9,8 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.errors import ShardError
 from metakel.grouplasso import Problem
-from metakel.grouplasso.problem import Evaluator, group_energies
+from metakel.grouplasso.newton import Evaluator
+from metakel.grouplasso.problem import group_energies
 from metakel.grouplasso.solve import evaluator_of
 from metakel.kernels import KernelDictionary
 from metakel.learn.problem import LeastSquares, Loss, least_squares

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.grouplasso.batch import Index, columns_of, group_starts, group_sums
-from metakel.grouplasso.newton import NEGLIGIBLE
-from metakel.grouplasso.problem import independent_weights
+from metakel.grouplasso.newton import NEGLIGIBLE, independent_weights
+from metakel.grouplasso.problem import Index, columns_of, group_starts, group_sums
 
 RIDGE = 1e-11  # duplicated groups make the Hessian singular
 CORRECTIONS = 3  # of the guess which weights a step sets to zero

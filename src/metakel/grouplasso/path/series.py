@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.grouplasso.batch import Index, group_starts, group_sums
 from metakel.grouplasso.path.batched_newton import ActiveColumns
+from metakel.grouplasso.problem import Index, group_starts, group_sums
 
 NEAR = 3.0  # entries below this multiple of the lowest sigma are computed more accurately
 SINGULAR = 1e-9  # pivots below this, relative to the diagonal, are zero
