@@ -66,29 +66,14 @@ class AlarmEvent:
 
 @dataclass(frozen=True, eq=False)
 class Hypothesis:
-    """f lies in the space of a kernel, with at most this norm there.
-
-    Parameters
-    ----------
-    kernel : KernelSum
-    norm_bound : float
-        In the norm of ``kernel``; inf where none is assumed.
-    norm_scales : (S,) array
-        Scales of the mixture for this kernel.
-    scales : (S + W,) array
-        The same, and scales above the norm bound, for the alarm.
-    log_weights : (S + W,) array
-        Logarithms of their weights.
-    share : float
-        Weight of the kernel in the mixture.
-    """
+    """f lies in the space of a kernel, with at most this norm there."""
 
     kernel: KernelSum
-    norm_bound: float
-    norm_scales: Array
-    scales: Array
-    log_weights: Array
-    share: float
+    norm_bound: float  # in the norm of the kernel; inf where none is assumed
+    norm_scales: Array  # (S,) scales of the mixture for this kernel
+    scales: Array  # (S + W,) the same, and scales above the norm bound, for the alarm
+    log_weights: Array  # (S + W,) logarithms of their weights
+    share: float  # weight of the kernel in the mixture
 
     def __str__(self) -> str:
         norm = f"norm at most {self.norm_bound:.4g}" if np.isfinite(self.norm_bound) else "any norm"
@@ -245,48 +230,23 @@ def _norm_ratio(options: ConfidenceOptions, kernel: KernelSum, full: KernelSum) 
 
 @dataclass(frozen=True, eq=False)
 class BuiltSet:
-    """The confidence set of one time.
-
-    Parameters
-    ----------
-    set : ConfidenceSet
-    radius : float
-        R_t in units of the noise, or nu_t for the closed forms.
-    alpha : float
-        Regulariser of the posterior mean, in units of the noise variance.
-    empty : bool
-        Whether no function fits; ``set`` is then enlarged until one does.
-    """
+    """The confidence set of one time."""
 
     set: ConfidenceSet
-    radius: float
-    alpha: float
-    empty: bool = False
+    empty: bool  # whether no function fits; the set is then enlarged until one does
+    radius: float  # R_t in units of the noise, or nu_t for the closed forms
+    alpha: float  # regulariser of the posterior mean, in units of the noise variance
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Observations, the hypothesis that is assumed after them, and the set that follows.
-
-    Parameters
-    ----------
-    options : ConfidenceOptions
-    hypotheses : sequence of Hypothesis
-        From narrow to wide.
-    mixture : sequence of Hypothesis
-        One for every kernel of the mixture: of those above, and neighbours of the first.
-    observations : tuple of Observations
-        The same data for every kernel of the mixture.
-    stage : int
-        Index of the hypothesis that is assumed; one past the last for none.
-    log : ObservationLog
-    """
+    """Observations, the hypothesis that is assumed after them, and the set that follows."""
 
     options: ConfidenceOptions
-    hypotheses: Sequence[Hypothesis]
-    mixture: Sequence[Hypothesis]
-    observations: tuple[Observations, ...]
-    stage: int
+    hypotheses: Sequence[Hypothesis]  # from narrow to wide
+    mixture: Sequence[Hypothesis]  # one for every kernel of the mixture, as `mixture` gives them
+    observations: tuple[Observations, ...]  # the same data for every kernel of the mixture
+    stage: int  # index of the hypothesis that is assumed; one past the last for none
     log: ObservationLog = field(default_factory=ObservationLog)
 
     @property
@@ -306,17 +266,14 @@ class State:
         options, assumed = self.options, self.hypothesis
         if options.method != "dmm":
             return self._closed_form()
-        spectra = [
-            data.spectrum() if assumed is not None and data.kernel is assumed.kernel else None
-            for data in self.observations
-        ]
-        evidences = [
-            log_evidence(
-                *(data.eigen(float(member.scales.max())) if own is None else own.eigen),
-                member.scales,
-            )
-            for data, member, own in zip(self.observations, self.mixture, spectra, strict=True)
-        ]
+        spectra, evidences = {}, []
+        for i, (data, member) in enumerate(zip(self.observations, self.mixture, strict=True)):
+            if assumed is not None and data.kernel is assumed.kernel:
+                spectra[i] = data.spectrum()
+                eigen = spectra[i].eigen
+            else:
+                eigen = data.eigen(float(member.scales.max()))
+            evidences.append(log_evidence(*eigen, member.scales))
         weights = [member.log_weights for member in self.mixture]
         shares = [member.share for member in self.mixture]
         radius = squared_radius(evidences, options.delta_deciding, weights, shares)
@@ -324,37 +281,31 @@ class State:
         if assumed is None:
             nothing = no_observations(self.hypotheses[-1].kernel).spectrum()
             free = dual_set(nothing, squared_radius=radius, norm_bound=inf, norm_scales=np.ones(1))
-            return BuiltSet(free, root, 1.0)
-        spectrum, evidence = next(
-            (own, evidence)
-            for own, evidence in zip(spectra, evidences, strict=True)
-            if own is not None
-        )
+            return BuiltSet(free, False, root, 1.0)
+        own = min(spectra)
         # The scale with the largest evidence among those that the norm bound allows.
-        largest = max(assumed.norm_bound, float(assumed.norm_scales.max()))
-        allowed = assumed.scales <= largest
-        scale = float(assumed.scales[allowed][int(np.argmax(evidence[allowed]))])
+        allowed = assumed.scales <= max(assumed.norm_bound, float(assumed.norm_scales.max()))
+        scale = float(assumed.scales[allowed][int(np.argmax(evidences[own][allowed]))])
         # R_t bounds the distance of f from the values. That of a function within the slack of f is
         # larger by at most slack / noise_std for every value.
         if options.slack:
             radius = (root + options.slack * sqrt(self.log.precision)) ** 2
-        found, empty = self._dual(assumed, spectrum, radius)
-        return BuiltSet(found, root, scale**-2.0, empty)
+        return BuiltSet(*self._dual(assumed, spectra[own], radius), root, scale**-2.0)
 
     def _closed_form(self) -> BuiltSet:
         spectrum, bound = self.observations[0].spectrum(), self.hypotheses[0].norm_bound
         rho, nu = regulariser_and_nu(self.options, spectrum, t=self.log.t, norm_bound=bound)
         alpha = rho / self.options.noise_std**2
-        return BuiltSet(closed_form_set(spectrum, alpha=alpha, nu=nu), nu, alpha)
+        return BuiltSet(closed_form_set(spectrum, alpha=alpha, nu=nu), False, nu, alpha)
 
     def _dual(
         self, assumed: Hypothesis, spectrum: Spectrum, radius: float
     ) -> tuple[ConfidenceSet, bool]:
-        """The set of radius^2 = ``radius``, and whether it had to be enlarged not to be empty."""
+        """The set, and whether it had to be enlarged because no function fits."""
         options, bound = self.options, assumed.norm_bound
 
-        def smallest(norm_bound: float) -> float:
-            return smallest_squared_radius(spectrum, squared_radius=radius, norm_bound=norm_bound)
+        def smallest(bound: float) -> float:
+            return smallest_squared_radius(spectrum, squared_radius=radius, norm_bound=bound)
 
         if callable(options.norm_bound) and isfinite(bound):
             bound = bound * options.norm_at(self.log.t) / options.norm_at(0)
@@ -368,6 +319,5 @@ class State:
         if empty:
             radius = radius - missing + 2 * log(1 / options.delta_deciding)
         scales = assumed.norm_scales
-        return dual_set(
-            spectrum, squared_radius=radius, norm_bound=bound, norm_scales=scales
-        ), empty
+        found = dual_set(spectrum, squared_radius=radius, norm_bound=bound, norm_scales=scales)
+        return found, empty

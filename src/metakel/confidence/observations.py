@@ -119,36 +119,20 @@ FEW = 48
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Observations of one call.
+    """Observations of one call."""
 
-    Parameters
-    ----------
-    X : (n, d0) array
-    y : (n,) array
-    noise_std : (n,) array
-    """
-
-    X: Array
-    y: Array
-    noise_std: Array
+    X: Array  # (n, d0)
+    y: Array  # (n,)
+    noise_std: Array  # (n,)
 
 
 @dataclass(frozen=True, eq=False)
 class ObservationLog:
-    """All batches, in the order of the calls.
-
-    Parameters
-    ----------
-    batches : tuple of Batch
-    t : int
-        How many observations they hold.
-    precision : float
-        Sum of 1 / noise_std^2 over the observations.
-    """
+    """All batches, in the order of the calls."""
 
     batches: tuple[Batch, ...] = ()
-    t: int = 0
-    precision: float = 0.0
+    t: int = 0  # how many observations they hold
+    precision: float = 0.0  # sum of 1 / noise_std^2 over the observations
 
     def with_batch(self, batch: Batch) -> ObservationLog:
         """The log after one more call."""

@@ -315,23 +315,19 @@ class ConfidenceSequence:
         state, alarms = self._state.observed(batch, self._centre_at(batch.X)), self.alarms
         earlier = self._kept
         if self.method != "dmm" or callable(self.options.norm_bound):
-            earlier = earlier.forgetting()  # closed forms and a growing B have no common time
+            earlier = earlier.forgetting()  # closed forms and a growing B are not intersected
         elif self.t:
             earlier = earlier.keeping(self.told, self.current)
         kept, agreed = earlier.narrowed(state.now.set)
         while (state.now.empty or not agreed) and state.hypothesis is not None:
-            contradicted, ignored = state.hypothesis, self.options.on_alarm == "ignore"
-            consequence = "ignored"
-            if not ignored:
-                state = replace(state, stage=state.stage + 1)
-                assumed = state.hypothesis or "nothing (check noise_std)"
-                consequence = f"assumed from here on: {assumed}"
-            if not (ignored and alarms):
-                reason = f"{contradicted} does not fit; {consequence}"
-                alarms = (*alarms, AlarmEvent(state.log.t, reason))
+            reason = f"{state.hypothesis} does not fit;"
+            if self.options.on_alarm == "ignore":
+                kept, _ = earlier.forgetting().narrowed(state.now.set)
+                return state, kept, alarms or (AlarmEvent(state.log.t, f"{reason} ignored"),)
+            state = replace(state, stage=state.stage + 1)
+            reason += f" assumed from here on: {state.hypothesis or 'nothing (check noise_std)'}"
+            alarms = (*alarms, AlarmEvent(state.log.t, reason))
             kept, agreed = earlier.forgetting().narrowed(state.now.set)
-            if ignored:
-                break
         return state, kept, alarms
 
     def interval(self, Z: ArrayLike | None = None, *, refine: bool = True) -> tuple[Array, Array]:
