@@ -27,19 +27,11 @@ RESIDUE = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class NystromFeatures:
-    """Landmarks and the features they give.
-
-    Parameters
-    ----------
-    shared : Matern52ARD
-    landmarks : (r, d0) array
-    inverse : (r, r) array
-        L^{-1}, lower triangular.
-    """
+    """Landmarks and the features they give."""
 
     shared: Matern52ARD
-    landmarks: Array
-    inverse: Array
+    landmarks: Array  # (r, d0)
+    inverse: Array  # (r, r) L^{-1}, lower triangular
 
     @property
     def r(self) -> int:
@@ -114,21 +106,11 @@ class Eigenfunctions(FeatureFamily):
     r"""Principal functions of past tasks as base kernels, of one feature each.
 
     .. math:: k_j(x, z) = \phi_j(x) \phi_j(z), \quad \phi_j(x) = c_j + \psi(x)^\top u_j
-
-    Parameters
-    ----------
-    basis : NystromFeatures
-        Gives psi.
-    constants : (p,) array
-        c_j.
-    directions : (r, p) array
-        u_j, one per column.
-    labels : tuple of p str
     """
 
-    basis: NystromFeatures
-    constants: Array
-    directions: Array
+    basis: NystromFeatures  # gives psi
+    constants: Array  # (p,) c_j
+    directions: Array  # (r, p) u_j, one per column
     labels: tuple[str, ...]
 
     kind: ClassVar[str] = "principal"

@@ -332,18 +332,12 @@ class Products(FeatureFamily):
             np.multiply(product, self._scales[:, None], out=out[:, block])
 
     def write_jacobian(self, X: Array, out: Array) -> None:
-        """Write the (p, d0, n) derivatives by the product rule."""
-        self._write(X, None, out)
+        self.write_both(X, np.empty((self.p, len(X))), out)
 
     def write_both(self, X: Array, features: Array, jacobian: Array) -> None:
-        """Write features and derivatives from one table of values."""
-        self._write(X, features, jacobian)
-
-    def _write(self, X: Array, features: Array | None, jacobian: Array) -> None:
+        """By the product rule, from one table of values."""
         if not len(self._used):
-            jacobian[:] = 0.0
-            if features is not None:
-                features[:] = 1.0
+            features[:], jacobian[:] = 1.0, 0.0
             return
         if len(self._factors) < self.d0:
             jacobian[:] = 0.0
@@ -356,8 +350,7 @@ class Products(FeatureFamily):
                 slopes = cosine_derivatives(x, self._top)
             slopes = slopes.reshape(values.shape)
             factors = [values[rows] for rows, _ in self._factors]
-            if features is not None:
-                np.multiply(math.prod(factors), self._scales[:, None], out=features[:, block])
+            np.multiply(math.prod(factors), self._scales[:, None], out=features[:, block])
             for q, (rows, inputs) in enumerate(self._factors):
                 others = (factor for other, factor in enumerate(factors) if other != q)
                 # Every factor of a kernel has an input of its own.

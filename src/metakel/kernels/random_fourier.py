@@ -68,17 +68,10 @@ def random_fourier(
 
 @dataclass(frozen=True, eq=False)
 class Fourier(FeatureFamily):
-    """Base kernels cos(w_j'(x - z)), each with the two features cos w_j'x and sin w_j'x.
+    """Base kernels cos(w_j'(x - z)), each with the two features cos w_j'x and sin w_j'x."""
 
-    Parameters
-    ----------
-    frequencies : (p, d0) array
-    lengthscales : (p,) array
-        The lengthscale that each frequency was drawn for; shown in the names only.
-    """
-
-    frequencies: Array
-    lengthscales: Array
+    frequencies: Array  # (p, d0)
+    lengthscales: Array  # (p,) for which each frequency was drawn; shown in the names only
 
     kind: ClassVar[str] = "fourier"
     smooth: ClassVar[bool] = True

@@ -123,23 +123,13 @@ def _as_subsets(columns: Any, d0: int | None) -> list[Columns]:
 
 @dataclass(frozen=True, eq=False)
 class Stationary(GramFamily):
-    """Base kernels that depend on the distance over a lengthscale.
+    """Base kernels that depend on the distance over a lengthscale."""
 
-    Parameters
-    ----------
-    shape : "se", "matern12", "matern32" or "matern52"
-    lengthscales : tuple of p entries
-        A number, or a tuple with one number per input that the kernel depends on.
-    columns : tuple of p entries
-        The inputs that each kernel depends on; None is all of them.
-    inputs : int or None
-        How many inputs a point has, where it is known.
-    """
-
-    shape: str
+    shape: str  # "se", "matern12", "matern32" or "matern52"
+    # For each kernel a number, or a tuple with one number per input that it depends on.
     lengthscales: tuple[Lengthscale, ...]
-    columns: tuple[Columns, ...]
-    inputs: int | None = None
+    columns: tuple[Columns, ...]  # the inputs that each kernel depends on; None is all of them
+    inputs: int | None = None  # how many inputs a point has, where it is known
 
     kind: ClassVar[str] = "stationary"
 
@@ -295,20 +285,11 @@ def typical_lengthscale(d0: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Matern52ARD:
-    r"""Matern-5/2 kernel :math:`s^2 (1 + \sqrt5 r + \tfrac53 r^2) e^{-\sqrt5 r}` and its noise.
+    r"""Matern-5/2 kernel :math:`s^2 (1 + \sqrt5 r + \tfrac53 r^2) e^{-\sqrt5 r}` and its noise."""
 
-    Parameters
-    ----------
-    lengthscales : (d0,) array
-    signal : float
-        Variance s^2 of the standardised values of a task.
-    noise : float
-        Variance of what the kernel does not explain, in the same units.
-    """
-
-    lengthscales: Array
-    signal: float
-    noise: float
+    lengthscales: Array  # (d0,)
+    signal: float  # variance s^2 of the standardised values of a task
+    noise: float  # variance of what the kernel does not explain, in the same units
 
     @classmethod
     def typical(cls, d0: int) -> Matern52ARD:
