@@ -31,6 +31,7 @@ class Residual:
     norms: Array  # (p,) norms of beta^(j)
     square: float  # ||r||^2 / N
     inner: float  # y'r / N
+    rows: Sequence[Array] = ()  # y - f: one padded (m_b, n_b) array per batch; none if elsewhere
 
 
 class Evaluator(Protocol):
@@ -80,10 +81,6 @@ class Evaluator(Protocol):
 
     def beta(self) -> Array | None:
         """(m, d) coefficients at the current point; None in kernel mode."""
-        ...
-
-    def residuals(self) -> list[Array]:
-        """y - f where `residual` was last called: one padded (m_b, n_b) array per batch."""
         ...
 
 

@@ -257,6 +257,11 @@ class Problem:
             check_eigenvalues(values, j, batch.tasks)
         return np.maximum(values, 0.0)
 
+    def group_scores(self) -> Array:
+        """(p,) squared norms of every group's correlation with the observations."""
+        parts = (group_energies(self, batch, batch.y) for batch in self.batches)
+        return sum(parts, start=np.zeros(self.p))
+
     def energies(self, v: Sequence[ArrayLike]) -> Array:
         """(p,) squared norms, over all tasks, of every group's correlation with ``v``.
 

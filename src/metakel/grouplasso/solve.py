@@ -28,7 +28,7 @@ from metakel.grouplasso.newton import (
     evaluate,
     minimise,
 )
-from metakel.grouplasso.problem import Index, Problem, group_energies
+from metakel.grouplasso.problem import Index, Problem
 
 Progress = Callable[[int, float], None]
 FIRST = 10  # groups that the working set begins with
@@ -150,7 +150,7 @@ def solve(
 
 def check_problem(problem: object) -> None:
     """Raise where the argument is not a problem, e.g. the history it is made from."""
-    if not isinstance(problem, Problem) and not hasattr(problem, "group_scores"):
+    if not hasattr(problem, "group_scores"):
         raise InputError(
             f"problem is a {type(problem).__name__}; expected a Problem, made by "
             "Problem.from_arrays, from_tasks or from_grams (metakel.learn.as_problem(history, "
@@ -161,12 +161,7 @@ def check_problem(problem: object) -> None:
 def lambda_max(problem: Problem | RemoteProblem, weights: ArrayLike | None = None) -> float:
     """Smallest lambda at which every coefficient is zero: max_j (2/N) ||(Phi'y)^(j)|| / w_j."""
     check_problem(problem)
-    if isinstance(problem, Problem):
-        scores = np.zeros(problem.p)
-        for batch in problem.batches:
-            scores += group_energies(problem, batch, batch.y)
-    else:
-        scores = problem.group_scores()
+    scores = problem.group_scores()
     if not np.isfinite(scores).all():
         j = int(np.flatnonzero(~np.isfinite(scores))[0])
         raise InputError(f"the features of group {j} hold nan or infinite numbers")
@@ -260,7 +255,7 @@ def solve_with(
         converged=converged,
         lam=lam,
         problem=problem,
-        padded=tuple(evaluator.residuals()),
+        padded=tuple(end.residual.rows),
     )
 
 

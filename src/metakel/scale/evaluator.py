@@ -275,10 +275,6 @@ class ShardedEvaluator:
         """None: coefficients stay with the shards."""
         return
 
-    def residuals(self) -> list[Array]:
-        """Empty: residuals stay with the shards."""
-        return []
-
 
 class ShardedSpectrum:
     """`metakel.learn.rules.GroupSpectra` over the shards of a problem."""

@@ -135,8 +135,7 @@ def _fits(cached: CachedEvaluator) -> list[Array]:
     """Fitted values of the tasks, or their residuals: both move by the same distance."""
     beta = cached.evaluator.beta()
     if beta is None:
-        cached.evaluator.residual()
-        return cached.evaluator.residuals()
+        return list(cached.evaluator.residual().rows)
     (batch,) = cached.problem.batches
     assert batch.Phi is not None
     return [np.matmul(beta[:, None, :], batch.Phi)[:, 0, :]]
