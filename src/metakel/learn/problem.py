@@ -24,24 +24,12 @@ ENOUGH_FREEDOM = 20  # residual degrees of freedom, for an estimate of the noise
 
 @dataclass(frozen=True, eq=False)
 class LeastSquares:
-    """Sums over the least-squares fits of every task on k columns.
+    """Sums over the least-squares fits of every task on k columns."""
 
-    Parameters
-    ----------
-    squares : (k,) array
-        Squared coefficients.
-    variances : (k,) array
-        Variances of the coefficients, relative to the noise variance.
-    rss : float
-        Residual sum of squares of the tasks that these columns do not fit exactly.
-    free : float
-        Residual degrees of freedom of those tasks: observations minus rank.
-    """
-
-    squares: Array
-    variances: Array
-    rss: float
-    free: float
+    squares: Array  # (k,) squared coefficients
+    variances: Array  # (k,) variances of the coefficients, relative to the noise variance
+    rss: float  # residual sum of squares of the tasks that these columns do not fit exactly
+    free: float  # residual degrees of freedom of those tasks: observations minus rank
 
     def __add__(self, other: LeastSquares) -> LeastSquares:
         return LeastSquares(

@@ -270,26 +270,14 @@ class MultiTaskProblem:
     """The group lasso (Eq. 8) for values around the mean of their task.
 
     Base kernel 0 is the constant, which models the level of a task.
-
-    Parameters
-    ----------
-    base : KernelDictionary
-    history : History
-    problem : Problem
-    level : float
-        Mean of the task means.
-    spread : float
-        Root mean square of the values around the means of their tasks.
-    level_variance : float
-        Mean square of the values around the level. It is generous, to shrink levels little.
     """
 
     base: KernelDictionary
     history: History
     problem: Problem
-    level: float
-    spread: float
-    level_variance: float
+    level: float  # mean of the task means
+    spread: float  # root mean square of the values around the means of their tasks
+    level_variance: float  # mean square around the level; generous, to shrink levels little
 
     @classmethod
     def of(
