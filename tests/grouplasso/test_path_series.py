@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose
 from reference import draw
 
 from metakel.grouplasso import lambda_max, solve
-from metakel.grouplasso.batch import columns_of, group_sums
 from metakel.grouplasso.path.batched_newton import ActiveColumns
 from metakel.grouplasso.path.batched_path import MAX_ACTIVE, all_columns
 from metakel.grouplasso.path.series import TERMS, expand, find_stages, sum_up
+from metakel.grouplasso.problem import columns_of, group_sums
 
 CASES = [((40,) * 6, (1,) * 8), ((30, 45, 38), (2, 1, 3, 1))]
 

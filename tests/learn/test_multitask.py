@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from metakel.grouplasso import solve
 from metakel.kernels import from_features, legendre
-from metakel.learn.multitask import MultiTaskProblem, rows_by_label
+from metakel.learn.select import MultiTaskProblem, rows_by_label
 
 NOISE = 0.1
 BASE = from_features(lambda X: np.ones((len(X), 1)), 1, name="level", d0=1) + legendre(

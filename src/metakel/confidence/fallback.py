@@ -1,4 +1,4 @@
-"""Alarms, and what is assumed of f after one: from narrow hypotheses to wide ones."""
+"""What is assumed of f, from narrow hypotheses to wide ones; the set that follows, and alarms."""
 
 from __future__ import annotations
 
@@ -6,15 +6,33 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf, isfinite, log, sqrt
 
 import numpy as np
 
 from metakel._arrays import Array
+from metakel.confidence.observations import (
+    Batch,
+    ObservationLog,
+    Observations,
+    Spectrum,
+    no_observations,
+)
 from metakel.confidence.radius import (
     ConfidenceOptions,
+    log_evidence,
     log_weights,
     misspecification_scales,
     norm_scales,
+    regulariser_and_nu,
+    squared_radius,
+)
+from metakel.confidence.set import (
+    ROUNDING,
+    ConfidenceSet,
+    closed_form_set,
+    dual_set,
+    smallest_squared_radius,
 )
 from metakel.errors import InputError, MetaKelError
 from metakel.kernels.sum import KernelSum, as_kernel
@@ -48,41 +66,14 @@ class AlarmEvent:
 
 @dataclass(frozen=True, eq=False)
 class Hypothesis:
-    """f lies in the space of a kernel, with at most this norm there.
-
-    Parameters
-    ----------
-    kernel : KernelSum
-    norm_bound : float
-        In the norm of ``kernel``; inf where none is assumed.
-    norm_scales : (S,) array
-        Scales of the mixture for this kernel.
-    misspecification_scales : (W,) array
-        Scales of the mixture above the norm bound, for the alarm.
-    misspecification_weight : float
-        Weight of the latter together.
-    share : float
-        Weight of the kernel in the mixture.
-    """
+    """f lies in the space of a kernel, with at most this norm there."""
 
     kernel: KernelSum
-    norm_bound: float
-    norm_scales: Array
-    misspecification_scales: Array = field(default_factory=lambda: np.zeros(0))
-    misspecification_weight: float = 0.0
-    share: float = 1.0
-
-    @cached_property
-    def scales(self) -> Array:
-        """(S + W,) all scales of the mixture."""
-        return np.concatenate([self.norm_scales, self.misspecification_scales])
-
-    @cached_property
-    def log_weights(self) -> Array:
-        """(S + W,) logarithms of their weights."""
-        return log_weights(
-            len(self.norm_scales), len(self.misspecification_scales), self.misspecification_weight
-        )
+    norm_bound: float  # in the norm of the kernel; inf where none is assumed
+    norm_scales: Array  # (S,) scales of the mixture for this kernel
+    scales: Array  # (S + W,) the same, and scales above the norm bound, for the alarm
+    log_weights: Array  # (S + W,) logarithms of their weights
+    share: float  # weight of the kernel in the mixture
 
     def __str__(self) -> str:
         norm = f"norm at most {self.norm_bound:.4g}" if np.isfinite(self.norm_bound) else "any norm"
@@ -146,9 +137,11 @@ def first_stage(options: ConfidenceOptions, kernel: KernelSum, wider: Sequence[K
             "the kernel has no active base kernel, so the only function in its space is 0; "
             f"{why} KernelSum.uniform(kernel.base, weight=1.0) for all of them"
         )
+    some, p = len(wider[0].active), kernel.base.p
+    count = f"all {p}" if some == p else f"{some} of {p}"
     warnings.warn(
         "the kernel has no active base kernel (nothing was learned), which does not make f zero; "
-        f"{_count(wider[0])} base kernels are used instead",
+        f"{count} base kernels are used instead",
         stacklevel=3,
     )
     return 1
@@ -167,12 +160,16 @@ def hypotheses(
     """
     bound = options.norm_at(0)
     first = certified_norm(options, kernel, bound)
-    own, each = _shares(options, kernel, len(wider) + rivals)
-    ladder = [_hypothesis(options, kernel, first, norm_scales(options, kernel, first), own)]
+    scales = norm_scales(options, kernel, first)
+    others = len(wider) + rivals
+    own = each = 1 / (1 + others)
+    if options.watch_kernels and (kernel.eta < kernel.eta.max(initial=0)).any():
+        # The rest of the mixture is that of `mixture`'s neighbours.
+        own, each = (0.5, (0.5 - WATCHED) / others) if others else (1 - WATCHED, 0.0)
+    ladder = [_hypothesis(options, kernel, first, scales, own)]
     for rung in wider:
         ratio = _norm_ratio(options, kernel, rung)
-        scales = ladder[0].norm_scales * ratio
-        ladder.append(_hypothesis(options, rung, first * ratio, scales, each))
+        ladder.append(_hypothesis(options, rung, first * ratio, scales * ratio, each))
     last = ladder[-1]
     if np.isfinite(bound) and last.kernel.finite:
         ladder.append(replace(last, norm_bound=np.inf))
@@ -182,63 +179,43 @@ def hypotheses(
     return ladder
 
 
-def watched(options: ConfidenceOptions, first: Hypothesis) -> list[Hypothesis]:
-    """Neighbours of the first hypothesis: its kernel with one base kernel more.
-
-    They are in the mixture for the alarm, and are no fallbacks: that one of them fits best does not
-    mean that f has no other part. A base kernel that is in the kernel with a small weight counts as
-    missing, too; it gets the largest one.
-    """
-    kernel, found = first.kernel, []
-    if not options.watch_kernels or not len(kernel.active):
-        return []
-    missing = np.flatnonzero(kernel.eta < kernel.eta.max())
-    for j in missing:
-        eta = kernel.eta.copy()
-        eta[j] = kernel.eta.max()
-        found.append(
-            replace(first, kernel=KernelSum(kernel.base, eta), share=WATCHED / len(missing))
-        )
-    return found
-
-
-def rival_hypotheses(
-    options: ConfidenceOptions, rivals: Sequence[KernelSum], share: float
+def mixture(
+    options: ConfidenceOptions,
+    ladder: Sequence[Hypothesis],
+    wider: int,
+    rivals: Sequence[KernelSum],
 ) -> list[Hypothesis]:
-    """Other kernels that f may have, in the mixture to tell when the own one does not fit.
+    """One hypothesis for every kernel of the mixture: of the ladder, neighbours and rivals.
 
-    They are no fallbacks, and the radius grows by their number only: 2 log of it at most.
+    Neighbours are the first kernel with one base kernel more (``watch_kernels``). A base kernel
+    that is in it with a small weight counts as missing, too; it gets the largest one. Rivals are
+    other kernels that f may have; the radius grows by 2 log of their number at most. Both are there
+    for the alarm, and are no fallbacks: that one of them fits best does not mean that f has no
+    other part.
     """
-    bounds = [certified_norm(options, rival, options.norm_at(0)) for rival in rivals]
-    return [
-        _hypothesis(options, rival, bound, norm_scales(options, rival, bound), share)
-        for rival, bound in zip(rivals, bounds, strict=True)
-    ]
-
-
-def _shares(options: ConfidenceOptions, kernel: KernelSum, wider: int) -> tuple[float, float]:
-    """Weights in the mixture of the first kernel and of each other one; the rest is `watched`."""
-    watching = options.watch_kernels and (kernel.eta < kernel.eta.max(initial=0)).any()
-    if not watching:
-        return 1 / (1 + wider), 1 / (1 + wider)
-    return (0.5, (0.5 - WATCHED) / wider) if wider else (1 - WATCHED, 0.0)
+    first = ladder[0]
+    members, eta = list(ladder[: 1 + wider]), first.kernel.eta
+    missing = (
+        np.flatnonzero(eta < eta.max(initial=0)) if options.watch_kernels else np.empty(0, int)
+    )
+    for j in missing:
+        weights = np.where(np.arange(len(eta)) == j, eta.max(), eta)
+        kernel, share = KernelSum(first.kernel.base, weights), WATCHED / len(missing)
+        members.append(replace(first, kernel=kernel, share=share))
+    for rival in rivals:
+        bound = certified_norm(options, rival, options.norm_at(0))
+        scales = norm_scales(options, rival, bound)
+        members.append(_hypothesis(options, rival, bound, scales, first.share))
+    return members
 
 
 def _hypothesis(
-    options: ConfidenceOptions,
-    kernel: KernelSum,
-    norm_bound: float,
-    scales: Array,
-    share: float,
+    options: ConfidenceOptions, kernel: KernelSum, norm_bound: float, own: Array, share: float
 ) -> Hypothesis:
-    beyond = misspecification_scales(options, kernel, scales)
-    weight = options.misspecification_weight
-    return Hypothesis(kernel, norm_bound, scales, beyond, weight, share)
-
-
-def _count(kernel: KernelSum) -> str:
-    p = kernel.base.p
-    return f"all {p}" if len(kernel.active) == p else f"{len(kernel.active)} of {p}"
+    beyond = misspecification_scales(options, kernel, own)
+    weights = log_weights(len(own), len(beyond), options.misspecification_weight)
+    scales = np.concatenate([own, beyond])
+    return Hypothesis(kernel, norm_bound, own, scales, weights, share)
 
 
 def _norm_ratio(options: ConfidenceOptions, kernel: KernelSum, full: KernelSum) -> float:
@@ -249,3 +226,98 @@ def _norm_ratio(options: ConfidenceOptions, kernel: KernelSum, full: KernelSum) 
         # For f in the space of the kernel itself; nothing is known of the norm outside of it.
         return float(np.sqrt(kernel.eta.max() / full.min_weight))
     return float(np.sqrt(kernel.min_weight / full.min_weight))
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltSet:
+    """The confidence set of one time."""
+
+    set: ConfidenceSet
+    empty: bool  # whether no function fits; the set is then enlarged until one does
+    radius: float  # R_t in units of the noise, or nu_t for the closed forms
+    alpha: float  # regulariser of the posterior mean, in units of the noise variance
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Observations, the hypothesis that is assumed after them, and the set that follows."""
+
+    options: ConfidenceOptions
+    hypotheses: Sequence[Hypothesis]  # from narrow to wide
+    mixture: Sequence[Hypothesis]  # one for every kernel of the mixture, as `mixture` gives them
+    observations: tuple[Observations, ...]  # the same data for every kernel of the mixture
+    stage: int  # index of the hypothesis that is assumed; one past the last for none
+    log: ObservationLog = field(default_factory=ObservationLog)
+
+    @property
+    def hypothesis(self) -> Hypothesis | None:
+        """What is assumed of f; None if nothing that was tried fits the data."""
+        return self.hypotheses[self.stage] if self.stage < len(self.hypotheses) else None
+
+    def observed(self, batch: Batch, centre: Array | float) -> State:
+        """With one more batch; the sets are about f minus the centre."""
+        rest = replace(batch, y=batch.y - centre)
+        observations = tuple(data.append(rest) for data in self.observations)
+        return replace(self, observations=observations, log=self.log.with_batch(batch))
+
+    @cached_property
+    def now(self) -> BuiltSet:
+        """The confidence set of the present time."""
+        options, assumed = self.options, self.hypothesis
+        if options.method != "dmm":
+            return self._closed_form()
+        spectra, evidences = {}, []
+        for i, (data, member) in enumerate(zip(self.observations, self.mixture, strict=True)):
+            if assumed is not None and data.kernel is assumed.kernel:
+                spectra[i] = data.spectrum()
+                eigen = spectra[i].eigen
+            else:
+                eigen = data.eigen(float(member.scales.max()))
+            evidences.append(log_evidence(*eigen, member.scales))
+        weights = [member.log_weights for member in self.mixture]
+        shares = [member.share for member in self.mixture]
+        radius = squared_radius(evidences, options.delta_deciding, weights, shares)
+        root = sqrt(max(radius, 0.0))
+        if assumed is None:
+            nothing = no_observations(self.hypotheses[-1].kernel).spectrum()
+            free = dual_set(nothing, squared_radius=radius, norm_bound=inf, norm_scales=np.ones(1))
+            return BuiltSet(free, False, root, 1.0)
+        own = min(spectra)
+        # The scale with the largest evidence among those that the norm bound allows.
+        allowed = assumed.scales <= max(assumed.norm_bound, float(assumed.norm_scales.max()))
+        scale = float(assumed.scales[allowed][int(np.argmax(evidences[own][allowed]))])
+        # R_t bounds the distance of f from the values. That of a function within the slack of f is
+        # larger by at most slack / noise_std for every value.
+        if options.slack:
+            radius = (root + options.slack * sqrt(self.log.precision)) ** 2
+        return BuiltSet(*self._dual(assumed, spectra[own], radius), root, scale**-2.0)
+
+    def _closed_form(self) -> BuiltSet:
+        spectrum, bound = self.observations[0].spectrum(), self.hypotheses[0].norm_bound
+        rho, nu = regulariser_and_nu(self.options, spectrum, t=self.log.t, norm_bound=bound)
+        alpha = rho / self.options.noise_std**2
+        return BuiltSet(closed_form_set(spectrum, alpha=alpha, nu=nu), False, nu, alpha)
+
+    def _dual(
+        self, assumed: Hypothesis, spectrum: Spectrum, radius: float
+    ) -> tuple[ConfidenceSet, bool]:
+        """The set, and whether it had to be enlarged because no function fits."""
+        options, bound = self.options, assumed.norm_bound
+
+        def smallest(bound: float) -> float:
+            return smallest_squared_radius(spectrum, squared_radius=radius, norm_bound=bound)
+
+        if callable(options.norm_bound) and isfinite(bound):
+            bound = bound * options.norm_at(self.log.t) / options.norm_at(0)
+            free = smallest(inf)
+            # A growing bound that the data contradict is doubled, as long as that can help.
+            while free > 0 and smallest(bound) < 0:
+                bound *= 2
+        missing = smallest(bound)
+        # Rounding may move a radius of 0.
+        empty = missing < -ROUNDING * (1 + abs(radius) + spectrum.rest)
+        if empty:
+            radius = radius - missing + 2 * log(1 / options.delta_deciding)
+        scales = assumed.norm_scales
+        found = dual_set(spectrum, squared_radius=radius, norm_bound=bound, norm_scales=scales)
+        return found, empty

@@ -9,6 +9,7 @@ targets U'y, the squared norm of what is left of y, and the r directions of the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ from metakel.kernels.sum import KernelSum
 # Directions with a singular value below this share of the largest count as never observed.
 NEGLIGIBLE = 1e-8
 EPS = float(np.finfo(np.float64).eps)
+Eigen = tuple[Array, Array, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +54,11 @@ class Spectrum:
     X: Array | None = field(default=None, repr=False)
     scale: Array | None = field(default=None, repr=False)
 
+    @property
+    def eigen(self) -> Eigen:
+        """Eigenvalues, squared targets and rest: the part that the evidence needs."""
+        return self.values, self.targets**2, self.rest
+
     def project(self, Z: ArrayLike, Phi: Array | None = None) -> tuple[Array, Array]:
         """Coordinates (r, n) of phi(z) in V, and the squared norm (n,) of the part outside of V.
 
@@ -62,7 +69,9 @@ class Spectrum:
             if not len(self.X):
                 return np.zeros((0, len(diag))), diag
             coordinates = self.basis.T @ (self.scale[:, None] * self.kernel(self.X, Z))
-            return coordinates, self._outside(diag, coordinates)
+            inside = np.einsum("rn,rn->n", coordinates, coordinates)
+            # Rounded outwards: a confidence set may be too large by an error, never too small.
+            return coordinates, np.maximum(diag - inside, 4 * EPS * len(self.basis) * diag)
         rows = (self.kernel.features(Z) if Phi is None else Phi).T  # (d, n)
         coordinates = self.basis.T @ rows
         if self.basis.shape[1] == self.basis.shape[0]:
@@ -78,11 +87,6 @@ class Spectrum:
         if coordinates is None:
             coordinates = self.basis.T @ rows
         return coordinates, rows - self.basis @ coordinates
-
-    def _outside(self, diag: Array, coordinates: Array) -> Array:
-        inside = np.einsum("rn,rn->n", coordinates, coordinates)
-        # Rounded outwards: a confidence set may be too large by an error, never too small.
-        return np.asarray(np.maximum(diag - inside, 4 * EPS * len(self.basis) * diag))
 
     def mean_coefficients(self, alphas: Array) -> Array:
         """(A, r) ridge solutions in V: the posterior means are coefficients @ coordinates."""
@@ -109,77 +113,43 @@ class Spectrum:
         return np.asarray(self.values + alphas[:, None])
 
 
-def feature_spectrum(kernel: KernelSum, F: Array, y: Array) -> Spectrum:
-    """Spectrum of whitened features (t, d) and values (t,); F is not squared."""
-    left, singular, right = np.linalg.svd(F, full_matrices=False)
-    targets = left.T @ y
-    leftover = y - left @ targets
-    return Spectrum(kernel, singular**2, targets, float(leftover @ leftover), right.T)
-
-
-def gram_spectrum(kernel: KernelSum, X: Array, scale: Array, K: Array, y: Array) -> Spectrum:
-    """Spectrum of a whitened kernel matrix (t, t) and values (t,)."""
-    values, vectors = np.linalg.eigh(K)
-    kept = values > 10 * EPS * len(K) * values.max(initial=0)
-    values, vectors = values[kept], vectors[:, kept]
-    targets = vectors.T @ y
-    leftover = y - vectors @ targets
-    rest = float(leftover @ leftover)
-    return Spectrum(kernel, values, targets, rest, vectors / np.sqrt(values), X, scale)
-
-
-Eigen = tuple[Array, Array, float]
 # Up to this size the singular values cost less than a millisecond.
 FEW = 48
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Observations of one call.
+    """Observations of one call."""
 
-    Parameters
-    ----------
-    X : (n, d0) array
-    y : (n,) array
-    noise_std : (n,) array
-    """
-
-    X: Array
-    y: Array
-    noise_std: Array
+    X: Array  # (n, d0)
+    y: Array  # (n,)
+    noise_std: Array  # (n,)
 
 
 @dataclass(frozen=True, eq=False)
 class ObservationLog:
-    """All batches, in the order of the calls.
-
-    Parameters
-    ----------
-    batches : tuple of Batch
-    t : int
-        How many observations they hold.
-    precision : float
-        Sum of 1 / noise_std^2 over the observations.
-    """
+    """All batches, in the order of the calls."""
 
     batches: tuple[Batch, ...] = ()
-    t: int = 0
-    precision: float = 0.0
+    t: int = 0  # how many observations they hold
+    precision: float = 0.0  # sum of 1 / noise_std^2 over the observations
 
     def with_batch(self, batch: Batch) -> ObservationLog:
         """The log after one more call."""
         precision = self.precision + float((batch.noise_std**-2.0).sum())
         return ObservationLog((*self.batches, batch), self.t + len(batch.y), precision)
 
-    @property
-    def t_before_last(self) -> int:
-        """How many observations there were before the last call."""
-        return self.t - (len(self.batches[-1].y) if self.batches else 0)
-
     def checked(
         self, kernel: KernelSum, X: ArrayLike, y: ArrayLike, noise_std: float | ArrayLike
     ) -> Batch:
-        """The batch, if it fits the kernel and the earlier observations."""
+        """The batch, if it fits the kernel and the earlier observations.
+
+        One point may be a number or a vector of d0 numbers, and its value a number.
+        """
+        with suppress(ValueError):  # ragged rows: the checks that follow have the better message
+            if np.ndim(X) == 0 or (np.ndim(X) == 1 and kernel.d0 not in (None, 1)):
+                X = np.reshape(X, (1, -1))
+            y = np.atleast_1d(y)
         points = kernel.base.points(X)
         if self.batches and points.shape[1] != self.batches[0].X.shape[1]:
             raise ShapeError(
@@ -224,14 +194,11 @@ class ObservationLog:
         return log
 
 
-def as_batch(kernel: KernelSum, X: ArrayLike, y: ArrayLike) -> tuple[ArrayLike, ArrayLike]:
-    """Points and values as rows, where one point may be a number or a vector of d0 numbers."""
-    try:
-        if np.ndim(X) == 0 or (np.ndim(X) == 1 and kernel.d0 not in (None, 1)):
-            X = np.reshape(X, (1, -1))
-        return X, np.atleast_1d(y)
-    except ValueError:  # not arrays; the check that follows has the better message
-        return X, y
+def _split(y: Array, vectors: Array) -> tuple[Array, float]:
+    """Coordinates of y in orthonormal vectors, and the squared norm of what is left of it."""
+    targets = vectors.T @ y
+    leftover = y - vectors @ targets
+    return targets, float(leftover @ leftover)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,10 +212,6 @@ class FeatureObservations:
 
     kernel: KernelSum
     rows: Array  # (at most 2(d + 1), d + 1)
-
-    @classmethod
-    def none(cls, kernel: KernelSum) -> FeatureObservations:
-        return cls(kernel, np.zeros((0, kernel.dim + 1)))
 
     def append(self, batch: Batch) -> FeatureObservations:
         """With the observations of one more batch."""
@@ -264,7 +227,10 @@ class FeatureObservations:
         return FeatureObservations(self.kernel, rows)
 
     def spectrum(self) -> Spectrum:
-        return feature_spectrum(self.kernel, self.rows[:, :-1], self.rows[:, -1])
+        """From singular values, so that F is not squared."""
+        left, singular, right = np.linalg.svd(self.rows[:, :-1], full_matrices=False)
+        targets, rest = _split(self.rows[:, -1], left)
+        return Spectrum(self.kernel, singular**2, targets, rest, right.T)
 
     def eigen(self, largest_scale: float) -> Eigen:
         """Eigenvalues, squared targets and rest: the part of `spectrum` the evidence needs.
@@ -275,18 +241,15 @@ class FeatureObservations:
         F, y = self.rows[:, :-1], self.rows[:, -1]
         largest = float(np.einsum("td,td->", F, F))
         if min(F.shape) <= FEW or EPS * largest * largest_scale**2 > 1e-3:
-            spectrum = self.spectrum()
-            return spectrum.values, spectrum.targets**2, spectrum.rest
+            return self.spectrum().eigen
         if F.shape[0] <= F.shape[1]:
             values, vectors = np.linalg.eigh(F @ F.T)
             return np.maximum(values, 0), (vectors.T @ y) ** 2, 0.0
         values, vectors = np.linalg.eigh(F.T @ F)
         # Smaller eigenvalues than this do not count, and their targets stay in the rest.
         kept = values > 1e-6 / largest_scale**2
-        left = F @ (vectors[:, kept] / np.sqrt(values[kept]))
-        targets = left.T @ y
-        leftover = y - left @ targets
-        return values[kept], targets**2, float(leftover @ leftover)
+        targets, rest = _split(y, F @ (vectors[:, kept] / np.sqrt(values[kept])))
+        return values[kept], targets**2, rest
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,25 +262,24 @@ class GramObservations:
     scale: Array  # (t,)
     K: Array  # (t, t)
 
-    @classmethod
-    def none(cls, kernel: KernelSum) -> GramObservations:
-        return cls(kernel, np.zeros((0, 0)), np.zeros(0), np.zeros(0), np.zeros((0, 0)))
-
     def append(self, batch: Batch) -> GramObservations:
         """With the observations of one more batch."""
-        scale = 1 / batch.noise_std
-        K = self.kernel(batch.X) * scale[:, None] * scale
-        X = batch.X
+        X, scale = batch.X, 1 / batch.noise_std
+        K = self.kernel(X) * scale[:, None] * scale
         if len(self.X):
-            cross = self.kernel(self.X, batch.X) * self.scale[:, None] * scale
+            cross = self.kernel(self.X, X) * self.scale[:, None] * scale
             K = np.block([[self.K, cross], [cross.T, K]])
-            X = np.concatenate([self.X, batch.X])
+            X = np.concatenate([self.X, X])
         y = np.concatenate([self.y, batch.y * scale])
         return GramObservations(self.kernel, X, y, np.concatenate([self.scale, scale]), K)
 
     def spectrum(self) -> Spectrum:
-        X = self.X if len(self.X) else np.zeros((0, self.kernel.d0 or 1))
-        return gram_spectrum(self.kernel, X, self.scale, self.K, self.y)
+        values, vectors = np.linalg.eigh(self.K)
+        kept = values > 10 * EPS * len(self.K) * values.max(initial=0)
+        values, vectors = values[kept], vectors[:, kept]
+        targets, rest = _split(self.y, vectors)
+        basis = vectors / np.sqrt(values)
+        return Spectrum(self.kernel, values, targets, rest, basis, self.X, self.scale)
 
     def eigen(self, largest_scale: float) -> Eigen:
         """Eigenvalues, squared targets and rest: the part of `spectrum` the evidence needs."""
@@ -330,4 +292,7 @@ Observations = FeatureObservations | GramObservations
 
 def no_observations(kernel: KernelSum) -> Observations:
     """The state before the first observation."""
-    return FeatureObservations.none(kernel) if kernel.finite else GramObservations.none(kernel)
+    if kernel.finite:
+        return FeatureObservations(kernel, np.zeros((0, kernel.dim + 1)))
+    none, no_points = np.zeros(0), np.zeros((0, kernel.d0 or 1))
+    return GramObservations(kernel, no_points, none, none, np.zeros((0, 0)))

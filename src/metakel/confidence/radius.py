@@ -328,40 +328,27 @@ def regulariser_and_nu(
         The certified bound in the norm of the kernel; "paper" and "oracle" take B itself.
     """
     sigma, delta = options.noise_std, options.delta_deciding
-    B = options.norm_at(t)
     step = noise_var_paper(t=t + 1)
-    match options.method:
-        case "paper":
-            assert options.beta_min is not None
-            assert options.recovery_error is not None
-            return step, exploration_paper(
-                norm_bound=B,
-                noise_std=sigma,
-                dim=spectrum.kernel.dim,
-                t=t + 1,
-                delta=delta,
-                recovery_error=options.recovery_error,
-                beta_min=options.beta_min,
-            )
-        case "oracle":
-            dim = spectrum.kernel.dim
-            return step, exploration_oracle(
-                norm_bound=B, noise_std=sigma, dim=dim, t=t + 1, delta=delta
-            )
-        case "paper-corrected" if options.rho is None:
-            gain = spectrum.log_det(step / sigma**2) / 2
-            return step, exploration_vanilla(
-                norm_bound=norm_bound, noise_std=sigma, information_gain=gain, delta=delta
-            )
+    level = {"noise_std": sigma, "delta": delta}
+    if options.method in ("paper", "oracle"):
+        B, dim = options.norm_at(t), spectrum.kernel.dim
+        if options.method == "oracle":
+            return step, exploration_oracle(norm_bound=B, dim=dim, t=t + 1, **level)
+        assert options.beta_min is not None
+        assert options.recovery_error is not None
+        recovered = {"recovery_error": options.recovery_error, "beta_min": options.beta_min}
+        return step, exploration_paper(norm_bound=B, dim=dim, t=t + 1, **level, **recovered)
+    if options.method == "paper-corrected" and options.rho is None:
+        gain = spectrum.log_det(step / sigma**2) / 2
+        return step, exploration_vanilla(norm_bound=norm_bound, information_gain=gain, **level)
     rho = sigma**2 if options.rho is None else options.rho
     log_det = spectrum.log_det(rho / sigma**2)
     if options.method == "amm":
         return rho, sqrt(norm_bound**2 + sigma**2 / rho * (log_det + 2 * log(1 / delta)))
     return rho, exploration(
         norm_bound=norm_bound,
-        noise_std=sigma,
         smallest_weight=1.0,  # norm_bound is certified already
         information_gain=log_det / 2,
         noise_var=rho,
-        delta=delta,
+        **level,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,11 +11,19 @@ from numpy.typing import ArrayLike
 
 from metakel._arrays import Array
 from metakel._files import Content, Format
-from metakel.confidence.fallback import Alarm, AlarmEvent, Hypothesis, first_stage, wider_kernels
-from metakel.confidence.observations import Batch, ObservationLog, Spectrum, as_batch
+from metakel.confidence.fallback import (
+    Alarm,
+    AlarmEvent,
+    Hypothesis,
+    State,
+    first_stage,
+    hypotheses,
+    mixture,
+    wider_kernels,
+)
+from metakel.confidence.observations import Batch, ObservationLog, Spectrum, no_observations
 from metakel.confidence.radius import Centre, ConfidenceOptions, Method, NormBound, centre_at
 from metakel.confidence.set import ConfidenceSet, Intersection
-from metakel.confidence.state import State
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum, as_kernel
 
@@ -164,6 +172,7 @@ class ConfidenceSequence:
         )
         if not (centre is None or callable(centre)):
             raise InputError(f"centre is {centre!r}; expected a function of points (n, d0)")
+        self.centre = centre
         self.options.check_kernel(kernel)
         if remember < 0:
             raise InputError(f"remember is {remember}; expected an integer >= 0")
@@ -174,12 +183,14 @@ class ConfidenceSequence:
                 'rivals need method="dmm" and no watch_kernels; give the neighbours as rivals'
             )
         domain = None if points is None else kernel.base.points(points)
-        kept = Intersection(domain, remember)
+        ladder = hypotheses(self.options, kernel, self.wider, len(self.rivals))
+        members = mixture(self.options, ladder, len(self.wider), self.rivals)
+        data = tuple(no_observations(member.kernel) for member in members)
         stage = first_stage(self.options, kernel, self.wider)
-        self._state = State.first(
-            self.options, kernel, self.wider, kept, stage, centre, self.rivals
-        )
-        self._at_points: Array | float = self._centre_at(domain) if domain is not None else 0.0
+        self._state = State(self.options, ladder, members, data, stage)
+        self._kept, _ = Intersection(domain, remember).narrowed(self.current)
+        self.alarms: tuple[AlarmEvent, ...] = ()  # each falls back to a wider assumption
+        self._at_points = 0.0 if domain is None else self._centre_at(domain)
 
     @property
     def full(self) -> KernelSum | None:
@@ -189,7 +200,7 @@ class ConfidenceSequence:
     @property
     def t(self) -> int:
         """Number of observations."""
-        return self._state.t
+        return self.told.t
 
     @property
     def told(self) -> ObservationLog:
@@ -222,11 +233,6 @@ class ConfidenceSequence:
         return self.alarms[-1] if self.alarms else None
 
     @property
-    def alarms(self) -> tuple[AlarmEvent, ...]:
-        """All alarms; each falls back to a wider assumption."""
-        return self._state.alarms
-
-    @property
     def hypothesis(self) -> Hypothesis | None:
         """What is assumed of f at present; None if nothing that was tried fits the data."""
         return self._state.hypothesis
@@ -244,12 +250,7 @@ class ConfidenceSequence:
     @property
     def points(self) -> Array | None:
         """(n, d0) the finite domain on which the intersection over time is exact, if any."""
-        return self._state.intersection.points
-
-    @property
-    def centre(self) -> Centre | None:
-        """What f is expected to be; None for 0."""
-        return self._state.centre
+        return self._kept.points
 
     def _centre_at(self, Z: Array) -> Array | float:
         return 0.0 if self.centre is None else centre_at(self.centre, Z)
@@ -300,14 +301,34 @@ class ConfidenceSequence:
             on ``y``.
         """
         given = self.options.noise_std if noise_std is None else noise_std
-        batch = self.told.checked(self.kernel, *as_batch(self.kernel, X, y), given)
+        batch = self.told.checked(self.kernel, X, y, given)
         self.options.check_noise(batch.noise_std)
         if not len(batch.y):
             return
-        alarms_before = len(self.alarms)
-        self._state = self._state.observed(batch)
-        if self.options.on_alarm == "raise" and len(self.alarms) > alarms_before:
+        known = self.alarms
+        self._state, self._kept, self.alarms = self._after(batch)
+        if self.options.on_alarm == "raise" and len(self.alarms) > len(known):
             raise Alarm(f"after {self.t} observations: {self.alarms[-1].reason}")
+
+    def _after(self, batch: Batch) -> tuple[State, Intersection, tuple[AlarmEvent, ...]]:
+        """State, intersection and alarms after one more batch: an alarm where no function fits."""
+        state, alarms = self._state.observed(batch, self._centre_at(batch.X)), self.alarms
+        earlier = self._kept
+        if self.method != "dmm" or callable(self.options.norm_bound):
+            earlier = earlier.forgetting()  # closed forms and a growing B are not intersected
+        elif self.t:
+            earlier = earlier.keeping(self.told, self.current)
+        kept, agreed = earlier.narrowed(state.now.set)
+        while (state.now.empty or not agreed) and state.hypothesis is not None:
+            reason = f"{state.hypothesis} does not fit;"
+            if self.options.on_alarm == "ignore":
+                kept, _ = earlier.forgetting().narrowed(state.now.set)
+                return state, kept, alarms or (AlarmEvent(state.log.t, f"{reason} ignored"),)
+            state = replace(state, stage=state.stage + 1)
+            reason += f" assumed from here on: {state.hypothesis or 'nothing (check noise_std)'}"
+            alarms = (*alarms, AlarmEvent(state.log.t, reason))
+            kept, agreed = earlier.forgetting().narrowed(state.now.set)
+        return state, kept, alarms
 
     def interval(self, Z: ArrayLike | None = None, *, refine: bool = True) -> tuple[Array, Array]:
         """Lower and upper bounds (n,) of f at ``Z``, by default at the ``points`` of the sequence.
@@ -315,19 +336,19 @@ class ConfidenceSequence:
         At ``points`` this is the intersection over the times after every `tell`, elsewhere over
         the present and the remembered ones. ``refine=False`` is faster and slightly wider.
         """
-        kept, slack = self._state.intersection, self.options.slack
+        slack = self.options.slack
         if Z is not None:
             points = self.kernel.base.points(Z)
             centre = self._centre_at(points)
-            lower, upper = kept.interval(points, self.current, refine=refine)
+            lower, upper = self._kept.interval(points, self.current, refine=refine)
             return lower + (centre - slack), upper + (centre + slack)
-        if kept.running is None:
+        if self._kept.running is None:
             raise InputError(
                 "interval: no Z was given, and there is no finite domain to take its place; give "
                 "the points, as in interval(Z) with Z of shape (n, d0), or make the sequence with "
                 "points="
             )
-        lower, upper = kept.running
+        lower, upper = self._kept.running
         return lower + (self._at_points - slack), upper + (self._at_points + slack)
 
     def upper(self, Z: ArrayLike) -> Array:
@@ -341,7 +362,7 @@ class ConfidenceSequence:
     def mean(self, Z: ArrayLike) -> Array:
         """(n,) posterior mean at the regulariser that the data support best (closed forms: rho)."""
         points = self.kernel.base.points(Z)
-        return self.current.mean(points, self._state.now.alpha) + self._centre_at(points)
+        return self.current.mean(points, self.alpha) + self._centre_at(points)
 
     def fresh(self) -> Self:
         """The same sequence before its first observation, to replay the observations step by step.
@@ -351,13 +372,26 @@ class ConfidenceSequence:
         options = asdict(self.options)
         if options["on_alarm"] == "raise":
             options["on_alarm"] = "widen"
-        options |= {"remember": self._state.intersection.remember, "centre": self.centre}
+        options |= {"remember": self._kept.remember, "centre": self.centre}
         full = self.wider or self.kernel
         return type(self)(self.kernel, full=full, rivals=self.rivals, **options)
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form of options and state; `from_dict` needs kernel and centre again."""
-        return FORMAT.dump(self._state.to_content())
+        if callable(self.options.norm_bound):
+            raise InputError("a norm_bound that is a function cannot be stored; store the data")
+        kept = self._kept
+        return FORMAT.dump(
+            {
+                "options": {**asdict(self.options), "remember": kept.remember},
+                "points": None if kept.points is None else kept.points.tolist(),
+                "told": self.told.to_list(),
+                "stage": self._state.stage,
+                "alarms": [asdict(event) for event in self.alarms],
+                "past": [time for time, _, _ in kept.past],
+                "running": kept.running and [_finite(bound) for bound in kept.running],
+            }
+        )
 
     @classmethod
     def from_dict(
@@ -372,5 +406,28 @@ class ConfidenceSequence:
         with FORMAT.load(data) as content:
             options = {**content["options"], "points": content["points"], "centre": centre}
             sequence = cls(kernel, full=full, rivals=rivals, **options)
-            sequence._state = sequence._state.restored(content)
+            sequence._restore(content)
             return sequence
+
+    def _restore(self, content: Mapping[str, Any]) -> None:
+        """From the state before the first observation to the one that was stored."""
+        stage, first, last = int(content["stage"]), self._state.stage, len(self._state.hypotheses)
+        if not first <= stage <= last:  # below the first: an empty kernel, by an older version
+            raise InputError(
+                f"stored sequence is at stage {stage}; expected {first} to {last}. Make a new "
+                "sequence from its data"
+            )
+        self.alarms = tuple(AlarmEvent(**event) for event in content["alarms"])
+        self._state = replace(self._state, stage=stage)
+        for batch in ObservationLog.from_list(content["told"], self.kernel).batches:
+            self._state = self._state.observed(batch, self._centre_at(batch.X))
+            if self.t in content["past"]:
+                self._kept = self._kept.keeping(self.told, self.current)
+        if content["running"] is not None:
+            lower, upper = (np.array(bound, dtype=np.float64) for bound in content["running"])
+            running = np.nan_to_num(lower, nan=-np.inf), np.nan_to_num(upper, nan=np.inf)
+            self._kept = replace(self._kept, running=running)
+
+
+def _finite(bound: Array) -> list[float | None]:
+    return [float(b) if np.isfinite(b) else None for b in bound]

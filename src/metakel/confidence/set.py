@@ -21,7 +21,7 @@ the intersection is over a few of them; any choice of times is valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel._arrays import Array
-from metakel.confidence.observations import NEGLIGIBLE, Spectrum
+from metakel.confidence.observations import NEGLIGIBLE, ObservationLog, Spectrum
 from metakel.kernels.sum import KernelSum
 
 ROUNDING = 1e-9
@@ -37,29 +37,20 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Intersection:
-    """What is kept of earlier sets.
+    """What is kept of earlier sets."""
 
-    Parameters
-    ----------
-    points : (n, d0) array or None
-        The finite domain.
-    remember : int
-        At most how many past sets are kept.
-    running : pair of (n,) arrays or None
-        Largest lower and smallest upper bound so far at ``points``.
-    past : tuple of (time, is_milestone, ConfidenceSet)
-        The set of the previous call, and those of the first calls to reach a power of 2.
-    """
-
-    points: Array | None
-    remember: int
+    points: Array | None  # (n, d0) the finite domain
+    remember: int  # at most how many past sets are kept
+    # Largest lower and smallest upper bound so far at ``points``, (n,) each.
     running: tuple[Array, Array] | None = None
+    # (time, is it a milestone, set): of the previous call, and of the first to reach a power of 2.
     past: tuple[tuple[int, bool, ConfidenceSet], ...] = ()
 
-    def keeping(self, time: int, before: int, past: ConfidenceSet) -> Intersection:
-        """With the set of ``time``, when the call before it had ended at ``before``."""
-        milestone = time.bit_length() > before.bit_length()
-        entries = (*(entry for entry in self.past if entry[1]), (time, milestone, past))
+    def keeping(self, log: ObservationLog, past: ConfidenceSet) -> Intersection:
+        """With the set after all observations of the log."""
+        before = log.t - len(log.batches[-1].y)  # observations before the last call
+        milestone = log.t.bit_length() > before.bit_length()
+        entries = (*(entry for entry in self.past if entry[1]), (log.t, milestone, past))
         return replace(self, past=entries[-self.remember :] if self.remember else ())
 
     def forgetting(self) -> Intersection:
@@ -80,19 +71,7 @@ class Intersection:
 
     def interval(self, Z: Array, now: ConfidenceSet, *, refine: bool) -> tuple[Array, Array]:
         """Bounds (n,) at any points ``Z``: the present set and the kept ones, of one kernel."""
-        sets = [*(entry[2] for entry in self.past), now]
-        lower, upper = np.empty((2, len(Z)))
-        for block in blocks(len(Z)):
-            Phi = now.kernel.features(Z[block]) if now.spectrum.X is None else None
-            bounds = np.array(
-                [s.interval_from(*s.spectrum.project(Z[block], Phi), refine=refine) for s in sets]
-            )  # (sets, 2, block)
-            lower[block], upper[block] = bounds[:, 0].max(axis=0), bounds[:, 1].min(axis=0)
-            # Where sets of different times are disjoint, the present one counts.
-            crossed = lower[block] > upper[block]
-            lower[block][crossed] = bounds[-1, 0, crossed]
-            upper[block][crossed] = bounds[-1, 1, crossed]
-        return lower, upper
+        return _interval([*(entry[2] for entry in self.past), now], Z, refine=refine)
 
 
 GRID = 40
@@ -138,12 +117,7 @@ class ConfidenceSet:
         With ``refine`` alpha is optimised at every point, which equals the extremes of f(x) over
         the set; without, it stays on the grid: up to half a per cent wider, and faster.
         """
-        points = self.kernel.base.points(Z)
-        lower, upper = np.empty((2, len(points)))
-        for block in blocks(len(points)):
-            projected = self.spectrum.project(points[block])
-            lower[block], upper[block] = self.interval_from(*projected, refine=refine)
-        return lower, upper
+        return _interval([self], self.kernel.base.points(Z), refine=refine)
 
     def upper(self, Z: ArrayLike) -> Array:
         """(n,) upper bounds of f at ``Z``, alpha on the grid."""
@@ -160,7 +134,7 @@ class ConfidenceSet:
         """(n,) lower bounds of f at ``Z``, alpha on the grid."""
         return self.interval(Z, refine=False)[0]
 
-    def interval_from(
+    def _interval_from(
         self, coordinates: Array, outside: Array, *, refine: bool
     ) -> tuple[Array, Array]:
         """`interval` of points whose projections (r, n) and (n,) are known."""
@@ -255,6 +229,23 @@ class ConfidenceSet:
         misfit = spectrum.rest + alphas * (spectrum.targets**2 @ inverse)
         radii = self.squared_radius + alphas * self.norm_bound**2 - misfit
         return np.asarray(sign * centre + np.sqrt(variance * np.maximum(radii, 0)))
+
+
+def _interval(sets: Sequence[ConfidenceSet], Z: Array, *, refine: bool) -> tuple[Array, Array]:
+    """Bounds (n,) at ``Z`` by all of the sets, the last of which is the present one."""
+    now = sets[-1]
+    lower, upper = np.empty((2, len(Z)))
+    for block in blocks(len(Z)):
+        Phi = now.kernel.features(Z[block]) if now.spectrum.X is None else None
+        bounds = np.array(
+            [s._interval_from(*s.spectrum.project(Z[block], Phi), refine=refine) for s in sets]
+        )  # (sets, 2, block)
+        lower[block], upper[block] = bounds[:, 0].max(axis=0), bounds[:, 1].min(axis=0)
+        # Where sets of different times are disjoint, the present one counts.
+        crossed = lower[block] > upper[block]
+        lower[block][crossed] = bounds[-1, 0, crossed]
+        upper[block][crossed] = bounds[-1, 1, crossed]
+    return lower, upper
 
 
 def blocks(n: int, size: int = BLOCK) -> Iterator[slice]:

@@ -1,4 +1,4 @@
-"""The sums of `problem.Evaluator` for tasks given by features, or by Gram matrices.
+"""The sums of `newton.Evaluator` for tasks given by features, or by Gram matrices.
 
 With features, most quantities come from the Gram matrices of the working set's columns, which are
 kept and extended. Once the columns outnumber the rows, n x n systems of the features are used
@@ -13,9 +13,16 @@ import numpy as np
 
 from metakel._arrays import Array
 from metakel.grouplasso import spd
-from metakel.grouplasso.batch import Index, check_eigenvalues, columns_of, group_starts, group_sums
-from metakel.grouplasso.newton import block_descent
-from metakel.grouplasso.problem import Problem, Residual, group_energies, independent_weights
+from metakel.grouplasso.newton import Residual, block_descent, independent_weights
+from metakel.grouplasso.problem import (
+    Index,
+    Problem,
+    check_eigenvalues,
+    columns_of,
+    group_energies,
+    group_starts,
+    group_sums,
+)
 
 ROUNDING = 16 * np.finfo(float).eps
 # Where weights times curvature exceed this (small lambda), T^-1 b loses digits if T is inverted
@@ -251,39 +258,29 @@ class FeatureEvaluator:
             full[self._order[:, None], columns] = self._beta
         return full
 
-    def residuals(self) -> list[Array]:
-        return self._residuals
-
-    def _raw_residuals(self) -> list[Array]:
-        out, stop = [], 0
-        for Phi, batch in zip(self._Phi, self.problem.batches, strict=True):
-            rows = slice(stop, stop := stop + len(Phi))
-            if self.active.size:
-                Phi = Phi if self._cols.size == Phi.shape[1] else np.take(Phi, self._cols, axis=1)
-                out.append(batch.y - np.matmul(self._beta[rows, None, :], Phi)[:, 0, :])
-            else:
-                out.append(batch.y)
-        return out
-
     def residual(self) -> Residual:
         N, here = self.problem.total, self.work[self.active]
         scores, norms, square, inner = np.zeros(self.p), np.zeros(self.p), 0.0, 0.0
-        columns, raw = columns_of(here, self.problem.starts), []
-        self._residuals = self._raw_residuals()
-        for r, batch in zip(self._residuals, self.problem.batches, strict=True):
+        columns, raw, residuals, stop = columns_of(here, self.problem.starts), [], [], 0
+        for Phi, batch in zip(self._Phi, self.problem.batches, strict=True):
             assert batch.Phi is not None
+            rows, r = slice(stop, stop := stop + len(Phi)), batch.y
+            if here.size:
+                own = Phi if self._cols.size == Phi.shape[1] else np.take(Phi, self._cols, axis=1)
+                r = r - np.matmul(self._beta[rows, None, :], own)[:, 0, :]
             z = self.scale * _apply(batch.Phi, r)
             scores += group_sums(np.einsum("sd,sd->d", z, z), self.problem.starts)
             square += float(np.vdot(r, r)) / N
             inner += float(np.vdot(batch.y, r)) / N
             raw.append(z)
+            residuals.append(r)
         everything = raw[0] if len(raw) == 1 else np.concatenate(raw)
         if not here.size:
             self._at_zero = everything
         self._raw = np.take(everything, columns, axis=1)
         if here.size:
             norms[here] = np.sqrt(self._grouped(self._beta))
-        return Residual(scores, norms, square, inner)
+        return Residual(scores, norms, square, inner, residuals)
 
     def misfit(self, lam: Array) -> Array:
         if not self.active.size:
@@ -393,36 +390,27 @@ class GramEvaluator:
     def beta(self) -> None:
         return None
 
-    def residuals(self) -> list[Array]:
-        return self._residuals
-
-    def _raw_residuals(self) -> list[Array]:
-        out, parts = [], iter(self._parts)
-        for batch in self.problem.batches:
-            fit = np.empty_like(batch.y)
-            stop = 0
-            while stop < len(fit):
-                _, _, U = next(parts)
-                fit[stop : stop + len(U)] = np.einsum("i,sin->sn", self._x, U)
-                stop += len(U)
-            out.append(batch.y - fit)
-        return out
-
     def residual(self) -> Residual:
         N, here = self.problem.total, self.work[self.active]
         scores, norms, square, inner = np.zeros(self.p), np.zeros(self.p), 0.0, 0.0
-        self._residuals = self._raw_residuals()
-        for batch, r in zip(self.problem.batches, self._residuals, strict=True):
+        fits = [np.einsum("i,sin->sn", self._x, U) for _, _, U in self._parts]
+        self._rows, first = [], 0
+        for batch in self.problem.batches:
+            r, stop = batch.y.copy(), 0
+            while stop < len(r):
+                r[stop : (stop := stop + len(fits[first]))] -= fits[first]
+                first += 1
             scores += self.scale**2 * group_energies(self.problem, batch, r)
             square += float(np.vdot(r, r)) / N
             inner += float(np.vdot(batch.y, r)) / N
+            self._rows.append(r)
         norms[here] = self._x * np.sqrt(self._scores[self.active])
-        return Residual(scores, norms, square, inner)
+        return Residual(scores, norms, square, inner, self._rows)
 
     def misfit(self, lam: Array) -> Array:
         here = self.work[self.active]
         unit = lam[here] / np.sqrt(self._scores[self.active])
-        rows = np.concatenate([r.ravel() for r in self.residuals()])
+        rows = np.concatenate([r.ravel() for r in self._rows])
         total, stop = np.zeros(here.size), 0
         for (K, _), (_, solved, _) in zip(self._chunks(), self._parts, strict=True):
             r = rows[stop : stop + solved.size].reshape(solved.shape)

@@ -1,4 +1,6 @@
-r"""Projected Newton for the p-dimensional problem in x = eta / lam (see `problem`), and its start.
+r"""Projected Newton for the p-dimensional problem in x = eta / lam (see `problem`).
+
+An `Evaluator` gives the sums over tasks that it needs, for tasks in memory or elsewhere.
 
 A stationary point has ||z^(j)|| = lam_j on active groups. For orthogonal features 1/||z^(j)|| is
 linear in x_j, so we apply Newton's method to 1/||z^(j)|| = 1/lam_j. With v_j = ||z^(j)||^2, this
@@ -9,15 +11,124 @@ far too small. The plain Newton step is the fallback, so every accepted step dec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
+from typing import Protocol
 
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.grouplasso.batch import Index, group_sums
-from metakel.grouplasso.problem import Evaluator
+from metakel.grouplasso.problem import Index, TaskBatch, group_sums
+
+
+@dataclass(frozen=True)
+class Residual:
+    """The quantities of the duality gap, recomputed from the raw data."""
+
+    scores: Array  # (p,) squared norms of z^(j)
+    norms: Array  # (p,) norms of beta^(j)
+    square: float  # ||r||^2 / N
+    inner: float  # y'r / N
+    rows: Sequence[Array] = ()  # y - f: one padded (m_b, n_b) array per batch; none if elsewhere
+
+
+class Evaluator(Protocol):
+    """Sums over tasks at a current point x, for groups of a growing working set.
+
+    ``work`` holds the groups of the working set. ``active``, ``curvature`` and the arguments of
+    `at` and `hessian` refer to groups by their position in it. A new evaluator is at x = 0 with an
+    empty working set.
+    """
+
+    p: int
+    energy: float  # ||y||^2 / N
+    rough: bool  # whether iterations are so costly that early subproblems are solved loosely
+    work: Index
+    active: Index  # positions of the groups with x > 0 at the current point
+    curvature: Array  # (|work|,) trace of each group's scaled Gram matrix, averaged over tasks
+
+    def extend(self, groups: Index) -> None:
+        """Add groups to the working set; their weight at the current point is zero."""
+        ...
+
+    def start(self, lam: Array) -> Array:
+        """Initial guess of x over the working set."""
+        ...
+
+    def at(self, active: Index, x: Array) -> tuple[float, Array]:
+        """Move to x > 0 on ``active``: y'r/N and the squared norms of z over the working set."""
+        ...
+
+    def hessian(self, groups: Index) -> Array:
+        """Hessian of g at the current point, over ``groups``.
+
+        They must contain the active ones, and may contain groups of weight zero.
+        """
+        ...
+
+    def residual(self) -> Residual:
+        """The quantities of the duality gap at the current point, from raw residuals."""
+        ...
+
+    def misfit(self, lam: Array) -> Array:
+        """||z^(j) - lam_j beta^(j)/||beta^(j)|| || of the active groups, from raw data (B.6).
+
+        Valid after `residual`.
+        """
+        ...
+
+    def beta(self) -> Array | None:
+        """(m, d) coefficients at the current point; None in kernel mode."""
+        ...
+
+
+def independent_weights(scores: Array, lam: Array, curvature: Array) -> Array:
+    """The weight of each group if it were the only one, for tasks of equal curvature."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(scores > lam * lam, (np.sqrt(scores) / lam - 1) / curvature, 0.0)
+
+
+class RemoteProblem(Protocol):
+    """A problem whose tasks are stored elsewhere; only sums over the tasks are available.
+
+    It has m tasks and p groups, ``total`` observations, and otherwise what a `Problem` has.
+    """
+
+    @property
+    def m(self) -> int: ...
+    @property
+    def p(self) -> int: ...
+    @property
+    def total(self) -> int: ...
+    @property
+    def dims(self) -> Sequence[int | None]: ...
+    @property
+    def sizes(self) -> Index: ...
+    @property
+    def task_weights(self) -> Array: ...
+    @property
+    def batches(self) -> tuple[TaskBatch, ...]:
+        """Raises: coefficients and residuals stay where the tasks are."""
+        ...
+
+    def evaluator(self) -> Evaluator:
+        """Computes the sums over tasks that the solver needs."""
+        ...
+
+    def group_scores(self) -> Array:
+        """(p,) squared norms of every group's correlation with the observations."""
+        ...
+
+    def spectra(self) -> Sequence[Array]:
+        """See `Problem.spectra`, for the rules for lambda."""
+        ...
+
+    def energies(self, v: Sequence[Array]) -> Array:
+        """See `Problem.energies`."""
+        ...
+
 
 # Weights times curvature below this have no effect beyond rounding, and are set to zero.
 NEGLIGIBLE = 1e-12

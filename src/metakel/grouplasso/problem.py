@@ -15,7 +15,7 @@ lam        (p,)            one lambda per group
 
 .. math:: P(\beta) = \frac1N \|y - \Phi\beta\|^2 + \sum_j \lambda_j \|\beta^{(j)}\|_2
 
-The solver reads the data only through sums over tasks (`Evaluator`). With
+The solver reads the data only through sums over tasks (`newton.Evaluator`). With
 x_j = eta_j / lam_j and K_s(x) = sum_j x_j Phi_sj' Phi_sj, eliminating beta from Eq. 7 leaves
 
 .. math:: g(x) = \frac1N \sum_s y_s^\top r_s + \tfrac12 \sum_j \lambda_j^2 x_j, \qquad
@@ -31,134 +31,41 @@ active columns, or of n x n matrices where these are smaller.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from itertools import pairwise
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError, ShapeError
-from metakel.grouplasso.batch import (
-    Index,
-    Loss,
-    TaskBatch,
-    as_vector,
-    check_eigenvalues,
-    check_finite,
-    check_symmetry,
-    group_sizes,
-    group_starts,
-    group_sums,
-    similar_sizes,
-    sizes_and_weights,
-)
+
+Index = NDArray[np.intp]
+Loss = Literal["points", "tasks"]
+# Tasks share an array while padding adds at most this fraction of rows to each of them.
+PADDING = 0.25
+# A negative eigenvalue this large, relative to the largest, is no rounding error (nor of float32).
+INDEFINITE = 1e-6
 
 
-@dataclass(frozen=True)
-class Residual:
-    """The quantities of the duality gap, recomputed from the raw data."""
+@dataclass(frozen=True, eq=False)
+class TaskBatch:
+    """Tasks of similar size, padded with zero rows, which change neither loss nor gradient.
 
-    scores: Array  # (p,) squared norms of z^(j)
-    norms: Array  # (p,) norms of beta^(j)
-    square: float  # ||r||^2 / N
-    inner: float  # y'r / N
-
-
-class Evaluator(Protocol):
-    """Sums over tasks at a current point x, for groups of a growing working set.
-
-    ``work`` holds the groups of the working set. ``active``, ``curvature`` and the arguments of
-    `at` and `hessian` refer to groups by their position in it. A new evaluator is at x = 0 with an
-    empty working set.
+    Exactly one of ``Phi`` (m, d, n) and ``K`` (p, m, n, n) is given.
     """
 
-    p: int
-    energy: float  # ||y||^2 / N
-    rough: bool  # whether iterations are so costly that early subproblems are solved loosely
-    work: Index
-    active: Index  # positions of the groups with x > 0 at the current point
-    curvature: Array  # (|work|,) trace of each group's scaled Gram matrix, averaged over tasks
-
-    def extend(self, groups: Index) -> None:
-        """Add groups to the working set; their weight at the current point is zero."""
-        ...
-
-    def start(self, lam: Array) -> Array:
-        """Initial guess of x over the working set."""
-        ...
-
-    def at(self, active: Index, x: Array) -> tuple[float, Array]:
-        """Move to x > 0 on ``active``: y'r/N and the squared norms of z over the working set."""
-        ...
-
-    def hessian(self, groups: Index) -> Array:
-        """Hessian of g at the current point, over ``groups``.
-
-        They must contain the active ones, and may contain groups of weight zero.
-        """
-        ...
-
-    def residual(self) -> Residual:
-        """The quantities of the duality gap at the current point, from raw residuals."""
-        ...
-
-    def misfit(self, lam: Array) -> Array:
-        """||z^(j) - lam_j beta^(j)/||beta^(j)|| || of the active groups, from raw data (B.6).
-
-        Valid after `residual`.
-        """
-        ...
-
-    def beta(self) -> Array | None:
-        """(m, d) coefficients at the current point; None in kernel mode."""
-        ...
-
-    def residuals(self) -> list[Array]:
-        """y - f where `residual` was last called: one padded (m_b, n_b) array per batch."""
-        ...
-
-
-def independent_weights(scores: Array, lam: Array, curvature: Array) -> Array:
-    """The weight of each group if it were the only one, for tasks of equal curvature."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(scores > lam * lam, (np.sqrt(scores) / lam - 1) / curvature, 0.0)
-
-
-class ProblemSize(Protocol):
-    """The sizes of a problem: m tasks, p groups, ``total`` observations."""
+    tasks: Index
+    y: Array
+    Phi: Array | None = None
+    K: Array | None = None
 
     @property
-    def m(self) -> int: ...
-    @property
-    def p(self) -> int: ...
-    @property
-    def total(self) -> int: ...
-    @property
-    def dims(self) -> Sequence[int | None]: ...
-    @property
-    def sizes(self) -> Index: ...
-    @property
-    def task_weights(self) -> Array: ...
-
-
-class RemoteProblem(ProblemSize, Protocol):
-    """A problem whose tasks are stored elsewhere; only sums over the tasks are available."""
-
-    @property
-    def batches(self) -> tuple[TaskBatch, ...]:
-        """Raises: coefficients and residuals stay where the tasks are."""
-        ...
-
-    def evaluator(self) -> Evaluator:
-        """Computes the sums over tasks that the solver needs."""
-        ...
-
-    def group_scores(self) -> Array:
-        """(p,) squared norms of every group's correlation with the observations."""
-        ...
+    def n(self) -> int:
+        return int(self.y.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +79,11 @@ class Problem:
     dims: tuple[int | None, ...]
     sizes: Index
     task_weights: Array
-    starts: Index = field(repr=False)
+
+    @cached_property
+    def starts(self) -> Index:
+        """(p + 1,) where the columns of each group begin."""
+        return group_starts([k or 0 for k in self.dims])
 
     @classmethod
     def from_arrays(
@@ -200,7 +111,7 @@ class Problem:
             raise InputError(f"Phi has shape {features.shape}; expected no empty dimension")
         check_finite(values, "y")  # Phi may be large: its first products are checked instead
         batch = TaskBatch(np.arange(m), values, Phi=features.transpose(0, 2, 1))
-        return cls._build((batch,), group_sizes(groups, d), np.full(m, n), np.ones(m))
+        return cls((batch,), group_sizes(groups, d), np.full(m, n), np.ones(m))
 
     @classmethod
     def from_tasks(
@@ -222,22 +133,18 @@ class Problem:
         sizes, weights = sizes_and_weights(features, values, loss, row_axis=0)
         d = features[0].shape[1]
         batches = []
-        for tasks in similar_sizes(sizes):
-            width = int(sizes[tasks].max())
-            stacked = np.zeros((tasks.size, d, width))
-            padded = np.zeros((tasks.size, width))
+        for tasks, padded in _padded(values, sizes, weights):
+            stacked = np.zeros((tasks.size, d, padded.shape[1]))
             for i, s in enumerate(tasks):
-                if features[s].ndim != 2 or features[s].shape[1] != d:
+                if features[s].shape != (sizes[s], d):
                     raise ShapeError(
                         f"task {s}: Phi has shape {features[s].shape}; expected (n_s, {d})"
                     )
-                root = np.sqrt(weights[s])
-                stacked[i, :, : sizes[s]] = root * features[s].T
-                padded[i, : sizes[s]] = root * values[s]
+                stacked[i, :, : sizes[s]] = np.sqrt(weights[s]) * features[s].T
             check_finite(stacked, "Phi")
             check_finite(padded, "y")
             batches.append(TaskBatch(tasks, padded, Phi=stacked))
-        return cls._build(tuple(batches), group_sizes(groups, d), sizes, weights)
+        return cls(tuple(batches), group_sizes(groups, d), sizes, weights)
 
     @classmethod
     def from_grams(
@@ -253,10 +160,9 @@ class Problem:
         sizes, weights = sizes_and_weights(grams, values, loss, row_axis=1)
         p = grams[0].shape[0]
         batches = []
-        for tasks in similar_sizes(sizes):
-            width = int(sizes[tasks].max())
+        for tasks, padded in _padded(values, sizes, weights):
+            width = padded.shape[1]
             stacked = np.zeros((p, tasks.size, width, width))
-            padded = np.zeros((tasks.size, width))
             for i, s in enumerate(tasks):
                 n = sizes[s]
                 if grams[s].shape != (p, n, n):
@@ -264,22 +170,11 @@ class Problem:
                         f"task {s}: K has shape {grams[s].shape}; expected ({p}, {n}, {n})"
                     )
                 np.multiply(grams[s], weights[s], out=stacked[:, i, :n, :n])
-                padded[i, :n] = np.sqrt(weights[s]) * values[s]
             check_finite(stacked, "K")
             check_symmetry(stacked, tasks)
             check_finite(padded, "y")
             batches.append(TaskBatch(tasks, padded, K=stacked))
-        return cls._build(tuple(batches), (None,) * p, sizes, weights)
-
-    @classmethod
-    def _build(
-        cls,
-        batches: tuple[TaskBatch, ...],
-        dims: tuple[int | None, ...],
-        sizes: Index,
-        weights: Array,
-    ) -> Problem:
-        return cls(batches, dims, sizes, weights, group_starts([k or 0 for k in dims]))
+        return cls(tuple(batches), (None,) * p, sizes, weights)
 
     def __repr__(self) -> str:
         few, many = self.sizes.min(), self.sizes.max()
@@ -335,21 +230,14 @@ class Problem:
         They are scaled for the noise event of `metakel.learn.rules`: with ``loss="tasks"`` the
         score of a task contains its weight twice, and so do its eigenvalues.
         """
-        rows: list[list[Array]] = [[] for _ in range(self.p)]
-        order = np.concatenate([b.tasks for b in self.batches])
-        for batch in self.batches:
-            # The data of the batch already contain one factor of the weight.
-            weight = self.task_weights[batch.tasks][:, None]
-            for j in range(self.p):
-                rows[j].append(weight * self._eigenvalues(batch, j))
-        width = [max(part.shape[1] for part in parts) for parts in rows]
         out = []
-        for parts, r in zip(rows, width, strict=True):
-            full = np.zeros((self.m, r))
-            stop = 0
-            for part in parts:
-                full[order[stop : stop + len(part)], : part.shape[1]] = part
-                stop += len(part)
+        for j in range(self.p):
+            parts = [self._eigenvalues(batch, j) for batch in self.batches]
+            full = np.zeros((self.m, max(part.shape[1] for part in parts)))
+            for batch, part in zip(self.batches, parts, strict=True):
+                # The data of the batch already contain one factor of the weight.
+                weight = self.task_weights[batch.tasks][:, None]
+                full[batch.tasks, : part.shape[1]] = weight * part
             out.append(full)
         return out
 
@@ -368,6 +256,11 @@ class Problem:
         if batch.K is not None:
             check_eigenvalues(values, j, batch.tasks)
         return np.maximum(values, 0.0)
+
+    def group_scores(self) -> Array:
+        """(p,) squared norms of every group's correlation with the observations."""
+        parts = (group_energies(self, batch, batch.y) for batch in self.batches)
+        return sum(parts, start=np.zeros(self.p))
 
     def energies(self, v: Sequence[ArrayLike]) -> Array:
         """(p,) squared norms, over all tasks, of every group's correlation with ``v``.
@@ -394,27 +287,151 @@ def group_energies(problem: Problem, batch: TaskBatch, r: Array) -> Array:
     return group_sums(np.einsum("sd,sd->d", z, z), problem.starts)
 
 
-def check_problem(problem: object) -> None:
-    """Raise where the argument is not a problem, e.g. the history it is made from."""
-    if not isinstance(problem, Problem) and not hasattr(problem, "group_scores"):
-        raise InputError(
-            f"problem is a {type(problem).__name__}; expected a Problem, made by "
-            "Problem.from_arrays, from_tasks or from_grams (metakel.learn.as_problem(history, "
-            "base) makes it from a History)"
+# -- groups of columns: group j is starts[j] to starts[j + 1] --------------------------------------
+
+
+def group_sizes(groups: Sequence[slice] | None, d: int) -> tuple[int, ...]:
+    """Number of columns of every group, from slices that must partition the d columns in order."""
+    if groups is None:
+        return (1,) * d
+    if not all(isinstance(g, slice) and g.step in (None, 1) for g in groups):
+        raise InputError(f"groups must be slices of step 1; found {list(groups)[:5]} ...")
+    edges = [(g.start, g.stop) for g in groups]
+    adjacent = all(a[1] == b[0] for a, b in pairwise(edges))
+    if not edges or edges[0][0] != 0 or edges[-1][1] != d or not adjacent:
+        raise ShapeError(
+            f"groups must partition the {d} columns of Phi in order; found {edges[:5]} ..."
         )
+    dims = tuple(stop - start for start, stop in edges)
+    if min(dims) < 1:
+        raise ShapeError("every group needs at least one column")
+    return dims
 
 
-def lambda_max(problem: Problem | RemoteProblem, weights: ArrayLike | None = None) -> float:
-    """Smallest lambda at which every coefficient is zero: max_j (2/N) ||(Phi'y)^(j)|| / w_j."""
-    check_problem(problem)
-    if isinstance(problem, Problem):
-        scores = np.zeros(problem.p)
-        for batch in problem.batches:
-            scores += group_energies(problem, batch, batch.y)
-    else:
-        scores = problem.group_scores()
-    if not np.isfinite(scores).all():
-        j = int(np.flatnonzero(~np.isfinite(scores))[0])
-        raise InputError(f"the features of group {j} hold nan or infinite numbers")
-    norms = 2 / problem.total * np.sqrt(scores)
-    return float(np.max(norms if weights is None else norms / np.asarray(weights)))
+def group_starts(dims: Sequence[int] | Index) -> Index:
+    """(k + 1,) where each of k groups begins, from the number of columns of each."""
+    return np.concatenate([[0], np.cumsum(dims)])
+
+
+def columns_of(groups: Index, starts: Index) -> Index:
+    """The columns of these groups, one group after another."""
+    if len(starts) > starts[-1]:  # one column each
+        return groups
+    ranges = [np.arange(starts[j], starts[j + 1]) for j in groups]
+    return np.concatenate(ranges) if ranges else np.empty(0, np.intp)
+
+
+def group_sums(values: Array, starts: Index, axis: int = 0) -> Array:
+    """Sums over the columns of each group along one axis."""
+    if len(starts) > values.shape[axis]:  # one column each
+        return values
+    sums: Array = np.add.reduceat(values, starts[:-1], axis=axis)
+    return sums
+
+
+# -- tasks -----------------------------------------------------------------------------------------
+
+
+def as_vector(y: ArrayLike) -> Array:
+    """The observations of a task as a vector; a single column is accepted, too."""
+    values = np.asarray(y, np.float64)
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def sizes_and_weights(
+    arrays: list[Array], values: list[Array], loss: Loss, *, row_axis: int
+) -> tuple[Index, Array]:
+    """(m,) number of observations of every task, and its weight in the loss."""
+    if not arrays or len(arrays) != len(values):
+        raise ShapeError(f"found {len(arrays)} tasks of features and {len(values)} of values")
+    if loss not in ("points", "tasks"):
+        raise InputError(f"loss is {loss!r}; expected 'points' or 'tasks'")
+    for s, (array, v) in enumerate(zip(arrays, values, strict=True)):
+        if array.ndim != row_axis + 2 or v.shape != (array.shape[row_axis],):
+            raise ShapeError(
+                f"task {s}: an array of shape {array.shape} does not match y of shape {v.shape}"
+            )
+        if not array.size:
+            raise InputError(f"task {s}: shape {array.shape}; expected no empty dimension")
+    sizes = np.array([v.size for v in values])
+    if loss == "points":
+        return sizes, np.ones(sizes.size)
+    return sizes, sizes.sum() / (sizes.size * sizes)
+
+
+def _padded(values: list[Array], sizes: Index, weights: Array) -> Iterator[tuple[Index, Array]]:
+    """The tasks of each batch and their weighted observations, padded with zeros.
+
+    Sizes within a batch differ by at most `PADDING`.
+    """
+    order = np.argsort(-sizes, kind="stable")
+    first = 0
+    for i in range(1, order.size + 1):
+        if i == order.size or sizes[order[i]] < (1 - PADDING) * sizes[order[first]]:
+            tasks, width = np.sort(order[first:i]), sizes[order[first]]
+            padded = np.zeros((tasks.size, width))
+            for row, s in zip(padded, tasks, strict=True):
+                row[: sizes[s]] = np.sqrt(weights[s]) * values[s]
+            yield tasks, padded
+            first = i
+
+
+# -- checks of numbers -----------------------------------------------------------------------------
+
+
+def check_finite(values: Array, what: str) -> None:
+    """Raise with the index of the first number that is not finite."""
+    # A sum is finite if every term is, barring overflow: one pass without a temporary array.
+    if not np.isfinite(values.sum()) and not np.isfinite(values).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        raise InputError(f"{what} holds {values[where]} at {where}; expected finite numbers")
+
+
+def check_symmetry(K: Array, tasks: Index) -> None:
+    """Raise where a stack (p, m, n, n) of these tasks holds what cannot be a Gram matrix."""
+    # Row sums against column sums: two passes without a temporary array.
+    diagonal = np.einsum("...nn->...n", K)
+    largest = np.abs(diagonal).max(axis=2)  # (p, m)
+    size = largest.max(axis=1) * K.shape[-1]  # (p,)
+    rows = K.sum(axis=-1)
+    uneven = np.abs(rows - K.sum(axis=-2)).max(axis=(1, 2)) > 1e-8 * size
+    blank = largest == 0  # a zero diagonal leaves only the zero matrix
+    if uneven.any() or (diagonal < 0).any() or (blank.any() and rows[blank].any()):
+        for j, matrices in enumerate(K):
+            for s, matrix in zip(tasks, matrices, strict=True):
+                if defect := _defect(matrix, 1e-8 * size[j]):
+                    raise InputError(f"K of group {j} {defect} in task {s}: not a Gram matrix")
+
+
+def _defect(K: Array, tolerance: float) -> str:
+    """Why a matrix is no Gram matrix, or "" where nothing is found."""
+    diagonal, asymmetry = K.diagonal(), np.abs(K - K.T)
+    i = int(diagonal.argmin())
+    if diagonal[i] < 0:
+        return f"holds {diagonal[i]:.4g} on the diagonal, at ({i}, {i}),"
+    a, b = (int(index) for index in np.unravel_index(asymmetry.argmax(), K.shape))
+    asymmetric = (
+        f"is not symmetric, with {K[a, b]:.4g} at ({a}, {b}) and {K[b, a]:.4g} at ({b}, {a}),"
+    )
+    if asymmetry[a, b] > max(tolerance / len(K), 1e-8 * np.abs(K).max()):
+        return asymmetric
+    excess = np.abs(K) - np.sqrt(np.outer(diagonal, diagonal))
+    i, k = (int(index) for index in np.unravel_index(excess.argmax(), K.shape))
+    if excess[i, k] > tolerance:
+        return (
+            f"has negative eigenvalues, because {K[i, k]:.4g} at ({i}, {k}) is too large for "
+            f"{K[i, i]:.4g} and {K[k, k]:.4g} on the diagonal,"
+        )
+    return asymmetric if asymmetry[a, b] > tolerance / len(K) else ""
+
+
+def check_eigenvalues(values: Array, group: int, tasks: Index) -> None:
+    """Raise where eigenvalues (m, n) of a group's Gram matrices are negative beyond rounding."""
+    low, high = values.min(axis=1), values.max(axis=1)
+    wrong = np.flatnonzero(low < -INDEFINITE * np.maximum(high, -low))
+    if wrong.size:
+        s = wrong[0]
+        raise InputError(
+            f"K of group {group} has negative eigenvalues, from {low[s]:.3g} to {high[s]:.3g} in "
+            f"task {tasks[s]}: not a Gram matrix"
+        )

@@ -18,10 +18,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError, NotConverged, ShapeError
-from metakel.grouplasso.batch import Index
 from metakel.grouplasso.evaluators import FeatureEvaluator, GramEvaluator
-from metakel.grouplasso.newton import Iterate, dual_value, evaluate, minimise
-from metakel.grouplasso.problem import Evaluator, Problem, RemoteProblem, Residual, check_problem
+from metakel.grouplasso.newton import (
+    Evaluator,
+    Iterate,
+    RemoteProblem,
+    Residual,
+    dual_value,
+    evaluate,
+    minimise,
+)
+from metakel.grouplasso.problem import Index, Problem
 
 Progress = Callable[[int, float], None]
 FIRST = 10  # groups that the working set begins with
@@ -68,19 +75,17 @@ class Solution:
     @cached_property
     def residuals(self) -> tuple[Array, ...]:
         """Observations minus fit: one (n_s,) array per task."""
+        padded: Sequence[Array] | None = self.padded
+        if padded is None:
+            assert isinstance(self.problem, Problem)
+            assert self.beta is not None
+            padded = self.problem.residuals(self.beta)
         out: list[Array] = [np.empty(0)] * self.problem.m
-        for batch, part in zip(self.problem.batches, self._padded(), strict=True):
+        for batch, part in zip(self.problem.batches, padded, strict=True):
             for s, row in zip(batch.tasks, part, strict=True):
                 weight = self.problem.task_weights[s]
                 out[s] = row[: self.problem.sizes[s]] / np.sqrt(weight)
         return tuple(out)
-
-    def _padded(self) -> Sequence[Array]:
-        if self.padded is not None:
-            return self.padded
-        assert isinstance(self.problem, Problem)
-        assert self.beta is not None
-        return self.problem.residuals(self.beta)
 
     @cached_property
     def unique(self) -> bool:
@@ -141,6 +146,27 @@ def solve(
     return solve_with(
         problem, evaluator, strengths, x, tol=tol, max_iterations=max_iterations, progress=progress
     )
+
+
+def check_problem(problem: object) -> None:
+    """Raise where the argument is not a problem, e.g. the history it is made from."""
+    if not hasattr(problem, "group_scores"):
+        raise InputError(
+            f"problem is a {type(problem).__name__}; expected a Problem, made by "
+            "Problem.from_arrays, from_tasks or from_grams (metakel.learn.as_problem(history, "
+            "base) makes it from a History)"
+        )
+
+
+def lambda_max(problem: Problem | RemoteProblem, weights: ArrayLike | None = None) -> float:
+    """Smallest lambda at which every coefficient is zero: max_j (2/N) ||(Phi'y)^(j)|| / w_j."""
+    check_problem(problem)
+    scores = problem.group_scores()
+    if not np.isfinite(scores).all():
+        j = int(np.flatnonzero(~np.isfinite(scores))[0])
+        raise InputError(f"the features of group {j} hold nan or infinite numbers")
+    norms = 2 / problem.total * np.sqrt(scores)
+    return float(np.max(norms if weights is None else norms / np.asarray(weights)))
 
 
 def evaluator_of(problem: Problem | RemoteProblem) -> Evaluator:
@@ -229,7 +255,7 @@ def solve_with(
         converged=converged,
         lam=lam,
         problem=problem,
-        padded=tuple(evaluator.residuals()),
+        padded=tuple(end.residual.rows),
     )
 
 

@@ -6,8 +6,6 @@ all matrices at once, NumPy's stacked LAPACK, and SciPy's in-place LAPACK calls 
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from metakel._arrays import Array
@@ -107,39 +105,18 @@ def sweep(B: Array) -> None:
 # -- the systems of the solver ---------------------------------------------------------------------
 
 
-class Systems(Protocol):
+class Stacked:
     """The systems T_s = I + X^1/2 G_s X^1/2 of the m tasks, for fixed G (m, k, k) and varying X.
 
-    X is the diagonal matrix of the weights x = root^2.
+    X is the diagonal matrix of the weights x = root^2. One matrix after another, by LAPACK.
     """
-
-    def solve(self, root: Array, b: Array, *, stiff: bool) -> Array:
-        """T^-1 b for b (m, k); ``stiff`` avoids the explicit inverse, which would lose digits."""
-        ...
-
-    def form(self, v: Array) -> Array:
-        """(k, k) sums over the tasks of v_a T^-1_ab v_b for v (m, k), with T as last solved."""
-        ...
-
-    def apply(self, C: Array) -> Array:
-        """T^-1 C for C (m, k, c), with T as last solved."""
-        ...
-
-
-def systems_of(G: Array) -> Systems:
-    """The faster implementation for G (m, k, k)."""
-    m, k = G.shape[:2]
-    return Swept(G) if 0 < k < SWEEP_BELOW and m >= SWEEP_STACK else Stacked(G)
-
-
-class Stacked:
-    """One matrix after another, by LAPACK."""
 
     def __init__(self, G: Array) -> None:
         self.G = G
         self.inverse = G
 
     def solve(self, root: Array, b: Array, *, stiff: bool) -> Array:
+        """T^-1 b for b (m, k); ``stiff`` avoids the explicit inverse, which would lose digits."""
         T = self.G * (root[:, None] * root)
         T.reshape(len(T), -1)[:, :: root.size + 1] += 1.0
         if stiff:
@@ -152,16 +129,18 @@ class Stacked:
         return products[..., 0]
 
     def form(self, v: Array) -> Array:
+        """(k, k) sums over the tasks of v_a T^-1_ab v_b for v (m, k), with T as last solved."""
         form: Array = np.einsum("sab,sb->ab", self.inverse * v[:, :, None], v)
         return form
 
     def apply(self, C: Array) -> Array:
+        """T^-1 C for C (m, k, c), with T as last solved."""
         products: Array = np.matmul(self.inverse, C)
         return products
 
 
 class Swept:
-    """All matrices at once by `sweep`, with the tasks last in memory."""
+    """The same systems: all matrices at once by `sweep`, with the tasks last in memory."""
 
     def __init__(self, G: Array) -> None:
         self.G = np.ascontiguousarray(G.transpose(1, 2, 0))
@@ -188,3 +167,9 @@ class Swept:
     def apply(self, C: Array) -> Array:
         products: Array = np.matmul(np.ascontiguousarray(self.inverse.transpose(2, 0, 1)), C)
         return products
+
+
+def systems_of(G: Array) -> Stacked | Swept:
+    """The faster implementation for G (m, k, k)."""
+    m, k = G.shape[:2]
+    return Swept(G) if 0 < k < SWEEP_BELOW and m >= SWEEP_STACK else Stacked(G)

@@ -16,8 +16,16 @@ from numpy.typing import ArrayLike
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.grouplasso.problem import Problem, RemoteProblem, check_problem
-from metakel.grouplasso.solve import Progress, Solution, as_strengths, evaluator_of, solve_with
+from metakel.grouplasso.newton import RemoteProblem
+from metakel.grouplasso.problem import Problem
+from metakel.grouplasso.solve import (
+    Progress,
+    Solution,
+    as_strengths,
+    check_problem,
+    evaluator_of,
+    solve_with,
+)
 
 # The smallest noise level that is estimated, relative to the root mean square of y. Smaller
 # residuals may be rounding errors.
@@ -106,7 +114,12 @@ def solve_square_root(
     root, exact = _root(excess, log(energy))
     solution = solution_at(root)
     if exact:
-        _check_degrees_of_freedom(problem, solution)
+        if _degrees_of_freedom(problem, solution) < 1:  # as many columns as observations
+            raise InputError(
+                "the square-root lasso fits the observations exactly, so the noise level cannot be "
+                "estimated from them; use fewer base kernels, more observations per task or a "
+                "larger lam, or give noise_std"
+            )
         return solution, exp(root)
     return solution, residual_level(problem, solution)
 
@@ -128,16 +141,6 @@ def _root(excess: Callable[[float], float], top: float) -> tuple[float, bool]:
             return bottom, True
         right, left = left, max(left - 1.0, bottom)
     return float(brentq(excess, left, right, xtol=1e-10, rtol=1e-12)), False
-
-
-def _check_degrees_of_freedom(problem: Problem | RemoteProblem, solution: Solution) -> None:
-    """Raise where the fit is exact because it has as many columns as there are observations."""
-    if _degrees_of_freedom(problem, solution) < 1:
-        raise InputError(
-            "the square-root lasso fits the observations exactly, so the noise level cannot be "
-            "estimated from them; use fewer base kernels, more observations per task or a larger "
-            "lam, or give noise_std"
-        )
 
 
 def _degrees_of_freedom(problem: Problem | RemoteProblem, solution: Solution) -> float:

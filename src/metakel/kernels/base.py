@@ -96,23 +96,26 @@ class KernelDictionary:
     @cached_property
     def dim(self) -> int:
         """d, the number of features of all kernels together (feature kernels only)."""
-        return sum(family.dim for family in self._feature_families)
+        return sum(family.dim for family, _ in self._feature_rows)
 
     @cached_property
     def groups(self) -> tuple[slice, ...]:
         """Columns of `features` that belong to each kernel (feature kernels only)."""
-        _ = self._feature_families
+        _ = self._feature_rows
         return row_slices(self.dims)
 
     @cached_property
-    def _feature_families(self) -> tuple[FeatureFamily, ...]:
+    def _feature_rows(self) -> tuple[tuple[FeatureFamily, slice], ...]:
+        """Every family and the rows of its features in a table of all; refuses Gram families."""
+        found, stop = [], 0
         for family in self.families:
             if not isinstance(family, FeatureFamily):
                 raise InputError(
                     f"base kernel {family.names[0]} has no feature map, only Gram matrices; "
                     "use grams instead of features"
                 )
-        return tuple(family for family in self.families if isinstance(family, FeatureFamily))
+            found.append((family, slice(stop, stop := stop + family.dim)))
+        return tuple(found)
 
     def points(self, X: ArrayLike) -> Array:
         """Points as a checked ``(n, d0)`` array; a vector is n points of one input each."""
@@ -141,22 +144,16 @@ class KernelDictionary:
         """(n, d) features of all kernels; each column is contiguous in memory."""
         points = self.points(X)
         out = np.empty((self.dim, len(points)))
-        start = 0
-        for family in self._feature_families:
-            stop = start + family.dim
-            family.write_features(points, out[start:stop])
-            start = stop
+        for family, rows in self._feature_rows:
+            family.write_features(points, out[rows])
         return out.T
 
     def jacobian(self, X: ArrayLike) -> Array:
         """(n, d, d0) derivatives of the features in the inputs."""
         points = self.points(X)
         out = np.empty((self.dim, points.shape[1], len(points)))
-        start = 0
-        for family in self._feature_families:
-            stop = start + family.dim
-            family.write_jacobian(points, out[start:stop])
-            start = stop
+        for family, rows in self._feature_rows:
+            family.write_jacobian(points, out[rows])
         return out.transpose(2, 0, 1)
 
     def features_and_jacobian(self, X: ArrayLike) -> tuple[Array, Array]:
@@ -164,11 +161,8 @@ class KernelDictionary:
         points = self.points(X)
         features = np.empty((self.dim, len(points)))
         jacobian = np.empty((self.dim, points.shape[1], len(points)))
-        start = 0
-        for family in self._feature_families:
-            stop = start + family.dim
-            family.write_both(points, features[start:stop], jacobian[start:stop])
-            start = stop
+        for family, rows in self._feature_rows:
+            family.write_both(points, features[rows], jacobian[rows])
         return features.T, jacobian.transpose(2, 0, 1)
 
     def grams(self, X: ArrayLike, Z: ArrayLike | None = None) -> Array:
@@ -276,9 +270,9 @@ class Family(ABC):
         """Number of inputs of a point, None if any number will do."""
 
     @property
-    @abstractmethod
     def sup(self) -> Array:
-        """(p,) supremum of k_j(x, x) over the domain, nan where unknown."""
+        """(p,) supremum of k_j(x, x) over the domain, nan where unknown (the default)."""
+        return np.full(self.p, np.nan)
 
     @property
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -74,6 +74,8 @@ class Custom(Family):
     inputs: int | None
     bound: float | None
 
+    smooth: ClassVar[bool] = False  # the derivatives of the function are not known
+
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InputError(f"kernel {self.name!r}: {self.function!r} is not a function")
@@ -82,17 +84,14 @@ class Custom(Family):
 
     @property
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """The user's function by its name."""
         return {self.name: self.function}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name that was given."""
         return (self.name,)
 
     @property
     def d0(self) -> int | None:
-        """How many inputs a point has, None if any number will do."""
         return self.inputs
 
     @property
@@ -100,18 +99,26 @@ class Custom(Family):
         """The supremum that was given, nan without."""
         return np.array([np.nan if self.bound is None else self.bound])
 
-    @property
-    def smooth(self) -> bool:
-        """False: the derivatives of the function are not known."""
-        return False
-
     def select(self, indices: Sequence[int]) -> Self:
         """The only kernel there is."""
         return self
 
     def parameters(self) -> dict[str, Any]:
         """Everything but the function."""
-        return {"name": self.name, "inputs": self.inputs, "bound": self.bound}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "function"}
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Self:
+        """Inverse of `parameters`, with the function of this name."""
+        name = parameters["name"]
+        if name not in functions:
+            given = ", ".join(repr(known) for known in functions) or "none"
+            raise InputError(
+                f"the saved kernel uses the function {name!r} of its user; load it with "
+                f"functions={{{name!r}: ...}} (given: {given})"
+            )
+        stored = {f.name: parameters[f.name] for f in fields(cls) if f.name != "function"}
+        return cls(function=functions[name], **stored)
 
     def checked(self, values: ArrayLike, shape: tuple[int, ...]) -> Array:
         """What the function returned, if its shape is right and its values are finite."""
@@ -141,27 +148,14 @@ class CustomFeatures(Custom, FeatureFamily):
 
     @property
     def dims(self) -> tuple[int | None, ...]:
-        """The number of features that was given."""
         return (self.width,)
 
     def write_features(self, X: Array, out: Array) -> None:
-        """Write the (dim, n) features."""
         out[:] = self.checked(self.function(X), (len(X), self.width)).T
 
     def write_jacobian(self, X: Array, out: Array) -> None:
         """Refused: they are not known."""
         raise self.no_derivative()
-
-    def parameters(self) -> dict[str, Any]:
-        """Everything but the function."""
-        return {**super().parameters(), "width": self.width}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> CustomFeatures:
-        """Inverse of `parameters`, with the function of this name."""
-        function = _function_named(parameters["name"], functions)
-        inputs, bound = parameters["inputs"], parameters["bound"]
-        return cls(function, parameters["name"], inputs, bound, parameters["width"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +165,6 @@ class CustomGram(Custom, GramFamily):
     kind: ClassVar[str] = "custom-gram"
 
     def each_gram(self, X: Array, Z: Array) -> Iterator[Array]:
-        """The (n, k) Gram matrix."""
         K = self.checked(self.function(X, Z), (len(X), len(Z)))
         if Z is X and not np.allclose(K, K.T, rtol=1e-8, atol=1e-8 * np.abs(K).max(initial=0)):
             raise InputError(f"kernel {self.name!r}: the function is not symmetric in its points")
@@ -182,23 +175,6 @@ class CustomGram(Custom, GramFamily):
         raise self.no_derivative()
 
     def diags(self, X: Array) -> Array:
-        """(1, n) values k(x, x)."""
         blocks = (X[i : i + DIAGONAL_BLOCK] for i in range(0, len(X), DIAGONAL_BLOCK))
         diagonals = [np.diagonal(next(self.each_gram(block, block))) for block in blocks]
         return np.concatenate([np.empty(0), *diagonals])[None]
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> CustomGram:
-        """Inverse of `parameters`, with the function of this name."""
-        function = _function_named(parameters["name"], functions)
-        return cls(function, parameters["name"], parameters["inputs"], parameters["bound"])
-
-
-def _function_named(name: str, functions: Functions) -> Callable[..., Any]:
-    if name not in functions:
-        given = ", ".join(repr(known) for known in functions) or "none"
-        raise InputError(
-            f"the saved kernel uses the function {name!r} of its user; load it with "
-            f"functions={{{name!r}: ...}} (given: {given})"
-        )
-    return functions[name]

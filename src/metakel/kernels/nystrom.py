@@ -27,19 +27,11 @@ RESIDUE = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class NystromFeatures:
-    """Landmarks and the features they give.
-
-    Parameters
-    ----------
-    shared : Matern52ARD
-    landmarks : (r, d0) array
-    inverse : (r, r) array
-        L^{-1}, lower triangular.
-    """
+    """Landmarks and the features they give."""
 
     shared: Matern52ARD
-    landmarks: Array
-    inverse: Array
+    landmarks: Array  # (r, d0)
+    inverse: Array  # (r, r) L^{-1}, lower triangular
 
     @property
     def r(self) -> int:
@@ -114,63 +106,38 @@ class Eigenfunctions(FeatureFamily):
     r"""Principal functions of past tasks as base kernels, of one feature each.
 
     .. math:: k_j(x, z) = \phi_j(x) \phi_j(z), \quad \phi_j(x) = c_j + \psi(x)^\top u_j
-
-    Parameters
-    ----------
-    basis : NystromFeatures
-        Gives psi.
-    constants : (p,) array
-        c_j.
-    directions : (r, p) array
-        u_j, one per column.
-    labels : tuple of p str
     """
 
-    basis: NystromFeatures
-    constants: Array
-    directions: Array
+    basis: NystromFeatures  # gives psi
+    constants: Array  # (p,) c_j
+    directions: Array  # (r, p) u_j, one per column
     labels: tuple[str, ...]
 
     kind: ClassVar[str] = "principal"
+    smooth: ClassVar[bool] = True  # Matern-5/2 has derivatives everywhere
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The labels."""
         return self.labels
 
     @property
     def dims(self) -> tuple[int | None, ...]:
-        """One feature each."""
         return (1,) * len(self.labels)
 
     @property
     def d0(self) -> int | None:
-        """How many inputs a point has."""
         return len(self.basis.shared.lengthscales)
 
-    @property
-    def sup(self) -> Array:
-        """Unknown: nan."""
-        return np.full(self.p, np.nan)
-
-    @property
-    def smooth(self) -> bool:
-        """Matern-5/2 has derivatives everywhere."""
-        return True
-
     def write_features(self, X: Array, out: Array) -> None:
-        """Write the values, one function per row."""
         np.matmul(self.directions.T, self.basis.features(X).T, out=out)
         out += self.constants[:, None]
 
     def write_jacobian(self, X: Array, out: Array) -> None:
-        """Write the (p, d0, n) derivatives."""
         pull = self.basis.inverse.T @ self.directions  # (r, p)
         for i in range(X.shape[1]):
             out[:, i] = pull.T @ self.basis.shared.slope(X, self.basis.landmarks, i).T
 
     def select(self, indices: Sequence[int]) -> Self:
-        """These functions only."""
         chosen = list(indices)
         return type(self)(
             self.basis,
@@ -180,7 +147,6 @@ class Eigenfunctions(FeatureFamily):
         )
 
     def parameters(self) -> dict[str, Any]:
-        """Everything, as lists."""
         return {
             "basis": self.basis.to_dict(),
             "constants": self.constants.tolist(),
@@ -190,7 +156,6 @@ class Eigenfunctions(FeatureFamily):
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Eigenfunctions:
-        """Inverse of `parameters`."""
         basis = NystromFeatures.from_dict(parameters["basis"])
         directions = np.array(parameters["directions"], dtype=np.float64).reshape(basis.r, -1)
         constants = np.array(parameters["constants"], dtype=np.float64)

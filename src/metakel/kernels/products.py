@@ -235,6 +235,7 @@ class Products(FeatureFamily):
     orders: NDArray[np.intp]
 
     kind: ClassVar[str] = "products"
+    smooth: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_choice("basis", self.basis, get_args(Basis))
@@ -257,17 +258,14 @@ class Products(FeatureFamily):
 
     @property
     def p(self) -> int:
-        """How many base kernels there are."""
         return len(self.orders)
 
     @property
     def dims(self) -> tuple[int | None, ...]:
-        """One feature per kernel."""
         return (1,) * len(self.orders)
 
     @property
     def d0(self) -> int:
-        """How many inputs a point has."""
         return int(self.orders.shape[1])
 
     @cached_property
@@ -282,11 +280,6 @@ class Products(FeatureFamily):
     def sup(self) -> Array:
         """(p,) supremum of k_j(x, x), attained at a corner of the domain."""
         return np.asarray(np.round(self._scales**2))
-
-    @property
-    def smooth(self) -> bool:
-        """Always."""
-        return True
 
     @property
     def domain(self) -> tuple[float, float] | None:
@@ -327,7 +320,6 @@ class Products(FeatureFamily):
         return make(x, self._top).reshape(-1, x.shape[1])
 
     def write_features(self, X: Array, out: Array) -> None:
-        """Write the (p, n) features."""
         if not len(self._used):
             out[:] = 1.0
             return
@@ -340,18 +332,12 @@ class Products(FeatureFamily):
             np.multiply(product, self._scales[:, None], out=out[:, block])
 
     def write_jacobian(self, X: Array, out: Array) -> None:
-        """Write the (p, d0, n) derivatives by the product rule."""
-        self._write(X, None, out)
+        self.write_both(X, np.empty((self.p, len(X))), out)
 
     def write_both(self, X: Array, features: Array, jacobian: Array) -> None:
-        """Write features and derivatives from one table of values."""
-        self._write(X, features, jacobian)
-
-    def _write(self, X: Array, features: Array | None, jacobian: Array) -> None:
+        """By the product rule, from one table of values."""
         if not len(self._used):
-            jacobian[:] = 0.0
-            if features is not None:
-                features[:] = 1.0
+            features[:], jacobian[:] = 1.0, 0.0
             return
         if len(self._factors) < self.d0:
             jacobian[:] = 0.0
@@ -364,8 +350,7 @@ class Products(FeatureFamily):
                 slopes = cosine_derivatives(x, self._top)
             slopes = slopes.reshape(values.shape)
             factors = [values[rows] for rows, _ in self._factors]
-            if features is not None:
-                np.multiply(math.prod(factors), self._scales[:, None], out=features[:, block])
+            np.multiply(math.prod(factors), self._scales[:, None], out=features[:, block])
             for q, (rows, inputs) in enumerate(self._factors):
                 others = (factor for other, factor in enumerate(factors) if other != q)
                 # Every factor of a kernel has an input of its own.
@@ -374,14 +359,11 @@ class Products(FeatureFamily):
                 )
 
     def select(self, indices: Sequence[int]) -> Self:
-        """The family of these base kernels only."""
         return type(self)(self.basis, self.scaling, self.orders[list(indices)])
 
     def parameters(self) -> dict[str, Any]:
-        """Basis, scaling and orders."""
         return {"basis": self.basis, "scaling": self.scaling, "orders": self.orders.tolist()}
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Products:
-        """Inverse of `parameters`."""
         return cls(parameters["basis"], parameters["scaling"], np.array(parameters["orders"]))

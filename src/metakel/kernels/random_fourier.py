@@ -68,19 +68,13 @@ def random_fourier(
 
 @dataclass(frozen=True, eq=False)
 class Fourier(FeatureFamily):
-    """Base kernels cos(w_j'(x - z)), each with the two features cos w_j'x and sin w_j'x.
+    """Base kernels cos(w_j'(x - z)), each with the two features cos w_j'x and sin w_j'x."""
 
-    Parameters
-    ----------
-    frequencies : (p, d0) array
-    lengthscales : (p,) array
-        The lengthscale that each frequency was drawn for; shown in the names only.
-    """
-
-    frequencies: Array
-    lengthscales: Array
+    frequencies: Array  # (p, d0)
+    lengthscales: Array  # (p,) for which each frequency was drawn; shown in the names only
 
     kind: ClassVar[str] = "fourier"
+    smooth: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("frequencies", "lengthscales"):
@@ -97,28 +91,20 @@ class Fourier(FeatureFamily):
 
     @property
     def p(self) -> int:
-        """How many frequencies there are."""
         return len(self.frequencies)
 
     @property
     def dims(self) -> tuple[int | None, ...]:
-        """A cosine and a sine each."""
         return (2,) * self.p
 
     @property
     def d0(self) -> int:
-        """How many inputs a point has."""
         return int(self.frequencies.shape[1])
 
     @property
     def sup(self) -> Array:
         """k_j(x, x) = 1 everywhere."""
         return np.ones(self.p)
-
-    @property
-    def smooth(self) -> bool:
-        """Always."""
-        return True
 
     def write_features(self, X: Array, out: Array) -> None:
         """Write the (2p, n) features: cosine and sine of the first frequency, and so on."""
@@ -130,17 +116,14 @@ class Fourier(FeatureFamily):
             np.sin(phase, out=out[1::2, block])
 
     def write_jacobian(self, X: Array, out: Array) -> None:
-        """Write the (2p, d0, n) derivatives."""
         phase = self.frequencies @ X.T
         np.multiply(-np.sin(phase)[:, None], self.frequencies[:, :, None], out=out[0::2])
         np.multiply(np.cos(phase)[:, None], self.frequencies[:, :, None], out=out[1::2])
 
     def select(self, indices: Sequence[int]) -> Self:
-        """The family of these base kernels only."""
         return type(self)(self.frequencies[list(indices)], self.lengthscales[list(indices)])
 
     def parameters(self) -> dict[str, Any]:
-        """Frequencies and lengthscales."""
         return {
             "frequencies": self.frequencies.tolist(),
             "lengthscales": self.lengthscales.tolist(),
@@ -148,5 +131,4 @@ class Fourier(FeatureFamily):
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Fourier:
-        """Inverse of `parameters`."""
         return cls(parameters["frequencies"], parameters["lengthscales"])

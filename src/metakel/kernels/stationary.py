@@ -123,23 +123,13 @@ def _as_subsets(columns: Any, d0: int | None) -> list[Columns]:
 
 @dataclass(frozen=True, eq=False)
 class Stationary(GramFamily):
-    """Base kernels that depend on the distance over a lengthscale.
+    """Base kernels that depend on the distance over a lengthscale."""
 
-    Parameters
-    ----------
-    shape : "se", "matern12", "matern32" or "matern52"
-    lengthscales : tuple of p entries
-        A number, or a tuple with one number per input that the kernel depends on.
-    columns : tuple of p entries
-        The inputs that each kernel depends on; None is all of them.
-    inputs : int or None
-        How many inputs a point has, where it is known.
-    """
-
-    shape: str
+    shape: str  # "se", "matern12", "matern32" or "matern52"
+    # For each kernel a number, or a tuple with one number per input that it depends on.
     lengthscales: tuple[Lengthscale, ...]
-    columns: tuple[Columns, ...]
-    inputs: int | None = None
+    columns: tuple[Columns, ...]  # the inputs that each kernel depends on; None is all of them
+    inputs: int | None = None  # how many inputs a point has, where it is known
 
     kind: ClassVar[str] = "stationary"
 
@@ -161,7 +151,6 @@ class Stationary(GramFamily):
 
     @property
     def p(self) -> int:
-        """How many base kernels there are."""
         return len(self.lengthscales)
 
     @property
@@ -185,16 +174,13 @@ class Stationary(GramFamily):
         return self.shape != "matern12"
 
     def diags(self, X: Array) -> Array:
-        """(p, n) ones."""
         return np.ones((self.p, len(X)))
 
     def each_gram(self, X: Array, Z: Array) -> Iterator[Array]:
-        """One (n, k) Gram matrix after the other."""
         for _, _, distance in self._each_distance(X, Z):
             yield _profile(self.shape, distance)
 
     def each_gradient(self, X: Array, Z: Array) -> Iterator[Array]:
-        """One (n, k, d0) derivative of k_j(x, z) in x after the other."""
         for scale, columns, distance in self._each_distance(X, Z):
             gradient = np.zeros((len(X), len(Z), X.shape[1]))
             slope = _slope(self.shape, distance)
@@ -226,12 +212,10 @@ class Stationary(GramFamily):
             yield scale, columns, shared[1] / scale
 
     def select(self, indices: Sequence[int]) -> Self:
-        """The family of these base kernels only."""
         scales = tuple(self.lengthscales[j] for j in indices)
         return type(self)(self.shape, scales, tuple(self.columns[j] for j in indices), self.d0)
 
     def parameters(self) -> dict[str, Any]:
-        """Shape, lengthscales, columns and number of inputs."""
         return {
             "shape": self.shape,
             "lengthscales": list(self.lengthscales),
@@ -241,7 +225,6 @@ class Stationary(GramFamily):
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Stationary:
-        """Inverse of `parameters`."""
         scales = (tuple(s) if isinstance(s, list) else s for s in parameters["lengthscales"])
         columns = (c if c is None else tuple(c) for c in parameters["columns"])
         return cls(parameters["shape"], tuple(scales), tuple(columns), parameters["inputs"])
@@ -302,20 +285,11 @@ def typical_lengthscale(d0: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Matern52ARD:
-    r"""Matern-5/2 kernel :math:`s^2 (1 + \sqrt5 r + \tfrac53 r^2) e^{-\sqrt5 r}` and its noise.
+    r"""Matern-5/2 kernel :math:`s^2 (1 + \sqrt5 r + \tfrac53 r^2) e^{-\sqrt5 r}` and its noise."""
 
-    Parameters
-    ----------
-    lengthscales : (d0,) array
-    signal : float
-        Variance s^2 of the standardised values of a task.
-    noise : float
-        Variance of what the kernel does not explain, in the same units.
-    """
-
-    lengthscales: Array
-    signal: float
-    noise: float
+    lengthscales: Array  # (d0,)
+    signal: float  # variance s^2 of the standardised values of a task
+    noise: float  # variance of what the kernel does not explain, in the same units
 
     @classmethod
     def typical(cls, d0: int) -> Matern52ARD:

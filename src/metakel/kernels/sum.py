@@ -210,9 +210,8 @@ class KernelSum:
 
     def features(self, X: ArrayLike) -> Array:
         """(n, dim) features sqrt(eta_j) phi_j(x) of the active kernels, contiguous by column."""
-        rows = self._finite_part.features(X).T
-        rows *= self._root_weights
-        return rows.T
+        _ = self._finite_part
+        return self._weighted_rows(X).T
 
     def jacobian(self, X: ArrayLike) -> Array:
         """(n, dim, d0) derivatives of the features in the inputs."""

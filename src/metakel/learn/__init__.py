@@ -1,7 +1,6 @@
 """Learn a sparse sum of base kernels from past tasks (Section 4)."""
 
-from metakel.learn.kernel import learn_kernel
-from metakel.learn.learned import LearnedKernel
+from metakel.learn.kernel import LearnedKernel, learn_kernel
 from metakel.learn.problem import (
     LearnOptions,
     Loss,

@@ -1,19 +1,25 @@
-"""From a history to a learned kernel (Proposition 4.1)."""
+"""From a history to a learned kernel (Proposition 4.1), and what may be missing from it."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf, sqrt
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array, check_generator
+from metakel._arrays import Array, check_generator, is_number, positive
+from metakel._html import text_card
 from metakel.data import History
-from metakel.grouplasso import Problem, solve, solve_square_root
-from metakel.grouplasso.solve import Progress
+from metakel.errors import InputError
+from metakel.grouplasso import Problem, Solution, lambda_max, solve, solve_square_root
+from metakel.grouplasso.solve import Progress, as_strengths
 from metakel.grouplasso.square_root import EXACT_FIT
-from metakel.kernels import KernelDictionary
-from metakel.learn.learned import LearnedKernel, NoiseSource, root_mean_square
+from metakel.kernels import KernelDictionary, KernelSum
 from metakel.learn.problem import (
     CV,
     DEFAULT,
@@ -26,12 +32,358 @@ from metakel.learn.problem import (
     Weights,
     as_problem,
     check_match,
+    check_more,
     estimate_noise_std,
+    new_tasks,
     noise_from_all_features,
     refitted_weights,
+    root_mean_square,
 )
 from metakel.learn.rules import choose_lambda, pivotal_lambda
+from metakel.learn.screening import (
+    Screening,
+    chi_square_screening,
+    hidden_sizes,
+    ladder_of,
+    soft_weights,
+)
 from metakel.learn.select import cross_validated_lambda
+
+SOFT = 0.5  # c of `confidence_kernel`, chosen by benchmarks/coverage_selection.py
+# P(the next task uses a kernel more than each of m tasks did) can be 1 / (m + 1).
+FEWEST_TASKS = 9
+LISTED = 30  # unselected kernels in a report
+MUCH = 0.2  # of the signal: hidden values beyond this are worth a warning
+NoiseSource = Literal["given", "all features", "residuals"]
+_SOURCES = {
+    "given": "given",
+    "all features": "estimated by least squares on all features",
+    "residuals": "estimated from what the selected kernels leave",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedKernel:
+    """A learned kernel together with the problem, the solution and the options behind it.
+
+    Attributes
+    ----------
+    kernel : KernelSum
+        Ready for `GPUCB`, `posterior` and `ConfidenceSequence`.
+    solution : Solution
+        The solution of Eq. 8, with its duality gap.
+    noise_std : float
+        As given, or as estimated where ``noise_known`` is False.
+    noise_source : "given", "all features" or "residuals"
+        Where it comes from: the user, least squares on all features, or, where tasks have too few
+        points for that, what the selected kernels leave.
+    delta : float
+        Probability with which the noise event behind ``lam`` may fail; 1 if ``lam`` was given as a
+        number or chosen by "cv", for which nothing is guaranteed.
+    rule : str
+        The rule for lambda, or "hand".
+    options : LearnOptions
+        The arguments of `learn_kernel`.
+    exact_fit : bool
+        Whether the selected kernels fit the observations to 1e-6 of their root mean square. An
+        estimated ``noise_std`` then has this smallest value.
+    """
+
+    kernel: KernelSum
+    solution: Solution
+    noise_std: float
+    noise_source: NoiseSource
+    delta: float
+    rule: str
+    history: History | OutOfCoreHistory = field(repr=False)
+    problem: Problem | OutOfCoreProblem = field(repr=False)
+    options: LearnOptions = field(repr=False)
+    exact_fit: bool = False
+
+    @property
+    def lam(self) -> Array:
+        """(p,) the lambda that was used: that of the rule times the strength."""
+        return self.solution.lam
+
+    @property
+    def noise_known(self) -> bool:
+        """Whether the noise level was given."""
+        return self.noise_source == "given"
+
+    @property
+    def active(self) -> NDArray[np.intp]:
+        """Indices of the selected base kernels."""
+        return self.solution.active
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the selected base kernels."""
+        return tuple(self.kernel.base.names[j] for j in self.active)
+
+    def update(
+        self,
+        new: History | OutOfCoreHistory | Iterable[tuple[ArrayLike, ArrayLike]],
+        *,
+        rng: np.random.Generator | None = None,
+        progress: Progress | None = None,
+    ) -> LearnedKernel:
+        """Learn again from the old and new tasks together, with the same options.
+
+        The result is that of learning from all tasks at once, with lambda chosen for all of them,
+        but faster, because the solver starts from the present solution.
+
+        Parameters
+        ----------
+        new : History or iterable of pairs (X, y)
+            A history over the same space and in the same direction; or pairs of inputs in the
+            units of the base kernels and values to be maximised.
+        rng, progress
+            As in `learn_kernel`.
+        """
+        base, loss = self.kernel.base, self.options.loss
+        more = new_tasks(new, self.history.m)
+        check_more(self.history, more)
+        history: History | OutOfCoreHistory
+        problem: Problem | OutOfCoreProblem
+        if not isinstance(self.history, History):
+            history, problem = self.history.joined(more, base, loss)
+        elif isinstance(more, History):
+            history = replace(self.history, tasks=(*self.history.tasks, *more.tasks))
+            problem = as_problem(history, base, loss)
+        else:
+            raise InputError(
+                "update: a scan of files cannot be added to a history in memory; scan both, or "
+                "read the new tasks into a History"
+            )
+        # Scaled like this, the weight (2/N) x (or (2/m) x) in every old task stays the same.
+        growth = problem.total / self.problem.total
+        if loss == "tasks":
+            growth = problem.m / self.problem.m
+        start = growth * self.solution.eta / self.solution.lam
+        return learn_again(history, problem, base, self.options, start, rng, progress)
+
+    def hidden(self) -> Array:
+        """(p,) how large a base kernel can be that was not selected; 0 for the selected ones.
+
+        In root mean square over tasks of the norm of its part of a function; see
+        `metakel.learn.screening`.
+        """
+        return self._hidden[0]
+
+    @cached_property
+    def _hidden(self) -> tuple[Array, Array]:
+        return hidden_sizes(self.problem, self.lam, self.active)
+
+    def confidence_kernel(self, norm_bound: float, *, c: float | None = None) -> KernelSum:
+        r"""A kernel for confidence that does not bet on the selection.
+
+        Kernels that were not selected keep the weight that they can have without having been
+        noticed, :math:`\min(1, (c \epsilon_j / B)^2)`, relative to the selected ones. Functions of
+        norm ``norm_bound`` whose hidden parts are so small have at most this norm in the kernel
+        itself, which is what ``norm_of="kernel"`` says::
+
+            kernel = learned.confidence_kernel(3.0)
+            mk.GPUCB(kernel, domain, norm_bound=3.0, norm_of="kernel", ...)
+
+        Parameters
+        ----------
+        norm_bound : float
+            B of `ConfidenceSequence`: bound of the norm of f with weight 1 on every base kernel.
+        c : float, optional
+            The hidden parts :math:`b_j` of f are assumed to satisfy
+            :math:`\sum_j \|b_j\|^2 / (c \epsilon_j)^2 \le 1`. 0 gives the selected kernels alone.
+            The default, 0.5, was chosen by measurement (``docs/promises.md``). With fewer than 9
+            tasks the default is all kernels with weight 1: so few cannot vouch, with probability
+            0.9, that the next task does without a kernel that none of them used.
+        """
+        if c is None:
+            c = SOFT if self.history.m >= FEWEST_TASKS else inf
+        if not (is_number(c) and c >= 0):
+            raise InputError(f"c is {c!r}; expected a number >= 0")
+        bound = positive("norm_bound", norm_bound)
+        weights = soft_weights(self.hidden(), self.active, norm_bound=bound, c=c)
+        return KernelSum(self.kernel.base, weights)
+
+    def ladder(self, rungs: int = 6) -> tuple[KernelSum, ...]:
+        """Kernels to fall back to after an alarm: ``full=`` of `ConfidenceSequence` and `GPUCB`.
+
+        Each contains the one before it, in the order in which a smaller lambda would have selected
+        base kernels; the last has all of them. Then an alarm that is caused by a weak kernel does
+        not make all others possible at once. The intervals after it hold if the new kernel contains
+        f, which only the last one does for certain.
+
+        Parameters
+        ----------
+        rungs : int
+            At most how many; 1 gives all base kernels alone.
+        """
+        if not isinstance(rungs, int) or isinstance(rungs, bool) or rungs < 1:
+            raise InputError(f"rungs is {rungs!r}; expected an integer >= 1")
+        if not isinstance(self.problem, Problem):
+            raise InputError("a ladder needs all tasks in memory, but they are out of core")
+        return ladder_of(self.problem, self.kernel.base, self.lam, self.active, rungs)
+
+    def refitted(self) -> Array:
+        """(p,) weights without the shrinkage of the lasso; see `metakel.learn.problem`."""
+        return refitted_weights(self.problem, self.active, self.noise_std)
+
+    def screening(self, *, delta: float = 0.1, beta: float = 0.1) -> Screening:
+        """Test every base kernel, and how strong one must be to be found by the test.
+
+        The chi-square test is exact for Gaussian noise and points fixed in advance. It requires
+        base kernels with features, and in every task as many points as there are features.
+        See `metakel.learn.screening`.
+        """
+        base = self.kernel.base
+        if not isinstance(self.history, History):
+            raise InputError("screening needs all tasks in memory, but they are out of core")
+        if not base.finite:
+            raise InputError("screening needs base kernels with features, for least-squares fits")
+        short = [task.name for task in self.history if task.n < base.dim]
+        if short:
+            raise InputError(
+                f"screening needs at least {base.dim} points (one per feature) in every task; "
+                f"{len(short)} of {self.history.m} have fewer, e.g. {short[0]}"
+            )
+        return chi_square_screening(
+            [base.features(task.X) for task in self.history],
+            [task.y for task in self.history],
+            base.groups,
+            noise_std=self.noise_std,
+            delta=delta,
+            beta=beta,
+        )
+
+    def report(self) -> str:
+        """Text for people: the selected kernels, their strength, and what may be missing."""
+        eta, names = self.solution.eta, self.kernel.base.names
+        lines = [str(self)]
+        if self.active.size:
+            share = eta / eta.sum()
+            width = max(len("kernel"), *(len(names[j]) for j in self.active))
+            lines.append(f"  {'kernel':{width}}  strength  share")
+            lines += [
+                f"  {names[j]:{width}}  {eta[j]:8.4g}  {share[j]:5.1%}"
+                for j in sorted(self.active, key=lambda j: -eta[j])
+            ]
+        if self.exact_fit:
+            lines.append(
+                "  they fit the observations to 1e-6 of their root mean square, which is used as "
+                "noise_std: less cannot be distinguished from rounding; pass noise_std= if you "
+                "know it"
+            )
+        if self.rule == PIVOTAL and not (self.active.size or self.noise_known):
+            lines.append(f"  {self.nothing_found()}")
+        lines += self._hidden_lines()
+        try:
+            test = self.screening()
+        except InputError as error:
+            return "\n".join([*lines, f"  missing kernels were not tested for: {error}"])
+        missed = [names[j] for j in np.setdiff1d(test.kept, self.active)]
+        lines.append(
+            f"  a base kernel that contributes a sum of squares above {test.detectable.max():.3g} "
+            f"over all {self.history.total} observations is detected with probability 0.9 "
+            "(chi-square test for Gaussian noise and points fixed in advance)"
+        )
+        if missed:
+            lines.append(f"  the same test also finds: {', '.join(missed)}")
+            if self.noise_source == "residuals":
+                lines.append(
+                    "  what these explain counts as noise now; pass noise_std= to separate the two"
+                )
+        return "\n".join(lines)
+
+    def _hidden_lines(self) -> list[str]:
+        """How large the unselected kernels could be, and a warning where that is not small."""
+        values, names = self._hidden[1], self.kernel.base.names
+        out = np.flatnonzero(self._hidden[0])
+        if not out.size:
+            return []
+        size, sigma = root_mean_square(self.problem), self.noise_std
+        width = max(len("kernel"), *(len(names[j]) for j in out))
+        lines = [
+            "  values that a kernel can have without being selected (root mean square):",
+            f"  {'kernel':{width}}  at most  over noise  over y",
+        ]
+        lines += [
+            f"  {names[j]:{width}}  {values[j]:7.3g}  {values[j] / sigma:10.2f}  "
+            f"{values[j] / (size or 1.0):6.1%}"
+            for j in sorted(out, key=lambda j: -values[j])[:LISTED]
+        ]
+        if out.size > LISTED:
+            lines.append(f"  {out.size - LISTED} more, none larger than these")
+        signal, total = sqrt(max(size**2 - sigma**2, 0.0)), float(np.linalg.norm(values))
+        if total > MUCH * signal:
+            lines.append(
+                f"  warning: all of these together can reach {total:.3g}, while the signal in y is "
+                f"{signal:.3g}; intervals of the selected kernels alone may be too narrow, use "
+                "confidence_kernel(norm_bound)"
+            )
+        if self.history.m < FEWEST_TASKS:
+            lines.append(
+                f"  {self.history.m} tasks are too few to say which kernels the next one does "
+                f"without ({FEWEST_TASKS} could): confidence_kernel keeps all"
+            )
+        return lines
+
+    @property
+    def missed_signal(self) -> bool:
+        """Whether nothing was selected although y contains more than noise.
+
+        Only for estimated noise. With probability 1 - delta, pure noise reaches at most half of
+        the rule's lambda, so a higher value shows that there is signal. With a strength of 0.5 or
+        less such a signal is selected.
+        """
+        if self.active.size or self.noise_known or self.rule != PIVOTAL:
+            return False
+        return lambda_max(self.problem, self.lam) > self._noise_share
+
+    @property
+    def _noise_share(self) -> float:
+        """The share of lambda that pure noise stays below with probability 1 - delta."""
+        return 0.5 / self.options.strength
+
+    def nothing_found(self) -> str:
+        """Why nothing was selected with an estimated noise level, and what to do about it."""
+        share = lambda_max(self.problem, self.lam)
+        most = self._noise_share
+        limit = (
+            f"; pure noise at most {most:.0%}, at delta = {self.delta:g}" if share > most else ""
+        )
+        return (
+            "nothing was learned: no base kernel stands out from noise of unknown level (the "
+            f"strongest reaches {share:.0%} of its lambda{limit}), so the estimated noise_std "
+            f"{self.noise_std:.3g} is the root mean square of y; pass noise_std=, or lam= as a "
+            "number, or use more points per task or base kernels with fewer features"
+        )
+
+    def __repr__(self) -> str:
+        noise = f"noise {self.noise_std:.3g} ({'given' if self.noise_known else 'estimated'})"
+        return (
+            f"LearnedKernel({self.kernel!r}, {self.history.m} tasks, lambda by {self.rule}, "
+            f"{noise}, gap {self.solution.gap:.1e})"
+        )
+
+    def _repr_html_(self) -> str:
+        return text_card(str(self))
+
+    def __str__(self) -> str:
+        count, p = self.active.size, self.kernel.base.p
+        noise = f"noise {self.noise_std:.3g} ({_SOURCES[self.noise_source]})"
+        rest = f"weights {self.options.weights}"
+        head = f"{count} of {p} base kernels learned from {self.history.m} tasks"
+        if not count:
+            share = lambda_max(self.problem, self.lam)
+            head += (
+                ": none stands out from the noise "
+                f"(the strongest reaches {share:.0%} of its lambda)"
+            )
+        else:
+            shown = ", ".join(self.names[:8]) + (", ..." if count > 8 else "")
+            head += f": {shown}"
+        gap = f"certified gap {self.solution.gap:.1e}"
+        state = "" if self.solution.converged else " (NOT converged)"
+        return f"{head}\n  lambda by {self.rule}, {noise}, {gap}{state}, {rest}"
 
 
 def learn_kernel(
@@ -115,29 +467,29 @@ def learn_again(
     progress: Progress | None,
 ) -> LearnedKernel:
     """Choose lambda, solve from weights x = ``start`` = eta / lambda, make the kernel."""
-    lam, delta = how.lam, how.delta
-    by_cv = isinstance(lam, str) and lam == CV
-    if by_cv:
-        lam = cross_validated_lambda(history, base, how.loss)
-    noise: float | None = how.noise_std
+    rule = how.lam if isinstance(how.lam, str) else "hand"
+    noise, floor = how.noise_std, EXACT_FIT * root_mean_square(problem)
     source: NoiseSource = "given"
-    floor = EXACT_FIT * root_mean_square(problem)
     if noise is None and floor > 0:
         noise, source = noise_from_all_features(problem), "all features"
-    if isinstance(lam, str) and (lam == PIVOTAL or noise is None):
+    guaranteed = rule not in (CV, "hand")
+    if rule == PIVOTAL or (guaranteed and noise is None):
         rule = PIVOTAL
-        pivotal = how.strength * pivotal_lambda(problem, delta=delta, rng=rng)
-        solution, _ = solve_square_root(
-            problem, pivotal, tol=how.tol, start=start, progress=progress
-        )
+        lam = how.strength * pivotal_lambda(problem, delta=how.delta, rng=rng)
+        solution, _ = solve_square_root(problem, lam, tol=how.tol, start=start, progress=progress)
     else:
-        rule = lam if isinstance(lam, str) else CV if by_cv else "hand"
-        assumed = noise if how.noise_std is not None or noise is None else max(noise, floor)
-        chosen = choose_lambda(lam, problem, noise_std=assumed, delta=delta, sup=base.sup, rng=rng)
-        if rule not in (CV, "hand"):
-            chosen = how.strength * chosen
-        eta = None if start is None else start * chosen
-        solution = solve(problem, chosen, tol=how.tol, start=eta, progress=progress)
+        if guaranteed:
+            assert noise is not None
+            level = noise if source == "given" else max(noise, floor)
+            lam = how.strength * choose_lambda(
+                rule, problem, noise_std=level, delta=how.delta, sup=base.sup, rng=rng
+            )
+        elif rule == CV:
+            lam = cross_validated_lambda(history, base, how.loss)
+        else:
+            lam = as_strengths(how.lam, problem.p)
+        eta = None if start is None else start * lam
+        solution = solve(problem, lam, tol=how.tol, start=eta, progress=progress)
     if noise is None:
         noise, source = estimate_noise_std(problem, solution), "residuals"
     exact = source != "given" and noise <= floor
@@ -149,12 +501,10 @@ def learn_again(
     learned = LearnedKernel(
         kernel=how.kernel(base, solution.active, raw),
         solution=solution,
-        lam=solution.lam,
         noise_std=float(noise),
         noise_source=source,
-        delta=delta if rule not in (CV, "hand") else 1.0,
+        delta=how.delta if guaranteed else 1.0,
         rule=rule,
-        weights=how.weights,
         history=history,
         problem=problem,
         options=how,

@@ -15,34 +15,21 @@ from metakel.data import History, Task
 from metakel.data.merge import repeated
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso import Problem, RemoteProblem, Solution
-from metakel.grouplasso.batch import columns_of
+from metakel.grouplasso.problem import columns_of
 from metakel.kernels import KernelDictionary, KernelSum
-from metakel.learn.rules import RULES, NoiseProblem
-from metakel.space import Space
+from metakel.learn.rules import RULES
 
 ENOUGH_FREEDOM = 20  # residual degrees of freedom, for an estimate of the noise
 
 
 @dataclass(frozen=True, eq=False)
 class LeastSquares:
-    """Sums over the least-squares fits of every task on k columns.
+    """Sums over the least-squares fits of every task on k columns."""
 
-    Parameters
-    ----------
-    squares : (k,) array
-        Squared coefficients.
-    variances : (k,) array
-        Variances of the coefficients, relative to the noise variance.
-    rss : float
-        Residual sum of squares of the tasks that these columns do not fit exactly.
-    free : float
-        Residual degrees of freedom of those tasks: observations minus rank.
-    """
-
-    squares: Array
-    variances: Array
-    rss: float
-    free: float
+    squares: Array  # (k,) squared coefficients
+    variances: Array  # (k,) variances of the coefficients, relative to the noise variance
+    rss: float  # residual sum of squares of the tasks that these columns do not fit exactly
+    free: float  # residual degrees of freedom of those tasks: observations minus rank
 
     def __add__(self, other: LeastSquares) -> LeastSquares:
         return LeastSquares(
@@ -55,15 +42,6 @@ class LeastSquares:
     def repeated(self, times: float) -> LeastSquares:
         """The sums if every task represents several tasks on the same inputs."""
         return LeastSquares(self.squares, times * self.variances, self.rss, times * self.free)
-
-
-class Fittable(RemoteProblem, Protocol):
-    """A remote problem that can fit its tasks by least squares."""
-
-    @property
-    def kernel_mode(self) -> bool: ...
-    def columns(self, j: int) -> slice: ...
-    def least_squares(self, active: NDArray[np.intp]) -> LeastSquares: ...
 
 
 def least_squares(problem: Problem, active: NDArray[np.intp]) -> LeastSquares:
@@ -90,7 +68,7 @@ def least_squares(problem: Problem, active: NDArray[np.intp]) -> LeastSquares:
 
 
 def refitted_weights(
-    problem: Problem | Fittable, active: NDArray[np.intp], noise_std: float
+    problem: Problem | OutOfCoreProblem, active: NDArray[np.intp], noise_std: float
 ) -> Array:
     r"""(p,) weights from a least-squares fit of every task on the selected groups.
 
@@ -111,7 +89,7 @@ def refitted_weights(
     return out
 
 
-def noise_from_all_features(problem: Problem | Fittable) -> float | None:
+def noise_from_all_features(problem: Problem | OutOfCoreProblem) -> float | None:
     """Noise level from least squares on all base kernels, whichever of them are selected later.
 
     A kernel that is missed is not counted as noise. None for kernels without features, and where
@@ -123,7 +101,7 @@ def noise_from_all_features(problem: Problem | Fittable) -> float | None:
     return sqrt(fit.rss / fit.free) if fit.free >= ENOUGH_FREEDOM else None
 
 
-def estimate_noise_std(problem: Problem | Fittable, solution: Solution) -> float:
+def estimate_noise_std(problem: Problem | OutOfCoreProblem, solution: Solution) -> float:
     """Noise level from the residuals of least squares on the selected groups, free of shrinkage.
 
     In kernel mode, or without residual degrees of freedom, it is the root mean square of the
@@ -137,7 +115,12 @@ def estimate_noise_std(problem: Problem | Fittable, solution: Solution) -> float
     return sqrt(max(solution.objective - penalty, 0.0))
 
 
-def _fit(problem: Problem | Fittable, active: NDArray[np.intp]) -> LeastSquares:
+def root_mean_square(problem: Problem | OutOfCoreProblem) -> float:
+    """Root mean square of the observations, with the weights of the loss."""
+    return sqrt(problem.energy if isinstance(problem, Problem) else problem.evaluator().energy)
+
+
+def _fit(problem: Problem | OutOfCoreProblem, active: NDArray[np.intp]) -> LeastSquares:
     if isinstance(problem, Problem):
         return least_squares(problem, active)
     return problem.least_squares(active)
@@ -209,10 +192,15 @@ def _check_lam(lam: str | ArrayLike | None, noise_std: float | None) -> None:
         )
 
 
-class OutOfCoreProblem(Fittable, NoiseProblem, Protocol):
+class OutOfCoreProblem(RemoteProblem, Protocol):
     """A problem whose tasks are not in memory: `metakel.scale.ShardedProblem`."""
 
     start: Array | None  # weights x = eta / lambda to start from, if known
+
+    @property
+    def kernel_mode(self) -> bool: ...
+    def columns(self, j: int) -> slice: ...
+    def least_squares(self, active: NDArray[np.intp]) -> LeastSquares: ...
 
 
 class OutOfCoreHistory(Protocol):
@@ -301,50 +289,35 @@ def check_more(old: History | OutOfCoreHistory, new: History | OutOfCoreHistory)
     """
     if not isinstance(new, History):
         return
-    _check_space(old.space if isinstance(old, History) else None, new.space)
-    if isinstance(old, History):
-        _check_direction(old, new)
-        _check_repeated(old, new)
-
-
-def _check_space(old: Space | None, new: Space | None) -> None:
-    if new is None or new == old:
-        return
-    if old is None:
+    space = old.space if isinstance(old, History) else None
+    if new.space is not None and space is None:
         raise InputError(
-            f"update: the parameters {', '.join(new.names)} of the new tasks were encoded as "
+            f"update: the parameters {', '.join(new.space.names)} of the new tasks were encoded as "
             "numbers, but the old tasks have plain numbers; if they are in the same units, pass "
             "History(new.tasks)"
         )
-    before, now = set(old.parameters), set(new.parameters)
-    raise InputError(
-        "update: the new tasks have another search space, so their numbers are not comparable: "
-        f"found {_listed(now - before)}, expected {_listed(before - now)}; read them with "
-        "space=learned.history.space"
-    )
-
-
-def _listed(parameters: Iterable[Any]) -> str:
-    return ", ".join(sorted(map(str, parameters))) or "another order"
-
-
-def _check_direction(old: History, new: History) -> None:
-    if old.report is None or new.report is None or old.report.minimize == new.report.minimize:
+    if new.space is not None and space is not None and new.space != space:
+        before, now = set(space.parameters), set(new.space.parameters)
+        found, expected = (
+            ", ".join(sorted(map(str, parameters))) or "another order"
+            for parameters in (now - before, before - now)
+        )
+        raise InputError(
+            "update: the new tasks have another search space, so their numbers are not comparable: "
+            f"found {found}, expected {expected}; read them with space=learned.history.space"
+        )
+    if not isinstance(old, History):
         return
-    words = [
-        f"{report.output!r} is {'minimised' if report.minimize else 'maximised'}"
-        for report in (new.report, old.report)
-    ]
-    raise InputError(
-        f"update: in the new tasks {words[0]}, but in the old ones {words[1]}; "
-        "read them with the same minimize="
-    )
-
-
-def _check_repeated(old: History, new: History) -> None:
-    """A repeated task would get twice the weight."""
-    twice = repeated(old, new)
-    if twice:
+    if old.report and new.report and old.report.minimize != new.report.minimize:
+        now_is, was = (
+            f"{report.output!r} is {'minimised' if report.minimize else 'maximised'}"
+            for report in (new.report, old.report)
+        )
+        raise InputError(
+            f"update: in the new tasks {now_is}, but in the old ones {was}; "
+            "read them with the same minimize="
+        )
+    if twice := repeated(old, new):  # a repeated task would get twice the weight
         raise InputError(
             f"update: {len(twice)} of {new.m} new tasks were already used, with the same name and "
             f"the same values, e.g. {twice[0]!r}; expected new tasks only"

@@ -41,15 +41,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, check_generator
 from metakel.errors import InputError, ShapeError
-from metakel.grouplasso.problem import ProblemSize
+from metakel.grouplasso import Problem, RemoteProblem
 from metakel.grouplasso.solve import as_strengths
-
-
-class NoiseProblem(ProblemSize, Protocol):
-    """The part of a `metakel.grouplasso.Problem` that the rules use."""
-
-    def spectra(self) -> Sequence[Array]: ...
-    def energies(self, vectors: Sequence[Array]) -> Array: ...
 
 
 class GroupSpectra(Protocol):
@@ -72,7 +65,7 @@ class GroupSpectra(Protocol):
 class Eigenvalues:
     """`GroupSpectra` of a problem in memory: all eigenvalues in one vector."""
 
-    def __init__(self, problem: NoiseProblem) -> None:
+    def __init__(self, problem: Problem | RemoteProblem) -> None:
         spectra = problem.spectra()
         self.counts = np.array([v.size for v in spectra])
         self.flat = np.maximum(np.concatenate([v.ravel() for v in spectra]), 0.0)
@@ -95,7 +88,7 @@ class Eigenvalues:
         return np.stack([self.sums(part) for part in parts])
 
 
-def spectrum_of(problem: NoiseProblem) -> GroupSpectra:
+def spectrum_of(problem: Problem | RemoteProblem) -> GroupSpectra:
     """The eigenvalues of a problem in memory, or the sums that an out-of-core problem provides."""
     out_of_core: Callable[[], GroupSpectra] | None = getattr(problem, "spectrum", None)
     return Eigenvalues(problem) if out_of_core is None else out_of_core()
@@ -134,7 +127,7 @@ LIFELONG_GRID = 12  # those of "lifelong", for numbers and sizes known up to a f
 
 def choose_lambda(
     rule: str | ArrayLike,
-    problem: NoiseProblem,
+    problem: Problem | RemoteProblem,
     *,
     noise_std: float | None,
     delta: float,
@@ -148,7 +141,7 @@ def choose_lambda(
     ----------
     rule : str, number or (p,) array
         A rule of the table above, one lambda for all groups, or one for each.
-    problem : NoiseProblem
+    problem : Problem
     noise_std : float or None
         Standard deviation (or sub-Gaussian proxy) of the noise; named rules need it.
     delta : float
@@ -177,25 +170,18 @@ def choose_lambda(
         raise InputError(f"lambda rule {rule!r}: noise_std is {noise_std}; expected a number > 0")
     _check_delta(delta)
     level = {"noise_std": noise_std, "delta": delta}
-    if rule == "self-normalised":
-        return self_normalised(problem, **level, sup=sup)
-    if rule == "lifelong":
-        return lifelong(problem, **level, sup=sup)
-    if rule == "hkz":
-        return hkz(problem, **level)
-    if rule == "dimension-free":
-        return dimension_free(problem, **level, sup=sup)
-    if rule == "chernoff":
-        return chernoff(problem, **level)
-    if rule == "paper":
-        return paper(problem, **level)
-    if rng is None:
-        raise InputError("lambda rule 'monte-carlo' needs a Generator: pass rng=")
-    return monte_carlo(problem, **level, rng=rng, draws=draws)
+    if rule == "monte-carlo":
+        if rng is None:
+            raise InputError("lambda rule 'monte-carlo' needs a Generator: pass rng=")
+        return monte_carlo(problem, **level, rng=rng, draws=draws)
+    if rule in ("hkz", "chernoff", "paper"):
+        return {"hkz": hkz, "chernoff": chernoff, "paper": paper}[rule](problem, **level)
+    by_sup = {"self-normalised": self_normalised, "lifelong": lifelong}
+    return by_sup.get(rule, dimension_free)(problem, **level, sup=sup)
 
 
 def self_normalised(
-    problem: NoiseProblem,
+    problem: Problem | RemoteProblem,
     *,
     noise_std: float,
     delta: float,
@@ -243,7 +229,11 @@ def _self_normalised(
 
 
 def lifelong(
-    problem: NoiseProblem, *, noise_std: float, delta: float, sup: ArrayLike | None = None
+    problem: Problem | RemoteProblem,
+    *,
+    noise_std: float,
+    delta: float,
+    sup: ArrayLike | None = None,
 ) -> Array:
     r"""`self_normalised` for kernels that are learned again after every task (Statement 9).
 
@@ -278,7 +268,7 @@ def lifelong(
     return _self_normalised(v, largest, LIFELONG_GRID, log_term, noise_std, problem.total)
 
 
-def hkz(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
+def hkz(problem: Problem | RemoteProblem, *, noise_std: float, delta: float) -> Array:
     r"""For points fixed in advance, by Hsu, Kakade and Zhang (2012); corrects Lemma B.1.
 
     .. math:: \lambda_j = \frac{4\sigma}{\sqrt N} \sqrt{ \operatorname{tr} \Psi_j
@@ -290,7 +280,7 @@ def hkz(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
     return _nonzero(4 * noise_std / problem.total * np.sqrt(energy))
 
 
-def chernoff(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
+def chernoff(problem: Problem | RemoteProblem, *, noise_std: float, delta: float) -> Array:
     r"""For points fixed in advance: the sharpest of the bounds for sub-Gaussian noise.
 
     .. math:: \lambda_j = \frac{4\sigma}{N} \sqrt{q_j}, \qquad
@@ -304,7 +294,11 @@ def chernoff(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
 
 
 def dimension_free(
-    problem: NoiseProblem, *, noise_std: float, delta: float, sup: ArrayLike | None = None
+    problem: Problem | RemoteProblem,
+    *,
+    noise_std: float,
+    delta: float,
+    sup: ArrayLike | None = None,
 ) -> Array:
     r"""Lemma B.1 without d_max: "hkz" from the sup of each kernel instead of its eigenvalues.
 
@@ -330,7 +324,7 @@ def dimension_free(
     return lam
 
 
-def paper(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
+def paper(problem: Problem | RemoteProblem, *, noise_std: float, delta: float) -> Array:
     r"""Theorem 4.3 as printed (k_j <= 1): the same number for all groups.
 
     For tasks of one size it is `metakel.theory.lambda_min_paper`. With the energies
@@ -350,7 +344,7 @@ def paper(problem: NoiseProblem, *, noise_std: float, delta: float) -> Array:
 
 
 def monte_carlo(
-    problem: NoiseProblem,
+    problem: Problem | RemoteProblem,
     *,
     noise_std: float,
     delta: float,
@@ -372,7 +366,11 @@ def monte_carlo(
 
 
 def pivotal_lambda(
-    problem: NoiseProblem, *, delta: float, rng: np.random.Generator | None = None, draws: int = 999
+    problem: Problem | RemoteProblem,
+    *,
+    delta: float,
+    rng: np.random.Generator | None = None,
+    draws: int = 999,
 ) -> Array:
     r"""Lambda of the group square-root lasso, for Gaussian noise of unknown size.
 
@@ -441,7 +439,7 @@ def _as_sup(sup: ArrayLike | None, p: int) -> Array:
 
 
 def _simulated_quantile(
-    problem: NoiseProblem,
+    problem: Problem | RemoteProblem,
     scale: Array,
     delta: float,
     rng: np.random.Generator,

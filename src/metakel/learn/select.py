@@ -4,12 +4,16 @@ r"""Lambda by predicting held-out data: what every such choice in this library s
 `HeldOutScores` makes the choice. `cross_validated_lambda` is the rule ``lam="cv"`` of
 `learn_kernel`; priors, the scikit-learn regressor and the paper's figures bring folds, models and
 scores of their own.
+
+`MultiTaskProblem` is the group lasso of tasks that differ in their level, and `TaskPrior` the GP
+prior that a solution gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf, sqrt
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +23,7 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.data import History, Task
 from metakel.errors import InputError
+from metakel.gp import Posterior, posterior
 from metakel.gp.posterior import log_evidence
 from metakel.grouplasso import Problem, Solution, lambda_max, path
 from metakel.kernels import KernelDictionary, KernelSum
@@ -141,10 +146,10 @@ def cross_validated_lambda(
             f"{history.m}: give noise_std= and a rule, or lam= as a number"
         )
 
-    def fit_path(kept: History) -> list[_TaskModel]:
+    def fit_path(kept: History) -> list[TaskPrior]:
         return _models_along_path(kept, base, loss)
 
-    def score(model: _TaskModel, task: Task) -> float:
+    def score(model: TaskPrior, task: Task) -> float:
         rows = spread_rows(np.arange(task.n), MOST_ROWS)
         found = log_evidence(model.kernel, task.X[rows], task.y[rows], noise_var=model.noise_std**2)
         return found / len(rows) if loss == "tasks" else found
@@ -163,25 +168,34 @@ def cross_validated_lambda(
 
 
 @dataclass(frozen=True, eq=False)
-class _TaskModel:
-    """Values of a task as draws of GP(0, kernel) plus noise."""
+class TaskPrior:
+    """The prior of a task: y = f(x) + noise, f ~ GP(level, kernel)."""
 
     kernel: KernelSum
     noise_std: float
+    level: float = 0.0
+
+    def posterior(self, X: Array, y: Array) -> Posterior:
+        """Posterior of f given values of one task (Eq. 3)."""
+        return posterior(self.kernel, X, y, noise_var=self.noise_std**2, prior_mean=self.level)
+
+    def left(self, X: Array, y: Array, Z: Array, values: Array) -> Array:
+        """Residuals of ``values`` at ``Z`` when predicted from (X, y), rows of the same task."""
+        return values - self.posterior(X, y).mean(Z)
 
 
-def _models_along_path(history: History, base: KernelDictionary, loss: Loss) -> list[_TaskModel]:
+def _models_along_path(history: History, base: KernelDictionary, loss: Loss) -> list[TaskPrior]:
     """One model per lambda ratio."""
     problem, sizes = as_problem(history, base, loss), _typical_sizes(history, base)
     assert isinstance(problem, Problem)
     size = sqrt(float(np.mean(np.concatenate([task.y for task in history]) ** 2)))
     top = lambda_max(problem, np.sqrt(sizes)) or 1.0  # any lambda will do where y is 0
 
-    def fit(solution: Solution) -> _TaskModel:
+    def fit(solution: Solution) -> TaskPrior:
         noise, strengths = noise_and_strengths(problem, solution, solution.active)
         noise = max(noise, LEAST_NOISE * (size or 1.0))
         variances = task_variances(base, strengths, sizes, max(size**2 - noise**2, 0.0))
-        return _TaskModel(KernelSum(base, variances), noise)
+        return TaskPrior(KernelSum(base, variances), noise)
 
     solutions = path(problem, top * LAM_RATIOS, weights=np.sqrt(sizes), tol=TOLERANCE)
     return fit_selections(problem, solutions, fit)
@@ -215,9 +229,8 @@ def noise_and_strengths(
     From least squares on the groups ``kept``; in kernel mode, from the lasso itself.
     """
     if problem.kernel_mode:
-        return estimate_noise_std(
-            problem, solution
-        ) if noise_std is None else noise_std, solution.eta
+        noise = estimate_noise_std(problem, solution) if noise_std is None else noise_std
+        return noise, solution.eta
     fit = least_squares(problem, kept)
     if noise_std is not None:
         noise = noise_std
@@ -236,3 +249,65 @@ def task_variances(base: KernelDictionary, strengths: Array, sizes: Array, total
     moments = strengths**2 / [dim or 1 for dim in base.dims]
     typical = float(moments @ sizes)
     return np.asarray(moments * (total / typical)) if typical > 0 else moments
+
+
+# Of the spread of the values: less noise is rounding.
+ROUNDING = 1e-6
+# A spread below this fraction of the task means counts as 0.
+FLAT = 1e-12
+
+
+def rows_by_label(labels: Sequence[Hashable]) -> dict[Hashable, list[int]]:
+    """Row numbers of every task, tasks in order of appearance."""
+    rows: dict[Hashable, list[int]] = {}
+    for i, label in enumerate(labels):
+        rows.setdefault(label, []).append(i)
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class MultiTaskProblem:
+    """The group lasso (Eq. 8) for values around the mean of their task.
+
+    Base kernel 0 is the constant, which models the level of a task.
+    """
+
+    base: KernelDictionary
+    history: History
+    problem: Problem
+    level: float  # mean of the task means
+    spread: float  # root mean square of the values around the means of their tasks
+    level_variance: float  # mean square around the level; generous, to shrink levels little
+
+    @classmethod
+    def of(
+        cls, X: Array, y: Array, labels: Sequence[Hashable], base: KernelDictionary
+    ) -> MultiTaskProblem:
+        """Make the problem from rows, with a task label each."""
+        rows = rows_by_label(labels).values()
+        means = [float(y[i].mean()) for i in rows]
+        pairs = zip(rows, means, strict=True)
+        centred = History.from_pairs((X[i], y[i] - mean) for i, mean in pairs)
+        level = float(np.mean(means))
+        spread = sqrt(sum(float(task.y @ task.y) for task in centred) / len(y))
+        if spread <= FLAT * max(abs(mean) for mean in means):
+            spread = 0.0
+        level_variance = float(np.mean((y - level) ** 2))
+        return cls(base, centred, as_problem(centred, base), level, spread, level_variance)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """(p,) mean k_j(x, x) over all rows."""
+        points = np.concatenate([task.X for task in self.history])
+        return np.asarray(self.base.diags(points).mean(axis=1))
+
+    def task_prior(self, solution: Solution, noise_std: float | None) -> TaskPrior:
+        """Selected base kernels with the variance that they have in the tasks, and the noise."""
+        kept = np.union1d(solution.active, [0])
+        noise, strengths = noise_and_strengths(self.problem, solution, kept, noise_std)
+        noise = max(noise, ROUNDING * (self.spread or abs(self.level) or 1.0))
+        strengths = np.append(0.0, strengths[1:])  # the level has a variance of its own
+        signal = max(self.spread**2 - noise**2, 0.0)
+        variances = task_variances(self.base, strengths, self.sizes, signal)
+        variances[0] = self.level_variance
+        return TaskPrior(KernelSum(self.base, variances), noise, self.level)

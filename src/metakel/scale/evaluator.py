@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.grouplasso.problem import Residual, independent_weights
+from metakel.grouplasso.newton import Residual, independent_weights
 from metakel.learn.problem import LeastSquares
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ OVERLAP = 0.3  # kernels overlap, so each needs less weight than it would take a
 
 
 class ShardedEvaluator:
-    """`metakel.grouplasso.problem.Evaluator` over the shards of a problem.
+    """`metakel.grouplasso.newton.Evaluator` over the shards of a problem.
 
     Its working set may be any part of what the shards have statistics of, in any order.
     """
@@ -274,10 +274,6 @@ class ShardedEvaluator:
     def beta(self) -> None:
         """None: coefficients stay with the shards."""
         return
-
-    def residuals(self) -> list[Array]:
-        """Empty: residuals stay with the shards."""
-        return []
 
 
 class ShardedSpectrum:

@@ -17,7 +17,7 @@ import numpy as np
 from metakel._arrays import Array
 from metakel._files import Format, write_file
 from metakel.errors import InputError, ShardError
-from metakel.grouplasso.batch import TaskBatch
+from metakel.grouplasso.problem import TaskBatch
 from metakel.kernels import KernelDictionary
 from metakel.learn.problem import LeastSquares, Loss
 from metakel.scale.evaluator import (

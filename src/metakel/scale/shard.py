@@ -9,7 +9,8 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.errors import ShardError
 from metakel.grouplasso import Problem
-from metakel.grouplasso.problem import Evaluator, group_energies
+from metakel.grouplasso.newton import Evaluator
+from metakel.grouplasso.problem import group_energies
 from metakel.grouplasso.solve import evaluator_of
 from metakel.kernels import KernelDictionary
 from metakel.learn.problem import LeastSquares, Loss, least_squares
@@ -134,8 +135,7 @@ def _fits(cached: CachedEvaluator) -> list[Array]:
     """Fitted values of the tasks, or their residuals: both move by the same distance."""
     beta = cached.evaluator.beta()
     if beta is None:
-        cached.evaluator.residual()
-        return cached.evaluator.residuals()
+        return list(cached.evaluator.residual().rows)
     (batch,) = cached.problem.batches
     assert batch.Phi is not None
     return [np.matmul(beta[:, None, :], batch.Phi)[:, 0, :]]

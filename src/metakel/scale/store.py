@@ -20,7 +20,7 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.errors import InputError, ShardError
 from metakel.grouplasso import Problem
-from metakel.grouplasso.problem import Evaluator
+from metakel.grouplasso.newton import Evaluator
 from metakel.grouplasso.solve import evaluator_of
 from metakel.kernels import KernelDictionary
 from metakel.learn.problem import Loss

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.grouplasso.batch import Index, columns_of, group_starts, group_sums
-from metakel.grouplasso.newton import NEGLIGIBLE
-from metakel.grouplasso.problem import independent_weights
+from metakel.grouplasso.newton import NEGLIGIBLE, independent_weights
+from metakel.grouplasso.problem import Index, columns_of, group_starts, group_sums
 
 RIDGE = 1e-11  # duplicated groups make the Hessian singular
 CORRECTIONS = 3  # of the guess which weights a step sets to zero
@@ -34,24 +33,12 @@ STACK = 5000  # systems at a time, which bounds the memory
 
 @dataclass(frozen=True)
 class ActiveColumns:
-    """The data of c columns in k groups, with the tasks last.
+    """The data of c columns in k groups, with the tasks last."""
 
-    Parameters
-    ----------
-    G : (c, c, m) array
-        Scaled Gram matrices.
-    h : (c, m) array
-        Scaled correlations.
-    starts : (k + 1,) array
-        Where the columns of each group begin.
-    energy : float
-        Mean square of y.
-    """
-
-    G: Array
-    h: Array
-    starts: Index
-    energy: float
+    G: Array  # (c, c, m) scaled Gram matrices
+    h: Array  # (c, m) scaled correlations
+    starts: Index  # (k + 1,) where the columns of each group begin
+    energy: float  # mean square of y
 
     def memory(self, L: int) -> Array:
         """Workspace of `point` for up to L lambdas; allocating it anew would dominate the cost."""

@@ -16,17 +16,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array
 from metakel.errors import InputError, ShapeError
-from metakel.grouplasso.batch import Index, columns_of, group_starts, group_sums
+from metakel.grouplasso.newton import Evaluator
 from metakel.grouplasso.path.batched_newton import MAX_STEPS, ActiveColumns, dual_values, minimise
 from metakel.grouplasso.path.series import expand, find_stages, sum_up
-from metakel.grouplasso.problem import Evaluator, Problem, check_problem, lambda_max
+from metakel.grouplasso.problem import Index, Problem, columns_of, group_starts, group_sums
 from metakel.grouplasso.solve import (
     Progress,
     Solution,
     as_numbers,
     as_strengths,
+    check_problem,
     check_tolerance,
     evaluator_of,
+    lambda_max,
     solve_with,
 )
 
@@ -136,16 +138,6 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Raw:
-    """The quantities of L duality gaps from the raw data, as `Residual` has them for one."""
-
-    scores: Array  # (p, L) squared norms of z^(j)
-    misfit: Array  # (k, L) ||z^(j) - lam_j beta^(j)/||beta^(j)|| ||^2 of the estimate's groups
-    square: Array  # (L,) ||r||^2 / N
-    inner: Array  # (L,) y'r / N
-
-
-@dataclass(frozen=True)
 class Certified:
     """Estimates at lam (L, p) with their duality gaps; those above the tolerance included."""
 
@@ -188,22 +180,29 @@ def certify(problem: Problem, estimate: Estimate, lam: Array, tol: float) -> Cer
     norms = np.sqrt(group_sums(np.einsum("csl,csl->cl", estimate.beta, estimate.beta), starts))
     strengths = lam[:, groups].T
     pull = np.divide(strengths, norms, out=np.zeros_like(norms), where=norms > 0)
-    raw = _raw(problem, estimate, pull.repeat(dims, axis=0), starts)
+    scores, misfit, square, inner = _raw(problem, estimate, pull.repeat(dims, axis=0), starts)
     eta = np.zeros_like(lam)
     eta[:, groups] = norms.T
-    objective = raw.square + np.einsum("lj,lj->l", lam, eta)
-    ratio = np.sqrt(raw.scores) / lam.T
-    gap = objective - dual_values(raw.inner, raw.square, ratio.max(axis=0))
+    objective = square + np.einsum("lj,lj->l", lam, eta)
+    ratio = np.sqrt(scores) / lam.T
+    gap = objective - dual_values(inner, square, ratio.max(axis=0))
     gap /= problem.energy
     # B.6 on active groups, B.7 on the others.
     off = ratio - 1
-    off[groups] = np.where(norms > 0, np.sqrt(raw.misfit) / strengths, off[groups])
+    off[groups] = np.where(norms > 0, np.sqrt(misfit) / strengths, off[groups])
     kkt = np.maximum(off.max(axis=0), 0.0)
     return Certified(problem, estimate, lam, eta, objective, gap, kkt, gap <= tol)
 
 
-def _raw(problem: Problem, estimate: Estimate, pull: Array, starts: Index) -> Raw:
-    """``pull`` (c, L) is lam_j / ||beta^(j)||, where active; ``starts`` are those of the groups."""
+def _raw(
+    problem: Problem, estimate: Estimate, pull: Array, starts: Index
+) -> tuple[Array, Array, Array, Array]:
+    """The quantities of L duality gaps from the raw data, as `Residual` has them for one.
+
+    Squared norms (p, L) of z^(j), those (k, L) of z^(j) - lam_j beta^(j)/||beta^(j)|| of the
+    estimate's groups, ||r||^2 / N and y'r / N (L,). ``pull`` (c, L) is lam_j / ||beta^(j)||, where
+    active; ``starts`` are those of the groups.
+    """
     L = estimate.beta.shape[2]
     scores, misfit = np.zeros((problem.p, L)), np.zeros((estimate.groups.size, L))
     inner, explained = np.zeros((2, L))
@@ -223,7 +222,7 @@ def _raw(problem: Problem, estimate: Estimate, pull: Array, starts: Index) -> Ra
             own -= beta * (pull / scale)
             misfit += group_sums(np.einsum("sdl,sdl->dl", own, own), starts)
     square = np.maximum(inner - explained, 0.0)  # r'r = r'(y - Phi' beta)
-    return Raw(scale**2 * scores, scale**2 * misfit, square / problem.total, inner / problem.total)
+    return scale**2 * scores, scale**2 * misfit, square / problem.total, inner / problem.total
 
 
 def _correlations(Phi: Array, y: Array, beta: Array, columns: Index) -> tuple[Array, Array]:

@@ -28,14 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.grouplasso.batch import Index, group_starts, group_sums
 from metakel.grouplasso.path.batched_newton import ActiveColumns
+from metakel.grouplasso.problem import Index, group_starts, group_sums
 
 NEAR = 3.0  # entries below this multiple of the lowest sigma are computed more accurately
 SINGULAR = 1e-9  # pivots below this, relative to the diagonal, are zero
 
 
-@dataclass(frozen=True)
 class Stages:
     """Groups in the order in which they enter; a stage is what is active after an entry.
 
@@ -44,23 +43,86 @@ class Stages:
     serves all stages.
     """
 
-    groups: list[int]
-    columns: list[int]
-    ends: list[int]  # number of columns of each stage
-    rows: Array  # (c, c, m) L^-1
-    fit: Array  # (c, m) L^-1 h
-    top: float  # sigma at which the first group enters
-    floor: float  # sigma below which further groups would enter
+    def __init__(self, everything: ActiveColumns, most: int) -> None:
+        d, m = everything.h.shape
+        self.everything = everything
+        self.groups: list[int] = []
+        self.ends: list[int] = []  # number of columns of each stage
+        self.columns: list[int] = []
+        self.top = 0.0  # sigma at which the first group enters
+        self.floor = 0.0  # sigma below which further groups would enter
+        self._residual = everything.h.copy()  # (d, m) correlations with the residual
+        self._L = np.empty((most, d, m))  # the columns of L, extended to all d rows
+        self._rows = np.zeros((most, most, m))  # L^-1
+        self._fit = np.empty((most, m))  # L^-1 h
 
     def inverses(self) -> Array:
         """(S, c, c, m) inverse Gram matrices at every stage, padded with zeros."""
-        sums: Array = np.cumsum(self.rows[:, :, None] * self.rows[:, None], axis=0)
-        return sums if len(sums) == len(self.ends) else sums[np.array(self.ends) - 1]
+        rows = self._rows[: self.ends[-1], : self.ends[-1]]
+        return self._at_ends(rows[:, :, None] * rows[:, None])
 
     def least_squares(self) -> Array:
         """(S, c, m) coefficients at every stage, padded with zeros."""
-        sums: Array = np.cumsum(self.rows * self.fit[:, None], axis=0)
+        c = self.ends[-1]
+        return self._at_ends(self._rows[:c, :c] * self._fit[:c, None])
+
+    def _at_ends(self, terms: Array) -> Array:
+        sums: Array = np.cumsum(terms, axis=0)
         return sums if len(sums) == len(self.ends) else sums[np.array(self.ends) - 1]
+
+    def next_group(self, shape: Array, lowest: float) -> tuple[int, float]:
+        """The group that correlates most with the residual, and the sigma at which it would enter.
+
+        Close to ``lowest``, the residual is that of the penalised fit, to first order in sigma.
+        """
+        everything, z, groups = self.everything, self._residual, self.groups
+
+        def scores_of(z: Array) -> Array:
+            scores = group_sums(np.einsum("cm,cm->c", z, z), everything.starts) / shape**2
+            scores[groups] = 0.0
+            return scores
+
+        scores = scores_of(z)
+        if groups and scores.max() <= (NEAR * lowest) ** 2:
+            own = everything.select(np.array(groups))
+            beta = self._solve(own.h)
+            norms = np.sqrt(group_sums(np.einsum("cm,cm->c", beta, beta), own.starts))
+            pull = self._solve(own.spread(shape[groups] / norms)[:, None] * beta)
+            z = z + lowest * np.einsum("dcm,cm->dm", everything.G[:, self.columns], pull)
+            scores = scores_of(z)
+        j = int(scores.argmax())
+        return j, sqrt(scores[j])
+
+    def _solve(self, b: Array) -> Array:
+        """G^-1 b for b (c, m)."""
+        rows = self._rows[: len(b), : len(b)]
+        found: Array = np.einsum("iam,im->am", rows, np.einsum("iam,am->im", rows, b))
+        return found
+
+    def add(self, group: int) -> bool:
+        """Add a group, unless one of its columns is a linear combination of the others."""
+        starts = self.everything.starts
+        if not all(self._add_column(j) for j in range(int(starts[group]), int(starts[group + 1]))):
+            return False
+        self.groups.append(group)
+        self.ends.append(len(self.columns))
+        return True
+
+    def _add_column(self, j: int) -> bool:
+        k, G = len(self.columns), self.everything.G
+        before = self._L[:k, j]
+        new = G[:, j] - np.einsum("idm,im->dm", self._L[:k], before)
+        if not (new[j] > SINGULAR * G[j, j]).all():
+            return False
+        scale = 1 / np.sqrt(new[j])
+        np.multiply(new, scale, out=self._L[k])
+        np.multiply(self._residual[j], scale, out=self._fit[k])
+        self._residual -= self._L[k] * self._fit[k]
+        np.einsum("im,ibm->bm", before, self._rows[:k, :k], out=self._rows[k, :k])
+        self._rows[k, :k] *= -scale
+        self._rows[k, k] = scale
+        self.columns.append(j)
+        return True
 
 
 def find_stages(everything: ActiveColumns, shape: Array, lowest: float, most: int) -> Stages:
@@ -68,83 +130,13 @@ def find_stages(everything: ActiveColumns, shape: Array, lowest: float, most: in
 
     Stops at sigma = ``lowest``, at ``most`` columns, or at linearly dependent ones.
     """
-    factor = _EntryFactor(everything, most)
-    groups: list[int] = []
-    ends: list[int] = []
-    top = 0.0
+    stages = Stages(everything, most)
     while True:
-        j, score = _next(factor, groups, shape, lowest)
-        top = top or score
-        new = range(int(everything.starts[j]), int(everything.starts[j + 1]))
-        grown = score > lowest and len(factor.columns) + len(new) <= most
-        if not grown or not all(factor.add(column) for column in new):
-            c = ends[-1] if ends else 0
-            rows, fit = factor.rows[:c, :c], factor.fit[:c]
-            return Stages(groups, factor.columns[:c], ends, rows, fit, top, score)
-        groups.append(j)
-        ends.append(len(factor.columns))
-
-
-class _EntryFactor:
-    """Cholesky factor L of the columns added so far, its inverse, and the residual correlations."""
-
-    def __init__(self, everything: ActiveColumns, most: int) -> None:
-        d, m = everything.h.shape
-        self.everything = everything
-        self.columns: list[int] = []
-        self.residual = everything.h.copy()  # (d, m) correlations with the residual
-        self.L = np.empty((most, d, m))  # the columns of L, extended to all d rows
-        self.rows = np.zeros((most, most, m))
-        self.fit = np.empty((most, m))
-
-    def add(self, j: int) -> bool:
-        """Add column j, unless it is a linear combination of the others."""
-        k, G = len(self.columns), self.everything.G
-        before = self.L[:k, j]
-        new = G[:, j] - np.einsum("idm,im->dm", self.L[:k], before)
-        if not (new[j] > SINGULAR * G[j, j]).all():
-            return False
-        scale = 1 / np.sqrt(new[j])
-        np.multiply(new, scale, out=self.L[k])
-        np.multiply(self.residual[j], scale, out=self.fit[k])
-        self.residual -= self.L[k] * self.fit[k]
-        np.einsum("im,ibm->bm", before, self.rows[:k, :k], out=self.rows[k, :k])
-        self.rows[k, :k] *= -scale
-        self.rows[k, k] = scale
-        self.columns.append(j)
-        return True
-
-    def solve(self, b: Array) -> Array:
-        """G^-1 b for b (c, m)."""
-        rows = self.rows[: len(b), : len(b)]
-        found: Array = np.einsum("iam,im->am", rows, np.einsum("iam,am->im", rows, b))
-        return found
-
-
-def _next(
-    factor: _EntryFactor, groups: list[int], shape: Array, lowest: float
-) -> tuple[int, float]:
-    """The group that correlates most with the residual, and the sigma at which it would enter.
-
-    Close to ``lowest``, the residual is that of the penalised fit, to first order in sigma.
-    """
-    everything, z, columns = factor.everything, factor.residual, factor.columns
-
-    def scores_of(z: Array) -> Array:
-        scores = group_sums(np.einsum("cm,cm->c", z, z), everything.starts) / shape**2
-        scores[groups] = 0.0
-        return scores
-
-    scores = scores_of(z)
-    if columns and scores.max() <= (NEAR * lowest) ** 2:
-        own = everything.select(np.array(groups))
-        beta = factor.solve(own.h)
-        norms = np.sqrt(group_sums(np.einsum("cm,cm->c", beta, beta), own.starts))
-        pull = factor.solve(own.spread(shape[groups] / norms)[:, None] * beta)
-        z = z + lowest * np.einsum("dcm,cm->dm", everything.G[:, columns], pull)
-        scores = scores_of(z)
-    j = int(scores.argmax())
-    return j, sqrt(scores[j])
+        j, stages.floor = stages.next_group(shape, lowest)
+        stages.top = stages.top or stages.floor
+        full = len(stages.columns) + everything.dims[j] > most
+        if not stages.floor > lowest or full or not stages.add(j):
+            return stages
 
 
 TERMS = 16

@@ -15,9 +15,14 @@ from metakel.errors import InputError
 from metakel.grouplasso import lambda_max, path
 from metakel.kernels import KernelDictionary
 from metakel.learn import LearnedKernel, learn_kernel
-from metakel.learn.multitask import MultiTaskProblem, TaskPrior, rows_by_label
 from metakel.learn.problem import CV, DEFAULT, PIVOTAL
-from metakel.learn.select import fit_selections, score_held_out
+from metakel.learn.select import (
+    MultiTaskProblem,
+    TaskPrior,
+    fit_selections,
+    rows_by_label,
+    score_held_out,
+)
 
 logger = logging.getLogger("metakel")
 

@@ -29,7 +29,7 @@ from metakel.integrations.sklearn.model_selection import choose_lam_ratio, learn
 from metakel.kernels import KernelDictionary, KernelSum, from_features, tensor_product
 from metakel.kernels.base import Family
 from metakel.kernels.custom import Custom
-from metakel.learn.multitask import MultiTaskProblem, TaskPrior, rows_by_label
+from metakel.learn.select import MultiTaskProblem, TaskPrior, rows_by_label
 
 LARGEST_ORDER = 10
 # A lasso over this many functions takes a fraction of a second on thousands of rows.
