@@ -24,7 +24,7 @@ from metakel.report import replay_run, validate_history, write_report
 from metakel.report.validation import random_regret
 from metakel.search import candidates
 from metakel.tuner import Tuner
-from metakel.tuner.configurations import key
+from metakel.tuner.events import key
 
 TURNS = 3
 EVALUATIONS = 30

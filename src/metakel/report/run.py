@@ -22,7 +22,7 @@ from metakel.report.html import paragraph, table
 from metakel.search import StartPoints
 from metakel.tuner import JournalReader, JournalTrial, Trials
 from metakel.tuner.options import RunLimits, RunOptions, TuningSource
-from metakel.tuner.trials import TrialsAsRecord
+from metakel.tuner.session import TrialsAsRecord
 
 
 @dataclass(frozen=True)
