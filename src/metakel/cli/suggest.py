@@ -30,7 +30,7 @@ from metakel.errors import Hint, InputError
 from metakel.io import csv_columns
 from metakel.optimize import NoSafePoint, Reasons
 from metakel.priors import Prior
-from metakel.report.run_section import promise
+from metakel.report.run import promise
 from metakel.space import Float
 from metakel.tuner import JournalReader, JournalTrial, Tuner
 
