@@ -370,30 +370,42 @@ class RunOptions:
             "outside": self.extrapolate,
             "candidates": None if self.candidates is None else self.candidates.digest,
             **self.limits.header(),
-            **self._identity(),
+            # What tells this task from another one of the same prior, as far as it is known.
+            **({"task": self.task} if self.task else {}),
+            **({"command": list(self.command)} if self.command else {}),
         }
-
-    def _identity(self) -> dict[str, Any]:
-        """What tells this task from another one of the same prior, as far as it is known."""
-        known = {"task": self.task, "command": list(self.command)}
-        return {name: value for name, value in known.items() if value}
 
     def refuse_another(self, source: TuningSource, found: Mapping[str, Any], where: str) -> None:
         """A journal goes on only with the prior and the options that it began with."""
+        was, now = RunLimits.from_header(found), self.limits
+        if was.header() != now.header():
+            # Whoever goes on without a limit would ask for what the run must not try.
+            begun, given = (
+                f"the limits {limits}" if limits else "no limits" for limits in (was, now)
+            )
+            raise InputError(
+                f"{where} was begun with {begun}, and this run has {given}, or other "
+                "configurations to start from; expected the same in all of a journal"
+            )
         expected, noted = self.header(source), found.get("candidates")
-        expected["version"] = found.get("version")
-        if source.begun_with(found.get("prior")):
-            expected["prior"] = found.get("prior")
-        if "outputs" not in found:  # journals did not note them at first
-            expected.pop("outputs", None)
-        if self.candidates is not None and self.candidates.begun_with(noted):
-            expected["candidates"] = noted
-        _refuse_other_limits(self.limits, RunLimits.from_header(found), where)
-        for name, value in self._identity().items():
-            del expected[name]
-            if name in found and found[name] != value:
-                raise _another_task(where, name, found[name], value)
-        _refuse_differences(expected, found, where)
+        for name in ("outputs", "task", "command"):  # not every journal says these
+            if name not in found:
+                expected.pop(name, None)
+        alike = {
+            "version": True,
+            "prior": source.begun_with(found.get("prior")),
+            "candidates": self.candidates is not None and self.candidates.begun_with(noted),
+        }
+        for name, wanted in expected.items():
+            # JSON keeps no tuples, so both sides are compared as they are stored.
+            if alike.get(name) or json.loads(json.dumps(wanted)) == found.get(name):
+                continue
+            if name in ("task", "command"):
+                raise _another_task(where, name, found[name], wanted)
+            what = "another prior" if name == "prior" else f"{name} = {found.get(name)!r}"
+            raise InputError(
+                f"{where} was begun with {what}; go on with the same or begin another journal"
+            )
 
     def optimizer(self, source: TuningSource) -> Optimizer:
         """What decides: the same for the same source and options, in every process."""
@@ -434,16 +446,6 @@ class RunOptions:
         )
 
 
-def _refuse_other_limits(given: RunLimits, begun: RunLimits, where: str) -> None:
-    """Whoever goes on without a limit would ask for configurations that the run must not try."""
-    if given.header() != begun.header():
-        was, now = (f"the limits {limits}" if limits else "no limits" for limits in (begun, given))
-        raise InputError(
-            f"{where} was begun with {was}, and this run has {now}, or other configurations to "
-            "start from; expected the same in all of a journal"
-        )
-
-
 def _differing(begun: Any, given: Any) -> tuple[str, str]:
     """Both as text; of commands with as many words, those that differ."""
     if not isinstance(begun, list) or not isinstance(given, list):
@@ -480,14 +482,3 @@ def check_header(first: Mapping[str, Any], where: str) -> Mapping[str, Any]:
             f"{' and '.join(map(str, READABLE))}"
         )
     return first
-
-
-def _refuse_differences(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
-    """A journal goes on only with the prior and the settings that it began with."""
-    for name, wanted in expected.items():
-        # JSON keeps no tuples, so both sides are compared as they are stored.
-        if json.loads(json.dumps(wanted)) != found.get(name):
-            what = "another prior" if name == "prior" else f"{name} = {found.get(name)!r}"
-            raise InputError(
-                f"{where} was begun with {what}; go on with the same or begin another journal"
-            )

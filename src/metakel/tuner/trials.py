@@ -164,6 +164,12 @@ class Trials:
         """Asked, and no result yet."""
         return tuple(trial for trial in self.all if trial.state == "pending")
 
+    @property
+    def counts(self) -> str:
+        """How many there are of each kind, in words."""
+        done, failed, waiting = len(self.complete), len(self.failed), len(self.pending)
+        return f"{done} values, {failed} failed, {waiting} pending"
+
     @cached_property
     def spent(self) -> int:
         """Evaluations that count towards a budget: asked and not dropped."""

@@ -46,7 +46,7 @@ class Tuner(Asking):
         (`drop_failed`).
     stop_at : float or str, optional
         Done as soon as the certificate is at most this, in units of the output; text such as "1%"
-        is a share of the usual spread of a task.
+        is a share of the usual spread of a task. The attribute ``tolerance`` has it as a number.
     seed, delta, fixed, extrapolate, candidates, task, command
         See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts. A
         journal that was begun with another task or command is refused. The default delta is 0.2,
