@@ -306,7 +306,7 @@ class _Fold:
     def take(self, event: Mapping[str, Any]) -> None:
         """One more event; kinds of a later version are not ours to judge."""
         kind, number = event["event"], event.get("number")
-        self._revision += not (kind in ("told", "failed", "alarm") and number is not None)
+        self._revision += not (kind in ("told", "failed") and number is not None)
         if kind == "asked":
             self._ask(event)
         elif kind == "queued":
