@@ -16,7 +16,8 @@ import resource
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from math import log10
@@ -294,11 +295,22 @@ def kinds(folder: Path) -> dict[str, Kind]:
     }
 
 
+@contextmanager
+def _silent_logger() -> Iterator[None]:
+    """Thousands of warnings say nothing here; whoever goes on in this process wants theirs."""
+    logger = logging.getLogger("metakel")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def fuzz(inputs: int, seed: int, minutes: float) -> dict[str, Kind]:
     """As many inputs as asked for, or as time allows."""
     end = time.monotonic() + 60 * minutes
-    logging.getLogger("metakel").setLevel(logging.CRITICAL)
-    with TemporaryDirectory() as folder, warnings.catch_warnings():
+    with TemporaryDirectory() as folder, warnings.catch_warnings(), _silent_logger():
         warnings.simplefilter("ignore")
         found = kinds(Path(folder))
         total = sum(kind.weight for kind in found.values())

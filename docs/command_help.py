@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from metakel.cli.commands import SUMMARIES, load
-from metakel.cli.console import EXIT_CODES
+from metakel.cli.console import EXIT_CODES, SUMMARIES, load
 
 
 def commands_as_markdown() -> str:

@@ -6,6 +6,7 @@ import ast
 import logging
 import os
 import re
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -49,13 +50,19 @@ HOST_SUITES = {
 
 
 @pytest.fixture(autouse=True)
-def our_logger_is_on() -> None:
-    """Programs and packages that a test runs may configure logging, and switch ours off."""
+def our_logger_stays_on() -> Iterator[None]:
+    """Whoever switches our warnings off switches them on again: another test may wait for one.
+
+    `RDBStorage.upgrade` of Optuna switches all loggers off, but creating or loading a study does
+    not; so this is about tests, not about users of SQLite storages.
+    """
     logger = logging.getLogger("metakel")
+    yield
+    found = (logger.disabled, logger.propagate, logger.level, logging.root.manager.disable)
     logger.disabled, logger.propagate = False, True
     logger.setLevel(logging.NOTSET)
-    logging.getLogger().setLevel(logging.WARNING)
     logging.disable(logging.NOTSET)
+    assert found == (False, True, logging.NOTSET, logging.NOTSET), "this test leaves it changed"
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from metakel.report import replay_run, validate_history, write_report
 from metakel.report.validation import random_regret
 from metakel.search import candidates
 from metakel.tuner import Tuner
-from metakel.tuner.configurations import key
+from metakel.tuner.events import key
 
 TURNS = 3
 EVALUATIONS = 30
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run=replay_run(turn.prior, tuner.trials, tuner.options),
         title=f"Elastic net on {typical.task.name}",
     )
-    drawn = picture(turn.prior, typical.task, tuner, compared, chosen.out / "demo.png")
+    drawn = draw(turn.prior, typical.task, tuner, compared, chosen.out / "demo.png")
     print(f"\nPicture: {drawn}\nReport:  {page} (open it in a browser)")
     print(f"Journal: {chosen.out / 'run.jsonl'}\n{perf_counter() - start:.0f} s in all")
 
@@ -178,17 +178,10 @@ def _table(rows: dict[str, Any]) -> None:
         print(f"  {way:14}" + "".join(f"{values[t - 1]:9.4f}" for t in SHOWN))
 
 
-def picture(*shown: Any) -> str:
-    """Where the picture is, or what it takes to have one."""
+def draw(prior: Prior, task: Task, tuner: Tuner, compared: Sequence[Comparison], path: Path) -> str:
+    """Where it looked on one new task, and how fast it was on all; where the picture is."""
     if find_spec("matplotlib") is None:
         return 'none, because matplotlib is missing: pip install "metakel[plots]"'
-    return str(draw(*shown))
-
-
-def draw(
-    prior: Prior, task: Task, tuner: Tuner, compared: Sequence[Comparison], path: Path
-) -> Path:
-    """Where it looked on one new task, and how fast it was on all."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.4), layout="constrained")
@@ -224,7 +217,7 @@ def draw(
     tidy(right)
     right.legend()
     figure.savefig(path, dpi=110)
-    return path
+    return str(path)
 
 
 if __name__ == "__main__":

@@ -64,11 +64,19 @@ def band(
     grid = _line(Z)
     order = np.argsort(grid[:, 0])
     x = grid[order, 0]
-    lower, upper = (bound[order] for bound in _interval(source, grid))
-    seen_x, seen_y = _observations(source)
+    waiting = []
+    if isinstance(source, Optimizer):
+        bounds, mean, delta = source.confidence(grid), source.predict(grid)[0], source.model.delta
+        seen_x, seen_y, waiting = source.X, source.y, source.pending
+    else:
+        bounds, mean, delta = source.interval(grid), source.mean(grid), source.delta
+        batches = source.told.batches
+        seen_x = np.concatenate([np.zeros((0, 1)), *(batch.X for batch in batches)])
+        seen_y = np.concatenate([np.zeros(0), *(batch.y for batch in batches)])
+    lower, upper = (bound[order] for bound in bounds)
     panel = Panel(ax)
-    panel.band(x, lower, upper, LEARNED, label=f"{_level(source):.0%} confidence, all x and t")
-    panel.line(x, _mean(source, grid)[order], LEARNED, label="posterior mean")
+    panel.band(x, lower, upper, LEARNED, label=f"{1 - delta:.0%} confidence, all x and t")
+    panel.line(x, mean[order], LEARNED, label="posterior mean")
     if truth is not None:
         values = np.asarray(truth, dtype=np.float64)
         if values.shape == (len(grid), 1):
@@ -79,7 +87,6 @@ def band(
     if len(seen_x):
         label = f"{len(seen_x)} observation{'s' if len(seen_x) > 1 else ''}"
         panel.dots(seen_x[:, 0], seen_y, OBSERVED, label=label, clip_on=False)
-    waiting = source.pending if isinstance(source, Optimizer) else []
     awaited = np.array(waiting, dtype=np.float64).reshape(-1, 1)
     if next_point is not None:
         awaited = np.asarray(next_point, dtype=np.float64).reshape(-1, 1)
@@ -227,26 +234,6 @@ def _line(Z: ArrayLike) -> Array:
     if grid.shape[1] != 1:
         raise ShapeError(f"plot: Z has {grid.shape[1]} inputs per point; a line needs one")
     return grid
-
-
-def _interval(source: ConfidenceSequence | Optimizer, Z: Array) -> tuple[Array, Array]:
-    return source.confidence(Z) if isinstance(source, Optimizer) else source.interval(Z)
-
-
-def _mean(source: ConfidenceSequence | Optimizer, Z: Array) -> Array:
-    return source.predict(Z)[0] if isinstance(source, Optimizer) else source.mean(Z)
-
-
-def _observations(source: ConfidenceSequence | Optimizer) -> tuple[Array, Array]:
-    if isinstance(source, Optimizer):
-        return source.X, source.y
-    batches = source.told.batches
-    X = np.concatenate([np.zeros((0, 1)), *(batch.X for batch in batches)])
-    return X, np.concatenate([np.zeros(0), *(batch.y for batch in batches)])
-
-
-def _level(source: ConfidenceSequence | Optimizer) -> float:
-    return 1 - (source.model.delta if isinstance(source, Optimizer) else source.delta)
 
 
 def _sequence(source: ConfidenceSequence | Optimizer) -> ConfidenceSequence:

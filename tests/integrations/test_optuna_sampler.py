@@ -319,6 +319,21 @@ def test_one_line_says_which_parameters_come_from_the_past(prior, caplog):
     )
 
 
+def test_warnings_are_seen_beside_a_storage_in_sqlite(tmp_path):
+    """In a program of its own: without handlers, migrations of Optuna configure all logging."""
+    code = """if True:
+        import sys
+        import optuna
+        from metakel.integrations.optuna import MetaKelSampler
+        optuna.create_study(storage=sys.argv[1], study_name="past")
+        optuna.load_study(storage=sys.argv[1], study_name="past")
+        MetaKelSampler(sys.argv[1])
+    """
+    url = f"sqlite:///{tmp_path / 'past.db'}"
+    done = subprocess.run([sys.executable, "-c", code, url], capture_output=True, text=True)
+    assert "the past has no completed trial" in done.stderr, done.stderr
+
+
 def test_every_trial_carries_what_was_expected_of_it(prior):
     study = run(MetaKelSampler(prior=prior, seed=0), 8)
     sampler = MetaKelSampler(prior=prior, seed=0)

@@ -31,7 +31,7 @@ from metakel.report import (
     write_report,
 )
 from metakel.report.configurations import as_csv
-from metakel.report.run_section import promise
+from metakel.report.run import promise
 from metakel.report.validation import random_regret
 from metakel.space import Categorical
 from metakel.tuner import Tuner
@@ -96,7 +96,7 @@ def test_only_the_style_and_script_of_the_page_are_allowed(page):
 
 
 def test_a_long_run_makes_a_small_page(tmp_path, monkeypatch):
-    monkeypatch.setattr("metakel.report.run_section.DOTS", 60)
+    monkeypatch.setattr("metakel.report.run.DOTS", 60)
     prior, _, _ = some_report()
     rng = np.random.default_rng(0)
     rows = prior.space.decode(rng.uniform(-1, 1, (150, prior.space.d0)))

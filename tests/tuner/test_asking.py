@@ -23,7 +23,7 @@ def test_the_choice_is_computed_while_others_may_write(tmp_path, monkeypatch):
 
     def slow(self: Optimizer, context=None):
         chosen = suggest(self, context)
-        if self is tuner._session.optimizer and not results:
+        if self is tuner._optimizer and not results:
             reporting = threading.Thread(target=other.tell, args=(pending, 0.5))
             reporting.start()
             reporting.join(timeout=10)
@@ -42,8 +42,8 @@ def test_who_asks_meanwhile_changes_the_choice(tmp_path, monkeypatch):
 
     def disturbed(self: Optimizer, context=None):
         chosen = suggest(self, context)
-        waits = tuner._session._journal._descriptor is not None
-        if self is tuner._session.optimizer and not waits:
+        waits = tuner._journal._descriptor is not None
+        if self is tuner._optimizer and not waits:
             asked.append(other.ask())
         return chosen
 

@@ -15,7 +15,7 @@ from tuning_history import measure, small_prior
 from metakel import InputError, Space
 from metakel.space import Categorical
 from metakel.tuner import Tuner
-from metakel.tuner.configurations import key, normalised
+from metakel.tuner.events import key, normalised
 
 PRIOR = small_prior()
 ROWS = [{"rate": 0.01, "depth": d, "kind": "adam"} for d in (4, 6, 8)]

@@ -12,7 +12,7 @@ from tuning_history import measure, small_prior
 
 from metakel import InputError
 from metakel.tuner import Finished, Tuner
-from metakel.tuner.configurations import key
+from metakel.tuner.events import key
 
 PRIOR = small_prior(certified=True)
 

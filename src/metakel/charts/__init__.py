@@ -19,11 +19,13 @@ from metakel.charts.style import (
     SPREAD,
     TRUTH,
     Axis,
-    Chart,
     Style,
     number,
+    short,
 )
 from metakel.charts.svg import SvgChart
+
+Chart = Panel | SvgChart
 
 __all__ = [
     "ALARM",
@@ -45,5 +47,6 @@ __all__ = [
     "SvgChart",
     "new_axes",
     "number",
+    "short",
     "tidy",
 ]

@@ -35,7 +35,7 @@ def tidy(*axes: Axes) -> None:
 
 
 class Panel:
-    """A `Chart` on matplotlib axes; whatever else is wanted goes to ``ax`` itself.
+    """A chart on matplotlib axes; whatever else is wanted goes to ``ax`` itself.
 
     Parameters
     ----------
@@ -111,12 +111,14 @@ class Panel:
 
     def rule(self, x: float, style: Style, label: str = "") -> Self:
         """A line from bottom to top."""
-        look: dict[str, Any] = {"color": style.colour, "linestyle": style.line, "linewidth": 1.2}
-        self.ax.axvline(x, label=label or None, **look)
+        self.ax.axvline(
+            x, label=label or None, color=style.colour, linestyle=style.line, linewidth=1.2
+        )
         return self
 
     def level(self, y: float, style: Style, label: str = "") -> Self:
         """A line from left to right."""
-        look: dict[str, Any] = {"color": style.colour, "linestyle": style.line, "linewidth": 1.2}
-        self.ax.axhline(y, label=label or None, **look)
+        self.ax.axhline(
+            y, label=label or None, color=style.colour, linestyle=style.line, linewidth=1.2
+        )
         return self

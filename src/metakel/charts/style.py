@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
-from typing import Protocol, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,6 +43,10 @@ CHOSEN = Style("chosen", "#c2338a", "#f08bc4")  # where to look next
 CERTIFICATE = Style("certificate", "#e69f00", "#f0b93a", "--")
 ALARM = Style("alarm", "#c11e2f", "#ff7b83", "--")
 REFERENCE = Style("reference", "#888888", "#7d8793")  # a diagonal, a threshold
+ROLES = (
+    *(LEARNED, COLD, SPREAD, RANDOM, TRUTH, OBSERVED),
+    *(CHOSEN, CERTIFICATE, ALARM, REFERENCE),
+)
 # For curves that have no role of their own.
 SERIES = tuple(
     Style(f"series-{i}", colour)
@@ -112,41 +116,6 @@ class Axis:
         return [10.0**k for k in range(first, last + 1, step)]
 
 
-class Chart(Protocol):
-    """Marks over two axes; `Panel` and `SvgChart` draw them."""
-
-    def line(self, x: ArrayLike, y: ArrayLike, style: Style, *, label: str = "") -> Self:
-        """A curve; it is broken where a value is not finite."""
-        ...
-
-    def steps(self, x: ArrayLike, y: ArrayLike, style: Style, *, label: str = "") -> Self:
-        """A value that stays until it changes, such as the best so far."""
-        ...
-
-    def band(
-        self, x: ArrayLike, lower: ArrayLike, upper: ArrayLike, style: Style, *, label: str = ""
-    ) -> Self:
-        """The area between two curves."""
-        ...
-
-    def dots(
-        self,
-        x: ArrayLike,
-        y: ArrayLike,
-        style: Style,
-        *,
-        label: str = "",
-        tips: Sequence[str] = (),
-        size: float = 7.0,
-    ) -> Self:
-        """Points of a diameter, with what to say about each where a reader can ask."""
-        ...
-
-    def rule(self, x: float, style: Style, label: str = "") -> Self:
-        """A line from bottom to top."""
-        ...
-
-
 def number(value: float) -> str:
     """A number as short as it can be read."""
     if value == 0 or abs(value) < 1e-12:
@@ -156,6 +125,11 @@ def number(value: float) -> str:
     mantissa, _, power = f"{value:.2g}".partition("e")
     sign = "" if mantissa == "1" else f"{mantissa}·"
     return f"{sign}10{str(int(power)).translate(_RAISED)}" if power else mantissa
+
+
+def short(value: Any) -> str:
+    """The value of a parameter as people read it."""
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

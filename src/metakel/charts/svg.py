@@ -11,29 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel._arrays import Array
-from metakel.charts.style import (
-    ALARM,
-    BAND_OPACITY,
-    CERTIFICATE,
-    CHOSEN,
-    COLD,
-    LEARNED,
-    OBSERVED,
-    RANDOM,
-    REFERENCE,
-    SPREAD,
-    TRUTH,
-    Axis,
-    Style,
-)
+from metakel.charts.style import BAND_OPACITY, ROLES, Axis, Style
 
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 62, 20, 12, 44
 LETTER = 10  # room for a letter, on a telephone too
-ROLES = (
-    *(LEARNED, COLD, SPREAD, RANDOM, TRUTH, OBSERVED),
-    *(CHOSEN, CERTIFICATE, ALARM, REFERENCE),
-)
 DASHES = {"-": "", "--": "5 4", ":": "2 4"}
 
 
@@ -49,7 +31,7 @@ def style_sheet() -> str:
 
 
 class SvgChart:
-    """A `Chart` as text; marks are drawn in the order they are added.
+    """A chart as text; marks are drawn in the order they are added.
 
     Attributes
     ----------
@@ -170,10 +152,10 @@ class SvgChart:
             at = LEFT + self.x.fraction(tick) * (WIDTH - RIGHT - LEFT)
             parts.append(
                 f'<text x="{at:.1f}" y="{HEIGHT - BOTTOM + 16}" '
-                f'text-anchor="middle">{escape(_clip(text, letters))}</text>'
+                f'text-anchor="middle">{escape(clip(text, letters))}</text>'
             )
         middle, height = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
-        x_label, y_label = (escape(_clip(axis.label, 34)) for axis in (self.x, self.y))
+        x_label, y_label = (escape(clip(axis.label, 34)) for axis in (self.x, self.y))
         parts.append(
             f'<text class="label" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{x_label}'
             f'</text><text class="label" transform="translate(13 {height}) rotate(-90)" '
@@ -190,5 +172,6 @@ def _tip(text: str) -> str:
     return f' data-tip="{escape(text, quote=True)}" tabindex="0"' if text else ""
 
 
-def _clip(text: str, length: int) -> str:
+def clip(text: str, length: int) -> str:
+    """At most so many letters."""
     return text if len(text) <= length else text[: length - 1] + "…"

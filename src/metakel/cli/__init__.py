@@ -24,8 +24,7 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        from metakel.cli.commands import root_command
-        from metakel.cli.console import CANNOT_WRITE, INTERRUPTED, OutputClosed
+        from metakel.cli.console import CANNOT_WRITE, INTERRUPTED, OutputClosed, root_command
     except ModuleNotFoundError as error:
         sys.exit(f"metakel: {NEEDS} ({error})")
     try:

@@ -1,78 +1,25 @@
-"""What the command line prints, its exit codes, and the signals that stop a run."""
+"""The table of commands, their exit codes, and how they print.
+
+A command is imported when it is typed: ``metakel --help`` and the completion of a command's name
+read the table alone, so that they do not wait for numpy.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
+import typer.main
+from typer.core import TyperGroup
 
 from metakel import __version__
 from metakel.errors import CannotWrite
-
-STOPPING = (
-    "SIGINT",
-    "SIGTERM",
-    "SIGHUP",
-    "SIGQUIT",
-    "SIGBREAK",
-)  # the last is Ctrl-Break on Windows
-
-
-class StopSignals:
-    """Ctrl-C, kill, a closed terminal and quit raise KeyboardInterrupt, but not just anywhere.
-
-    While a program is started or ended (`deferred`) they wait, so that it cannot be lost. Signals
-    that were ignored before, as under nohup, stay ignored.
-    """
-
-    def __init__(self) -> None:
-        self._before: dict[int, Any] = {}
-        self._deferred, self._received = False, False
-
-    def __enter__(self) -> StopSignals:
-        for name in STOPPING:
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._received = True
-        if not self._deferred:
-            raise KeyboardInterrupt
-
-    @contextmanager
-    def deferred(self) -> Iterator[None]:
-        """Signals wait until the end of this block."""
-        self._deferred = True
-        try:
-            yield
-        finally:
-            self._deferred = False
-
-    @contextmanager
-    def admitted(self) -> Iterator[None]:
-        """Within a deferred block: signals raise here, those that came before at once."""
-        try:
-            self._deferred = False
-            if self._received:
-                raise KeyboardInterrupt
-            yield
-        finally:
-            self._deferred = True
-
 
 NOTHING_SUCCEEDED = 3
 CANNOT_WRITE = 4
@@ -100,6 +47,72 @@ def version_option(
     ] = False,
 ) -> None:
     """What ``metakel`` takes before a command."""
+
+
+# The first sentence of the help of every command, in the order of use.
+SUMMARIES = {
+    "learn": "Learn a prior for the next task from a table of past runs.",
+    "show": "Show what was learned, and how far it can be trusted.",
+    "suggest": "Suggest the next configurations to try; with --journal they are recorded as "
+    "pending.",
+    "tell": "Record the result of a configuration in a journal; it is on disk when this returns.",
+    "status": "List the trials of a journal with their numbers and results.",
+    "tune": "Tune a command, whose value is the last line of its output: a number, alone or after "
+    "a name.",
+    "report": "Write one HTML page: what was learned, how far to trust it, and how a run went.",
+    "demo": "Learn from the bundled history, tune unseen tasks, and show the gain.",
+    "paper": "The figures of the paper, each by one command (in a clone of the repository).",
+}
+
+
+class CommandGroup(TyperGroup):
+    """The root command, which knows summaries and loads what was typed."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The name, the command and its words."""
+        name, known, words = super().resolve_command(ctx, args)
+        return name, known if name is None else load(name), words
+
+
+def root_command() -> typer.Typer:
+    """``metakel`` itself."""
+    root = _app(
+        cls=CommandGroup,
+        no_args_is_help=True,
+        help="Learn from past tasks, then tune the next one.",
+        epilog=EXIT_CODES,
+    )
+    root.callback()(version_option)
+    for name, summary in SUMMARIES.items():
+        root.command(name, help=summary)(_placeholder)
+    return root
+
+
+def load(name: str) -> Any:
+    """The command of this name, with its options, for the machinery below typer."""
+    module = import_module(f"metakel.cli.{name}")
+    if name == "paper":
+        return typer.main.get_command(module.paper_commands())
+    options: dict[str, Any] = {}
+    if name == "tell":  # a negative value is a value, not an option
+        options = {"context_settings": {"ignore_unknown_options": True}}
+    elif name == "tune":
+        options = {"cls": module.TuneCommand}
+    app = _app(add_completion=False)
+    app.command(name, **options)(getattr(module, name))
+    return typer.main.get_command(app)
+
+
+def _app(**settings: Any) -> typer.Typer:
+    markup = "markdown" if sys.stdout.isatty() else None
+    return typer.Typer(rich_markup_mode=markup, pretty_exceptions_enable=False, **settings)  # type: ignore[arg-type]
+
+
+def _placeholder() -> None:
+    """Stands for a command until it is typed."""
+
+
+# What is printed
 
 
 class OutputClosed(Exception):

@@ -4,40 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isclose
 from pathlib import Path
 from typing import Any
 
 from metakel.cli.console import note
+from metakel.cli.history import is_parquet, is_workbook, table_columns
 from metakel.cli.outputs import quantity, typed
 from metakel.errors import InputError
-from metakel.io import append_csv, append_excel, csv_columns, excel_columns, parquet_columns
+from metakel.io import append_csv, append_excel
 from metakel.io.cleaning import FAILED, normalised
 from metakel.io.schema import SUGGESTION
 from metakel.priors import Prior
-from metakel.space import Space
 from metakel.tuner import JournalReader, JournalTrial
-
-
-def is_workbook(path: str | Path) -> bool:
-    """Whether it is an Excel workbook."""
-    return str(path).lower().endswith((".xlsx", ".xlsm"))
-
-
-def is_parquet(path: str | Path) -> bool:
-    """Whether it is a Parquet file."""
-    return str(path).endswith((".parquet", ".pq"))
-
-
-def table_columns(
-    path: str | Path, delimiter: str | None = None, sheet: str | None = None
-) -> dict[str, list[Any]]:
-    """The columns of a file as lists."""
-    if is_workbook(path):
-        return excel_columns(path, sheet=sheet)
-    return parquet_columns(path) if is_parquet(path) else csv_columns(path, delimiter=delimiter)
-
 
 FORMULA_MARKS = ("=", "+", "-", "@")  # text that spreadsheet programs compute
 
@@ -67,30 +47,19 @@ class FilledIn:
 
     Parameters
     ----------
-    recorded : tuple of JournalTrial
-    empty : tuple of int
+    recorded : list of JournalTrial
+    empty : list of int
         Numbers of the suggestions that wait for a result.
     differing : dict of str
         How rows differ from what the journal has of them, by number.
-    problems : tuple of InputError
+    problems : list of InputError
         What is wrong with the rows that could not be read.
     """
 
-    recorded: tuple[JournalTrial, ...]
-    empty: tuple[int, ...]
-    differing: Mapping[int, str]
-    problems: tuple[InputError, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A row of a suggestion: where it stands, the settings that were used, what was measured."""
-
-    number: int
-    where: str
-    settings: Mapping[str, Any]
-    value: float | None
-    outputs: Mapping[str, float | None]
+    recorded: list[JournalTrial] = field(default_factory=list)
+    empty: list[int] = field(default_factory=list)
+    differing: dict[int, str] = field(default_factory=dict)
+    problems: list[InputError] = field(default_factory=list)
 
 
 def append_suggestions(
@@ -139,74 +108,55 @@ def read_results(
     What differs from the journal, in the result or in the settings, is recorded only with
     ``correct``. A row that cannot be read keeps no other one from being recorded.
     """
-    rows, empty, differing, problems = _rows(record, journal, path, sheet)
-    recorded = []
-    for row in rows:
-        trial = record.trials.all[row.number]
-        used, reason = {**trial.configuration, **row.settings}, _reason(row.value)
-        try:
-            if trial.state == "pending":
-                recorded.append(record.tell(used, row.value, row.number, reason, row.outputs))
-            elif difference := _difference(trial, used, row.value):
-                if correct:
-                    found = record.correct(row.number, row.value, used, reason, row.outputs)
-                    recorded.append(found)
-                else:
-                    differing[row.number] = difference
-        except InputError as error:
-            problems.append(error.at(row.where))
-    return FilledIn(tuple(recorded), tuple(empty), differing, tuple(problems))
-
-
-def _rows(
-    record: JournalReader, journal: Path, path: Path, sheet: str | None
-) -> tuple[list[_Row], list[int], dict[int, str], list[InputError]]:
-    """Rows with a result; those that wait for one, have lost theirs, or cannot be read."""
     columns = table_columns(path, sheet=sheet)
-    output, others = str(record.header["output"]), record.other_outputs
-    for name in (SUGGESTION, output, *others):
+    output, before = str(record.header["output"]), record.trials
+    for name in (SUGGESTION, output, *record.other_outputs):
         if name not in columns:
             raise InputError(
                 f"{path.name} has no column {name!r}; found {', '.join(columns)}. "
                 "`metakel suggest --append` writes suggestions to a table"
             )
-    numbers = {_label(journal, trial.number): trial.number for trial in record.trials.all}
-    rows, empty, lost, problems = list[_Row](), list[int](), dict[int, str](), list[InputError]()
+    trials = {_label(journal, trial.number): trial for trial in before.all}
+    found = FilledIn()
     for i, label in enumerate(columns[SUGGESTION]):
-        number = numbers.get(str(label))
-        if number is None:
+        trial = trials.get(str(label))
+        if trial is None:
             continue
-        value, where = columns[output][i], f"{path.name}, {SUGGESTION} {label!r}"
-        trial = record.trials.all[number]
-        if value is None:
-            if trial.state == "pending":
-                empty.append(number)
-            elif trial.value is not None:
-                lost[number] = f"no {output} in the table, and {trial.value:g} in the journal"
-            continue
-        cells = {name: columns[name][i] for name in record.space.names if name in columns}
-        measured = {name: columns[name][i] for name in others if columns[name][i]}
+        cells = {name: column[i] for name, column in columns.items()}
         try:
-            rows.append(_row(record, number, where, value, cells, measured))
-        except InputError as problem:
-            problems.append(problem)
-    return rows, empty, lost, problems
+            if cells[output] is not None:
+                _record(record, trial.number, cells, found, correct=correct)
+            elif trial.state == "pending":
+                found.empty.append(trial.number)
+            elif trial.value is not None:
+                lost = f"no {output} in the table, and {trial.value:g} in the journal"
+                found.differing[trial.number] = lost
+        except InputError as error:
+            found.problems.append(error.at(f"{path.name}, {SUGGESTION} {label!r}"))
+    return found
 
 
-def _row(
-    record: JournalReader,
-    number: int,
-    where: str,
-    value: Any,
-    cells: Mapping[str, Any],
-    measured: Mapping[str, Any],
-) -> _Row:
-    also = {name: _result(cell, where) for name, cell in measured.items()}
-    lacking = [name for name in record.other_outputs if name not in also]
-    settings, found = _settings(record.space, cells, where), _result(value, where)
-    if lacking and found is not None:
-        raise InputError(f"{where} has no {', '.join(lacking)}, which is limited")
-    return _Row(number, where, settings, found, also)
+def _record(
+    record: JournalReader, number: int, cells: Mapping[str, Any], found: FilledIn, *, correct: bool
+) -> None:
+    """Record a row with a result, or note how it differs from what is recorded of it."""
+    value = _result(cells[record.header["output"]])
+    outputs = {name: _result(cells[name]) for name in record.other_outputs if cells[name]}
+    lacking = [name for name in record.other_outputs if name not in outputs]
+    if lacking and value is not None:
+        raise InputError(f"found no {', '.join(lacking)}, which is limited; expected a number")
+    given = {name: cells[name] for name in record.space.names if cells.get(name) is not None}
+    settings = {name: typed(record.space, name, cell) for name, cell in given.items()}
+    trial = record.trials.all[number]
+    used = {**trial.configuration, **settings}
+    reason = "" if value is not None else "failed, by the table"
+    if trial.state == "pending":
+        found.recorded.append(record.tell(used, value, number, reason, outputs))
+    elif difference := _difference(trial, used, value):
+        if correct:
+            found.recorded.append(record.correct(number, value, used, reason, outputs))
+        else:
+            found.differing[number] = difference
 
 
 def _label(journal: Path, number: int) -> str:
@@ -220,28 +170,14 @@ def task_column(columns: Mapping[str, list[Any]], prior: Prior) -> str | None:
     return next((name for name, v in columns.items() if known & set(map(str, v))), None)
 
 
-def _settings(space: Space, cells: Mapping[str, Any], where: str) -> dict[str, Any]:
-    try:
-        return {name: typed(space, name, cell) for name, cell in cells.items() if cell is not None}
-    except InputError as error:
-        raise error.at(where) from None
-
-
-def _result(value: Any, where: str) -> float | None:
+def _result(value: Any) -> float | None:
     """A number, or None for a word such as failed."""
     if isinstance(value, str) and normalised(value) in FAILED:
         return None
-    try:
-        number = quantity(value)
-    except InputError as error:
-        raise error.at(where) from None
+    number = quantity(value)
     if number is None:
-        raise InputError(f"{where}: the result is {value!r}; expected a number or 'failed'")
+        raise InputError(f"the result is {value!r}; expected a number or 'failed'")
     return number
-
-
-def _reason(value: float | None) -> str:
-    return "" if value is not None else "failed, by the table"
 
 
 def _difference(trial: JournalTrial, used: Mapping[str, Any], value: float | None) -> str:

@@ -1,327 +1,123 @@
-"""``metakel learn``: a prior from a table or an Optuna storage of past runs."""
+"""``metakel learn``: a prior from past runs; with ``--update`` again, from what there is now.
+
+A prior's file keeps the options with which it was learned. So an update is the command of the first
+time once more, and every task counts once, however often a prior is updated.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from metakel._files import writing
 from metakel.cli.console import Json, at_terminal, emit, note, refuse_overwriting, say
-from metakel.cli.fill_in import is_parquet, is_workbook, table_columns
-from metakel.cli.outputs import read_named_numbers
+from metakel.cli.history import HistoryOptions, TaskColumn, with_journals
+from metakel.cli.outputs import Sheet, read_named_numbers
 from metakel.cli.show import described
-from metakel.cli.suggest import Sheet
-from metakel.cli.update import learned_by, what_is_new, words_again
-from metakel.data import History, Task
-from metakel.errors import InputError, MetaKelError
-from metakel.io import Source, read_csv, read_excel, read_parquet
+from metakel.data import History
+from metakel.errors import InputError
 from metakel.priors import Prior, learn_outputs, learn_prior
-from metakel.space import Space
-from metakel.tuner import JournalReader
 
-ENDINGS = (".jsonl", ".journal")
-
-
-def with_journals(past: History, paths: Sequence[Path]) -> tuple[History, str]:
-    """The history with one task more for every journal that has values, and what was added."""
-    files = list(dict.fromkeys(file.resolve() for path in paths for file in _files(path)))
-    journals = {file: JournalReader(file) for file in files}
-    found = [(file, _task(file, journal, past)) for file, journal in journals.items()]
-    new = tuple(task for _, task in found if task is not None)
-    known = {task.name for task in past}
-    for task in new:
-        if task.name in known:
-            raise InputError(
-                f"there are two tasks named {task.name!r}; expected another name in the table, or "
-                "another name of the journal"
-            )
-        known.add(task.name)
-    runs = sum(task.n for task in new)
-    empty = [file.name for file, task in found if task is None]
-    parts = [f"{len(new)} tasks with {runs} runs added from journals"]
-    if empty:
-        parts.append(f"without a value: {', '.join(empty)}")
-    waiting = [file.name for file, journal in journals.items() if journal.trials.pending]
-    if waiting:
-        parts.append(
-            f"with results still to come: {', '.join(waiting)} (to go on with these runs, keep the "
-            "prior that they began with)"
-        )
-    return replace(past, tasks=(*past.tasks, *new)), "; ".join(parts)
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix in ENDINGS)
-    if not files:
-        raise InputError(f"{path} holds no journal; expected files *{', *'.join(ENDINGS)}")
-    return files
-
-
-def _task(file: Path, journal: JournalReader, past: History) -> Task | None:
-    """The finished runs of a journal in the units of a history; None where there are none."""
-    assert past.space is not None  # a table has named parameters
-    assert past.report is not None
-    output, minimize = str(journal.header["output"]), bool(journal.header["minimize"])
-    if (output, minimize) != (past.report.output, past.report.minimize):
-        raise InputError(
-            f"{file} {_aim(output, minimize)}, but the table "
-            f"{_aim(past.report.output, past.report.minimize)}"
-        )
-    if set(journal.space.names) != set(past.space.names):
-        raise InputError(
-            f"{file} has the parameters {', '.join(journal.space.names)}; expected those of the "
-            f"table, {', '.join(past.space.names)}"
-        )
-    done = [trial for trial in journal.trials.complete if trial.value is not None]
-    if not done:
-        return None
-    X = past.space.encode([trial.configuration for trial in done], extrapolate=True)
-    y = np.array([trial.value for trial in done], dtype=np.float64)
-    name = str(journal.header.get("task") or file.stem)
-    return Task(X, -y if minimize else y, name=name)
-
-
-def _aim(output: str, minimize: bool) -> str:
-    return f"{'minimises' if minimize else 'maximises'} {output!r}"
-
-
-TaskColumn = Annotated[str, typer.Option(help="Column that names the past task.")]
-Tables = Annotated[
-    list[str] | None,
-    typer.Argument(
-        help="Past runs: .csv(.gz), .xlsx, .parquet, also several files with different "
-        "columns; or the URL of an Optuna storage."
-    ),
-]
-OutputColumn = Annotated[str, typer.Option(help="Column with the measured value.")]
-LimitOutputs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--limit-output",
-        help="Column with another measured output, or several (a,b), or the output itself, "
-        "that `metakel tune --limit` will limit.",
-    ),
-]
-NoiseOfOutputs = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="name=value: noise (standard deviation) of an output that will be limited. "
-        "[default: what the first half of the tasks leaves unexplained]"
-    ),
-]
-SavedPath = Annotated[Path, typer.Option("-o", "--out", help="Where to save.")]
-Minimize = Annotated[
-    bool | None,
-    typer.Option(
-        "--minimize/--maximize",
-        help="Whether smaller is better. [default: larger, asked for a loss]",
-    ),
-]
-InputColumns = Annotated[
-    list[str] | None,
-    typer.Option("--input", help="A parameter, or several (a,b). [default: other columns]"),
-]
-Excluded = Annotated[
-    list[str] | None,
-    typer.Option(help="A column that is no parameter, or several (a,b)."),
-]
-LogParameters = Annotated[
-    list[str] | None,
-    typer.Option(help="A parameter on a log scale. [default: the data decide]"),
-]
-Defaults = Annotated[
-    list[str] | None,
-    typer.Option("--default", help="name=value that was used where the table has none."),
-]
-Categories = Annotated[
-    list[str] | None,
-    typer.Option("--category", help="A column of choices, even if it looks like numbers."),
-]
-StatusColumn = Annotated[
-    str | None,
-    typer.Option(help="Column that says which runs failed. [default: a status by its words]"),
-]
-NoiseColumn = Annotated[
-    str | None,
-    typer.Option(help="Column with the standard deviation of each output, if it is known."),
-]
-SpaceFile = Annotated[Path | None, typer.Option("--space", help="TOML file with the parameters.")]
-BeyondSpace = Annotated[
-    bool, typer.Option("--extrapolate", help="Accept rows beyond the ranges of --space.")
-]
-Delimiter = Annotated[
-    str | None,
-    typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
-]
-Journals = Annotated[
-    list[Path] | None,
-    typer.Option(help="Journal of a finished run, or a folder of them: each is one task more."),
-]
-Update = Annotated[
-    bool,
-    typer.Option(
-        "--update", help="Learn again as --out was learned, from the table and journals of now."
-    ),
-]
-Bounds = Annotated[
-    tuple[float, float] | None,
-    typer.Option(help="Limits of the output, such as 0 1. [default: 0 1 for an auc and alike]"),
-]
-Workers = Annotated[
-    int,
-    typer.Option(help="Processes that replay past tasks for the certificate; -1: all cores."),
-]
-
-
-@dataclass(frozen=True)
-class HistoryOptions:
-    """Where past runs are and how they are read, as they were typed.
-
-    ``limited`` are outputs that will have limits; ``space`` is a TOML file, or the space itself.
-    """
-
-    sources: Sequence[str]
-    task: str = ""
-    output: str = ""
-    limited: Sequence[str] = ()
-    minimize: bool | None = None
-    inputs: Sequence[str] | None = None
-    exclude: Sequence[str] = ()
-    log: Sequence[str] | None = None
-    defaults: Sequence[str] = ()
-    categories: Sequence[str] = ()
-    status: str | None = None
-    noise: str | None = None
-    space: Path | Space | None = None
-    extrapolate: bool = False
-    delimiter: str | None = None
-    sheet: str | None = None
-
-    @property
-    def others(self) -> list[str]:
-        """Limited outputs beside the one that is optimised."""
-        return [name for name in self.limited if name != self.output]
-
-    def check(self) -> None:
-        """Refuse options that do not go together."""
-        storage = next((source for source in self.sources if is_storage(source)), "")
-        if storage and len(self.sources) > 1:
-            raise typer.BadParameter(
-                f"{storage} beside other files; expected files, or one storage"
-            )
-        said = {
-            "--task": self.task,
-            "--output": self.output,
-            "--limit-output": self.limited,
-            "--log": self.log,
-            "--space": self.space,
-            "--category": self.categories,
-            "--status": self.status,
-            "--noise-column": self.noise,
-            "--delimiter": self.delimiter,
-            "--sheet": self.sheet,
-            "--minimize": self.minimize is True,
-            "--maximize": self.minimize is False,
-        }
-        given = ", ".join(name for name, value in said.items() if value)
-        if storage and given:
-            raise typer.BadParameter(f"{given} beside {storage}: the studies themselves say this")
-        space = self.space
-        if space is not None and self.log:
-            raise typer.BadParameter(
-                f"--log beside --space: {space} says which scales are log scales"
-            )
-        if space is not None and self.categories:
-            raise typer.BadParameter(f"--category beside --space: {space} says what columns hold")
-        if self.extrapolate and space is None:
-            raise typer.BadParameter(
-                "--extrapolate without --space: there are no ranges to go beyond"
-            )
-
-    def read(self) -> History:
-        """The history in files or in an Optuna storage."""
-        options: dict[str, Any] = {
-            "inputs": self.inputs,
-            "exclude": [*self.exclude, *self.others],
-            "log": self.log,
-            "categories": self.categories,
-            "status": self.status,
-            "noise": self.noise,
-            "extrapolate": self.extrapolate,
-            "defaults": dict(_default(text) for text in self.defaults),
-        }
-        if self.space is not None:
-            given = self.space
-            options["space"] = Space.from_toml(given) if isinstance(given, Path) else given
-        if is_storage(self.sources[0]):
-            return _read_storage(self.sources[0], {k: v for k, v in options.items() if v})
-        return self._read_files({"minimize": self.minimize, **options})
-
-    def read_other(self, output: str, space: Space | None) -> History:
-        """The same runs with another output, at the parameters that were found."""
-        return HistoryOptions(
-            self.sources, self.task, output, minimize=False, defaults=self.defaults, space=space,
-            extrapolate=self.extrapolate, delimiter=self.delimiter, sheet=self.sheet,
-        ).read()  # fmt: skip
-
-    def _read_files(self, options: dict[str, Any]) -> History:
-        lists = ("inputs", "exclude")
-        several = any("," in name for key in lists for name in options[key] or ())
-        columns: dict[str, Any] = {}
-        for source in self.sources if several or not (self.task and self.output) else ():
-            columns |= table_columns(source, self.delimiter, self.sheet)
-        if not self.task or not self.output:
-            raise typer.BadParameter(_which(columns, self.task, self.output))
-        if several:
-            for key in lists:
-                if options[key]:
-                    options[key] = [name for text in options[key] for name in _names(text, columns)]
-        return History.from_source([self._read_file(source) for source in self.sources], **options)
-
-    def _read_file(self, source: str) -> Source:
-        columns = {"task": self.task, "output": self.output}
-        if is_workbook(source):
-            _refuse_option("--delimiter", self.delimiter, source, "a workbook has none")
-            return read_excel(source, sheet=self.sheet, **columns)
-        _refuse_option("--sheet", self.sheet, source, "only workbooks (.xlsx) have sheets")
-        if is_parquet(source):
-            _refuse_option("--delimiter", self.delimiter, source, "Parquet has none")
-            return read_parquet(source, **columns)
-        return read_csv(source, delimiter=self.delimiter, **columns)
+HERE_AND_NOW = ("update", "out", "workers", "json")  # said anew every time
+PATHS = ("history", "journals", "space")
 
 
 def learn(
     context: typer.Context,
-    history: Tables = None,
+    history: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Past runs: .csv(.gz), .xlsx, .parquet, also several files with different "
+            "columns; or the URL of an Optuna storage."
+        ),
+    ] = None,
     task: TaskColumn = "",
-    output: OutputColumn = "",
-    limit_outputs: LimitOutputs = None,
-    noise: NoiseOfOutputs = None,
-    out: SavedPath = Path("prior.json"),
-    minimize: Minimize = None,
-    inputs: InputColumns = None,
-    exclude: Excluded = None,
-    log: LogParameters = None,
-    defaults: Defaults = None,
-    categories: Categories = None,
-    status: StatusColumn = None,
-    noise_column: NoiseColumn = None,
-    space: SpaceFile = None,
-    extrapolate: BeyondSpace = False,
-    delimiter: Delimiter = None,
+    output: Annotated[str, typer.Option(help="Column with the measured value.")] = "",
+    limit_outputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit-output",
+            help="Column with another measured output, or several (a,b), or the output itself, "
+            "that `metakel tune --limit` will limit.",
+        ),
+    ] = None,
+    noise: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="name=value: noise (standard deviation) of an output that will be limited. "
+            "[default: what the first half of the tasks leaves unexplained]"
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where to save.")] = Path("prior.json"),
+    minimize: Annotated[
+        bool | None,
+        typer.Option(
+            "--minimize/--maximize",
+            help="Whether smaller is better. [default: larger, asked for a loss]",
+        ),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="A parameter, or several (a,b). [default: other columns]"),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="A column that is no parameter, or several (a,b).")
+    ] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(help="A parameter on a log scale. [default: the data decide]"),
+    ] = None,
+    defaults: Annotated[
+        list[str] | None,
+        typer.Option("--default", help="name=value that was used where the table has none."),
+    ] = None,
+    categories: Annotated[
+        list[str] | None,
+        typer.Option("--category", help="A column of choices, even if it looks like numbers."),
+    ] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(help="Column that says which runs failed. [default: a status by its words]"),
+    ] = None,
+    noise_column: Annotated[
+        str | None,
+        typer.Option(help="Column with the standard deviation of each output, if it is known."),
+    ] = None,
+    space: Annotated[
+        Path | None, typer.Option("--space", help="TOML file with the parameters.")
+    ] = None,
+    extrapolate: Annotated[
+        bool, typer.Option("--extrapolate", help="Accept rows beyond the ranges of --space.")
+    ] = False,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
+    ] = None,
     sheet: Sheet = None,
-    journals: Journals = None,
-    update: Update = False,
-    bounds: Bounds = None,
-    workers: Workers = 1,
+    journals: Annotated[
+        list[Path] | None,
+        typer.Option(help="Journal of a finished run, or a folder of them: each is one task more."),
+    ] = None,
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update", help="Learn again as --out was learned, from the table and journals of now."
+        ),
+    ] = False,
+    bounds: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Limits of the output, such as 0 1. [default: 0 1 for an auc and alike]"),
+    ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(help="Processes that replay past tasks for the certificate; -1: all cores."),
+    ] = 1,
     json: Json = False,
 ) -> None:
     """Learn a prior for the next task from a table of past runs.
@@ -356,7 +152,7 @@ def learn(
     if journals:
         past, added = with_journals(past, journals)
         note(added)
-    prior = replace(_learned(past, bounds, workers), command=learned_by(context, out, **answered))
+    prior = replace(_learned(past, bounds, workers), command=_learned_by(context, out, **answered))
     if limited:
         more = {name: runs.read_other(name, past.space) for name in runs.others}
         # Runs that an optimizer chose cannot vouch for the first configurations of the next task.
@@ -368,23 +164,10 @@ def learn(
         emit({"prior": str(out), **described(prior)})
         return
     say(str(past.report).partition("\n")[0])  # its notes are the prior's as well
-    _show(prior)
+    for part in ("parameters", prior.space, prior, prior.past):
+        if part is not None:
+            say(str(part))
     note(f"saved {out}; next: metakel suggest {out}, or metakel report {out}")
-
-
-def _learn_again(context: typer.Context, out: Path, journals: list[Path]) -> None:
-    words = words_again(context, out, journals)
-    before = Prior.load(out)
-    context.command.main(words, prog_name=context.command_path, standalone_mode=False)
-    note(what_is_new(before, Prior.load(out)))
-
-
-def _show(prior: Prior) -> None:
-    say("parameters")
-    say(str(prior.space))
-    say(str(prior))
-    if prior.past is not None:
-        say(str(prior.past))
 
 
 def _learned(past: History, bounds: tuple[float, float] | None, workers: int) -> Prior:
@@ -411,47 +194,103 @@ def _ask_about(past: History) -> list[str]:
     ]
 
 
-def is_storage(source: str) -> bool:
-    """Whether it is the URL of a storage, not a file."""
-    return "://" in source
+# Learn again
 
 
-def _read_storage(url: str, options: dict[str, Any]) -> History:
-    try:
-        return History.from_optuna(url, **options)
-    except (MetaKelError, ImportError):
-        raise
-    except Exception as error:  # of SQLAlchemy, a driver, or Optuna: whatever they raise
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"{url} cannot be read as a storage of Optuna: {reason}") from error
+def _learned_by(context: typer.Context, out: Path, **known: Any) -> dict[str, Any]:
+    """The options that were typed, for the prior's file, and those that a person has answered.
 
-
-def _refuse_option(option: str, value: str | None, source: str, why: str) -> None:
-    if value is not None:
-        raise typer.BadParameter(f"{option} beside {source}: {why}")
-
-
-def _names(text: str, columns: Collection[str]) -> list[str]:
-    """The columns that ``a,b`` names, unless one has that very name."""
-    return [text] if text in columns else [name.strip() for name in text.split(",")]
-
-
-def _which(columns: Collection[str], task: str, output: str) -> str:
-    options = {
-        "--task COLUMN (which names the past task)": task,
-        "--output COLUMN (which was measured)": output,
+    Paths are relative to the file, so that a folder can be moved as a whole.
+    """
+    typed = {n: context.params[n] for n in _typed(context) if n not in HERE_AND_NOW} | known
+    return {
+        name: _mapped(value, lambda path: _relative(path, out)) if name in PATHS else value
+        for name, value in typed.items()
     }
-    lacking = " and ".join(option for option, given in options.items() if not given)
-    return f"say {lacking}; the columns are: {', '.join(columns)}"
 
 
-def _default(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InputError(f"--default {text!r}; expected name=value")
-    for kind in (int, float):
-        try:
-            return name, kind(value)
-        except ValueError:
+def _learn_again(context: typer.Context, out: Path, journals: list[Path]) -> None:
+    """The command that has learned the prior at ``out`` once more, with more journals."""
+    others = [n for n in _typed(context) if n not in (*HERE_AND_NOW, "journals")]
+    if others:
+        options = {p.name: p.opts[0] for p in context.command.params if p.name}
+        raise typer.BadParameter(
+            f"{', '.join(options[name] for name in others)} beside --update, which takes the "
+            "options of the first time; to change them, repeat the whole command without --update"
+        )
+    if not out.exists():
+        raise InputError(f"there is no prior {out} to update; learn it without --update first")
+    before = Prior.load(out)
+    if before.command is None:
+        raise InputError(
+            f"{out} does not say how it was learned: it was made in Python or by an earlier "
+            "version; repeat the whole command once, without --update"
+        )
+    given = {
+        name: _mapped(value, lambda path: _from_here(path, out)) if name in PATHS else value
+        for name, value in before.command.items()
+    }
+    known = {os.path.realpath(path) for path in given.get("journals", ())}
+    more = [str(path) for path in journals if os.path.realpath(path) not in known]
+    if more:
+        given["journals"] = [*given.get("journals", ()), *more]
+    now = {name: context.params[name] for name in _typed(context) if name in HERE_AND_NOW[1:]}
+    words = _words(context, given | now)
+    context.command.main(words, prog_name=context.command_path, standalone_mode=False)
+    note(_what_is_new(before, Prior.load(out)))
+
+
+def _what_is_new(before: Prior, after: Prior) -> str:
+    """Tasks and runs that an update has added."""
+    new = [name for name in after.info.tasks if name not in before.info.tasks]
+    gone = [name for name in before.info.tasks if name not in after.info.tasks]
+    runs = after.info.runs - before.info.runs
+    parts = [f"new: {', '.join(new)}"] if new else []
+    parts += [f"gone: {', '.join(gone)}"] if gone else []
+    if not parts and not runs:
+        return "nothing new: the same tasks and runs as before"
+    return f"{'; '.join([*parts, f'{runs:+d} runs'])}; {len(after.info.tasks)} tasks in all"
+
+
+def _typed(context: typer.Context) -> list[str]:
+    """Names of the options that stand on the command line."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [n for n, source in sources.items() if source and source.name == "COMMANDLINE"]
+
+
+def _words(context: typer.Context, given: Mapping[str, Any]) -> list[str]:
+    options: list[str] = []
+    arguments: list[str] = []
+    for parameter in context.command.params:
+        value = given.get(parameter.name or "")
+        if value is None:
             continue
-    return name, value
+        if parameter.param_type_name == "argument":
+            arguments += map(str, value)
+        elif isinstance(value, bool):
+            options.append(parameter.opts[0] if value else parameter.secondary_opts[0])
+        else:
+            several = isinstance(value, list) and parameter.nargs == 1
+            for one in value if several else [value]:
+                each = one if isinstance(one, list | tuple) else [one]
+                options += [parameter.opts[0], *map(str, each)]
+    return [*options, "--", *arguments]
+
+
+def _mapped(value: Any, change: Any) -> Any:
+    return (
+        [change(str(v)) for v in value] if isinstance(value, list | tuple) else change(str(value))
+    )
+
+
+def _relative(path: str, out: Path) -> str:
+    if "://" in path:
+        return path
+    try:
+        return Path(os.path.relpath(path, out.resolve().parent)).as_posix()
+    except ValueError:  # another drive
+        return os.path.abspath(path)
+
+
+def _from_here(path: str, out: Path) -> str:
+    return path if "://" in path else os.path.relpath(out.resolve().parent / path)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import isfinite
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +17,6 @@ from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.io.cleaning import as_number, split_unit
 from metakel.optimize import NoSafePoint
-from metakel.optimize.limits import Range
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Space
 from metakel.space.parameters import own_value
 from metakel.tuner import Tuner
@@ -37,9 +36,8 @@ def typed(space: Space, name: str, value: Any) -> Any:
     found = quantity(value)
     if found is None:
         raise InputError(f"parameter {name!r} is {value!r}; expected {parameter.describe()}")
-    number = found
-    whole = isinstance(parameter, Integer) and isfinite(number) and number == round(number)
-    return round(number) if whole else number
+    whole = isinstance(parameter, Integer) and isfinite(found) and found == round(found)
+    return round(found) if whole else found
 
 
 def quantity(value: Any) -> float | None:
@@ -160,6 +158,9 @@ def _chosen(
     return RunResult(value, "", measured)
 
 
+Sheet = Annotated[
+    str | None, typer.Option(help="Sheet of a workbook. [default: the first with a table]")
+]
 Limits = Annotated[
     list[str] | None,
     typer.Option(
@@ -194,21 +195,18 @@ _LIMIT = re.compile(r"\s*(.+?)\s*(<=|>=|≤|≥|<|>)\s*(.+?)\s*").fullmatch
 
 def read_limits(texts: Sequence[str] | None) -> dict[str, tuple[float | None, float | None]]:
     """Pairs (smallest, largest) by output, from ``name <= value`` and ``name >= value``."""
-    found: dict[str, Range] = {}
+    found: dict[str, tuple[float | None, float | None]] = {}
     for text in texts or ():
         parts = _LIMIT(text)
         number = None if parts is None else quantity(parts[3])
         if parts is None or number is None:
             raise InputError(f"--limit {text!r}; expected name <= number, or name >= number")
-        name, low, high = parts[1], -inf, inf
+        low, high = found.get(parts[1], (None, None))
         if parts[2] in ("<=", "≤", "<"):
-            high = number
+            found[parts[1]] = low, number if high is None else min(high, number)
         else:
-            low = number
-        known = found.get(name, Range())
-        found[name] = Range(max(known.low, low), min(known.high, high))
-    pairs = ((name, allowed.to_list()) for name, allowed in found.items())
-    return {name: (ends[0], ends[1]) for name, ends in pairs}
+            found[parts[1]] = number if low is None else max(low, number), high
+    return found
 
 
 def read_start(space: Space, texts: Sequence[str] | None) -> list[dict[str, Any]]:

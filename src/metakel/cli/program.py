@@ -1,4 +1,4 @@
-"""Run the command of one evaluation and read its value."""
+"""Run the command of one evaluation and read its value; signals stop it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,67 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
+from types import FrameType
 from typing import IO, Any
 
 from metakel._files import refuse_device
-from metakel.cli.console import StopSignals, refuse_overwriting
+from metakel.cli.console import note, refuse_overwriting
 from metakel.cli.outputs import RunResult, read_result
 from metakel.errors import InputError
 from metakel.tuner.lock import try_lock
 
 GRACE = 3.0
 TAIL = 1 << 16
+# The last is Ctrl-Break on Windows.
+STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGBREAK")
+
+
+class StopSignals:
+    """Ctrl-C, kill, a closed terminal and quit raise KeyboardInterrupt, but not just anywhere.
+
+    While a program is started or ended (`deferred`) they wait, so that it cannot be lost. Signals
+    that were ignored before, as under nohup, stay ignored.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+        self._deferred, self._received = False, False
+
+    def __enter__(self) -> StopSignals:
+        for name in STOPPING:
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._received = True
+        if not self._deferred:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Signals wait until the end of this block."""
+        self._deferred = True
+        try:
+            yield
+        finally:
+            self._deferred = False
+
+    @contextmanager
+    def admitted(self) -> Iterator[None]:
+        """Within a deferred block: signals raise here, those that came before at once."""
+        try:
+            self._deferred = False
+            if self._received:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._deferred = True
 
 
 @dataclass(frozen=True)
@@ -37,6 +88,8 @@ class Program:
         Words, with ``{name}`` for parameters; no shell ever sees them.
     timeout : float or None
         Seconds after which an evaluation has failed.
+    retries : int
+        How often a failed evaluation is tried again.
     value_file : str
         File that holds the value, with placeholders; empty: the last line of the output.
     signals : StopSignals
@@ -51,6 +104,7 @@ class Program:
 
     command: Sequence[str]
     timeout: float | None = None
+    retries: int = 0
     value_file: str = ""
     signals: StopSignals = field(default_factory=StopSignals)
     objective: str = ""
@@ -66,7 +120,16 @@ class Program:
             yield
 
     def run(self, number: int, configuration: Mapping[str, Any]) -> RunResult:
-        """Evaluate one configuration."""
+        """Evaluate one configuration; again where it fails."""
+        outcome = self._try(number, configuration)
+        for _ in range(self.retries):
+            if outcome.value is not None:
+                break
+            note(f"{number}: {outcome.reason}; trying again")
+            outcome = self._try(number, configuration)
+        return outcome
+
+    def _try(self, number: int, configuration: Mapping[str, Any]) -> RunResult:
         # A parameter that is not there by its condition is an empty text.
         values = {**dict.fromkeys(self.names, ""), "number": number, **configuration}
         if not self.value_file:

@@ -11,7 +11,7 @@ import typer
 
 from metakel._files import writing
 from metakel.cli.console import Json, emit, note, refuse_overwriting, say
-from metakel.cli.learn import HistoryOptions, TaskColumn, is_storage
+from metakel.cli.history import HistoryOptions, TaskColumn, is_storage
 from metakel.cli.show import PriorPath
 from metakel.cli.suggest import JournalPath, Seed
 from metakel.priors import Prior

@@ -52,10 +52,8 @@ def status(journal: JournalArgument, json: Json = False) -> None:
                 for trial in trials.all
             ],
         )
-    counts = (
-        f"{len(trials.complete)} values, {len(trials.failed)} failed, {len(trials.pending)} pending"
-    )
-    say(counts + ("" if best is None else f"; best {short(best.value)}, number {best.number}"))
+    found = "" if best is None else f"; best {short(best.value)}, number {best.number}"
+    say(trials.counts + found)
     if record.limits:
         say(f"limits: {record.limits}")
     if alarm is not None:

@@ -16,6 +16,7 @@ from metakel.cli.outputs import (
     AcceptAlarm,
     Delta,
     Limits,
+    Sheet,
     Start,
     announce,
     assignments,
@@ -30,7 +31,7 @@ from metakel.errors import Hint, InputError
 from metakel.io import csv_columns
 from metakel.optimize import NoSafePoint, Reasons
 from metakel.priors import Prior
-from metakel.report.run_section import promise
+from metakel.report.run import promise
 from metakel.space import Float
 from metakel.tuner import JournalReader, JournalTrial, Tuner
 
@@ -42,9 +43,6 @@ Extrapolate = Annotated[
     bool, typer.Option("--extrapolate", help="Allow values beyond the recorded ranges.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-Sheet = Annotated[
-    str | None, typer.Option(help="Sheet of a workbook. [default: the first with a table]")
-]
 TaskName = Annotated[
     str, typer.Option("--task", help="Name of the task; a journal of another one is refused.")
 ]
@@ -54,26 +52,22 @@ SameTask = Annotated[
 ]
 JournalPath = Annotated[Path | None, typer.Option(help="Journal to continue or to begin.")]
 
-Count = Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")]
-GivenContext = Annotated[
-    list[str] | None,
-    typer.Option("--context", help="name=value that is given this time, not chosen."),
-]
-Append = Annotated[
-    Path | None,
-    typer.Option(help="CSV file or workbook to write the suggestions to, to be filled in."),
-]
-
 
 def suggest(
     prior: PriorPath,
     journal: JournalPath = None,
     observed: Observed = None,
-    count: Count = 1,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     fix: Fix = None,
-    context: GivenContext = None,
+    context: Annotated[
+        list[str] | None,
+        typer.Option("--context", help="name=value that is given this time, not chosen."),
+    ] = None,
     extrapolate: Extrapolate = False,
-    append: Append = None,
+    append: Annotated[
+        Path | None,
+        typer.Option(help="CSV file or workbook to write the suggestions to, to be filled in."),
+    ] = None,
     sheet: Sheet = None,
     limit: Limits = None,
     start: Start = None,
@@ -101,16 +95,11 @@ def suggest(
     if append is not None and journal is None:
         raise typer.BadParameter("--append needs --journal, to which the results go")
     known = Prior.load(prior)
-    tuner = Tuner(
-        known, journal, seed=seed, delta=delta, fixed=assignments(known.space, fix or ()),
-        extrapolate=extrapolate, manual=True, limits=read_limits(limit),
-        start=read_start(known.space, start), **task_identity(journal, task, same_task=same_task),
+    tuner = open_tuner(
+        known, journal, fix=fix, start=start, task=task, same_task=same_task, observed=observed,
+        accept_alarm=accept_alarm, limits=read_limits(limit), seed=seed, delta=delta,
+        extrapolate=extrapolate, manual=True,
     )  # fmt: skip
-    if observed is not None:
-        add_observed(tuner, observed)
-    announce(tuner)
-    if accept_alarm:
-        tuner.accept_alarm()
     given = assignments(known.space, context) if context else None
     try:
         asked = tuner.ask_trials(count, given)
@@ -189,18 +178,37 @@ def _as_json(trial: JournalTrial, why: Reasons) -> dict[str, Any]:
     }
 
 
-def task_identity(
-    journal: Path | None, task: str, command: Sequence[str] = (), *, same_task: bool
-) -> dict[str, Any]:
-    """What a journal is begun with, or the journal's own if it is said to be the same task."""
-    given = {"task": task, "command": tuple(command)}
-    if not same_task or journal is None or not journal.exists():
-        return given
-    header = JournalReader(journal).header
-    return {name: header.get(name) or given[name] for name in given}
+def open_tuner(
+    known: Prior,
+    journal: Path | None,
+    *,
+    fix: list[str] | None,
+    start: list[str] | None,
+    task: str,
+    command: Sequence[str] = (),
+    same_task: bool,
+    observed: Path | None,
+    accept_alarm: bool,
+    **options: Any,
+) -> Tuner:
+    """A tuner by the options that `suggest` and `tune` share; the others are those of `Tuner`."""
+    identity: dict[str, Any] = {"task": task, "command": tuple(command)}
+    if same_task and journal is not None and journal.exists():
+        header = JournalReader(journal).header
+        identity = {name: header.get(name) or given for name, given in identity.items()}
+    tuner = Tuner(
+        known, journal, fixed=assignments(known.space, fix or ()),
+        start=read_start(known.space, start), **identity, **options,
+    )  # fmt: skip
+    if observed is not None:
+        _add_observed(tuner, observed)
+    announce(tuner)
+    if accept_alarm:
+        tuner.accept_alarm()
+    return tuner
 
 
-def add_observed(tuner: Tuner, path: Path) -> None:
+def _add_observed(tuner: Tuner, path: Path) -> None:
     """Tell the runs of a CSV file, and say how many were added and why others were not."""
     columns = _of_this_task(csv_columns(path), tuner, path)
     output, varying = tuner.output, tuner.space.free

@@ -10,47 +10,37 @@ import typer
 
 from metakel.cli.console import Json, emit, note, one_line, say, short
 from metakel.cli.fill_in import read_results
-from metakel.cli.outputs import assignments, quantity, read_named_numbers
+from metakel.cli.outputs import Sheet, assignments, quantity, read_named_numbers
 from metakel.cli.status import JournalArgument, described
-from metakel.cli.suggest import Sheet
 from metakel.errors import InputError, SeveralProblems
 from metakel.tuner import JournalReader, JournalTrial
 
 # A number of other characters is written with a comma or a unit.
 PLAIN = frozenset("0123456789+-.eE")
 
-Value = Annotated[
-    str,
-    typer.Argument(help="The measured value, as in 0.93 or '87,5 %'; not with --failed, ..."),
-]
-Number = Annotated[int | None, typer.Option(help="Which suggestion.")]
-Assigned = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="name=value that was used: with --number instead of what was suggested, "
-        "without it in a run of your own.",
-    ),
-]
-MeasuredOutputs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--output",
-        help="name=value that was measured beside the value; every limited output is needed.",
-    ),
-]
-FilledTable = Annotated[
-    Path | None,
-    typer.Option("--from", help="Table that was filled in after `metakel suggest --append`."),
-]
-
 
 def tell(
     journal: JournalArgument,
-    value: Value = "",
-    number: Number = None,
-    assigned: Assigned = None,
-    outputs: MeasuredOutputs = None,
+    value: Annotated[
+        str,
+        typer.Argument(help="The measured value, as in 0.93 or '87,5 %'; not with --failed, ..."),
+    ] = "",
+    number: Annotated[int | None, typer.Option(help="Which suggestion.")] = None,
+    assigned: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="name=value that was used: with --number instead of what was suggested, "
+            "without it in a run of your own.",
+        ),
+    ] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output",
+            help="name=value that was measured beside the value; every limited output is needed.",
+        ),
+    ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="There is no value.")] = False,
     drop: Annotated[
         bool, typer.Option("--drop", help="It will not be run, or its failure means nothing.")
@@ -59,7 +49,10 @@ def tell(
         bool, typer.Option("--correct", help="Replace the result that --number has.")
     ] = False,
     reason: Annotated[str, typer.Option(help="Why it failed.")] = "",
-    table: FilledTable = None,
+    table: Annotated[
+        Path | None,
+        typer.Option("--from", help="Table that was filled in after `metakel suggest --append`."),
+    ] = None,
     sheet: Sheet = None,
     json: Json = False,
 ) -> None:

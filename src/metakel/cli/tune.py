@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,6 @@ from metakel.cli.console import (
     NOTHING_SUCCEEDED,
     Json,
     OutputClosed,
-    StopSignals,
     emit,
     note,
     one_line,
@@ -28,14 +28,11 @@ from metakel.cli.outputs import (
     Limits,
     RunResult,
     Start,
-    announce,
-    assignments,
     read_limits,
-    read_start,
     violations,
     why_stopped,
 )
-from metakel.cli.program import Program, check_command, check_placeholders
+from metakel.cli.program import Program, StopSignals, check_command, check_placeholders
 from metakel.cli.show import PriorPath
 from metakel.cli.suggest import (
     Extrapolate,
@@ -44,61 +41,49 @@ from metakel.cli.suggest import (
     SameTask,
     Seed,
     TaskName,
-    add_observed,
-    task_identity,
+    open_tuner,
 )
 from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.optimize import NoSafePoint
-from metakel.optimize.regret import as_tolerance
-from metakel.optimize.snapshot import spread_of
 from metakel.priors import Prior
 from metakel.tuner import Tuner
 from metakel.tuner.lock import is_alive, this_process
 
-Command = Annotated[
-    list[str],
-    typer.Argument(help="After --: the program and its arguments, {name} for parameters."),
-]
-Budget = Annotated[int, typer.Option(min=1, help="At most how many evaluations.")]
-RunJournal = Annotated[Path, typer.Option(help="Records everything; continued if it exists.")]
-Timeout = Annotated[float | None, typer.Option(help="Seconds for one evaluation.")]
-Retries = Annotated[int, typer.Option(min=0, help="Tries after a failed one.")]
-ValueFile = Annotated[
-    str,
-    typer.Option(
-        help="File that the command writes its value to, as in out/{number}.txt. With {number} "
-        "several runs can share a journal. [default: the last line of output]"
-    ),
-]
-StopAt = Annotated[
-    str | None,
-    typer.Option(help="Stop when nothing can be better by more than this, or 1% of the spread."),
-]
-GiveUp = Annotated[int, typer.Option(min=1, help="Failures in a row that end the run.")]
-AdoptAfter = Annotated[
-    float | None,
-    typer.Option(
-        help="Seconds after which to repeat an evaluation of another container or machine, "
-        "which cannot be looked up. [default: never]"
-    ),
-]
-Verbose = Annotated[
-    bool, typer.Option("-v", "--verbose", help="Say why each configuration is tried.")
-]
-
 
 def tune(
     prior: PriorPath,
-    command: Command,
-    budget: Budget = 30,
-    journal: RunJournal = Path("metakel-run.jsonl"),
-    timeout: Timeout = None,
-    retries: Retries = 0,
-    value_file: ValueFile = "",
-    stop_at: StopAt = None,
-    give_up: GiveUp = 5,
-    adopt_after: AdoptAfter = None,
+    command: Annotated[
+        list[str],
+        typer.Argument(help="After --: the program and its arguments, {name} for parameters."),
+    ],
+    budget: Annotated[int, typer.Option(min=1, help="At most how many evaluations.")] = 30,
+    journal: Annotated[
+        Path, typer.Option(help="Records everything; continued if it exists.")
+    ] = Path("metakel-run.jsonl"),
+    timeout: Annotated[float | None, typer.Option(help="Seconds for one evaluation.")] = None,
+    retries: Annotated[int, typer.Option(min=0, help="Tries after a failed one.")] = 0,
+    value_file: Annotated[
+        str,
+        typer.Option(
+            help="File that the command writes its value to, as in out/{number}.txt. With {number} "
+            "several runs can share a journal. [default: the last line of output]"
+        ),
+    ] = "",
+    stop_at: Annotated[
+        str | None,
+        typer.Option(
+            help="Stop when nothing can be better by more than this, or 1% of the spread."
+        ),
+    ] = None,
+    give_up: Annotated[int, typer.Option(min=1, help="Failures in a row that end the run.")] = 5,
+    adopt_after: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds after which to repeat an evaluation of another container or machine, "
+            "which cannot be looked up. [default: never]"
+        ),
+    ] = None,
     limit: Limits = None,
     start: Start = None,
     accept_alarm: AcceptAlarm = False,
@@ -109,7 +94,9 @@ def tune(
     task: TaskName = "",
     same_task: SameTask = False,
     seed: Seed = 0,
-    verbose: Verbose = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Say why each configuration is tried.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Tune a command, whose value is the last line of its output: a number, alone or after a name.
@@ -135,56 +122,41 @@ def tune(
     if unused:
         note(f"not in the command, only in METAKEL_CONFIGURATION: {', '.join(unused)}")
     signals = StopSignals()
-    allowed = read_limits(limit)
-    others = tuple(name for name in allowed if name != known.info.output)
+    limits = read_limits(limit)
+    others = tuple(name for name in limits if name != known.info.output)
     kept = [path for path in (prior, journal, observed) if path is not None]
-    program = Program(command, timeout, value_file, signals, known.info.output, others, names, kept)
+    program = Program(
+        command, timeout, retries, value_file, signals, known.info.output, others, names, kept
+    )
     with signals, program.reserved(names):
         resumed = journal.exists()
-        tuner = Tuner(
-            known, journal, budget=budget, stop_at=stop_at, seed=seed, delta=delta,
-            fixed=assignments(known.space, fix or ()), extrapolate=extrapolate,
-            adopt_after=adopt_after, limits=allowed, start=read_start(known.space, start),
-            **task_identity(journal, task, command, same_task=same_task),
+        tuner = open_tuner(
+            known, journal, fix=fix, limits=limits, start=start, task=task, command=command,
+            same_task=same_task, observed=observed, accept_alarm=accept_alarm, seed=seed,
+            delta=delta, extrapolate=extrapolate, budget=budget, stop_at=stop_at,
+            adopt_after=adopt_after,
         )  # fmt: skip
-        if observed is not None:
-            add_observed(tuner, observed)
         if resumed:
             _continue(tuner, journal)
-        _announce(tuner)
-        if accept_alarm:
-            tuner.accept_alarm()
-        _run(tuner, program, journal, retries, give_up, verbose=verbose, json=json)
+        if tuner.tolerance is not None:
+            note(f"stops once nothing can be better by more than {tuner.tolerance:.3g}")
+        with _stoppable(journal):
+            stopped, failures = "", 0
+            try:
+                failures = _loop(tuner, program, give_up, verbose=verbose, json=json)
+            except (Alarm, NoSafePoint) as error:
+                stopped = why_stopped(tuner, error)
+            _conclude(tuner, journal, failures, give_up, stopped, json=json)
     if not json:
         note(f"next: metakel report {prior} --journal {journal}")
         note(f"learn from this task, too: metakel learn ... --journals {journal}")
 
 
-def _announce(tuner: Tuner) -> None:
-    announce(tuner)
-    if tuner.stop_at is not None:
-        most = as_tolerance(tuner.stop_at, spread_of(tuner.optimizer.model))
-        note(f"stops once nothing can be better by more than {most:.3g}")
-
-
-def _run(
-    tuner: Tuner,
-    program: Program,
-    journal: Path,
-    retries: int,
-    give_up: int,
-    *,
-    verbose: bool,
-    json: bool,
-) -> None:
-    """Evaluate until the budget is used, a signal comes or the output is closed."""
+@contextmanager
+def _stoppable(journal: Path) -> Iterator[None]:
+    """Say how to go on where a signal comes or the output is closed."""
     try:
-        stopped, failures = "", 0
-        try:
-            failures = _loop(tuner, program, retries, give_up, verbose=verbose, json=json)
-        except (Alarm, NoSafePoint) as error:
-            stopped = why_stopped(tuner, error)
-        _conclude(tuner, journal, failures, give_up, stopped, json=json)
+        yield
     except KeyboardInterrupt:
         with suppress(OSError):  # the terminal may be gone
             note(f"stopped; the same command goes on with {journal}")
@@ -225,9 +197,7 @@ def _continue(tuner: Tuner, journal: Path) -> None:
         )
 
 
-def _loop(
-    tuner: Tuner, program: Program, retries: int, give_up: int, *, verbose: bool, json: bool
-) -> int:
+def _loop(tuner: Tuner, program: Program, give_up: int, *, verbose: bool, json: bool) -> int:
     """Evaluate until done; gives the number of failures at the end, in a row."""
     failures = 0
     alarmed = tuner.alarm is not None
@@ -237,7 +207,7 @@ def _loop(
         if verbose:
             note(f"why {number}: {tuner.explain(configuration)}")
         try:
-            outcome = _evaluate(program, number, configuration, retries)
+            outcome = program.run(number, configuration)
         except InputError:  # it cannot be run at all, so nothing was evaluated
             tuner.drop(configuration)
             raise
@@ -255,18 +225,6 @@ def _loop(
         if failures >= give_up:
             break
     return failures
-
-
-def _evaluate(
-    program: Program, number: int, configuration: dict[str, Any], retries: int
-) -> RunResult:
-    outcome = program.run(number, configuration)
-    for _ in range(retries):
-        if outcome.value is not None:
-            break
-        note(f"{number}: {outcome.reason}; trying again")
-        outcome = program.run(number, configuration)
-    return outcome
 
 
 def _show(

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel.charts import LEARNED, OBSERVED, Axis, SvgChart, number
+from metakel.charts import LEARNED, OBSERVED, Axis, SvgChart, number, short
+from metakel.charts.svg import clip
 from metakel.priors import Prior
 from metakel.report.html import downloadable, figure, table
-from metakel.space import Categorical, Float, Integer, Parameter
+from metakel.space import Categorical, Float, Ordinal, Parameter
 from metakel.tuner import JournalTrial
 
 SHOWN_TRIALS = 10
@@ -28,7 +29,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def trial_tip(trial: JournalTrial) -> str:
     """What to say about a trial."""
-    settings = (f"{name} = {_short(v)}" for name, v in trial.configuration.items())
+    settings = (f"{name} = {short(v)}" for name, v in trial.configuration.items())
     return f"{trial.number}: {number(float(trial.value or 0.0))}\n" + "\n".join(settings)
 
 
@@ -90,7 +91,7 @@ def trial_table(prior: Prior, trials: Sequence[JournalTrial]) -> str:
     names = list(order[0].configuration)
     rows = [
         [str(t.number), number(float(t.value or 0.0)), _guess(t)]
-        + [_short(t.configuration.get(name)) for name in names]
+        + [short(t.configuration.get(name)) for name in names]
         for t in order[:SHOWN_TRIALS]
     ]
     shown = table(["trial", prior.info.output, "expected", *names], rows, "whole-width")
@@ -132,14 +133,10 @@ def _varying(prior: Prior) -> list[Parameter]:
 
 
 def _axis(parameter: Parameter) -> Axis:
-    if isinstance(parameter, Float | Integer):
-        return Axis(parameter.name, float(parameter.low), float(parameter.high), parameter.log)
-    choices = parameter.values if isinstance(parameter, Categorical) else _ordered(parameter)
-    return Axis.of(parameter.name, [str(value) for value in choices])
-
-
-def _ordered(parameter: Parameter) -> Sequence[Any]:
-    return list(parameter.to_dict()["values"])
+    if isinstance(parameter, Categorical | Ordinal):
+        return Axis.of(parameter.name, [str(value) for value in parameter.values])
+    assert isinstance(parameter, Float)  # the others do not vary
+    return Axis(parameter.name, float(parameter.low), float(parameter.high), parameter.log)
 
 
 def _place(parameter: Parameter, axis: Axis, value: Any) -> float:
@@ -161,22 +158,14 @@ def _scale(axis: Axis, x: float, row: int) -> str:
     ticks = axis.ticks if axis.categories else [(v, number(v)) for v in (axis.low, axis.high)]
     texts = "".join(
         f'<text class="over" x="{x - 5:.0f}" y="{_up(axis.fraction(at)) + 4:.1f}" '
-        f'text-anchor="end">{escape(_clip(text, 9))}</text>'
+        f'text-anchor="end">{escape(clip(text, 9))}</text>'
         for at, text in ticks
     )
     return (
         f'{texts}<text class="label" x="{x:.0f}" y="{HEIGHT - 26 + 18 * row}" text-anchor="middle">'
-        f"{escape(_clip(axis.label, 14))}</text>"
+        f"{escape(clip(axis.label, 14))}</text>"
     )
 
 
 def _guess(trial: JournalTrial) -> str:
     return "" if trial.expected is None else number(trial.expected[0])
-
-
-def _clip(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
-
-
-def _short(value: Any) -> str:
-    return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from metakel.charts import LEARNED, Axis, SvgChart, number
+from metakel.charts import LEARNED, Axis, SvgChart, number, short
 from metakel.priors import Prior
 from metakel.priors.summary import EFFECT, Curve, draw_effect, effect_axis
 from metakel.report.html import bars, figure, figures, paragraph, section, table
@@ -71,12 +69,12 @@ def _map(prior: Prior, by_share: list[str]) -> str:
     worst, best = (high, low) if prior.info.minimize else (low, high)
     scaled = (values - worst) / ((best - worst) or 1.0)
     tips = [
-        f"{across} {_short(row[across])}, {up} {_short(row[up])}\n{number(float(value))}"
+        f"{across} {short(row[across])}, {up} {short(row[up])}\n{number(float(value))}"
         for row, value in zip(rows, values, strict=True)
     ]
     chart = SvgChart(_axis(prior, across), _axis(prior, up))
     chart.cells(scaled.reshape(CELLS, CELLS), LEARNED, tips)
-    others = [f"{n} = {_short(v)}" for n, v in top.items() if n not in numbers]
+    others = [f"{n} = {short(v)}" for n, v in top.items() if n not in numbers]
     caption = f"From {number(worst)} (faint) to {number(best)} (strong, best)." + (
         f" The others as tried first: {', '.join(others)}." if others else ""
     )
@@ -88,7 +86,3 @@ def _axis(prior: Prior, name: str) -> Axis:
     parameter = prior.space[name]
     assert isinstance(parameter, Float)
     return Axis(name, parameter.low, parameter.high, parameter.log)
-
-
-def _short(value: Any) -> str:
-    return number(value) if isinstance(value, float) else str(value)

@@ -16,8 +16,7 @@ from metakel.confidence import AlarmEvent
 from metakel.priors import Prior
 from metakel.report.html import bar_widths, cards, paragraph, section, side_by_side
 from metakel.report.model import model_section
-from metakel.report.run import RunReplay
-from metakel.report.run_section import about, headline, next_section, run_section
+from metakel.report.run import RunReplay, about, headline, next_section, run_section
 from metakel.report.validation import Validation, validation_section
 
 # Even if something slipped through, a browser would run and fetch nothing: only this very style and

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import erf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,18 +160,11 @@ def random_regret(y: Array, evaluations: int) -> Array:
 
 def _covered(played: Sequence[HeldOutTask]) -> Array:
     """Tasks count alike, however many rows they have."""
-    widths = np.array([_width(level) for level in LEVELS])
+    from scipy.special import erfinv
+
+    widths = np.sqrt(2) * erfinv(LEVELS)  # so many standard deviations hold that share
     shares = [(np.abs(p.surprises)[:, None] <= widths).mean(axis=0) for p in played]
     return np.asarray(np.mean(shares, axis=0))
-
-
-def _width(level: float) -> float:
-    """How many standard deviations hold this share of a normal distribution."""
-    low, high = 0.0, 10.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if erf(middle / sqrt(2)) < level else (low, middle)
-    return low
 
 
 def validation_section(prior: Prior, validation: Validation | None) -> str:

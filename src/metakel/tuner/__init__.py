@@ -1,8 +1,7 @@
 """Tune named parameters: an optimizer over a journal on disk that survives crashes."""
 
-from metakel.tuner.asking import Finished
 from metakel.tuner.journal import Journal, JournalError
-from metakel.tuner.session import JournalReader
+from metakel.tuner.session import Finished, JournalReader
 from metakel.tuner.trials import JournalTrial, Trials
 from metakel.tuner.tuner import Tuner
 

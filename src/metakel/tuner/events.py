@@ -1,20 +1,149 @@
-"""Events of a journal: what each of them holds, and how results make them."""
+"""Events of a journal: configurations in one form, results as events, and what each event holds."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
+import numpy as np
+
 from metakel._arrays import is_number, refuse_masked, shown
 from metakel.errors import InputError
 from metakel.optimize.record import LARGEST
-from metakel.tuner.configurations import Configuration
+from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter, Space
+from metakel.space.parameters import own_value
 
+Configuration = dict[str, Any]
 Event = dict[str, Any]
-LARGEST_PID = 2**32  # of any system
 Expected = tuple[str, Callable[[Any], bool]]
+LARGEST_PID = 2**32  # of any system
+
+
+# Configurations
+
+
+def plain(configuration: Mapping[str, Any]) -> Configuration:
+    """Values as JSON keeps them: numbers of numpy become Python's."""
+    if not isinstance(configuration, Mapping):
+        raise InputError(f"a configuration is a dict of named values; found {configuration!r}")
+    return {str(k): _of_numpy(k, v) if hasattr(v, "item") else v for k, v in configuration.items()}
+
+
+def _of_numpy(name: str, value: Any) -> Any:
+    if np.ma.is_masked(value):  # its item is 0.0
+        raise InputError(f"parameter {name!r} is masked: it is missing; expected a value")
+    return value.item()
+
+
+def key(configuration: Mapping[str, Any], space: Space | None = None) -> str:
+    """The same for equal configurations, as a space sees them; 5 and 5.0 are always equal."""
+    row = plain(configuration) if space is None else normalised(space, configuration)
+    values = {name: _same(value) for name, value in row.items()}
+    return json.dumps(values, sort_keys=True, default=repr)
+
+
+def normalised(space: Space, configuration: Mapping[str, Any]) -> Configuration:
+    """Values as the space gives them, parameters of only one value included.
+
+    What the space does not know stays as it is: to refuse it is up to `Space.encode`.
+    """
+    row = plain(configuration)
+    only = {p.name: p.value for p in space.parameters if isinstance(p, Fixed)}
+    known = {p.name: p for p in space.parameters}
+    given = {k: _normalised(known[k], v) if k in known else v for k, v in row.items()}
+    lacking = {name: value for name, value in only.items() if name not in given}
+    return {**given, **lacking}
+
+
+def _normalised(parameter: Parameter, value: Any) -> Any:
+    if isinstance(parameter, Categorical | Ordinal | Fixed):
+        known = (parameter.value,) if isinstance(parameter, Fixed) else parameter.values
+        return own_value(known, value)
+    if not isinstance(value, int | float) or not is_number(value):
+        return value
+    if isinstance(parameter, Integer):
+        return int(value) if value == value // 1 else value
+    return float(value) if isinstance(parameter, Float) else value
+
+
+def _same(value: Any) -> Any:
+    """Equal for numbers that are equal, and for lists, which is what JSON makes of tuples."""
+    if isinstance(value, list | tuple):
+        return [_same(entry) for entry in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def digest(data: Any) -> str:
+    """Sixteen characters that differ for different data."""
+    text = json.dumps(data, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+# Results
+
+
+def result(
+    number: int | None,
+    configuration: Configuration,
+    value: Any,
+    reason: str,
+    outputs: Mapping[str, Any] | None = None,
+) -> Event:
+    """A result of a trial, or without a number of a new one."""
+    found = judged(value, reason)
+    kind = "failed" if found["value"] is None else "told"
+    del found["reason" if kind == "told" else "value"]
+    event = {"event": kind, "number": number, "configuration": configuration}
+    return {**event, **measured(outputs), **found}
+
+
+def measured(outputs: Mapping[str, Any] | None) -> Event:
+    """Other outputs, as far as they were measured; no entry where none was."""
+    values = {str(name): judged(value)["value"] for name, value in (outputs or {}).items()}
+    found = {name: value for name, value in values.items() if value is not None}
+    return {"outputs": found} if found else {}
+
+
+def judged(value: Any, reason: str = "") -> Event:
+    """A value, or why there is none: not finite, or as good as infinite, is a failure."""
+    if value is None:
+        return {"value": None, "reason": reason}
+    found = as_value(value)
+    if not abs(found) <= LARGEST:
+        return {"value": None, "reason": reason or f"the value is {found}"}
+    return {"value": found, "reason": ""}
+
+
+def as_value(value: Any) -> float:
+    """A number of any type, an array of one number included; text is refused."""
+    refuse_masked("the value", value)
+    found = value
+    try:
+        # A float32 would be compared, and noted, as one; an array is no number by itself.
+        found = value.item() if hasattr(value, "item") else value
+        if not isinstance(found, str | bytes):
+            return float(found)
+    except OverflowError:
+        return float("inf") if found > 0 else float("-inf")
+    except (TypeError, ValueError):
+        pass
+    raise InputError(
+        f"the value is {shown(value)}; expected a number (failed=True if there is none)"
+    ) from None
+
+
+def stamped(event: Event) -> Event:
+    """With the time of day, for people who read the journal."""
+    return {**event, "at": datetime.now(UTC).isoformat(timespec="seconds")}
+
+
+# What each event holds
 
 
 def _is_finite(value: Any) -> bool:
@@ -101,80 +230,3 @@ def refuse_damaged(event: Mapping[str, Any]) -> None:
         if not holds(find(name)):
             found = shown(event[name])[:60] if name in event else "nothing"
             raise InputError(f"{event['event']!r} has {found} as {name}; expected {expected}")
-
-
-def result(
-    number: int | None,
-    configuration: Configuration,
-    value: Any,
-    reason: str,
-    outputs: Mapping[str, Any] | None = None,
-) -> Event:
-    """A result of a trial, or without a number of a new one."""
-    event: Event = {"number": number, "configuration": configuration, **_measured(outputs)}
-    found, why = _judged(value, reason)
-    if found is None:
-        return {"event": "failed", **event, "reason": why}
-    return {"event": "told", **event, "value": found}
-
-
-def correction(
-    number: int,
-    configuration: Configuration,
-    value: Any,
-    reason: str,
-    outputs: Mapping[str, Any] | None = None,
-) -> Event:
-    """Another result in place of a wrong one."""
-    found, why = _judged(value, reason)
-    return {
-        "event": "corrected",
-        "number": number,
-        "configuration": configuration,
-        "value": found,
-        "reason": why,
-        **_measured(outputs),
-    }
-
-
-def _measured(outputs: Mapping[str, Any] | None) -> Event:
-    """Other outputs, as far as they were measured; no entry where none was."""
-    found = {}
-    for name, value in (outputs or {}).items():
-        number, _ = _judged(value, "")
-        if number is not None:
-            found[str(name)] = number
-    return {"outputs": found} if found else {}
-
-
-def _judged(value: Any, reason: str) -> tuple[float | None, str]:
-    """A value, or why there is none: not finite, or as good as infinite, is a failure."""
-    if value is None:
-        return None, reason
-    found = as_value(value)
-    if not abs(found) <= LARGEST:
-        return None, reason or f"the value is {found}"
-    return found, ""
-
-
-def as_value(value: Any) -> float:
-    """A number of any type, an array of one number included; text is refused."""
-    refuse_masked("the value", value)
-    found = value
-    try:
-        # A float32 would be compared, and noted, as one; an array is no number by itself.
-        found = value.item() if hasattr(value, "item") else value
-        if not isinstance(found, str | bytes):
-            return float(found)
-    except OverflowError:
-        return float("inf") if found > 0 else float("-inf")
-    except (TypeError, ValueError):
-        pass
-    raise InputError(
-        f"the value is {shown(value)}; expected a number (failed=True if there is none)"
-    ) from None
-
-
-def stamped(event: Event) -> Event:
-    """With the time of day, for people who read the journal."""
-    return {**event, "at": datetime.now(UTC).isoformat(timespec="seconds")}

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import inf
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from metakel._arrays import is_number
+from metakel._arrays import is_integer, is_number
 from metakel.errors import Hint, InputError
 from metakel.learn import LearnedKernel
 from metakel.optimize import GPUCB, Optimizer
 from metakel.optimize.limits import Range
 from metakel.optimize.start_set import SafeStart
 from metakel.priors import PastOutputs, Prior
+from metakel.priors.configurations import as_rows
 from metakel.priors.storage import to_version_1
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Space
-from metakel.tuner.configurations import Candidates, Configuration, digest, plain
+from metakel.tuner.events import Configuration, digest, key, normalised, plain
 from metakel.tuner.journal import FORMAT, VERSION
 
+LOG = logging.getLogger("metakel")
+READABLE = (1, VERSION)
 START_HINT = Hint(
     "name configurations that you vouch for", "start=[{...}]", "--start name=value,name=value"
 )
@@ -170,10 +173,65 @@ def _refuse_empty(start: SafeStart, domain: Domain) -> None:
         )
 
 
-READABLE = (1, VERSION)
+@dataclass(frozen=True)
+class Candidates:
+    """The only configurations that can be evaluated.
+
+    Parameters
+    ----------
+    space : Space
+    given : tuple of dict
+        As the user listed them.
+    """
+
+    space: Space
+    given: tuple[Configuration, ...]
+
+    def __post_init__(self) -> None:
+        if not self.given:
+            raise InputError("candidates is empty; expected at least one configuration")
+        if twice := len(self.given) - len(self.rows):
+            text = "%d of %d candidates are listed more than once; each is asked once"
+            LOG.info(text, twice, len(self.given))
+
+    @classmethod
+    def of(cls, candidates: Any, space: Space) -> Candidates:
+        """From a frame or a sequence of dicts."""
+        return cls(space, tuple(plain(row) for row in as_rows(candidates, space)))
+
+    @cached_property
+    def _by_key(self) -> dict[str, Configuration]:
+        distinct: dict[str, Configuration] = {}
+        for row in self.given:
+            distinct.setdefault(key(row, self.space), row)
+        return distinct
+
+    @property
+    def rows(self) -> tuple[Configuration, ...]:
+        """Distinct ones, as they were first listed."""
+        return tuple(self._by_key.values())
+
+    def as_listed(self, configuration: Mapping[str, Any]) -> Configuration:
+        """A configuration as it was listed; refused if it was not."""
+        found = self._by_key.get(key(configuration, self.space))
+        if found is None:
+            raise InputError(f"{dict(configuration)} is not among the {len(self.rows)} candidates")
+        return dict(found)
+
+    def all_among(self, configurations: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether every candidate is one of these."""
+        return self._by_key.keys() <= {key(row, self.space) for row in configurations}
+
+    @cached_property
+    def digest(self) -> str:
+        """What a journal notes of them: equal for lists of equal configurations."""
+        return digest(list(self._by_key))
+
+    def begun_with(self, noted: Any) -> bool:
+        """Whether a journal was begun with these; at first, journals noted them as typed."""
+        return noted in (self.digest, digest([dict(row) for row in self.given]))
 
 
-@dataclass(frozen=True, eq=False)
 class TuningSource:
     """A prior or a learned kernel, as a tuner sees it.
 
@@ -183,54 +241,42 @@ class TuningSource:
     norm_bound : float or None
         For a learned kernel: B of `ConfidenceSequence`. With it, kernels that were not selected
         keep the weight that they can have (`LearnedKernel.confidence_kernel`).
+
+    Attributes
+    ----------
+    space : Space
+        Parameters and their recorded ranges.
+    output : str
+        What is measured.
+    minimize : bool
+        Whether small values are good.
     """
 
-    learned: Prior | LearnedKernel
-    norm_bound: float | None = None
+    space: Space
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.learned, Prior | LearnedKernel):
+    def __init__(self, learned: Prior | LearnedKernel, norm_bound: float | None = None) -> None:
+        self.learned, self.norm_bound = learned, norm_bound
+        if isinstance(learned, Prior):
+            if norm_bound is not None:
+                raise InputError("norm_bound belongs to a learned kernel; a prior has its own")
+            self.space = learned.space
+            self.output, self.minimize = learned.info.output, learned.info.minimize
+        elif isinstance(learned, LearnedKernel):
+            space, report = (getattr(learned.history, name, None) for name in ("space", "report"))
+            if space is None:
+                raise InputError(
+                    "the kernel was learned from a history without named parameters; expected one "
+                    "that was read with names (History.from_csv, from_frame, ...)"
+                )
+            self.space = space
+            self.output = "y" if report is None else str(report.output)
+            self.minimize = report is not None and bool(report.minimize)
+        else:
             raise InputError(
-                f"prior is a {type(self.learned).__name__}; expected a Prior or a learned kernel: "
+                f"prior is a {type(learned).__name__}; expected a Prior or a learned kernel: "
                 "Prior.load(path) reads a prior that was saved, learn_prior(history) learns one, "
                 "learn_kernel(history, base) learns a kernel"
             )
-        if isinstance(self.learned, Prior) and self.norm_bound is not None:
-            raise InputError("norm_bound belongs to a learned kernel; a prior has its own")
-        if self._history_space is None:
-            raise InputError(
-                "the kernel was learned from a history without named parameters; expected one that "
-                "was read with names (History.from_csv, from_frame, ...)"
-            )
-
-    @property
-    def _history_space(self) -> Space | None:
-        if isinstance(self.learned, Prior):
-            return self.learned.space
-        return getattr(self.learned.history, "space", None)
-
-    @property
-    def space(self) -> Space:
-        """Parameters and their recorded ranges."""
-        found = self._history_space
-        assert found is not None  # checked above
-        return found
-
-    @property
-    def output(self) -> str:
-        """What is measured."""
-        if isinstance(self.learned, Prior):
-            return self.learned.info.output
-        report = getattr(self.learned.history, "report", None)
-        return "y" if report is None else str(report.output)
-
-    @property
-    def minimize(self) -> bool:
-        """Whether small values are good."""
-        if isinstance(self.learned, Prior):
-            return self.learned.info.minimize
-        report = getattr(self.learned.history, "report", None)
-        return report is not None and bool(report.minimize)
 
     @property
     def output_limits(self) -> dict[str, list[float]]:
@@ -258,69 +304,6 @@ class TuningSource:
         if noted == self.digest:
             return True
         return isinstance(self.learned, Prior) and noted == digest(to_version_1(self.learned))
-
-    def optimizer(
-        self,
-        *,
-        rng: np.random.Generator,
-        candidates: Sequence[Mapping[str, Any]] | None,
-        fixed: Mapping[str, Any],
-        extrapolate: bool,
-        delta: float,
-        limits: RunLimits,
-    ) -> Optimizer:
-        """The optimizer that decides."""
-        if limits:
-            return self._safe_optimizer(rng, candidates, fixed, extrapolate, delta, limits)
-        if isinstance(self.learned, Prior):
-            return self.learned.optimizer(
-                candidates, rng=rng, fixed=fixed, extrapolate=extrapolate, delta=delta
-            )
-        domain = self._domain(candidates, fixed, extrapolate)
-        bound, learned = self.norm_bound, self.learned
-        return GPUCB(
-            learned.kernel if bound is None else learned.confidence_kernel(bound),
-            domain,
-            rng=rng,
-            noise_std=learned.noise_std,
-            norm_bound=bound,
-            norm_of="truth" if bound is None else "kernel",
-            delta=delta,
-            delta_learning=learned.delta,
-            maximize=not self.minimize,
-        )
-
-    def _safe_optimizer(
-        self,
-        rng: np.random.Generator,
-        candidates: Sequence[Mapping[str, Any]] | None,
-        fixed: Mapping[str, Any],
-        extrapolate: bool,
-        delta: float,
-        limits: RunLimits,
-    ) -> Optimizer:
-        if not isinstance(self.learned, Prior):
-            raise InputError(
-                "limits need a prior with records of past outputs; for a learned kernel, "
-                "mk.GPUCB(kernel, space, limits={...}) takes a mk.Limit with a kernel of its own"
-            )
-        if extrapolate:
-            raise InputError(
-                "extrapolate beside limits: past tasks vouch for nothing beyond recorded ranges"
-            )
-        domain = self._domain(candidates, fixed, extrapolate=False)
-        return safe_optimizer(self.learned, limits, domain, rng=rng, delta=delta)
-
-    def _domain(
-        self,
-        candidates: Sequence[Mapping[str, Any]] | None,
-        fixed: Mapping[str, Any],
-        extrapolate: bool,
-    ) -> Domain:
-        if candidates is None:
-            return SearchSpace(self.space, self.space, dict(fixed), extrapolate)
-        X = self.space.encode(list(candidates), extrapolate=extrapolate)
-        return CandidateTable.of(candidates, X, self.space)
 
 
 @dataclass(frozen=True)
@@ -357,8 +340,10 @@ class RunOptions:
     limits: RunLimits = field(default_factory=RunLimits)
 
     def __post_init__(self) -> None:
-        _check_seed(self.seed)
-        _check_delta(self.delta)
+        if not is_integer(self.seed) or self.seed < 0:
+            raise InputError(f"seed is {self.seed!r}; expected a whole number >= 0")
+        if not (is_number(self.delta) and 0 < self.delta < 1):
+            raise InputError(f"delta is {self.delta!r}; expected a number between 0 and 1")
         if self.fixed and self.candidates is not None:
             raise InputError(
                 f"fixed = {dict(self.fixed)} beside candidates; expected one of the two: leave the "
@@ -385,61 +370,80 @@ class RunOptions:
             "outside": self.extrapolate,
             "candidates": None if self.candidates is None else self.candidates.digest,
             **self.limits.header(),
-            **self._identity(),
+            # What tells this task from another one of the same prior, as far as it is known.
+            **({"task": self.task} if self.task else {}),
+            **({"command": list(self.command)} if self.command else {}),
         }
-
-    def _identity(self) -> dict[str, Any]:
-        """What tells this task from another one of the same prior, as far as it is known."""
-        known = {"task": self.task, "command": list(self.command)}
-        return {name: value for name, value in known.items() if value}
 
     def refuse_another(self, source: TuningSource, found: Mapping[str, Any], where: str) -> None:
         """A journal goes on only with the prior and the options that it began with."""
+        was, now = RunLimits.from_header(found), self.limits
+        if was.header() != now.header():
+            # Whoever goes on without a limit would ask for what the run must not try.
+            begun, given = (
+                f"the limits {limits}" if limits else "no limits" for limits in (was, now)
+            )
+            raise InputError(
+                f"{where} was begun with {begun}, and this run has {given}, or other "
+                "configurations to start from; expected the same in all of a journal"
+            )
         expected, noted = self.header(source), found.get("candidates")
-        expected["version"] = found.get("version")
-        if source.begun_with(found.get("prior")):
-            expected["prior"] = found.get("prior")
-        if "outputs" not in found:  # journals did not note them at first
-            expected.pop("outputs", None)
-        if self.candidates is not None and self.candidates.begun_with(noted):
-            expected["candidates"] = noted
-        _refuse_other_limits(self.limits, RunLimits.from_header(found), where)
-        for name, value in self._identity().items():
-            del expected[name]
-            if name in found and found[name] != value:
-                raise _another_task(where, name, found[name], value)
-        _refuse_differences(expected, found, where)
+        for name in ("outputs", "task", "command"):  # not every journal says these
+            if name not in found:
+                expected.pop(name, None)
+        alike = {
+            "version": True,
+            "prior": source.begun_with(found.get("prior")),
+            "candidates": self.candidates is not None and self.candidates.begun_with(noted),
+        }
+        for name, wanted in expected.items():
+            # JSON keeps no tuples, so both sides are compared as they are stored.
+            if alike.get(name) or json.loads(json.dumps(wanted)) == found.get(name):
+                continue
+            if name in ("task", "command"):
+                raise _another_task(where, name, found[name], wanted)
+            what = "another prior" if name == "prior" else f"{name} = {found.get(name)!r}"
+            raise InputError(
+                f"{where} was begun with {what}; go on with the same or begin another journal"
+            )
 
     def optimizer(self, source: TuningSource) -> Optimizer:
         """What decides: the same for the same source and options, in every process."""
-        return source.optimizer(
-            rng=np.random.default_rng(self.seed),
-            candidates=None if self.candidates is None else self.candidates.points,
-            fixed=self.fixed,
-            extrapolate=self.extrapolate,
+        rng, learned, space = np.random.default_rng(self.seed), source.learned, source.space
+        rows = None
+        if self.candidates is not None:
+            rows = [normalised(space, row) for row in self.candidates.rows]
+        if isinstance(learned, Prior) and not self.limits:
+            return learned.optimizer(
+                rows, rng=rng, fixed=self.fixed, extrapolate=self.extrapolate, delta=self.delta
+            )
+        if self.limits and self.extrapolate:
+            raise InputError(
+                "extrapolate beside limits: past tasks vouch for nothing beyond recorded ranges"
+            )
+        domain: Domain = SearchSpace(space, space, dict(self.fixed), self.extrapolate)
+        if rows is not None:
+            X = space.encode(rows, extrapolate=self.extrapolate)
+            domain = CandidateTable.of(rows, X, space)
+        if isinstance(learned, Prior):
+            return safe_optimizer(learned, self.limits, domain, rng=rng, delta=self.delta)
+        if self.limits:
+            raise InputError(
+                "limits need a prior with records of past outputs; for a learned kernel, "
+                "mk.GPUCB(kernel, space, limits={...}) takes a mk.Limit with a kernel of its own"
+            )
+        bound = source.norm_bound
+        return GPUCB(
+            learned.kernel if bound is None else learned.confidence_kernel(bound),
+            domain,
+            rng=rng,
+            noise_std=learned.noise_std,
+            norm_bound=bound,
+            norm_of="truth" if bound is None else "kernel",
             delta=self.delta,
-            limits=self.limits,
+            delta_learning=learned.delta,
+            maximize=not source.minimize,
         )
-
-
-def _refuse_other_limits(given: RunLimits, begun: RunLimits, where: str) -> None:
-    """Whoever goes on without a limit would ask for configurations that the run must not try."""
-    if given.header() != begun.header():
-        was, now = (f"the limits {limits}" if limits else "no limits" for limits in (begun, given))
-        raise InputError(
-            f"{where} was begun with {was}, and this run has {now}, or other configurations to "
-            "start from; expected the same in all of a journal"
-        )
-
-
-def _check_seed(seed: Any) -> None:
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-        raise InputError(f"seed is {seed!r}; expected a whole number >= 0")
-
-
-def _check_delta(delta: Any) -> None:
-    if not (is_number(delta) and 0 < delta < 1):
-        raise InputError(f"delta is {delta!r}; expected a number between 0 and 1")
 
 
 def _differing(begun: Any, given: Any) -> tuple[str, str]:
@@ -464,9 +468,8 @@ def _another_task(where: str, name: str, begun: Any, given: Any) -> InputError:
     )
 
 
-def check_header(found: Sequence[Mapping[str, Any]], where: str) -> Mapping[str, Any]:
+def check_header(first: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     """The first event, if it is the beginning of a journal."""
-    first = found[0] if found else {}
     if (first.get("event"), first.get("format")) != ("started", FORMAT):
         begins = f"begins with the event {first['event']!r}" if first else "holds no event"
         raise InputError(
@@ -479,14 +482,3 @@ def check_header(found: Sequence[Mapping[str, Any]], where: str) -> Mapping[str,
             f"{' and '.join(map(str, READABLE))}"
         )
     return first
-
-
-def _refuse_differences(expected: Mapping[str, Any], found: Mapping[str, Any], where: str) -> None:
-    """A journal goes on only with the prior and the settings that it began with."""
-    for name, wanted in expected.items():
-        # JSON keeps no tuples, so both sides are compared as they are stored.
-        if json.loads(json.dumps(wanted)) != found.get(name):
-            what = "another prior" if name == "prior" else f"{name} = {found.get(name)!r}"
-            raise InputError(
-                f"{where} was begun with {what}; go on with the same or begin another journal"
-            )

@@ -48,8 +48,6 @@ def trials_table(trials: Trials) -> str:
 def tuner_card(tuner: Tuner) -> str:
     """How a run stands, as HTML."""
     trials = tuner.trials
-    counts = f"{len(trials.complete)} values, {len(trials.failed)} failed, "
-    title = f"Tuning {tuner.output}: {counts}{len(trials.pending)} pending"
     lines = []
     if trials.complete:
         best = tuner.best
@@ -58,7 +56,9 @@ def tuner_card(tuner: Tuner) -> str:
     lines += [str(tuner.certificate), f"trust in the history: {tuner.trust:.0%}"]
     if trials.alarm is not None:
         lines.append(f"ALARM after {trials.alarm.time} values: {trials.alarm.reason}")
-    return _html.card(title, _html.items(lines), trials_table(trials))
+    return _html.card(
+        f"Tuning {tuner.output}: {trials.counts}", _html.items(lines), trials_table(trials)
+    )
 
 
 def draw_run(tuner: Tuner, ax: Any = None) -> Any:

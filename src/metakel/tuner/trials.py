@@ -1,20 +1,17 @@
-"""What a journal says happened: a fold over its events, and the record of it for an optimizer."""
+"""What a journal says happened: a fold over its events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal, overload
 
-from metakel._arrays import Array
 from metakel.confidence import AlarmEvent
 from metakel.errors import Hint, InputError
-from metakel.optimize import Record, Trial
 from metakel.space import Space
-from metakel.tuner.configurations import Configuration, key
-from metakel.tuner.events import Event, refuse_damaged
+from metakel.tuner.events import Configuration, Event, judged, key, measured, refuse_damaged
 
 State = Literal["pending", "complete", "failed", "dropped"]
 STATES: dict[str, State] = {"told": "complete", "failed": "failed", "dropped": "dropped"}
@@ -167,6 +164,12 @@ class Trials:
         """Asked, and no result yet."""
         return tuple(trial for trial in self.all if trial.state == "pending")
 
+    @property
+    def counts(self) -> str:
+        """How many there are of each kind, in words."""
+        done, failed, waiting = len(self.complete), len(self.failed), len(self.pending)
+        return f"{done} values, {failed} failed, {waiting} pending"
+
     @cached_property
     def spent(self) -> int:
         """Evaluations that count towards a budget: asked and not dropped."""
@@ -239,6 +242,24 @@ class Trials:
             )
         return found
 
+    def correction(
+        self,
+        number: int,
+        value: Any,
+        reason: str,
+        outputs: Mapping[str, Any] | None,
+        run: Configuration | None = None,
+    ) -> Event:
+        """The event that replaces a result; what was ``run`` is as noted unless it is said."""
+        noted = self.result_of(number).configuration
+        return {
+            "event": "corrected",
+            "number": number,
+            "configuration": run or noted,
+            **judged(value, reason),
+            **measured(outputs),
+        }
+
     def result_of(self, number: int) -> JournalTrial:
         """A trial with a result, right or wrong."""
         if not 0 <= number < len(self.all):
@@ -285,7 +306,7 @@ class _Fold:
     def take(self, event: Mapping[str, Any]) -> None:
         """One more event; kinds of a later version are not ours to judge."""
         kind, number = event["event"], event.get("number")
-        self._revision += not (kind in ("told", "failed", "alarm") and number is not None)
+        self._revision += not (kind in ("told", "failed") and number is not None)
         if kind == "asked":
             self._ask(event)
         elif kind == "queued":
@@ -357,82 +378,6 @@ class _Fold:
         if not 0 <= number < len(self._all):
             raise InputError(f"found trial {number}; expected one of the {len(self._all)} before")
         return self._all[number]
-
-
-class TrialsAsRecord:
-    """Gives trials as the record of an optimizer; what did not change is not made again.
-
-    Parameters
-    ----------
-    encode : callable
-        Gives the points (n, d0) of configurations.
-    where : str
-        What errors call the journal.
-    """
-
-    def __init__(
-        self, encode: Callable[[Sequence[Configuration]], Array], where: str = "the journal"
-    ) -> None:
-        self._encode, self._where = encode, where
-        self._from: list[JournalTrial] = []
-        self._made: list[Trial] = []
-
-    def __call__(self, trials: Trials) -> Record:
-        """Results come in the order in which the journal has them.
-
-        A suggestion in whose place something else was run is not made again.
-        """
-        self._update(trials.all)
-        made = self._made.copy()
-        replaced = [trial for trial in trials.all if trial.suggested is not None]
-        if replaced:
-            suggested = [trial.suggested or {} for trial in replaced]
-            for point, x in zip(suggested, self._encoded(replaced, suggested), strict=True):
-                made.append(Trial(len(made), point, x, state="forgotten"))
-        done = (trials.all[number] for number in trials.finished)
-        return Record(tuple(made), tuple((t.number,) for t in done if t.state in FINISHED))
-
-    def _update(self, trials: Sequence[JournalTrial]) -> None:
-        before = self._from
-        del before[len(trials) :], self._made[len(trials) :]
-        changed = [i for i, old in enumerate(before) if old is not trials[i]]
-        changed += range(len(before), len(trials))
-        moved = [
-            i
-            for i in changed
-            if i >= len(before) or before[i].configuration != trials[i].configuration
-        ]
-        rows = [trials[i] for i in moved]
-        X = dict(zip(moved, self._encoded(rows, [t.configuration for t in rows]), strict=True))
-        for i in changed:
-            x = X[i] if i in X else self._made[i].x
-            self._made[i : i + 1] = [_as_optimizer_trial(trials[i], x)]
-            before[i : i + 1] = [trials[i]]
-
-    def _encoded(
-        self, trials: Sequence[JournalTrial], configurations: Sequence[Configuration]
-    ) -> list[Array]:
-        """Points of configurations that belong to trials; an error names the trial."""
-        if not trials:
-            return []
-        try:
-            return list(self._encode(configurations))
-        except InputError:
-            for trial, configuration in zip(trials, configurations, strict=True):
-                try:
-                    self._encode([configuration])
-                except InputError as error:
-                    raise error.at(f"{self._where}, trial {trial.number}") from None
-            raise
-
-
-def _as_optimizer_trial(trial: JournalTrial, x: Array) -> Trial:
-    made = Trial(trial.number, trial.configuration, x)
-    if trial.state in FINISHED:
-        return made.with_result(trial.value, outputs=trial.outputs)
-    if trial.state == "dropped":
-        return replace(made, state="forgotten", closed=not trial.released)
-    return made
 
 
 def _with_result(trial: JournalTrial) -> JournalTrial:

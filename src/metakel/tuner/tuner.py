@@ -16,13 +16,10 @@ from metakel.learn import LearnedKernel
 from metakel.optimize import Best, Certificate, Optimizer, Reasons
 from metakel.priors import Prior
 from metakel.space import Space
-from metakel.tuner.asking import Asking, check_asking, checked_tolerance
-from metakel.tuner.configurations import Candidates, Configuration, key, normalised, plain
-from metakel.tuner.events import as_value, correction, result
-from metakel.tuner.journal import Journal
+from metakel.tuner.events import Configuration, as_value, key, normalised, plain, result
 from metakel.tuner.lock import this_process
-from metakel.tuner.options import RunLimits, RunOptions, TuningSource
-from metakel.tuner.session import Session
+from metakel.tuner.options import Candidates, RunLimits, RunOptions, TuningSource
+from metakel.tuner.session import Asking
 from metakel.tuner.show import draw_run, tuner_card
 from metakel.tuner.trials import JournalTrial, Trials
 
@@ -49,7 +46,7 @@ class Tuner(Asking):
         (`drop_failed`).
     stop_at : float or str, optional
         Done as soon as the certificate is at most this, in units of the output; text such as "1%"
-        is a share of the usual spread of a task.
+        is a share of the usual spread of a task. The attribute ``tolerance`` has it as a number.
     seed, delta, fixed, extrapolate, candidates, task, command
         See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts. A
         journal that was begun with another task or command is refused. The default delta is 0.2,
@@ -94,34 +91,30 @@ class Tuner(Asking):
         start: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         source = TuningSource(prior, norm_bound)
-        check_asking(budget, adopt_after)
         listed = None if candidates is None else Candidates.of(candidates, source.space)
-        self.prior, self._source = prior, source
         allowed = RunLimits.of(limits, start)
         if delta is None:
             delta = LIMITED_DELTA if allowed else DELTA
-        self.options = RunOptions(
+        options = RunOptions(
             seed, delta, plain(fixed or {}), extrapolate, listed, task, tuple(command), allowed
         )
-        optimizer = self.options.optimizer(source)
-        tolerance = checked_tolerance(stop_at, optimizer)  # before a journal is begun
+        self.prior, self._wondered = prior, False
         super().__init__(
-            Session(source, self.options, optimizer, Journal(journal)),
-            listed,
+            source,
+            options,
+            journal,
             budget=budget,
             stop_at=stop_at,
-            tolerance=tolerance,
             adopt_after=adopt_after,
             manual=manual,
         )
-        self._wondered = False
 
     # What it knows
 
     @property
     def trials(self) -> Trials:
         """Everything the journal says, by whichever process."""
-        return self._session.latest()
+        return self._latest()
 
     @property
     def pending(self) -> tuple[Configuration, ...]:
@@ -141,8 +134,8 @@ class Tuner(Asking):
     @property
     def optimizer(self) -> Optimizer:
         """What decides, given everything that the journal says."""
-        self._session.latest()
-        return self._session.optimizer
+        self._latest()
+        return self._optimizer
 
     @property
     def best(self) -> Best:
@@ -218,11 +211,11 @@ class Tuner(Asking):
         checked = self._checked(configuration)
         if not failed:
             self._check_outputs(outputs)
-        with self._session.turn():
+        with self._turn():
             waiting = self._settles(checked, instead_of)
             number = None if waiting is None else waiting.number
             event = result(number, checked, None if failed else value, reason, outputs)
-            self._session.append([event])
+            self._append([event])
 
     def correct(
         self,
@@ -249,13 +242,12 @@ class Tuner(Asking):
             raise InputError("correct: no value; say failed=True if there is none")
         if not failed:
             self._check_outputs(outputs)
-        with self._session.turn():
-            trials = self._session.trials
+        with self._turn():
+            trials = self._trials
             if isinstance(which, Mapping):
                 which = trials.done_as(which, self._source.space).number
-            wrong, right = trials.result_of(which), None if failed else value
-            event = correction(which, wrong.configuration, right, reason, outputs)
-            self._session.append([event])
+            right = None if failed else value
+            self._append([trials.correction(which, right, reason, outputs)])
 
     def observe(
         self,
@@ -279,12 +271,12 @@ class Tuner(Asking):
             result(None, row, as_value(value), "", other)
             for row, value, other in zip(rows, values, others, strict=True)
         ]
-        with self._session.turn():
-            trials = self._session.trials
+        with self._turn():
+            trials = self._trials
             done = [*trials.complete, *trials.failed]
             known = {(key(t.configuration, self._source.space), t.value) for t in done}
             new = [e for e in found if (key(e["configuration"]), e.get("value")) not in known]
-            self._session.append(new)
+            self._append(new)
         return len(new)
 
     def enqueue(self, configurations: Sequence[Mapping[str, Any]]) -> None:
@@ -295,8 +287,8 @@ class Tuner(Asking):
                 "expected start=[...] for those that you vouch for"
             )
         rows = [self._checked(configuration) for configuration in configurations]
-        with self._session.turn():
-            self._session.append([{"event": "queued", "configuration": row} for row in rows])
+        with self._turn():
+            self._append([{"event": "queued", "configuration": row} for row in rows])
 
     def drop(self, which: Mapping[str, Any] | int) -> None:
         """This pending evaluation will not be done; it does not count towards the budget.
@@ -304,36 +296,36 @@ class Tuner(Asking):
         By its configuration or its number. A failed one is taken back by its number: it is no bad
         place, and does not count either.
         """
-        with self._session.turn():
-            trials = self._session.trials
+        with self._turn():
+            trials = self._trials
             if isinstance(which, Mapping):
                 waiting = trials.waiting(which, self._source.space)
                 if waiting is None:
                     raise InputError(f"{dict(which)} is not pending")
                 which = waiting.number
-            self._session.append([trials.drop(which)])
+            self._append([trials.drop(which)])
 
     def drop_failed(self) -> int:
         """Take all failures back, as when the program was at fault; gives how many."""
-        with self._session.turn():
-            trials = self._session.trials
+        with self._turn():
+            trials = self._trials
             failed = [trial.number for trial in trials.failed]
-            self._session.append([trials.drop(number) for number in failed])
+            self._append([trials.drop(number) for number in failed])
         return len(failed)
 
     def accept_alarm(self) -> None:
         """Go on after an alarm that has stopped a run with limits (`Optimizer.accept_alarm`)."""
-        with self._session.turn():
-            alarm = self._session.optimizer.alarm
+        with self._turn():
+            alarm = self._optimizer.alarm
             if alarm is None:
                 raise InputError("accept_alarm: there was no alarm")
-            self._session.append([{"event": "alarm accepted", "told": alarm.time}])
+            self._append([{"event": "alarm accepted", "told": alarm.time}])
 
     # How it is kept
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, here or in another process, is a Tuner on the same journal."""
-        if self._session.place is None:
+        if self._journal.place is None:
             raise TypeError(
                 "this Tuner has no journal, so its memory cannot be copied or pickled; "
                 "expected a Tuner with a journal, which its copies share: Tuner(prior, path)"
@@ -351,18 +343,17 @@ class Tuner(Asking):
         allowed = self.options.limits
         options["limits"] = {name: r.to_list() for name, r in allowed.ranges.items()}
         options["start"] = allowed.start
-        return partial(type(self), self.prior, self._session.place, **options), ()
+        return partial(type(self), self.prior, self._journal.place, **options), ()
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
         row = normalised(self._source.space, configuration)
         self._source.space.encode([row], extrapolate=self.options.extrapolate)
-        candidates = self.options.candidates
-        if candidates is not None and candidates.find(row) is None:
-            raise InputError(f"{row} is not among the {len(candidates.rows)} candidates")
+        if self.options.candidates is not None:
+            self.options.candidates.as_listed(row)
         return row
 
     def _check_outputs(self, outputs: Mapping[str, Any] | None) -> None:
-        expected = self._session.optimizer.model.output_names
+        expected = self._optimizer.model.output_names
         lacking = [name for name in expected if name not in (outputs or {})]
         if lacking:
             raise InputError(
@@ -374,7 +365,7 @@ class Tuner(Asking):
         self, row: Configuration, instead_of: Mapping[str, Any] | int | None
     ) -> JournalTrial | None:
         """The pending trial that a result is of."""
-        trials, space = self._session.trials, self._source.space
+        trials, space = self._trials, self._source.space
         if instead_of is None:
             found = trials.waiting(row, space, this_process())
             if found is None:
@@ -389,7 +380,7 @@ class Tuner(Asking):
 
     def _wonder(self, row: Configuration) -> None:
         """Whoever runs suggestions with rounded values leaves them pending for ever."""
-        mine = [t for t in self._session.trials.pending if t.owner == this_process()]
+        mine = [t for t in self._trials.pending if t.owner == this_process()]
         if mine and not self._wondered:
             self._wondered = True
             LOG.warning(

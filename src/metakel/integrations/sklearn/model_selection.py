@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,12 +69,7 @@ def learn(
     return learn_kernel(history, base, noise_std=noise_std, lam=lam, delta=delta, rng=rng)
 
 
-@dataclass(frozen=True, eq=False)
-class _TaskRows:
-    """Rows of one task: those known, and those to predict."""
-
-    known: NDArray[np.intp]
-    held: NDArray[np.intp]
+TaskRows = tuple[NDArray[np.intp], NDArray[np.intp]]  # of one task: known, and to predict
 
 
 def choose_lam_ratio(
@@ -92,8 +87,9 @@ def choose_lam_ratio(
         multitask = MultiTaskProblem.of(X[train], y[train], task[train].tolist(), base)
         return _priors_along_path(multitask, noise_std)
 
-    def score(task_prior: TaskPrior, test: _TaskRows) -> float:
-        left = task_prior.left(X[test.known], y[test.known], X[test.held], y[test.held])
+    def score(task_prior: TaskPrior, test: TaskRows) -> float:
+        known, held = test
+        left = task_prior.left(X[known], y[known], X[held], y[held])
         return -float(np.sum(left**2))
 
     folds = (_fold(task, place == fold) for fold in range(FOLDS))
@@ -103,13 +99,12 @@ def choose_lam_ratio(
 
 def _fold(
     task: NDArray[np.intp], held: NDArray[np.bool_]
-) -> tuple[NDArray[np.intp], list[_TaskRows]]:
+) -> tuple[NDArray[np.intp], list[TaskRows]]:
     """Rows to learn from, and the rows ``held`` of tasks that have others."""
     tested = np.intersect1d(task[held], task[~held])
     tested = tested[:: 1 + len(tested) // MOST_TESTED]
     tests = [
-        _TaskRows(np.flatnonzero(~held & (task == s)), np.flatnonzero(held & (task == s)))
-        for s in tested
+        (np.flatnonzero(~held & (task == s)), np.flatnonzero(held & (task == s))) for s in tested
     ]
     return np.flatnonzero(~held), tests
 

@@ -1,0 +1,278 @@
+"""Past runs: tables, Optuna storages and journals as one history."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from metakel.data import History, Task
+from metakel.errors import InputError, MetaKelError
+from metakel.io import (
+    Source,
+    csv_columns,
+    excel_columns,
+    parquet_columns,
+    read_csv,
+    read_excel,
+    read_parquet,
+)
+from metakel.space import Space
+from metakel.tuner import JournalReader
+
+TaskColumn = Annotated[str, typer.Option(help="Column that names the past task.")]
+ENDINGS = (".jsonl", ".journal")
+
+
+def is_workbook(path: str | Path) -> bool:
+    """Whether it is an Excel workbook."""
+    return str(path).lower().endswith((".xlsx", ".xlsm"))
+
+
+def is_parquet(path: str | Path) -> bool:
+    """Whether it is a Parquet file."""
+    return str(path).endswith((".parquet", ".pq"))
+
+
+def table_columns(
+    path: str | Path, delimiter: str | None = None, sheet: str | None = None
+) -> dict[str, list[Any]]:
+    """The columns of a file as lists."""
+    if is_workbook(path):
+        return excel_columns(path, sheet=sheet)
+    return parquet_columns(path) if is_parquet(path) else csv_columns(path, delimiter=delimiter)
+
+
+@dataclass(frozen=True)
+class HistoryOptions:
+    """Where past runs are and how they are read, as they were typed.
+
+    ``limited`` are outputs that will have limits; ``space`` is a TOML file, or the space itself.
+    """
+
+    sources: Sequence[str]
+    task: str = ""
+    output: str = ""
+    limited: Sequence[str] = ()
+    minimize: bool | None = None
+    inputs: Sequence[str] | None = None
+    exclude: Sequence[str] = ()
+    log: Sequence[str] | None = None
+    defaults: Sequence[str] = ()
+    categories: Sequence[str] = ()
+    status: str | None = None
+    noise: str | None = None
+    space: Path | Space | None = None
+    extrapolate: bool = False
+    delimiter: str | None = None
+    sheet: str | None = None
+
+    @property
+    def others(self) -> list[str]:
+        """Limited outputs beside the one that is optimised."""
+        return [name for name in self.limited if name != self.output]
+
+    def check(self) -> None:
+        """Refuse options that do not go together."""
+        storage = next((source for source in self.sources if is_storage(source)), "")
+        if storage and len(self.sources) > 1:
+            raise typer.BadParameter(
+                f"{storage} beside other files; expected files, or one storage"
+            )
+        said = {
+            "--task": self.task,
+            "--output": self.output,
+            "--limit-output": self.limited,
+            "--log": self.log,
+            "--space": self.space,
+            "--category": self.categories,
+            "--status": self.status,
+            "--noise-column": self.noise,
+            "--delimiter": self.delimiter,
+            "--sheet": self.sheet,
+            "--minimize": self.minimize is True,
+            "--maximize": self.minimize is False,
+        }
+        given = ", ".join(name for name, value in said.items() if value)
+        if storage and given:
+            raise typer.BadParameter(f"{given} beside {storage}: the studies themselves say this")
+        space = self.space
+        if space is not None and self.log:
+            raise typer.BadParameter(
+                f"--log beside --space: {space} says which scales are log scales"
+            )
+        if space is not None and self.categories:
+            raise typer.BadParameter(f"--category beside --space: {space} says what columns hold")
+        if self.extrapolate and space is None:
+            raise typer.BadParameter(
+                "--extrapolate without --space: there are no ranges to go beyond"
+            )
+
+    def read(self) -> History:
+        """The history in files or in an Optuna storage."""
+        options: dict[str, Any] = {
+            "inputs": self.inputs,
+            "exclude": [*self.exclude, *self.others],
+            "log": self.log,
+            "categories": self.categories,
+            "status": self.status,
+            "noise": self.noise,
+            "extrapolate": self.extrapolate,
+            "defaults": dict(_default(text) for text in self.defaults),
+        }
+        if self.space is not None:
+            given = self.space
+            options["space"] = Space.from_toml(given) if isinstance(given, Path) else given
+        if is_storage(self.sources[0]):
+            return _read_storage(self.sources[0], {k: v for k, v in options.items() if v})
+        return self._read_files({"minimize": self.minimize, **options})
+
+    def read_other(self, output: str, space: Space | None) -> History:
+        """The same runs with another output, at the parameters that were found."""
+        return HistoryOptions(
+            self.sources, self.task, output, minimize=False, defaults=self.defaults, space=space,
+            extrapolate=self.extrapolate, delimiter=self.delimiter, sheet=self.sheet,
+        ).read()  # fmt: skip
+
+    def _read_files(self, options: dict[str, Any]) -> History:
+        lists = ("inputs", "exclude")
+        several = any("," in name for key in lists for name in options[key] or ())
+        columns: dict[str, Any] = {}
+        for source in self.sources if several or not (self.task and self.output) else ():
+            columns |= table_columns(source, self.delimiter, self.sheet)
+        if not self.task or not self.output:
+            raise typer.BadParameter(_which(columns, self.task, self.output))
+        if several:
+            for key in lists:
+                if options[key]:
+                    options[key] = [name for text in options[key] for name in _names(text, columns)]
+        return History.from_source([self._read_file(source) for source in self.sources], **options)
+
+    def _read_file(self, source: str) -> Source:
+        columns = {"task": self.task, "output": self.output}
+        if is_workbook(source):
+            _refuse_option("--delimiter", self.delimiter, source, "a workbook has none")
+            return read_excel(source, sheet=self.sheet, **columns)
+        _refuse_option("--sheet", self.sheet, source, "only workbooks (.xlsx) have sheets")
+        if is_parquet(source):
+            _refuse_option("--delimiter", self.delimiter, source, "Parquet has none")
+            return read_parquet(source, **columns)
+        return read_csv(source, delimiter=self.delimiter, **columns)
+
+
+def is_storage(source: str) -> bool:
+    """Whether it is the URL of a storage, not a file."""
+    return "://" in source
+
+
+def _read_storage(url: str, options: dict[str, Any]) -> History:
+    try:
+        return History.from_optuna(url, **options)
+    except (MetaKelError, ImportError):
+        raise
+    except Exception as error:  # of SQLAlchemy, a driver, or Optuna: whatever they raise
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{url} cannot be read as a storage of Optuna: {reason}") from error
+
+
+def _refuse_option(option: str, value: str | None, source: str, why: str) -> None:
+    if value is not None:
+        raise typer.BadParameter(f"{option} beside {source}: {why}")
+
+
+def _names(text: str, columns: Collection[str]) -> list[str]:
+    """The columns that ``a,b`` names, unless one has that very name."""
+    return [text] if text in columns else [name.strip() for name in text.split(",")]
+
+
+def _which(columns: Collection[str], task: str, output: str) -> str:
+    options = {
+        "--task COLUMN (which names the past task)": task,
+        "--output COLUMN (which was measured)": output,
+    }
+    lacking = " and ".join(option for option, given in options.items() if not given)
+    return f"say {lacking}; the columns are: {', '.join(columns)}"
+
+
+def _default(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--default {text!r}; expected name=value")
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, value
+
+
+# Journals
+
+
+def with_journals(past: History, paths: Sequence[Path]) -> tuple[History, str]:
+    """The history with one task more for every journal that has values, and what was added."""
+    files = list(dict.fromkeys(file.resolve() for path in paths for file in _files(path)))
+    journals = {file: JournalReader(file) for file in files}
+    found = [(file, _task(file, journal, past)) for file, journal in journals.items()]
+    new = tuple(task for _, task in found if task is not None)
+    known = {task.name for task in past}
+    for task in new:
+        if task.name in known:
+            raise InputError(
+                f"there are two tasks named {task.name!r}; expected another name in the table, or "
+                "another name of the journal"
+            )
+        known.add(task.name)
+    runs = sum(task.n for task in new)
+    empty = [file.name for file, task in found if task is None]
+    parts = [f"{len(new)} tasks with {runs} runs added from journals"]
+    if empty:
+        parts.append(f"without a value: {', '.join(empty)}")
+    waiting = [file.name for file, journal in journals.items() if journal.trials.pending]
+    if waiting:
+        parts.append(
+            f"with results still to come: {', '.join(waiting)} (to go on with these runs, keep the "
+            "prior that they began with)"
+        )
+    return replace(past, tasks=(*past.tasks, *new)), "; ".join(parts)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix in ENDINGS)
+    if not files:
+        raise InputError(f"{path} holds no journal; expected files *{', *'.join(ENDINGS)}")
+    return files
+
+
+def _task(file: Path, journal: JournalReader, past: History) -> Task | None:
+    """The finished runs of a journal in the units of a history; None where there are none."""
+    assert past.space is not None  # a table has named parameters
+    assert past.report is not None
+    output, minimize = str(journal.header["output"]), bool(journal.header["minimize"])
+    if (output, minimize) != (past.report.output, past.report.minimize):
+        raise InputError(
+            f"{file} {_aim(output, minimize)}, but the table "
+            f"{_aim(past.report.output, past.report.minimize)}"
+        )
+    if set(journal.space.names) != set(past.space.names):
+        raise InputError(
+            f"{file} has the parameters {', '.join(journal.space.names)}; expected those of the "
+            f"table, {', '.join(past.space.names)}"
+        )
+    done = [trial for trial in journal.trials.complete if trial.value is not None]
+    if not done:
+        return None
+    X = past.space.encode([trial.configuration for trial in done], extrapolate=True)
+    y = np.array([trial.value for trial in done], dtype=np.float64)
+    name = str(journal.header.get("task") or file.stem)
+    return Task(X, -y if minimize else y, name=name)
+
+
+def _aim(output: str, minimize: bool) -> str:
+    return f"{'minimises' if minimize else 'maximises'} {output!r}"
