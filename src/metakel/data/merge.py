@@ -43,23 +43,23 @@ def merged(a: History, b: History) -> tuple[tuple[Task, ...], Space | None, Repo
             f"the histories to join are over {_listed(a.space)} and over {_listed(b.space)}, so "
             "that their numbers mean something else; read both with named parameters"
         )
-    both = merge_spaces(
+    space, notes, conflicts = merge_spaces(
         (name, p)
         for name, part in (("the first history", a.space), ("the second", b.space))
         for p in part.parameters
     )
-    for problem in both.conflicts.values():
+    for problem in conflicts.values():
         raise InputError(problem)
     a, b = (
-        replace(h, tasks=tuple(_placed(task, h.space, both.space) for task in h), space=both.space)
+        replace(h, tasks=tuple(_placed(task, h.space, space) for task in h), space=space)
         for h in (a, b)
     )
     _refuse_repeated(a, b)
     tasks = (*a.tasks, *b.tasks)
     if report is not None:
-        notes = (*report.notes, *both.notes, *_lacking_notes(tasks, both.space))
+        notes = [*report.notes, *notes, *_lacking_notes(tasks, space)]
         report = replace(report, notes=tuple(dict.fromkeys(notes)))
-    return numbered(tasks), both.space, report
+    return numbered(tasks), space, report
 
 
 def _placed(task: Task, own: Space | None, space: Space) -> Task:
@@ -90,7 +90,7 @@ def _lacking_notes(tasks: Sequence[Task], space: Space) -> list[str]:
 def numbered(tasks: Iterable[Task]) -> tuple[Task, ...]:
     """The tasks, with a number where another before it has the same name.
 
-    The first keeps its name, unlike in `metakel.io.merge.numbered`: a history that grows must not
+    The first keeps its name, unlike in `metakel.io.columns.numbered`: a history that grows must not
     rename the tasks that were learned from before.
     """
     found: dict[str, Task] = {}
