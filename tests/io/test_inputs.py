@@ -240,3 +240,14 @@ def test_a_condition_of_a_space_may_have_a_parent_of_numbers():
     assert history.total == N
     assert (X[X[:, 0] == -1, 1] == 0).all()
     assert X[X[:, 0] == 1, 1] == pytest.approx(1 / 3)
+
+
+def test_an_input_that_no_usable_row_has_is_named():
+    half = N // 2
+    rows = table(
+        pressure=[None] * half + [1.0, 2.0] * (half // 2),
+        catalyst=["p", "q"] * (half // 2) + ["p"] + [None] * (half - 1),
+    )
+    rows["pressure"][half] = None
+    with pytest.raises(InputError, match="'pressure' has no value in a row that can be used"):
+        read(rows, inputs=["rate", "pressure", "catalyst"])

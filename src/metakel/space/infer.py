@@ -67,6 +67,8 @@ def infer_space(
             raise InputError(f"log scale asked for {name!r}; the inputs are {', '.join(columns)}")
     parameters, notes = [], []
     for name, values in columns.items():
+        if not len(values):
+            raise InputError(f"column {name!r} has no value in a row that can be used")
         on_log = None if log is None else name in log
         parameter, note = _infer(name, values, on_log, chosen=name in categories)
         parameters.append(parameter)
