@@ -289,3 +289,27 @@ def test_an_unknown_option_is_named_with_those_there_are(option):
         InputError, match=f"from_frame .* no option '{option}'; expected inputs, exclude, m"
     ):
         History.from_frame(TABLE, task="data", output="loss", minimize=True, **{option: ["rate"]})
+
+
+def conditional(name, kinds, momenta):
+    rows = {"data": [name] * 12, "kind": kinds * 4, "momentum": momenta * 4, "rate": range(12)}
+    return History.from_frame({**rows, "loss": np.arange(12.0) % 5}, **NAMED)
+
+
+def test_joined_histories_keep_what_is_there_only_with_a_choice():
+    ours = conditional("a", ["sgd", "adam", "adam"], [0.5, None, None])
+    ours = ours + conditional("b", ["sgd", "adam", "sgd"], [0.9, None, 0.1])
+    assert [c.values for c in ours.space.conditions] == [("sgd",)]
+    runs = [ours.space.decode(task.X) for task in ours]
+    assert [run.get("momentum") for run in runs[0][:3]] == [pytest.approx(0.5), None, None]
+    assert all((ours.space.settled(task.X) == task.X).all() for task in ours)
+    # Where it is always there, it is there with all choices of that history.
+    both = ours + conditional("c", ["sgd", "rms", "sgd"], [0.2, 0.3, 2.0])
+    assert [set(c.values) for c in both.space.conditions] == [{"sgd", "rms"}]
+    runs = [both.space.decode(task.X) for task in both]
+    assert [run.get("momentum") for run in runs[1][:3]] == [
+        pytest.approx(0.9),
+        None,
+        pytest.approx(0.1),
+    ]
+    assert [run["momentum"] for run in runs[2][:3]] == pytest.approx([0.2, 0.3, 2.0])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.io import csv_columns
-from metakel.io.merge import numbered
+from metakel.io.columns import numbered
 from metakel.space import Categorical, Float, Integer
 
 WANTED = {"task": "ds", "output": "auc"}

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.io import cleaning, csv_columns, csv_files
-from metakel.io import cleaning as cleaning_module
 from metakel.io.cleaning import typed
 from metakel.space import Categorical, Integer
 
@@ -57,7 +56,7 @@ def test_numbers_are_rounded_as_python_rounds_them(tmp_path_factory, many, numbe
     path = write(tmp_path_factory.mktemp("floats") / "t.csv", {"a": cells, "b": cells})
     expected = [None if math.isnan(float(c)) else float(c) for c in cells]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cleaning_module, "MANY_ROWS", many)
+        patch.setattr(csv_files, "MANY_ROWS", many)
         assert csv_columns(path)["b"] == expected
 
 

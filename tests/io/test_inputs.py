@@ -8,7 +8,7 @@ from messy_table import LIBRARIES, SETTINGS, messy_table
 
 from metakel.data import History
 from metakel.errors import InputError, SeveralProblems
-from metakel.space import Categorical, Condition, Fixed
+from metakel.space import Categorical, Condition, Fixed, Float, Integer, Space
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -218,3 +218,36 @@ def test_a_time_with_the_digits_of_a_clock_is_measured():
     assert "tiempo" not in read(table(tiempo=clock)).space.names
     assert "tiempo" in read(table(tiempo=[round(t, 1) for t in clock])).space.names
     assert "speed" in read(table(speed=clock)).space.names
+
+
+@pytest.mark.parametrize("name", ["suggestion", "catalyst"])
+def test_a_column_that_only_runs_without_an_output_fill_costs_no_row(name):
+    rows = table(**{name: [None] * (N - 1) + ["s1"]})
+    rows["y"][-1] = np.nan
+    history = read(rows)
+    assert history.total == N - 1
+    assert f"is empty in {N - 1} of {N - 1} rows" in reason(history, name)
+
+
+def test_a_condition_of_a_space_may_have_a_parent_of_numbers():
+    layers = [1 + i % 3 for i in range(N)]
+    width = [None if count == 1 else 8.0 * count for count in layers]
+    space = Space(
+        (Integer("layers", 1, 3), Float("width", 8, 32)), [Condition("width", "layers", (2, 3))]
+    )
+    history = read(table(layers=layers, width=width), space=space)
+    X = np.concatenate([task.X for task in history])
+    assert history.total == N
+    assert (X[X[:, 0] == -1, 1] == 0).all()
+    assert X[X[:, 0] == 1, 1] == pytest.approx(1 / 3)
+
+
+def test_an_input_that_no_usable_row_has_is_named():
+    half = N // 2
+    rows = table(
+        pressure=[None] * half + [1.0, 2.0] * (half // 2),
+        catalyst=["p", "q"] * (half // 2) + ["p"] + [None] * (half - 1),
+    )
+    rows["pressure"][half] = None
+    with pytest.raises(InputError, match="'pressure' has no value in a row that can be used"):
+        read(rows, inputs=["rate", "pressure", "catalyst"])

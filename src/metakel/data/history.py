@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -15,9 +15,9 @@ from metakel import io
 from metakel._arrays import Array, as_points, as_values, check_generator
 from metakel._html import text_card
 from metakel.data.merge import merged, numbered
-from metakel.data.task import Task, check_contexts, read_descriptors, with_descriptors
+from metakel.data.task import Task, check_contexts, read_descriptors
 from metakel.errors import InputError, ShapeError
-from metakel.io.columns import is_missing
+from metakel.io.columns import grouped, is_missing
 from metakel.space import Space
 from metakel.space.parameters import distinct
 
@@ -92,7 +92,8 @@ class History:
         # Labels of two types that are equal, such as 1 and 1.0, name one task.
         first: dict[Any, int] = {}
         same = np.array([first.setdefault(v, i) for i, v in enumerate(labels)], dtype=np.intp)
-        return cls(_tasks(points, values, same[codes], [str(label) for label in labels]))
+        groups = grouped(same[codes])
+        return cls(tuple(Task(points[r], values[r], str(labels[s])) for s, r in groups))
 
     @classmethod
     def from_frame(cls, frame: Any, *, task: str, output: str, **options: Any) -> History:
@@ -267,19 +268,21 @@ class History:
         **options: Any,
     ) -> History:
         """What a reader returns, also one of your own, or several; options as for `from_frame`."""
-        source = source if isinstance(source, io.Source) else io.join_sources(source)
+        if not isinstance(source, io.Source):
+            source = source[0] if len(source) == 1 else io.join_sources(source)
         described = read_descriptors(descriptors, source.columns, source.task)
         if descriptors:
             options["exclude"] = [*options.get("exclude", ()), *descriptors]
-        table = io.encode(source, **options)
-        tasks = _tasks(table.X, table.y, table.tasks, table.names, table.lacks, table.noise_std)
-        failures = table.failures
-        tasks = tuple(
-            replace(t, failed=failures[t.name]) if t.name in failures else t for t in tasks
-        )
-        if descriptors:
-            tasks = tuple(with_descriptors(task, descriptors, described) for task in tasks)
-        history = cls(tasks, table.space, table.report)
+        found, space, report = io.encode(source, **options)
+        for task in found:
+            task["descriptors"] = described.get(task["name"], {})
+            for name in descriptors:
+                if name not in task["descriptors"]:
+                    raise InputError(
+                        f"task {task['name']} has no {name!r}; expected one for every task"
+                    )
+        tasks = tuple(Task(**task) for task in found)
+        history = cls(tasks, space, report)
         check_contexts(history, context, source.columns)
         return history
 
@@ -403,32 +406,6 @@ class History:
         if self.report is not None:
             lines.append(str(self.report))
         return "\n".join(lines)
-
-
-def _tasks(
-    X: Array,
-    y: Array,
-    codes: NDArray[np.intp],
-    names: Sequence[str],
-    lacks: Mapping[int, tuple[int, ...]] | None = None,
-    noise_std: Array | None = None,
-) -> tuple[Task, ...]:
-    """Rows by task, in the order in which the tasks first appear."""
-    order = np.argsort(codes, kind="stable")
-    found, starts = np.unique(codes[order], return_index=True)
-    groups = np.split(order, starts[1:])
-    by_first = sorted(range(len(groups)), key=lambda k: groups[k][0])
-    lacked = {} if lacks is None else lacks
-    return tuple(
-        Task(
-            X[groups[k]],
-            y[groups[k]],
-            names[found[k]],
-            lacked.get(int(found[k]), ()),
-            noise_std=None if noise_std is None else noise_std[groups[k]],
-        )
-        for k in by_first
-    )
 
 
 def _paths(path: str | Path | Sequence[str | Path]) -> Sequence[str | Path]:

@@ -13,8 +13,8 @@ from metakel.data.task import Task
 from metakel.errors import InputError
 from metakel.io import Report
 from metakel.io.merge import merge_spaces
-from metakel.io.schema import lacking_note
-from metakel.space import Space
+from metakel.io.schema import choices_of, lacking_note
+from metakel.space import Condition, Space
 
 if TYPE_CHECKING:
     from metakel.data.history import History
@@ -43,23 +43,43 @@ def merged(a: History, b: History) -> tuple[tuple[Task, ...], Space | None, Repo
             f"the histories to join are over {_listed(a.space)} and over {_listed(b.space)}, so "
             "that their numbers mean something else; read both with named parameters"
         )
-    both = merge_spaces(
+    space, notes, conflicts = merge_spaces(
         (name, p)
         for name, part in (("the first history", a.space), ("the second", b.space))
         for p in part.parameters
     )
-    for problem in both.conflicts.values():
+    for problem in conflicts.values():
         raise InputError(problem)
+    space = space.conditioned(_conditions(a.space, b.space))
     a, b = (
-        replace(h, tasks=tuple(_placed(task, h.space, both.space) for task in h), space=both.space)
+        replace(h, tasks=tuple(_placed(task, h.space, space) for task in h), space=space)
         for h in (a, b)
     )
     _refuse_repeated(a, b)
     tasks = (*a.tasks, *b.tasks)
     if report is not None:
-        notes = (*report.notes, *both.notes, *_lacking_notes(tasks, both.space))
+        notes = [*report.notes, *notes, *_lacking_notes(tasks, space)]
         report = replace(report, notes=tuple(dict.fromkeys(notes)))
-    return numbered(tasks), both.space, report
+    return numbered(tasks), space, report
+
+
+def _conditions(*spaces: Space) -> list[Condition]:
+    """Those of parameters that depend on one other in all spaces that have a condition for them.
+
+    Where a space has none, the parameter is there with all values that the other has in it.
+    """
+    found: dict[str, Condition] = {}
+    known = [c for space in spaces for c in space.conditions]
+    for c in known:
+        if {other.parent for other in known if other.name == c.name} != {c.parent}:
+            continue
+        values = {v: None for other in known if other.name == c.name for v in other.values}
+        for space in spaces:
+            free = c.name in space.free and c.name not in {own.name for own in space.conditions}
+            if free and c.parent in space.names:
+                values |= dict.fromkeys(choices_of(space[c.parent]))
+        found[c.name] = Condition(c.name, c.parent, tuple(values))
+    return list(found.values())
 
 
 def _placed(task: Task, own: Space | None, space: Space) -> Task:
@@ -74,8 +94,12 @@ def _placed(task: Task, own: Space | None, space: Space) -> Task:
         if p.name not in own.names or set(task.lacks) & set(range(own.d0)[before]):
             lacks |= set(columns)
         elif columns:
-            values = own[p.name].decode(runs[:, before])
-            X[:, columns] = p.encode(values, extrapolate=True)
+            here = np.flatnonzero(own.active(runs).get(p.name, np.ones(len(runs), dtype=bool)))
+            values = own[p.name].decode(runs[here, before])
+            X[here, space.columns[p.name]] = p.encode(values, extrapolate=True)
+    for c in space.parents_first:
+        if not lacks & set(range(space.d0)[space.columns[c.parent]]):
+            X[~space.active(X)[c.name], space.columns[c.name]] = 0.0
     return replace(task, X=X[: task.n], failed=X[task.n :], lacks=tuple(lacks))
 
 
@@ -90,7 +114,7 @@ def _lacking_notes(tasks: Sequence[Task], space: Space) -> list[str]:
 def numbered(tasks: Iterable[Task]) -> tuple[Task, ...]:
     """The tasks, with a number where another before it has the same name.
 
-    The first keeps its name, unlike in `metakel.io.merge.numbered`: a history that grows must not
+    The first keeps its name, unlike in `metakel.io.columns.numbered`: a history that grows must not
     rename the tasks that were learned from before.
     """
     found: dict[str, Task] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +100,8 @@ def check_contexts(history: History, names: Sequence[str], columns: Container[st
         if name not in space.names and name not in columns:
             known = ", ".join(map(repr, space.names))
             raise InputError(f"there is no column {name!r} for a context; parameters are {known}")
-        if name not in space.names or not _varies(history, name):
+        own = space.columns.get(name, slice(0))
+        if not any(np.ptp(task.X[:, own], axis=0).any() for task in history):
             raise InputError(
                 f"{name!r} is constant in every task, so it is a descriptor of tasks and no "
                 "context: how it matters cannot be learned within tasks. Use it for the centre "
@@ -111,49 +112,30 @@ def check_contexts(history: History, names: Sequence[str], columns: Container[st
 
 
 def read_descriptors(
-    names: Sequence[str], columns: Mapping[str, Any], task: str
+    names: Sequence[str], columns: Mapping[str, Any], label: str
 ) -> dict[str, dict[str, float]]:
-    """The descriptors that columns of a table hold, one number for every task, by its name."""
+    """What columns of a table say of tasks as a whole: one number for every task, by its name."""
     if isinstance(names, str):
         raise InputError(f"descriptors are {names!r}; expected a list of columns, [{names!r}]")
     found: dict[str, dict[str, float]] = {}
     for name in names:
         if name not in columns:
             raise InputError(f"there is no column {name!r} for a descriptor of tasks")
-        for row, label in enumerate(columns[task]):
-            if columns[name].missing[row]:
+        for task, value in zip(columns[label].tolist(), columns[name].tolist(), strict=True):
+            known = found.setdefault(str(task), {})
+            if value is None:
                 continue
-            value, known = columns[name][row], found.setdefault(str(label), {})
             number = float(value) if isinstance(value, int | float) else float("nan")
             if not isfinite(number):
                 raise InputError(
-                    f"descriptor {name!r} of task {label} is {value!r}; expected a number"
+                    f"descriptor {name!r} of task {task} is {value!r}; expected a number"
                 )
             if known.setdefault(name, number) != number:
                 raise InputError(
-                    f"{name!r} is {known[name]:g} and {number:g} in task {label}, so it is no "
+                    f"{name!r} is {known[name]:g} and {number:g} in task {task}, so it is no "
                     "descriptor of tasks; use it as an input or a context"
                 )
     return found
-
-
-def with_descriptors(
-    task: Task, names: Sequence[str], found: Mapping[str, Mapping[str, float]]
-) -> Task:
-    """The task with its own of the descriptors that were found."""
-    own = found.get(task.name, {})
-    for name in names:
-        if name not in own:
-            raise InputError(f"task {task.name} has no {name!r}; expected one for every task")
-    return replace(task, descriptors={name: own[name] for name in names})
-
-
-def _varies(history: History, name: str) -> bool:
-    assert history.space is not None
-    columns = history.space.columns.get(name)
-    if columns is None:
-        return False
-    return any(bool(np.ptp(task.X[:, columns], axis=0).any()) for task in history)
 
 
 def _noise_levels(noise_std: Array, y: Array, name: str) -> Array:

@@ -7,7 +7,7 @@ takes what any of them returns.
 from metakel.io.ax import read_ax
 from metakel.io.columns import Column
 from metakel.io.csv_files import append_csv, csv_columns, read_csv
-from metakel.io.encoding import EncodedTable, encode
+from metakel.io.encoding import encode
 from metakel.io.excel import append_excel, excel_columns, read_excel
 from metakel.io.merge import join_sources
 from metakel.io.mlflow import read_mlflow
@@ -17,7 +17,6 @@ from metakel.io.tables import frame_columns, parquet_columns, read_frame, read_p
 
 __all__ = [
     "Column",
-    "EncodedTable",
     "Report",
     "Schema",
     "Source",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from numbers import Real
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from metakel.errors import InputError
-from metakel.io.columns import Column
-from metakel.io.merge import merge_spaces, numbered
+from metakel.io.cleaning import is_numeric
+from metakel.io.merge import join_studies
 from metakel.io.schema import Source
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter
 
@@ -24,42 +23,33 @@ def read_ax(source: Any, *, output: str | None, minimize: bool | None) -> Source
     experiments = _as_experiments(source)
     goals = [_goal(experiment, output, minimize) for experiment in experiments]
     if len(set(goals)) > 1:
-        raise InputError(f"the experiments have different objectives: {_shown(goals)}")
+        shown = (
+            f"{'minimise' if less else 'maximise'} {name}" for name, less in dict.fromkeys(goals)
+        )
+        raise InputError(f"the experiments have different objectives: {', '.join(shown)}")
     (metric, smaller), *_ = goals
-    labels = numbered([e.name for e in experiments])
-    each = zip(labels, experiments, strict=True)
-    merged = merge_spaces((label, p) for label, e in each for p in _parameters(e.search_space))
-    space, conflicts = merged.space, merged.conflicts
-    known = (*space.names, *conflicts)
-    task = f"ax.{TASK}" if TASK in (*known, metric) else TASK
-    columns: dict[str, list[Any]] = {name: [] for name in (task, *known, metric)}
     left_out: Counter[str] = Counter()
-    for label, experiment in zip(labels, experiments, strict=True):
-        means = _means(experiment, metric)
+    studies = []
+    for experiment in experiments:
+        means, rows = _means(experiment, metric), []
         for trial in experiment.trials.values():
-            for arm in trial.arms:
-                status = trial.status.name
-                if status != "COMPLETED":
-                    left_out[status.lower()] += 1
-                    continue
-                columns[task].append(label)
-                columns[metric].append(means.get((trial.index, arm.name)))
-                for name in known:
-                    columns[name].append(arm.parameters.get(name))
-    notes = (*merged.notes, *(f"{n} trials are {status}" for status, n in left_out.items()))
-    lacking = sum(value is None for value in columns[metric])
+            if trial.status.name == "COMPLETED":
+                rows += [(a.parameters, means.get((trial.index, a.name))) for a in trial.arms]
+            else:
+                left_out[trial.status.name.lower()] += len(trial.arms)
+        studies.append((experiment.name, _parameters(experiment.search_space), rows))
+    notes = [f"{n} trials are {status}" for status, n in left_out.items()]
+    lacking = sum(value is None for _, _, rows in studies for _, value in rows)
     if lacking:
-        notes += (f"{lacking} completed trials have no {metric!r}",)
-    return Source(
+        notes.append(f"{lacking} completed trials have no {metric!r}")
+    return join_studies(
         "Ax",
-        {name: Column.of(values) for name, values in columns.items()},
-        task,
-        metric,
-        space,
-        smaller,
-        left_out.total(),
-        notes,
-        conflicts=conflicts,
+        studies,
+        task=TASK,
+        output=metric,
+        minimize=smaller,
+        failed=left_out.total(),
+        notes=notes,
     )
 
 
@@ -128,11 +118,7 @@ def _means(experiment: Any, metric: str) -> dict[tuple[int, str], float]:
 def _parameters(search_space: Any) -> list[Parameter]:
     """The search space in our words; parameters derived from others carry nothing of their own."""
     entries = search_space.parameters.items()
-    return [
-        _parameter(name, entry)
-        for name, entry in entries
-        if type(entry).__name__ != "DerivedParameter"
-    ]
+    return [_parameter(n, p) for n, p in entries if type(p).__name__ != "DerivedParameter"]
 
 
 def _parameter(name: str, entry: Any) -> Parameter:
@@ -142,15 +128,9 @@ def _parameter(name: str, entry: Any) -> Parameter:
             return kind(name, entry.lower, entry.upper, bool(entry.log_scale))
         case "ChoiceParameter":
             values = tuple(entry.values)
-            numeric = all(isinstance(v, Real) and not isinstance(v, bool) for v in values)
+            numeric = all(map(is_numeric, values))
             return (Ordinal if entry.is_ordered and numeric else Categorical)(name, values)
         case "FixedParameter":
             return Fixed(name, entry.value)
         case unknown:
             raise InputError(f"parameter {name!r} is a {unknown}, which is not known here")
-
-
-def _shown(goals: Sequence[tuple[str, bool]]) -> str:
-    return ", ".join(
-        f"{'minimise' if m else 'maximise'} {name}" for name, m in dict.fromkeys(goals)
-    )

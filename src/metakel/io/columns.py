@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -40,29 +42,20 @@ class Column:
         if isinstance(values, np.ma.MaskedArray):
             hidden = np.ma.is_masked(values)
             values = np.ma.filled(values.astype(object), None) if hidden else values.data
-        if isinstance(values, np.ndarray):
-            if values.dtype.kind in "biuf":
-                return cls.of_numbers(values)
-            # `tolist` would turn the times of an array into numbers.
-            listed = values.tolist() if values.dtype.kind in "US" else list(values)
-        else:
-            listed = list(values)
-        kinds = set(map(type, listed))
+        if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+            floats = values.dtype.kind == "f"
+            return cls(values, np.isnan(values) if floats else np.zeros(len(values), dtype=bool))
+        cells = list(values)  # `tolist` would turn the times of an array into numbers
+        kinds = set(map(type, cells))
         if len(kinds) == 1 and kinds <= set(NUMERIC):
             try:
-                return cls.of_numbers(np.array(listed, dtype=kinds.pop()))
+                return cls.of(np.array(cells, dtype=kinds.pop()))
             except OverflowError:  # whole numbers of more than 64 bits
                 pass
         if any(issubclass(kind, np.generic | list) for kind in kinds):
-            listed = [plain(value) for value in listed]
-        levels, codes = distinct(listed)
+            cells = [plain(value) for value in cells]
+        levels, codes = distinct(cells)
         return cls.of_levels(codes, levels)
-
-    @classmethod
-    def of_numbers(cls, values: NDArray[Any]) -> Column:
-        """From an array of numbers or flags; nan is a missing one."""
-        floats = values.dtype.kind == "f"
-        return cls(values, np.isnan(values) if floats else np.zeros(len(values), dtype=bool))
 
     @classmethod
     def of_levels(cls, codes: NDArray[np.intp], levels: list[Any]) -> Column:
@@ -71,30 +64,15 @@ class Column:
         return cls(codes, absent[codes], levels)
 
     @classmethod
-    def empty(cls, n: int) -> Column:
-        """n rows without a value."""
-        return cls(np.zeros(n), np.ones(n, dtype=bool))
-
-    @classmethod
     def joined(cls, parts: Sequence[Column]) -> Column:
         """The rows of all; numbers where all of them hold numbers."""
         held = [part for part in parts if not part.missing.all()]
         flags = {part.values.dtype.kind == "b" for part in held}
-        if len(flags) < 2 and all(part.levels is None for part in held):
-            kinds = [part.values.dtype for part in held]
-            dtype = np.result_type(*kinds) if kinds else np.dtype(np.float64)
-            values = [
-                np.zeros(len(p), dtype) if p.missing.all() else p.values.astype(dtype)
-                for p in parts
-            ]
-            return cls(np.concatenate(values), np.concatenate([p.missing for p in parts]))
-        levels, codes = list[Any](), []
-        for part in parts:
-            own, places = distinct(part.tolist())
-            codes.append(places + len(levels))
-            levels += own
-        merged, place = distinct(levels)
-        return cls.of_levels(place[np.concatenate(codes)], merged)
+        if len(flags) > 1 or any(part.levels is not None for part in held):
+            return cls.of([value for part in parts for value in part.tolist()])
+        dtype = np.result_type(*(part.values.dtype for part in held)) if held else np.float64
+        values = [p.values.astype(dtype) if p in held else np.zeros(len(p), dtype) for p in parts]
+        return cls(np.concatenate(values), np.concatenate([p.missing for p in parts]))
 
     def __len__(self) -> int:
         return len(self.values)
@@ -107,16 +85,14 @@ class Column:
         values = self.values if rows.all() else self.values[rows]
         if self.levels is None:
             return values
-        used = np.flatnonzero(np.bincount(values, minlength=len(self.levels)))
-        kinds = {type(self.levels[i]) for i in used}
-        if len(kinds) == 1 and kinds <= set(NUMERIC):
-            table = Column.of([self.levels[i] for i in used])
-            if table.levels is None:
-                place = np.zeros(len(self.levels), dtype=np.intp)
-                place[used] = np.arange(len(used))
-                return np.asarray(table.values[place[values]])
-        objects = np.fromiter(self.levels, dtype=object, count=len(self.levels))
-        return np.asarray(objects[values])
+        used = np.bincount(values, minlength=len(self.levels)) > 0
+        found = Column.of([self.levels[i] for i in np.flatnonzero(used)])
+        if found.levels is None:
+            table = np.zeros(len(used), dtype=found.values.dtype)
+            table[used] = found.values
+        else:
+            table = np.fromiter(self.levels, dtype=object, count=len(used))
+        return np.asarray(table[values])
 
     def tolist(self) -> list[Any]:
         """Python's own values, None where one is missing."""
@@ -138,6 +114,11 @@ class Column:
         except TypeError:  # values that cannot be hashed
             return self.values
         return np.asarray(np.array(same)[self.values])
+
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        """How many rows have each of the distinct values."""
+        return np.bincount(self.values, minlength=len(self.levels or ()))
 
     @property
     def texts(self) -> list[str]:
@@ -165,6 +146,27 @@ def check_names(names: Iterable[str], where: str) -> None:
         if name in seen:
             raise InputError(f"{where} has several columns {name!r}; expected every name once")
         seen.add(name)
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """The names, with a number where several are the same."""
+    times, taken = Counter(names), set(names)
+    numbers = {name: count(1) for name in times}
+    found = []
+    for name in names:
+        if times[name] > 1:
+            name = next(new for i in numbers[name] if (new := f"{name} ({i})") not in taken)
+        found.append(name)
+    return found
+
+
+def grouped(codes: NDArray[np.intp]) -> list[tuple[int, NDArray[np.intp]]]:
+    """The rows of every code, in the order in which the codes first appear."""
+    order = np.argsort(codes, kind="stable")
+    found, starts = np.unique(codes[order], return_index=True)
+    # Without rows, NumPy makes one part of them.
+    groups = zip(found.tolist(), np.split(order, starts[1:]), strict=False)
+    return sorted(groups, key=lambda group: int(group[1][0]))
 
 
 def mix(hashes: NDArray[np.uint64], values: NDArray[np.uint64]) -> NDArray[np.uint64]:

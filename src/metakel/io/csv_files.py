@@ -6,27 +6,29 @@ import csv
 import gzip
 import re
 import zlib
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import StringIO, TextIOWrapper
+from io import BytesIO, StringIO, TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from metakel._files import as_path, refuse_bomb, refuse_device, write_atomically
 from metakel.errors import Hint, InputError
-from metakel.io.cleaning import Cells, comma_note, decimal_commas, first_comma, padded, texts, typed
-from metakel.io.columns import Column, Columns, Mask, check_names
+from metakel.io.cleaning import MISSING, comma_note, decimal_commas, normalised, texts, typed
+from metakel.io.columns import Column, Columns, Mask, check_names, mix
 from metakel.io.schema import Source
 
 # Excel writes semicolons where the comma is for decimals, and tabs when cells are copied.
-OTHER_DELIMITERS = (";", "\t")
-BY_NAME = {"tab": "\t", "\\t": "\t"}
+TAB = "\t"
+OTHER_DELIMITERS = (";", TAB)
+BY_NAME = {"tab": TAB, "\\t": TAB}
 SQLITE = b"SQLite format 3\0"
 # What Excel writes by default in Western Europe and America; five bytes have no meaning in it.
 WINDOWS = "cp1252"
@@ -34,21 +36,32 @@ WINDOWS_NOTE = "the file is not UTF-8 and is read as Windows-1252: look at umlau
 WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 # How much is turned into columns at once: much enough to be fast, little enough for memory.
 BLOCK_CHARACTERS, BLOCK_ROWS = 1 << 22, 1 << 14
+# Longer cells are text.
+LONGEST_NUMBER = 64
+# From this many numbers on, a faster parser is worth its import.
+MANY_ROWS = 4096
+# A column with more shapes in a block is text.
+MOST_SHAPES = 1000
 
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+# Numbers are recognised by their shape, which has 0 for every digit: a column of many numbers has
+# few shapes.
+_SHAPE = np.frombuffer(bytes.maketrans(b"123456789", b"000000000"), dtype=np.uint8)
+_INTEGER_SHAPE = re.compile(r"[+-]?0+").fullmatch
+_NUMBER_SHAPE = re.compile(r"[+-]?(0+\.?0*|\.0+)([eE][+-]?0+)?").fullmatch
 
 
 def read_csv(path: str | Path, *, task: str, output: str, delimiter: str | None = None) -> Source:
     """A CSV file; options as for `csv_columns`. Task labels are text."""
-    file = Path(path)
-    sheet, columns, notes = _read(file, delimiter, (task,))
+    sheet = _Sheet.open(Path(path), delimiter)
+    columns, notes = _columns(sheet, as_text=(task,))
     return Source(
-        file.name,
+        sheet.file.name,
         columns,
         task,
         output,
         notes=notes,
-        place=lambda row: f"line {sheet.line(row)} of {file.name}",
+        place=lambda row: f"line {sheet.line(row)} of {sheet.file.name}",
     )
 
 
@@ -59,71 +72,46 @@ def csv_columns(path: str | Path, *, delimiter: str | None = None) -> dict[str, 
     cells), else true and false, else text. An empty cell is None, in a column of numbers NA as
     well. Without a ``delimiter``, the header says whether it is a comma, a semicolon or a tab.
     """
-    _, columns, _ = _read(Path(path), delimiter)
+    columns, _ = _columns(_Sheet.open(Path(path), delimiter))
     return {name: column.tolist() for name, column in columns.items()}
 
 
-def csv_sheet(file: Path) -> _Sheet:
-    """How a CSV file is written: encoding, delimiter and header; there may be no rows."""
-    try:
-        sheet = _Sheet.open(file, None)
-        with _errors_named(file):
-            file.read_bytes().decode(sheet.encoding)
-    except _NotUtf8:
-        sheet = _Sheet.open(file, None, encoding=WINDOWS)
-    return sheet
-
-
-class _NotUtf8(InputError):
-    """The file is not written in UTF-8."""
-
-
-def _read(
-    file: Path, delimiter: str | None, as_text: Collection[str] = ()
-) -> tuple[_Sheet, Columns, tuple[str, ...]]:
-    """The columns of a file and notes on it; as Windows-1252 where it is not UTF-8.
+def _columns(sheet: _Sheet, as_text: Collection[str] = ()) -> tuple[Columns, tuple[str, ...]]:
+    """Columns that have a name in the header, and notes on what was found out.
 
     Columns named in ``as_text`` are text whatever they hold: 01 is not 1.
     """
-    try:
-        sheet = _Sheet.open(file, delimiter)
-        columns, notes = _columns(sheet, as_text)
-    except _NotUtf8 as error:
-        try:
-            sheet = _Sheet.open(file, delimiter, encoding=WINDOWS)
-            columns, notes = _columns(sheet, as_text)
-        except _NotUtf8:
-            raise error from None
-    return sheet, columns, (*sheet.notes, *notes)
-
-
-def _columns(sheet: _Sheet, as_text: Collection[str]) -> tuple[Columns, tuple[str, ...]]:
-    """Columns that have a name in the header, and notes on what was found out."""
     check_names(filter(None, sheet.header), sheet.file.name)
-    builders = {k: _Builder(as_text=name in as_text) for k, name in enumerate(sheet.header) if name}
-    unread = list(builders)
+    names = {k: name for k, name in enumerate(sheet.header) if name}
+    builders = {k: _Builder(text=name in as_text) for k, name in names.items()}
+    unread = list(names)
     while unread:
         for block in sheet.blocks():
             for k in unread:
                 builders[k].add(block[k])
         # A column that begins with numbers and goes on with text is read again, as text.
-        unread = [k for k in unread if builders[k].restart()]
-    columns = {sheet.header[k]: builder.column() for k, builder in builders.items()}
-    cells = {sheet.header[k]: builder.cells for k, builder in builders.items()}
-    notes: tuple[str, ...] = ()
-    unnamed = [str(k + 1) for k, name in enumerate(sheet.header) if not name]
+        unread = [k for k in unread if builders[k].unfinished]
+        builders |= {k: _Builder(text=True) for k in unread}
+    columns, notes = Columns(), list(sheet.notes)
+    written: dict[str, list[str]] = {}
+    for k, name in names.items():
+        columns[name] = builders[k].column(texts if name in as_text else typed)
+        if name not in as_text and columns[name].texts:
+            written[name] = builders[k].cells
+    unnamed = [str(k + 1) for k in range(len(sheet.header)) if k not in names]
     if unnamed:
         several = "columns" if len(unnamed) > 1 else "column"
-        notes = (f"left out {several} {', '.join(unnamed)}: no name in the header",)
-    written = {name: cells[name] for name in columns if name not in as_text and columns[name].texts}
-    if all(decimal_commas(found) is None for found in written.values()):
-        return columns, notes
-    # Where one column proves that commas are decimal, they are in the others, too.
-    read = {name: decimal_commas(found, certain=True) for name, found in written.items()}
-    numbers = {name: values for name, values in read.items() if values is not None}
-    for name, values in numbers.items():
-        columns[name] = Column.of_levels(columns[name].values, list(values))
-    return columns, (*notes, comma_note({name: first_comma(cells[name]) for name in numbers}))
+        notes.append(f"left out {several} {', '.join(unnamed)}: no name in the header")
+    if any(decimal_commas(cells) is not None for cells in written.values()):
+        # Where one column proves that commas are decimal, they are in the others, too.
+        for name, cells in tuple(written.items()):
+            numbers = decimal_commas(cells, certain=True)
+            if numbers is None:
+                del written[name]
+            else:
+                columns[name] = Column.of_levels(columns[name].values, list(numbers))
+        notes.append(comma_note(written))
+    return columns, tuple(notes)
 
 
 class _Distinct(dict[bytes, int]):
@@ -140,50 +128,41 @@ class _Builder:
     Text is kept as distinct cells and the index of each row's cell among them.
     """
 
-    def __init__(self, *, as_text: bool) -> None:
-        self._as_text = as_text
-        self._clear(_Distinct() if as_text else None)
-
-    def _clear(self, distinct: _Distinct | None) -> None:
-        self._distinct = distinct
+    def __init__(self, *, text: bool) -> None:
+        self._distinct = _Distinct() if text else None
         self._blocks: list[NDArray[Any]] = []
         self._missing: list[Mask] = []
         self._mixed = False
 
     def add(self, cells: Cells) -> None:
         """Append the next rows."""
+        numbers = cells.numbers() if self._distinct is None and not self._mixed else None
+        if numbers is not None:
+            self._blocks.append(numbers[0])
+            self._missing.append(numbers[1])
+            return
+        if self._distinct is None and self._blocks:
+            self._mixed = True
         if self._mixed:
             return
-        if self._distinct is None:
-            numbers = cells.numbers()
-            if numbers is not None:
-                self._blocks.append(numbers[0])
-                self._missing.append(numbers[1])
-                return
-            if self._blocks:
-                self._mixed = True
-                return
-            self._distinct = _Distinct()
+        self._distinct = _Distinct() if self._distinct is None else self._distinct
         codes = map(self._distinct.__getitem__, cells.tolist())
         self._blocks.append(np.fromiter(codes, dtype=np.intp, count=len(cells)))
 
-    def restart(self) -> bool:
+    @property
+    def unfinished(self) -> bool:
         """Whether all rows must be added again, as text: there is text, or not one number."""
-        if self._distinct is not None or not (self._mixed or all(m.all() for m in self._missing)):
-            return False
-        self._clear(_Distinct())
-        return True
+        return self._distinct is None and (self._mixed or all(m.all() for m in self._missing))
 
     @property
     def cells(self) -> list[str]:
         """Distinct cells of a column of text."""
         return [cell.decode() for cell in self._distinct or ()]
 
-    def column(self) -> Column:
-        """All rows."""
+    def column(self, parse: Callable[[Sequence[str]], list[Any]]) -> Column:
+        """All rows, with text as ``parse`` reads it."""
         values = np.concatenate(self._blocks)
         if self._distinct is not None:
-            parse = texts if self._as_text else typed
             return Column.of_levels(values, parse(self.cells))
         missing = np.concatenate(self._missing)
         if values.dtype.kind == "f":
@@ -204,14 +183,17 @@ class _Sheet:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def open(cls, file: Path, delimiter: str | None, encoding: str | None = None) -> _Sheet:
+    def open(cls, file: Path, delimiter: str | None) -> _Sheet:
         """Find out how the file is written. Without a ``delimiter``, the header decides."""
-        chosen = _one_character(delimiter)
+        chosen = BY_NAME.get(delimiter, delimiter) if delimiter is not None else None
+        one = isinstance(chosen, str) and len(chosen) == 1 and chosen not in '"\r\n'
+        if chosen is not None and not one:
+            raise InputError(
+                f"delimiter is {delimiter!r}; expected one character, such as ';', or tab"
+            )
         with _errors_named(file):
-            with _opener(file)(file, "rb") as raw:
-                found_encoding = _encoding(raw.read(16), file)
-            encoding = encoding or found_encoding
-            with _opener(file)(file, "rt", encoding=encoding, newline="") as stream:
+            encoding = _encoding(file)
+            with _open(file, encoding) as stream:
                 start, first = _first_line(stream)
                 mark = _SEPARATOR.fullmatch(first.rstrip("\r\n"))
                 found = chosen or (mark[1] if mark else _delimiter_of(first))
@@ -220,21 +202,17 @@ class _Sheet:
                     start += blank + 1
                 reader = _reader(chain([first], stream), found)
                 with _csv_errors(file, reader, start):
-                    header: list[str] = next(reader, [])
+                    header = [name.strip() for name in next(reader, [])]
         if not header:
             raise InputError(f"{file.name} has 0 lines; expected a header and rows")
-        names = [name.strip() for name in header]
-        notes = (WINDOWS_NOTE,) if encoding == WINDOWS else ()
-        sheet = cls(file, encoding, found, start, names, notes=notes)
-        if chosen is not None:
-            return sheet
-        other = next((d for d in OTHER_DELIMITERS if any(d in name for name in names)), None)
-        say = "say what separates cells", f"delimiter={other!r}", f"--delimiter {other!r}"
-        hints = (Hint(*say),) if other else ()
-        shown = "tabs" if found == "\t" else repr(found)
-        if found != ",":
-            notes = (*notes, f"cells are separated by {shown}")
-        return cls(file, encoding, found, start, names, hints, notes)
+        notes, hints = [WINDOWS_NOTE] if encoding == WINDOWS else [], []
+        if chosen is None and found != ",":
+            notes.append(f"cells are separated by {'tabs' if found == TAB else repr(found)}")
+        other = next((d for d in OTHER_DELIMITERS if any(d in name for name in header)), None)
+        if chosen is None and other is not None:
+            how = f"delimiter={other!r}", f"--delimiter {other!r}"
+            hints.append(Hint("say what separates cells", *how))
+        return cls(file, encoding, found, start, header, tuple(hints), tuple(notes))
 
     def blocks(self) -> Iterator[list[Cells]]:
         """Cells by column, of some rows after the others. Blank lines are left out."""
@@ -249,7 +227,13 @@ class _Sheet:
             reader = _reader(chain(StringIO(text, newline=""), stream), self.delimiter)
             with _csv_errors(self.file, reader, line + count):
                 while rows := list(islice(filter(None, reader), BLOCK_ROWS)):
-                    self._check_widths(rows, count)
+                    for k, row in enumerate(rows):
+                        if len(row) != width:
+                            raise InputError(
+                                f"{self.file.name}, line {self.line(count + k)}: {len(row)} cells; "
+                                f"the header has {width}",
+                                *self.hints,
+                            )
                     count += len(rows)
                     yield [Cells.of(cells) for cells in zip(*rows, strict=True)]
         if not count:
@@ -265,20 +249,10 @@ class _Sheet:
     @contextmanager
     def _body(self) -> Iterator[tuple[Any, int]]:
         """The file after its header, and how many lines come before."""
-        with _opener(self.file)(self.file, "rt", encoding=self.encoding, newline="") as stream:
+        with _open(self.file, self.encoding) as stream:
             reader = _reader(islice(stream, self.start, None), self.delimiter)
             next(reader, None)
             yield stream, self.start + reader.line_num
-
-    def _check_widths(self, rows: list[list[str]], before: int) -> None:
-        width = len(self.header)
-        if set(map(len, rows)) != {width}:
-            k = next(k for k, row in enumerate(rows) if len(row) != width)
-            raise InputError(
-                f"{self.file.name}, line {self.line(before + k)}: {len(rows[k])} cells; the "
-                f"header has {width}",
-                *self.hints,
-            )
 
 
 def _split(text: str, delimiter: str, width: int) -> list[Cells] | None:
@@ -303,11 +277,6 @@ def _reader(lines: Iterable[str], delimiter: str) -> Any:
     return csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
 
 
-def _opener(file: Path) -> Callable[..., Any]:
-    refuse_device(as_path(file))
-    return _open_gzip if file.suffix == ".gz" else open
-
-
 class _LimitedGzip(gzip.GzipFile):
     """A packed file that ends with an error where it unpacks to too much."""
 
@@ -316,40 +285,17 @@ class _LimitedGzip(gzip.GzipFile):
         return super().read1(size)
 
 
-def _open_gzip(file: Path, mode: str, **text: Any) -> Any:
-    stream = _LimitedGzip(file, "rb")
-    return stream if mode == "rb" else TextIOWrapper(stream, **text)
+def _open(file: Path, encoding: str | None = None) -> Any:
+    """The text of a file, plain or gzipped; without an encoding, its bytes."""
+    refuse_device(as_path(file))
+    stream = _LimitedGzip(file, "rb") if file.suffix == ".gz" else file.open("rb")
+    return stream if encoding is None else TextIOWrapper(stream, encoding=encoding, newline="")
 
 
-@contextmanager
-def _errors_named(file: Path) -> Iterator[None]:
-    """Turn errors of reading into messages that name the file and the remedy."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise InputError(f"there is no file {file}") from None
-    except PermissionError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        other = error.encoding.startswith("utf-16")
-        raise (InputError if other else _NotUtf8)(
-            f"{file.name} is not {'UTF-16' if other else 'UTF-8'} text: {error}; save it as UTF-8 "
-            "(in Excel: CSV UTF-8)"
-        ) from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{file.name} is no whole gzip file: {error}") from None
-
-
-@contextmanager
-def _csv_errors(file: Path, reader: Any, before: int) -> Iterator[None]:
-    try:
-        yield
-    except csv.Error as error:
-        line = before + reader.line_num
-        raise InputError(f"{file.name}, line {line}: no CSV: {error}") from None
-
-
-def _encoding(start: bytes, file: Path) -> str:
+def _encoding(file: Path) -> str:
+    """UTF-16 where a mark says so, else UTF-8, else Windows-1252; files of no text are refused."""
+    with _open(file) as stream:
+        start = stream.read1(16)
     if start[:4] in WORKBOOKS:
         raise InputError(
             f"{file.name} is an Excel workbook or a zip file; expected text, so save it as CSV",
@@ -361,7 +307,44 @@ def _encoding(start: bytes, file: Path) -> str:
             f"{file.name} is a SQLite database, perhaps a storage of Optuna; expected a table",
             Hint("name the storage by its URL", f"History.from_optuna({url!r})", f"naming {url}"),
         )
-    return "utf-16" if start[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
+    wide = start[:2] in (BOM_UTF16_LE, BOM_UTF16_BE)
+    errors = []
+    for encoding in ("utf-16",) if wide else ("utf-8-sig", WINDOWS):
+        decoder = getincrementaldecoder(encoding)()
+        try:
+            with _open(file) as stream:
+                while block := stream.read1(BLOCK_CHARACTERS):
+                    decoder.decode(block)
+                decoder.decode(b"", final=True)
+            return encoding
+        except UnicodeDecodeError as error:
+            errors.append(error)
+    raise InputError(
+        f"{file.name} is not {'UTF-16' if wide else 'UTF-8'} text: {errors[0]}; save it as UTF-8 "
+        "(in Excel: CSV UTF-8)"
+    )
+
+
+@contextmanager
+def _errors_named(file: Path) -> Iterator[None]:
+    """Turn errors of reading into messages that name the file and the remedy."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(f"there is no file {file}") from None
+    except PermissionError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{file.name} is no whole gzip file: {error}") from None
+
+
+@contextmanager
+def _csv_errors(file: Path, reader: Any, before: int) -> Iterator[None]:
+    try:
+        yield
+    except csv.Error as error:
+        line = before + reader.line_num
+        raise InputError(f"{file.name}, line {line}: no CSV: {error}") from None
 
 
 def _first_line(stream: Iterator[str]) -> tuple[int, str]:
@@ -378,13 +361,6 @@ def _delimiter_of(header: str) -> str:
     return "," if cells[","] > 1 else max(cells, key=lambda d: cells[d])
 
 
-def _one_character(delimiter: str | None) -> str | None:
-    found = BY_NAME.get(delimiter, delimiter) if delimiter is not None else None
-    if found is not None and (not isinstance(found, str) or len(found) != 1 or found in '"\r\n'):
-        raise InputError(f"delimiter is {delimiter!r}; expected one character, such as ';', or tab")
-    return found
-
-
 def append_csv(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows at the end of a CSV file; names that it lacks become columns at its end.
 
@@ -394,32 +370,26 @@ def append_csv(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
     file = Path(path)
     if file.suffix == ".gz":
         raise InputError(f"{file.name} is compressed; expected a plain CSV file to add rows to")
-    if not file.exists():
-        header = list(dict.fromkeys(name for row in rows for name in row))
-        write_atomically(file, _text([header, *_cells(rows, header, comma=False)], ",", "\n"))
-        return
-    sheet = csv_sheet(file)
-    raw = file.read_bytes()
-    lines = raw.decode(sheet.encoding).splitlines(keepends=True)
-    before, body = "".join(lines[: sheet.start]), lines[sheet.start :]
-    table = list(csv.reader(body, delimiter=sheet.delimiter, skipinitialspace=True))
-    header = [*table[0], *dict.fromkeys(n for row in rows for n in row if n not in sheet.header)]
-    names = [*sheet.header, *header[len(sheet.header) :]]
-    columns = zip(*(row for row in table[1:] if len(row) == len(table[0])), strict=True)
+    before, header, table, end = "", list[str](), list[list[str]](), "\n"
+    sheet = _Sheet(file, "utf-8", ",", 0, [])
+    if file.exists():
+        sheet, raw = _Sheet.open(file, None), file.read_bytes()
+        lines = raw.decode(sheet.encoding).splitlines(keepends=True)
+        before, end = "".join(lines[: sheet.start]), "\r\n" if lines[0].endswith("\r\n") else end
+        header, *table = _reader(lines[sheet.start :], sheet.delimiter)
+    columns = zip(*(row for row in table if len(row) == len(header)), strict=True)
     comma = any(decimal_commas(cells) is not None for cells in columns)
-    widened = [row + [""] * (len(header) - len(row)) if row else row for row in table[1:]]
-    while widened and not any(widened[-1]):
-        widened.pop()
-    end = "\r\n" if lines[0].endswith("\r\n") else "\n"
-    text = _text([header, *widened, *_cells(rows, names, comma=comma)], sheet.delimiter, end)
-    utf8 = sheet.encoding == "utf-8-sig" and not raw.startswith(BOM_UTF8)
-    write_atomically(file, (before + text).encode("utf-8" if utf8 else sheet.encoding))
-
-
-def _cells(
-    rows: Sequence[Mapping[str, Any]], names: Sequence[str], *, comma: bool
-) -> list[list[str]]:
-    return [[_cell(row.get(name), comma=comma) for name in names] for row in rows]
+    added = list(dict.fromkeys(n for row in rows for n in row if n not in sheet.header))
+    old = [row + [""] * (len(header) + len(added) - len(row)) if row else row for row in table]
+    while old and not any(old[-1]):
+        old.pop()
+    new = [[_cell(row.get(n), comma=comma) for n in (*sheet.header, *added)] for row in rows]
+    buffer = StringIO()
+    writer = csv.writer(buffer, delimiter=sheet.delimiter, lineterminator=end)
+    writer.writerows([[*header, *added], *old, *new])
+    marked = sheet.encoding != "utf-8-sig" or raw.startswith(BOM_UTF8)
+    text = before + buffer.getvalue()
+    write_atomically(file, text.encode(sheet.encoding if marked else "utf-8"))
 
 
 def _cell(value: Any, *, comma: bool) -> str:
@@ -428,7 +398,89 @@ def _cell(value: Any, *, comma: bool) -> str:
     return str(value).replace(".", ",") if comma and isinstance(value, float) else str(value)
 
 
-def _text(rows: Sequence[Sequence[str]], delimiter: str, end: str) -> str:
-    buffer = StringIO()
-    csv.writer(buffer, delimiter=delimiter, lineterminator=end).writerows(rows)
-    return buffer.getvalue()
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Cells of one column, as positions in a buffer of UTF-8.
+
+    The buffer has ``LONGEST_NUMBER`` bytes to spare, so that a window may begin at any cell.
+    """
+
+    buffer: NDArray[np.uint8]
+    starts: NDArray[np.intp]
+    lengths: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, cells: Iterable[str]) -> Cells:
+        encoded = [cell.encode() for cell in cells]
+        lengths = np.array([len(cell) for cell in encoded], dtype=np.intp)
+        return cls(padded(b"".join(encoded)), np.cumsum(lengths) - lengths, lengths)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def tolist(self) -> list[bytes]:
+        """One by one."""
+        if self.lengths.max() <= LONGEST_NUMBER:
+            matrix = self._matrix()
+            return list(matrix.view(f"S{matrix.shape[1]}")[:, 0].tolist())
+        raw, ends = self.buffer.tobytes(), self.starts + self.lengths
+        return [raw[i:j] for i, j in zip(self.starts.tolist(), ends.tolist(), strict=True)]
+
+    def numbers(self) -> tuple[NDArray[Any], Mask] | None:
+        """Whole numbers, else numbers, with a mask of those that are missing; None for text."""
+        if self.lengths.max() > LONGEST_NUMBER:
+            return None
+        matrix = self._matrix()
+        shaped = _SHAPE.take(matrix, mode="clip")
+        hashes = np.zeros(len(shaped), dtype=np.uint64)
+        for words in shaped.view(np.uint64).T:
+            hashes = mix(hashes, words)
+        distinct = np.unique(hashes)
+        if len(distinct) > MOST_SHAPES:
+            return None
+        rows = [shaped[np.argmax(hashes == value)] for value in distinct]
+        shapes = [row.tobytes().rstrip(b"\0").decode() for row in rows]
+        others = [shape for shape in shapes if not _NUMBER_SHAPE(shape)]
+        if any(normalised(word) not in MISSING for word in others):
+            if all(shape == shape.strip() for shape in shapes):
+                return None
+            return Cells.of(cell.decode().strip() for cell in self.tolist()).numbers()
+        missing = np.isin(hashes, distinct[[shape in others for shape in shapes]])
+        matrix[missing] = 0
+        matrix[missing, 0] = ord("0")
+        whole = all(_INTEGER_SHAPE(shape) for shape in shapes if shape not in others)
+        values = _parsed(matrix, np.int64 if whole else np.float64)
+        return None if values is None else (values, missing)
+
+    def _matrix(self) -> NDArray[np.uint8]:
+        """(n, longest) bytes of the cells, filled up with zeros."""
+        width = 8 * max(1, -(-int(self.lengths.max()) // 8))
+        found = sliding_window_view(self.buffer, width)[self.starts]
+        inside = np.arange(width, dtype=np.uint8) < self.lengths.astype(np.uint8)[:, None]
+        found *= inside.view(np.uint8)
+        return found
+
+
+def padded(raw: bytes) -> NDArray[np.uint8]:
+    """A buffer for `Cells`."""
+    return np.frombuffer(raw + bytes(LONGEST_NUMBER), dtype=np.uint8)
+
+
+def _parsed(matrix: NDArray[np.uint8], dtype: type[np.generic]) -> NDArray[Any] | None:
+    """Numbers of rows of bytes that have the shape of numbers; None if 64 bits are too few."""
+    n, width = matrix.shape
+    try:
+        if n < MANY_ROWS:
+            return matrix.view(f"S{width}")[:, 0].astype(dtype)
+        # SciPy's Matrix Market reader rounds as exactly as `float` in a fraction of its time.
+        from scipy.io import mmread  # slow to import
+
+        lines = np.full((n, width + 1), ord("\n"), dtype=np.uint8)
+        np.maximum(matrix, ord(" "), out=lines[:, :-1])
+        lines[lines[:, 0] == ord("+"), 0] = ord(" ")
+        field = "integer" if dtype is np.int64 else "real"
+        header = f"%%MatrixMarket matrix array {field} general\n{n} 1\n"
+        found: Any = mmread(BytesIO(header.encode() + lines.tobytes()))
+        return np.asarray(found[:, 0], dtype=dtype)
+    except (OverflowError, ValueError):
+        return None

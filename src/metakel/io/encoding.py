@@ -1,11 +1,17 @@
-"""From the columns of a source to numeric rows, with a report on what was left out."""
+"""From the columns of a source to numeric rows, with a report on what was left out.
+
+The true value of a run with a bound (``<0.01``, ``>3600``) is somewhere beyond it. It is taken as
+the mean of what the values of the task beyond the bound say, which is Efron's redistribution to the
+right (the mean of the Kaplan-Meier estimate beyond the bound), and as the bound itself where
+nothing is beyond.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,347 +20,390 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError, Problems, typed_list
 from metakel.io.cleaning import (
+    FAILED,
     Place,
     clean_input,
-    meaning,
+    clean_output,
     missing_words_note,
+    normalised,
+    without_bounds,
     without_unit,
 )
-from metakel.io.columns import Column, Columns, Mask, mix
+from metakel.io.columns import Column, Columns, Mask, grouped, mix
 from metakel.io.inputs import (
-    Gaps,
+    Table,
     choose_inputs,
     condition_note,
-    find_condition,
     find_gaps,
-    fitting,
-    lacking_tasks,
     numbers_rows,
+    recorded_space,
     with_default,
 )
-from metakel.io.outputs import read_outputs, with_waiting
-from metakel.io.schema import (
-    Report,
-    Schema,
-    Source,
-    TaskLabels,
-    absent,
-    filled_down,
-    lacking_note,
-)
-from metakel.space import Categorical, Condition, Fixed, Parameter, Space, infer_space
+from metakel.io.schema import SUGGESTION, Report, Schema, Source, TaskLabels, lacking_note
+from metakel.space import Condition, Parameter, Space, infer_space
 from metakel.space.parameters import RANGE_SLACK
 
 # Whole numbers below this are exact as floats.
 EXACT = 2.0**53
+# Names of tasks that stand above blocks of rows are hardly ever repeated.
+BLOCKS_PER_TASK = 3
+# Words in a status that say that a run gave its value.
+DONE = frozenset(
+    {"ok", "okay", "success", "successful", "succeeded", "done", "complete", "completed"}
+    | {"finished", "passed", "valid", "true", "1", "0k"}
+)
+NOT_DONE = FAILED | frozenset(
+    {"diverged", "oom", "out of memory", "cancelled", "canceled", "invalid", "false"}
+)
+STATUS_NAMES = frozenset({"status", "state", "outcome", "result", "run_status", "run status"})
 
 
-@dataclass(frozen=True, eq=False)
-class EncodedTable:
-    """Numeric rows of all tasks.
+def encode(source: Source, **options: Any) -> tuple[list[dict[str, Any]], Space, Report]:
+    """The rows that can be used, as numbers, with a report on the others.
 
     Parameters
     ----------
-    X : (n, d0) array
-    y : (n,) array
-        Larger is better.
-    tasks : (n,) array of int
-        The task of each row, as an index into ``names``.
-    names : tuple of str
+    source : Source
+    **options
+        Those of `Schema`; they take precedence over what the source says.
+
+    Returns
+    -------
+    tasks : list of dict
+        Arguments of `metakel.data.Task`. Of outputs, larger is better.
     space : Space
     report : Report
-    lacks : dict
-        Columns of ``X`` that tasks lack, by the index of the task; they are 0 there.
-    failures : dict
-        Points (k, d0) of the runs of a task that gave no value, by its name.
-    noise_std : (n,) array, optional
-        Noise of each output, nan where it is not known.
     """
-
-    X: Array
-    y: Array
-    tasks: NDArray[np.intp]
-    names: tuple[str, ...]
-    space: Space
-    report: Report
-    lacks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    failures: Mapping[str, Array] = field(default_factory=dict)
-    noise_std: Array | None = None
-
-
-def encode(source: Source, **options: Any) -> EncodedTable:
-    """The rows that can be used, as numbers, with a report on the others.
-
-    ``options`` are those of `Schema`; they take precedence over what the source says.
-    """
-    schema = Schema.of(source, **options)
-    schema.check(source.columns)
-    source = _readable(source, schema)
-    problems = Problems(source.name)
-    outputs, notes = read_outputs(source, schema, problems), list(source.notes)
-    if source.space is not None and schema.space is None:
-        space, left_out = _recorded_space(source, source.space, schema, outputs.values)
-        schema, notes = replace(schema, space=space), [*notes, *left_out]
+    schema, notes = Schema.of(source, **options), list(source.notes)
+    if source.space is None:  # else a program has written it
+        source = replace(source, columns=_readable(source.columns, schema, notes))
+    problems, on_outputs = Problems(source.name), list[str]()
     labels = TaskLabels.of(source.columns[schema.task])
-    values = outputs.settled(labels.codes)
-    chosen = choose_inputs(source.columns, schema, labels, values)
-    names = chosen.names
-    inputs, cleaning_notes = _cleaned(source, schema, names, problems)
-    notes += [*chosen.notes, *outputs.notes, *cleaning_notes]
-    for name, column in ((schema.task, source.columns[schema.task]), *inputs.items()):
-        notes += missing_words_note(name, column)
-    problems.refuse(names)
+    outputs, noise_std = _outputs(source, schema, labels, problems, on_outputs)
+    table = Table(source.columns, schema, labels, outputs)
+    if source.space is not None and schema.space is source.space:
+        space = recorded_space(table, source.space, source.conflicts, notes)
+        schema = replace(schema, space=space)
+        table = replace(table, schema=schema)
+    names, doubtful = choose_inputs(table, notes)
+    notes += on_outputs
+    inputs = _cleaned(source, schema, names, problems, notes)
     holed = {name for name, column in inputs.items() if column.missing.any()}
-    inputs = {name: with_default(c, name, schema) for name, c in inputs.items()}
-    gaps = find_gaps(inputs, schema, labels, values)
-    roles = (schema.task, schema.output, *inputs)
-    others = [c for n, c in source.columns.items() if n not in roles and not numbers_rows(n, c)]
-    kept, counts, emptied = _usable_rows(labels, values, inputs, gaps.missing, others)
-    counts["failed"] += source.failed
-    if not kept.any():
-        raise _no_rows(source.name, len(kept), counts, emptied)
-    notes += [_empty_note(name, count) for name, count in emptied.items()]
+    inputs = {name: with_default(column, name, schema) for name, column in inputs.items()}
+    table = replace(table, columns=inputs)
+    conditions, lacking, unfilled = find_gaps(table)
+    gaps = {name: table.gap(name) & ~unfilled[name] for name in inputs}
+    kept, counts = _usable_rows(source, table, gaps, notes)
     used = np.unique(labels.codes[kept])
-    for name, lack in gaps.lacking.items():
+    for name, lack in lacking.items():
         if lack[used].any():
             notes.append(lacking_note(name, int(lack[used].sum()), len(used)))
-    space, cells, guesses = _space(inputs, gaps, kept, schema, holed)
-    notes += guesses
+    cells = {name: column.take(kept & ~unfilled[name]) for name, column in inputs.items()}
+    space = schema.space or _inferred(cells, schema, holed, conditions, notes)
 
     def where(i: int) -> str:
         row = int(np.flatnonzero(kept)[i])
         return f"{source.place(row)}, task {labels.names[labels.codes[row]]}"
 
-    X = _points(space, cells, gaps, kept, where, extrapolate=schema.extrapolate)
+    filled = {name: ~unfilled[name][kept] for name in inputs}
+    X = _points(space, cells, filled, where, extrapolate=schema.extrapolate)
     if schema.extrapolate:
         beyond = int((np.abs(X) > 1 + RANGE_SLACK).any(axis=1).sum())
-        if beyond:
-            notes.append(f"{beyond} rows lie outside of the ranges of the space")
-    return EncodedTable(
-        X=X,
-        y=(-1.0 if schema.minimize else 1.0) * values[kept],
-        tasks=labels.codes[kept],
-        names=labels.names,
-        space=space,
-        report=Report(
-            source.name,
-            schema.task,
-            schema.output,
-            schema.minimize,
-            rows=len(kept) + source.failed,
-            kept=int(kept.sum()),
-            notes=tuple(notes),
-            inputs=names,
-            doubtful={name: chosen.left_out[name] for name in chosen.doubtful},
-            **counts,
-        ),
-        lacks=_lacks(space, gaps),
-        failures=_failures(space, inputs, labels, with_waiting(source, values), gaps.unfilled),
-        noise_std=None if outputs.noise_std is None else outputs.noise_std[kept],
+        notes += [f"{beyond} rows lie outside of the ranges of the space"] if beyond else []
+    y = (-1.0 if schema.minimize else 1.0) * outputs[kept]
+    failures = _failures(source, table, space, gaps, unfilled)
+    tasks = [
+        {
+            "X": X[rows],
+            "y": y[rows],
+            "name": labels.names[s],
+            "lacks": [
+                i
+                for n, lack in lacking.items()
+                if lack[s]
+                for i in range(space.d0)[space.columns[n]]
+            ],
+            "failed": failures.get(s),
+            "noise_std": None if noise_std is None else noise_std[kept][rows],
+        }
+        for s, rows in grouped(labels.codes[kept])
+    ]
+    report = Report(
+        source.name,
+        schema.task,
+        schema.output,
+        schema.minimize,
+        rows=len(kept) + source.failed,
+        kept=int(kept.sum()),
+        notes=tuple(notes),
+        inputs=names,
+        doubtful=doubtful,
+        **counts,
     )
+    return tasks, space, report
 
 
-def _space(
-    inputs: Columns, gaps: Gaps, kept: Mask, schema: Schema, holed: set[str]
-) -> tuple[Space, dict[str, NDArray[Any]], list[str]]:
-    """The given or inferred space, the values of the inputs that are there, and notes.
+def _cleaned(
+    source: Source, schema: Schema, names: Sequence[str], problems: Problems, notes: list[str]
+) -> Columns:
+    """The inputs with their numbers as numbers; all problems so far are raised together."""
+    inputs = Columns()
+    for name in names:
+        column, said = source.columns[name], schema.meaning(name)
+        with problems.collected(name):
+            inputs[name] = clean_input(name, column, said, source.place, notes)
+    for name, column in ((schema.task, source.columns[schema.task]), *inputs.items()):
+        notes += missing_words_note(name, column)
+    problems.refuse(names)
+    return inputs
 
-    Columns with holes are floats in most files; those of whole numbers are taken as such.
+
+def _inferred(
+    cells: dict[str, NDArray[Any]],
+    schema: Schema,
+    holed: Collection[str],
+    conditions: Sequence[Condition],
+    notes: list[str],
+) -> Space:
+    """The space that the values of the inputs suggest.
+
+    Columns with holes are floats in most files; those of whole numbers become such in ``cells``.
     """
-    cells = {name: column.take(kept & ~gaps.unfilled[name]) for name, column in inputs.items()}
-    if schema.space is not None:
-        return schema.space, cells, []
-    whole = [name for name in inputs if name in holed and _whole_floats(cells[name])]
+    whole = [name for name in cells if name in holed and _whole_floats(cells[name])]
     cells |= {name: cells[name].astype(np.int64) for name in whole}
     space, guesses = infer_space(cells, log=schema.log, categories=schema.categories)
-    space = Space(space.parameters, fitting(gaps.conditions, space))
-    notes = [*map(condition_note, gaps.conditions), *guesses, *map(_whole_note, whole)]
-    return space, cells, notes
+    notes += [*map(condition_note, conditions), *guesses]
+    notes += [
+        f"{name} is taken as whole numbers, as all its values are but the missing ones "
+        "(a space can say otherwise)"
+        for name in whole
+    ]
+    return space.conditioned(conditions)
 
 
 def _points(
     space: Space,
     cells: Mapping[str, NDArray[Any]],
-    gaps: Gaps,
-    kept: Mask,
+    filled: Mapping[str, Mask],
     where: Place,
     *,
     extrapolate: bool,
 ) -> Array:
-    """(n, d0) the kept rows; 0 in the columns of parameters that their tasks lack."""
-    values = {
-        name: _spread_out(v, gaps.unfilled[name][kept], space[name]) for name, v in cells.items()
-    }
-    X = _encoded(space, values, where, extrapolate=extrapolate)
-    for c in space.conditions:  # it may be recorded where the choice that it belongs to is not
-        alone = (gaps.lacked[c.parent] & ~gaps.unfilled[c.name])[kept]
-        X[alone, space.columns[c.name]] = space[c.name].encode(
-            values[c.name][alone], extrapolate=extrapolate
-        )
+    """(n, d0) points from the values of the rows that are ``filled``; 0 in the columns of others.
+
+    If a value cannot be encoded, the error says in which row it is.
+    """
+    X = np.zeros((len(next(iter(filled.values()))), space.d0))
+    for name, values in cells.items():
+        rows = np.flatnonzero(filled[name])
+        try:
+            found = space[name].encode(values, extrapolate=extrapolate)
+        except InputError:
+            first, error = _first_refused(space[name], values, extrapolate=extrapolate)
+            raise error.at(where(int(rows[first]))) from None
+        X[rows if len(rows) < len(X) else slice(None), space.columns[name]] = found
+    active = space.active(X)
     for name in space.free:
-        X[gaps.lacked[name][kept], space.columns[name]] = 0.0
+        if name not in cells and np.any(active.get(name, True)):
+            raise InputError(f"parameter {name!r} is missing")
     return X
 
 
-def _lacks(space: Space, gaps: Gaps) -> dict[int, tuple[int, ...]]:
-    """Columns that tasks lack, by the index of the task."""
-    lacks: dict[int, tuple[int, ...]] = {}
-    for name in space.free:
-        columns = tuple(range(space.d0)[space.columns[name]])
-        for task in np.flatnonzero(gaps.lacking[name]).tolist():
-            lacks[task] = (*lacks.get(task, ()), *columns)
-    return lacks
+def _first_refused(
+    parameter: Parameter, values: NDArray[Any], *, extrapolate: bool
+) -> tuple[int, InputError]:
+    """The index of the first value that cannot be encoded, and why."""
+    errors: dict[int, InputError] = {}
+
+    def refused(i: int) -> bool:
+        try:
+            parameter.encode(values[: i + 1], extrapolate=extrapolate)
+        except InputError as error:
+            errors[i] = error
+        return i in errors
+
+    first = bisect_left(range(len(values)), True, key=refused)
+    return first, errors[first]
 
 
 def _failures(
-    space: Space, inputs: Columns, labels: TaskLabels, outputs: Array, unfilled: Mapping[str, Mask]
-) -> dict[str, Array]:
+    source: Source,
+    table: Table,
+    space: Space,
+    gaps: Mapping[str, Mask],
+    unfilled: Mapping[str, Mask],
+) -> dict[int, Array]:
     """Points of runs that gave no value, by task; beyond all ranges if need be.
 
-    Those that lack a parameter, or have a choice that no other run has, are no points.
+    Suggestions that wait for a result are no failed runs. Those that lack a parameter, or have a
+    choice that no other run has, are no points.
     """
-    rows = ~np.isfinite(outputs) & (labels.codes >= 0)
-    for name, column in inputs.items():
-        rows &= unfilled[name] | ~absent(column, name, space)
-    points: dict[int, Array] = {}
+    codes = table.labels.codes
+    rows = ~np.isfinite(table.outputs) & (codes >= 0)
+    if SUGGESTION in source.columns:
+        empty = source.columns[table.schema.output].missing
+        rows &= ~(empty & ~source.columns[SUGGESTION].missing)
+    for gap in gaps.values():
+        rows &= ~gap
+    points: dict[int, list[Array]] = {}
     for i in np.flatnonzero(rows).tolist():
-        row = {
-            name: space[name].decode(np.zeros((1, space[name].width)))[0]
-            if unfilled[name][i]
-            else column[i]
-            for name, column in inputs.items()
-        }
+        x = np.zeros(space.d0)
         with suppress(InputError):
-            points[i] = space.encode([row], extrapolate=True)[0]
-    tasks = labels.codes[list(points)] if points else np.empty(0, dtype=np.intp)
-    X = np.array(list(points.values())).reshape(-1, space.d0)
-    return {labels.names[s]: X[tasks == s] for s in np.unique(tasks).tolist()}
+            for name, column in table.columns.items():
+                if not unfilled[name][i]:
+                    x[space.columns[name]] = space[name].encode([column[i]], extrapolate=True)[0]
+            points.setdefault(int(codes[i]), []).append(x)
+    return {s: np.array(found) for s, found in points.items()}
 
 
-def _readable(source: Source, schema: Schema) -> Source:
+def _readable(columns: Columns, schema: Schema, notes: list[str]) -> Columns:
     """Without units, and with the task in every row of a block, where people wrote it once."""
-    if source.space is not None:  # a program has written it
-        return source
-    columns, notes = dict(source.columns), list(source.notes)
-    for name, column in source.columns.items():
-        named = schema.space if schema.space is not None and name in schema.space.names else None
-        if name == schema.task or meaning(name, named, schema.categories) == "choices":
+    found = dict(columns)
+    for name, column in columns.items():
+        if name == schema.task or schema.meaning(name) == "choices":
             continue
-        columns[name], unit = without_unit(name, column)
+        found[name], unit = without_unit(name, column)
         if unit:
-            row = int(np.flatnonzero([unit in str(cell) for cell in column.tolist()])[0])
-            notes.append(f"{name} has a unit: {column[row]!r} is read as {columns[name][row]:g}")
-    columns[schema.task], count = filled_down(columns[schema.task])
-    if count:
-        notes.append(f"{schema.task} is empty in {count} rows, which are taken as of the one above")
-    return replace(source, columns=columns, notes=tuple(notes))
+            row = next(i for i, cell in enumerate(column.tolist()) if unit in str(cell))
+            notes.append(f"{name} has a unit: {column[row]!r} is read as {found[name][row]:g}")
+    column = columns[schema.task]
+    n, named = len(column), np.flatnonzero(~column.missing)
+    if 0 < 2 * len(named) <= n and named[0] == 0:
+        values = column.tolist()
+        # Where names are repeated, empty cells are just unknown.
+        if len(named) <= BLOCKS_PER_TASK * len({str(values[i]) for i in named}):
+            above = np.searchsorted(named, np.arange(n), side="right") - 1
+            found[schema.task] = Column.of([values[named[k]] for k in above])
+            rows = f"{n - len(named)} rows, which are taken as of the one above"
+            notes.append(f"{schema.task} is empty in {rows}")
+    return found
 
 
-def _recorded_space(
-    source: Source, space: Space, schema: Schema, outputs: Array
-) -> tuple[Space, list[str]]:
-    """The parameters to learn from, of those that the source knows, and notes on others.
+def _outputs(
+    source: Source, schema: Schema, labels: TaskLabels, problems: Problems, notes: list[str]
+) -> tuple[Array, Array | None]:
+    """(n,) outputs, nan for runs that failed, and their noise if there is a column of it.
 
-    By default those that all runs with an output have, or all of some tasks. The rows that happen
-    to have a conditional parameter are no fair sample of all: to keep them alone would favour the
-    choice that it belongs to.
+    What is wrong with them joins the problems.
     """
-    rows = np.isfinite(outputs)
-    named = [*source.conflicts, *space.names] if schema.inputs is None else schema.inputs
-    for name in named:
-        if name in source.conflicts:
-            raise InputError(source.conflicts[name])
-    if schema.inputs is not None:
-        known = [space[name] for name in schema.inputs if name in space.names]
-        return space.among(known) if known else space, []
-    kept, notes, count = [], list[str](), int(rows.sum())
-    conditions = list[Condition]()
-    labels = TaskLabels.of(source.columns[schema.task])
-
-    def gone(name: str) -> Mask:
-        gap = absent(source.columns[name], name, space)
-        return lacking_tasks(gap, labels, outputs)[labels.codes]
-
-    for parameter in space.parameters:
-        name = parameter.name
-        gap = absent(source.columns[name], name, space)
-        lacked = gone(name)
-        lacking = int((gap & rows & ~lacked).sum())
-        if not lacking or name in schema.defaults:
-            kept.append(parameter)
-            continue
-        decided = find_condition(name, gap, source.columns, space.names, rows & ~lacked, gone)
-        if decided is not None and isinstance(space[decided.parent], Categorical):
-            kept.append(parameter)
-            conditions.append(decided)
-            notes.append(condition_note(decided))
-            continue
+    column = source.columns[schema.output]
+    values = np.zeros(len(column))  # inputs are looked at as if every run had an output
+    measured, signs = without_bounds(column)
+    with problems.collected():
+        values = clean_output(schema.output, measured, source.place, notes)
+    if signs.any():
+        rows = np.flatnonzero(signs)
         notes.append(
-            f"{name} is missing in {lacking} of {count} rows and is not taken as an input, "
-            "unless a default says what they used"
+            f"{schema.output} is a bound in {len(rows)} rows (e.g. {column[int(rows[0])]!r}): "
+            "taken as the mean of the values of its task beyond it, or as the bound where there "
+            "are none"
         )
-    if all(isinstance(parameter, Fixed) for parameter in kept):
+    others = [n for n in source.columns if n not in (schema.task, schema.output)]
+    found = [n for n in others if _is_status(n, source.columns[n])]
+    for name in found if schema.status is None else [schema.status]:
+        with problems.collected():
+            failed = _failed_by_status(source, name)
+            count = int((failed & np.isfinite(values)).sum())
+            values = np.where(failed, np.nan, values)
+            if count:
+                notes.append(
+                    f"{name} says that {count} runs with an output failed: it does not count"
+                )
+    noise_std = None
+    with problems.collected():
+        noise_std = _noise_levels(source, schema)
+    return settled(values, signs, labels.codes), noise_std
+
+
+def settled(values: Array, signs: NDArray[np.int8], tasks: NDArray[np.intp]) -> Array:
+    """(n,) the values with those beyond a bound as what the values of their task say."""
+    found = values.copy()
+    for task in np.unique(tasks[signs != 0]):
+        rows = np.flatnonzero((tasks == task) & np.isfinite(values))
+        for side in (1, -1):
+            beyond = _redistributed(side * found[rows], signs[rows] == side)
+            found[rows] = side * beyond
+    return found
+
+
+def _redistributed(y: Array, censored: Mask) -> Array:
+    """Values (n,) with each censored one as the mean of all larger ones, themselves settled."""
+    order = np.lexsort((censored, y))  # of equal values, the observed ones first
+    found, total, count = y.copy(), 0.0, 0
+    for i in order[::-1]:
+        if censored[i] and count:
+            found[i] = max(total / count, y[i])
+        total, count = total + found[i], count + 1
+    return found
+
+
+def _is_status(name: str, column: Column) -> bool:
+    """Whether a column says by its name and its words which runs failed."""
+    if normalised(name) not in STATUS_NAMES:
+        return False
+    words = {normalised(text) for text in column.texts}
+    return bool(words & NOT_DONE) and words <= DONE | NOT_DONE
+
+
+def _failed_by_status(source: Source, name: str) -> Mask:
+    """(n,) which runs a column of statuses calls failed; every word has to be a known one."""
+    words = ["ok" if v is None else normalised(str(v)) for v in source.columns[name].tolist()]
+    for i, word in enumerate(words):
+        if word not in DONE | NOT_DONE:
+            raise InputError(
+                f"the status {source.columns[name][i]!r} in {source.place(i)} is not known; "
+                "expected words such as 'ok', 'done' and 'failed', 'crashed'"
+            )
+    return np.array([word in NOT_DONE for word in words], dtype=bool)
+
+
+def _noise_levels(source: Source, schema: Schema) -> Array | None:
+    """(n,) standard deviations of the outputs, nan where there is none."""
+    if schema.noise is None:
+        return None
+    found = clean_output(schema.noise, source.columns[schema.noise], source.place, [])
+    wrong = (found < 0) | np.isinf(found)
+    if wrong.any():
+        row = int(np.argmax(wrong))
         raise InputError(
-            f"no parameter that varies is in every one of the {count} completed trials; found "
-            f"{', '.join(space.names)}, each in some of them only",
-            Hint("say what the others used", "defaults={name: value}", "--default NAME=VALUE"),
+            f"the noise in {source.place(row)} is {found[row]:g}; expected a number >= 0"
         )
-    while lost := [c for c in conditions if c.parent not in {p.name for p in kept}]:
-        kept = [p for p in kept if p.name not in {c.name for c in lost}]
-        conditions = [c for c in conditions if c not in lost]
-    found = Space(tuple(kept))
-    return Space(tuple(kept), fitting(conditions, found)), notes
-
-
-def _cleaned(
-    source: Source, schema: Schema, names: Sequence[str], problems: Problems
-) -> tuple[Columns, list[str]]:
-    """The inputs with their numbers as numbers, and notes on that."""
-    inputs, notes = Columns(), list[str]()
-    for name in names:
-        said = meaning(name, schema.space, schema.categories)
-        with problems.collected(name):
-            inputs[name], found = clean_input(name, source.columns[name], said, source.place)
-            notes += found
-    return inputs, notes
-
-
-def _spread_out(values: NDArray[Any], absent: Mask, parameter: Parameter) -> NDArray[Any]:
-    """One value for every row: any possible one where it is absent, to be taken out again."""
-    if not absent.any():
-        return values
-    filler = parameter.decode(np.zeros((1, parameter.width)))
-    dtype = object if values.dtype.kind == "O" else np.result_type(values, np.array(filler))
-    found = np.full(len(absent), filler[0], dtype=dtype)
-    found[~absent] = values
     return found
 
 
 def _usable_rows(
-    labels: TaskLabels,
-    outputs: Array,
-    inputs: Columns,
-    gaps: Mapping[str, Mask],
-    others: Sequence[Column],
-) -> tuple[Mask, dict[str, int], dict[str, int]]:
-    """(n,) rows to learn from, how many others there are by reason, and by empty column.
+    source: Source, table: Table, gaps: Mapping[str, Mask], notes: list[str]
+) -> tuple[Mask, dict[str, int]]:
+    """(n,) rows to learn from, and how many others there are by reason.
 
-    Runs with one result are copies if their ``others`` agree, too: a replicate has another date.
+    Runs with one result are copies if the other columns agree, too: a replicate has another date.
     """
-    kept = np.ones(len(outputs), dtype=bool)
-    counts = dict.fromkeys(("missing_tasks", "failed", "missing_inputs"), 0)
-    for reason, rows in (("missing_tasks", labels.codes < 0), ("failed", ~np.isfinite(outputs))):
-        counts[reason] = int((kept & rows).sum())
-        kept &= ~rows
-    emptied = {name: int((kept & gap).sum()) for name, gap in gaps.items()}
+    codes, outputs = table.labels.codes, table.outputs
+    kept = codes >= 0
+    counts = {"missing_tasks": int((~kept).sum())}
+    counts["failed"] = int((kept & ~np.isfinite(outputs)).sum()) + source.failed
+    kept &= np.isfinite(outputs)
+    emptied = {name: count for name, gap in gaps.items() if (count := int((kept & gap).sum()))}
+    runs = int(kept.sum())
     for gap in gaps.values():
-        counts["missing_inputs"] += int((kept & gap).sum())
         kept &= ~gap
-    compared = (*inputs.values(), *others)
-    copies = _copies([labels.codes, outputs, *(column.keys() for column in compared)], kept)
+    counts["missing_inputs"] = runs - int(kept.sum())
+    if not kept.any():
+        raise _no_rows(source.name, len(kept), counts, emptied)
+    notes += [
+        f"{name} is empty in {count} {'row' if count == 1 else 'rows'}, which cannot be used, "
+        "unless a default says what was used"
+        for name, count in emptied.items()
+    ]
+    inputs = table.columns
+    others = (
+        n for n in source.columns if n not in (table.schema.task, table.schema.output, *inputs)
+    )
+    compared = [source.columns[n] for n in others if not numbers_rows(n, source.columns[n])]
+    keys = [column.keys() for column in (*inputs.values(), *compared)]
+    copies = _copies([codes, outputs, *keys], kept)
     kept[copies] = False
-    emptied = {name: count for name, count in emptied.items() if count}
-    return kept, {**counts, "duplicates": len(copies)}, emptied
+    return kept, {**counts, "duplicates": len(copies)}
 
 
 def _no_rows(
@@ -378,13 +427,6 @@ def _no_rows(
     return InputError(f"{source}: none of the {rows} rows can be used: {shown}", *hints)
 
 
-def _empty_note(name: str, count: int) -> str:
-    return (
-        f"{name} is empty in {count} {'row' if count == 1 else 'rows'}, which cannot be used, "
-        "unless a default says what was used"
-    )
-
-
 def _copies(columns: Sequence[NDArray[Any]], kept: Mask) -> NDArray[np.intp]:
     """Rows among those ``kept`` that are equal to an earlier one."""
     rows = np.flatnonzero(kept)
@@ -406,30 +448,6 @@ def _copies(columns: Sequence[NDArray[Any]], kept: Mask) -> NDArray[np.intp]:
     return np.array(copies, dtype=np.intp)
 
 
-def _encoded(
-    space: Space, values: Mapping[str, NDArray[Any]], where: Place, *, extrapolate: bool
-) -> Array:
-    """The rows as points; if one of them cannot be encoded, the error says which."""
-
-    def refusal(rows: slice) -> InputError | None:
-        part = {name: column[rows] for name, column in values.items()}
-        try:
-            space.encode(part, extrapolate=extrapolate)
-        except InputError as error:
-            return error
-        return None
-
-    try:
-        return space.encode(values, extrapolate=extrapolate)
-    except InputError:
-        rows = range(max(map(len, values.values())))
-        first = bisect_left(rows, True, key=lambda i: refusal(slice(i + 1)) is not None)
-        error = refusal(slice(first, first + 1))
-        if error is None:  # not one row, but the columns are wrong
-            raise
-        raise error.at(where(first)) from None
-
-
 def _whole_floats(values: NDArray[Any]) -> bool:
     """Whether whole numbers became floats only because others are missing."""
     if values.dtype.kind == "O":
@@ -438,10 +456,3 @@ def _whole_floats(values: NDArray[Any]) -> bool:
     if values.dtype.kind != "f":
         return False
     return bool((np.abs(values) < EXACT).all() and (values == np.rint(values)).all())
-
-
-def _whole_note(name: str) -> str:
-    return (
-        f"{name} is taken as whole numbers, as all its values are but the missing ones "
-        "(a space can say otherwise)"
-    )

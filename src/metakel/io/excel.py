@@ -59,14 +59,13 @@ def append_excel(
             _refuse_bomb(file)
             _refuse_what_is_not_kept(file)
             book = openpyxl.load_workbook(file)
-            page = _sheet(book, sheet, file)
+            page, top, header, filled = _table(book, sheet, file)
         else:
             book = openpyxl.Workbook()
-            page = book.active
+            page, top, header, filled = book.active, 1, [], {}
             page.title = sheet or "runs"
-    top, header = _header(page)
     places = {name: k + 1 for k, name in enumerate(header) if name}
-    last = max((k for k, cells in _cells(page) if any(v is not None for v in cells)), default=top)
+    last = max(filled, default=top)
     for name in (name for row in rows for name in row):
         if name not in places:
             places[name] = max([len(header), *places.values()]) + 1
@@ -101,55 +100,67 @@ def _read(
         _refuse_bomb(file)
         book = _openpyxl().load_workbook(file, read_only=True, data_only=True)
         try:
-            page = _sheet(book, sheet, file)
-            top, header = _header(page)
-            found = [(k, cells) for k, cells in _cells(page) if k > top]
-            repeated = [k for k, cells in found if _is_header(cells, header)]
+            page, top, header, filled = _table(book, sheet, file)
             others = [name for name in book.sheetnames if name != page.title]
         finally:
             book.close()
-    rows = [(k, c) for k, c in found if any(v is not None for v in c) and k not in repeated]
+    below = {k: cells for k, cells in filled.items() if k > top}
+    repeated = [k for k, cells in below.items() if _is_header(cells, header)]
+    rows = {k: cells for k, cells in below.items() if k not in repeated}
     if not header or not rows:
         raise InputError(f"{file.name}, sheet {page.title!r}: expected a header and rows below it")
     check_names(filter(None, header), f"{file.name}, sheet {page.title!r}")
     columns = {
         name: Column.of(
-            _numbers([c[k] if k < len(c) else None for _, c in rows], as_text=name in as_text)
+            _numbers([c[k] if k < len(c) else None for c in rows.values()], as_text=name in as_text)
         )
         for k, name in enumerate(header)
         if name
     }
-    aside = f" (there are also {', '.join(others)})" if others and sheet is None else ""
-    notes = (f"read from the sheet {page.title!r}{aside}",) if aside else ()
+    notes = []
+    if others and sheet is None:
+        aside = f"(there are also {', '.join(others)})"
+        notes.append(f"read from the sheet {page.title!r} {aside}")
     if repeated:
         shown = ", ".join(map(str, repeated[:SHOWN])) + (" ..." if len(repeated) > SHOWN else "")
-        notes = (*notes, f"the header is repeated in row {shown}")
-    return columns, [k for k, _ in rows], notes
+        notes.append(f"the header is repeated in row {shown}")
+    return columns, list(rows), tuple(notes)
 
 
-def _sheet(book: Any, wanted: str | None, file: Path) -> Any:
-    if wanted is None:
-        pages = book.worksheets
-        return next((page for page in pages if _header(page)[1]), pages[0])
-    if wanted not in book.sheetnames:
+def _table(
+    book: Any, wanted: str | None, file: Path
+) -> tuple[Any, int, list[str], dict[int, list[Any]]]:
+    """A sheet, by default the first with a table; the row and the names of its header; its rows.
+
+    Rows are by their numbers, without empty ones; text has no spaces around it.
+    """
+    if wanted is not None and wanted not in book.sheetnames:
         raise InputError(
             f"{file.name} has no sheet {wanted!r}; found {', '.join(book.sheetnames)}",
             Hint("name one of them", "sheet=...", "--sheet NAME"),
         )
-    return book[wanted]
+    tables = []
+    for page in book.worksheets if wanted is None else [book[wanted]]:
+        cells = (
+            [(c.strip() or None) if isinstance(c, str) else c for c in row]
+            for row in page.iter_rows(values_only=True)
+        )
+        filled = {k: row for k, row in enumerate(cells, start=1) if row.count(None) < len(row)}
+        tables.append((page, *_header(filled), filled))
+        if filled:
+            return tables[-1]
+    return tables[0]
 
 
-def _header(page: Any) -> tuple[int, list[str]]:
-    """The first row that is not empty, and the names in it; a title above a table is none."""
-    title: tuple[int, list[str]] = 1, []
-    for row, cells in _cells(page):
-        filled = sum(cell is not None for cell in cells)
-        if filled > 1 or (filled and title[1] and row > title[0] + TITLE_ROWS):
-            # A single column has a single name.
-            return (row, _names(cells)) if filled > 1 else title
-        if filled and not title[1]:
-            title = row, _names(cells)
-    return title
+def _header(filled: Mapping[int, Sequence[Any]]) -> tuple[int, list[str]]:
+    """The first row and the names in it; a title above a table is none."""
+    first = next(iter(filled), 1)
+    for row, cells in filled.items():
+        if len(cells) - cells.count(None) > 1:
+            return row, _names(cells)
+        if row > first + TITLE_ROWS:  # a single column has a single name
+            break
+    return first, _names(filled.get(first, ()))
 
 
 def _is_header(cells: Sequence[Any], header: Sequence[str]) -> bool:
@@ -160,12 +171,6 @@ def _is_header(cells: Sequence[Any], header: Sequence[str]) -> bool:
 
 def _names(cells: Sequence[Any]) -> list[str]:
     return ["" if cell is None else str(cell).strip() for cell in cells]
-
-
-def _cells(page: Any) -> Iterator[tuple[int, list[Any]]]:
-    """Rows with their numbers; text without spaces around, and None for nothing."""
-    for row, cells in enumerate(page.iter_rows(values_only=True), start=1):
-        yield row, [(c.strip() or None) if isinstance(c, str) else c for c in cells]
 
 
 def _numbers(values: list[Any], *, as_text: bool) -> list[Any]:

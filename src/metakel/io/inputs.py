@@ -8,10 +8,11 @@ not record the parameter.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from functools import cache, cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,9 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError, typed_list
 from metakel.io.cleaning import MOSTLY, as_number
-from metakel.io.columns import Column, Columns, Mask, is_missing
-from metakel.io.schema import Schema, TaskLabels, absent, is_bookkeeping, is_metric, is_time
-from metakel.space import Condition, Space
+from metakel.io.columns import Column, Columns, Mask, grouped, is_missing
+from metakel.io.schema import Schema, TaskLabels, is_bookkeeping, is_metric, is_time
+from metakel.space import Categorical, Condition, Fixed, Parameter, Space
 from metakel.space.infer import DATE, MOST_CATEGORIES
 from metakel.space.parameters import own_value
 
@@ -42,88 +43,58 @@ DIGITS_OF_SETTINGS = 4
 FAILED_ROWS = 3
 # A setting that explains the output to this rank correlation in every task is hardly one.
 TOO_GOOD = 0.99
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Names of the inputs, and of the columns that are none with the reason.
-
-    ``doubtful`` are those that may be settings after all, as only a name or a pattern speaks
-    against them.
-    """
-
-    names: tuple[str, ...]
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    doubtful: tuple[str, ...] = ()
-
-    @property
-    def notes(self) -> Iterator[str]:
-        """For the report."""
-        for name, why in self.left_out.items():
-            yield f"left out: {name} {why}"
-        if self.doubtful:
-            every = (*self.names, *self.doubtful)
-            them = ", ".join(self.doubtful)
-            yield f"to take {them} as well: inputs={list(every)}, or --input {typed_list(every)}"
-        elif self.left_out:
-            yield "what is left out is taken where it is named as an input (inputs=, --input)"
-
-
-def choose_inputs(columns: Columns, schema: Schema, labels: TaskLabels, outputs: Array) -> Chosen:
-    """As given, by the space, or all columns that look like settings."""
-    if schema.inputs is not None:
-        chosen = Chosen(tuple(schema.inputs))
-    elif schema.space is not None:
-        chosen = Chosen(tuple(name for name in schema.space.names if name in columns))
-    else:
-        chosen = _guess(columns, schema, labels, outputs)
-    roles: dict[str, str] = {}
-    asked = [("the task", schema.task), ("the output", schema.output)]
-    for role, name in (*asked, *(("an input", name) for name in chosen.names)):
-        if name in roles:
-            raise InputError(
-                f"column {name!r} is named as {roles[name]} and as {role}; expected one of them"
-            )
-        roles[name] = role
-    return chosen
-
-
-def _guess(columns: Columns, schema: Schema, labels: TaskLabels, outputs: Array) -> Chosen:
-    roles = (schema.task, schema.output, schema.status, schema.noise)
-    others = [n for n in columns if n not in (*roles, *schema.exclude)]
-    said = {*schema.categories, *schema.defaults, *(schema.log or ())}
-    table = _Table(columns, schema, labels, outputs)
-    reasons = {name: table.reason(name) for name in others if name not in said}
-    left_out = {name: why for name, why in reasons.items() if why}
-    left = [name for name in others if name not in left_out]
-    known = table.known_rows(left)
-    doubts = {name: table.doubt(name, known) for name in left if name not in said}
-    doubts = {name: why for name, why in doubts.items() if why}
-    kept = tuple(name for name in others if name not in left_out and name not in doubts)
-    for name in kept:  # what decides whether it is there must be an input, too
-        decided = None if name in said or table.condition(name, kept) else table.condition(name)
-        if decided is not None:
-            left_out[name] = f"is only there {decided.describe()}"
-    kept = tuple(name for name in kept if name not in left_out)
-    if not kept and doubts:  # better a doubtful input than none
-        kept, doubts = tuple(doubts), {}
-    if not kept:
-        why = "".join(f"; {name} {reason}" for name, reason in left_out.items())
-        raise InputError(
-            f"no column varies within a task; found {', '.join(columns)}{why}",
-            Hint("name the inputs", "inputs=[...]", "--input NAME"),
-        )
-    return Chosen(kept, {**left_out, **doubts}, tuple(doubts))
+# Fewer empty cells may be empty by accident.
+FEWEST = 3
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
-    """A table, and what there is to say against its columns."""
+class Table:
+    """Columns, what is said about them, and the task and the output of every row."""
 
     columns: Columns
     schema: Schema
     labels: TaskLabels
     outputs: Array
+
+    @cached_property
+    def measured(self) -> Mask:
+        """(n,) rows of a task with an output; a failed run may lack everything."""
+        return np.isfinite(self.outputs) & (self.labels.codes >= 0)
+
+    def gap(self, name: str) -> Mask:
+        """(n,) rows without a value."""
+        return self.schema.gap(name, self.columns[name])
+
+    def lacking(self, name: str, rows: Mask | bool = True) -> Mask:
+        """(tasks + 1,) which tasks have no value in any of the runs ``rows``, but others have one.
+
+        The last entry is for no task.
+        """
+        lacks = np.zeros(len(self.labels.names) + 1, dtype=bool)
+        gap, counted = self.gap(name), self.measured & rows
+        if gap.any() and (counted & ~gap).any():  # else there is nothing to learn it from
+            lacks[self.labels.codes[counted]] = True
+            lacks[self.labels.codes[counted & ~gap]] = False
+        return lacks
+
+    def recorded(self, name: str) -> Mask:
+        """(n,) rows with an output, of tasks that have the parameter in some run."""
+        return self.measured & ~self.lacking(name)[self.labels.codes]
+
+    def condition(self, name: str, parents: Sequence[str]) -> Condition | None:
+        """The choices of another column that decide whether it is filled; None if none do."""
+        gap, rows = self.gap(name), self.recorded(name)
+        if min((gap & rows).sum(), (~gap & rows).sum()) < FEWEST:
+            return None
+        found = []
+        for parent in parents:
+            counted = rows & self.recorded(parent)
+            values = _deciding(self.columns[parent], gap, counted) if parent != name else ()
+            if values:
+                # Of several, one that is always there is the simplest.
+                holes = int((self.columns[parent].missing & counted).sum())
+                found.append((holes, Condition(name, parent, values)))
+        return min(found, key=lambda pair: pair[0])[1] if found else None
 
     def reason(self, name: str) -> str:
         """Why a column cannot be a setting; empty if it can."""
@@ -136,15 +107,24 @@ class _Table:
         # With one row per task every column describes the task.
         if tasks < len(self.labels.codes) and _constant_in_tasks(column, self.labels):
             return "has one value in every task"
-        return self._empty(name) or _no_choices(column) or self._status(column)
+        if column.missing.all():
+            return "is empty"
+        rows = self.recorded(name)
+        count, n = int((column.missing & rows).sum()), int(rows.sum())
+        if count > MOSTLY_EMPTY * n and self.condition(name, self.candidates) is None:
+            return f"is empty in {count} of {n} rows"
+        return _no_choices(column) or self._status(column)
 
-    def known_rows(self, names: Sequence[str]) -> Mask:
-        """(n,) rows of which most of these cells are known; a failed run may lack everything."""
-        filled = sum((~self.columns[name].missing).astype(np.intp) for name in names)
-        return np.asarray(2 * filled >= len(names))
+    @property
+    def candidates(self) -> list[str]:
+        """Columns that may be settings, as far as the caller says."""
+        return [name for name in self.columns if name not in self.schema.roles]
 
     def doubt(self, name: str, known: Mask) -> str:
-        """What speaks against a column that could be a setting."""
+        """What speaks against a column that could be a setting.
+
+        ``known`` (n,) are rows of which most cells are: a failed run may lack everything.
+        """
         column, failed = self.columns[name], known & ~np.isfinite(self.outputs)
         keys = column.keys()[~column.missing]
         if (keys == keys[0]).all():  # kept fixed, which changes nothing
@@ -181,39 +161,6 @@ class _Table:
             return "follows the output in every task, as another measured value does"
         return ""
 
-    def _empty(self, name: str) -> str:
-        column = self.columns[name]
-        if column.missing.all():
-            return "is empty"
-        rows = np.isfinite(self.outputs)  # a failed run may lack everything
-        rows &= ~self._lacking(column)[self.labels.codes]
-        count, n = int((column.missing & rows).sum()), int(rows.sum())
-        if not count:
-            return ""
-        if count > MOSTLY_EMPTY * n and self.condition(name) is None:
-            return f"is empty in {count} of {n} rows"
-        return ""
-
-    def condition(self, name: str, among: Sequence[str] | None = None) -> Condition | None:
-        """The choice that decides whether a column is filled, among all columns or some."""
-        roles = (self.schema.task, self.schema.output, self.schema.status, self.schema.noise)
-        candidates = self.columns if among is None else among
-        parents = [other for other in candidates if other not in roles]
-        rows = np.isfinite(self.outputs) & (self.labels.codes >= 0)
-        column = self.columns[name]
-        rows &= ~self._lacking(column)[self.labels.codes]
-
-        def lacked(parent: str) -> Mask:
-            return self._lacking(self.columns[parent])[self.labels.codes]
-
-        return find_condition(name, column.missing, self.columns, parents, rows, lacked)
-
-    def _lacking(self, column: Column) -> Mask:
-        """(tasks + 1,) tasks in which it is empty; they may lack a parameter that others have."""
-        found = np.ones(len(self.labels.names) + 1, dtype=bool)
-        found[self.labels.codes[np.isfinite(self.outputs) & ~column.missing]] = False
-        return found
-
     def _status(self, column: Column) -> str:
         """A text that varies, but not among the runs that have an output."""
         if column.levels is None or len(column.texts) < 2:
@@ -226,7 +173,7 @@ class _Table:
         values = np.zeros(len(column))
         values[~column.missing] = column.take(~column.missing)
         found = False
-        for rows in self._rows_of_tasks:
+        for rows in self._runs:
             present = rows[~column.missing[rows]]
             if len(present) < MIN_ROWS:
                 continue
@@ -236,11 +183,155 @@ class _Table:
         return found
 
     @cached_property
-    def _rows_of_tasks(self) -> list[NDArray[np.intp]]:
+    def _runs(self) -> list[NDArray[np.intp]]:
         """The rows of every task that have an output."""
-        rows = np.flatnonzero(np.isfinite(self.outputs) & (self.labels.codes >= 0))
-        rows = rows[np.argsort(self.labels.codes[rows], kind="stable")]
-        return np.split(rows, np.flatnonzero(np.diff(self.labels.codes[rows])) + 1)
+        rows = np.flatnonzero(self.measured)
+        return [rows[group] for _, group in grouped(self.labels.codes[rows])]
+
+
+def choose_inputs(table: Table, notes: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The inputs: as given, by the space, or all columns that look like settings.
+
+    Also the columns that may be settings after all, each with what speaks against it.
+    """
+    schema, doubtful = table.schema, dict[str, str]()
+    if schema.inputs is not None:
+        names = tuple(schema.inputs)
+    elif schema.space is not None:
+        names = tuple(name for name in schema.space.names if name in table.columns)
+    else:
+        names, doubtful = _guess(table, notes)
+    roles: dict[str, str] = {}
+    asked = [("the task", schema.task), ("the output", schema.output)]
+    for role, name in (*asked, *(("an input", name) for name in names)):
+        if name in roles:
+            raise InputError(
+                f"column {name!r} is named as {roles[name]} and as {role}; expected one of them"
+            )
+        roles[name] = role
+    return names, doubtful
+
+
+def _guess(table: Table, notes: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    schema = table.schema
+    said = {*schema.categories, *schema.defaults, *(schema.log or ())}
+    others = [name for name in table.candidates if name not in schema.exclude]
+    left_out = {n: why for n in others if n not in said and (why := table.reason(n))}
+    left = [name for name in others if name not in left_out]
+    known = 2 * sum((~table.columns[n].missing).astype(np.intp) for n in left) >= len(left)
+    doubts = {n: why for n in left if n not in said and (why := table.doubt(n, np.asarray(known)))}
+    kept = [name for name in left if name not in doubts]
+    for name in tuple(kept):  # what decides whether it is there must be an input, too
+        decided = table.condition(name, table.candidates) if name not in said else None
+        if decided is not None and table.condition(name, kept) is None:
+            left_out[name] = f"is only there {decided.describe()}"
+    kept = [name for name in kept if name not in left_out]
+    if not kept and doubts:  # better a doubtful input than none
+        kept, doubts = list(doubts), {}
+    if not kept:
+        why = "".join(f"; {name} {reason}" for name, reason in left_out.items())
+        raise InputError(
+            f"no column varies within a task; found {', '.join(table.columns)}{why}",
+            Hint("name the inputs", "inputs=[...]", "--input NAME"),
+        )
+    notes += [f"left out: {name} {reason}" for name, reason in (left_out | doubts).items()]
+    if doubts:
+        every = (*kept, *doubts)
+        how = f"inputs={list(every)}, or --input {typed_list(every)}"
+        notes.append(f"to take {', '.join(doubts)} as well: {how}")
+    elif left_out:
+        notes.append("what is left out is taken where it is named as an input (inputs=, --input)")
+    return tuple(kept), doubts
+
+
+def recorded_space(
+    table: Table, space: Space, conflicts: Mapping[str, str], notes: list[str]
+) -> Space:
+    """The parameters to learn from, of those that the source knows; notes name the others.
+
+    By default those that all runs with an output have, or all of some tasks. The rows that happen
+    to have a conditional parameter are no fair sample of all: to keep them alone would favour the
+    choice that it belongs to.
+    """
+    schema = table.schema
+    for name in conflicts if schema.inputs is None else schema.inputs:
+        if name in conflicts:
+            raise InputError(conflicts[name])
+    if schema.inputs is not None:
+        known = [space[name] for name in schema.inputs if name in space.names]
+        return space.among(known) if known else space
+    kept, conditions = dict[str, Parameter](), list[Condition]()
+    runs = int(table.measured.sum())
+    for name, parameter in zip(space.names, space.parameters, strict=True):
+        count = int((table.gap(name) & table.recorded(name)).sum())
+        if count and name not in schema.defaults:
+            decided = table.condition(name, space.names)
+            if decided is None or not isinstance(space[decided.parent], Categorical):
+                notes.append(
+                    f"{name} is missing in {count} of {runs} rows and is not taken as an input, "
+                    "unless a default says what they used"
+                )
+                continue
+            conditions.append(decided)
+            notes.append(condition_note(decided))
+        kept[name] = parameter
+    while lost := [c for c in conditions if c.name in kept and c.parent not in kept]:
+        kept = {name: p for name, p in kept.items() if name not in {c.name for c in lost}}
+    if all(isinstance(parameter, Fixed) for parameter in kept.values()):
+        raise InputError(
+            f"no parameter that varies is in every one of the {runs} completed trials; found "
+            f"{', '.join(space.names)}, each in some of them only",
+            Hint("say what the others used", "defaults={name: value}", "--default NAME=VALUE"),
+        )
+    return Space(tuple(kept.values())).conditioned([c for c in conditions if c.name in kept])
+
+
+def condition_note(condition: Condition) -> str:
+    """What a report says about it."""
+    return f"{condition.name} is there only {condition.describe()}: a conditional parameter"
+
+
+def find_gaps(table: Table) -> tuple[list[Condition], dict[str, Mask], dict[str, Mask]]:
+    """Why the columns of a table have no value in some rows.
+
+    Returns
+    -------
+    conditions : list of Condition
+        Which choices decide whether parameters are there, those of parents first.
+    lacking : dict of (tasks + 1,) bool
+        Tasks that have no value in any run; the last entry is for no task.
+    unfilled : dict of (n,) bool
+        Rows that need no value: a condition does not hold, or the task lacks the parameter.
+    """
+    names, space = tuple(table.columns), table.schema.space
+    if space is not None:
+        conditions = [c for c in space.parents_first if {c.name, c.parent} <= {*names}]
+    else:
+        found = {name: c for name in names if (c := table.condition(name, names)) is not None}
+        conditions = sorted(found.values(), key=lambda c: c.parent in found)
+    unfilled = {name: np.zeros(len(table.outputs), dtype=bool) for name in names}
+    for c in conditions:
+        parent = table.columns[c.parent]
+        if parent.levels is None:
+            numbers = [float(v) for v in c.values if isinstance(v, Real)]
+            holds = np.isin(parent.values, numbers)
+        else:
+            holds = np.array([v in c.values for v in parent.levels], dtype=bool)[parent.values]
+        unfilled[c.name] = (~holds & ~table.gap(c.parent)) | unfilled[c.parent]
+    lacking = {name: table.lacking(name, ~unfilled[name]) for name in names}
+    for name, lack in lacking.items():
+        unfilled[name] = unfilled[name] | lack[table.labels.codes]
+    return conditions, lacking, unfilled
+
+
+def with_default(column: Column, name: str, schema: Schema) -> Column:
+    """The default where there is no value, written as the column writes it: True for 'true'."""
+    default, gaps = schema.defaults.get(name), schema.gap(name, column)
+    if default is None or not gaps.any():
+        return column
+    values = [column[i] for i in range(len(column))]
+    own = own_value([v for v, gap in zip(values, gaps, strict=True) if not gap], default)
+    return Column.of([own if gap else v for v, gap in zip(values, gaps, strict=True)])
 
 
 def _no_choices(column: Column) -> str:
@@ -306,72 +397,6 @@ def _rank_correlation(x: Array, y: Array) -> float:
     return float(x @ y / np.sqrt((x @ x) * (y @ y)))
 
 
-# Fewer empty cells may be empty by accident.
-FEWEST = 3
-
-
-def find_condition(
-    name: str,
-    gap: Mask,
-    columns: Columns,
-    parents: Sequence[str],
-    rows: Mask,
-    lacked: Callable[[str], Mask],
-) -> Condition | None:
-    """The choices of another column that decide whether a parameter is there; None if none do.
-
-    Parameters
-    ----------
-    name : str
-    gap : (n,) array of bool
-        Rows without the parameter.
-    columns : dict of Column
-    parents : names of the columns that may decide
-    rows : (n,) array of bool
-        Those that count.
-    lacked : callable
-        Gives the rows of tasks that did not record a column at all.
-    """
-    if (gap & rows).sum() < FEWEST or (~gap & rows).sum() < FEWEST:
-        return None
-    found = []
-    for parent in parents:
-        if parent == name:
-            continue
-        column = columns[parent]
-        counted = rows & ~lacked(parent)
-        values = _deciding(column, gap, counted)
-        if values:
-            # Of several, one that is always there is the simplest.
-            found.append((int((column.missing & counted).sum()), Condition(name, parent, values)))
-    return min(found, key=lambda pair: pair[0])[1] if found else None
-
-
-def inactive_rows(condition: Condition, columns: Columns, inactive: Mapping[str, Mask]) -> Mask:
-    """(n,) rows in which a parameter is not there, by the value of its parent."""
-    column = columns[condition.parent]
-    levels, codes = _choices(column)
-    off = np.array([level not in condition.values for level in levels], dtype=bool)[codes]
-    off &= ~column.missing
-    return np.asarray(off | inactive.get(condition.parent, np.zeros(len(off), dtype=bool)))
-
-
-def fitting(conditions: Sequence[Condition], space: Space) -> tuple[Condition, ...]:
-    """The conditions with values that parents have in a space, without those that always hold."""
-    found = []
-    for c in conditions:
-        known = getattr(space[c.parent], "values", ())
-        values = tuple(v for v in known if v in c.values)
-        if c.name in space.free and values and len(values) < len(known):
-            found.append(Condition(c.name, c.parent, values))
-    return tuple(found)
-
-
-def condition_note(condition: Condition) -> str:
-    """What a report says about it."""
-    return f"{condition.name} is there only {condition.describe()}: a conditional parameter"
-
-
 def _deciding(column: Column, gap: Mask, rows: Mask) -> tuple[Any, ...]:
     """The values with which a parameter is there, if they decide it."""
     levels, codes = _choices(column)
@@ -396,90 +421,3 @@ def _choices(column: Column) -> tuple[list[Any], NDArray[np.intp]]:
     flags = all(isinstance(v, bool) for v in column.levels if v is not None and v == v)
     texts = 2 <= len(column.texts) <= MOST_CATEGORIES
     return (column.levels if texts or flags else []), np.asarray(column.values)
-
-
-@dataclass(frozen=True, eq=False)
-class Gaps:
-    """Rows without a value, by parameter.
-
-    Parameters
-    ----------
-    conditions : list of Condition
-        Which choices decide whether parameters are there, those of parents first.
-    lacking : dict of (tasks + 1,) bool
-        Tasks that have no value in any run; the last entry is for no task.
-    lacked : dict of (n,) bool
-        The rows of these tasks in which there could be one.
-    unfilled : dict of (n,) bool
-        All rows that need none.
-    missing : dict of (n,) bool
-        Rows that need one and have none, and so cannot be used.
-    """
-
-    conditions: list[Condition]
-    lacking: Mapping[str, Mask]
-    lacked: Mapping[str, Mask]
-    unfilled: Mapping[str, Mask]
-    missing: Mapping[str, Mask]
-
-
-def find_gaps(inputs: Columns, schema: Schema, labels: TaskLabels, outputs: Array) -> Gaps:
-    """Where the inputs have no value, and why."""
-    gaps = {name: absent(column, name, schema.space) for name, column in inputs.items()}
-    conditions = _conditions(inputs, gaps, schema, labels, outputs)
-    inactive = {name: np.zeros(len(outputs), dtype=bool) for name in gaps}
-    for c in conditions:
-        inactive[c.name] = inactive_rows(c, inputs, inactive)
-    lacking = {
-        name: lacking_tasks(gap, labels, outputs, ~inactive[name]) for name, gap in gaps.items()
-    }
-    lacked = {name: lack[labels.codes] & ~inactive[name] for name, lack in lacking.items()}
-    unfilled = {name: lacked[name] | inactive[name] for name in gaps}
-    missing = {name: gap & ~unfilled[name] for name, gap in gaps.items()}
-    return Gaps(conditions, lacking, lacked, unfilled, missing)
-
-
-def with_default(column: Column, name: str, schema: Schema) -> Column:
-    """The default where there is no value, written as the column writes it: True for 'true'."""
-    default, gaps = schema.defaults.get(name), absent(column, name, schema.space)
-    if default is None or not gaps.any():
-        return column
-    values = [column[i] for i in range(len(column))]
-    own = own_value([v for v, gap in zip(values, gaps, strict=True) if not gap], default)
-    return Column.of([own if gap else v for v, gap in zip(values, gaps, strict=True)])
-
-
-def _conditions(
-    inputs: Columns,
-    gaps: Mapping[str, Mask],
-    schema: Schema,
-    labels: TaskLabels,
-    outputs: Array,
-) -> list[Condition]:
-    """Which choices decide whether parameters are there, those of parents first."""
-    if schema.space is not None:
-        return [c for c in schema.space.parents_first if {c.name, c.parent} <= inputs.keys()]
-
-    def lacked(name: str) -> Mask:
-        return lacking_tasks(gaps[name], labels, outputs)[labels.codes]
-
-    found = []
-    for name, gap in gaps.items():
-        rows = np.isfinite(outputs) & ~lacked(name)
-        found.append(find_condition(name, gap, inputs, tuple(inputs), rows, lacked))
-    known = {c.name: c for c in found if c is not None}
-    return sorted(known.values(), key=lambda c: c.parent in known)
-
-
-def lacking_tasks(gap: Mask, labels: TaskLabels, outputs: Array, rows: Mask | bool = True) -> Mask:
-    """(tasks + 1,) which tasks have no value of a parameter in any of the runs ``rows``.
-
-    The last entry is for no task.
-    """
-    lacks = np.zeros(len(labels.names) + 1, dtype=bool)
-    measured = np.isfinite(outputs) & (labels.codes >= 0) & rows
-    if (gap | ~measured).all():  # lacking in all of them: nothing to learn it from
-        return lacks
-    lacks[labels.codes[measured]] = True
-    lacks[labels.codes[measured & ~gap]] = False
-    return lacks

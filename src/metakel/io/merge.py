@@ -4,60 +4,88 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import count
-from numbers import Real
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from metakel.errors import InputError
-from metakel.io.columns import Column
+from metakel.io.cleaning import is_numeric
+from metakel.io.columns import Column, Columns, numbered
 from metakel.io.schema import Source
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter, Space
 
 SHOWN = 3
 
+# The value of a parameter that a run does not have; None may be one of its choices.
+ABSENT = float("nan")
 # A parameter as some studies have it, with the names of those.
 Versions = Mapping[Parameter, Sequence[str]]
+# The name of a study, its parameters, and parameters and value of each of its runs.
+Study = tuple[str, Sequence[Parameter], Sequence[tuple[Mapping[str, Any], float | None]]]
 
 
-@dataclass(frozen=True, eq=False)
-class MergedSpace:
-    """The parameters of all studies, with ranges wide enough for each.
+def join_studies(
+    source: str,
+    studies: Sequence[Study],
+    *,
+    task: str,
+    output: str,
+    minimize: bool,
+    failed: int,
+    notes: Iterable[str] = (),
+) -> Source:
+    """One source of studies that know their parameters, each a task.
 
-    ``notes`` say where studies differ; ``conflicts`` why a parameter cannot be
-    merged.
+    A parameter may have our name for the task or the output: these are renamed then.
     """
+    labels = numbered([name for name, _, _ in studies])
+    parameters = [
+        (label, p) for label, (_, found, _) in zip(labels, studies, strict=True) for p in found
+    ]
+    runs = [
+        (label, *run) for label, (_, _, rows) in zip(labels, studies, strict=True) for run in rows
+    ]
+    space, merge_notes, conflicts = merge_spaces(parameters)
+    names = dict.fromkeys(p.name for _, p in parameters)
+    task, output = (f"{source.lower()}.{n}" if n in names else n for n in (task, output))
+    columns = {task: Column.of([label for label, _, _ in runs])}
+    for name in names:
+        if name in space.names or name in conflicts:
+            columns[name] = Column.of([params.get(name, ABSENT) for _, params, _ in runs])
+    columns[output] = Column.of([value for _, _, value in runs])
+    every = (*merge_notes, *notes)
+    return Source(
+        source, columns, task, output, space, minimize, failed, every, conflicts=conflicts
+    )
 
-    space: Space
-    notes: tuple[str, ...] = ()
-    conflicts: Mapping[str, str] = field(default_factory=dict)
 
+def merge_spaces(
+    found: Iterable[tuple[str, Parameter]],
+) -> tuple[Space, list[str], dict[str, str]]:
+    """One space for all, from pairs of a study's name and a parameter that it has.
 
-def merge_spaces(found: Iterable[tuple[str, Parameter]]) -> MergedSpace:
-    """One space for all, from pairs of a study's name and a parameter that it has."""
+    Its ranges are wide enough for each. Also notes on where studies differ, and for parameters that
+    cannot be merged why.
+    """
     versions: dict[str, dict[Parameter, dict[str, None]]] = {}
     for study, parameter in found:
         versions.setdefault(parameter.name, {}).setdefault(parameter, {})[study] = None
     if not versions:
         raise InputError("the studies have no trials with parameters")
-    merged: list[Parameter] = []
-    notes: list[str] = []
-    conflicts: dict[str, str] = {}
+    merged, notes, conflicts = list[Parameter](), list[str](), dict[str, str]()
     for name, several in versions.items():
         one, note = merge_parameter({p: tuple(studies) for p, studies in several.items()})
         if one is not None:
             merged.append(one)
+            notes += [note] if note else []
         elif note:
             conflicts[name] = note
-            continue
         else:
-            note = f"left out: {name} has one value in every task"
-        notes += [note] if note else []
+            notes.append(f"left out: {name} has one value in every task")
     if conflicts and all(isinstance(p, Fixed) for p in merged):
         raise InputError(next(iter(conflicts.values())))
-    return MergedSpace(Space(tuple(merged)), tuple(notes), conflicts)
+    return Space(tuple(merged)), notes, conflicts
 
 
 def merge_parameter(versions: Versions) -> tuple[Parameter | None, str]:
@@ -68,14 +96,13 @@ def merge_parameter(versions: Versions) -> tuple[Parameter | None, str]:
     first, *others = versions
     if not others:
         return first, ""
-    fixed = [p for p in versions if isinstance(p, Fixed)]
     ranges = [p for p in versions if not isinstance(p, Fixed)]
-    values = [p.value for p in fixed]
+    values = [p.value for p in versions if isinstance(p, Fixed)]
     if not ranges:
         times = Counter(study for studies in versions.values() for study in studies)
         if max(times.values()) == 1:
             return None, ""
-        kind: type[Parameter] = Float if all(map(_is_number, values)) else Categorical
+        kind: type[Parameter] = Float if all(map(is_numeric, values)) else Categorical
     else:
         kinds = {Float if isinstance(p, Float) else type(p) for p in ranges}
         kind = kinds.pop() if len(kinds) == 1 else Parameter
@@ -84,9 +111,9 @@ def merge_parameter(versions: Versions) -> tuple[Parameter | None, str]:
         return Categorical(first.name, tuple(dict.fromkeys((*choices, *values)))), ""
     if kind is Ordinal:
         ranks = {*values, *(v for p in ranges if isinstance(p, Ordinal) for v in p.values)}
-        if all(map(_is_number, ranks)):
+        if all(map(is_numeric, ranks)):
             return Ordinal(first.name, tuple(sorted(ranks))), ""
-    if kind is Float and all(map(_is_number, values)):
+    if kind is Float and all(map(is_numeric, values)):
         return _numbers(versions)
     return None, _conflict(versions)
 
@@ -131,12 +158,8 @@ def _placed(parameter: Float, value: float) -> bool:
     return True
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
 def _family(parameter: Parameter) -> type[Parameter]:
-    number = isinstance(parameter, Fixed) and _is_number(parameter.value)
+    number = isinstance(parameter, Fixed) and is_numeric(parameter.value)
     return Float if number or isinstance(parameter, Float) else type(parameter)
 
 
@@ -164,18 +187,6 @@ def _some(names: Sequence[str]) -> str:
     return shown + (" ..." if len(names) > SHOWN else "")
 
 
-def numbered(names: Sequence[str]) -> list[str]:
-    """The names, with a number where several are the same."""
-    times, taken = Counter(names), set(names)
-    numbers = {name: count(1) for name in times}
-    found = []
-    for name in names:
-        if times[name] > 1:
-            name = next(new for i in numbers[name] if (new := f"{name} ({i})") not in taken)
-        found.append(name)
-    return found
-
-
 def join_sources(sources: Sequence[Source]) -> Source:
     """One source of all rows; a column that a table has not is empty in its rows.
 
@@ -196,13 +207,15 @@ def join_sources(sources: Sequence[Source]) -> Source:
         if source.space is not None:
             raise InputError(f"{source.name} is not a table; expected tables to read together")
     sizes = [len(source.columns[source.task]) for source in sources]
-    labelled, notes = _labelled(sources)
-    names = dict.fromkeys(name for source in sources for name in source.columns)
+    tables, notes = _labelled(sources)
     columns = {
         name: Column.joined(
-            [s.columns.get(name, Column.empty(n)) for s, n in zip(labelled, sizes, strict=True)]
+            [
+                table[name] if name in table else Column(np.zeros(n), np.ones(n, dtype=bool))
+                for table, n in zip(tables, sizes, strict=True)
+            ]
         )
-        for name in names
+        for name in dict.fromkeys(name for table in tables for name in table)
     }
     starts = np.cumsum([0, *sizes])
 
@@ -221,26 +234,20 @@ def join_sources(sources: Sequence[Source]) -> Source:
     )
 
 
-def _labelled(sources: Sequence[Source]) -> tuple[list[Source], list[str]]:
-    """The sources with labels that name one task each, and notes on those that did not."""
-    labels = [_labels(source) for source in sources]
-    times = Counter(label for found in labels for label in found)
-    kinds = {frozenset(source.columns) for source in sources}
-    twice = [label for label, count in times.items() if count > 1]
-    if len(kinds) == 1 or not twice:
-        return list(sources), []
+def _labelled(sources: Sequence[Source]) -> tuple[list[Columns], list[str]]:
+    """The tables with labels that name one task each, and notes on those that did not."""
+    tables = [source.columns for source in sources]
+    labels = [source.columns[source.task].tolist() for source in sources]
+    times = Counter(label for found in labels for label in dict.fromkeys(found))
+    twice = [label for label, n in times.items() if n > 1 and label is not None]
+    if not twice or len({frozenset(table) for table in tables}) == 1:
+        return tables, []
     renamed = []
-    for number, source in enumerate(sources, start=1):
-        column = source.columns[source.task]
-        shown = [f"{v} ({source.name}, {number})" if v in twice else v for v in column.tolist()]
-        renamed.append(replace(source, columns={**source.columns, source.task: Column.of(shown)}))
+    for number, (source, found) in enumerate(zip(sources, labels, strict=True), start=1):
+        shown = [f"{v} ({source.name}, {number})" if v in twice else v for v in found]
+        renamed.append({**source.columns, source.task: Column.of(shown)})
     note = (
         f"{len(twice)} tasks are in several tables that record other columns (e.g. {twice[0]!r}): "
         "taken as one task in each"
     )
     return renamed, [note]
-
-
-def _labels(source: Source) -> set[object]:
-    column = source.columns[source.task]
-    return {label for label in column.tolist() if label is not None}

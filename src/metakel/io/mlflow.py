@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from metakel.errors import InputError
 from metakel.io.cleaning import typed
-from metakel.io.columns import Column, Columns
+from metakel.io.columns import Column
 from metakel.io.schema import Source
 
 TASK = "experiment"
@@ -41,14 +41,19 @@ def read_mlflow(
     labels: set[str] = set()
     left_out: Counter[str] = Counter()
     for experiment in found:
-        for run in _pages(client, experiment.experiment_id, filter_string):
+        for run in _pages(
+            client.search_runs,
+            experiment_ids=[experiment.experiment_id],
+            filter_string=filter_string,
+            order_by=["attributes.start_time ASC"],
+        ):
             if run.info.status != "FINISHED":
                 left_out[run.info.status.lower()] += 1
                 continue
             metrics.update(run.data.metrics)
             labels.update(run.data.params, (t for t in run.data.tags if not t.startswith(OWN)))
-            name = experiment.name if task is None else _label(run, task)
-            rows.append((name, run.data.params, run.data.metrics.get(output)))
+            marks = {TASK: experiment.name} if task is None else run.data.params | run.data.tags
+            rows.append((marks.get(label), run.data.params, run.data.metrics.get(output)))
     if not rows:
         counted = ", ".join(f"{n} {status}" for status, n in left_out.items()) or "no runs"
         raise InputError(f"no finished runs in {', '.join(e.name for e in found)} ({counted})")
@@ -66,20 +71,13 @@ def read_mlflow(
     hidden = reserved & {name for _, params, _ in rows for name in params}
     if hidden:
         notes.append(f"left out, as another column has this name: {', '.join(sorted(hidden))}")
-    columns = _columns(rows, label, output)
-    failed = left_out.total()
-    return Source("MLflow", columns, label, output, failed=failed, notes=tuple(notes))
-
-
-def _columns(rows: Sequence[Row], label: str, output: str) -> Columns:
-    """Task, parameters, output."""
-    names = dict.fromkeys(name for _, params, _ in rows for name in params)
-    columns = {label: Column.of([task for task, _, _ in rows])}
-    for name in names:
+    columns = {label: Column.of([name for name, _, _ in rows])}
+    for name in dict.fromkeys(name for _, params, _ in rows for name in params):
         if name not in (label, output):
             columns[name] = Column.of(typed([params.get(name, "") for _, params, _ in rows]))
     columns[output] = Column.of([value for _, _, value in rows])
-    return columns
+    failed = left_out.total()
+    return Source("MLflow", columns, label, output, failed=failed, notes=tuple(notes))
 
 
 def _client(tracking_uri: str | Path | None) -> Any:
@@ -98,7 +96,7 @@ def _experiments(client: Any, wanted: Any) -> list[Any]:
     for entry in wanted if several else [wanted]:
         experiment = client.get_experiment_by_name(entry) if isinstance(entry, str) else entry
         if not hasattr(experiment, "experiment_id"):
-            known = ", ".join(sorted(e.name for e in _each_experiment(client)))
+            known = ", ".join(sorted(e.name for e in _pages(client.search_experiments)))
             raise InputError(f"there is no MLflow experiment {entry!r}; found {known}")
         found.append(experiment)
     if not found:
@@ -106,32 +104,12 @@ def _experiments(client: Any, wanted: Any) -> list[Any]:
     return found
 
 
-def _each_experiment(client: Any) -> Iterator[Any]:
+def _pages(search: Callable[..., Any], **options: Any) -> Iterator[Any]:
+    """All that a search of MLflow finds, page by page."""
     token = None
     while True:
-        page = client.search_experiments(max_results=PAGE, page_token=token)
+        page = search(max_results=PAGE, page_token=token, **options)
         yield from page
         token = page.token
         if not token:
             return
-
-
-def _pages(client: Any, experiment_id: str, filter_string: str) -> Iterator[Any]:
-    token = None
-    while True:
-        page = client.search_runs(
-            [experiment_id],
-            filter_string=filter_string,
-            max_results=PAGE,
-            order_by=["attributes.start_time ASC"],
-            page_token=token,
-        )
-        yield from page
-        token = page.token
-        if not token:
-            return
-
-
-def _label(run: Any, name: str) -> str | None:
-    found: str | None = run.data.tags.get(name, run.data.params.get(name))
-    return found

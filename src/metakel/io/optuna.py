@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
 from metakel.errors import InputError
-from metakel.io.columns import Column
-from metakel.io.merge import merge_spaces, numbered
+from metakel.io.merge import join_studies
 from metakel.io.schema import Source
-from metakel.space import Fixed, Parameter, Space
+from metakel.space import Parameter
+from metakel.space.space import from_distribution
 
 TASK, OUTPUT = "study", "value"
-# The value of a parameter that a trial does not have; None may be one of its choices.
-ABSENT = float("nan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,33 +76,15 @@ def read_optuna(source: Any) -> Source:
             f"some studies minimise and others maximise ({', '.join(down[:3])} against "
             f"{', '.join(up[:3])}); read them separately"
         )
-    labels = numbered([study.study_name for study in studies])
-    merged = merge_spaces(
-        (label, p) for label, study in zip(labels, studies, strict=True) for p in study.parameters
-    )
-    names = dict.fromkeys(p.name for study in studies for p in study.parameters)
-    known = [n for n in names if n in merged.space.names or n in (merged.conflicts)]
-    # A parameter may have our name for the task or the output.
     metrics = {study.metric for study in studies} - {""}
-    called = metrics.pop() if len(metrics) == 1 else OUTPUT
-    task, output = (f"optuna.{name}" if name in names else name for name in (TASK, called))
-    columns: dict[str, list[Any]] = {name: [] for name in (task, *known, output)}
-    for label, study in zip(labels, studies, strict=True):
-        for params, value in study.rows:
-            columns[task].append(label)
-            columns[output].append(value)
-            for name in known:
-                columns[name].append(params.get(name, ABSENT))
-    return Source(
+    return join_studies(
         "Optuna",
-        {name: Column.of(values) for name, values in columns.items()},
-        task,
-        output,
-        merged.space,
-        studies[0].minimize,
-        sum(study.failed for study in studies),
-        (*merged.notes, *_left_out(studies)),
-        conflicts=merged.conflicts,
+        [(study.study_name, study.parameters, study.rows) for study in studies],
+        task=TASK,
+        output=metrics.pop() if len(metrics) == 1 else OUTPUT,
+        minimize=studies[0].minimize,
+        failed=sum(study.failed for study in studies),
+        notes=_left_out(studies),
     )
 
 
@@ -176,14 +156,16 @@ def _record(study: Any) -> RecordedStudy:
     trials = study.get_trials(deepcopy=False)
     done = [t for t in trials if t.state.name == "COMPLETE" and t.value is not None]
     failed = [t for t in trials if t.state.name == "FAIL" and t.params]
-    parameters = dict.fromkeys(p for trial in done for p in _parameters(trial))
+    parameters = dict.fromkeys(
+        from_distribution(name, d) for trial in done for name, d in trial.distributions.items()
+    )
     return RecordedStudy(
         study.study_name,
         study.direction.name == "MINIMIZE",
         tuple(parameters),
         (
             *((dict(trial.params), float(trial.value)) for trial in done),
-            *((dict(trial.params), ABSENT) for trial in failed),
+            *((dict(trial.params), nan) for trial in failed),
         ),
         len(trials) - len(done) - len(failed),
         _mark(done[0]) if done else (),
@@ -195,11 +177,3 @@ def _record(study: Any) -> RecordedStudy:
 
 def _mark(trial: Any) -> tuple[Any, ...]:
     return trial.number, trial.datetime_start, trial.datetime_complete
-
-
-def _parameters(trial: Any) -> Sequence[Parameter]:
-    varying = {name: d for name, d in trial.distributions.items() if not d.single()}
-    fixed = tuple(
-        Fixed(name, trial.params[name]) for name in trial.distributions if name not in varying
-    )
-    return (Space.from_optuna(varying).parameters if varying else ()) + fixed

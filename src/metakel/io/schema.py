@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel.errors import Hint, InputError
-from metakel.io.cleaning import Place
+from metakel.io.cleaning import Meaning, Place, is_numeric
 from metakel.io.columns import Column, Columns, Mask
-from metakel.space import Categorical, Fixed, Space
+from metakel.space import Categorical, Fixed, Ordinal, Parameter, Space
 
 
 def _words(text: str) -> frozenset[str]:
@@ -90,19 +90,16 @@ def small_is_good(name: str) -> bool:
 
 
 def is_metric(name: str) -> bool:
-    """Whether a column of numbers with this name was measured: ``val_accuracy``, ``rmse``."""
+    """Whether a column of numbers with this name was measured: ``val_accuracy``, ``fit_seconds``.
+
+    ``time`` alone may be a setting.
+    """
     words = words_of(name)
+    if set(words) & TIMED_TIMES or (set(words) & TIMED and set(words) & TIMES):
+        return True
     while len(words) > 1 and words[-1] in QUALIFIERS:
         words.pop()
-    if not words:
-        return False
-    return is_measured_time(name) or words[-1] in METRICS or words[-1].endswith(LOSSES)
-
-
-def is_measured_time(name: str) -> bool:
-    """Whether it is the time that a run took: ``fit_seconds``, and not a setting like ``time``."""
-    words = set(words_of(name))
-    return bool(words & TIMED_TIMES or (words & TIMED and words & TIMES))
+    return bool(words) and (words[-1] in METRICS or words[-1].endswith(LOSSES))
 
 
 def is_time(name: str) -> bool:
@@ -117,29 +114,8 @@ def is_bookkeeping(name: str) -> bool:
     return who or (bool(words) and (words[-1] in BOOKKEEPING or words[-2:] == ["random", "state"]))
 
 
-def meant(name: str, columns: Collection[str]) -> str:
-    """A question that names the column with the same words, as ``Yield [%]`` for ``yield``."""
-    wanted = words_of(name)
-    alike = [column for column in columns if words_of(column)[: len(wanted)] == wanted]
-    return f" (did you mean {alike[0]!r}?)" if wanted and len(alike) == 1 else ""
-
-
-def check_direction(output: str, minimize: bool | None) -> bool:
-    """Whether small outputs are good; refused where the name says so and nobody else does."""
-    if minimize is None and small_is_good(output):
-        raise InputError(
-            f"output {output!r} looks like something of which less is better, and larger is taken "
-            "as better unless it is said",
-            Hint("say that smaller is better", "minimize=True", "--minimize"),
-            Hint("that larger is", "minimize=False", "--maximize"),
-        )
-    return bool(minimize)
-
-
 # The column that says which row belongs to which suggestion of a journal.
 SUGGESTION = "suggestion"
-# Names of tasks that stand above blocks of rows are hardly ever repeated.
-BLOCKS_PER_TASK = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,26 +189,73 @@ class Schema:
     def of(cls, source: Source, **options: Any) -> Schema:
         """The options of a caller, and what the source says where they are silent."""
         known = [name for name in cls.__dataclass_fields__ if name not in ("task", "output")]
-        unknown = [name for name in options if name not in known]
-        if unknown:
-            raise InputError(
-                f"History.from_frame and the other readers have no option {unknown[0]!r}; "
-                f"expected {', '.join(known)}"
-            )
-        said = options.get("minimize")
-        stated = source.minimize if said is None else said
-        minimize = check_direction(source.output, stated)
-        return cls(source.task, source.output, **{**options, "minimize": minimize})
-
-    def check(self, columns: Columns) -> None:
-        """Refuse names that no column has."""
-        inputs = (*(self.inputs or ()), *self.exclude)
-        roles = [name for name in (self.status, self.noise) if name is not None]
-        for name in (self.task, self.output, *inputs, *self.categories, *self.defaults, *roles):
-            if name not in columns:
+        for name in options:
+            if name not in known:
                 raise InputError(
-                    f"no column {name!r}{meant(name, columns)}; found {', '.join(columns)}"
+                    f"History.from_frame and the other readers have no option {name!r}; "
+                    f"expected {', '.join(known)}"
                 )
+        space, minimize = options.get("space"), options.get("minimize")
+        minimize = source.minimize if minimize is None else minimize
+        if minimize is None and small_is_good(source.output):
+            raise InputError(
+                f"output {source.output!r} looks like something of which less is better, and "
+                "larger is taken as better unless it is said",
+                Hint("say that smaller is better", "minimize=True", "--minimize"),
+                Hint("that larger is", "minimize=False", "--maximize"),
+            )
+        found = cls(
+            source.task,
+            source.output,
+            **{
+                **options,
+                "minimize": bool(minimize),
+                "space": source.space if space is None else space,
+            },
+        )
+        named = (*(found.inputs or ()), *found.exclude, *found.categories, *found.defaults)
+        for name in (*found.roles, *named):
+            if name not in source.columns:
+                raise InputError(
+                    f"no column {name!r}{_meant(name, source.columns)}; found "
+                    f"{', '.join(source.columns)}"
+                )
+        return found
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Columns that are something else than a parameter."""
+        said = (self.task, self.output, self.status, self.noise)
+        return tuple(name for name in said if name is not None)
+
+    def meaning(self, name: str) -> Meaning:
+        """What the caller says that a column holds."""
+        if name in self.categories:
+            return "choices"
+        if self.space is None or name not in self.space.names:
+            return "unknown"
+        return "numbers" if all(map(is_numeric, choices_of(self.space[name]))) else "choices"
+
+    def gap(self, name: str, column: Column) -> Mask:
+        """(n,) rows without a value; None is one where it is one of the choices of the space."""
+        if self.space is None or name not in self.space.names or column.levels is None:
+            return column.missing
+        none = None in choices_of(self.space[name])
+        is_value = np.array([none and level is None for level in column.levels], dtype=bool)
+        return np.asarray(column.missing & ~is_value[column.values])
+
+
+def choices_of(parameter: Parameter) -> tuple[Any, ...]:
+    """The values of a parameter that has some, and not a range."""
+    only = (parameter.value,) if isinstance(parameter, Fixed) else ()
+    return parameter.values if isinstance(parameter, Categorical | Ordinal) else only
+
+
+def _meant(name: str, columns: Collection[str]) -> str:
+    """A question that names the column with the same words, as ``Yield [%]`` for ``yield``."""
+    wanted = words_of(name)
+    alike = [column for column in columns if words_of(column)[: len(wanted)] == wanted]
+    return f" (did you mean {alike[0]!r}?)" if wanted and len(alike) == 1 else ""
 
 
 @dataclass(frozen=True)
@@ -311,31 +334,3 @@ def lacking_note(name: str, count: int, tasks: int) -> str:
         f"{name} is not recorded in {count} of {tasks} tasks: it is learned from the others, "
         "unless a default says what they used"
     )
-
-
-def filled_down(column: Column) -> tuple[Column, int]:
-    """A column of task names that stand in the first row of each block only, in every row of it.
-
-    How many rows were filled in; 0 where names are repeated, so that empty cells are just unknown.
-    """
-    n, named = len(column), np.flatnonzero(~column.missing)
-    if 2 * len(named) > n or not len(named) or named[0] > 0:
-        return column, 0
-    values = column.tolist()
-    if len(named) > BLOCKS_PER_TASK * len({str(values[i]) for i in named}):
-        return column, 0
-    above = np.searchsorted(named, np.arange(n), side="right") - 1
-    return Column.of([values[named[k]] for k in above]), n - len(named)
-
-
-def absent(column: Column, name: str, space: Space | None) -> Mask:
-    """(n,) rows without a value of a parameter; None is a value where it is one of the choices."""
-    if space is None or name not in space.names or column.levels is None:
-        return column.missing
-    parameter = space[name]
-    values = (parameter.value,) if isinstance(parameter, Fixed) else ()
-    choices = parameter.values if isinstance(parameter, Categorical) else values
-    if None not in choices:
-        return column.missing
-    is_none = np.array([level is None for level in column.levels])
-    return np.asarray(column.missing & ~is_none[column.values])

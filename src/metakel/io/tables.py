@@ -81,7 +81,7 @@ def _columns(frame: Any) -> Columns:
 
 def _from_pandas(series: Any) -> Column:
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
-        return Column.of_numbers(series.to_numpy())
+        return Column.of(series.to_numpy())
     if not isinstance(series.dtype, np.dtype) and series.dtype.type is str:
         codes, levels = series.factorize()
         codes = np.where(codes < 0, len(levels), codes)  # -1 where one is missing
@@ -90,15 +90,14 @@ def _from_pandas(series: Any) -> Column:
 
 
 def _from_polars(series: Any) -> Column:
-    if series.dtype.is_numeric() and not series.null_count():
-        return Column.of(series.to_numpy())
-    return Column.of(series.to_list())
+    numbers = series.dtype.is_numeric() and not series.null_count()
+    return Column.of(series.to_numpy() if numbers else series.to_list())
 
 
 def _from_arrow(chunks: Any) -> Column:
     kind = str(chunks.type)
     if chunks.null_count == 0 and kind in ("double", "float", "int64", "int32"):
-        return Column.of_numbers(chunks.to_numpy())
+        return Column.of(chunks.to_numpy())
     if kind in ("string", "large_string"):
         coded = chunks.combine_chunks().dictionary_encode()
         codes = coded.indices.fill_null(len(coded.dictionary)).to_numpy()

@@ -15,7 +15,7 @@ from metakel.data import History, Task
 from metakel.errors import Hint, InputError
 from metakel.gp.success import SuccessChance
 from metakel.gp.task_gp import TaskGP, TaskModel, task_model
-from metakel.io.merge import numbered
+from metakel.io.columns import numbered
 from metakel.kernels import KernelSum
 from metakel.optimize.model import BestRuns
 from metakel.priors.calibration import Calibration, calibrate, principal_kernel

@@ -30,7 +30,7 @@ MOST_CATEGORIES = 50
 # Numbers with more digits were computed, and not written down by people.
 MOST_DIGITS = 6
 MIN_STEPS = 50
-# A physical unit in brackets at the end of a name.
+# A physical unit in brackets at the end of a name, as in Temperature (°C).
 UNIT = re.compile(
     r"[\[(]\s*(°?[CFK]|h|hrs?|min|s|sec|ms|[mµu]?l|[mk]?g|[mµu]?mol|eq|equiv|m?bar|psi|atm|[kM]?Pa|rpm|"
     r"m?[VA]|k?W|k?Hz|[nµucm]?m|(mol|wt|vol)? ?%|ppm|m?l/min|m/s)\s*[\])]\s*$",
@@ -67,6 +67,8 @@ def infer_space(
             raise InputError(f"log scale asked for {name!r}; the inputs are {', '.join(columns)}")
     parameters, notes = [], []
     for name, values in columns.items():
+        if not len(values):
+            raise InputError(f"column {name!r} has no value in a row that can be used")
         on_log = None if log is None else name in log
         parameter, note = _infer(name, values, on_log, chosen=name in categories)
         parameters.append(parameter)
@@ -97,19 +99,12 @@ def _infer(name: str, values: Values, log: bool | None, *, chosen: bool) -> tupl
     on_log = _looks_log(numbers) if log is None else log
     guessed = f"{name} is taken on a log scale, as its values span {low:.3g} to {high:.3g}"
     note = guessed if on_log and log is None else ""
-    if whole and has_unit(name) and not on_log:
+    # What was measured with a unit is no count, also if all values are whole numbers.
+    if whole and UNIT.search(name) and not on_log:
         return Float(name, low, high, digits=0), note
     if whole:
         return Integer(name, int(low), int(high), on_log), note
     return Float(name, low, high, on_log, digits=_digits(numbers, log=on_log)), note
-
-
-def has_unit(name: str) -> bool:
-    """Whether a name ends with a physical unit in brackets, as ``Temperature (°C)``.
-
-    What was measured with a unit is no count, also if all values are whole numbers.
-    """
-    return UNIT.search(name) is not None
 
 
 def _digits(numbers: Array, *, log: bool) -> int | None:
@@ -145,21 +140,8 @@ def _fixed(name: str, value: Any) -> tuple[Parameter, str]:
 def _choices(
     name: str, distinct: Sequence[Any], log: bool | None, *, chosen: bool
 ) -> tuple[Parameter, str]:
-    _check_choices(name, distinct, log)
-    if not chosen:
-        _refuse_dates(name, distinct)
-    if len(distinct) > MOST_CATEGORIES:
-        raise InputError(
-            f"column {name!r} holds text with {len(distinct)} distinct values "
-            f"(e.g. {distinct[0]!r}); expected an input, so name the inputs you mean"
-        )
-    ordered = sorted(distinct, key=lambda v: (str(type(v)), v))
-    return Categorical(name, tuple(ordered)), _case_note(name, ordered)
-
-
-def _check_choices(name: str, distinct: Sequence[Any], log: bool | None) -> None:
-    odd = next((v for v in distinct if not storable(plain(v))), None)
-    if odd is not None:
+    """Choices, with a note on those that differ only by case; what cannot be one is refused."""
+    for odd in (v for v in distinct if not storable(plain(v))):
         raise InputError(
             f"column {name!r} holds {odd!r}; expected numbers, text or true and false: write it "
             "as one of them, or name the inputs you mean"
@@ -167,27 +149,23 @@ def _check_choices(name: str, distinct: Sequence[Any], log: bool | None) -> None
     if log:
         shown = ", ".join(map(repr, distinct[:3]))
         raise InputError(f"log scale asked for {name!r}, which holds {shown}; expected numbers")
-
-
-def _refuse_dates(name: str, distinct: Sequence[Any]) -> None:
-    """Dates as text are refused as dates are: they are neither numbers nor choices."""
-    if all(isinstance(v, str) and DATE.fullmatch(v.strip()) for v in distinct):
+    if not chosen and all(isinstance(v, str) and DATE.fullmatch(v.strip()) for v in distinct):
         raise InputError(
             f"column {name!r} holds dates ({distinct[0]!r}); expected numbers, text or true and "
             "false",
             Hint("name the inputs you mean", "inputs=[...]", "--input NAME"),
             Hint("take it as choices", f"categories=[{name!r}]", f"--category {name!r}"),
         )
-
-
-def _case_note(name: str, choices: Sequence[Any]) -> str:
-    """A note on choices that differ only by case."""
-    first: dict[str, str] = {}
-    for text in (v for v in choices if isinstance(v, str)):
-        other = first.setdefault(text.lower(), text)
-        if other != text:
-            return f"{name} has {other!r} and {text!r}, taken as two choices"
-    return ""
+    if len(distinct) > MOST_CATEGORIES:
+        raise InputError(
+            f"column {name!r} holds text with {len(distinct)} distinct values "
+            f"(e.g. {distinct[0]!r}); expected an input, so name the inputs you mean"
+        )
+    ordered = sorted(distinct, key=lambda v: (str(type(v)), v))
+    texts = {text.lower(): text for text in reversed(ordered) if isinstance(text, str)}
+    twins = [(texts[v.lower()], v) for v in ordered if isinstance(v, str) and texts[v.lower()] != v]
+    note = f"{name} has {twins[0][0]!r} and {twins[0][1]!r}, taken as two choices" if twins else ""
+    return Categorical(name, tuple(ordered)), note
 
 
 def _looks_log(numbers: Array) -> bool:

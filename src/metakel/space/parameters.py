@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from math import exp, floor, isfinite, log
+from math import exp, floor, isfinite, log, nan
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,9 +30,9 @@ class Parameter(ABC):
     name: str
 
     @property
-    @abstractmethod
     def width(self) -> int:
         """How many numeric columns it takes."""
+        return 1
 
     @abstractmethod
     def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
@@ -94,24 +94,19 @@ class Float(Parameter):
         """Exact JSON form."""
         return {k: v for k, v in super().to_dict().items() if k != "digits" or v is not None}
 
-    @property
-    def width(self) -> int:
-        """One column."""
-        return 1
-
     def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
         """Linear, or linear in the log, with low at -1 and high at 1."""
         numbers = self._numbers(values)
-        slack = RANGE_SLACK * (self.high - self.low)
-        beyond = (numbers < self.low - slack) | (numbers > self.high + slack)
-        if self.log:
-            beyond |= numbers <= 0
+        wrong = numbers <= 0 if self.log else np.zeros(len(numbers), dtype=bool)
         if not extrapolate:
-            beyond |= self._off_grid(numbers)
-        if beyond.any() and (not extrapolate or (self.log and (numbers <= 0).any())):
-            value = numbers[beyond][0]
+            slack = RANGE_SLACK * (self.high - self.low)
+            wrong |= (numbers < self.low - slack) | (numbers > self.high + slack)
+            if self.step is not None:
+                wrong |= np.abs(numbers - self._on_grid(numbers)) > self._grid_slack
+        if wrong.any():
             allow = Hint("allow other values", "extrapolate=True", "--extrapolate")
-            raise self._refuse(float(value), self.describe(), *([] if extrapolate else [allow]))
+            hints = [] if extrapolate else [allow]
+            raise self._refuse(float(numbers[wrong][0]), self.describe(), *hints)
         low, high = self._ends
         scaled = (np.log(numbers) if self.log else numbers) - low
         return (2 * scaled / (high - low) - 1)[:, None]
@@ -128,7 +123,7 @@ class Float(Parameter):
         if self.log:  # not by numpy, which may round otherwise where there are more points
             numbers = np.array([exp(number) for number in numbers.tolist()])
         if self.step is not None:
-            numbers = self.low + np.rint((numbers - self.low) / self.step) * self.step
+            numbers = self._on_grid(numbers)
         elif self.digits is not None:
             form = f".{max(self.digits, 1)}g" if self.log else f".{self.digits}f"
             numbers = np.array([float(format(number, form)) for number in numbers.tolist()])
@@ -152,35 +147,30 @@ class Float(Parameter):
         ends = max(abs(self.low), abs(self.high))
         return max(GRID_SLACK * (self.step or 0), 4 * float(np.spacing(ends)))
 
-    def _off_grid(self, numbers: Array) -> NDArray[np.bool_]:
-        if self.step is None:
-            return np.zeros(len(numbers), dtype=bool)
-        grid = self.low + np.rint((numbers - self.low) / self.step) * self.step
-        return np.asarray(np.abs(numbers - grid) > self._grid_slack)
+    def _on_grid(self, numbers: Array) -> Array:
+        assert self.step is not None
+        return np.asarray(self.low + np.rint((numbers - self.low) / self.step) * self.step)
 
     @cached_property
     def _ends(self) -> tuple[float, float]:
         return (log(self.low), log(self.high)) if self.log else (self.low, self.high)
 
     def _numbers(self, values: Values) -> Array:
-        """The values as floats; one by one only where something is wrong, to name the value."""
+        """The values as floats; what is none is refused."""
         try:
             found = np.asarray(values)
         except ValueError:  # lists of several lengths among them
             found = np.empty(0, dtype=object)
-        if found.ndim == 1 and found.dtype.kind in "iuf":
-            numbers = found.astype(np.float64, copy=False)
-            if self._all_valid(numbers):
-                return numbers
-        return np.array([self._number(value) for value in listed(values)], dtype=np.float64)
+        if found.ndim != 1 or found.dtype.kind not in "iuf":
+            found = np.array([float(v) if is_number(v) else nan for v in listed(values)])
+        numbers = found.astype(np.float64, copy=False)
+        self._check(values, np.isfinite(numbers), "a finite number")
+        return numbers
 
-    def _all_valid(self, numbers: Array) -> bool:
-        return bool(np.isfinite(numbers).all())
-
-    def _number(self, value: Any) -> float:
-        if not is_number(value) or not isfinite(value):
-            raise self._refuse(value, f"a finite number ({self.describe()})")
-        return float(value)
+    def _check(self, values: Values, valid: NDArray[np.bool_], expected: str) -> None:
+        if not valid.all():
+            value = listed(values)[int(np.argmin(valid))]
+            raise self._refuse(value, f"{expected} ({self.describe()})")
 
     def nearest(self, columns: Array) -> Array:
         """Rounded to the grid or to the digits, where there are any."""
@@ -201,12 +191,7 @@ class Float(Parameter):
 class Integer(Float):
     """A whole number in [low, high], on a log scale if ``log``."""
 
-    name: str
-    low: float
-    high: float
-    log: bool = False
     step: float | None = 1
-    digits: int | None = field(default=None, compare=False)
 
     kind: ClassVar[str] = "integer"
 
@@ -219,41 +204,50 @@ class Integer(Float):
         """Whole numbers of type int."""
         return [round(number) for number in super().decode(columns)]
 
-    def _all_valid(self, numbers: Array) -> bool:
-        return super()._all_valid(numbers) and bool((numbers == np.rint(numbers)).all())
-
-    def _number(self, value: Any) -> float:
-        number = super()._number(value)
-        if number != round(number):
-            raise self._refuse(value, f"a whole number ({self.describe()})")
-        return number
+    def _numbers(self, values: Values) -> Array:
+        numbers = super()._numbers(values)
+        self._check(values, numbers == np.rint(numbers), "a whole number")
+        return numbers
 
     def describe(self) -> str:
-        """Type, range and scale."""
         return super().describe().removesuffix(", step 1")
 
 
 @dataclass(frozen=True)
-class Ordinal(Parameter):
-    """One of several values with an order, evenly spaced."""
+class _Choice(Parameter):
+    """One of several values."""
 
     name: str
     values: tuple[Any, ...]
 
-    kind: ClassVar[str] = "ordinal"
-
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", _check_values(self.name, self.values))
+        found = tuple(plain(value) for value in self.values)
+        if len(found) < 2 or len(set(found)) < len(found):
+            raise InputError(
+                f"parameter {self.name!r} has values {found}; expected two or more, all distinct"
+            )
+        object.__setattr__(self, "values", found)
 
-    @property
-    def width(self) -> int:
-        """One column."""
-        return 1
+    def _indices(self, values: Values) -> NDArray[np.intp]:
+        """(n,) the index of each value among the choices."""
+        found, codes = distinct(values)
+        indices = [_index_of(self.values, value) for value in found]
+        if None in indices:
+            # As they are written in Python, so that 'True' and True can be told apart.
+            known = ", ".join(map(repr, self.values))
+            raise self._refuse(found[indices.index(None)], f"one of {known}")
+        return np.array(indices, dtype=np.intp)[codes]
+
+
+@dataclass(frozen=True)
+class Ordinal(_Choice):
+    """One of several values with an order, evenly spaced."""
+
+    kind: ClassVar[str] = "ordinal"
 
     def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
         """Ranks, evenly spaced in [-1, 1]."""
-        ranks = _indices(self, values)
-        return (2 * ranks / (len(self.values) - 1) - 1)[:, None]
+        return (2 * self._indices(values) / (len(self.values) - 1) - 1)[:, None]
 
     def decode(self, columns: Array) -> list[Any]:
         """The nearest rank."""
@@ -267,30 +261,22 @@ class Ordinal(Parameter):
         return (2 * np.floor(uniform * count) / (count - 1) - 1)[:, None]
 
     def describe(self) -> str:
-        """The values in order."""
         return "ordinal " + " < ".join(map(str, self.values))
 
 
 @dataclass(frozen=True)
-class Categorical(Parameter):
+class Categorical(_Choice):
     """One of several values without an order: one column of 0 and 1 for each."""
-
-    name: str
-    values: tuple[Any, ...]
 
     kind: ClassVar[str] = "categorical"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "values", _check_values(self.name, self.values))
-
     @property
     def width(self) -> int:
-        """One column per value."""
         return len(self.values)
 
     def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
         """1 in the column of the value, 0 elsewhere."""
-        return np.eye(self.width)[_indices(self, values)]
+        return np.eye(self.width)[self._indices(values)]
 
     def decode(self, columns: Array) -> list[Any]:
         """The value with the largest column."""
@@ -301,7 +287,6 @@ class Categorical(Parameter):
         return np.eye(self.width)[np.floor(uniform * self.width).astype(np.intp)]
 
     def describe(self) -> str:
-        """The values."""
         return "one of " + ", ".join(map(str, self.values))
 
 
@@ -319,7 +304,6 @@ class Fixed(Parameter):
 
     @property
     def width(self) -> int:
-        """No column."""
         return 0
 
     def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
@@ -331,15 +315,12 @@ class Fixed(Parameter):
         return np.empty((len(values), 0))
 
     def decode(self, columns: Array) -> list[Any]:
-        """Always the same."""
         return [self.value] * len(columns)
 
     def sample(self, uniform: Array) -> Array:
-        """Nothing to draw."""
         return np.empty((len(uniform), 0))
 
     def describe(self) -> str:
-        """The value."""
         return f"fixed at {self.value}"
 
 
@@ -358,15 +339,6 @@ def storable(value: Any) -> bool:
     if isinstance(value, float):
         return isfinite(value)
     return value is None or isinstance(value, (str, int))
-
-
-def _check_values(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
-    found = tuple(plain(value) for value in values)
-    if len(found) < 2 or len(set(found)) < len(found):
-        raise InputError(
-            f"parameter {name!r} has values {found}; expected two or more, all distinct"
-        )
-    return found
 
 
 def listed(values: Values) -> list[Any]:
@@ -396,39 +368,18 @@ def own_value(values: Sequence[Any], value: Any) -> Any:
     return value if i is None else values[i]
 
 
-def _indices(parameter: Ordinal | Categorical, values: Values) -> NDArray[np.intp]:
-    """(n,) the index of each value among the choices."""
-    found, codes = distinct(values)
-    indices = [_index_of(parameter.values, value) for value in found]
-    if None in indices:
-        # As they are written in Python, so that 'True' and True can be told apart.
-        known = ", ".join(map(repr, parameter.values))
-        raise parameter._refuse(found[indices.index(None)], f"one of {known}")
-    return np.array(indices, dtype=np.intp)[codes]
-
-
 def _index_of(values: Sequence[Any], value: Any) -> int | None:
     """Which of the values is meant; None if it is none of them.
 
-    True also stands for the text ``True``, ``true`` or ``TRUE`` of a file, and vice versa.
+    True also stands for the text ``True``, ``true`` or ``TRUE`` of a file, and vice versa. Lists
+    equal tuples, as JSON turns one into the other.
     """
     try:
-        return values.index(value)
-    except (ValueError, TypeError):
-        found = [i for i, known in enumerate(values) if _equal(value, known)]
-    truth = _truth(value)
-    if not found and truth is not None:
-        alike = [i for i, known in enumerate(values) if _truth(known) is truth]
-        found = alike if len({values[i] for i in alike}) == 1 else []
-    return found[0] if found else None
-
-
-def _equal(value: Any, known: Any) -> bool:
-    """Lists equal tuples, as JSON turns one into the other; pandas' NA equals nothing."""
-    try:
-        return bool(plain(value) == known)
-    except (TypeError, ValueError):
-        return False
+        return values.index(plain(value))
+    except (ValueError, TypeError):  # pandas' NA equals nothing
+        truth = _truth(value)
+    alike = [i for i, known in enumerate(values) if truth is not None and _truth(known) is truth]
+    return alike[0] if len({values[i] for i in alike}) == 1 else None
 
 
 def _truth(value: Any) -> bool | None:

@@ -111,7 +111,9 @@ class Space:
                 raise InputError(f"{c.name!r} is there only {c.describe()}; the space has {known}")
             if names.count(c.name) > 1:
                 raise InputError(f"parameter {c.name!r} has two conditions; expected one")
-            _check_parent(self[c.parent], c)
+            if not c.values:
+                raise InputError(f"parameter {c.name!r} is there for no value of {c.parent!r}")
+            self[c.parent].encode(c.values)  # which refuses values that it cannot have
         by_name = {c.name: c.parent for c in self.conditions}
         for name in by_name:
             seen = [name]
@@ -135,6 +137,16 @@ class Space:
         names = {p.name for p in parameters}
         kept = (c for c in self.conditions if {c.name, c.parent} <= names)
         return Space(tuple(parameters), tuple(kept))
+
+    def conditioned(self, conditions: Sequence[Condition]) -> Space:
+        """With these conditions, for values that parents have here; not those that always hold."""
+        found = []
+        for c in conditions:
+            known = getattr(self[c.parent], "values", ())
+            values = tuple(v for v in known if v in c.values)
+            if c.name in self.free and values and len(values) < len(known):
+                found.append(Condition(c.name, c.parent, values))
+        return Space(self.parameters, tuple(found))
 
     def active(self, X: Array) -> dict[str, NDArray[np.bool_]]:
         """(n,) at which points (n, d0) each parameter with a condition is there."""
@@ -160,13 +172,6 @@ class Space:
                 return parameter
         raise InputError(f"no parameter {name!r}; the space has {', '.join(self.names)}")
 
-    def _written_otherwise(self, name: str) -> str:
-        """A remark on a name that looks like one of ours and is not, as accents can be written."""
-        same = [n for n in self.names if normalize("NFKC", n) == normalize("NFKC", str(name))]
-        if not same:
-            return ""
-        return f" ({name!a} looks like {same[0]!a}, and is written with other characters)"
-
     def encode(
         self, rows: Sequence[Row] | Mapping[str, Values], *, extrapolate: bool = False
     ) -> Array:
@@ -176,17 +181,15 @@ class Space:
         outside of a range are refused unless ``extrapolate``.
         """
         optional = {c.name for c in self.conditions}
-        table = (
-            _columns(rows)
-            if isinstance(rows, Mapping)
-            else _as_columns(rows, self.names, optional=optional)
-        )
-        for name in table:
-            if name not in self.names:
-                raise InputError(
-                    f"unknown parameter {name!r}; expected {', '.join(self.names)}"
-                    f"{self._written_otherwise(name)}"
-                )
+        table = _as_columns(rows, self.names, optional)
+        for name in (name for name in table if name not in self.names):
+            # Accents can be written in several ways.
+            same = [n for n in self.names if normalize("NFKC", n) == normalize("NFKC", str(name))]
+            remark = "looks like {!a}, and is written with other characters".format(*same or [""])
+            raise InputError(
+                f"unknown parameter {name!r}; expected {', '.join(self.names)}"
+                + (f" ({name!a} {remark})" if same else "")
+            )
         n = max((len(values) for values in table.values()), default=0)
         X = np.empty((n, self.d0))
         for parameter in self.parameters:
@@ -258,10 +261,9 @@ class Space:
 
     def varying(self, fixed: Row | None = None) -> NDArray[np.intp]:
         """Numeric columns that are not held fixed."""
-        held = [self.columns[self[name].name] for name in fixed or {}]
         mask = np.ones(self.d0, dtype=bool)
-        for columns in held:
-            mask[columns] = False
+        for name in fixed or {}:
+            mask[self.columns[self[name].name]] = False
         return np.flatnonzero(mask)
 
     def to_dict(self) -> dict[str, Any]:
@@ -316,7 +318,7 @@ class Space:
     @classmethod
     def from_optuna(cls, distributions: Mapping[str, Any]) -> Space:
         """From Optuna distributions by name, as in ``trial.distributions``."""
-        return cls(tuple(_from_distribution(name, d) for name, d in distributions.items()))
+        return cls(tuple(from_distribution(name, d) for name, d in distributions.items()))
 
     def __str__(self) -> str:
         width, when = max(map(len, self.names)), {c.name: c.describe() for c in self.conditions}
@@ -325,13 +327,6 @@ class Space:
             + (f", only {when[p.name]}" if p.name in when else "")
             for p in self.parameters
         )
-
-
-def _check_parent(parent: Parameter, c: Condition) -> None:
-    """Refuse values that the parent cannot have."""
-    if not c.values:
-        raise InputError(f"parameter {c.name!r} is there for no value of {c.parent!r}")
-    parent.encode(c.values)
 
 
 def _condition(name: str, when: Any) -> Condition:
@@ -345,32 +340,29 @@ def _condition(name: str, when: Any) -> Condition:
     return Condition(name, parent, tuple(values) if isinstance(values, list) else (values,))
 
 
-def _columns(table: Mapping[str, Values]) -> Mapping[str, Values]:
-    for name, values in table.items():
-        if isinstance(values, str) or not hasattr(values, "__len__"):
-            raise InputError(
-                f"the column {name!r} is {values!r}; expected a sequence of values, and for one "
-                "configuration a list: encode([configuration])"
-            )
-    return table
-
-
 def _as_columns(
-    rows: Sequence[Row], names: Sequence[str], optional: Collection[str] = ()
-) -> dict[str, list[Any]]:
+    rows: Sequence[Row] | Mapping[str, Values], names: Sequence[str], optional: Collection[str]
+) -> Mapping[str, Values]:
+    """Configurations as columns; those that are columns already are checked."""
+    if isinstance(rows, Mapping):
+        for name, values in rows.items():
+            if isinstance(values, str) or not hasattr(values, "__len__"):
+                raise InputError(
+                    f"the column {name!r} is {values!r}; expected a sequence of values, and for "
+                    "one configuration a list: encode([configuration])"
+                )
+        return rows
     for i, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise InputError(
                 f"configuration {i} is a {type(row).__name__}; expected a dict of named values"
             )
-    known = dict.fromkeys(name for row in rows for name in row)
-    columns: dict[str, list[Any]] = {name: [] for name in (known if rows else names)}
+    known = dict.fromkeys(name for row in rows for name in row) if rows else names
     for i, row in enumerate(rows):
-        for name, values in columns.items():
+        for name in known:
             if name not in row and name not in optional:
                 raise InputError(f"configuration {i} lacks the parameter {name!r}: {dict(row)}")
-            values.append(row.get(name))
-    return columns
+    return {name: [row.get(name) for row in rows] for name in known}
 
 
 def _parameter(entry: dict[str, Any]) -> Parameter:
@@ -388,17 +380,12 @@ def _parameter(entry: dict[str, Any]) -> Parameter:
         raise InputError(f"parameter {name!r} of type {kind}: {error}") from None
 
 
-def _from_distribution(name: str, distribution: Any) -> Parameter:
-    kind = type(distribution).__name__
-    if distribution.single():
-        only = distribution.choices[0] if kind == "CategoricalDistribution" else distribution.low
-        return Fixed(name, only)
-    if kind == "FloatDistribution":
-        d = distribution
-        return Float(name, d.low, d.high, d.log, d.step)
-    if kind == "IntDistribution":
-        d = distribution
-        return Integer(name, d.low, d.high, d.log, d.step)
+def from_distribution(name: str, distribution: Any) -> Parameter:
+    """A parameter from a distribution of Optuna."""
+    d, kind = distribution, type(distribution).__name__
     if kind == "CategoricalDistribution":
-        return Categorical(name, tuple(distribution.choices))
-    raise InputError(f"parameter {name!r} has the unknown distribution {kind}")
+        return Fixed(name, d.choices[0]) if d.single() else Categorical(name, tuple(d.choices))
+    if kind not in ("FloatDistribution", "IntDistribution"):
+        raise InputError(f"parameter {name!r} has the unknown distribution {kind}")
+    number = Float if kind == "FloatDistribution" else Integer
+    return Fixed(name, d.low) if d.single() else number(name, d.low, d.high, d.log, d.step)

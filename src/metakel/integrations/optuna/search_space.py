@@ -15,7 +15,6 @@ from optuna.study import Study
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.integrations.optuna.strict import with_constraints
-from metakel.io.inputs import fitting
 from metakel.io.optuna import RecordedStudy, recorded_studies
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors import Prior, learn_prior
@@ -134,7 +133,7 @@ def chosen(distributions: Mapping[str, BaseDistribution], space: Space) -> Space
     known |= conditional(known, space)
     ordered = [known[name] for name in space.names if name in known]
     found = Space((*ordered, *joining(distributions, space).values()))
-    return Space(found.parameters, fitting(_about(space, found.names), found))
+    return found.conditioned(_about(space, found.names))
 
 
 def conditional(known: Mapping[str, Parameter], space: Space) -> dict[str, Parameter]:
