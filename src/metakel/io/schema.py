@@ -204,15 +204,8 @@ class Schema:
                 Hint("say that smaller is better", "minimize=True", "--minimize"),
                 Hint("that larger is", "minimize=False", "--maximize"),
             )
-        found = cls(
-            source.task,
-            source.output,
-            **{
-                **options,
-                "minimize": bool(minimize),
-                "space": source.space if space is None else space,
-            },
-        )
+        options |= {"minimize": bool(minimize), "space": source.space if space is None else space}
+        found = cls(source.task, source.output, **options)
         named = (*(found.inputs or ()), *found.exclude, *found.categories, *found.defaults)
         for name in (*found.roles, *named):
             if name not in source.columns:
