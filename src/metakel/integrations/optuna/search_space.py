@@ -45,13 +45,11 @@ class SourceStudies:
         self._strict, self._outputs = strict, outputs
         self.prior = self._learned(self._studies)
 
-    def holds(self, study: Study) -> bool:
-        """Whether the study was among those learned from."""
-        return any(record.is_of(study) for record in self._studies)
-
-    def without(self, study: Study) -> Prior | None:
+    def prior_for(self, study: Study) -> Prior | None:
         """What the other studies teach: a study that is resumed is not its own past."""
-        others = tuple(record for record in self._studies if not record.is_of(study))
+        others = self._without(study)
+        if len(others) == len(self._studies):
+            return self.prior
         LOGGER.info(
             "study %r is in the source of its own past: learned from the other %d studies",
             study.study_name,
@@ -59,37 +57,35 @@ class SourceStudies:
         )
         return self._learned(others)
 
-    def _learned(self, studies: Sequence[RecordedStudy]) -> Prior | None:
-        prior = _learned(studies, self._outputs)
-        return with_constraints(prior, studies) if self._strict and prior is not None else prior
-
     def calibration(self, study: Study) -> RegretCalibration | None:
         """What replays on the studies say of the regret; this takes some seconds."""
-        others = tuple(record for record in self._studies if not record.is_of(study))
+        others = self._without(study)
         if not others:
             return None
         LOGGER.info("replaying the sampler on %d past studies, for a certificate", len(others))
         past = History.from_optuna(others)
         return learn_prior(past, outputs=self._outputs, certify="folds").certificate
 
+    def _without(self, study: Study) -> tuple[RecordedStudy, ...]:
+        return tuple(record for record in self._studies if not record.is_of(study))
+
+    def _learned(self, studies: Sequence[RecordedStudy]) -> Prior | None:
+        """None where there is nothing to learn from."""
+        if not studies:
+            LOGGER.warning(
+                "the past has no completed trial with parameters and a finite value: a cold start"
+            )
+            return None
+        prior = learn_prior(History.from_optuna(studies), outputs=self._outputs, certify="none")
+        for note in prior.info.notes:
+            LOGGER.info("past studies: %s", note)
+        if not prior.helps:
+            LOGGER.info("held-out studies are not predicted better with the others: a cold start")
+        return with_constraints(prior, studies) if self._strict else prior
+
 
 def _teaches(study: RecordedStudy) -> bool:
     return bool(study.parameters) and any(isfinite(value) for _, value in study.rows)
-
-
-def _learned(studies: Sequence[RecordedStudy], outputs: tuple[float, float] | None) -> Prior | None:
-    """None where there is nothing to learn from."""
-    if not studies:
-        LOGGER.warning(
-            "the past has no completed trial with parameters and a finite value: a cold start"
-        )
-        return None
-    prior = learn_prior(History.from_optuna(studies), outputs=outputs, certify="none")
-    for note in prior.info.notes:
-        LOGGER.info("past studies: %s", note)
-    if not prior.helps:
-        LOGGER.info("held-out studies are not predicted better with the others: a cold start")
-    return prior
 
 
 # Values of a study's parameter that the prior's parameter must be able to place.

@@ -303,7 +303,7 @@ class SamplerCache:
         if key not in self._learned:
             if len(self._learned) == MOST_STUDIES:
                 self._learned.clear()
-            self._learned[key] = past.without(study) if past.holds(study) else past.prior
+            self._learned[key] = past.prior_for(study)
         return self._learned[key]
 
     def log_parameters(
