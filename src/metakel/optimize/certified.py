@@ -349,7 +349,7 @@ class CertifiedModel(Model):
         if not np.isfinite(current.norm_bound) and np.isinf(current.upper(start.X)).any():
             return inf
         score = self._score(UpperBound(current, current.spectrum))
-        _, values = domain.maximisers(score.values, start, gradient=score.gradient)
+        _, values = domain.maximisers(score, start)
         return max(float(values.max()), self._largest_observed(domain))
 
     def _largest_observed(self, domain: Domain) -> float:

@@ -24,6 +24,7 @@ from metakel.errors import InputError
 from metakel.kernels.stationary import typical_lengthscale
 from metakel.optimize.record import Outcomes
 from metakel.search import Domain, Finite, StartPoints
+from metakel.search.domain import Score as Score
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,21 +69,6 @@ CertificateBasis = Literal["norm bound", "exact", "folds", "emulated"]
 
 # (n, d0) points -> (n,) chances that all constraints hold
 Chance = Callable[[Array], Array]
-
-
-@dataclass(frozen=True, eq=False)
-class Score:
-    """What a search maximises.
-
-    Parameters
-    ----------
-    values : (n, d0) -> (n,)
-    gradient : (n, d0) -> (n,), (n, d0), optional
-        The values again with their derivatives.
-    """
-
-    values: Callable[[Array], Array]
-    gradient: Callable[[Array], tuple[Array, Array]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,9 +199,7 @@ class Search:
 
     def maximise(self, score: Score) -> Array:
         """The best point (d0,)."""
-        found, _ = self.domain.maximisers(
-            score.values, self.start, gradient=score.gradient, exclude=self.exclude
-        )
+        found, _ = self.domain.maximisers(score, self.start, self.exclude)
         chosen = 0 if len(found) == 1 else int(self.draws().integers(len(found)))
         return np.asarray(found[chosen])
 

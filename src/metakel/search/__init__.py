@@ -1,8 +1,16 @@
 """Where points come from and the argmax over them (Eq. 11): tables, boxes and named spaces."""
 
 from metakel.search.box import Box, box
-from metakel.search.domain import Domain, InContext, StartPoints, domain_from_dict
-from metakel.search.finite import CandidateTable, Finite, candidates, grid
+from metakel.search.context import InContext
+from metakel.search.domain import (
+    CandidateTable,
+    Domain,
+    Finite,
+    StartPoints,
+    candidates,
+    domain_from_dict,
+    grid,
+)
 from metakel.search.named import SearchSpace
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import product
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array, as_points, check_generator
 from metakel.errors import InputError
 from metakel.search.box import newton_climb
-from metakel.search.domain import Domain, Function, StartPoints, WithGradient, tied
+from metakel.search.domain import Domain, Score, StartPoints, rows_of, tied
 from metakel.space import Categorical, Fixed, Float, Ordinal, Parameter, Space
 
 POOL = 1000
@@ -28,6 +28,10 @@ STEPS, DRAWS = (0.1, 0.03, 0.01), 48
 SAME = 1e-9
 LOOKED_AT = 1024  # of points that were tried, to find those whose neighbourhood is searched
 PROBE = 1e-6
+# (n, d0) points -> (n,) values and their (n, d0) derivatives
+WithGradient = Callable[[Array], tuple[Array, Array]]
+# (n, d) points of the space -> configurations near them, and their (n,) scores
+Judge = Callable[[Array], tuple[Array, Array]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,6 +62,7 @@ class SearchSpace(Domain):
     landmarks: Array | None = None
 
     kind: ClassVar[str] = "space"
+    repeat = False  # unless everything was tried
 
     def __post_init__(self) -> None:
         for name in (*self.space.names, *self.fixed):
@@ -71,13 +76,7 @@ class SearchSpace(Domain):
 
     @property
     def d0(self) -> int:
-        """How many inputs the model has."""
         return self.model_space.d0
-
-    @property
-    def repeat(self) -> bool:
-        """Only where everything was tried."""
-        return False
 
     def holding(self, context: Mapping[str, Any], where: str) -> SearchSpace:
         """The same space in a context: some of its parameters are given, not chosen."""
@@ -176,7 +175,6 @@ class SearchSpace(Domain):
     # What a domain answers
 
     def contains(self, X: ArrayLike) -> NDArray[np.bool_]:
-        """(n,) which points lie within the ranges, with held parameters at their values."""
         found = as_points(X, "domain")
         inside = np.abs(found) <= 1 + SAME
         for name, value in self.fixed.items():
@@ -186,7 +184,6 @@ class SearchSpace(Domain):
         return np.asarray(inside.all(axis=1))
 
     def same(self, X: Array, Z: Array) -> NDArray[np.bool_]:
-        """(n, k) which points are the same configuration, up to rounding."""
         same = np.ones((len(X), len(Z)), dtype=bool)
         for column, theirs in zip(X.T, Z.T, strict=True):
             same &= np.abs(column[:, None] - theirs) < SAME
@@ -211,7 +208,6 @@ class SearchSpace(Domain):
         return found
 
     def unused(self, X: Array) -> float:
-        """How many configurations are not among ``X``; inf where one parameter is continuous."""
         if self._grid is None:
             return np.inf
         return float((~self.among(self.to_model(self._grid), X)).sum())
@@ -242,7 +238,6 @@ class SearchSpace(Domain):
         return np.unique(self.space.settled(U), axis=0) if self.space.conditions else U
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        """(n, d0) configurations drawn uniformly, as the model sees them."""
         return self.to_model(self._sample(rng, n))
 
     def _sample(self, rng: np.random.Generator, n: int) -> Array:
@@ -260,16 +255,12 @@ class SearchSpace(Domain):
         return StartPoints(self.to_model(U), U=U)
 
     def maximisers(
-        self,
-        function: Function,
-        start: StartPoints,
-        *,
-        gradient: WithGradient | None = None,
-        exclude: Array | None = None,
+        self, score: Score, start: StartPoints, exclude: Array | None = None
     ) -> tuple[Array, Array]:
         """The best points found: all start points are looked at, then the best few climb."""
         assert start.U is not None
         closed = np.zeros((0, self.d0)) if exclude is None else exclude
+        function, gradient = score.values, score.gradient
         values = function(start.X)
         scores = np.where(self.among(start.X, closed), -np.inf, values)
         if self._grid is not None:
@@ -299,7 +290,7 @@ class SearchSpace(Domain):
                 best, height = near[top], float(found[top])
         return self.to_model(best[None]), np.array([height])
 
-    def _drawn(self, judged: Any, U: Array) -> Iterable[tuple[Array, Array]]:
+    def _drawn(self, judged: Judge, U: Array) -> Iterable[tuple[Array, Array]]:
         """Points drawn around the best, with their scores; closer and closer."""
         free = np.concatenate(
             [np.arange(self.space.d0)[self.space.columns[p.name]] for p in self._free]
@@ -313,7 +304,7 @@ class SearchSpace(Domain):
             U = near[np.argsort(-scores, kind="stable")[:STARTS]]
 
     def _climbed(
-        self, judged: Any, gradient: WithGradient, U: Array, count: int, spread: float
+        self, judged: Judge, gradient: WithGradient, U: Array, count: int, spread: float
     ) -> Iterable[tuple[Array, Array]]:
         """Ends of climbs along numbers, and their neighbours with other choices."""
         radius, tightness = float(count) ** (-1 / len(self._climbing)), spread / 20
@@ -378,7 +369,6 @@ class SearchSpace(Domain):
         return f"space[{', '.join(p.name for p in self._free)}]"
 
     def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
         return {
             "kind": self.kind,
             "space": self.space.to_dict(),
@@ -390,7 +380,6 @@ class SearchSpace(Domain):
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> SearchSpace:
-        """Inverse of `to_dict`."""
         landmarks = data["landmarks"]
         return cls(
             Space.from_dict(data["space"]),
@@ -399,19 +388,6 @@ class SearchSpace(Domain):
             bool(data["extrapolate"]),
             None if landmarks is None else np.array(landmarks, dtype=np.float64),
         )
-
-
-def rows_of(points: Any, space: Space) -> list[Any]:
-    """Configurations one by one; of an array of numbers, by the names of the parameters."""
-    if isinstance(points, Mapping):
-        return [points]
-    if isinstance(points, np.ndarray):
-        return [dict(zip(space.names, row, strict=True)) for row in points.tolist()]
-    if not isinstance(points, Iterable) or isinstance(points, str | bytes):
-        raise InputError(
-            f"{points!r} is no configuration; expected a dict of {', '.join(space.names)}"
-        )
-    return list(points)
 
 
 def _translated(own: Parameter, theirs: Parameter, columns: Array) -> Array:
