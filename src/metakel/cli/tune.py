@@ -50,8 +50,8 @@ from metakel.cli.suggest import (
 from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.optimize import NoSafePoint
+from metakel.optimize.certificate import spread_of
 from metakel.optimize.regret import as_tolerance
-from metakel.optimize.snapshot import spread_of
 from metakel.priors import Prior
 from metakel.tuner import Tuner
 from metakel.tuner.lock import is_alive, this_process

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel._html import card, items, paragraph
-from metakel.optimize.model import UCB_WIDTH, BestRuns, Model, describe
+from metakel.optimize.ask_tell import Snapshot
+from metakel.optimize.certificate import describe
+from metakel.optimize.model import UCB_WIDTH, BestRuns, Model
 from metakel.optimize.record import Record
 from metakel.optimize.safe import SafeModel
-from metakel.optimize.snapshot import Snapshot
 from metakel.search import Domain, InContext, StartPoints
 
 NEIGHBOURS = 3  # runs that are named

@@ -11,7 +11,7 @@ import numpy as np
 
 from metakel._arrays import Array, as_number, is_number
 from metakel.confidence.radius import Centre
-from metakel.errors import InputError, ShapeError
+from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum
 
 OBJECTIVE = "objective"  # what the first output is called beside the names of the others
@@ -176,30 +176,3 @@ def shares(
         )
     part = left / (1 + len(limits) - len(given))
     return part, {name: given.get(name, part) for name in limits}
-
-
-def as_outputs(
-    outputs: Mapping[str, Any] | None, names: Sequence[str], n: int
-) -> list[dict[str, float]]:
-    """Measured outputs of ``n`` points, point by point, without those that were not measured."""
-    given = {} if outputs is None else outputs
-    if not isinstance(given, Mapping):
-        raise InputError(f"tell: outputs are {given!r}; expected a dict of numbers by name")
-    if set(given) != set(names):
-        expected = f"one for each of {', '.join(map(repr, names))}" if names else "none"
-        raise InputError(
-            f"tell: outputs are given for {', '.join(map(repr, given)) or 'nothing'}; expected "
-            f"{expected} (None where it was not measured)"
-        )
-    columns = {name: _column(name, values, n) for name, values in given.items()}
-    return [{name: c[i] for name, c in columns.items() if isfinite(c[i])} for i in range(n)]
-
-
-def _column(name: str, values: Any, n: int) -> list[float]:
-    try:
-        found = np.array(values, dtype=np.float64)  # None becomes nan
-    except (TypeError, ValueError):
-        raise InputError(f"tell: output {name!r} is {values!r}; expected numbers") from None
-    if found.shape not in ((), (n,)) or (found.shape == () and n != 1):
-        raise ShapeError(f"tell: output {name!r} has shape {found.shape}; expected ({n},)")
-    return [float(value) for value in np.atleast_1d(found)]

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_points
+from metakel.errors import InputError, ShapeError
 from metakel.search.domain import Domain, Score, StartPoints, domain_from_dict
+from metakel.search.named import SearchSpace
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,3 +121,50 @@ class InContext(Domain):
     def read(cls, data: Mapping[str, Any]) -> InContext:
         choices, contexts = domain_from_dict(data["choices"]), domain_from_dict(data["contexts"])
         return cls(choices, contexts, np.array(data["context"], dtype=np.float64))
+
+
+def encode_contexts(contexts: Domain | None, given: Any, n: int, where: str) -> Array:
+    """(n, c) contexts of n points: one for all, or one for each; c = 0 where there are none."""
+    if contexts is None:
+        if given is not None:
+            raise InputError(
+                f"{where}: context is {given!r}, but this optimizer has no contexts; make it with "
+                "context=, the domain of contexts"
+            )
+        return np.zeros((n, 0))
+    if given is None:
+        raise InputError(
+            f"{where}: there is no context; expected context= with {_expected(contexts)}"
+        )
+    if isinstance(contexts, SearchSpace):
+        for row in [given] if isinstance(given, Mapping) else given:
+            _check_names(row, contexts, where)
+    Z = contexts.encode(given, f"{where}: context")
+    if len(Z) not in (1, n):
+        raise ShapeError(f"{where}: {len(Z)} contexts for {n} points; expected one, or one each")
+    return np.broadcast_to(Z, (n, Z.shape[1]))
+
+
+def _expected(contexts: Domain) -> str:
+    """What a context is, for messages."""
+    if isinstance(contexts, SearchSpace):
+        return ", ".join(map(repr, contexts.space.names))
+    return f"{contexts.d0} input{'s' * (contexts.d0 != 1)} of {contexts!r}"
+
+
+def _check_names(row: Any, contexts: SearchSpace, where: str) -> None:
+    if not isinstance(row, Mapping):
+        raise InputError(f"{where}: context is {row!r}; expected a dict with {_expected(contexts)}")
+    missing = [name for name in contexts.space.names if name not in row]
+    if missing:
+        raise InputError(f"{where}: the context {dict(row)} lacks {', '.join(map(repr, missing))}")
+
+
+def check_agreement(x: Any, context: Mapping[str, Any], where: str) -> None:
+    for row in [x] if isinstance(x, Mapping) else x:
+        for name, value in context.items():
+            if isinstance(row, Mapping) and row.get(name, value) != value:
+                raise InputError(
+                    f"{where}: {name!r} is {row[name]!r} in the configuration but {value!r} in the "
+                    "context; expected the same"
+                )

@@ -13,8 +13,8 @@ from typing import Any
 from metakel._arrays import is_integer, positive, shown
 from metakel.errors import InputError, MetaKelError
 from metakel.optimize import Optimizer
+from metakel.optimize.certificate import spread_of
 from metakel.optimize.regret import as_tolerance
-from metakel.optimize.snapshot import spread_of
 from metakel.tuner.configurations import Candidates, Configuration, plain
 from metakel.tuner.events import Event
 from metakel.tuner.lock import is_alive, this_process
