@@ -5,34 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil, inf, isfinite
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_numbers, positive
+from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum
 from metakel.optimize.limits import OBJECTIVE, Limit, Range
+from metakel.search import Domain
 
 SAME = 1e-9
-
-
-class StartSet(Protocol):
-    """Where to begin; `SafeStart` and `VouchedPoints` are such sets."""
-
-    @property
-    def delta(self) -> float:
-        """Probability with which it may hold an unsafe point."""
-
-    @property
-    def points(self) -> Array | None:
-        """(n, d0) its points, where they are few."""
-
-    def contains(self, Z: ArrayLike) -> NDArray[np.bool_]:
-        """(n,) which points ``Z`` (n, d0) it holds."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +194,7 @@ class SafeStart:
 
     @property
     def points(self) -> None:
-        """It is known by a score, not by its points."""
+        """None: it is known by a score, not by its points."""
         return None
 
     def score(self, Z: Array) -> Array:
@@ -281,6 +265,19 @@ class SafeStart:
             int(data["rank"]),
             float(data["delta_calibrating"]),
         )
+
+
+StartSet = SafeStart | VouchedPoints  # where to begin
+
+
+def as_start_set(start: Any, domain: Domain) -> StartSet | None:
+    """A start set as it is, or points of the domain that the user vouches for."""
+    if start is None or isinstance(start, SafeStart):
+        return start
+    points = domain.encode(start, "start")
+    if not len(points):
+        raise InputError("start has no points; expected at least one that you vouch for")
+    return VouchedPoints(points)
 
 
 def start_from_dict(
