@@ -24,13 +24,13 @@ from metakel.optimize.certificate import (
     describe,
     no_certificate,
 )
-from metakel.optimize.certified import CertifiedModel
+from metakel.optimize.certified import CertifiedModel, load_certified
 from metakel.optimize.explain import Reasons, explain
-from metakel.optimize.mixture import MixtureModel, load_mixture
+from metakel.optimize.mixture import load_mixture
 from metakel.optimize.model import Model
 from metakel.optimize.record import Record, Trial
-from metakel.optimize.safe import SafeModel
-from metakel.optimize.union import UnionModel
+from metakel.optimize.safe import load_safe
+from metakel.optimize.union import UnionModel, load_union
 from metakel.search import Domain, Finite, StartPoints, domain_from_dict
 from metakel.search.context import check_agreement
 
@@ -407,12 +407,17 @@ def model_from_dict(
 ) -> Model:
     """Inverse of `Model.to_dict`, whichever model it was."""
     kind = data["kind"]
-    if kind == MixtureModel.kind:
+    if kind == "mixture":
         return load_mixture(data)
-    for known in (CertifiedModel, SafeModel, UnionModel):
-        if kind == known.kind:
-            return known.from_dict(data, functions)
-    raise InputError(f"stored model is of kind {kind!r}; known: certified, safe, union, mixture")
+    loaders: dict[str, Callable[..., Model]] = {
+        "certified": load_certified,
+        "safe": load_safe,
+        "union": load_union,
+    }
+    if kind not in loaders:
+        known = ", ".join([*loaders, "mixture"])
+        raise InputError(f"stored model is of kind {kind!r}; known: {known}")
+    return loaders[kind](data, functions)
 
 
 def stored_acquisition(acquisition: str | Acquisition) -> str | dict[str, Any]:

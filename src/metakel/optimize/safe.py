@@ -29,7 +29,7 @@ from metakel._arrays import Array
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError, MetaKelError
 from metakel.kernels.sum import KernelSum
-from metakel.optimize.certified import CertifiedModel
+from metakel.optimize.certified import CertifiedModel, load_certified
 from metakel.optimize.limits import OBJECTIVE, Limit, Range, refuse_growing, shares
 from metakel.optimize.model import Score, Search
 from metakel.optimize.record import Outcomes
@@ -120,10 +120,10 @@ class SafeModel(CertifiedModel):
             for name, limit in limits.items()
         }
         ranges = {name: limit.range for name, limit in limits.items()}
-        return cls._around(objective, range, outputs, ranges, start, delta)
+        return cls.around(objective, range, outputs, ranges, start, delta)
 
     @classmethod
-    def _around(
+    def around(
         cls,
         objective: CertifiedModel,
         range: Range,
@@ -132,6 +132,7 @@ class SafeModel(CertifiedModel):
         start: StartSet | None,
         delta: float,
     ) -> Self:
+        """A safe model of an objective, in the sign to be maximised."""
         model = object.__new__(cls)
         model.__dict__.update(objective.__dict__)
         model.range, model.outputs, model.ranges = range, outputs, ranges
@@ -141,7 +142,6 @@ class SafeModel(CertifiedModel):
     # How it learns
 
     def prepare(self, start: StartPoints) -> Self:
-        """Ready to be searched from these points."""
         model = super().prepare(start)
         model.outputs = {name: output.prepare(start) for name, output in self.outputs.items()}
         return model
@@ -181,7 +181,6 @@ class SafeModel(CertifiedModel):
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """What is measured beside the objective."""
         return tuple(self.outputs)
 
     @property
@@ -378,7 +377,6 @@ class SafeModel(CertifiedModel):
     # How it is kept
 
     def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form of the model before any observation."""
         return {
             "kind": self.kind,
             "objective": {**super().to_dict(), "kind": CertifiedModel.kind},
@@ -389,17 +387,17 @@ class SafeModel(CertifiedModel):
             "delta": self.total_delta,
         }
 
-    @classmethod
-    def from_dict(
-        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> Self:
-        """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
-        objective = CertifiedModel.from_dict(data["objective"], functions)
-        outputs = {n: CertifiedModel.from_dict(o, functions) for n, o in data["outputs"].items()}
-        ranges = {name: Range.from_list(ends) for name, ends in data["ranges"].items()}
-        start, delta = start_from_dict(data["start"], functions), float(data["delta"])
-        allowed = Range.from_list(data["range"])
-        return cls._around(objective, allowed, outputs, ranges, start, delta)
+
+def load_safe(
+    data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
+) -> SafeModel:
+    """Inverse of `SafeModel.to_dict`."""
+    objective = load_certified(data["objective"], functions)
+    outputs = {name: load_certified(o, functions) for name, o in data["outputs"].items()}
+    ranges = {name: Range.from_list(ends) for name, ends in data["ranges"].items()}
+    start, delta = start_from_dict(data["start"], functions), float(data["delta"])
+    allowed = Range.from_list(data["range"])
+    return SafeModel.around(objective, allowed, outputs, ranges, start, delta)
 
 
 def best_within(search: Search, score: Score, margin: Callable[[Array], Array]) -> Array | None:
