@@ -13,11 +13,10 @@ from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum
 from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.certified import CertifiedModel
-from metakel.optimize.limits import Limit, Range
+from metakel.optimize.limits import Limit, Range, StartSet, as_start_set
 from metakel.optimize.model import Model
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.safe import SafeModel
-from metakel.optimize.start_set import StartSet, as_start_set
 from metakel.optimize.union import UnionModel
 from metakel.optimize.upper_bound import Schedule
 from metakel.search import Domain, SearchSpace

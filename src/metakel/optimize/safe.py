@@ -30,10 +30,18 @@ from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError, MetaKelError
 from metakel.kernels.sum import KernelSum
 from metakel.optimize.certified import CertifiedModel, load_certified
-from metakel.optimize.limits import OBJECTIVE, Limit, Range, refuse_growing, shares
+from metakel.optimize.limits import (
+    OBJECTIVE,
+    Limit,
+    Range,
+    SafeStart,
+    StartSet,
+    refuse_growing,
+    shares,
+    start_from_dict,
+)
 from metakel.optimize.model import Score, Search
 from metakel.optimize.record import Outcomes
-from metakel.optimize.start_set import SafeStart, StartSet, start_from_dict
 from metakel.optimize.upper_bound import UpperBound
 from metakel.search import Domain, Finite, InContext, StartPoints
 

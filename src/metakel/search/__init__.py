@@ -2,16 +2,8 @@
 
 from metakel.search.box import Box, box
 from metakel.search.context import InContext
-from metakel.search.domain import (
-    CandidateTable,
-    Domain,
-    Finite,
-    StartPoints,
-    candidates,
-    domain_from_dict,
-    grid,
-)
-from metakel.search.named import SearchSpace
+from metakel.search.domain import Domain, Finite, StartPoints, candidates, domain_from_dict, grid
+from metakel.search.named import CandidateTable, SearchSpace
 
 __all__ = [
     "Box",

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_points, check_generator
 from metakel.errors import InputError, ShapeError
-from metakel.space import Space
 
 # Values this close, relative to their range over the domain, are ties.
 TIE = 1e-9
@@ -351,10 +350,10 @@ def candidates(X: ArrayLike, *, repeat: bool = True) -> Finite:
     given = as_points(X, "points")
     if not len(given):
         raise InputError("points: there are none; expected at least one candidate")
-    return Finite(_distinct(given)[0], repeat)
+    return Finite(distinct_points(given)[0], repeat)
 
 
-def _distinct(X: Array) -> tuple[Array, NDArray[np.intp]]:
+def distinct_points(X: Array) -> tuple[Array, NDArray[np.intp]]:
     """The points of ``X`` (n, d0) without repetitions, and at which rows they were first."""
     points = X + 0.0  # -0.0 and 0.0 are one point
     rows = np.sort(np.unique(points, axis=0, return_index=True)[1])
@@ -386,70 +385,3 @@ def grid(bounds: ArrayLike, count: int | Sequence[int] = 101, *, repeat: bool = 
     X = np.stack([v.ravel() for v in values], axis=1) + 0.0
     X.setflags(write=False)
     return Finite(X, repeat, axes)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class CandidateTable(Finite):
-    """A table of configurations, each of which may be chosen once; make it with `of`.
-
-    Parameters
-    ----------
-    rows : tuple of dict
-        Configurations as they were given, one for every point of ``X``.
-    space : Space
-    """
-
-    rows: tuple[Mapping[str, Any], ...] = ()
-    space: Space = None  # type: ignore[assignment]
-
-    kind: ClassVar[str] = "table"
-
-    @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]], X: Array, space: Space) -> CandidateTable:
-        """From configurations and their points (n, d0); of equal ones the first is kept."""
-        if not len(X):
-            raise InputError("the table of candidates is empty; expected at least one")
-        kept, first = _distinct(X)
-        return cls(kept, False, None, tuple(rows[i] for i in first.tolist()), space)
-
-    def locate(self, points: Any, where: str) -> Array:
-        """(n, d0) of configurations, in the table or not."""
-        return self.space.encode(rows_of(points, self.space), extrapolate=True) + 0.0
-
-    def encode(self, points: Any, where: str) -> Array:
-        """(n, d0) of one configuration of the table or a sequence of them."""
-        found = self.index(self.locate(points, where))
-        missing = found < 0
-        if missing.any():
-            row = rows_of(points, self.space)[int(np.argmax(missing))]
-            raise InputError(f"{where}: {dict(row)} is not among the {len(self)} candidates")
-        return self.X[found]
-
-    def decode(self, x: Array) -> dict[str, Any]:
-        """The configuration as it was listed."""
-        return dict(self.rows[int(self.index(x[None])[0])])
-
-    def __repr__(self) -> str:
-        return f"table of {len(self)} candidates"
-
-    def to_dict(self) -> dict[str, Any]:
-        rows = [dict(row) for row in self.rows]
-        return {"kind": self.kind, "rows": rows, "space": self.space.to_dict()}
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> CandidateTable:
-        space = Space.from_dict(data["space"])
-        return cls.of(data["rows"], space.encode(data["rows"], extrapolate=True), space)
-
-
-def rows_of(points: Any, space: Space) -> list[Any]:
-    """Configurations one by one; of an array of numbers, by the names of the parameters."""
-    if isinstance(points, Mapping):
-        return [points]
-    if isinstance(points, np.ndarray):
-        return [dict(zip(space.names, row, strict=True)) for row in points.tolist()]
-    if not isinstance(points, Iterable) or isinstance(points, str | bytes):
-        raise InputError(
-            f"{points!r} is no configuration; expected a dict of {', '.join(space.names)}"
-        )
-    return list(points)

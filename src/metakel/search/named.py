@@ -1,8 +1,8 @@
-"""A space of named parameters as a domain: drawn points, climbs and neighbours."""
+"""Domains of named parameters: a space, which is searched by climbs, and a table of candidates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import product
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array, as_points, check_generator
 from metakel.errors import InputError
 from metakel.search.box import newton_climb
-from metakel.search.domain import Domain, Score, StartPoints, rows_of, tied
+from metakel.search.domain import Domain, Finite, Score, StartPoints, distinct_points, tied
 from metakel.space import Categorical, Fixed, Float, Ordinal, Parameter, Space
 
 POOL = 1000
@@ -145,16 +145,11 @@ class SearchSpace(Domain):
         return self.model_space.encode(full, extrapolate=self.extrapolate)
 
     def locate(self, points: Any, where: str) -> Array:
-        """(n, d0) of configurations."""
         return self.encode(points, where)
 
     def decode(self, x: Array) -> dict[str, Any]:
-        """The configuration of a point (d0,) that a search found."""
-        return self._configuration(self._from_model(x[None])[0])
-
-    def _configuration(self, u: Array) -> dict[str, Any]:
-        """Of a point (d,) of ``space``; held numbers exactly as they were given."""
-        row = self.space.decode(u[None])[0]
+        """The configuration of a point; held numbers exactly as they were given."""
+        row = self.space.decode(self._from_model(x[None]))[0]
         for name, value in self._held.items():
             if type(self.space[name]) is Float and name in row:
                 row[name] = float(value)
@@ -330,23 +325,19 @@ class SearchSpace(Domain):
 
     def _pulled_back(self, U: Array, slopes: Array) -> Array:
         """(n, d) derivatives in ``space`` of those (n, d0) in the inputs of the model."""
-        if self.space == self.model_space:
-            return self._without_inactive(U, slopes)
-        ahead, behind = self.to_model(U + PROBE), self.to_model(U - PROBE)
-        rates = (ahead - behind) / (2 * PROBE)  # every input depends on its own parameter only
-        pulled = np.zeros_like(U)
-        for p in self._free:
-            if isinstance(p, Float | Ordinal):
-                inputs = self.model_space.columns[p.name]
-                product_ = slopes[:, inputs] * rates[:, inputs]
-                pulled[:, self.space.columns[p.name].start] = product_.sum(axis=1)
-        return self._without_inactive(U, pulled)
-
-    def _without_inactive(self, U: Array, slopes: Array) -> Array:
-        """(n, d) derivatives, 0 along parameters that are not there at points (n, d)."""
+        pulled = slopes
+        if self.space != self.model_space:
+            ahead, behind = self.to_model(U + PROBE), self.to_model(U - PROBE)
+            rates = (ahead - behind) / (2 * PROBE)  # every input depends on its own parameter only
+            pulled = np.zeros_like(U)
+            for p in self._free:
+                if isinstance(p, Float | Ordinal):
+                    inputs = self.model_space.columns[p.name]
+                    product_ = slopes[:, inputs] * rates[:, inputs]
+                    pulled[:, self.space.columns[p.name].start] = product_.sum(axis=1)
         for name, here in self.space.active(U).items():
-            slopes[~here, self.space.columns[name]] = 0.0
-        return slopes
+            pulled[~here, self.space.columns[name]] = 0.0  # where the parameter is not there
+        return pulled
 
     def _neighbours(self, u: Array) -> Array:
         """(k, d) points that differ in one choice or in one step of one parameter."""
@@ -388,6 +379,73 @@ class SearchSpace(Domain):
             bool(data["extrapolate"]),
             None if landmarks is None else np.array(landmarks, dtype=np.float64),
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CandidateTable(Finite):
+    """A table of configurations, each of which may be chosen once; make it with `of`.
+
+    Parameters
+    ----------
+    rows : tuple of dict
+        Configurations as they were given, one for every point of ``X``.
+    space : Space
+    """
+
+    rows: tuple[Mapping[str, Any], ...] = ()
+    space: Space = None  # type: ignore[assignment]
+
+    kind: ClassVar[str] = "table"
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]], X: Array, space: Space) -> CandidateTable:
+        """From configurations and their points (n, d0); of equal ones the first is kept."""
+        if not len(X):
+            raise InputError("the table of candidates is empty; expected at least one")
+        kept, first = distinct_points(X)
+        return cls(kept, False, None, tuple(rows[i] for i in first.tolist()), space)
+
+    def locate(self, points: Any, where: str) -> Array:
+        """(n, d0) of configurations, in the table or not."""
+        return self.space.encode(rows_of(points, self.space), extrapolate=True) + 0.0
+
+    def encode(self, points: Any, where: str) -> Array:
+        """(n, d0) of one configuration of the table or a sequence of them."""
+        found = self.index(self.locate(points, where))
+        missing = found < 0
+        if missing.any():
+            row = rows_of(points, self.space)[int(np.argmax(missing))]
+            raise InputError(f"{where}: {dict(row)} is not among the {len(self)} candidates")
+        return self.X[found]
+
+    def decode(self, x: Array) -> dict[str, Any]:
+        """The configuration as it was listed."""
+        return dict(self.rows[int(self.index(x[None])[0])])
+
+    def __repr__(self) -> str:
+        return f"table of {len(self)} candidates"
+
+    def to_dict(self) -> dict[str, Any]:
+        rows = [dict(row) for row in self.rows]
+        return {"kind": self.kind, "rows": rows, "space": self.space.to_dict()}
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> CandidateTable:
+        space = Space.from_dict(data["space"])
+        return cls.of(data["rows"], space.encode(data["rows"], extrapolate=True), space)
+
+
+def rows_of(points: Any, space: Space) -> list[Any]:
+    """Configurations one by one; of an array of numbers, by the names of the parameters."""
+    if isinstance(points, Mapping):
+        return [points]
+    if isinstance(points, np.ndarray):
+        return [dict(zip(space.names, row, strict=True)) for row in points.tolist()]
+    if not isinstance(points, Iterable) or isinstance(points, str | bytes):
+        raise InputError(
+            f"{points!r} is no configuration; expected a dict of {', '.join(space.names)}"
+        )
+    return list(points)
 
 
 def _translated(own: Parameter, theirs: Parameter, columns: Array) -> Array:
