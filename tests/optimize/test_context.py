@@ -175,6 +175,7 @@ def test_safe_search_keeps_its_limit_in_every_context(domain):
         z = 0.3
         assert game.safe([[0.0]], context=[z])[0]
         certificate = game.certificate_for([z])
+        assert certificate.safe  # it is about the configurations that respect the limit
         assert game.safe(certificate.x[None], context=[z])[0]
         candidates_here = f(np.column_stack([GRID, np.full(21, z)]))
         best_safe = candidates_here[candidates_here >= limit].max()

@@ -287,10 +287,6 @@ class CertifiedModel(Model):
             return lower[rows], upper[rows]
         return sequence.interval(Z, refine=False)
 
-    def domain_bounds(self) -> tuple[Array, Array]:
-        """(N,) bounds at the points of a finite domain, exact over all times."""
-        return self.certified.interval()
-
     def predict(self, Z: Array) -> tuple[Array, Array]:
         """(n,) posterior means and standard deviations; fantasies shrink the latter."""
         deciding = self._deciding
@@ -323,7 +319,7 @@ class CertifiedModel(Model):
         search has looked at, a kernel without derivatives can do anything that its norm allows.
         """
         if isinstance(domain, Finite):
-            return float(self.domain_bounds()[1].max())
+            return float(self.bounds_within(domain.X)[1].max())
         current = self.certified.current
         if not current.kernel.smooth:
             if self.centre is not None:  # nothing says how large it gets

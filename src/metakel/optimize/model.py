@@ -197,7 +197,7 @@ class Model(ABC):
         raise InputError(self.no_bounds)
 
     def bounds_within(self, Z: Array) -> tuple[Array, Array]:
-        """`bounds` for a search, which may be a little wider."""
+        """`bounds` for a search, which may be a little wider; not so at all points of a table."""
         return self.bounds(Z)
 
     @property

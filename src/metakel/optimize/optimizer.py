@@ -24,7 +24,7 @@ from metakel.optimize.certificate import (
     describe,
     no_certificate,
 )
-from metakel.optimize.certified import CertifiedModel, load_certified
+from metakel.optimize.certified import load_certified
 from metakel.optimize.explain import Reasons, explain
 from metakel.optimize.mixture import load_mixture
 from metakel.optimize.model import Model
@@ -216,14 +216,15 @@ class Optimizer(AskTell):
                 f"confidence: the domain {self.domain!r} has no finite number of points; give some,"
                 f" as in confidence(Z) with Z of shape (n, {self.domain.d0})"
             )
-        if self._snapshot.model.no_bounds:
-            raise InputError(f"there is no confidence band: {self._snapshot.model.no_bounds}")
         model = self._snapshot.model
-        if x is None and self.contexts is None and isinstance(model, CertifiedModel | UnionModel):
-            lower, upper = model.domain_bounds()
+        if model.no_bounds:
+            raise InputError(f"there is no confidence band: {model.no_bounds}")
+        if x is not None:
+            lower, upper = model.bounds(place.locate(x, "confidence"))
+        elif self.contexts is not None:
+            lower, upper = model.bounds(start.X)
         else:
-            Z = start.X if x is None else place.locate(x, "confidence")
-            lower, upper = self._snapshot.model.bounds(Z)
+            lower, upper = model.bounds_within(start.X)
         return (lower, upper) if self.maximize else (-upper, -lower)
 
     @property

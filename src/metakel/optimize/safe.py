@@ -355,7 +355,7 @@ class SafeModel(CertifiedModel):
     def largest_upper(self, domain: Domain, start: StartPoints) -> float:
         """The largest upper bound where a point may be safe: the best safe point is among these."""
         if isinstance(domain, Finite):
-            upper = self.domain_bounds()[1]
+            upper = self.bounds_within(domain.X)[1]
             return float(upper[self.hope(domain.X) >= 0].max(initial=-inf))
         current = self.certified.current
         if not current.kernel.smooth or not np.isfinite(current.upper(start.X)).all():

@@ -173,10 +173,6 @@ class UnionModel(Model):
     def bounds_within(self, Z: Array) -> tuple[Array, Array]:
         return _union([member.bounds_within(Z) for member in self.believed])
 
-    def domain_bounds(self) -> tuple[Array, Array]:
-        """(N,) bounds at the points of a finite domain, of every kernel over all times."""
-        return _union([member.domain_bounds() for member in self.believed])
-
     def predict(self, Z: Array) -> tuple[Array, Array]:
         """(n,) means and standard deviations of the models that are left, in equal parts."""
         means, sds = np.transpose([member.predict(Z) for member in self.believed], (1, 0, 2))
