@@ -131,11 +131,6 @@ class AskTell:
         stop_at: float | str | None = None,
         context: Domain | None = None,
     ) -> None:
-        if not isinstance(domain, Domain):
-            raise InputError(
-                f"domain is a {type(domain).__name__}; use mk.box, mk.grid or mk.candidates, "
-                "or a Space"
-            )
         check_generator(rng)
         _check_inputs(model, domain, context)
         if context is not None:
@@ -419,12 +414,14 @@ class AskTell:
 
 
 def _check_inputs(model: Model, domain: Domain, context: Domain | None) -> None:
-    if context is not None and not isinstance(context, Domain):
-        raise InputError(
-            f"context is a {type(context).__name__}; use mk.box, mk.grid or mk.candidates, or a "
-            "Space"
-        )
-    found = domain.d0 + (0 if context is None else context.d0)
+    given = {"domain": domain} if context is None else {"domain": domain, "context": context}
+    for name, place in given.items():
+        if not isinstance(place, Domain):
+            raise InputError(
+                f"{name} is a {type(place).__name__}; use mk.box, mk.grid or mk.candidates, or a "
+                "Space"
+            )
+    found = sum(place.d0 for place in given.values())
     if model.d0 not in (None, found):
         have = f"the domain has {domain.d0}"
         if context is not None:
