@@ -10,7 +10,7 @@ from scipy.stats import binom
 import metakel as mk
 from metakel.errors import InputError, ShapeError
 from metakel.kernels import KernelSum, from_features, legendre, tensor_product
-from metakel.optimize import GPUCB, Optimizer
+from metakel.optimize import GPUCB, Optimizer, Score
 from metakel.search import InContext, box, candidates, grid
 from metakel.space import Float, Space
 
@@ -89,8 +89,8 @@ def test_without_contexts_nothing_changes():
     rng = np.random.default_rng
     start = place.start_points(rng(1))
     assert_array_equal(start.X, plain.start_points(rng(1)).X)
-    found, height = place.maximisers(lambda X: values, start)
-    best, top = plain.maximisers(lambda X: values, start)
+    found, height = place.maximisers(Score(lambda X: values), start)
+    best, top = plain.maximisers(Score(lambda X: values), start)
     assert_array_equal(found, best)
     assert_array_equal(height, top)
     game = GPUCB(kernel, plain, rng=rng(0), noise_std=NOISE, context=None)
@@ -175,6 +175,7 @@ def test_safe_search_keeps_its_limit_in_every_context(domain):
         z = 0.3
         assert game.safe([[0.0]], context=[z])[0]
         certificate = game.certificate_for([z])
+        assert certificate.safe  # it is about the configurations that respect the limit
         assert game.safe(certificate.x[None], context=[z])[0]
         candidates_here = f(np.column_stack([GRID, np.full(21, z)]))
         best_safe = candidates_here[candidates_here >= limit].max()

@@ -117,8 +117,8 @@ def test_the_union_is_that_of_the_kernels_that_are_left():
     play(game, f, rng, steps=6)
     members = [game.model.members[i] for i in game.alive]
     lower, upper = game.confidence()
-    assert_array_equal(lower, np.min([m.domain_bounds()[0] for m in members], axis=0))
-    assert_array_equal(upper, np.max([m.domain_bounds()[1] for m in members], axis=0))
+    assert_array_equal(lower, np.min([m.bounds_within(DOMAIN.X)[0] for m in members], axis=0))
+    assert_array_equal(upper, np.max([m.bounds_within(DOMAIN.X)[1] for m in members], axis=0))
     assert game.certificate.regret >= f.max() - f[game.domain.index(game.best.x[None])[0]] - 1e-9
     # A value of the mixture of all kernels that are left lies between their own ones.
     means = [m.predict(DOMAIN.X)[0] for m in members]

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from metakel.errors import InputError, ShapeError
 from metakel.kernels import KernelSum, legendre
-from metakel.optimize import GPUCB
+from metakel.optimize import GPUCB, Score
 from metakel.search import box, candidates, domain_from_dict, grid
 
 DOMAINS = {
@@ -84,7 +84,7 @@ def test_a_box_breaks_ties_by_the_generator_too():
 def test_points_that_score_minus_infinity_are_chosen_where_nothing_else_is_left(rng):
     domain = candidates([[0.0], [1.0], [2.0]], repeat=False)
     values = np.array([-np.inf, 1.0, -np.inf])
-    found, _ = domain.maximisers(lambda Z: values, domain.start_points(rng), exclude=domain.X[1:2])
+    found, _ = domain.maximisers(Score(lambda Z: values), domain.start_points(rng), domain.X[1:2])
     assert_array_equal(found, domain.X[[0, 2]])
 
 

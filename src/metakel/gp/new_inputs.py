@@ -54,11 +54,9 @@ class ExtendedTaskGP(TaskGP):
         return len(self.basis.shared.lengthscales)
 
     def mean(self, X: Array) -> Array:
-        """(n,) values m(x)."""
         return super().mean(X[:, : self._d])
 
     def prepare(self, Z: Array) -> PointCache:
-        """Everything about points (n, d0) that is needed more than once."""
         past = super().prepare(Z[:, : self._d])
         scaled, norms = self.new.scale(Z[:, self._d :])
         return PointCache(
@@ -70,7 +68,6 @@ class ExtendedTaskGP(TaskGP):
         )
 
     def gram(self, left: PointCache, right: PointCache) -> Array:
-        """(n, k) values k(x, z)."""
         K0, C = self._shared(left, right), self._new(left, right)
         C *= self._interaction(K0)
         C += self.residual_weight * K0
@@ -78,7 +75,6 @@ class ExtendedTaskGP(TaskGP):
         return C
 
     def derivatives(self, points: PointCache, Z: Array) -> PointDerivatives:
-        """Of mean, eigenfunctions and k(z, z) at points (n, d0) and their cache."""
         past = super().derivatives(self._past(points), Z[:, : self._d])
         more = Z.shape[1] - self._d
         return PointDerivatives(
@@ -90,7 +86,6 @@ class ExtendedTaskGP(TaskGP):
     def gram_derivative(
         self, left: PointCache, right: PointCache, slopes: PointDerivatives
     ) -> Array:
-        """(n, k, d0) derivatives of k(x, z) in z."""
         d, shared = self._d, self.basis.shared
         dK0 = shared.slopes_of_scaled(left.scaled[:, :d], right.scaled[:, :d])
         dC = self.new.slopes_of_scaled(left.scaled[:, d:], right.scaled[:, d:])

@@ -1,17 +1,17 @@
 """One optimizer: a record of trials, a model of the objective, an acquisition and a domain."""
 
 from metakel.optimize.acquisition import ACQUISITIONS, Acquisition, LevelSet
+from metakel.optimize.certificate import Best, Certificate
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.explain import Expected, Neighbour, Reasons
 from metakel.optimize.gpucb import GPUCB
-from metakel.optimize.limits import Limit
+from metakel.optimize.limits import Limit, SafeStart
 from metakel.optimize.mixture import MixtureModel
-from metakel.optimize.model import Best, Certificate, Model, Score
+from metakel.optimize.model import Model, Score
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.policy_replay import PastRun, Replay, Table, replay
 from metakel.optimize.record import Outcomes, Record, Trial, outcomes
 from metakel.optimize.safe import NoSafePoint, SafeModel
-from metakel.optimize.start_set import SafeStart
 from metakel.optimize.union import UnionModel
 
 __all__ = [

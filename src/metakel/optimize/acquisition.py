@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import copysign, isfinite
 
 import numpy as np
 
 from metakel._arrays import Array, as_number
 from metakel.errors import InputError
-from metakel.gp.incremental import IncrementalGP, Prediction
+from metakel.gp.incremental import IncrementalGP
 from metakel.gp.task_gp import DefaultGP, TaskModel
 from metakel.optimize.model import Model, Score
 
@@ -100,10 +99,6 @@ class Feasibility:
         self._models: dict[str, IncrementalGP] = {}
         self._observed: list[tuple[Array, dict[str, float]]] = []
 
-    @cached_property
-    def _process(self) -> DefaultGP:
-        return DefaultGP.typical(self._Z.shape[1])
-
     def observe(self, constraints: Observed) -> Feasibility:
         """Given all constraints so far; an infinite one counts as the largest of its name."""
         settled = [(x, _settled(values, constraints)) for x, values in constraints]
@@ -117,17 +112,22 @@ class Feasibility:
             for name, value in values.items():
                 model = after._models.get(name)
                 if model is None:
-                    model = IncrementalGP([self._process], MODEL, self._Z)
+                    process = DefaultGP.typical(self._Z.shape[1])
+                    model = IncrementalGP([process], MODEL, self._Z)
                 after._models[name] = model.observe(x, value)
         after._observed = settled
         return after
 
-    def chance(self, Z: Array) -> Array | None:
-        """(n,) that all constraints hold; None where there is no constraint."""
-        return _chance([(m, self._at(m, Z)) for m in self._models.values()])
+    def chance(self, Z: Array) -> Array:
+        """(n,) that all constraints hold."""
+        from scipy.special import ndtr
 
-    def _at(self, model: IncrementalGP, Z: Array) -> Prediction:
-        return model.prediction if Z is self._Z else model.elsewhere().at(Z)
+        chance = np.ones(len(Z))
+        for model in self._models.values():
+            found = model.prediction if Z is self._Z else model.elsewhere().at(Z)
+            scale = np.maximum(model.likely_scales, SMALLEST_SCALE)
+            chance *= ndtr(-found.offset / (scale * np.sqrt(found.variance)))[0]
+        return chance
 
 
 def _settled(values: Mapping[str, float], observed: Observed) -> dict[str, float]:
@@ -144,28 +144,12 @@ def _agree(one: Observed, other: Observed) -> bool:
     )
 
 
-def _chance(constraints: list[tuple[IncrementalGP, Prediction]]) -> Array | None:
-    from scipy.special import ndtr
-
-    if not constraints:
-        return None
-    chances = [
-        ndtr(-p.offset / (np.maximum(model.likely_scales, SMALLEST_SCALE) * np.sqrt(p.variance)))[0]
-        for model, p in constraints
-    ]
-    return np.asarray(np.prod(chances, axis=0))
-
-
 def constrained(model: Model, best: float | None, feasibility: Feasibility) -> Score:
     """Expected improvement times the chance that all constraints hold.
 
     Before any feasible value: the chance alone.
     """
-
-    def chance(Z: Array) -> Array:
-        found = feasibility.chance(Z)
-        return np.ones(len(Z)) if found is None else found
-
+    chance = feasibility.chance
     return Score(chance) if best is None else model.expected_improvement(best, chance)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass, field
 from math import inf, log, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metakel._arrays import Array, as_number, positive
 from metakel.confidence.fallback import Alarm, AlarmEvent, everything
@@ -31,6 +33,7 @@ from metakel.optimize.upper_bound import (
 from metakel.search import Domain, Finite, InContext, StartPoints
 
 
+@dataclass(eq=False, repr=False)
 class CertifiedModel(Model):
     """The objective lies in the space of a kernel; bounds from a `ConfidenceSequence`.
 
@@ -53,22 +56,15 @@ class CertifiedModel(Model):
 
     kind: ClassVar[str] = "certified"
 
-    def __init__(
-        self,
-        kernel: KernelSum,
-        sequence: ConfidenceSequence | None,
-        fixed: FixedNu | None,
-        *,
-        noise_std: float,
-        noise_var: Schedule | None = None,
-        centre: Centre | None = None,
-        probes: int = 0,
-    ) -> None:
-        self.kernel, self.sequence, self.fixed = kernel, sequence, fixed
-        self.noise_std, self.noise_var, self.centre = noise_std, noise_var, centre
-        self.probes = probes
-        self._pending = np.zeros((0, 1))
-        self._features: StartFeatures | None = None
+    kernel: KernelSum
+    sequence: ConfidenceSequence | None
+    fixed: FixedNu | None
+    noise_std: float
+    noise_var: Schedule | None = None
+    centre: Centre | None = None
+    probes: int = 0
+    _pending: Array = field(init=False, default_factory=lambda: np.zeros((0, 1)))
+    _features: StartFeatures | None = field(init=False, default=None)
 
     @classmethod
     def make(
@@ -102,19 +98,10 @@ class CertifiedModel(Model):
                 f"probes is {probes}, but there is no alarm to hear them; expected 0, or a "
                 'norm_bound and method="dmm"'
             )
-        return cls(
-            kernel,
-            sequence,
-            fixed,
-            noise_std=noise_std,
-            noise_var=noise_var,
-            centre=centre,
-            probes=probes,
-        )
+        return cls(kernel, sequence, fixed, noise_std, noise_var, centre, probes)
 
     @property
     def d0(self) -> int | None:
-        """How many inputs a point has; None for any number."""
         return self.kernel.d0
 
     def prepare(self, start: StartPoints) -> Self:
@@ -168,19 +155,16 @@ class CertifiedModel(Model):
 
     @property
     def no_bounds(self) -> str:
-        """Why there are no confidence bounds; empty where there are."""
         if self.sequence is None:
             return "a fixed nu alone promises nothing; give a norm_bound for confidence"
         return ""
 
     @property
     def delta(self) -> float:
-        """Probability with which the bounds may fail."""
         return 1.0 if self.sequence is None else self.sequence.delta
 
     @property
     def alarm(self) -> AlarmEvent | None:
-        """The last time at which the data contradicted what was assumed."""
         return None if self.sequence is None else self.sequence.alarm
 
     @property
@@ -288,7 +272,6 @@ class CertifiedModel(Model):
         return Score(values, with_gradient if kernel.smooth and climbs else None)
 
     def bounds(self, Z: Array) -> tuple[Array, Array]:
-        """(n,) lower and upper confidence bounds, for all points and times together."""
         return self.certified.interval(Z)
 
     def bounds_within(self, Z: Array) -> tuple[Array, Array]:
@@ -299,14 +282,10 @@ class CertifiedModel(Model):
         lower, upper = sequence.interval()
         if len(Z) == len(lower) and (sequence.points == Z).all():
             return lower, upper
-        rows = np.array([_row(sequence.points, z) for z in Z], dtype=np.intp)
+        rows = _rows(sequence.points, Z)
         if (sequence.points[rows] == Z).all():
             return lower[rows], upper[rows]
         return sequence.interval(Z, refine=False)
-
-    def domain_bounds(self) -> tuple[Array, Array]:
-        """(N,) bounds at the points of a finite domain, exact over all times."""
-        return self.certified.interval()
 
     def predict(self, Z: Array) -> tuple[Array, Array]:
         """(n,) posterior means and standard deviations; fantasies shrink the latter."""
@@ -340,7 +319,7 @@ class CertifiedModel(Model):
         search has looked at, a kernel without derivatives can do anything that its norm allows.
         """
         if isinstance(domain, Finite):
-            return float(self.domain_bounds()[1].max())
+            return float(self.bounds_within(domain.X)[1].max())
         current = self.certified.current
         if not current.kernel.smooth:
             if self.centre is not None:  # nothing says how large it gets
@@ -349,7 +328,7 @@ class CertifiedModel(Model):
         if not np.isfinite(current.norm_bound) and np.isinf(current.upper(start.X)).any():
             return inf
         score = self._score(UpperBound(current, current.spectrum))
-        _, values = domain.maximisers(score.values, start, gradient=score.gradient)
+        _, values = domain.maximisers(score, start)
         return max(float(values.max()), self._largest_observed(domain))
 
     def _largest_observed(self, domain: Domain) -> float:
@@ -380,7 +359,7 @@ class CertifiedModel(Model):
         if points is None:
             return mean, *self.sequence.interval(X, refine=False)
         lower, upper = self.sequence.interval()
-        rows = np.array([_row(points, x) for x in X], dtype=np.intp)
+        rows = _rows(points, X)
         return mean, lower[rows], upper[rows]
 
     def describe(self) -> str:
@@ -393,11 +372,15 @@ class CertifiedModel(Model):
     # How it is kept
 
     def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form of the model before any observation."""
         first = self if self._first is None else self._first
         sequence = first.sequence
         wider = () if sequence is None else sequence.wider
         nu = None if self.fixed is None else self.fixed.nu
+        if not (self.centre is None or isinstance(self.centre, KernelFunction)):
+            raise InputError(
+                "a centre that is a function of your own cannot be stored; expected a "
+                "KernelFunction, or store the record instead"
+            )
         return {
             "kind": self.kind,
             "kernel": self.kernel.to_json(),
@@ -406,63 +389,43 @@ class CertifiedModel(Model):
             "noise_std": self.noise_std,
             "nu": _storable("nu", nu),
             "noise_var": _storable("noise_var", self.noise_var),
-            "centre": self._stored_centre(),
+            "centre": None if self.centre is None else self.centre.to_dict(),
             "probes": self.probes,
             "stops": self.stops,
         }
 
-    def _stored_centre(self) -> dict[str, Any] | None:
-        if self.centre is None or isinstance(self.centre, KernelFunction):
-            return None if self.centre is None else self.centre.to_dict()
-        raise InputError(
-            "a centre that is a function of your own cannot be stored; expected a KernelFunction, "
-            "or store the record instead"
-        )
 
-    @classmethod
-    def from_dict(
-        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> Self:
-        """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
-        return cls.among(data, (), functions)
+def load_certified(
+    data: Mapping[str, Any],
+    functions: Mapping[str, Callable[..., Any]] | None,
+    rivals: Sequence[KernelSum] = (),
+) -> CertifiedModel:
+    """Inverse of `CertifiedModel.to_dict`; ``rivals`` are the other kernels, for one of several.
 
-    @classmethod
-    def among(
-        cls,
-        data: Mapping[str, Any],
-        rivals: Sequence[KernelSum],
-        functions: Mapping[str, Callable[..., Any]] | None = None,
-    ) -> Self:
-        """`from_dict` for one of several kernels, given the others."""
-        kernel = KernelSum.from_json(data["kernel"], functions)
-        noise_std = positive("noise_std", data["noise_std"])
-        nu = checked_schedule("nu", data["nu"])
-        noise_var = checked_schedule("noise_var", data["noise_var"])
-        stored = data.get("centre")
-        centre = None if stored is None else KernelFunction.from_dict(stored, functions)
-        sequence = None
-        if data["sequence"] is not None:
-            full = data["full"] or []
-            rungs = [full] if isinstance(full, str) else full  # one kernel, in older files
-            wider = [KernelSum.from_json(rung, functions) for rung in rungs]
-            # The kernel itself stands for no other one.
-            sequence = ConfidenceSequence.from_dict(
-                data["sequence"], kernel, wider or kernel, centre, rivals
-            )
-        fixed = None if nu is None else FixedNu.of(kernel, nu, noise_var, noise_std)
-        if sequence is None and fixed is None:
-            raise InputError("stored model has neither a confidence sequence nor a nu")
-        model = cls(
-            kernel,
-            sequence,
-            fixed,
-            noise_std=noise_std,
-            noise_var=noise_var,
-            centre=centre,
-            probes=int(as_number("probes", data.get("probes", 0), 0)),
+    ``functions`` maps the names of the user's own kernels to them.
+    """
+    kernel = KernelSum.from_json(data["kernel"], functions)
+    noise_std = positive("noise_std", data["noise_std"])
+    nu = checked_schedule("nu", data["nu"])
+    noise_var = checked_schedule("noise_var", data["noise_var"])
+    stored = data.get("centre")
+    centre = None if stored is None else KernelFunction.from_dict(stored, functions)
+    sequence = None
+    if data["sequence"] is not None:
+        full = data["full"] or []
+        rungs = [full] if isinstance(full, str) else full  # one kernel, in older files
+        wider = [KernelSum.from_json(rung, functions) for rung in rungs]
+        # The kernel itself stands for no other one.
+        sequence = ConfidenceSequence.from_dict(
+            data["sequence"], kernel, wider or kernel, centre, rivals
         )
-        model.stops = bool(data.get("stops", False))
-        return model
+    fixed = None if nu is None else FixedNu.of(kernel, nu, noise_var, noise_std)
+    if sequence is None and fixed is None:
+        raise InputError("stored model has neither a confidence sequence nor a nu")
+    probes = int(as_number("probes", data.get("probes", 0), 0))
+    model = CertifiedModel(kernel, sequence, fixed, noise_std, noise_var, centre, probes)
+    model.stops = bool(data.get("stops", False))
+    return model
 
 
 def most_certain(
@@ -481,9 +444,9 @@ def _storable(name: str, value: Any) -> Any:
     return value
 
 
-def _row(X: Array, x: Array) -> int:
-    """Which of the points ``x`` is; both come from the same finite domain."""
-    return int(np.argmin(np.abs(X - x).max(axis=1)))
+def _rows(X: Array, Z: Array) -> NDArray[np.intp]:
+    """(n,) which of the points ``X`` each of ``Z`` (n, d0) is; all are of one finite domain."""
+    return np.array([np.argmin(np.abs(X - z).max(axis=1)) for z in Z], dtype=np.intp)
 
 
 def _largest_root(kernel: KernelSum) -> float:

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel._html import card, items, paragraph
-from metakel.optimize.model import UCB_WIDTH, BestRuns, Model, describe
-from metakel.optimize.record import Record
+from metakel.optimize.ask_tell import Snapshot
+from metakel.optimize.certificate import describe
+from metakel.optimize.model import UCB_WIDTH, BestRuns, Model
 from metakel.optimize.safe import SafeModel
-from metakel.optimize.snapshot import Snapshot
 from metakel.search import Domain, InContext, StartPoints
 
 NEIGHBOURS = 3  # runs that are named
@@ -207,7 +207,8 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
     elif len(fantasies):
         model = model.with_fantasies(fantasies)
     mean, sd = (float(value[0]) for value in model.predict(x[None]))
-    looked_at = here & _best_few(found.y, here)
+    few = np.argsort(np.where(here, -found.y, inf), kind="stable")[:ALTERNATIVES]
+    looked_at = np.sort(few[here[few]])  # another is no alternative
     Z, means, sds = _elsewhere(model, found.X[looked_at], start.X)  # infinite where not tried
     highest = mean
     if len(fantasies):  # what is running or has failed is no alternative
@@ -216,19 +217,19 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
         sds = np.where(sds**2 < (1 - TOLD_SOON) * alone**2, inf, sds)
     past = model.best_runs
     differ = _other_choices(point, () if past is None else past.points)
-    low, high = sorted(sign * limit for limit in model.limits)
-    limits = low, high
+    least, most = sorted(sign * limit for limit in model.limits)
 
     def expected(at: Array, point: Any, mean: float, sd: float) -> Expected:
         runs = found.y[domain.same(found.X, at[None])[:, 0]]
         measured = sign * float(runs[-1]) if len(runs) else None
-        return Expected.within(limits, point, sign * mean, sd, measured)
+        return Expected.within((least, most), point, sign * mean, sd, measured)
 
     surest = int(np.argmax(means - UCB_WIDTH * sds))
     gain = means[surest] - UCB_WIDTH * sds[surest] - (mean - UCB_WIDTH * sd)
     safer = None
     if gain > SAFER * sd and not domain.same(Z[[surest]], x[None])[0, 0]:
-        other = _point(snapshot, place, Z[surest], surest - len(start.X), looked_at)
+        row = surest - len(start.X)
+        other = place.decode(Z[surest]) if row < 0 else snapshot.point(int(looked_at[row]))
         safer = expected(Z[surest], other, float(means[surest]), float(sds[surest]))
     values = found.y[here]
     top = int(np.argmax(np.where(np.isfinite(sds), means, -inf)))
@@ -237,7 +238,7 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
     worse = behind and bool(promise < -GIVEN_UP * sd)  # with all that is not known of it
     return Reasons(
         expected=expected(x, copy(point), mean, sd),
-        typical=_typical(snapshot, start.X, limits),
+        typical=float(np.clip(sign * np.median(snapshot.model.predict(start.X)[0]), least, most)),
         best=sign * float(values.max()) if len(values) else None,
         explores=behind and not worse,
         neighbours=_neighbours(snapshot, past, differ, point, x, place),
@@ -251,31 +252,15 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
     )
 
 
-def _best_few(y: Array, here: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """(t,) which of the values are among the best ones: another is no alternative."""
-    best = np.zeros(len(y), dtype=bool)
-    best[np.argsort(np.where(here, -y, inf), kind="stable")[:ALTERNATIVES]] = True
-    return best
-
-
-def _typical(snapshot: Snapshot, Z: Array, limits: tuple[float, float]) -> float:
-    """The median over the points ``Z``, by the values alone."""
-    means, _ = snapshot.model.predict(Z)
-    return float(np.clip(snapshot.sign * np.median(means), *limits))
-
-
 def _before(snapshot: Snapshot, x: Array) -> Array:
     """(q, d0) runs without a value that were known when ``x`` was asked for, if it is pending."""
     record, domain, found = snapshot.record, snapshot.domain, snapshot.outcomes.fantasies
     asked = [t.number for t in record.pending if domain.same(t.x[None], x[None])[0, 0]]
     if not asked or not len(found):
         return found
-    later = np.array([trial.x for trial in _without_value(record) if trial.number >= max(asked)])
+    without_value = [trial for trial in record.trials if trial.state in ("pending", "failed")]
+    later = np.array([trial.x for trial in without_value if trial.number >= max(asked)])
     return np.asarray(found[~domain.same(found, later).any(axis=1)])
-
-
-def _without_value(record: Record) -> list[Any]:
-    return [trial for trial in record.trials if trial.state in ("pending", "failed")]
 
 
 def _elsewhere(model: Model, observed: Array, start: Array) -> tuple[Array, Array, Array]:
@@ -285,19 +270,6 @@ def _elsewhere(model: Model, observed: Array, start: Array) -> tuple[Array, Arra
     if isinstance(model, SafeModel):  # nothing else is ever asked for
         sds = np.where(model.safe(Z), sds, inf)
     return Z, means, sds
-
-
-def _point(
-    snapshot: Snapshot, place: Domain, z: Array, observed: int, here: NDArray[np.bool_]
-) -> Any:
-    """One of `_elsewhere` as users see it: a start point where ``observed`` is negative."""
-    if observed < 0:
-        return place.decode(z)
-    return _observed_point(snapshot, int(np.flatnonzero(here)[observed]))
-
-
-def _observed_point(snapshot: Snapshot, i: int) -> Any:
-    return copy(snapshot.record.trials[snapshot.outcomes.numbers[i]].point)
 
 
 def _other_choices(point: Any, others: Sequence[Any]) -> NDArray[np.intp]:
@@ -333,7 +305,7 @@ def _neighbours(
     if isinstance(place, InContext):  # whose points do not say in which context they were tried
         away = np.where(place.contains(seen.X), away, inf)
     near = [i for i in np.argsort(away, kind="stable")[:NEIGHBOURS] if away[i] <= NEAR]
-    points = [_observed_point(snapshot, i) for i in near]
+    points = [snapshot.point(i) for i in near]
     own = [
         Neighbour("", tried, snapshot.sign * float(seen.y[i]), float(away[i]))
         for i, tried, others in zip(near, points, _other_choices(point, points), strict=True)

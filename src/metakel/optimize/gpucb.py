@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -14,107 +13,14 @@ from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum
 from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.certified import CertifiedModel
-from metakel.optimize.limits import Limit, Range, refuse_growing, shares
+from metakel.optimize.limits import Limit, Range, StartSet, as_start_set
 from metakel.optimize.model import Model
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.safe import SafeModel
-from metakel.optimize.start_set import SafeStart, StartSet, VouchedPoints
 from metakel.optimize.union import UnionModel
 from metakel.optimize.upper_bound import Schedule
 from metakel.search import Domain, SearchSpace
 from metakel.space import Space
-
-
-@dataclass(frozen=True, eq=False)
-class Safety:
-    """Limits, a start set, and shares of delta that add up.
-
-    Parameters
-    ----------
-    range : Range
-        Limits of the objective, in the sign of the values.
-    limits : dict of Limit
-    start : StartSet or None
-    delta : float
-        Of everything together.
-    objective_share : float
-        What the bounds of the objective get for deciding.
-    limit_shares : dict
-        What the bounds of the other outputs get.
-    """
-
-    range: Range
-    limits: Mapping[str, Limit]
-    start: StartSet | None
-    delta: float
-    objective_share: float
-    limit_shares: Mapping[str, float]
-
-    @classmethod
-    def of(
-        cls,
-        domain: Domain,
-        *,
-        at_least: float | None,
-        at_most: float | None,
-        limits: Mapping[str, Limit] | None,
-        start: Any,
-        delta: float,
-        delta_learning: float,
-    ) -> Safety | None:
-        """From the arguments of `GPUCB`; None where nothing is limited."""
-        allowed, others = Range.of("GPUCB", at_least, at_most), dict(limits or {})
-        for name, limit in others.items():
-            if not isinstance(limit, Limit):
-                raise InputError(f"limit {name!r} is a {type(limit).__name__}; expected mk.Limit")
-        if not (allowed.bounded or others):
-            if start is not None:
-                raise InputError(
-                    "start is given without a limit; expected at_least, at_most or limits too"
-                )
-            return None
-        first = as_start_set(start, domain)
-        spent = delta_learning + (0.0 if first is None else first.delta)
-        return cls(allowed, others, first, delta, *shares(delta, spent, others))
-
-    def check(self, *, nu: Any, method: str, norm_bound: Any, on_alarm: str) -> None:
-        """Refuse options of `GPUCB` under which nothing can be promised."""
-        if nu is not None:
-            raise InputError("nu promises nothing, so it cannot keep limits; leave it out")
-        if method != "dmm":
-            raise InputError(f'method is {method!r}; limits need "dmm", which holds at all times')
-        if on_alarm == "ignore":
-            raise InputError(
-                'on_alarm is "ignore", after which nothing holds; with limits expected "stop"'
-            )
-        refuse_growing(norm_bound)
-
-    def around(
-        self, objective: CertifiedModel, domain: Domain | None, *, on_alarm: str, maximize: bool
-    ) -> SafeModel:
-        """The safe model of an objective, which is in the sign to be maximised."""
-        outputs = {}
-        for name, limit in self.limits.items():
-            options = limit.sequence_options(self.limit_shares[name])
-            outputs[name] = CertifiedModel.make(limit.kernel, domain, on_alarm=on_alarm, **options)
-        return SafeModel.around(
-            objective,
-            range=self.range if maximize else -self.range,
-            outputs=outputs,
-            ranges={name: limit.range for name, limit in self.limits.items()},
-            start=self.start,
-            delta=self.delta,
-        )
-
-
-def as_start_set(start: Any, domain: Domain) -> StartSet | None:
-    """A start set as it is, or points of the domain that the user vouches for."""
-    if start is None or isinstance(start, SafeStart):
-        return start
-    points = domain.encode(start, "start")
-    if not len(points):
-        raise InputError("start has no points; expected at least one that you vouch for")
-    return VouchedPoints(points)
 
 
 def GPUCB(
@@ -210,33 +116,24 @@ def GPUCB(
         The kernel takes the inputs of the domain, then those of a context.
     """
     domain, context = _as_domain(domain), None if context is None else _as_domain(context)
-    safety = Safety.of(
-        domain,
-        at_least=at_least,
-        at_most=at_most,
-        limits=limits,
-        start=start,
-        delta=delta,
-        delta_learning=delta_learning,
-    )
+    limited = bool(limits) or at_least is not None or at_most is not None
+    if start is not None and not limited:
+        raise InputError("start is given without a limit; expected at_least, at_most or limits too")
     if on_alarm is None:
-        on_alarm = "widen" if safety is None else "stop"
-    if safety is not None:
-        safety.check(nu=nu, method=method, norm_bound=norm_bound, on_alarm=on_alarm)
+        on_alarm = "stop" if limited else "widen"
     if centre is not None and not maximize:
         centre = _negative(centre)
-    widen: Any = "widen" if on_alarm == "stop" else on_alarm
     finite = None if context is not None else domain  # where sets are intersected over time
     options: dict[str, Any] = {
         "noise_std": noise_std,
         "norm_bound": norm_bound,
         "nu": nu,
         "noise_var": noise_var,
-        "delta": delta if safety is None else safety.objective_share + delta_learning,
+        "delta": delta,
         "delta_learning": delta_learning,
         "method": method,
         "norm_of": norm_of,
-        "on_alarm": widen,
+        "on_alarm": "widen" if on_alarm == "stop" else on_alarm,
         "centre": centre,
         "slack": slack,
         "full": full,
@@ -248,17 +145,24 @@ def GPUCB(
     }
     model: Model
     if not isinstance(kernel, KernelSum) and isinstance(kernel, Sequence):
-        if safety is not None:
+        if limited:
             raise InputError(
                 "several kernels and limits; a limit holds only if the right kernel is known. Give "
                 "one that contains all of them"
             )
         model = UnionModel.make(kernel, finite, **options)
+    elif limited:
+        allowed = Range.of("GPUCB", at_least, at_most)
+        model = SafeModel.within(
+            kernel,
+            finite,
+            range=allowed if maximize else -allowed,
+            limits=dict(limits or {}),
+            start=as_start_set(start, domain),
+            **options,
+        )
     else:
-        model = certified = CertifiedModel.make(kernel, finite, **options)
-        if safety is not None:
-            certified.stops = on_alarm == "stop"
-            model = safety.around(certified, finite, on_alarm=widen, maximize=maximize)
+        model = CertifiedModel.make(kernel, finite, **options)
     model.stops = on_alarm == "stop"
     return Optimizer(
         model,

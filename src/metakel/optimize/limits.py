@@ -1,22 +1,25 @@
-"""Limits: what is bounded, and how sure one must be."""
+"""Limits: what is bounded, how sure one must be, and where a safe search may begin."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import ceil, inf, isfinite
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array, as_number, is_number
+from metakel._arrays import Array, as_number, as_numbers, is_number, positive
 from metakel.confidence.radius import Centre
-from metakel.errors import InputError, ShapeError
-from metakel.kernels.sum import KernelSum
+from metakel.errors import InputError
+from metakel.kernels.sum import KernelFunction, KernelSum
+from metakel.search import Domain
 
 OBJECTIVE = "objective"  # what the first output is called beside the names of the others
 # A bound that equals a limit up to rounding is not trusted.
 ROUNDING = 1e-9
+SAME = 1e-9  # up to which a point is one that the user vouches for
 
 
 @dataclass(frozen=True)
@@ -178,28 +181,276 @@ def shares(
     return part, {name: given.get(name, part) for name in limits}
 
 
-def as_outputs(
-    outputs: Mapping[str, Any] | None, names: Sequence[str], n: int
-) -> list[dict[str, float]]:
-    """Measured outputs of ``n`` points, point by point, without those that were not measured."""
-    given = {} if outputs is None else outputs
-    if not isinstance(given, Mapping):
-        raise InputError(f"tell: outputs are {given!r}; expected a dict of numbers by name")
-    if set(given) != set(names):
-        expected = f"one for each of {', '.join(map(repr, names))}" if names else "none"
-        raise InputError(
-            f"tell: outputs are given for {', '.join(map(repr, given)) or 'nothing'}; expected "
-            f"{expected} (None where it was not measured)"
+# -- points that may be tried before anything was measured, named by the user or by past tasks -----
+
+
+@dataclass(frozen=True, eq=False)
+class VouchedPoints:
+    """Points (n, d0) that the user vouches for, in every context where there are contexts."""
+
+    points: Array
+
+    @property
+    def delta(self) -> float:
+        """The user is taken at their word."""
+        return 0.0
+
+    def contains(self, Z: ArrayLike) -> NDArray[np.bool_]:
+        """(n,) which points are among them, up to rounding."""
+        choices = np.asarray(Z, dtype=np.float64)[:, : self.points.shape[1]]
+        apart = np.abs(choices[:, None] - self.points)
+        near = (apart <= SAME * (1 + np.abs(self.points))).all(axis=2)  # (n, number of points)
+        return np.asarray(near.sum(axis=1) > 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        return {"points": self.points.tolist()}
+
+
+@dataclass(frozen=True, eq=False)
+class PastScore:
+    """By how many standard deviations past tasks stay within a range.
+
+    Parameters
+    ----------
+    mean : KernelFunction
+        Of past tasks.
+    spread : (d, r) array
+        Root of the covariance of their coefficients.
+    range : Range
+        Values that are allowed.
+    """
+
+    mean: KernelFunction
+    spread: Array
+    range: Range
+
+    def __call__(self, Z: Array) -> Array:
+        """(n,) scores."""
+        Phi = self.mean.kernel.features(Z)
+        mean = Phi @ self.mean.coefficients
+        sd = np.sqrt(((Phi @ self.spread) ** 2).sum(axis=1))
+        return np.asarray(self.range.margin(mean, mean) / np.maximum(sd, 1e-12))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        return {
+            "mean": self.mean.to_dict(),
+            "spread": self.spread.tolist(),
+            "range": self.range.to_list(),
+        }
+
+    @classmethod
+    def from_dict(
+        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> PastScore:
+        """Inverse of `to_dict`."""
+        mean = KernelFunction.from_dict(data["mean"], functions)
+        spread = as_numbers("spread", data["spread"], (mean.kernel.dim, None))
+        return cls(mean, spread, Range.from_list(data["range"]))
+
+
+@dataclass(frozen=True, eq=False)
+class PastFunction:
+    """What past tasks say of one output of the next one.
+
+    Parameters
+    ----------
+    centre : KernelFunction
+        Mean of past tasks.
+    norm_bound : float or None
+        Of the next task minus the centre, in the norm of the centre's kernel.
+    noise_std : float
+        Of a measurement.
+    range : Range
+        Values that are allowed.
+    """
+
+    centre: KernelFunction
+    norm_bound: float | None
+    noise_std: float
+    range: Range
+
+    def limit(self) -> Limit:
+        """As a limit of `GPUCB`; what learning has spent is part of the delta of the start."""
+        low, high = self.range.to_list()
+        return Limit(
+            self.centre.kernel,
+            self.noise_std,
+            self.norm_bound,
+            at_least=low,
+            at_most=high,
+            centre=self.centre,
+            norm_of="kernel",
         )
-    columns = {name: _column(name, values, n) for name, values in given.items()}
-    return [{name: c[i] for name, c in columns.items() if isfinite(c[i])} for i in range(n)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        return {
+            "centre": self.centre.to_dict(),
+            "norm_bound": self.norm_bound,
+            "noise_std": self.noise_std,
+            "range": self.range.to_list(),
+        }
+
+    @classmethod
+    def from_dict(
+        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> PastFunction:
+        """Inverse of `to_dict`."""
+        centre = KernelFunction.from_dict(data["centre"], functions)
+        bound = None if data["norm_bound"] is None else positive("norm_bound", data["norm_bound"])
+        noise = positive("noise_std", data["noise_std"])
+        return cls(centre, bound, noise, Range.from_list(data["range"]))
 
 
-def _column(name: str, values: Any, n: int) -> list[float]:
-    try:
-        found = np.array(values, dtype=np.float64)  # None becomes nan
-    except (TypeError, ValueError):
-        raise InputError(f"tell: output {name!r} is {values!r}; expected numbers") from None
-    if found.shape not in ((), (n,)) or (found.shape == () and n != 1):
-        raise ShapeError(f"tell: output {name!r} has shape {found.shape}; expected ({n},)")
-    return [float(value) for value in np.atleast_1d(found)]
+@dataclass(frozen=True, eq=False)
+class SafeStart:
+    """Points that are safe on the next task with probability 1 - delta, from past tasks alone.
+
+    `safe_start` makes it. The next task has to be exchangeable with the calibrating ones: same
+    source, recorded in the same way, none chosen by its result.
+
+    Parameters
+    ----------
+    scores : tuple of PastScore
+        One for every limited output; the smallest counts.
+    level : float
+        Points with a larger score are in the set; inf for none.
+    outputs : dict of PastFunction
+        What is known of every output: the objective under "objective", others by their names.
+    delta : float
+        Probability, over histories and the next task, that the set holds an unsafe point or that
+        one of the norm bounds is too small. What learning the kernels has spent is included.
+    tasks : int
+        How many past tasks were used to calibrate.
+    rank : int
+        The level is the rank-th smallest score of theirs.
+    delta_calibrating : float
+        The part of delta that calibrating has.
+    """
+
+    scores: tuple[PastScore, ...]
+    level: float
+    outputs: Mapping[str, PastFunction]
+    delta: float
+    tasks: int
+    rank: int
+    delta_calibrating: float
+
+    @property
+    def kernel(self) -> KernelSum:
+        """Of the objective, learned from the teaching tasks."""
+        return self.outputs[OBJECTIVE].centre.kernel
+
+    @property
+    def centre(self) -> KernelFunction:
+        """Mean of the objective in past tasks: the ``centre`` of its confidence sequence."""
+        return self.outputs[OBJECTIVE].centre
+
+    @property
+    def norm_bound(self) -> float | None:
+        """Of the objective minus its centre, for ``norm_of="kernel"``; None where none is known."""
+        return self.outputs[OBJECTIVE].norm_bound
+
+    def limits(self) -> dict[str, Limit]:
+        """The ``limits`` of `GPUCB` for the other outputs."""
+        return {name: o.limit() for name, o in self.outputs.items() if name != OBJECTIVE}
+
+    @property
+    def points(self) -> None:
+        """None: it is known by a score, not by its points."""
+        return None
+
+    def score(self, Z: Array) -> Array:
+        """(n,) the smallest of the scores at ``Z`` (n, d0)."""
+        return np.asarray(np.min([score(Z) for score in self.scores], axis=0))
+
+    def contains(self, Z: ArrayLike) -> NDArray[np.bool_]:
+        """(n,) which points ``Z`` (n, d0) may be tried at once."""
+        found: NDArray[np.bool_] = self.score(self.kernel.base.points(Z)) > self.level
+        return found
+
+    def share(self, Z: ArrayLike) -> float:
+        """Which share of the points ``Z`` (n, d0) is in the set."""
+        return float(self.contains(Z).mean())
+
+    def worst_case(self, confidence: float = 0.95) -> float:
+        """A bound of the calibration's error on the next task that holds for most histories.
+
+        ``delta`` averages over histories. For the history at hand the error of the calibration is
+        a Beta variable; this is its quantile, and does not include the noise of the records.
+        """
+        from scipy.special import betaincinv
+
+        if self.rank > self.tasks:
+            return 0.0
+        return float(betaincinv(self.tasks + 1 - self.rank, self.rank, confidence))
+
+    @property
+    def needed(self) -> int:
+        """How many calibrating tasks are needed at least, for a set that is not empty."""
+        return ceil(1 / self.delta_calibrating - 1 - 1e-9)
+
+    def __str__(self) -> str:
+        if self.rank > self.tasks:
+            return (
+                f"no safe start: {self.tasks} tasks cannot vouch for anything at this delta; "
+                f"{self.needed} are needed to calibrate"
+            )
+        return (
+            f"start vouched for by {self.tasks} past tasks: holds an unsafe point with probability "
+            f"at most {self.delta:g} on average over histories (calibration error of this history: "
+            f"at most {self.worst_case():.2g} in 19 of 20 cases)"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        return {
+            "scores": [score.to_dict() for score in self.scores],
+            "level": self.level if isfinite(self.level) else None,
+            "outputs": {name: output.to_dict() for name, output in self.outputs.items()},
+            "delta": self.delta,
+            "tasks": self.tasks,
+            "rank": self.rank,
+            "delta_calibrating": self.delta_calibrating,
+        }
+
+    @classmethod
+    def from_dict(
+        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> SafeStart:
+        """Inverse of `to_dict`."""
+        return cls(
+            tuple(PastScore.from_dict(score, functions) for score in data["scores"]),
+            inf if data["level"] is None else float(data["level"]),
+            {name: PastFunction.from_dict(o, functions) for name, o in data["outputs"].items()},
+            float(data["delta"]),
+            int(data["tasks"]),
+            int(data["rank"]),
+            float(data["delta_calibrating"]),
+        )
+
+
+StartSet = SafeStart | VouchedPoints  # where to begin
+
+
+def as_start_set(start: Any, domain: Domain) -> StartSet | None:
+    """A start set as it is, or points of the domain that the user vouches for."""
+    if start is None or isinstance(start, SafeStart):
+        return start
+    points = domain.encode(start, "start")
+    if not len(points):
+        raise InputError("start has no points; expected at least one that you vouch for")
+    return VouchedPoints(points)
+
+
+def start_from_dict(
+    data: Mapping[str, Any] | None, functions: Mapping[str, Callable[..., Any]] | None
+) -> StartSet | None:
+    """Inverse of `StartSet.to_dict`."""
+    if data is None:
+        return None
+    if "points" in data:
+        return VouchedPoints(as_numbers("start", data["points"], (None, None)))
+    return SafeStart.from_dict(data, functions)

@@ -7,10 +7,9 @@ Subclasses state how one call's observations, and points without a value, change
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from math import inf
 from typing import Any, ClassVar, Literal, Self
 
@@ -18,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel._html import card, paragraph
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError
 from metakel.kernels.stationary import typical_lengthscale
 from metakel.optimize.record import Outcomes
 from metakel.search import Domain, Finite, StartPoints
+from metakel.search.domain import Score as Score
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,123 +70,6 @@ Chance = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
-class Score:
-    """What a search maximises.
-
-    Parameters
-    ----------
-    values : (n, d0) -> (n,)
-    gradient : (n, d0) -> (n,), (n, d0), optional
-        The values again with their derivatives.
-    """
-
-    values: Callable[[Array], Array]
-    gradient: Callable[[Array], tuple[Array, Array]] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Best:
-    """The best point that was observed.
-
-    Parameters
-    ----------
-    x : array or dict
-        The point.
-    value : float
-        What the model takes the objective to be there. A certified model gives the posterior mean
-        of the point with the largest lower bound; a prior gives the best observed value.
-    lower, upper : float
-        Confidence bounds of the objective there; infinite where nothing is promised.
-    """
-
-    x: Any
-    value: float
-    lower: float
-    upper: float
-
-
-@dataclass(frozen=True, eq=False)
-class Certificate:
-    """With probability 1 - delta, at all times: how far the best point can be from the optimum.
-
-    Parameters
-    ----------
-    regret : float
-        How much better than ``x`` any point of the domain can be; inf where nothing is promised.
-    x : array, dict or None
-        The observed point that this is about. With a norm bound, the one whose lower bound is
-        largest; otherwise the one with the best value.
-    lower, upper : float
-        Bounds of its value; the observed value itself where regrets are between observed values.
-    delta : float
-        Probability with which all of this may fail.
-    reason : str
-        Why nothing is promised; empty where something is.
-    basis : "norm bound", "exact", "folds" or "emulated"
-        A confidence band for functions of bounded norm, or replays of the optimizer on past tasks:
-        on their recorded rows with a prior learned from other tasks, the same in folds, or on
-        draws of a Gaussian process given their runs (`RegretScores`).
-    horizon : int or None
-        Up to which number of values it keeps improving; None for any.
-    tasks : int
-        How many past tasks vouch for it.
-    safe : bool
-        Whether it is about the configurations that respect the limits, and about no others.
-    limit : float or None
-        The limit of the output where that gives it, and past tasks say no more; None otherwise.
-    """
-
-    regret: float
-    x: Any = None
-    lower: float = -inf
-    upper: float = inf
-    delta: float = 1.0
-    reason: str = ""
-    basis: CertificateBasis = "norm bound"
-    horizon: int | None = None
-    tasks: int = 0
-    safe: bool = False
-    limit: float | None = None
-
-    def __str__(self) -> str:
-        if self.limit is not None:
-            return (
-                f"no configuration is better by more than {self.regret:.2g}, as the output cannot "
-                f"pass its limit of {self.limit:g}; past tasks say no more"
-            )
-        if self.reason:
-            return f"no certificate: {self.reason}"
-        if self.basis == "norm bound":
-            return (
-                f"no {'safe ' if self.safe else ''}configuration is better than the best one by "
-                f"more than {self.regret:.3g}, "
-                f"with probability {1 - self.delta:g}"
-            )
-        odds = Fraction(1 - self.delta).limit_denominator(100)
-        none = "no configuration" if self.basis == "emulated" else "none of the candidates"
-        emulated = " (emulated)" if self.basis == "emulated" else ""
-        return (
-            f"{none} is better by more than {self.regret:.2g}, {odds.numerator} times out of "
-            f"{odds.denominator} on tasks like these{emulated}"
-        )
-
-    def _repr_html_(self) -> str:
-        about = "" if self.x is None else paragraph(f"about the best point, {describe(self.x)}")
-        return card("Certificate", paragraph(str(self)), about)
-
-
-def describe(x: Any) -> str:
-    """A point in one line, as people read it."""
-    if not isinstance(x, Mapping):
-        return "(" + ", ".join(_short(value) for value in np.asarray(x).tolist()) + ")"
-    return ", ".join(f"{name}={_short(value)}" for name, value in x.items())
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-@dataclass(frozen=True, eq=False)
 class Search:
     """A search for the next point.
 
@@ -213,9 +95,7 @@ class Search:
 
     def maximise(self, score: Score) -> Array:
         """The best point (d0,)."""
-        found, _ = self.domain.maximisers(
-            score.values, self.start, gradient=score.gradient, exclude=self.exclude
-        )
+        found, _ = self.domain.maximisers(score, self.start, self.exclude)
         chosen = 0 if len(found) == 1 else int(self.draws().integers(len(found)))
         return np.asarray(found[chosen])
 
@@ -318,7 +198,7 @@ class Model(ABC):
         raise InputError(self.no_bounds)
 
     def bounds_within(self, Z: Array) -> tuple[Array, Array]:
-        """`bounds` for a search, which may be a little wider."""
+        """`bounds` for a search, which may be a little wider; not so at all points of a table."""
         return self.bounds(Z)
 
     @property

@@ -273,6 +273,33 @@ def as_noise_levels(noise_std: float | ArrayLike | None, n: int) -> list[float |
     return [positive("tell: noise_std", float(level)) for level in given]
 
 
+def as_outputs(
+    outputs: Mapping[str, Any] | None, names: Sequence[str], n: int
+) -> list[dict[str, float]]:
+    """Measured outputs of ``n`` points, point by point, without those that were not measured."""
+    given = {} if outputs is None else outputs
+    if not isinstance(given, Mapping):
+        raise InputError(f"tell: outputs are {given!r}; expected a dict of numbers by name")
+    if set(given) != set(names):
+        expected = f"one for each of {', '.join(map(repr, names))}" if names else "none"
+        raise InputError(
+            f"tell: outputs are given for {', '.join(map(repr, given)) or 'nothing'}; expected "
+            f"{expected} (None where it was not measured)"
+        )
+    columns = {name: _column(name, values, n) for name, values in given.items()}
+    return [{name: c[i] for name, c in columns.items() if isfinite(c[i])} for i in range(n)]
+
+
+def _column(name: str, values: Any, n: int) -> list[float]:
+    try:
+        found = np.array(values, dtype=np.float64)  # None becomes nan
+    except (TypeError, ValueError):
+        raise InputError(f"tell: output {name!r} is {values!r}; expected numbers") from None
+    if found.shape not in ((), (n,)) or (found.shape == () and n != 1):
+        raise ShapeError(f"tell: output {name!r} has shape {found.shape}; expected ({n},)")
+    return [float(value) for value in np.atleast_1d(found)]
+
+
 # A call with more results than this is one step: models take it in at once, which is faster.
 BULK = 64
 FINISHED = ("complete", "infeasible", "failed")

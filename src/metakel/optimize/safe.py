@@ -28,11 +28,20 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError, MetaKelError
-from metakel.optimize.certified import CertifiedModel
-from metakel.optimize.limits import OBJECTIVE, Range
+from metakel.kernels.sum import KernelSum
+from metakel.optimize.certified import CertifiedModel, load_certified
+from metakel.optimize.limits import (
+    OBJECTIVE,
+    Limit,
+    Range,
+    SafeStart,
+    StartSet,
+    refuse_growing,
+    shares,
+    start_from_dict,
+)
 from metakel.optimize.model import Score, Search
 from metakel.optimize.record import Outcomes
-from metakel.optimize.start_set import SafeStart, StartSet, start_from_dict
 from metakel.optimize.upper_bound import UpperBound
 from metakel.search import Domain, Finite, InContext, StartPoints
 
@@ -64,61 +73,83 @@ class NoSafePoint(MetaKelError, RuntimeError):
 
 
 class SafeModel(CertifiedModel):
-    """A certified objective, with limits on it and on other outputs; `around` makes it."""
+    """A certified objective, with limits on it and on other outputs; `within` makes it."""
 
     kind: ClassVar[str] = "safe"
-    range: Range
-    outputs: dict[str, CertifiedModel]
-    ranges: dict[str, Range]
-    start: StartSet | None
-    total_delta: float
+    range: Range  # limits of the objective, in the sign to be maximised
+    outputs: dict[str, CertifiedModel]  # models of the other outputs, in the units of their values
+    ranges: dict[str, Range]  # and their limits
+    start: StartSet | None  # points that may be tried before anything is known
+    total_delta: float  # probability that one of all the bounds fails, or the start set
+
+    @classmethod
+    def within(
+        cls,
+        kernel: KernelSum,
+        domain: Domain | None,
+        *,
+        range: Range,
+        limits: Mapping[str, Limit],
+        start: StartSet | None,
+        **options: Any,
+    ) -> Self:
+        """With the arguments of `CertifiedModel.make`, of which limits allow only some.
+
+        Parameters
+        ----------
+        range : Range
+            Limits of the objective, in the sign to be maximised.
+        limits : dict of Limit
+            Of the other outputs.
+        start : StartSet or None
+            Points that may be tried before anything is known.
+        """
+        for name, limit in limits.items():
+            if not isinstance(limit, Limit):
+                raise InputError(f"limit {name!r} is a {type(limit).__name__}; expected mk.Limit")
+        delta, learning, on_alarm = (options[n] for n in ("delta", "delta_learning", "on_alarm"))
+        own, parts = shares(delta, learning + (0.0 if start is None else start.delta), limits)
+        if options["nu"] is not None:
+            raise InputError("nu promises nothing, so it cannot keep limits; leave it out")
+        if options["method"] != "dmm":
+            raise InputError(
+                f'method is {options["method"]!r}; limits need "dmm", which holds at all times'
+            )
+        if on_alarm == "ignore":
+            raise InputError(
+                'on_alarm is "ignore", after which nothing holds; with limits expected "stop"'
+            )
+        refuse_growing(options["norm_bound"])
+        objective = CertifiedModel.make(kernel, domain, **{**options, "delta": own + learning})
+        outputs = {
+            name: CertifiedModel.make(
+                limit.kernel, domain, on_alarm=on_alarm, **limit.sequence_options(parts[name])
+            )
+            for name, limit in limits.items()
+        }
+        ranges = {name: limit.range for name, limit in limits.items()}
+        return cls.around(objective, range, outputs, ranges, start, delta)
 
     @classmethod
     def around(
         cls,
         objective: CertifiedModel,
-        *,
         range: Range,
-        outputs: Mapping[str, CertifiedModel],
-        ranges: Mapping[str, Range],
+        outputs: dict[str, CertifiedModel],
+        ranges: dict[str, Range],
         start: StartSet | None,
         delta: float,
     ) -> Self:
-        """A safe model of ``objective``.
-
-        Parameters
-        ----------
-        objective : CertifiedModel
-            In the sign to be maximised.
-        range : Range
-            Limits of the objective, in that sign.
-        outputs, ranges : dict
-            Models of the other outputs, and their limits; in the units of their values.
-        start : StartSet or None
-            Points that may be tried before anything is known.
-        delta : float
-            Probability that one of all the bounds fails, or the start set.
-        """
-        if objective.sequence is None or objective.fixed is not None:
-            raise InputError("a safe search decides by confidence bounds; expected no nu")
-        model = cls(
-            objective.kernel,
-            objective.sequence,
-            None,
-            noise_std=objective.noise_std,
-            noise_var=objective.noise_var,
-            centre=objective.centre,
-            probes=objective.probes,
-        )
-        model.stops = objective.stops
-        model.range, model.outputs, model.ranges = range, dict(outputs), dict(ranges)
+        """A safe model of an objective, in the sign to be maximised."""
+        model = object.__new__(cls)
+        model.__dict__.update(objective.__dict__)
+        model.range, model.outputs, model.ranges = range, outputs, ranges
         model.start, model.total_delta = start, delta
         return model
 
     # How it learns
 
     def prepare(self, start: StartPoints) -> Self:
-        """Ready to be searched from these points."""
         model = super().prepare(start)
         model.outputs = {name: output.prepare(start) for name, output in self.outputs.items()}
         return model
@@ -158,7 +189,6 @@ class SafeModel(CertifiedModel):
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """What is measured beside the objective."""
         return tuple(self.outputs)
 
     @property
@@ -325,7 +355,7 @@ class SafeModel(CertifiedModel):
     def largest_upper(self, domain: Domain, start: StartPoints) -> float:
         """The largest upper bound where a point may be safe: the best safe point is among these."""
         if isinstance(domain, Finite):
-            upper = self.domain_bounds()[1]
+            upper = self.bounds_within(domain.X)[1]
             return float(upper[self.hope(domain.X) >= 0].max(initial=-inf))
         current = self.certified.current
         if not current.kernel.smooth or not np.isfinite(current.upper(start.X)).all():
@@ -355,7 +385,6 @@ class SafeModel(CertifiedModel):
     # How it is kept
 
     def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form of the model before any observation."""
         return {
             "kind": self.kind,
             "objective": {**super().to_dict(), "kind": CertifiedModel.kind},
@@ -366,22 +395,17 @@ class SafeModel(CertifiedModel):
             "delta": self.total_delta,
         }
 
-    @classmethod
-    def from_dict(
-        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> Self:
-        """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
-        return cls.around(
-            CertifiedModel.from_dict(data["objective"], functions),
-            range=Range.from_list(data["range"]),
-            outputs={
-                name: CertifiedModel.from_dict(output, functions)
-                for name, output in data["outputs"].items()
-            },
-            ranges={name: Range.from_list(ends) for name, ends in data["ranges"].items()},
-            start=start_from_dict(data["start"], functions),
-            delta=float(data["delta"]),
-        )
+
+def load_safe(
+    data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
+) -> SafeModel:
+    """Inverse of `SafeModel.to_dict`."""
+    objective = load_certified(data["objective"], functions)
+    outputs = {name: load_certified(o, functions) for name, o in data["outputs"].items()}
+    ranges = {name: Range.from_list(ends) for name, ends in data["ranges"].items()}
+    start, delta = start_from_dict(data["start"], functions), float(data["delta"])
+    allowed = Range.from_list(data["range"])
+    return SafeModel.around(objective, allowed, outputs, ranges, start, delta)
 
 
 def best_within(search: Search, score: Score, margin: Callable[[Array], Array]) -> Array | None:

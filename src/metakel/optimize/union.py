@@ -23,7 +23,7 @@ from metakel._arrays import Array
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum, as_kernel
-from metakel.optimize.certified import CertifiedModel, most_certain
+from metakel.optimize.certified import CertifiedModel, load_certified, most_certain
 from metakel.optimize.model import Model, Score
 from metakel.optimize.record import Outcomes
 from metakel.search import Domain, StartPoints
@@ -67,14 +67,12 @@ class UnionModel(Model):
 
     @property
     def d0(self) -> int | None:
-        """How many inputs a point has; None for any number."""
         known = [member.d0 for member in self.members if member.d0 is not None]
         return known[0] if known else None
 
     # How it learns
 
     def prepare(self, start: StartPoints) -> Self:
-        """Ready to be searched from these points."""
         return self._with([member.prepare(start) for member in self.members])
 
     def observe(self, X: Array, y: Array, noise_std: Array) -> Self:
@@ -105,7 +103,6 @@ class UnionModel(Model):
         return model
 
     def condition(self, outcomes: Outcomes) -> Self:
-        """Given all outcomes of a record."""
         model = super().condition(outcomes)
         members = [copy(member) for member in model.members]
         for member in members:
@@ -113,7 +110,6 @@ class UnionModel(Model):
         return model._with(members)
 
     def with_fantasies(self, X: Array) -> Self:
-        """With smaller widths around the points (q, d0), and the same means."""
         return self._with([member.with_fantasies(X) for member in self.members])
 
     def _with(self, members: Sequence[CertifiedModel]) -> Self:
@@ -130,12 +126,10 @@ class UnionModel(Model):
 
     @property
     def no_bounds(self) -> str:
-        """There are always bounds."""
         return ""
 
     @property
     def delta(self) -> float:
-        """Probability with which the bounds may fail."""
         return self.members[0].delta
 
     @property
@@ -174,16 +168,10 @@ class UnionModel(Model):
         return Score(values, with_gradient if smooth else None)
 
     def bounds(self, Z: Array) -> tuple[Array, Array]:
-        """(n,) lower and upper confidence bounds, for all points and times together."""
         return _union([member.bounds(Z) for member in self.believed])
 
     def bounds_within(self, Z: Array) -> tuple[Array, Array]:
-        """`bounds` for a search."""
         return _union([member.bounds_within(Z) for member in self.believed])
-
-    def domain_bounds(self) -> tuple[Array, Array]:
-        """(N,) bounds at the points of a finite domain, of every kernel over all times."""
-        return _union([member.domain_bounds() for member in self.believed])
 
     def predict(self, Z: Array) -> tuple[Array, Array]:
         """(n,) means and standard deviations of the models that are left, in equal parts."""
@@ -213,24 +201,24 @@ class UnionModel(Model):
     # How it is kept
 
     def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form of the model before any observation."""
         first = self if self._first is None else self._first
         members = [member.to_dict() for member in first.members]
         return {"kind": self.kind, "members": members, "stops": self.stops}
 
-    @classmethod
-    def from_dict(
-        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> Self:
-        """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
-        kernels = [KernelSum.from_json(m["kernel"], functions) for m in data["members"]]
-        members = [
-            CertifiedModel.among(member, kernels[:i] + kernels[i + 1 :], functions)
+
+def load_union(
+    data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
+) -> UnionModel:
+    """Inverse of `UnionModel.to_dict`."""
+    kernels = [KernelSum.from_json(m["kernel"], functions) for m in data["members"]]
+    model = UnionModel(
+        [
+            load_certified(member, functions, kernels[:i] + kernels[i + 1 :])
             for i, member in enumerate(data["members"])
         ]
-        model = cls(members)
-        model.stops = bool(data.get("stops", False))
-        return model
+    )
+    model.stops = bool(data.get("stops", False))
+    return model
 
 
 def _union(intervals: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:

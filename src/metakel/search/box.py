@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_points, check_generator
 from metakel.errors import ShapeError
-from metakel.search.domain import Domain, Function, StartPoints, WithGradient, checked_bounds, tied
+from metakel.search.domain import Domain, Score, StartPoints, checked_bounds, tied
 
 # Points closer than this share of the width of the box are the same.
 SAME = 1e-6
@@ -31,6 +31,9 @@ CLOUD = 16
 # How much higher than a peak of the points the function may be, in units of its prominence.
 RISE = 2.0
 BLOCK = 256
+# Of points of the unit cube: (n, d0) -> (n,), and with the (n, d0) derivatives.
+UnitFunction = Callable[[Array], Array]
+UnitGradient = Callable[[Array], tuple[Array, Array]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,19 +49,14 @@ class Box(Domain):
     bounds: Array
 
     kind: ClassVar[str] = "box"
+    repeat = True  # a second look at the same point averages the noise
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", checked_bounds(self.bounds, "box"))
 
     @property
     def d0(self) -> int:
-        """How many inputs a point has."""
         return len(self.bounds)
-
-    @property
-    def repeat(self) -> bool:
-        """Always: a second look at the same point averages the noise."""
-        return True
 
     @property
     def _low(self) -> Array:
@@ -81,7 +79,6 @@ class Box(Domain):
         return np.where(U == 1, self.bounds[:, 1], self._low + U * self._width)
 
     def contains(self, X: ArrayLike) -> NDArray[np.bool_]:
-        """(n,) which points lie between the bounds, up to rounding."""
         found = as_points(X, "domain")
         if found.shape[1] != self.d0:
             raise ShapeError(f"domain: X has {found.shape[1]} inputs per point; expected {self.d0}")
@@ -90,7 +87,6 @@ class Box(Domain):
         return np.asarray(within.all(axis=1))
 
     def snap(self, X: Array) -> Array:
-        """(n, d0) points between the bounds, which ``X`` may leave by rounding."""
         return np.minimum(np.maximum(X, self._low), self.bounds[:, 1])
 
     def same(self, X: Array, Z: Array) -> NDArray[np.bool_]:
@@ -99,11 +95,9 @@ class Box(Domain):
         return np.asarray((apart <= SAME).all(axis=2))
 
     def unused(self, X: Array) -> float:
-        """Always infinitely many."""
         return np.inf
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        """(n, d0) points drawn uniformly."""
         check_generator(rng)
         return self._from_unit(rng.random((n, self.d0)))
 
@@ -117,23 +111,25 @@ class Box(Domain):
         return StartPoints(X, neighbours(U))
 
     def maximisers(
-        self,
-        function: Function,
-        start: StartPoints,
-        *,
-        gradient: WithGradient | None = None,
-        exclude: Array | None = None,
+        self, score: Score, start: StartPoints, exclude: Array | None = None
     ) -> tuple[Array, Array]:
         """The best points found: all candidates are looked at, then the best few climb."""
-        values = function(start.X)
+        values, slopes = score.values(start.X), score.gradient
         spacing = float(len(values)) ** (-1 / self.d0)
+
+        def function(U: Array) -> Array:
+            return score.values(self._from_unit(U))
+
+        def gradient(U: Array) -> tuple[Array, Array]:
+            assert slopes is not None
+            found, slope = slopes(self._from_unit(U))
+            return found, slope * self._width
+
         U = self._starts(function, start, values, spacing)
-        if gradient is None:
-            found, heights = compass_climb(lambda V: function(self._from_unit(V)), U, spacing)
+        if slopes is None:
+            found, heights = compass_climb(function, U, spacing)
         else:
-            found, heights = newton_climb(
-                lambda V: self._unit_gradient(gradient, V), U, spacing, scale=float(np.ptp(values))
-            )
+            found, heights = newton_climb(gradient, U, spacing, scale=float(np.ptp(values)))
         X = self._from_unit(found)
         if exclude is not None and len(exclude):
             free = ~self.same(X, exclude).any(axis=1)
@@ -142,10 +138,12 @@ class Box(Domain):
                 free = ~self.same(start.X, exclude).any(axis=1)
                 X, heights = start.X[free], values[free]
         best = tied(heights, values)
-        return self._distinct(X[best], heights[best])
+        X, heights = X[best], heights[best]
+        copies = np.tril(self.same(X, X), -1).any(axis=1)  # several climbs may reach one point
+        return X[~copies], heights[~copies]
 
     def _starts(
-        self, function: Function, start: StartPoints, values: Array, spacing: float
+        self, function: UnitFunction, start: StartPoints, values: Array, spacing: float
     ) -> Array:
         """(k, d0) points of the unit cube to climb from.
 
@@ -156,28 +154,17 @@ class Box(Domain):
         far = start.X[peaks(values, start.neighbours, FAR)]
         unit = (far - self._low) / self._width
         close, next_to = clouds(unit[:CLOUDS], 2 * spacing)
-        near = peaks(function(self._from_unit(close)), next_to, NEAR)
+        near = peaks(function(close), next_to, NEAR)
         return np.concatenate([unit, close[near]])
-
-    def _unit_gradient(self, gradient: WithGradient, U: Array) -> tuple[Array, Array]:
-        values, slopes = gradient(self._from_unit(U))
-        return values, slopes * self._width
-
-    def _distinct(self, X: Array, values: Array) -> tuple[Array, Array]:
-        """Without the copies of a point that several climbs have reached."""
-        copies = np.tril(self.same(X, X), -1).any(axis=1)
-        return X[~copies], values[~copies]
 
     def __repr__(self) -> str:
         return f"box[{', '.join(f'({low:g}, {high:g})' for low, high in self.bounds)}]"
 
     def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
         return {"kind": self.kind, "bounds": self.bounds.tolist()}
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Box:
-        """Inverse of `to_dict`."""
         return cls(np.array(data["bounds"]))
 
 
@@ -293,7 +280,7 @@ COMPASS_STEPS = 32
 
 
 def newton_climb(
-    gradient: Callable[[Array], tuple[Array, Array]],
+    gradient: UnitGradient,
     U: Array,
     radius: float,
     scale: float,
@@ -347,7 +334,7 @@ def newton_climb(
 
 
 def _quadratic_model(
-    gradient: Callable[[Array], tuple[Array, Array]], U: Array, free: NDArray[np.intp]
+    gradient: UnitGradient, U: Array, free: NDArray[np.intp]
 ) -> tuple[Array, Array, Array]:
     """Values (k,), gradients (k, f) and Hessians (k, f, f) in the free columns."""
     k, d0 = U.shape
@@ -379,9 +366,7 @@ def _newton_step(U: Array, slope: Array, curvature: Array, radii: Array) -> Arra
     return np.asarray(step * shrink[:, None])
 
 
-def compass_climb(
-    function: Callable[[Array], Array], U: Array, radius: float
-) -> tuple[Array, Array]:
+def compass_climb(function: UnitFunction, U: Array, radius: float) -> tuple[Array, Array]:
     """Search without gradients: the best of 2 d0 neighbours, or half the distance.
 
     Parameters and results are those of `newton_climb`.

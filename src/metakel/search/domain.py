@@ -1,13 +1,14 @@
 """What a domain is: points to choose from, and a search for the best of them.
 
-The rest of the input may be a context, which somebody else decides (`InContext`).
+A finite domain looks at all of its points. Boxes and named spaces have files of their own.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,13 +17,27 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array, as_points, check_generator
 from metakel.errors import InputError, ShapeError
 
-# (n, d0) points -> (n,) values
-Function = Callable[[Array], Array]
-# (n, d0) points -> (n,) values and their (n, d0) gradients
-WithGradient = Callable[[Array], tuple[Array, Array]]
-
 # Values this close, relative to their range over the domain, are ties.
 TIE = 1e-9
+# Up to these differences, relative to the largest size of an input, two points are the same: what
+# float64 loses, and what float32 loses if no other point is nearly as close.
+ROUNDING, SINGLE = 1e-9, 1e-6
+CLOSER = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """What a search maximises.
+
+    Parameters
+    ----------
+    values : (n, d0) -> (n,)
+    gradient : (n, d0) -> (n,), (n, d0), optional
+        The values again with their derivatives.
+    """
+
+    values: Callable[[Array], Array]
+    gradient: Callable[[Array], tuple[Array, Array]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,22 +105,16 @@ class Domain(ABC):
 
     @abstractmethod
     def maximisers(
-        self,
-        function: Function,
-        start: StartPoints,
-        *,
-        gradient: WithGradient | None = None,
-        exclude: Array | None = None,
+        self, score: Score, start: StartPoints, exclude: Array | None = None
     ) -> tuple[Array, Array]:
         """The best points found (k, d0), all equally good, and their values (k,).
 
         Parameters
         ----------
-        function : (n, d0) -> (n,)
+        score : Score
+            A search climbs with its gradient, and feels its way without.
         start : StartPoints
-            ``function`` is called with their very array, so it may keep what it computed for it.
-        gradient : (n, d0) -> (n,), (n, d0), optional
-            ``function`` again with its derivative. A box climbs with it, and feels its way without.
+            The score is called with their very array, so it may keep what it computed for it.
         exclude : (k, d0) array, optional
             Points that must not be chosen.
         """
@@ -121,20 +130,21 @@ class Domain(ABC):
 
     def maximise(
         self,
-        function: Function,
+        function: Callable[[Array], Array],
         rng: np.random.Generator,
         *,
-        gradient: WithGradient | None = None,
+        gradient: Callable[[Array], tuple[Array, Array]] | None = None,
         exclude: Array | None = None,
         start: StartPoints | None = None,
     ) -> tuple[Array, float]:
         """A best point (d0,) and its value; ties are broken by the generator, never by order.
 
-        Parameters are those of `maximisers`; without ``start`` new points are drawn.
+        ``function`` and ``gradient`` are those of a `Score`, the others those of `maximisers`;
+        without ``start`` new points are drawn.
         """
         check_generator(rng)
         start = self.start_points(rng) if start is None else start
-        found, values = self.maximisers(function, start, gradient=gradient, exclude=exclude)
+        found, values = self.maximisers(Score(function, gradient), start, exclude)
         chosen = int(rng.integers(len(found)))
         return found[chosen], float(values[chosen])
 
@@ -187,130 +197,6 @@ def domain_from_dict(data: Mapping[str, Any]) -> Domain:
     return Domain._kinds[kind].read(data)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class InContext(Domain):
-    """All points of a domain, followed by one context.
-
-    Parameters
-    ----------
-    choices : Domain
-        What is chosen.
-    contexts : Domain
-        Where contexts come from.
-    context : (c,) array
-        The one at hand.
-    """
-
-    choices: Domain
-    contexts: Domain
-    context: Array
-
-    kind: ClassVar[str] = "context"
-
-    @property
-    def d0(self) -> int:
-        """Inputs of a choice and of a context together."""
-        return self.choices.d0 + self.contexts.d0
-
-    @property
-    def repeat(self) -> bool:
-        """As for the choices."""
-        return self.choices.repeat
-
-    def join(self, X: Array) -> Array:
-        """(n, d0) choices ``X`` in this context."""
-        return np.concatenate([X, np.broadcast_to(self.context, (len(X), len(self.context)))], 1)
-
-    def split(self, X: Array) -> tuple[Array, Array]:
-        """The choices and the contexts of points ``X`` (n, d0)."""
-        return X[:, : self.choices.d0], X[:, self.choices.d0 :]
-
-    def _here(self, X: Array) -> Array:
-        """The choices of those points ``X`` (n, d0) that are in this context."""
-        choices, contexts = self.split(X)
-        return choices[self.contexts.same(contexts, self.context[None])[:, 0]]
-
-    def contains(self, X: ArrayLike) -> NDArray[np.bool_]:
-        """(n,) which points are choices in this very context."""
-        choices, contexts = self.split(as_points(X, "domain"))
-        here = self.contexts.same(contexts, self.context[None])[:, 0]
-        return np.asarray(self.choices.contains(choices) & here)
-
-    def same(self, X: Array, Z: Array) -> NDArray[np.bool_]:
-        """(n, k) which points are the same choice in the same context."""
-        (X, in_x), (Z, in_z) = self.split(X), self.split(Z)
-        return np.asarray(self.choices.same(X, Z) & self.contexts.same(in_x, in_z))
-
-    def unused(self, X: Array) -> float:
-        """How many choices are not among ``X`` in this context."""
-        return self.choices.unused(self._here(X))
-
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        """(n, d0) random choices in this context."""
-        return self.join(self.choices.sample(rng, n))
-
-    def start_points(self, rng: np.random.Generator, landmarks: Array | None = None) -> StartPoints:
-        """Those of the choices, in this context; ``landmarks`` are choices."""
-        return self.start_from(self.choices.start_points(rng, landmarks))
-
-    def start_from(self, start: StartPoints) -> StartPoints:
-        """The same for start points that were drawn before."""
-        return replace(start, X=self.join(start.X))
-
-    def maximisers(
-        self,
-        function: Function,
-        start: StartPoints,
-        *,
-        gradient: WithGradient | None = None,
-        exclude: Array | None = None,
-    ) -> tuple[Array, Array]:
-        """The best choices found; the context stays."""
-        choices, _ = self.split(start.X)
-
-        def values(X: Array) -> Array:
-            return function(start.X if X is choices else self.join(X))
-
-        def slopes(X: Array) -> tuple[Array, Array]:
-            assert gradient is not None
-            found, slope = gradient(self.join(X))
-            return found, slope[:, : self.choices.d0]
-
-        X, heights = self.choices.maximisers(
-            values,
-            replace(start, X=choices),
-            gradient=None if gradient is None else slopes,
-            exclude=None if exclude is None else self._here(exclude),
-        )
-        return self.join(X), heights
-
-    def decode(self, x: Array) -> Any:
-        """The choice alone, as users see it."""
-        return self.choices.decode(x[: self.choices.d0])
-
-    def encode(self, points: Any, where: str) -> Array:
-        """(n, d0) of choices as users give them."""
-        return self.join(self.choices.encode(points, where))
-
-    def locate(self, points: Any, where: str) -> Array:
-        """(n, d0) of choices that need not lie in the domain."""
-        return self.join(self.choices.locate(points, where))
-
-    def __repr__(self) -> str:
-        return f"{self.choices!r} in the context {self.contexts.decode(self.context)}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
-        parts = {"choices": self.choices.to_dict(), "contexts": self.contexts.to_dict()}
-        return {"kind": self.kind, **parts, "context": self.context.tolist()}
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> InContext:
-        """Inverse of `to_dict`."""
-        choices, contexts = domain_from_dict(data["choices"]), domain_from_dict(data["contexts"])
-        return cls(choices, contexts, np.array(data["context"], dtype=np.float64))
-
-
 def tied(values: Array, spread: Array) -> NDArray[np.bool_]:
     """Which values equal the largest up to rounding, on the scale of the finite ``spread``."""
     top, scale = values.max(), float(spread.max()) - float(spread.min())
@@ -341,3 +227,161 @@ def checked_bounds(bounds: ArrayLike, where: str) -> Array:
         )
     pairs.setflags(write=False)
     return pairs
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Finite(Domain):
+    """A list of points; make it with `candidates` or `grid`.
+
+    Parameters
+    ----------
+    X : (N, d0) array
+        All different.
+    repeat : bool
+        Whether a point may be chosen more than once.
+    axes : tuple of (low, high, count), optional
+        The grid that ``X`` is, if it is one.
+    """
+
+    X: Array
+    repeat: bool = True
+    axes: tuple[tuple[float, float, int], ...] | None = None
+
+    kind: ClassVar[str] = "finite"
+
+    @property
+    def d0(self) -> int:
+        return int(self.X.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @cached_property
+    def _rows(self) -> dict[bytes, int]:
+        raw, width = self.X.tobytes(), 8 * self.d0
+        return {raw[i * width : (i + 1) * width]: i for i in range(len(self.X))}
+
+    @cached_property
+    def _size(self) -> Array:
+        size = np.abs(self.X).max(axis=0)
+        return np.where(size > 0, size, 1.0)
+
+    def index(self, X: Array) -> NDArray[np.intp]:
+        """(n,) which point of the domain each row is, -1 where it is none."""
+        known, raw, width = self._rows, (X + 0.0).tobytes(), 8 * self.d0
+        rows = [known.get(raw[at : at + width], -1) for at in range(0, len(raw), width)]
+        if -1 in rows:
+            rows = [self._nearest(x) if i < 0 else i for i, x in zip(rows, X, strict=True)]
+        return np.array(rows, dtype=np.intp)
+
+    def _nearest(self, x: Array) -> int:
+        """Which point ``x`` (d0,) is up to rounding, -1 if it is none."""
+        apart = (np.abs(self.X - x) / self._size).max(axis=1)
+        nearest = int(np.argmin(apart))
+        second = np.partition(apart, 1)[1] if len(apart) > 1 else np.inf
+        alone = apart[nearest] <= SINGLE and CLOSER * apart[nearest] <= second
+        return nearest if alone or apart[nearest] <= ROUNDING else -1
+
+    def snap(self, X: Array) -> Array:
+        return self.X[self.index(X)]
+
+    def contains(self, X: ArrayLike) -> NDArray[np.bool_]:
+        return self.index(as_points(X, "domain")) >= 0
+
+    def same(self, X: Array, Z: Array) -> NDArray[np.bool_]:
+        equal: NDArray[np.bool_] = self.index(X)[:, None] == self.index(Z)
+        return equal
+
+    def unused(self, X: Array) -> int:
+        return len(self) - len(np.unique(self.index(X)))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        """(n, d0) points of the list, with replacement."""
+        check_generator(rng)
+        return self.X[rng.integers(len(self.X), size=n)]
+
+    def start_points(self, rng: np.random.Generator, landmarks: Array | None = None) -> StartPoints:
+        return StartPoints(self.X)
+
+    def maximisers(
+        self, score: Score, start: StartPoints, exclude: Array | None = None
+    ) -> tuple[Array, Array]:
+        """All best points; every point is looked at, so the gradient is not used."""
+        values = score.values(start.X)
+        scores = values.copy()
+        if exclude is not None and len(exclude):
+            scores[self.index(exclude)] = -np.inf
+        best = np.flatnonzero(tied(scores, values))
+        if scores[best[0]] == -np.inf:  # where all that is left scores -inf, all of it is tied
+            excluded = self.index(start.X[:0] if exclude is None else exclude)
+            best = np.setdiff1d(np.arange(len(values)), excluded)
+            if not len(best):
+                raise InputError(f"all {len(values)} points of the domain are excluded")
+        return start.X[best], values[best]
+
+    def __repr__(self) -> str:
+        if self.axes is not None:
+            sides = ", ".join(f"({low:g}, {high:g}, {count})" for low, high, count in self.axes)
+            return f"grid[{sides}]"
+        return f"candidates(N={len(self.X)}, d0={self.d0}{'' if self.repeat else ', repeat=False'})"
+
+    def to_dict(self) -> dict[str, Any]:
+        kept = {"axes": self.axes} if self.axes is not None else {"X": self.X.tolist()}
+        return {"kind": self.kind, "repeat": self.repeat, **kept}
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Finite:
+        if "axes" in data:
+            low_high = [axis[:2] for axis in data["axes"]]
+            return grid(low_high, [axis[2] for axis in data["axes"]], repeat=data["repeat"])
+        return candidates(data["X"], repeat=data["repeat"])
+
+
+def candidates(X: ArrayLike, *, repeat: bool = True) -> Finite:
+    """Finitely many candidates.
+
+    Parameters
+    ----------
+    X : (N, d0) array
+        A vector is N points of one input. Of equal points one is kept.
+    repeat : bool
+        Whether a point may be chosen more than once; False for a table of finished runs.
+    """
+    given = as_points(X, "points")
+    if not len(given):
+        raise InputError("points: there are none; expected at least one candidate")
+    return Finite(distinct_points(given)[0], repeat)
+
+
+def distinct_points(X: Array) -> tuple[Array, NDArray[np.intp]]:
+    """The points of ``X`` (n, d0) without repetitions, and at which rows they were first."""
+    points = X + 0.0  # -0.0 and 0.0 are one point
+    rows = np.sort(np.unique(points, axis=0, return_index=True)[1])
+    kept = points[rows]
+    kept.setflags(write=False)
+    return kept, rows
+
+
+def grid(bounds: ArrayLike, count: int | Sequence[int] = 101, *, repeat: bool = True) -> Finite:
+    """All combinations of equally spaced values, ends included.
+
+    Parameters
+    ----------
+    bounds : (d0, 2) array
+        One (low, high) per input.
+    count : int or d0 of them
+        How many values of each input.
+    repeat : bool
+        Whether a point may be chosen more than once.
+    """
+    pairs = checked_bounds(bounds, "grid")
+    counts = list(count) if isinstance(count, Iterable) else [count] * len(pairs)
+    if len(counts) != len(pairs):
+        raise ShapeError(f"grid: {len(counts)} counts for {len(pairs)} inputs")
+    if not all(isinstance(number, int | np.integer) and number >= 2 for number in counts):
+        raise InputError(f"grid: count is {count!r}; expected integers >= 2")
+    axes = tuple((float(lo), float(hi), int(n)) for (lo, hi), n in zip(pairs, counts, strict=True))
+    values = np.meshgrid(*(np.linspace(*axis) for axis in axes), indexing="ij")
+    X = np.stack([v.ravel() for v in values], axis=1) + 0.0
+    X.setflags(write=False)
+    return Finite(X, repeat, axes)

@@ -1,8 +1,8 @@
-"""A space of named parameters as a domain: drawn points, climbs and neighbours."""
+"""Domains of named parameters: a space, which is searched by climbs, and a table of candidates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import product
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array, as_points, check_generator
 from metakel.errors import InputError
 from metakel.search.box import newton_climb
-from metakel.search.domain import Domain, Function, StartPoints, WithGradient, tied
+from metakel.search.domain import Domain, Finite, Score, StartPoints, distinct_points, tied
 from metakel.space import Categorical, Fixed, Float, Ordinal, Parameter, Space
 
 POOL = 1000
@@ -28,6 +28,10 @@ STEPS, DRAWS = (0.1, 0.03, 0.01), 48
 SAME = 1e-9
 LOOKED_AT = 1024  # of points that were tried, to find those whose neighbourhood is searched
 PROBE = 1e-6
+# (n, d0) points -> (n,) values and their (n, d0) derivatives
+WithGradient = Callable[[Array], tuple[Array, Array]]
+# (n, d) points of the space -> configurations near them, and their (n,) scores
+Judge = Callable[[Array], tuple[Array, Array]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,6 +62,7 @@ class SearchSpace(Domain):
     landmarks: Array | None = None
 
     kind: ClassVar[str] = "space"
+    repeat = False  # unless everything was tried
 
     def __post_init__(self) -> None:
         for name in (*self.space.names, *self.fixed):
@@ -71,13 +76,7 @@ class SearchSpace(Domain):
 
     @property
     def d0(self) -> int:
-        """How many inputs the model has."""
         return self.model_space.d0
-
-    @property
-    def repeat(self) -> bool:
-        """Only where everything was tried."""
-        return False
 
     def holding(self, context: Mapping[str, Any], where: str) -> SearchSpace:
         """The same space in a context: some of its parameters are given, not chosen."""
@@ -146,16 +145,11 @@ class SearchSpace(Domain):
         return self.model_space.encode(full, extrapolate=self.extrapolate)
 
     def locate(self, points: Any, where: str) -> Array:
-        """(n, d0) of configurations."""
         return self.encode(points, where)
 
     def decode(self, x: Array) -> dict[str, Any]:
-        """The configuration of a point (d0,) that a search found."""
-        return self._configuration(self._from_model(x[None])[0])
-
-    def _configuration(self, u: Array) -> dict[str, Any]:
-        """Of a point (d,) of ``space``; held numbers exactly as they were given."""
-        row = self.space.decode(u[None])[0]
+        """The configuration of a point; held numbers exactly as they were given."""
+        row = self.space.decode(self._from_model(x[None]))[0]
         for name, value in self._held.items():
             if type(self.space[name]) is Float and name in row:
                 row[name] = float(value)
@@ -176,7 +170,6 @@ class SearchSpace(Domain):
     # What a domain answers
 
     def contains(self, X: ArrayLike) -> NDArray[np.bool_]:
-        """(n,) which points lie within the ranges, with held parameters at their values."""
         found = as_points(X, "domain")
         inside = np.abs(found) <= 1 + SAME
         for name, value in self.fixed.items():
@@ -186,7 +179,6 @@ class SearchSpace(Domain):
         return np.asarray(inside.all(axis=1))
 
     def same(self, X: Array, Z: Array) -> NDArray[np.bool_]:
-        """(n, k) which points are the same configuration, up to rounding."""
         same = np.ones((len(X), len(Z)), dtype=bool)
         for column, theirs in zip(X.T, Z.T, strict=True):
             same &= np.abs(column[:, None] - theirs) < SAME
@@ -211,7 +203,6 @@ class SearchSpace(Domain):
         return found
 
     def unused(self, X: Array) -> float:
-        """How many configurations are not among ``X``; inf where one parameter is continuous."""
         if self._grid is None:
             return np.inf
         return float((~self.among(self.to_model(self._grid), X)).sum())
@@ -242,7 +233,6 @@ class SearchSpace(Domain):
         return np.unique(self.space.settled(U), axis=0) if self.space.conditions else U
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        """(n, d0) configurations drawn uniformly, as the model sees them."""
         return self.to_model(self._sample(rng, n))
 
     def _sample(self, rng: np.random.Generator, n: int) -> Array:
@@ -260,16 +250,12 @@ class SearchSpace(Domain):
         return StartPoints(self.to_model(U), U=U)
 
     def maximisers(
-        self,
-        function: Function,
-        start: StartPoints,
-        *,
-        gradient: WithGradient | None = None,
-        exclude: Array | None = None,
+        self, score: Score, start: StartPoints, exclude: Array | None = None
     ) -> tuple[Array, Array]:
         """The best points found: all start points are looked at, then the best few climb."""
         assert start.U is not None
         closed = np.zeros((0, self.d0)) if exclude is None else exclude
+        function, gradient = score.values, score.gradient
         values = function(start.X)
         scores = np.where(self.among(start.X, closed), -np.inf, values)
         if self._grid is not None:
@@ -299,7 +285,7 @@ class SearchSpace(Domain):
                 best, height = near[top], float(found[top])
         return self.to_model(best[None]), np.array([height])
 
-    def _drawn(self, judged: Any, U: Array) -> Iterable[tuple[Array, Array]]:
+    def _drawn(self, judged: Judge, U: Array) -> Iterable[tuple[Array, Array]]:
         """Points drawn around the best, with their scores; closer and closer."""
         free = np.concatenate(
             [np.arange(self.space.d0)[self.space.columns[p.name]] for p in self._free]
@@ -313,7 +299,7 @@ class SearchSpace(Domain):
             U = near[np.argsort(-scores, kind="stable")[:STARTS]]
 
     def _climbed(
-        self, judged: Any, gradient: WithGradient, U: Array, count: int, spread: float
+        self, judged: Judge, gradient: WithGradient, U: Array, count: int, spread: float
     ) -> Iterable[tuple[Array, Array]]:
         """Ends of climbs along numbers, and their neighbours with other choices."""
         radius, tightness = float(count) ** (-1 / len(self._climbing)), spread / 20
@@ -339,23 +325,19 @@ class SearchSpace(Domain):
 
     def _pulled_back(self, U: Array, slopes: Array) -> Array:
         """(n, d) derivatives in ``space`` of those (n, d0) in the inputs of the model."""
-        if self.space == self.model_space:
-            return self._without_inactive(U, slopes)
-        ahead, behind = self.to_model(U + PROBE), self.to_model(U - PROBE)
-        rates = (ahead - behind) / (2 * PROBE)  # every input depends on its own parameter only
-        pulled = np.zeros_like(U)
-        for p in self._free:
-            if isinstance(p, Float | Ordinal):
-                inputs = self.model_space.columns[p.name]
-                product_ = slopes[:, inputs] * rates[:, inputs]
-                pulled[:, self.space.columns[p.name].start] = product_.sum(axis=1)
-        return self._without_inactive(U, pulled)
-
-    def _without_inactive(self, U: Array, slopes: Array) -> Array:
-        """(n, d) derivatives, 0 along parameters that are not there at points (n, d)."""
+        pulled = slopes
+        if self.space != self.model_space:
+            ahead, behind = self.to_model(U + PROBE), self.to_model(U - PROBE)
+            rates = (ahead - behind) / (2 * PROBE)  # every input depends on its own parameter only
+            pulled = np.zeros_like(U)
+            for p in self._free:
+                if isinstance(p, Float | Ordinal):
+                    inputs = self.model_space.columns[p.name]
+                    product_ = slopes[:, inputs] * rates[:, inputs]
+                    pulled[:, self.space.columns[p.name].start] = product_.sum(axis=1)
         for name, here in self.space.active(U).items():
-            slopes[~here, self.space.columns[name]] = 0.0
-        return slopes
+            pulled[~here, self.space.columns[name]] = 0.0  # where the parameter is not there
+        return pulled
 
     def _neighbours(self, u: Array) -> Array:
         """(k, d) points that differ in one choice or in one step of one parameter."""
@@ -378,7 +360,6 @@ class SearchSpace(Domain):
         return f"space[{', '.join(p.name for p in self._free)}]"
 
     def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
         return {
             "kind": self.kind,
             "space": self.space.to_dict(),
@@ -390,7 +371,6 @@ class SearchSpace(Domain):
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> SearchSpace:
-        """Inverse of `to_dict`."""
         landmarks = data["landmarks"]
         return cls(
             Space.from_dict(data["space"]),
@@ -399,6 +379,60 @@ class SearchSpace(Domain):
             bool(data["extrapolate"]),
             None if landmarks is None else np.array(landmarks, dtype=np.float64),
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CandidateTable(Finite):
+    """A table of configurations, each of which may be chosen once; make it with `of`.
+
+    Parameters
+    ----------
+    rows : tuple of dict
+        Configurations as they were given, one for every point of ``X``.
+    space : Space
+    """
+
+    rows: tuple[Mapping[str, Any], ...] = ()
+    space: Space = None  # type: ignore[assignment]
+
+    kind: ClassVar[str] = "table"
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]], X: Array, space: Space) -> CandidateTable:
+        """From configurations and their points (n, d0); of equal ones the first is kept."""
+        if not len(X):
+            raise InputError("the table of candidates is empty; expected at least one")
+        kept, first = distinct_points(X)
+        return cls(kept, False, None, tuple(rows[i] for i in first.tolist()), space)
+
+    def locate(self, points: Any, where: str) -> Array:
+        """(n, d0) of configurations, in the table or not."""
+        return self.space.encode(rows_of(points, self.space), extrapolate=True) + 0.0
+
+    def encode(self, points: Any, where: str) -> Array:
+        """(n, d0) of one configuration of the table or a sequence of them."""
+        found = self.index(self.locate(points, where))
+        missing = found < 0
+        if missing.any():
+            row = rows_of(points, self.space)[int(np.argmax(missing))]
+            raise InputError(f"{where}: {dict(row)} is not among the {len(self)} candidates")
+        return self.X[found]
+
+    def decode(self, x: Array) -> dict[str, Any]:
+        """The configuration as it was listed."""
+        return dict(self.rows[int(self.index(x[None])[0])])
+
+    def __repr__(self) -> str:
+        return f"table of {len(self)} candidates"
+
+    def to_dict(self) -> dict[str, Any]:
+        rows = [dict(row) for row in self.rows]
+        return {"kind": self.kind, "rows": rows, "space": self.space.to_dict()}
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> CandidateTable:
+        space = Space.from_dict(data["space"])
+        return cls.of(data["rows"], space.encode(data["rows"], extrapolate=True), space)
 
 
 def rows_of(points: Any, space: Space) -> list[Any]:

@@ -17,8 +17,7 @@ from metakel._arrays import is_integer, is_number
 from metakel.errors import Hint, InputError
 from metakel.learn import LearnedKernel
 from metakel.optimize import GPUCB, Optimizer
-from metakel.optimize.limits import Range
-from metakel.optimize.start_set import SafeStart
+from metakel.optimize.limits import Range, SafeStart
 from metakel.priors import PastOutputs, Prior
 from metakel.priors.configurations import as_rows
 from metakel.priors.storage import to_version_1

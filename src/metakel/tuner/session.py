@@ -17,8 +17,8 @@ from typing import Any
 from metakel._arrays import Array, is_integer, is_number, positive, shown
 from metakel.errors import Hint, InputError, MetaKelError
 from metakel.optimize import Record, Trial
+from metakel.optimize.certificate import spread_of
 from metakel.optimize.regret import as_tolerance
-from metakel.optimize.snapshot import spread_of
 from metakel.space import Space
 from metakel.tuner.events import Configuration, Event, key, normalised, plain, result, stamped
 from metakel.tuner.journal import Journal, used_by_this_thread
