@@ -134,7 +134,8 @@ def find_stages(everything: ActiveColumns, shape: Array, lowest: float, most: in
     while True:
         j, stages.floor = stages.next_group(shape, lowest)
         stages.top = stages.top or stages.floor
-        full = len(stages.columns) + everything.dims[j] > most
+        width = int(everything.starts[j + 1] - everything.starts[j])
+        full = len(stages.columns) + width > most
         if not stages.floor > lowest or full or not stages.add(j):
             return stages
 
