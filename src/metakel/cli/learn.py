@@ -86,7 +86,9 @@ def _task(file: Path, journal: JournalReader, past: History) -> Task | None:
     X = past.space.encode([trial.configuration for trial in done], extrapolate=True)
     y = np.array([trial.value for trial in done], dtype=np.float64)
     name = str(journal.header.get("task") or file.stem)
-    return Task(X, -y if minimize else y, name=name)
+    return Task(
+        X, -y if minimize else y, name=name, descriptors=journal.header.get("descriptors", {})
+    )
 
 
 def _aim(output: str, minimize: bool) -> str:
@@ -153,6 +155,14 @@ NoiseColumn = Annotated[
     str | None,
     typer.Option(help="Column with the standard deviation of each output, if it is known."),
 ]
+Descriptors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--descriptor",
+        help="A column with one value for every task, such as the size of its data: it may tell "
+        "kinds of tasks apart.",
+    ),
+]
 SpaceFile = Annotated[Path | None, typer.Option("--space", help="TOML file with the parameters.")]
 BeyondSpace = Annotated[
     bool, typer.Option("--extrapolate", help="Accept rows beyond the ranges of --space.")
@@ -204,6 +214,7 @@ class HistoryOptions:
     extrapolate: bool = False
     delimiter: str | None = None
     sheet: str | None = None
+    descriptors: Sequence[str] = ()
 
     @property
     def others(self) -> list[str]:
@@ -228,6 +239,7 @@ class HistoryOptions:
             "--noise-column": self.noise,
             "--delimiter": self.delimiter,
             "--sheet": self.sheet,
+            "--descriptor": self.descriptors,
             "--minimize": self.minimize is True,
             "--maximize": self.minimize is False,
         }
@@ -257,6 +269,7 @@ class HistoryOptions:
             "noise": self.noise,
             "extrapolate": self.extrapolate,
             "defaults": dict(_default(text) for text in self.defaults),
+            "descriptors": self.descriptors,
         }
         if self.space is not None:
             given = self.space
@@ -273,7 +286,7 @@ class HistoryOptions:
         ).read()  # fmt: skip
 
     def _read_files(self, options: dict[str, Any]) -> History:
-        lists = ("inputs", "exclude")
+        lists = ("inputs", "exclude", "descriptors")
         several = any("," in name for key in lists for name in options[key] or ())
         columns: dict[str, Any] = {}
         for source in self.sources if several or not (self.task and self.output) else ():
@@ -314,6 +327,7 @@ def learn(
     categories: Categories = None,
     status: StatusColumn = None,
     noise_column: NoiseColumn = None,
+    descriptors: Descriptors = None,
     space: SpaceFile = None,
     extrapolate: BeyondSpace = False,
     delimiter: Delimiter = None,
@@ -341,6 +355,7 @@ def learn(
     runs = HistoryOptions(
         history, task, output, limited, minimize, inputs, exclude or (), log, defaults or (),
         categories or (), status, noise_column, space, extrapolate, delimiter, sheet,
+        descriptors or (),
     )  # fmt: skip
     runs.check()
     if noise and not limit_outputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isfinite, nan
@@ -38,6 +39,10 @@ Observed = Annotated[
     Path | None, typer.Option(help="CSV file with runs of this very task, to start from.")
 ]
 Fix = Annotated[list[str] | None, typer.Option("--fix", help="name=value to hold fixed.")]
+Descriptor = Annotated[
+    list[str] | None,
+    typer.Option("--descriptor", help="name=value of the task, which may tell its kind."),
+]
 Extrapolate = Annotated[
     bool, typer.Option("--extrapolate", help="Allow values beyond the recorded ranges.")
 ]
@@ -72,6 +77,7 @@ def suggest(
     count: Count = 1,
     fix: Fix = None,
     context: GivenContext = None,
+    descriptor: Descriptor = None,
     extrapolate: Extrapolate = False,
     append: Append = None,
     sheet: Sheet = None,
@@ -100,7 +106,7 @@ def suggest(
     """
     if append is not None and journal is None:
         raise typer.BadParameter("--append needs --journal, to which the results go")
-    known = Prior.load(prior)
+    known = described_prior(Prior.load(prior), descriptor)
     tuner = Tuner(
         known, journal, seed=seed, delta=delta, fixed=assignments(known.space, fix or ()),
         extrapolate=extrapolate, manual=True, limits=read_limits(limit),
@@ -187,6 +193,18 @@ def _as_json(trial: JournalTrial, why: Reasons) -> dict[str, Any]:
         "high": expected.high,
         "why": str(why),
     }
+
+
+def described_prior(prior: Prior, texts: Sequence[str] | None) -> Prior:
+    """The prior for a task with descriptors ``name=value``."""
+    if not texts:
+        return prior
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        prior = prior.with_descriptors(dict(text.partition("=")[::2] for text in texts))
+    for warning in said:
+        note(str(warning.message))
+    return prior
 
 
 def task_identity(

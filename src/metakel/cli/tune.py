@@ -38,6 +38,7 @@ from metakel.cli.outputs import (
 from metakel.cli.program import Program, check_command, check_placeholders
 from metakel.cli.show import PriorPath
 from metakel.cli.suggest import (
+    Descriptor,
     Extrapolate,
     Fix,
     Observed,
@@ -45,6 +46,7 @@ from metakel.cli.suggest import (
     Seed,
     TaskName,
     add_observed,
+    described_prior,
     task_identity,
 )
 from metakel.confidence import Alarm
@@ -105,6 +107,7 @@ def tune(
     delta: Delta = None,
     observed: Observed = None,
     fix: Fix = None,
+    descriptor: Descriptor = None,
     extrapolate: Extrapolate = False,
     task: TaskName = "",
     same_task: SameTask = False,
@@ -128,7 +131,7 @@ def tune(
     """
     if timeout is not None and not timeout > 0:
         raise typer.BadParameter(f"--timeout is {timeout:g}; expected seconds > 0")
-    known = Prior.load(prior)
+    known = described_prior(Prior.load(prior), descriptor)
     names = known.space.names
     check_placeholders(value_file, names, "--value-file")
     unused = [name for name in check_command(command, names) if name in known.space.free]

@@ -2,7 +2,7 @@
 
 from metakel.priors.calibration import ConfidenceBand
 from metakel.priors.certified_start import PastOutput, PastOutputs, safe_start
-from metakel.priors.descriptors import DescriptorCentre, descriptor_centre
+from metakel.priors.descriptors import DescriptorCentre, KindDescriptors, descriptor_centre
 from metakel.priors.heldout import Kind
 from metakel.priors.learn import learn_outputs, learn_prior
 from metakel.priors.prior import Prior
@@ -13,6 +13,7 @@ __all__ = [
     "DescriptorCentre",
     "Explanation",
     "Kind",
+    "KindDescriptors",
     "PastOutput",
     "PastOutputs",
     "Prior",

@@ -254,6 +254,12 @@ class Kind:
     noise_ratio: tuple[float, ...]
 
 
+def kind_numbers(names: Sequence[str], kinds: Sequence[Kind]) -> tuple[int, ...]:
+    """The kind of every task, from 0; -1 for those of none."""
+    numbers = {name: k for k, kind in enumerate(kinds) for name in kind.tasks}
+    return tuple(numbers.get(name, -1) for name in names)
+
+
 def affinity(featurized: TaskFeatures) -> Array:
     """(m, m) how well tasks predict one another, as correlations; 0 on the diagonal."""
     m, w = featurized.m, featurized.coefficients.w

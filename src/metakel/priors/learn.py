@@ -28,6 +28,7 @@ from metakel.priors.certificate import (
     without_scores,
 )
 from metakel.priors.certified_start import PastOutputs, RecordedOutput
+from metakel.priors.descriptors import KindDescriptors
 from metakel.priors.heldout import (
     DEFAULT_RESIDUAL_WEIGHT,
     HeldOut,
@@ -121,6 +122,8 @@ def learn_prior(
     if way == "none":
         found = without_scores(history, "the optimizer was not replayed on past tasks")
     else:
+        if prior.descriptors is not None and not prior.descriptors.used:
+            history = _without_descriptors(history)
         found = calibrate_folds(history, partial(learn, to_replay=True), progress, workers)
     return replace(prior, certificate=found)
 
@@ -142,7 +145,10 @@ def _learn(
     found = tuple(note for note in (failures, failing_note) if note)
     info = _info(recorded, tasks, lam, mean, limits, found)
     if tasks.m == 0:
-        return Prior(space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight)
+        return Prior(
+            space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight,
+            descriptors=_descriptors(recorded, ()),
+        )  # fmt: skip
     featurized = featurize(tasks)
     held, task_gp = _shape(featurized, lam, mean)
     kinds = _kinds(featurized, held, lam, mean)
@@ -162,7 +168,13 @@ def _learn(
         else _best_runs(history, space, task_gp.basis.shared.lengthscales, info),
         success=None if runs is None else SuccessChance.fit(task_gp.basis.shared, *runs),
         kinds=kinds,
+        descriptors=_descriptors(recorded, kinds),
     )
+
+
+def _descriptors(history: History, kinds: tuple[Kind, ...]) -> KindDescriptors | None:
+    described = any(task.descriptors for task in history)
+    return KindDescriptors.learn(history, kinds) if described else None
 
 
 def _shape(featurized: TaskFeatures, lam: str | float, mean: bool) -> tuple[HeldOut, TaskGP]:
@@ -213,6 +225,11 @@ def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Cali
     varying = [task for task in history if task.name not in tasks.constant]
     measured = tuple(task for task in varying[1::2] if not task.lacks)
     return calibrate(task_gp, model, History(measured)) if measured else None
+
+
+def _without_descriptors(history: History) -> History:
+    """So that tasks are replayed as the next one is searched, by kinds as large as they are."""
+    return replace(history, tasks=tuple(replace(task, descriptors={}) for task in history))
 
 
 def _with_distinct_names(history: History) -> History:
@@ -280,7 +297,8 @@ def _digest(history: History) -> str:
     """Sixteen characters that differ for different runs."""
     found = hashlib.sha256()
     for task in history:
-        found.update(f"{task.name!r} {task.X.shape}{task.lacks or ''}".encode())
+        described = sorted(task.descriptors.items()) or ""
+        found.update(f"{task.name!r} {task.X.shape}{task.lacks or ''}{described}".encode())
         for values in (task.X, task.y, task.failed):
             found.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
     return found.hexdigest()[:16]

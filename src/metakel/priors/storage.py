@@ -21,7 +21,8 @@ from metakel.optimize.model import BestRuns
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration
 from metakel.priors.certified_start import PastOutputs
-from metakel.priors.heldout import EQUALLY, HeldOut, Kind
+from metakel.priors.descriptors import KindDescriptors, Value
+from metakel.priors.heldout import EQUALLY, HeldOut, Kind, kind_numbers
 from metakel.priors.prior import Prior, PriorInfo
 from metakel.space import Parameter, Space
 from metakel.space.parameters import storable
@@ -99,6 +100,13 @@ def to_dict(prior: Prior) -> Content:
             }
             for kind in prior.kinds
         ]
+    if prior.descriptors is not None:
+        content["descriptors"] = {
+            "values": {name: list(values) for name, values in prior.descriptors.values.items()},
+            "used": list(prior.descriptors.used),
+            "temper": prior.descriptors.temper,
+            "task": dict(prior.task),
+        }
     if prior.command is not None:
         content["command"] = dict(prior.command)
     if prior.past is not None:
@@ -125,6 +133,7 @@ def to_version_1(prior: Prior) -> Content:
         success=None,
         kinds=(),
         command=None,
+        descriptors=None,
     )
     return {**_renamed(to_dict(then), old_names), "version": 1}
 
@@ -141,6 +150,8 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
             _model_from_dict(found["model"]),
             as_numbers("norms", found["norms"], (None,)),
         )
+    kinds = tuple(_kind_from_dict(kind, space, info) for kind in data.get("kinds", ()))
+    descriptors, task = _descriptors_from_dict(data.get("descriptors"), kinds, info)
     return Prior(
         space=space,
         model=_model_from_dict(data["model"]),
@@ -157,8 +168,10 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
         if "best_runs" in data and basis is not None
         else None,
         success=_success_from_dict(data["success"], space) if "success" in data else None,
-        kinds=tuple(_kind_from_dict(kind, space, info) for kind in data.get("kinds", ())),
+        kinds=kinds,
         command=dict(data["command"]) if "command" in data else None,
+        descriptors=descriptors,
+        task=task,
     )
 
 
@@ -166,6 +179,29 @@ def _success_from_dict(data: Mapping[str, Any], space: Space) -> SuccessChance:
     basis = _basis_from_dict(data["basis"], space)
     weights = as_numbers("weights", data["weights"], (basis.r,))
     return SuccessChance(basis, as_number("intercept", data["intercept"]), weights)
+
+
+def _descriptors_from_dict(
+    data: Mapping[str, Any] | None, kinds: tuple[Kind, ...], info: PriorInfo
+) -> tuple[KindDescriptors | None, dict[str, Value]]:
+    if data is None:
+        return None, {}
+    for name, values in data["values"].items():
+        if len(values) != len(info.tasks):
+            raise InputError(
+                f"descriptor {name!r} has {len(values)} values; expected one for each of "
+                f"{len(info.tasks)} tasks"
+            )
+    found = KindDescriptors(
+        {name: tuple(values) for name, values in data["values"].items()},
+        kind_numbers(info.tasks, kinds),
+        tuple(data["used"]),
+        as_number("temper", data["temper"], 0),
+    )
+    unknown = (set(found.used) | set(data["task"])) - set(found.values)
+    if unknown:
+        raise InputError(f"past tasks have no descriptor {min(unknown)!r}")
+    return found, dict(data["task"])
 
 
 def _kind_from_dict(data: Mapping[str, Any], space: Space, info: PriorInfo) -> Kind:

@@ -238,6 +238,12 @@ class TuningSource:
         limits = self.learned.output_limits if isinstance(self.learned, Prior) else (-inf, inf)
         return {"outputs": list(limits)} if np.isfinite(limits).all() else {}
 
+    @property
+    def descriptors(self) -> dict[str, Any]:
+        """What a journal notes of the descriptors of the task (`Prior.with_descriptors`)."""
+        task = self.learned.task if isinstance(self.learned, Prior) else {}
+        return {"descriptors": dict(task)} if task else {}
+
     @cached_property
     def digest(self) -> str:
         """Sixteen characters by which a journal knows what it was begun with.
@@ -307,6 +313,11 @@ class TuningSource:
         if extrapolate:
             raise InputError(
                 "extrapolate beside limits: past tasks vouch for nothing beyond recorded ranges"
+            )
+        if self.descriptors:
+            raise InputError(
+                "descriptors beside limits: they weigh kinds of tasks, and a search with limits "
+                "decides by confidence bounds that know no kinds"
             )
         domain = self._domain(candidates, fixed, extrapolate=False)
         return safe_optimizer(self.learned, limits, domain, rng=rng, delta=delta)
@@ -379,6 +390,7 @@ class RunOptions:
             "minimize": source.minimize,
             "space": source.space.to_dict(),
             **source.output_limits,
+            **source.descriptors,
             "seed": self.seed,
             "delta": self.delta,
             "fixed": dict(self.fixed),
@@ -408,7 +420,8 @@ class RunOptions:
             del expected[name]
             if name in found and found[name] != value:
                 raise _another_task(where, name, found[name], value)
-        _refuse_differences(expected, found, where)
+        none: dict[str, Any] = {"descriptors": {}}
+        _refuse_differences({**none, **expected}, {**none, **found}, where)
 
     def optimizer(self, source: TuningSource) -> Optimizer:
         """What decides: the same for the same source and options, in every process."""
