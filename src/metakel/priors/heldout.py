@@ -35,10 +35,9 @@ from metakel.learn.select import score_held_out
 from metakel.priors.principal import (
     DEFAULT_LAM_RATIO,
     LAM_RATIOS,
-    PrincipalFunctions,
     TaskFeatures,
     featurize,
-    moments,
+    keep,
     principal_functions,
     select_along_path,
     selection_problem,
@@ -117,18 +116,20 @@ def hold_out(featurized: TaskFeatures, *, mean: bool) -> HeldOut:
     if m < 2:
         return HeldOut.unchecked()
 
-    def fit_path(training: range) -> list[_HalfModel]:
-        return _models_along_path(featurized, training, mean)
+    def fit_path(training: range) -> list[TaskGP]:
+        found = principal_functions(featurized, training, mean=mean)
+        problem = selection_problem(found, *featurized.of(training))
+        return [keep(found, active) for active in select_along_path(problem, LAM_RATIOS)]
 
     folds = []
     for first in (0, 1):
         held = list(range(1 - first, m, 2))[:TASKS]
         folds.append((range(first, m, 2), [_HeldOutTask.of(featurized, s) for s in held]))
-    found = score_held_out(folds, fit_path, _HalfModel.log_scores)
+    found = score_held_out(folds, fit_path, _log_scores)
     i, j = found.best(WORST_LOG_SCORE)
     residual_weight = RESIDUAL_WEIGHTS[j]
     probabilities = [
-        models[i].noise_ratios(task, residual_weight)
+        _noise_ratios(models[i], task, residual_weight)
         for models, task in zip(found.models, found.tests, strict=True)
     ]
     # One more task of each noise ratio in equal parts, so that none is ruled out.
@@ -177,45 +178,29 @@ class _HeldOutTask:
         return float(self.log_score(C, self.z))
 
 
-@dataclass(frozen=True, eq=False)
-class _HalfModel:
-    """Mean and principal functions learned from half of the tasks, at one lambda."""
-
-    mu: Array
-    functions: PrincipalFunctions
-    noise: float
-
-    def log_scores(self, task: _HeldOutTask) -> Array:
-        """(4,) log scores, one per residual weight."""
-        residual = np.array(RESIDUAL_WEIGHTS)[:, None, None] * task.K0
-        C = self._explained(task) + residual + LEVEL_VARIANCE
-        C[..., np.arange(len(task.z)), np.arange(len(task.z))] += self.noise * task.noise
-        return task.log_score(C, task.z - task.psi @ self.mu)
-
-    def noise_ratios(self, task: _HeldOutTask, residual_weight: float) -> Array:
-        """(3,) posterior probabilities of the noise ratios, equal before."""
-        K = self._explained(task) + residual_weight * task.K0 + LEVEL_VARIANCE
-        C = np.tile(K, (len(NOISE_RATIOS), 1, 1))
-        noise = self.noise * np.array(NOISE_RATIOS)
-        C[:, np.arange(len(task.z)), np.arange(len(task.z))] += noise[:, None] * task.noise
-        logs = log_density(C, task.z - task.psi @ self.mu)
-        weights = np.exp(logs - logs.max())
-        return np.asarray(weights / weights.sum())
-
-    def _explained(self, task: _HeldOutTask) -> Array:
-        Phi = task.psi @ self.functions.directions
-        return np.asarray((Phi * self.functions.eta) @ Phi.T)
+def _log_scores(task_gp: TaskGP, task: _HeldOutTask) -> Array:
+    """(4,) log scores, one per residual weight."""
+    residual = np.array(RESIDUAL_WEIGHTS)[:, None, None] * task.K0
+    C = _explained(task_gp, task) + residual + LEVEL_VARIANCE
+    C[..., np.arange(len(task.z)), np.arange(len(task.z))] += task_gp.noise * task.noise
+    return task.log_score(C, task.z - task.psi @ task_gp.mu)
 
 
-def _models_along_path(featurized: TaskFeatures, training: range, mean: bool) -> list[_HalfModel]:
-    known = moments(featurized.coefficients, training, mean=mean)
-    functions = principal_functions(known)
-    problem = selection_problem(functions, known, *featurized.of(training))
-    noise = featurized.basis.shared.noise
-    return [
-        _HalfModel(known.mu, functions.keep(active), noise)
-        for active in select_along_path(problem, LAM_RATIOS)
-    ]
+def _noise_ratios(task_gp: TaskGP, task: _HeldOutTask, residual_weight: float) -> Array:
+    """(3,) posterior probabilities of the noise ratios, equal before."""
+    K = _explained(task_gp, task) + residual_weight * task.K0 + LEVEL_VARIANCE
+    C = np.tile(K, (len(NOISE_RATIOS), 1, 1))
+    noise = task_gp.noise * np.array(NOISE_RATIOS)
+    C[:, np.arange(len(task.z)), np.arange(len(task.z))] += noise[:, None] * task.noise
+    logs = log_density(C, task.z - task.psi @ task_gp.mu)
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum())
+
+
+def _explained(task_gp: TaskGP, task: _HeldOutTask) -> Array:
+    """(n, n) covariance by the principal functions."""
+    Phi = task.psi @ np.asfortranarray(task_gp.directions)  # an order by which sums are rounded
+    return np.asarray((Phi * task_gp.eta) @ Phi.T)
 
 
 # From fewer tasks nothing can be learned and checked on the others.

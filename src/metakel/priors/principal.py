@@ -10,7 +10,7 @@ and the group lasso (Eq. 8) selects which of them are kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,26 +47,6 @@ class Coefficients:
 
     w: Array
     resolved: Sequence[Array]
-
-
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Mean ``mu`` (r,) and second moment ``S`` (r, r) about it."""
-
-    mu: Array
-    S: Array
-
-
-@dataclass(frozen=True, eq=False)
-class PrincipalFunctions:
-    """Principal functions psi'u_j: directions (r, J) and second moments eta (J,), decreasing."""
-
-    directions: Array
-    eta: Array
-
-    def keep(self, active: NDArray[np.intp]) -> PrincipalFunctions:
-        """These functions only."""
-        return PrincipalFunctions(self.directions[:, active], self.eta[active])
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,11 +108,14 @@ def fit_task_gp(
     mean: bool,
 ) -> TaskGP:
     """Mean, principal functions kept by the group lasso, and their second moments."""
-    known = moments(featurized.coefficients, training, mean=mean)
-    functions = principal_functions(known)
-    problem = selection_problem(functions, known, *featurized.of(training))
-    kept = functions.keep(select(problem, lam, lam_ratio))
-    return TaskGP(featurized.basis, known.mu, kept.directions, kept.eta, residual_weight)
+    found = principal_functions(featurized, training, residual_weight, mean=mean)
+    problem = selection_problem(found, *featurized.of(training))
+    return keep(found, select(problem, lam, lam_ratio))
+
+
+def keep(task_gp: TaskGP, active: NDArray[np.intp]) -> TaskGP:
+    """With these principal functions only."""
+    return replace(task_gp, directions=task_gp.directions[:, active], eta=task_gp.eta[active])
 
 
 def coefficients(F: Sequence[Array], z: Sequence[Array], noise: float) -> Coefficients:
@@ -156,8 +139,8 @@ def coefficients(F: Sequence[Array], z: Sequence[Array], noise: float) -> Coeffi
     return Coefficients(w, resolved)
 
 
-def moments(found: Coefficients, tasks: Sequence[int], *, mean: bool = True) -> Moments:
-    """Common shape of these tasks, and the mean over them of E[d_s d_s']; mu is 0 without mean.
+def moments(found: Coefficients, tasks: Sequence[int], *, mean: bool = True) -> tuple[Array, Array]:
+    """Common shape (r,) of these tasks, 0 without mean, and the mean of E[d_s d_s'] (r, r).
 
     The average of the w_s would draw mu to 0 wherever single tasks have few points, however many
     tasks there are; solving for it pools what they resolve, A_s'A_s each.
@@ -173,27 +156,31 @@ def moments(found: Coefficients, tasks: Sequence[int], *, mean: bool = True) -> 
         off = w - np.array([found.resolved[s].T @ (found.resolved[s] @ mu) for s in tasks])
     S = (off.T @ off - resolved) / len(w)
     S.flat[:: len(S) + 1] += 1.0
-    return Moments(mu, S)
+    return mu, S
 
 
-def principal_functions(known: Moments) -> PrincipalFunctions:
-    """Eigenvectors of the second moment, the leading ones."""
+def principal_functions(
+    featurized: TaskFeatures,
+    tasks: Sequence[int],
+    residual_weight: float = 1.0,
+    *,
+    mean: bool = True,
+) -> TaskGP:
+    """Mean of these tasks and eigenvectors of their second moment, the leading ones."""
     from scipy.linalg import eigh
 
-    r = len(known.S)
-    first = max(r - LEADING, 0)
-    eta, U = eigh(known.S, subset_by_index=(first, r - 1))
-    return PrincipalFunctions(np.ascontiguousarray(U[:, ::-1]), np.maximum(eta[::-1], 0))
+    mu, S = moments(featurized.coefficients, tasks, mean=mean)
+    first = max(len(S) - LEADING, 0)
+    eta, U = eigh(S, subset_by_index=(first, len(S) - 1))
+    return TaskGP(featurized.basis, mu, U[:, ::-1], np.maximum(eta[::-1], 0), residual_weight)
 
 
-def selection_problem(
-    functions: PrincipalFunctions, known: Moments, F: Sequence[Array], z: Sequence[Array]
-) -> Problem:
+def selection_problem(task_gp: TaskGP, F: Sequence[Array], z: Sequence[Array]) -> Problem:
     """Eq. 8 on root eta_j phi_j, each a group, for what the mean leaves; a free level per task."""
-    scaled = functions.directions * np.sqrt(functions.eta)
+    scaled = task_gp.directions * np.sqrt(task_gp.eta)
     designs, values = [], []
     for F_s, z_s in zip(F, z, strict=True):
-        Phi, rest = F_s @ scaled, z_s - F_s @ known.mu
+        Phi, rest = F_s @ scaled, z_s - F_s @ task_gp.mu
         designs.append(Phi - Phi.mean(axis=0))  # projects the unpenalised constant out
         values.append(rest - rest.mean())
     return Problem.from_tasks(designs, values)
