@@ -121,12 +121,11 @@ class ShardedHistory:
         if options.checkpoint is not None:
             content = [base.to_dict(), loss, [str(s) for s in self.sources], self.sizes.tolist()]
             checkpoint = Checkpoint(options.checkpoint, content)
-        per_worker = SHARDS_IN_PROCESS if executor.workers == 1 else SHARDS_PER_WORKER
-        count = min(options.shards or per_worker * executor.workers, len(self.sources))
-        memory = int(options.memory * executor.workers / count)
+        parts = self._parts(executor)
+        memory = int(options.memory * executor.workers / len(parts))
         problem = ShardedProblem(
             executor,
-            [Shard(part, base, loss, memory) for part in _split(self.sources, count)],
+            [Shard(part, base, loss, memory) for part in parts],
             base,
             self.sizes,
             loss=loss,
@@ -138,6 +137,12 @@ class ShardedHistory:
         w = checkpoint.read(base.p) if checkpoint is not None else None
         problem.start = None if w is None else w * problem.divisor / 2
         return problem
+
+    def _parts(self, executor: Executor) -> list[tuple[TaskSource, ...]]:
+        """What each shard holds."""
+        per_worker = SHARDS_IN_PROCESS if executor.workers == 1 else SHARDS_PER_WORKER
+        count = self.options.shards or per_worker * executor.workers
+        return _split(self.sources, min(count, len(self.sources)))
 
     def joined(
         self, new: ShardedHistory | History, base: KernelDictionary, loss: Loss
@@ -208,10 +213,8 @@ class ShardedHistory:
         """Every task is read where its shard lives."""
         known = [problem.executor for problem in self._problems]
         executor = known[0] if known else self.options.executor()
-        per_worker = SHARDS_IN_PROCESS if executor.workers == 1 else SHARDS_PER_WORKER
-        count = min(self.options.shards or per_worker * executor.workers, len(self.sources))
         shards, first, begin = [], 0, monotonic()
-        for part in _split(self.sources, count):
+        for part in self._parts(executor):
             last = first + sum(source.sizes.size for source in part)
             here = chosen[(chosen >= first) & (chosen < last)] - first
             shards.append(executor.add(LookingShard(part, here)))
