@@ -117,7 +117,7 @@ def _calibration(
     tables = [(prior, *_distinct(task)) for prior, task in jobs]
     draws = [(*jobs[i], i) for i in emulated]
     total, found = len(tables) + len(draws), list[TaskScore]()
-    for work, each in ((replay_table, tables), (_replay_draw, draws)):
+    for work, each in ((replay_table, tables), (replay_draw, draws)):
         for replay in _spread_out(work, each, workers):
             found.append(replay)
             if progress is not None:
@@ -134,10 +134,6 @@ def _sorted(found: Sequence[TaskScore]) -> tuple[Array, Array]:
     """Scores of all tasks, and of those that no alarm ended."""
     lasting = [replay.score for replay in found if not replay.ended]
     return np.sort([replay.score for replay in found]), np.sort(lasting)
-
-
-def _replay_draw(prior: Prior, task: Task, number: int) -> TaskScore:
-    return replay_draw(prior, task, np.random.default_rng([number, len(task.y)]))
 
 
 def _spread_out(
@@ -182,8 +178,9 @@ def replay_table(prior: Prior, X: Array, y: Array, horizon: int = TABLE_HORIZON)
     return _replay(prior, domain, recorded, float(y.max()), horizon)
 
 
-def replay_draw(prior: Prior, task: Task, rng: np.random.Generator) -> TaskScore:
-    """On a draw given the task's runs, searched over the whole space."""
+def replay_draw(prior: Prior, task: Task, number: int) -> TaskScore:
+    """On a draw given the task's runs, searched over the whole space; the number is its seed."""
+    rng = np.random.default_rng([number, len(task.y)])
     emulated = emulate(prior, task, rng)
     landmarks = None if prior.task_gp is None else prior.task_gp.basis.landmarks
     space = SearchSpace(prior.space, prior.space, {}, False, landmarks)

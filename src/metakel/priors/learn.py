@@ -41,8 +41,7 @@ from metakel.priors.heldout import (
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
 from metakel.priors.standardize import (
-    OutputLimits,
-    StandardizedTasks,
+    Limits,
     complete_first,
     failed_runs,
     output_limits,
@@ -134,16 +133,29 @@ def _learn(
     lam: str | float,
     mean: bool,
     weight: float,
-    limits: OutputLimits,
+    limits: tuple[Limits, str],
     to_replay: bool,
 ) -> Prior:
     """The prior without a certificate; to replay it, no norm bound and no runs are needed."""
-    recorded = history
-    history, failures = without_failures(recorded)
+    recorded, report = history, history.report
+    history, marked = without_failures(recorded)
     tasks = standardize(history)
-    runs, failing_note = failed_runs(recorded)
-    found = tuple(note for note in (failures, failing_note) if note)
-    info = _info(recorded, tasks, lam, mean, limits, found)
+    runs, failing = failed_runs(recorded)
+    outputs, guessed = limits
+    notes = () if report is None else report.notes
+    info = PriorInfo(
+        tasks=tuple(task.name for task in recorded),
+        runs=recorded.total,
+        output="y" if report is None else report.output,
+        minimize=report is not None and bool(report.minimize),
+        constant=tasks.constant,
+        winsorized=tasks.winsorized,
+        lam=str(lam),
+        mean=bool(mean),
+        notes=(*notes, *filter(None, (guessed, marked, failing))),
+        outputs=outputs,
+        source=_digest(recorded),
+    )
     if tasks.m == 0:
         return Prior(
             space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight,
@@ -240,30 +252,6 @@ def _with_distinct_names(history: History) -> History:
         return history
     tasks = (replace(task, name=name) for task, name in zip(history, names, strict=True))
     return replace(history, tasks=tuple(tasks))
-
-
-def _info(
-    history: History,
-    tasks: StandardizedTasks,
-    lam: str | float,
-    mean: bool,
-    limits: OutputLimits,
-    found: tuple[str, ...],
-) -> PriorInfo:
-    report = history.report
-    return PriorInfo(
-        tasks=tuple(task.name for task in history),
-        runs=history.total,
-        output="y" if report is None else report.output,
-        minimize=report is not None and bool(report.minimize),
-        constant=tasks.constant,
-        winsorized=tasks.winsorized,
-        lam=str(lam),
-        mean=bool(mean),
-        notes=(*(() if report is None else report.notes), *limits.notes, *found),
-        outputs=limits.limits,
-        source=_digest(history),
-    )
 
 
 def _best_runs(
