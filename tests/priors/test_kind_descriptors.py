@@ -14,7 +14,7 @@ from metakel import Prior, Tuner, learn_prior
 from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.optimize import Optimizer
-from metakel.priors.descriptors import KEPT, KindDescriptors
+from metakel.priors.kinds import KEPT, KindDescriptors
 from metakel.priors.storage import from_dict, to_dict
 from metakel.report.run import replay_journal
 from metakel.search import candidates

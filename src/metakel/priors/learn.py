@@ -18,7 +18,7 @@ from metakel.gp.task_gp import TaskGP, TaskModel, task_model
 from metakel.io.merge import numbered
 from metakel.kernels import KernelSum
 from metakel.optimize.model import BestRuns
-from metakel.priors.calibration import Calibration, calibrate, principal_kernel
+from metakel.priors.calibration import Calibration, needed_norms, principal_kernel
 from metakel.priors.certificate import (
     Progress,
     calibrate_folds,
@@ -28,17 +28,17 @@ from metakel.priors.certificate import (
     without_scores,
 )
 from metakel.priors.certified_start import PastOutputs, RecordedOutput
-from metakel.priors.descriptors import KindDescriptors
-from metakel.priors.heldout import (
+from metakel.priors.kinds import Kind, KindDescriptors, better_than_together, groups_of
+from metakel.priors.principal import (
+    DEFAULT_LAM_RATIO,
     DEFAULT_RESIDUAL_WEIGHT,
     HeldOut,
-    Kind,
-    better_than_together,
-    groups_of,
+    TaskFeatures,
+    featurize,
+    fit_task_gp,
     hold_out,
     spoiling_note,
 )
-from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
 from metakel.priors.standardize import (
     Limits,
@@ -236,7 +236,10 @@ def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Cali
     model = task_model(tasks.means[::2], tasks.spreads[::2])
     varying = [task for task in history if task.name not in tasks.constant]
     measured = tuple(task for task in varying[1::2] if not task.lacks)
-    return calibrate(task_gp, model, History(measured)) if measured else None
+    if not measured:
+        return None
+    norms = needed_norms(task_gp, model, History(measured))
+    return Calibration(task_gp, model, np.sort(norms))
 
 
 def _without_descriptors(history: History) -> History:

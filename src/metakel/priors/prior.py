@@ -27,8 +27,8 @@ from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.certified_start import PastOutputs
 from metakel.priors.configurations import as_rows, encode_candidates, encode_configurations
-from metakel.priors.descriptors import KindDescriptors, Value
-from metakel.priors.heldout import NOISE_RATIOS, HeldOut, Kind
+from metakel.priors.kinds import Kind, KindDescriptors, Value
+from metakel.priors.principal import NOISE_RATIOS, HeldOut
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Fixed, Parameter, Space

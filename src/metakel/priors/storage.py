@@ -21,8 +21,8 @@ from metakel.optimize.model import BestRuns
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration
 from metakel.priors.certified_start import PastOutputs
-from metakel.priors.descriptors import KindDescriptors, Value
-from metakel.priors.heldout import EQUALLY, HeldOut, Kind, kind_numbers
+from metakel.priors.kinds import Kind, KindDescriptors, Value, kind_numbers
+from metakel.priors.principal import EQUALLY, HeldOut
 from metakel.priors.prior import Prior, PriorInfo
 from metakel.space import Parameter, Space
 from metakel.space.parameters import storable

@@ -25,8 +25,7 @@ from metakel.gp.task_gp import TaskGP
 from metakel.grouplasso import Problem, lambda_max, path
 from metakel.kernels import KernelDictionary, matern
 from metakel.kernels.nystrom import spread_rows
-from metakel.priors.heldout import NEEDED_LOG_SCORE
-from metakel.priors.principal import LEADING
+from metakel.priors.principal import LEADING, NEEDED_LOG_SCORE
 from metakel.priors.standardize import standardize, with_space
 from metakel.space import Categorical, Space
 

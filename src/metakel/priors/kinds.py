@@ -1,14 +1,12 @@
-r"""Descriptors of tasks, such as the mass of a vehicle: the centre that tasks share, and kinds.
+"""Kinds of past tasks, and how the descriptors of a task weigh them.
 
-A descriptor z is constant within a task, so it cannot be a context: the coefficients of the task
-absorb it (Statement 8). What it can explain is which kind of task it is (`KindDescriptors`), and
-where tasks lie,
-
-.. math:: m(x, z) = \phi(x)^\top W (1, z),
-
-and what is left, f_s - m(., z_s), gets the learned kernel with a norm bound. W is a ridge
-regression of the coefficients of teaching tasks on their descriptors. The norm bound is conformal
-over other tasks, so that it holds whatever W is.
+Kinds are groups of tasks that predict one another, where all together do not. What task s
+shows is fitted by a function f_s. The affinity of two tasks is the correlation between f_s at the
+points of task u and the values there, averaged over both directions. Tasks of one kind have a high
+affinity; that of tasks of different kinds, or with values that say nothing, is about 0 or negative.
+A group is split in two where tasks of different parts have less than half of the affinity of tasks
+of one part, and tasks without affinity to the others are set aside where they are many. In
+histories of one kind nothing comes near these thresholds, and nothing changes.
 """
 
 from __future__ import annotations
@@ -17,161 +15,178 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil, inf, isinf
+from math import inf, isinf
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
-from metakel._arrays import Array, as_numbers, positive
+from metakel._arrays import Array
 from metakel.data import History
-from metakel.errors import InputError, ShapeError
-from metakel.kernels import KernelDictionary, KernelSum
-from metakel.kernels.sum import KernelFunction
-from metakel.learn import learn_kernel
-from metakel.priors.certified_start import TaskRecord
-from metakel.priors.heldout import Kind, kind_numbers
+from metakel.errors import InputError
+from metakel.gp.task_gp import TaskGP
+from metakel.kernels.nystrom import spread_rows
+from metakel.priors.principal import ROWS, HeldOut, TaskFeatures
 
-STRENGTHS = np.concatenate([np.geomspace(1e-3, 1e3, 25), [np.inf]])  # of the ridge, for scaled z
+# From fewer tasks nothing can be learned and checked on the others.
+SMALLEST_KIND = 3
+# Affinity between parts over that within, below which they are of different kinds.
+BETWEEN = 0.5
+# Tasks of a kind predict one another at least this well.
+LEAST_AFFINITY = 0.2
+# Tasks that agree with no others are set aside where they are at least this share of all.
+SET_ASIDE = 0.25
+# Nats per value by which kinds must predict held-out tasks better than all tasks together do.
+NEEDED_GAIN = 0.02
+SWEEPS = 20
+# Tasks that are compared: the time grows with their square, so that a longer history is taken as of
+# one kind.
+MOST_TASKS = 256
+
+Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
-class DescriptorCentre:
-    """What tasks with given descriptors have in common; make it with `descriptor_centre`.
+class Kind:
+    """One kind of past tasks.
 
     Parameters
     ----------
-    kernel : KernelSum
-        With features.
-    mean : (d,) array
-        Coefficients of an average task.
-    slopes : (q, d) array
-        How they change with the descriptors, in units of these.
-    origin : (q,) array
-        Descriptors of the average task.
-    norm_bound : float
-        Of the next task minus the centre, in the norm of the kernel.
-    delta : float
-        Probability with which that fails: of the bound itself, of the records, and of learning.
-    tasks : int
-        How many tasks vouch for it.
+    tasks : names of its tasks
+    task_gp : TaskGP
+        What they have in common and where they differ.
+    noise_ratio : 3 floats
+        Which share of them has 1, 1/10 and 1/100 of their usual noise.
     """
 
-    kernel: KernelSum
-    mean: Array
-    slopes: Array
-    origin: Array
-    norm_bound: float
-    delta: float
-    tasks: int
-
-    def at(self, descriptors: ArrayLike) -> KernelFunction:
-        """The centre of a task with these (q,) descriptors, for ``centre=`` of `GPUCB`."""
-        z = np.asarray(descriptors, dtype=np.float64).reshape(-1)
-        if z.shape != self.origin.shape or not np.isfinite(z).all():
-            raise ShapeError(
-                f"descriptors are {z.tolist()}; expected {len(self.origin)} finite numbers"
-            )
-        return KernelFunction(self.kernel, self.mean + (z - self.origin) @ self.slopes)
-
-    def __repr__(self) -> str:
-        return (
-            f"DescriptorCentre({len(self.origin)} descriptors, norm bound {self.norm_bound:.3g} "
-            f"with probability {1 - self.delta:g}, by {self.tasks} tasks)"
-        )
+    tasks: tuple[str, ...]
+    task_gp: TaskGP
+    noise_ratio: tuple[float, ...]
 
 
-def descriptor_centre(
-    history: History,
-    base: KernelSum | KernelDictionary,
-    descriptors: ArrayLike | None = None,
-    *,
-    noise_std: float,
-    delta: float = 0.05,
-    delta_records: float = 0.03,
-    delta_learning: float = 0.02,
-) -> DescriptorCentre:
-    """A centre by descriptors, with a norm bound for the next task.
+def kind_numbers(names: Sequence[str], kinds: Sequence[Kind]) -> tuple[int, ...]:
+    """The kind of every task, from 0; -1 for those of none."""
+    numbers = {name: k for k, kind in enumerate(kinds) for name in kind.tasks}
+    return tuple(numbers.get(name, -1) for name in names)
 
-    The first half of the tasks teaches kernel and centre, the second half calibrates the bound. It
-    holds if tasks, with their records and descriptors, are exchangeable with the next one.
 
-    Parameters
-    ----------
-    history : History
-    base : KernelSum or KernelDictionary
-        A kernel with features that owes nothing to these tasks, or base kernels to select from.
-    descriptors : (m, q) array
-        One row for every task; q may be 0. By default those of the history, which readers take
-        from columns (``History.from_csv(..., descriptors=["mass"])``).
-    noise_std : float
-        Noise of the records.
-    delta, delta_records, delta_learning : float
-        Probabilities with which the bound, the imagined record of the next task, and the selection
-        may fail.
+def affinity(featurized: TaskFeatures) -> Array:
+    """(m, m) how well tasks predict one another, as correlations; 0 on the diagonal."""
+    m, w = featurized.m, featurized.coefficients.w
+    R = np.empty((m, m))
+    for u in range(m):
+        rows = spread_rows(np.arange(len(featurized.tasks.z[u])), ROWS)
+        F, z = featurized.F[u][rows], featurized.tasks.z[u][rows]
+        z = z - z.mean()
+        fitted = F @ w.T  # (n_u, m)
+        fitted -= fitted.mean(axis=0)
+        sizes = np.linalg.norm(fitted, axis=0) * np.linalg.norm(z)
+        R[:, u] = (z @ fitted) / np.where(sizes > 0, sizes, 1.0)
+    R += R.T
+    R /= 2
+    R.flat[:: m + 1] = 0.0
+    return R
+
+
+def groups_of(featurized: TaskFeatures) -> list[Indices]:
+    """Kinds of the tasks; one group of all where they are alike, few or very many."""
+    if featurized.m > MOST_TASKS:
+        return [np.arange(featurized.m)]
+    return find_kinds(affinity(featurized))
+
+
+def find_kinds(R: Array) -> list[Indices]:
+    """Groups of tasks by their affinity, largest first; one group of all where they are alike.
+
+    Tasks in no group agree with no others.
     """
-    history.require_complete("descriptor_centre")
-    given = history.descriptors if descriptors is None else descriptors
-    Z = as_numbers("descriptors", given, (history.m, None))
-    noise_std, first = positive("noise_std", noise_std), history.m // 2
-    count, spent = history.m - first, delta + delta_records
-    rank = ceil((1 - delta) * (count + 1) - 1e-12)
-    if rank > count:
-        raise InputError(
-            f"{history.m} tasks are too few for a norm bound at delta = {delta:g}; "
-            f"expected at least {2 * ceil(1 / delta - 1)}, half of which calibrate"
-        )
-    kernel = base
-    if isinstance(kernel, KernelDictionary):
-        past = History(history.tasks[:first])
-        kernel = learn_kernel(past, kernel, noise_std=noise_std, delta=delta_learning).kernel
-        spent += delta_learning
-    if not (kernel.finite and len(kernel.active)):
-        raise InputError("expected a kernel with features that is not empty; nothing was learned")
-    records = [TaskRecord.of(kernel, task, noise_std) for task in history]
-    theta = np.array([record.theta for record in records])
-    origin, mean = Z[:first].mean(axis=0), theta[:first].mean(axis=0)
-    slopes = _ridge(Z[:first] - origin, theta[:first] - mean)
-    centres = mean + (Z - origin) @ slopes
-    norms = [
-        record.largest_norm(centre, delta_records)
-        for record, centre in zip(records[first:], centres[first:], strict=True)
+    found = _divide(R, np.arange(len(R)))
+    return sorted(found, key=lambda group: -len(group))
+
+
+def better_than_together(kinds: Sequence[tuple[Indices, HeldOut]], together: HeldOut) -> bool:
+    """Whether held-out tasks are predicted better by their kind than by all tasks."""
+    known = dict(zip(together.tasks.tolist(), together.log_scores.tolist(), strict=True))
+    gains = [
+        score - known[task]
+        for group, held in kinds
+        for task, score in zip(group[held.tasks].tolist(), held.log_scores.tolist(), strict=True)
+        if task in known
     ]
-    bound = float(np.sort(norms)[rank - 1])
-    if bound == inf:
-        raise InputError(
-            f"too many tasks have fewer than {kernel.dim} points in general position, so nothing "
-            "bounds their norm; expected more points in each task"
-        )
-    return DescriptorCentre(kernel, mean, slopes, origin, bound, spent, count)
+    return bool(gains) and float(np.median(gains)) >= NEEDED_GAIN
 
 
-def _ridge(Z: Array, theta: Array) -> Array:
-    """(q, d) slopes of centred ``theta`` (m, d) on centred ``Z`` (m, q).
-
-    The strength has the smallest leave-one-out error; an infinite one ignores the descriptors.
-    """
-    scale = Z.std(axis=0)
-    scale[scale == 0] = 1.0
-    left, singular, right = np.linalg.svd(Z / scale, full_matrices=False)
-    along, m = left.T @ theta, len(Z)
-
-    def shrunk(strength: float) -> Array:
-        return singular**2 / (singular**2 + strength * m)
-
-    def error(strength: float) -> float:
-        share = shrunk(strength)
-        leverage = (left**2) @ share + 1 / m  # that of the mean included
-        rest = theta - left @ (share[:, None] * along)
-        return float(((rest / np.maximum(1 - leverage, 1e-9)[:, None]) ** 2).sum())
-
-    best = min(STRENGTHS, key=error)
-    inverse = np.divide(shrunk(best), singular, where=singular > 0, out=np.zeros_like(singular))
-    slopes: Array = right.T @ (inverse[:, None] * along) / scale[:, None]
-    return slopes
+def _divide(R: Array, group: Indices) -> list[Indices]:
+    """Split as long as the parts are of different kinds; then set aside who agrees with nobody."""
+    own = R[np.ix_(group, group)]
+    parts = _two_parts(own)
+    if parts is not None:
+        return [kind for part in parts for kind in _divide(R, group[part])]
+    core = _core(own)
+    if core is not None and len(core) <= (1 - SET_ASIDE) * len(group):
+        return [group[core]]
+    return [group]
 
 
-# Kinds of tasks
+def _two_parts(R: Array) -> tuple[Indices, Indices] | None:
+    """The two parts that differ most, if they are of different kinds."""
+    m = len(R)
+    if m < 2 * SMALLEST_KIND:
+        return None
+    vectors = np.linalg.eigh(R)[1][:, [-1, -2, 0]].T
+    best, parts = -np.inf, None
+    for start in (v > cut for v in vectors for cut in (0.0, np.median(v))):
+        first = _settle(R, start)
+        if first is None:
+            continue
+        a, b = np.flatnonzero(first), np.flatnonzero(~first)
+        within = (len(a) * _within(R, a) + len(b) * _within(R, b)) / m
+        between = float(R[np.ix_(a, b)].mean())
+        differ = between < BETWEEN * within and within >= LEAST_AFFINITY
+        if differ and within - between > best:
+            best, parts = within - between, (a, b)
+    return parts
+
+
+def _settle(R: Array, first: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    """Move every task to the part that it has more affinity to; None where a part gets small."""
+    for _ in range(SWEEPS):
+        if min(first.sum(), (~first).sum()) < SMALLEST_KIND:
+            return None
+        moved = _to(R, first) > _to(R, ~first)
+        if (moved == first).all():
+            break
+        first = moved
+    return first if min(first.sum(), (~first).sum()) >= SMALLEST_KIND else None
+
+
+def _core(R: Array) -> Indices | None:
+    """Tasks that have at least half of the affinity that these have among themselves."""
+    m = len(R)
+    core = np.argsort(-R.mean(axis=1), kind="stable")[: max(SMALLEST_KIND, m // 3)]
+    for _ in range(SWEEPS):
+        among = _within(R, core)
+        if among < LEAST_AFFINITY:
+            return None
+        kept = np.flatnonzero(_to(R, np.isin(np.arange(m), core)) >= BETWEEN * among)
+        if len(kept) < SMALLEST_KIND:
+            return None
+        if np.array_equal(kept, np.sort(core)):
+            break
+        core = kept
+    return np.sort(core)
+
+
+def _to(R: Array, part: NDArray[np.bool_]) -> Array:
+    """(m,) mean affinity of every task to the others of a part."""
+    return np.asarray(R[:, part].sum(axis=1) / np.maximum(part.sum() - part, 1))
+
+
+def _within(R: Array, part: Indices) -> float:
+    """Mean affinity of two tasks of a part."""
+    n = len(part)
+    return float(R[np.ix_(part, part)].sum() / max(n * (n - 1), 1))
+
 
 Value = float | str
 # Exponents of the likelihood: several descriptors may say the same.
