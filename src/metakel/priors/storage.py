@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ def from_dict(data: Any) -> Prior:
 
 def to_dict(prior: Prior) -> Content:
     """The prior as a document of plain lists and numbers."""
-    held, calibration = prior.heldout, prior.calibration
+    calibration = prior.calibration
     # Calibration and prior share their features: stored once.
     basis = None if prior.task_gp is None else prior.task_gp.basis.to_dict()
     content: dict[str, Any] = {
@@ -70,14 +70,7 @@ def to_dict(prior: Prior) -> Content:
         "model": asdict(prior.model),
         "basis": basis,
         "task_gp": None if prior.task_gp is None else _shape_to_dict(prior.task_gp),
-        "heldout": {
-            "tasks": held.tasks.tolist(),
-            "log_scores": held.log_scores.tolist(),
-            "cold_log_scores": held.cold_log_scores.tolist(),
-            "lam_ratio": held.lam_ratio,
-            "residual_weight": held.residual_weight,
-            "noise_ratio": list(held.noise_ratio),
-        },
+        "heldout": _plain(prior.heldout, *(field.name for field in fields(prior.heldout))),
         "calibration": None
         if calibration is None
         else {
@@ -93,10 +86,9 @@ def to_dict(prior: Prior) -> Content:
     if prior.kinds:
         content["kinds"] = [
             {
-                "tasks": list(kind.tasks),
+                **_plain(kind, "tasks", "noise_ratio"),
                 "basis": kind.task_gp.basis.to_dict(),
                 "task_gp": _shape_to_dict(kind.task_gp),
-                "noise_ratio": list(kind.noise_ratio),
             }
             for kind in prior.kinds
         ]
@@ -112,14 +104,19 @@ def to_dict(prior: Prior) -> Content:
     if prior.past is not None:
         content["past"] = prior.past.to_dict()
     if prior.best_runs is not None:
-        content["best_runs"] = _best_runs_to_dict(prior.best_runs)
+        # Length scales and output are elsewhere in the file.
+        content["best_runs"] = _plain(prior.best_runs, "X", "tasks", "values", "typical")
     if prior.success is not None:
-        content["success"] = {
-            "basis": prior.success.basis.to_dict(),
-            "intercept": prior.success.intercept,
-            "weights": prior.success.weights.tolist(),
-        }
+        basis = prior.success.basis.to_dict()
+        content["success"] = {"basis": basis, **_plain(prior.success, "intercept", "weights")}
     return FORMAT.dump(content)
+
+
+def _plain(value: object, *names: str) -> Content:
+    """Fields that hold arrays, tuples or numbers, as lists and numbers."""
+    found = {name: getattr(value, name) for name in names}
+    found = {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in found.items()}
+    return {n: list(v) if isinstance(v, tuple) else v for n, v in found.items()}
 
 
 def to_version_1(prior: Prior) -> Content:
@@ -233,16 +230,6 @@ def _renamed(table: Mapping[str, Any], names: Mapping[str, str]) -> Content:
 FORMAT = Format("metakel.Prior", version=2, noun="prior", upgrades={1: _from_version_1})
 
 
-def _best_runs_to_dict(past: BestRuns) -> Content:
-    """As plain lists; the length scales and the output are elsewhere in the file of a prior."""
-    return {
-        "X": past.X.tolist(),
-        "tasks": list(past.tasks),
-        "values": past.values.tolist(),
-        "typical": past.typical.tolist(),
-    }
-
-
 def _best_runs_from_dict(
     data: Mapping[str, Any], space: Space, lengthscales: Array, info: PriorInfo
 ) -> BestRuns:
@@ -322,12 +309,8 @@ def _basis_from_dict(data: Mapping[str, Any], space: Space) -> NystromFeatures:
 
 
 def _shape_to_dict(shape: TaskGP) -> Content:
-    return {
-        "mu": shape.mu.tolist(),
-        "directions": shape.directions.T.tolist(),
-        "eta": shape.eta.tolist(),
-        "residual_weight": shape.residual_weight,
-    }
+    directions = shape.directions.T.tolist()
+    return {"directions": directions, **_plain(shape, "mu", "eta", "residual_weight")}
 
 
 def _shape_from_dict(data: Mapping[str, Any], basis: NystromFeatures) -> TaskGP:
