@@ -59,7 +59,7 @@ def calibrate_folds(
     count = FOLDS if len(history) <= MANY else 1
     folds = [replayed[k::count].tolist() for k in range(count)]
     parts = [
-        (_part(history, [task for s, task in enumerate(history) if s not in set(fold)]),)
+        (replace(history, tasks=tuple(t for s, t in enumerate(history) if s not in set(fold))),)
         for fold in folds
     ]
     priors = list(_spread_out(learn, parts, workers))
@@ -91,8 +91,7 @@ def taught_and_measured(history: History) -> tuple[History, History]:
             f"certify='exact' with {len(history)} tasks; expected at least {FEWEST_TASKS}, half of "
             "which are left out of learning"
         )
-    tasks = list(history)
-    return _part(history, tasks[::2]), _part(history, tasks[1::2])
+    return replace(history, tasks=history.tasks[::2]), replace(history, tasks=history.tasks[1::2])
 
 
 def check_way(certify: str | bool) -> str:
@@ -348,10 +347,6 @@ def _distinct(task: Task) -> tuple[Array, Array]:
 def _described(prior: Prior, task: Task) -> Prior:
     """The prior for a past task: the next one is searched by its descriptors, too."""
     return prior if prior.descriptors is None else replace(prior, task=task.descriptors)
-
-
-def _part(history: History, tasks: Sequence[Task]) -> History:
-    return History(tuple(tasks), history.space, history.report)
 
 
 def _spread(history: History) -> float:

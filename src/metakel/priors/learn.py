@@ -27,7 +27,7 @@ from metakel.priors.certificate import (
     taught_and_measured,
     without_scores,
 )
-from metakel.priors.certified_start import PastOutputs, RecordedOutput
+from metakel.priors.certified_start import PastOutput, PastOutputs
 from metakel.priors.kinds import Kind, KindDescriptors, better_than_together, groups_of
 from metakel.priors.principal import (
     DEFAULT_LAM_RATIO,
@@ -352,7 +352,7 @@ def _same_tasks(histories: Mapping[str, History]) -> dict[str, History]:
     return found
 
 
-def _recorded(name: str, history: History, noise_std: float | None) -> RecordedOutput:
+def _recorded(name: str, history: History, noise_std: float | None) -> PastOutput:
     history.require_complete("a search with limits")
     teaching = replace(history, tasks=history.tasks[: round(len(history) / 2)])
     learned = learn_prior(teaching, certify="none")
@@ -365,7 +365,7 @@ def _recorded(name: str, history: History, noise_std: float | None) -> RecordedO
     flipped = history.report is not None and history.report.minimize
     sign = -1.0 if flipped else 1.0
     tasks = tuple(Task(task.X, sign * task.y, task.name) for task in history)
-    return RecordedOutput(History(tasks), kernel, positive(f"noise of {name!r}", noise))
+    return PastOutput(History(tasks), kernel, positive(f"noise of {name!r}", noise))
 
 
 def _unexplained(name: str, teaching: History, kernel: KernelSum) -> float:
