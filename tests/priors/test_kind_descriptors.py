@@ -126,7 +126,10 @@ def test_useless_descriptors_change_nothing(plain, seed):
     history = mixed(lambda s: {**{f"d{i}": values[s, i] for i in range(3)}, "text": texts[s]})
     found = learn_prior(history, certify="none")
     assert found.descriptors.used == ()
-    assert "Not used, as they do not tell the kind of a task: d0, d1, d2, text" in str(found)
+    assert (
+        "Descriptors are not used, as they do not tell the kind of a task: d0, d1, d2, text"
+        in str(found)
+    )
     described = found.with_descriptors({"d0": 3.0, "d1": None, "text": "never seen"})
     assert described.task_processes[1] == plain.task_processes[1]
 
@@ -288,6 +291,24 @@ def test_files_and_journals_keep_the_descriptors(replayed, tmp_path):
     assert "descriptors" not in begun.read_text()
     with pytest.raises(InputError, match=r"was begun with descriptors = {}"):
         Tuner(described, begun)
+
+
+def test_whole_numbers_nan_and_one_kind_are_taken_as_they_are(tmp_path):
+    """Also those that NumPy counts, which JSON does not know; without kinds nothing is weighed."""
+    history = simulate(np.random.default_rng(0), m=6)
+    tasks = [
+        Task(t.X, t.y, f"t{s}", descriptors={"rows": np.int64(s), "mass": np.nan if s else 2})
+        for s, t in enumerate(history)
+    ]
+    found = learn_prior(History(tuple(tasks)), certify="none")
+    assert found.descriptors.values == {"rows": (0.0, 1, 2, 3, 4, 5), "mass": (2.0, *[None] * 5)}
+    assert "Descriptors are not used, as there are no kinds: rows, mass." in str(found)
+    described = found.with_descriptors({"rows": np.int64(3), "mass": np.nan})
+    described.save(tmp_path / "prior.json")
+    assert Prior.load(tmp_path / "prior.json").task == {"rows": 3.0}
+    numbers = KindDescriptors({"n": (1, 2, 3, 7, 8, 9)}, (0, 0, 0, 1, 1, 1), ("n",))
+    with pytest.warns(UserWarning, match=r"n = 12 is beyond 1 to 9 of past tasks, taken as 9"):
+        numbers.checked({"n": 12})
 
 
 def test_damaged_descriptors_are_refused_by_name(prior):

@@ -11,6 +11,7 @@ histories of one kind nothing comes near these thresholds, and nothing changes.
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -239,7 +240,7 @@ class KindDescriptors:
         descriptors, at most one history in 20 would have a descriptor that is used.
         """
         names = list(dict.fromkeys(name for task in history for name in task.descriptors))
-        values = {name: tuple(task.descriptors.get(name) for task in history) for name in names}
+        values = {n: tuple(_known(task.descriptors.get(n)) for task in history) for n in names}
         found = cls(values, kind_numbers([task.name for task in history], kinds))
         if len(kinds) < 2:
             return found
@@ -296,7 +297,9 @@ class KindDescriptors:
         L = self._members[here]
         N = L.sum(axis=0) - left_out
         if self.is_text(name):
-            same = np.equal.outer(np.array(given), np.array(past)[here]).astype(np.float64)
+            same = (
+                np.array([[str(v) == str(w) for w in past if w is not None] for v in given]) * 1.0
+            )
             shares = (same.sum(axis=1) - left_out.sum(axis=1)) / np.maximum(N.sum(axis=1), 1)
             found = (same @ L - left_out + shares[:, None]) / (N + 1)
             logs = np.log(np.where(shares[:, None] > 0, found, 1.0))
@@ -321,7 +324,7 @@ class KindDescriptors:
             raise InputError(
                 f"past tasks have no descriptor {unknown[0]!r}; known are {', '.join(self.values)}"
             )
-        found = {n: self._as_value(n, v) for n, v in given.items() if v is not None and v == v}
+        found = {n: self._as_value(n, v) for n, v in given.items() if _known(v) is not None}
         said = [text for name in self.used if (text := self._unknown(name, found.get(name)))]
         if said:
             warnings.warn(f"descriptors of this task: {'; '.join(said)}", stacklevel=3)
@@ -351,12 +354,19 @@ class KindDescriptors:
             if value in past:
                 return ""
             return f"{name} = {value!r} is new, so that kinds are weighed without it"
-        numbers = [v for v in past if isinstance(v, float)]
-        low, high = min(numbers), max(numbers)
+        recorded = [float(v) for v in past if v is not None]
+        low, high = min(recorded), max(recorded)
         if low <= value <= high:
             return ""
         end = low if value < low else high
         return f"{name} = {value:g} is beyond {low:g} to {high:g} of past tasks, taken as {end:g}"
+
+
+def _known(value: Any) -> Any:
+    """Text, or a number as a float; None for nan, which says as little."""
+    if isinstance(value, numbers.Real):
+        value = float(value)
+    return None if value != value else value
 
 
 def _kind_weights(evidence: Array, sizes: Array) -> Array:

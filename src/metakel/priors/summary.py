@@ -342,7 +342,7 @@ def _cold_start(prior: Prior) -> str:
 
 def _kinds(prior: Prior) -> list[str]:
     if not prior.kinds:
-        return []
+        return _descriptors(prior)
     known = {name for kind in prior.kinds for name in kind.tasks}
     none = [n for n in prior.info.tasks if n not in known and n not in prior.info.constant]
     count = "one kind" if len(prior.kinds) == 1 else f"{len(prior.kinds)} kinds"
@@ -359,7 +359,8 @@ def _descriptors(prior: Prior) -> list[str]:
     if found is None:
         return []
     if not found.used:
-        return [f"Not used, as they do not tell the kind of a task: {_some(tuple(found.values))}."]
+        reason = "they do not tell the kind of a task" if prior.kinds else "there are no kinds"
+        return [f"Descriptors are not used, as {reason}: {_some(tuple(found.values))}."]
     gain = f"{found.gain:+.2f} nats over the shares of kinds"
     lines = [f"The kind of a held-out task is told by {_some(found.used)} ({gain})."]
     if prior.task:
