@@ -297,9 +297,8 @@ class KindDescriptors:
         L = self._members[here]
         N = L.sum(axis=0) - left_out
         if self.is_text(name):
-            same = (
-                np.array([[str(v) == str(w) for w in past if w is not None] for v in given]) * 1.0
-            )
+            texts = (np.array([str(v) for v in each], dtype=object) for each in (given, past))
+            same = np.equal.outer(*texts)[:, here].astype(np.float64)
             shares = (same.sum(axis=1) - left_out.sum(axis=1)) / np.maximum(N.sum(axis=1), 1)
             found = (same @ L - left_out + shares[:, None]) / (N + 1)
             logs = np.log(np.where(shares[:, None] > 0, found, 1.0))
