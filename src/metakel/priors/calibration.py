@@ -36,7 +36,7 @@ from metakel.kernels import KernelDictionary, KernelSum, matern
 from metakel.kernels.nystrom import Eigenfunctions, spread_rows
 from metakel.kernels.sum import KernelFunction
 from metakel.learn import learn_kernel
-from metakel.priors.certified_start import TaskRecord
+from metakel.priors.certified_start import TaskRecord, conformal_rank
 from metakel.priors.configurations import encode_configurations
 from metakel.space import Space
 
@@ -68,7 +68,7 @@ class Calibration:
         """B with P(norm of a new task <= B) >= 1 - delta; inf where there are too few tasks."""
         if not 0 < delta < 1:
             raise InputError(f"delta is {delta}; expected a number between 0 and 1")
-        rank = ceil((1 - delta) * (len(self.norms) + 1) - 1e-12)
+        rank = conformal_rank(delta, len(self.norms))
         return float(self.norms[rank - 1]) if rank <= len(self.norms) else inf
 
     def centre(self, X: Array) -> Array:
@@ -298,7 +298,7 @@ def descriptor_centre(
     Z = as_numbers("descriptors", given, (history.m, None))
     noise_std, first = positive("noise_std", noise_std), history.m // 2
     count, spent = history.m - first, delta + delta_records
-    rank = ceil((1 - delta) * (count + 1) - 1e-12)
+    rank = conformal_rank(delta, count)
     if rank > count:
         raise InputError(
             f"{history.m} tasks are too few for a norm bound at delta = {delta:g}; "

@@ -171,7 +171,7 @@ def safe_start(
     V = _highest_risks(heights, [t.margins for t in taught.values()])
     # Where records do not span the features there is no norm bound to calibrate.
     norms = {name: t.norms for name, t in taught.items() if np.isfinite(t.norms[:first]).all()}
-    rank = ceil((1 - delta) * (m - first + 1) - 1e-12)
+    rank = conformal_rank(delta, m - first)
     units = [_units(values[:first]) for values in (V, *norms.values())]
     parts = zip((V, *norms.values()), units, strict=True)
     combined = np.max([(values - middle) / size for values, (middle, size) in parts], axis=0)
@@ -276,6 +276,14 @@ class TaskRecord:
 def _deviation(delta: float) -> float:
     """By how many standard deviations noise exceeds its mean with probability ``delta`` at most."""
     return sqrt(2 * log(1 / delta)) if delta else 0.0
+
+
+def conformal_rank(delta: float, count: int) -> int:
+    """Which of ``count`` scores, by size, the next one exceeds with probability ``delta`` at most.
+
+    Above ``count`` where there are too few.
+    """
+    return ceil((1 - delta) * (count + 1) - 1e-12)
 
 
 def _exact_margin(output: PastOutput, task: Task, X: Array) -> Array:

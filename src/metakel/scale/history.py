@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from time import monotonic
 from typing import Any, Literal
 
 import numpy as np
@@ -31,10 +30,10 @@ from metakel.scale.parquet import (
 )
 from metakel.scale.problem import (
     Checkpoint,
-    Progress,
     ProgressCallback,
     ShardedProblem,
     raise_errors,
+    reporting,
 )
 from metakel.scale.sample import TASKS, Look, LookingShard, draw, named_history, note
 from metakel.scale.shard import Shard
@@ -213,18 +212,13 @@ class ShardedHistory:
         """Every task is read where its shard lives."""
         known = [problem.executor for problem in self._problems]
         executor = known[0] if known else self.options.executor()
-        shards, first, begin = [], 0, monotonic()
+        shards, first = [], 0
         for part in self._parts(executor):
             last = first + sum(source.sizes.size for source in part)
             here = chosen[(chosen >= first) & (chosen < last)] - first
             shards.append(executor.add(LookingShard(part, here)))
             first = last
-
-        def report(done: int) -> None:
-            if self.options.progress is not None:
-                step = Progress("reading", done, len(shards), monotonic() - begin)
-                self.options.progress(step)
-
+        report = reporting(self.options.progress, "reading", len(shards))
         try:
             answers = executor.call("look", shards, (), report)
         finally:
