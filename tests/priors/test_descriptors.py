@@ -167,10 +167,15 @@ def test_readers_take_descriptors_from_columns(tmp_path):
         (["gain"], "it is no descriptor of tasks"),
         (["size"], "no column 'size'"),
         ("mass", "expected a list"),
-        (["car"], "expected a number"),
+        (["car"], "names the tasks"),
     ):
         with pytest.raises(InputError, match=reason):
             mk.History.from_frame(rows, **read, descriptors=names)
+    rows["maker"] = [["a", "b"][int(car[1:]) % 2] for car in rows["car"]]
+    made = mk.History.from_frame(rows, **read, descriptors=["maker"])
+    assert [task.descriptors["maker"] for task in made] == ["a", "b"] * 3
+    with pytest.raises(InputError, match="'maker' of c0 is 'a'; expected a number"):
+        descriptor_centre(made, KERNEL, noise_std=NOISE)
     empty = {**rows, "mass": [None] * 5 + rows["mass"][5:]}
     with pytest.raises(InputError, match="task c0 has no 'mass'"):
         mk.History.from_frame(empty, **read, descriptors=["mass"])

@@ -9,11 +9,12 @@ from numpy.testing import assert_allclose
 
 from metakel.data import History, Task
 from metakel.gp.task_gp import task_model
-from metakel.priors.heldout import RESIDUAL_WEIGHTS, hold_out
 from metakel.priors.principal import (
     LAM_RATIOS,
+    RESIDUAL_WEIGHTS,
     featurize,
     fit_task_gp,
+    hold_out,
     moments,
     principal_functions,
     select_along_path,
@@ -55,30 +56,28 @@ def test_the_fence_moves_only_what_is_far_below():
 
 
 def test_principal_functions_diagonalise_the_second_moment(tasks, featurized):
-    known = moments(featurized.coefficients, range(tasks.m))
-    found = principal_functions(known)
+    _, S = moments(featurized.coefficients, range(tasks.m))
+    found = principal_functions(featurized, range(tasks.m))
     U = found.directions
     assert_allclose(U.T @ U, np.eye(U.shape[1]), atol=1e-8)
-    assert_allclose(U.T @ known.S @ U, np.diag(found.eta), atol=1e-8)
+    assert_allclose(U.T @ S @ U, np.diag(found.eta), atol=1e-8)
     assert (np.diff(found.eta) <= 1e-12).all()
 
 
 def test_a_level_in_every_task_changes_no_selection(tasks, featurized):
-    known = moments(featurized.coefficients, range(tasks.m))
-    found = principal_functions(known)
+    found = principal_functions(featurized, range(tasks.m))
     moved = [z + s for s, z in enumerate(tasks.z)]
     for one, other in zip(
-        select_along_path(selection_problem(found, known, featurized.F, tasks.z), LAM_RATIOS),
-        select_along_path(selection_problem(found, known, featurized.F, moved), LAM_RATIOS),
+        select_along_path(selection_problem(found, featurized.F, tasks.z), LAM_RATIOS),
+        select_along_path(selection_problem(found, featurized.F, moved), LAM_RATIOS),
         strict=True,
     ):
         assert one.tolist() == other.tolist()
 
 
 def test_smaller_lambda_keeps_more(tasks, featurized):
-    known = moments(featurized.coefficients, range(tasks.m))
-    found = principal_functions(known)
-    problem = selection_problem(found, known, featurized.F, tasks.z)
+    found = principal_functions(featurized, range(tasks.m))
+    problem = selection_problem(found, featurized.F, tasks.z)
     sizes = [active.size for active in select_along_path(problem, LAM_RATIOS)]
     assert sizes == sorted(sizes)
     assert 0 < sizes[0] < sizes[-1] < found.eta.size
@@ -128,10 +127,7 @@ def test_most_functions_are_left_out(tasks, featurized):
     held = hold_out(featurized, mean=True)
     chosen = {"lam_ratio": held.lam_ratio, "residual_weight": held.residual_weight}
     few = fit_task_gp(featurized, range(tasks.m), lam="cv", mean=True, **chosen)
-    assert (
-        few.eta.size
-        < 0.5 * principal_functions(moments(featurized.coefficients, range(16))).eta.size
-    )
+    assert few.eta.size < 0.5 * principal_functions(featurized, range(16)).eta.size
 
 
 def test_the_task_model_takes_its_spreads_from_the_history():

@@ -11,7 +11,7 @@ from histories import draw_task, simulate
 from metakel import Prior, datasets, learn_prior
 from metakel.data import History, Task
 from metakel.optimize.optimizer import Optimizer
-from metakel.priors.heldout import find_kinds
+from metakel.priors.kinds import find_kinds
 from metakel.search import candidates
 from metakel.space import Float, Space
 

@@ -35,12 +35,14 @@ from metakel.cli.outputs import (
 from metakel.cli.program import Program, StopSignals, check_command, check_placeholders
 from metakel.cli.show import PriorPath
 from metakel.cli.suggest import (
+    Descriptor,
     Extrapolate,
     Fix,
     Observed,
     SameTask,
     Seed,
     TaskName,
+    described_prior,
     open_tuner,
 )
 from metakel.confidence import Alarm
@@ -90,6 +92,7 @@ def tune(
     delta: Delta = None,
     observed: Observed = None,
     fix: Fix = None,
+    descriptor: Descriptor = None,
     extrapolate: Extrapolate = False,
     task: TaskName = "",
     same_task: SameTask = False,
@@ -115,7 +118,7 @@ def tune(
     """
     if timeout is not None and not timeout > 0:
         raise typer.BadParameter(f"--timeout is {timeout:g}; expected seconds > 0")
-    known = Prior.load(prior)
+    known = described_prior(Prior.load(prior), descriptor)
     names = known.space.names
     check_placeholders(value_file, names, "--value-file")
     unused = [name for name in check_command(command, names) if name in known.space.free]

@@ -119,8 +119,9 @@ class History:
             of each output, by which runs weigh. ``extrapolate``: whether rows may lie outside of
             the ranges of ``space``. ``context``: parameters that were given in each run, not
             chosen. They are inputs like the others; this checks that they vary within tasks, as a
-            context has to. ``descriptors``: columns with one number for every task, such as the
-            mass of a vehicle, for `metakel.priors.descriptor_centre`; they are no inputs.
+            context has to. ``descriptors``: columns with one number or text for every task,
+            such as the mass of a vehicle. They are no inputs; they weigh kinds of tasks
+            (`Prior.with_descriptors`), and numbers move `metakel.priors.descriptor_centre`.
         """
         frames = frame if isinstance(frame, list | tuple) else [frame]
         found = [io.read_frame(part, task=task, output=output) for part in frames]
@@ -243,6 +244,12 @@ class History:
                     f"{task.name} has the descriptors {list(task.descriptors)} but "
                     f"{self.tasks[0].name} has {names}; expected the same for all tasks"
                 )
+        for task in self.tasks:
+            for name, value in task.descriptors.items():
+                if isinstance(value, str):
+                    raise InputError(
+                        f"descriptor {name!r} of {task.name} is {value!r}; expected a number"
+                    )
         return np.array([[task.descriptors[n] for n in names] for task in self.tasks])
 
     @staticmethod

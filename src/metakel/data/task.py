@@ -35,7 +35,7 @@ class Task:
     lacks : tuple of int
         Numeric columns of parameters that the task did not record: unknown, and the same in all of
         its runs. They are 0 in ``X``, whatever is given there.
-    descriptors : dict of float
+    descriptors : dict of float or str
         What is known of the task as a whole, such as the mass of a vehicle, by name.
     """
 
@@ -44,7 +44,7 @@ class Task:
     name: str = "task"
     lacks: tuple[int, ...] = ()
     failed: Array | None = None
-    descriptors: Mapping[str, float] = field(default_factory=dict)
+    descriptors: Mapping[str, float | str] = field(default_factory=dict)
     noise_std: Array | None = None
 
     def __post_init__(self) -> None:
@@ -113,26 +113,30 @@ def check_contexts(history: History, names: Sequence[str], columns: Container[st
 
 def read_descriptors(
     names: Sequence[str], columns: Mapping[str, Any], label: str
-) -> dict[str, dict[str, float]]:
-    """What columns of a table say of tasks as a whole: one number for every task, by its name."""
+) -> dict[str, dict[str, float | str]]:
+    """What columns of a table say of tasks as a whole: one value for every task, by its name."""
     if isinstance(names, str):
         raise InputError(f"descriptors are {names!r}; expected a list of columns, [{names!r}]")
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, float | str]] = {}
     for name in names:
+        if name == label:
+            raise InputError(
+                f"{name!r} names the tasks; expected a number or text that tasks share"
+            )
         if name not in columns:
             raise InputError(f"there is no column {name!r} for a descriptor of tasks")
         for task, value in zip(columns[label].tolist(), columns[name].tolist(), strict=True):
             known = found.setdefault(str(task), {})
             if value is None:
                 continue
-            number = float(value) if isinstance(value, int | float) else float("nan")
-            if not isfinite(number):
+            value = float(value) if isinstance(value, int | float) else str(value)
+            if isinstance(value, float) and not isfinite(value):
                 raise InputError(
                     f"descriptor {name!r} of task {task} is {value!r}; expected a number"
                 )
-            if known.setdefault(name, number) != number:
+            if known.setdefault(name, value) != value:
                 raise InputError(
-                    f"{name!r} is {known[name]:g} and {number:g} in task {task}, so it is no "
+                    f"{name!r} is {known[name]} and {value} in task {task}, so it is no "
                     "descriptor of tasks; use it as an input or a context"
                 )
     return found

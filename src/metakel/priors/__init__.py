@@ -1,9 +1,8 @@
 """A prior from past tasks: learn it, look at it, decide with it."""
 
-from metakel.priors.calibration import ConfidenceBand
+from metakel.priors.calibration import ConfidenceBand, DescriptorCentre, descriptor_centre
 from metakel.priors.certified_start import PastOutput, PastOutputs, safe_start
-from metakel.priors.descriptors import DescriptorCentre, descriptor_centre
-from metakel.priors.heldout import Kind
+from metakel.priors.kinds import Kind, KindDescriptors
 from metakel.priors.learn import learn_outputs, learn_prior
 from metakel.priors.prior import Prior
 from metakel.priors.summary import Explanation, effect_kernels, learn_effects
@@ -13,6 +12,7 @@ __all__ = [
     "DescriptorCentre",
     "Explanation",
     "Kind",
+    "KindDescriptors",
     "PastOutput",
     "PastOutputs",
     "Prior",

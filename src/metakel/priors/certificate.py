@@ -9,7 +9,7 @@ maximum can be found by climbing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,11 +58,15 @@ def calibrate_folds(
     count = FOLDS if len(history) <= MANY else 1
     folds = [replayed[k::count].tolist() for k in range(count)]
     parts = [
-        (_part(history, [task for s, task in enumerate(history) if s not in set(fold)]),)
+        (replace(history, tasks=tuple(t for s, t in enumerate(history) if s not in set(fold))),)
         for fold in folds
     ]
     priors = list(_spread_out(learn, parts, workers))
-    jobs = [(prior, history[s]) for prior, fold in zip(priors, folds, strict=True) for s in fold]
+    jobs = [
+        (_described(prior, history[s]), history[s])
+        for prior, fold in zip(priors, folds, strict=True)
+        for s in fold
+    ]
     return _calibration(history, jobs, "folds", progress, workers)
 
 
@@ -70,7 +74,7 @@ def calibrate_split(
     prior: Prior, history: History, progress: Progress | None = None, workers: int = 1
 ) -> RegretCalibration:
     """Replay a prior on tasks from which it was not learned: exact, if tasks are exchangeable."""
-    jobs = [(prior, history[s]) for s in _calibrating(history)]
+    jobs = [(_described(prior, history[s]), history[s]) for s in _calibrating(history)]
     return _calibration(history, jobs, "exact", progress, workers)
 
 
@@ -86,8 +90,7 @@ def taught_and_measured(history: History) -> tuple[History, History]:
             f"certify='exact' with {len(history)} tasks; expected at least {FEWEST_TASKS}, half of "
             "which are left out of learning"
         )
-    tasks = list(history)
-    return _part(history, tasks[::2]), _part(history, tasks[1::2])
+    return replace(history, tasks=history.tasks[::2]), replace(history, tasks=history.tasks[1::2])
 
 
 def check_way(certify: str | bool) -> str:
@@ -112,7 +115,7 @@ def _calibration(
     tables = [(prior, *_distinct(task)) for prior, task in jobs]
     draws = [(*jobs[i], i) for i in emulated]
     total, found = len(tables) + len(draws), list[TaskScore]()
-    for work, each in ((replay_table, tables), (_replay_draw, draws)):
+    for work, each in ((replay_table, tables), (replay_draw, draws)):
         for replay in _spread_out(work, each, workers):
             found.append(replay)
             if progress is not None:
@@ -129,10 +132,6 @@ def _sorted(found: Sequence[TaskScore]) -> tuple[Array, Array]:
     """Scores of all tasks, and of those that no alarm ended."""
     lasting = [replay.score for replay in found if not replay.ended]
     return np.sort([replay.score for replay in found]), np.sort(lasting)
-
-
-def _replay_draw(prior: Prior, task: Task, number: int) -> TaskScore:
-    return replay_draw(prior, task, np.random.default_rng([number, len(task.y)]))
 
 
 def _spread_out(
@@ -177,8 +176,9 @@ def replay_table(prior: Prior, X: Array, y: Array, horizon: int = TABLE_HORIZON)
     return _replay(prior, domain, recorded, float(y.max()), horizon)
 
 
-def replay_draw(prior: Prior, task: Task, rng: np.random.Generator) -> TaskScore:
-    """On a draw given the task's runs, searched over the whole space."""
+def replay_draw(prior: Prior, task: Task, number: int) -> TaskScore:
+    """On a draw given the task's runs, searched over the whole space; the number is its seed."""
+    rng = np.random.default_rng([number, len(task.y)])
     emulated = emulate(prior, task, rng)
     landmarks = None if prior.task_gp is None else prior.task_gp.basis.landmarks
     space = SearchSpace(prior.space, prior.space, {}, False, landmarks)
@@ -341,8 +341,9 @@ def _distinct(task: Task) -> tuple[Array, Array]:
     return X[kept], task.y[kept]
 
 
-def _part(history: History, tasks: Sequence[Task]) -> History:
-    return History(tuple(tasks), history.space, history.report)
+def _described(prior: Prior, task: Task) -> Prior:
+    """The prior for a past task: the next one is searched by its descriptors, too."""
+    return prior if prior.descriptors is None else replace(prior, task=task.descriptors)
 
 
 def _spread(history: History) -> float:

@@ -24,7 +24,7 @@ noise levels, and past tasks that did not teach these kernels and can vouch for 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf, log, sqrt
 from typing import Any
 
@@ -44,13 +44,13 @@ NEGLIGIBLE = 1e-8  # singular values below this share of the largest count as ne
 
 @dataclass(frozen=True, eq=False)
 class PastOutput:
-    """Records of another limited output of the same past tasks, in the same order.
+    """Records of one output of past tasks; of several, the same tasks in the same order.
 
     Parameters
     ----------
     history : History
     base : KernelDictionary or KernelSum
-        Base kernels to learn from, or a kernel that was not learned from these tasks.
+        Base kernels to learn from, or a kernel that was not learned from the tasks that calibrate.
     noise_std : float
         Noise of a measurement.
     at_least, at_most : float, optional
@@ -73,6 +73,27 @@ class PastOutput:
     def range(self) -> Range:
         """Values that are allowed."""
         return Range.of("safe_start", self.at_least, self.at_most)
+
+    def limited(self, allowed: Range) -> PastOutput:
+        """The output with these limits."""
+        low, high = allowed.to_list()
+        return replace(self, at_least=low, at_most=high)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form of a learned kernel and the records, without limits."""
+        assert isinstance(self.base, KernelSum)
+        records = [{"name": t.name, "X": t.X.tolist(), "y": t.y.tolist()} for t in self.history]
+        return {"kernel": self.base.to_json(), "noise_std": self.noise_std, "tasks": records}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], d0: int) -> PastOutput:
+        """Inverse of `to_dict`."""
+        tasks = []
+        for entry in data["tasks"]:
+            X = as_numbers("X", entry["X"], (None, d0))
+            tasks.append(Task(X, as_numbers("y", entry["y"], (len(X),)), str(entry["name"])))
+        kernel = KernelSum.from_json(data["kernel"])
+        return cls(History(tuple(tasks)), kernel, positive("noise_std", data["noise_std"]))
 
 
 def safe_start(
@@ -149,7 +170,7 @@ def safe_start(
     V = _highest_risks(heights, [t.margins for t in taught.values()])
     # Where records do not span the features there is no norm bound to calibrate.
     norms = {name: t.norms for name, t in taught.items() if np.isfinite(t.norms[:first]).all()}
-    rank = ceil((1 - delta) * (m - first + 1) - 1e-12)
+    rank = conformal_rank(delta, m - first)
     units = [_units(values[:first]) for values in (V, *norms.values())]
     parts = zip((V, *norms.values()), units, strict=True)
     combined = np.max([(values - middle) / size for values, (middle, size) in parts], axis=0)
@@ -256,6 +277,14 @@ def _deviation(delta: float) -> float:
     return sqrt(2 * log(1 / delta)) if delta else 0.0
 
 
+def conformal_rank(delta: float, count: int) -> int:
+    """Which of ``count`` scores, by size, the next one exceeds with probability ``delta`` at most.
+
+    Above ``count`` where there are too few.
+    """
+    return ceil((1 - delta) * (count + 1) - 1e-12)
+
+
 def _exact_margin(output: PastOutput, task: Task, X: Array) -> Array:
     """(N,) how far inside exact values are, of a task that recorded every point of the domain."""
     rows = {x.tobytes(): y for x, y in zip(task.X + 0.0, task.y, strict=True)}
@@ -288,61 +317,18 @@ CALIBRATING, RECORDS = 0.5, 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class RecordedOutput:
-    """One output of past tasks, in the sign in which it was measured.
-
-    Parameters
-    ----------
-    history : History
-        Tasks with points as the model sees them.
-    kernel : KernelSum
-        With features; learned from the first half of the tasks alone.
-    noise_std : float
-        Noise of a measurement.
-    """
-
-    history: History
-    kernel: KernelSum
-    noise_std: float
-
-    def limited(self, allowed: Range) -> PastOutput:
-        """The output with limits."""
-        low, high = allowed.to_list()
-        return PastOutput(self.history, self.kernel, self.noise_std, at_least=low, at_most=high)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
-        return {
-            "kernel": self.kernel.to_json(),
-            "noise_std": self.noise_std,
-            "tasks": [
-                {"name": task.name, "X": task.X.tolist(), "y": task.y.tolist()}
-                for task in self.history
-            ],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], d0: int) -> RecordedOutput:
-        """Inverse of `to_dict`."""
-        tasks = []
-        for entry in data["tasks"]:
-            X = as_numbers("X", entry["X"], (None, d0))
-            tasks.append(Task(X, as_numbers("y", entry["y"], (len(X),)), str(entry["name"])))
-        kernel = KernelSum.from_json(data["kernel"])
-        return cls(History(tuple(tasks)), kernel, positive("noise_std", data["noise_std"]))
-
-
-@dataclass(frozen=True, eq=False)
 class PastOutputs:
     """All outputs of the same past tasks; `learn_outputs` makes it.
 
     Parameters
     ----------
-    outputs : dict of RecordedOutput
-        By name; the objective is the first.
+    outputs : dict of PastOutput
+        By name; the objective is the first. In the sign in which they were measured, with points as
+        the model sees them, without limits, and with kernels learned from the first half of the
+        tasks.
     """
 
-    outputs: Mapping[str, RecordedOutput]
+    outputs: Mapping[str, PastOutput]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -400,7 +386,7 @@ class PastOutputs:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], d0: int) -> PastOutputs:
         """Inverse of `to_dict`."""
-        found = {str(name): RecordedOutput.from_dict(o, d0) for name, o in data.items()}
+        found = {str(name): PastOutput.from_dict(o, d0) for name, o in data.items()}
         if not found or len({len(o.history) for o in found.values()}) != 1:
             raise InputError("past outputs are not of the same tasks")
         return cls(found)

@@ -18,7 +18,7 @@ from metakel.gp.task_gp import TaskGP, TaskModel, task_model
 from metakel.io.columns import numbered
 from metakel.kernels import KernelSum
 from metakel.optimize.model import BestRuns
-from metakel.priors.calibration import Calibration, calibrate, principal_kernel
+from metakel.priors.calibration import Calibration, needed_norms, principal_kernel
 from metakel.priors.certificate import (
     Progress,
     calibrate_folds,
@@ -27,21 +27,21 @@ from metakel.priors.certificate import (
     taught_and_measured,
     without_scores,
 )
-from metakel.priors.certified_start import PastOutputs, RecordedOutput
-from metakel.priors.heldout import (
+from metakel.priors.certified_start import PastOutput, PastOutputs
+from metakel.priors.kinds import Kind, KindDescriptors, better_than_together, groups_of
+from metakel.priors.principal import (
+    DEFAULT_LAM_RATIO,
     DEFAULT_RESIDUAL_WEIGHT,
     HeldOut,
-    Kind,
-    better_than_together,
-    groups_of,
+    TaskFeatures,
+    featurize,
+    fit_task_gp,
     hold_out,
     spoiling_note,
 )
-from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
 from metakel.priors.standardize import (
-    OutputLimits,
-    StandardizedTasks,
+    Limits,
     complete_first,
     failed_runs,
     output_limits,
@@ -121,6 +121,8 @@ def learn_prior(
     if way == "none":
         found = without_scores(history, "the optimizer was not replayed on past tasks")
     else:
+        if prior.descriptors is not None and not prior.descriptors.used:
+            history = _without_descriptors(history)
         found = calibrate_folds(history, partial(learn, to_replay=True), progress, workers)
     return replace(prior, certificate=found)
 
@@ -131,18 +133,34 @@ def _learn(
     lam: str | float,
     mean: bool,
     weight: float,
-    limits: OutputLimits,
+    limits: tuple[Limits, str],
     to_replay: bool,
 ) -> Prior:
     """The prior without a certificate; to replay it, no norm bound and no runs are needed."""
-    recorded = history
-    history, failures = without_failures(recorded)
+    recorded, report = history, history.report
+    history, marked = without_failures(recorded)
     tasks = standardize(history)
-    runs, failing_note = failed_runs(recorded)
-    found = tuple(note for note in (failures, failing_note) if note)
-    info = _info(recorded, tasks, lam, mean, limits, found)
+    runs, failing = failed_runs(recorded)
+    outputs, guessed = limits
+    notes = () if report is None else report.notes
+    info = PriorInfo(
+        tasks=tuple(task.name for task in recorded),
+        runs=recorded.total,
+        output="y" if report is None else report.output,
+        minimize=report is not None and bool(report.minimize),
+        constant=tasks.constant,
+        winsorized=tasks.winsorized,
+        lam=str(lam),
+        mean=bool(mean),
+        notes=(*notes, *filter(None, (guessed, marked, failing))),
+        outputs=outputs,
+        source=_digest(recorded),
+    )
     if tasks.m == 0:
-        return Prior(space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight)
+        return Prior(
+            space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight,
+            descriptors=_descriptors(recorded, ()),
+        )  # fmt: skip
     featurized = featurize(tasks)
     held, task_gp = _shape(featurized, lam, mean)
     kinds = _kinds(featurized, held, lam, mean)
@@ -162,7 +180,13 @@ def _learn(
         else _best_runs(history, space, task_gp.basis.shared.lengthscales, info),
         success=None if runs is None else SuccessChance.fit(task_gp.basis.shared, *runs),
         kinds=kinds,
+        descriptors=_descriptors(recorded, kinds),
     )
+
+
+def _descriptors(history: History, kinds: tuple[Kind, ...]) -> KindDescriptors | None:
+    described = any(task.descriptors for task in history)
+    return KindDescriptors.learn(history, kinds) if described else None
 
 
 def _shape(featurized: TaskFeatures, lam: str | float, mean: bool) -> tuple[HeldOut, TaskGP]:
@@ -212,7 +236,15 @@ def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Cali
     model = task_model(tasks.means[::2], tasks.spreads[::2])
     varying = [task for task in history if task.name not in tasks.constant]
     measured = tuple(task for task in varying[1::2] if not task.lacks)
-    return calibrate(task_gp, model, History(measured)) if measured else None
+    if not measured:
+        return None
+    norms = needed_norms(task_gp, model, History(measured))
+    return Calibration(task_gp, model, np.sort(norms))
+
+
+def _without_descriptors(history: History) -> History:
+    """So that tasks are replayed as the next one is searched, by kinds as large as they are."""
+    return replace(history, tasks=tuple(replace(task, descriptors={}) for task in history))
 
 
 def _with_distinct_names(history: History) -> History:
@@ -223,30 +255,6 @@ def _with_distinct_names(history: History) -> History:
         return history
     tasks = (replace(task, name=name) for task, name in zip(history, names, strict=True))
     return replace(history, tasks=tuple(tasks))
-
-
-def _info(
-    history: History,
-    tasks: StandardizedTasks,
-    lam: str | float,
-    mean: bool,
-    limits: OutputLimits,
-    found: tuple[str, ...],
-) -> PriorInfo:
-    report = history.report
-    return PriorInfo(
-        tasks=tuple(task.name for task in history),
-        runs=history.total,
-        output="y" if report is None else report.output,
-        minimize=report is not None and bool(report.minimize),
-        constant=tasks.constant,
-        winsorized=tasks.winsorized,
-        lam=str(lam),
-        mean=bool(mean),
-        notes=(*(() if report is None else report.notes), *limits.notes, *found),
-        outputs=limits.limits,
-        source=_digest(history),
-    )
 
 
 def _best_runs(
@@ -280,7 +288,8 @@ def _digest(history: History) -> str:
     """Sixteen characters that differ for different runs."""
     found = hashlib.sha256()
     for task in history:
-        found.update(f"{task.name!r} {task.X.shape}{task.lacks or ''}".encode())
+        described = sorted(task.descriptors.items()) or ""
+        found.update(f"{task.name!r} {task.X.shape}{task.lacks or ''}{described}".encode())
         for values in (task.X, task.y, task.failed):
             found.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
     return found.hexdigest()[:16]
@@ -343,7 +352,7 @@ def _same_tasks(histories: Mapping[str, History]) -> dict[str, History]:
     return found
 
 
-def _recorded(name: str, history: History, noise_std: float | None) -> RecordedOutput:
+def _recorded(name: str, history: History, noise_std: float | None) -> PastOutput:
     history.require_complete("a search with limits")
     teaching = replace(history, tasks=history.tasks[: round(len(history) / 2)])
     learned = learn_prior(teaching, certify="none")
@@ -356,7 +365,7 @@ def _recorded(name: str, history: History, noise_std: float | None) -> RecordedO
     flipped = history.report is not None and history.report.minimize
     sign = -1.0 if flipped else 1.0
     tasks = tuple(Task(task.X, sign * task.y, task.name) for task in history)
-    return RecordedOutput(History(tasks), kernel, positive(f"noise of {name!r}", noise))
+    return PastOutput(History(tasks), kernel, positive(f"noise of {name!r}", noise))
 
 
 def _unexplained(name: str, teaching: History, kernel: KernelSum) -> float:

@@ -29,16 +29,11 @@ SHARES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class OutputLimits:
-    """``limits`` (low, high) or None where there are none, and what to say about them."""
-
-    limits: tuple[float, float] | None = None
-    notes: tuple[str, ...] = ()
+Limits = tuple[float, float] | None  # low and high, where there are any
 
 
-def output_limits(history: History, given: tuple[float, float] | None) -> OutputLimits:
-    """As given; or 0 to 1, or to 100, where the name and all values suggest a share."""
+def output_limits(history: History, given: Limits) -> tuple[Limits, str]:
+    """As given; or 0 to 1, or to 100, with a note, where name and values suggest a share."""
     report = history.report
     name = "" if report is None else report.output
     sign = -1.0 if report is not None and report.minimize else 1.0
@@ -51,15 +46,14 @@ def output_limits(history: History, given: tuple[float, float] | None) -> Output
                 f"outputs are {(low, high)} but the history holds values from {found[0]:g} to "
                 f"{found[1]:g}; expected limits around all of them"
             )
-        return OutputLimits((low, high))
+        return (low, high), ""
     highest = _largest_share(name, found[1])
     if highest is None or not 0 <= found[0] <= found[1] <= highest:
-        return OutputLimits()
-    note = (
+        return None, ""
+    return (0.0, highest), (
         f"{name} is taken to lie between 0 and {highest:g}; outputs=(low, high) or --bounds low "
         "high says otherwise"
     )
-    return OutputLimits((0.0, highest), (note,))
 
 
 def _largest_share(name: str, found: float) -> float | None:
@@ -158,17 +152,13 @@ class StandardizedTasks:
 
     def of(self, chosen: NDArray[np.intp]) -> StandardizedTasks:
         """These tasks only."""
-        return StandardizedTasks(
-            [self.X[s] for s in chosen],
-            [self.z[s] for s in chosen],
-            self.means[chosen],
-            self.spreads[chosen],
-            tuple(self.names[s] for s in chosen),
-            (),
-            0,
-            tuple(self.lacks[s] for s in chosen) if self.lacks else (),
-            tuple(self.noise[s] for s in chosen) if self.noise else (),
-        )
+        listed = {
+            name: tuple(kept[s] for s in chosen)
+            for name in ("X", "z", "names", "lacks", "noise")
+            if (kept := getattr(self, name))
+        }
+        means, spreads = self.means[chosen], self.spreads[chosen]
+        return replace(self, means=means, spreads=spreads, constant=(), winsorized=0, **listed)
 
 
 def standardize(history: History) -> StandardizedTasks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from metakel.optimize.model import BestRuns
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration
 from metakel.priors.certified_start import PastOutputs
-from metakel.priors.heldout import EQUALLY, HeldOut, Kind
+from metakel.priors.kinds import Kind, KindDescriptors, Value, kind_numbers
+from metakel.priors.principal import EQUALLY, HeldOut
 from metakel.priors.prior import Prior, PriorInfo
 from metakel.space import Parameter, Space
 from metakel.space.parameters import storable
@@ -61,7 +62,7 @@ def from_dict(data: Any) -> Prior:
 
 def to_dict(prior: Prior) -> Content:
     """The prior as a document of plain lists and numbers."""
-    held, calibration = prior.heldout, prior.calibration
+    calibration = prior.calibration
     # Calibration and prior share their features: stored once.
     basis = None if prior.task_gp is None else prior.task_gp.basis.to_dict()
     content: dict[str, Any] = {
@@ -69,14 +70,7 @@ def to_dict(prior: Prior) -> Content:
         "model": asdict(prior.model),
         "basis": basis,
         "task_gp": None if prior.task_gp is None else _shape_to_dict(prior.task_gp),
-        "heldout": {
-            "tasks": held.tasks.tolist(),
-            "log_scores": held.log_scores.tolist(),
-            "cold_log_scores": held.cold_log_scores.tolist(),
-            "lam_ratio": held.lam_ratio,
-            "residual_weight": held.residual_weight,
-            "noise_ratio": list(held.noise_ratio),
-        },
+        "heldout": _plain(prior.heldout, *(field.name for field in fields(prior.heldout))),
         "calibration": None
         if calibration is None
         else {
@@ -92,26 +86,37 @@ def to_dict(prior: Prior) -> Content:
     if prior.kinds:
         content["kinds"] = [
             {
-                "tasks": list(kind.tasks),
+                **_plain(kind, "tasks", "noise_ratio"),
                 "basis": kind.task_gp.basis.to_dict(),
                 "task_gp": _shape_to_dict(kind.task_gp),
-                "noise_ratio": list(kind.noise_ratio),
             }
             for kind in prior.kinds
         ]
+    if prior.descriptors is not None:
+        content["descriptors"] = {
+            "values": {name: list(values) for name, values in prior.descriptors.values.items()},
+            "used": list(prior.descriptors.used),
+            "temper": prior.descriptors.temper,
+            "task": dict(prior.task),
+        }
     if prior.command is not None:
         content["command"] = dict(prior.command)
     if prior.past is not None:
         content["past"] = prior.past.to_dict()
     if prior.best_runs is not None:
-        content["best_runs"] = _best_runs_to_dict(prior.best_runs)
+        # Length scales and output are elsewhere in the file.
+        content["best_runs"] = _plain(prior.best_runs, "X", "tasks", "values", "typical")
     if prior.success is not None:
-        content["success"] = {
-            "basis": prior.success.basis.to_dict(),
-            "intercept": prior.success.intercept,
-            "weights": prior.success.weights.tolist(),
-        }
+        basis = prior.success.basis.to_dict()
+        content["success"] = {"basis": basis, **_plain(prior.success, "intercept", "weights")}
     return FORMAT.dump(content)
+
+
+def _plain(value: object, *names: str) -> Content:
+    """Fields that hold arrays, tuples or numbers, as lists and numbers."""
+    found = {name: getattr(value, name) for name in names}
+    found = {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in found.items()}
+    return {n: list(v) if isinstance(v, tuple) else v for n, v in found.items()}
 
 
 def to_version_1(prior: Prior) -> Content:
@@ -125,6 +130,7 @@ def to_version_1(prior: Prior) -> Content:
         success=None,
         kinds=(),
         command=None,
+        descriptors=None,
     )
     return {**_renamed(to_dict(then), old_names), "version": 1}
 
@@ -141,6 +147,8 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
             _model_from_dict(found["model"]),
             as_numbers("norms", found["norms"], (None,)),
         )
+    kinds = tuple(_kind_from_dict(kind, space, info) for kind in data.get("kinds", ()))
+    descriptors, task = _descriptors_from_dict(data.get("descriptors"), kinds, info)
     return Prior(
         space=space,
         model=_model_from_dict(data["model"]),
@@ -157,8 +165,10 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
         if "best_runs" in data and basis is not None
         else None,
         success=_success_from_dict(data["success"], space) if "success" in data else None,
-        kinds=tuple(_kind_from_dict(kind, space, info) for kind in data.get("kinds", ())),
+        kinds=kinds,
         command=dict(data["command"]) if "command" in data else None,
+        descriptors=descriptors,
+        task=task,
     )
 
 
@@ -166,6 +176,29 @@ def _success_from_dict(data: Mapping[str, Any], space: Space) -> SuccessChance:
     basis = _basis_from_dict(data["basis"], space)
     weights = as_numbers("weights", data["weights"], (basis.r,))
     return SuccessChance(basis, as_number("intercept", data["intercept"]), weights)
+
+
+def _descriptors_from_dict(
+    data: Mapping[str, Any] | None, kinds: tuple[Kind, ...], info: PriorInfo
+) -> tuple[KindDescriptors | None, dict[str, Value]]:
+    if data is None:
+        return None, {}
+    for name, values in data["values"].items():
+        if len(values) != len(info.tasks):
+            raise InputError(
+                f"descriptor {name!r} has {len(values)} values; expected one for each of "
+                f"{len(info.tasks)} tasks"
+            )
+    found = KindDescriptors(
+        {name: tuple(values) for name, values in data["values"].items()},
+        kind_numbers(info.tasks, kinds),
+        tuple(data["used"]),
+        as_number("temper", data["temper"], 0),
+    )
+    unknown = (set(found.used) | set(data["task"])) - set(found.values)
+    if unknown:
+        raise InputError(f"past tasks have no descriptor {min(unknown)!r}")
+    return found, dict(data["task"])
 
 
 def _kind_from_dict(data: Mapping[str, Any], space: Space, info: PriorInfo) -> Kind:
@@ -195,16 +228,6 @@ def _renamed(table: Mapping[str, Any], names: Mapping[str, str]) -> Content:
 
 
 FORMAT = Format("metakel.Prior", version=2, noun="prior", upgrades={1: _from_version_1})
-
-
-def _best_runs_to_dict(past: BestRuns) -> Content:
-    """As plain lists; the length scales and the output are elsewhere in the file of a prior."""
-    return {
-        "X": past.X.tolist(),
-        "tasks": list(past.tasks),
-        "values": past.values.tolist(),
-        "typical": past.typical.tolist(),
-    }
 
 
 def _best_runs_from_dict(
@@ -286,12 +309,8 @@ def _basis_from_dict(data: Mapping[str, Any], space: Space) -> NystromFeatures:
 
 
 def _shape_to_dict(shape: TaskGP) -> Content:
-    return {
-        "mu": shape.mu.tolist(),
-        "directions": shape.directions.T.tolist(),
-        "eta": shape.eta.tolist(),
-        "residual_weight": shape.residual_weight,
-    }
+    directions = shape.directions.T.tolist()
+    return {"directions": directions, **_plain(shape, "mu", "eta", "residual_weight")}
 
 
 def _shape_from_dict(data: Mapping[str, Any], basis: NystromFeatures) -> TaskGP:

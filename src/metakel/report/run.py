@@ -166,6 +166,8 @@ def replay_journal(prior: Prior, path: str | Path) -> RunReplay:
     """Go through a journal; it must have been begun with this prior."""
     record = JournalReader(path)
     head = record.header
+    if head.get("descriptors"):
+        prior = prior.with_descriptors(head["descriptors"])
     options = RunOptions(
         int(head["seed"]),
         float(head["delta"]),

@@ -14,7 +14,7 @@ from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.optimize.optimizer import give, rehearse
 from metakel.priors import Prior, learn_prior
-from metakel.priors.heldout import NEEDED_LOG_SCORE
+from metakel.priors.principal import NEEDED_LOG_SCORE
 from metakel.report.html import figure, figures, paragraph, section
 
 FOLDS = 3

@@ -7,10 +7,12 @@ import logging
 import os
 import threading
 import uuid
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -33,20 +35,22 @@ Shardlike = TaskSums | LookingShard
 OnAnswer = Callable[[int], None]
 
 
-class Executor(Protocol):
+class Executor(ABC):
     """Holds shards and asks them."""
 
-    numbers_received: int
-    calls: int
+    def __init__(self) -> None:
+        self.numbers_received = self.calls = 0
+        self._shards: list[Shardlike] = []  # as they were added
 
     @property
+    @abstractmethod
     def workers(self) -> int:
         """How many processes share the shards."""
-        ...
 
     def add(self, shard: Shardlike) -> int:
         """Hold a shard that was not asked anything yet; returns its number."""
-        ...
+        self._shards.append(shard)
+        return len(self._shards) - 1
 
     def call(
         self, method: str, shards: Sequence[int], args: tuple[Any, ...], on_answer: OnAnswer
@@ -56,35 +60,33 @@ class Executor(Protocol):
         Answers are in the order of ``shards``, with the `ShardError` of a shard in its place.
         ``on_answer`` is called after every answer with the number of answers so far.
         """
-        ...
+        answers = self._ask(method, shards, args, on_answer)
+        self.calls += 1
+        self.numbers_received += sum(map(_count_numbers, answers))
+        return answers
 
+    @abstractmethod
+    def _ask(
+        self, method: str, shards: Sequence[int], args: tuple[Any, ...], on_answer: OnAnswer
+    ) -> list[Any]: ...
+
+    @abstractmethod
     def close(self) -> None:
         """Release the shards."""
-        ...
 
 
-class SerialExecutor:
+class SerialExecutor(Executor):
     """Shards in this process, asked one after the other."""
 
     workers = 1
 
-    def __init__(self) -> None:
-        self.numbers_received = self.calls = 0
-        self._shards: list[Shardlike] = []
-
-    def add(self, shard: Shardlike) -> int:
-        self._shards.append(shard)
-        return len(self._shards) - 1
-
-    def call(
+    def _ask(
         self, method: str, shards: Sequence[int], args: tuple[Any, ...], on_answer: OnAnswer
     ) -> list[Any]:
         answers = []
         for k in shards:
             answers.append(_answer(self._shards[k], method, args))
             on_answer(len(answers))
-        self.calls += 1
-        self.numbers_received += sum(map(_count_numbers, answers))
         return answers
 
     def close(self) -> None:
@@ -129,7 +131,7 @@ def _release_on_worker(prefix: str) -> None:
             del _shards[name]
 
 
-class DaskExecutor:
+class DaskExecutor(Executor):
     """Shards on the workers of a Dask client.
 
     A worker keeps its shards in its own process. The driver asks for a shard by name and sends the
@@ -144,12 +146,10 @@ class DaskExecutor:
     """
 
     def __init__(self, client: Any, *, owned: bool = False) -> None:
-        self.client = client
-        self.numbers_received = self.calls = 0
-        self._owned = owned
+        super().__init__()
+        self.client, self._owned = client, owned
         self._prefix = uuid.uuid4().hex
-        self._shards: list[Shardlike] = []  # as they were added: nothing is read here
-        self._homes: list[str | None] = []  # addresses of workers
+        self._homes: dict[int, str] = {}  # addresses of workers
         self._sent: set[int] = set()
 
     @classmethod
@@ -172,16 +172,11 @@ class DaskExecutor:
     def workers(self) -> int:
         return max(1, len(self._alive()))
 
-    def add(self, shard: Shardlike) -> int:
-        self._shards.append(shard)
-        self._homes.append(None)
-        return len(self._shards) - 1
-
-    def call(
+    def _ask(
         self, method: str, shards: Sequence[int], args: tuple[Any, ...], on_answer: OnAnswer
     ) -> list[Any]:
         answers: dict[int, Any] = {}
-        self._assign([k for k in shards if self._homes[k] is None])
+        self._assign([k for k in shards if k not in self._homes])
         pending = {self._submit(part, method, args): part for part in self._parts(shards, method)}
         while pending:
             finished = self._finished(pending)
@@ -202,8 +197,6 @@ class DaskExecutor:
                         on_answer(len(answers))
             if stuck:
                 self._resubmit_lost(pending, method, args)
-        self.calls += 1
-        self.numbers_received += sum(map(_count_numbers, answers.values()))
         return [answers[k] for k in shards]
 
     def _parts(self, shards: Sequence[int], method: str) -> list[list[int]]:
@@ -213,7 +206,7 @@ class DaskExecutor:
         """
         if method not in QUICK:
             return [[k] for k in shards]
-        parts: dict[str | None, list[int]] = {}
+        parts: dict[str, list[int]] = {}
         for k in shards:
             parts.setdefault(self._homes[k], []).append(k)
         return list(parts.values())
@@ -292,9 +285,9 @@ class DaskExecutor:
             self._wait_for_workers()
             alive = self._alive()
         for k in shards:
-            if self._homes[k] not in alive:
-                load = {home: self._homes.count(home) for home in alive}
-                self._homes[k] = min(load, key=lambda home: load[home])
+            if self._homes.get(k) not in alive:
+                load = Counter(self._homes.values())
+                self._homes[k] = min(alive, key=lambda home: load[home])
 
     def _wait_for_workers(self) -> None:
         try:

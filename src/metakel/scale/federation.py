@@ -111,13 +111,14 @@ class CheckedClient(TaskSums):
     def __str__(self) -> str:
         return f"client {self._number}"
 
-    def _check(
-        self, question: str, answer: Any, kind: type[Sums], shapes: Mapping[str, tuple[int, ...]]
+    def _ask(
+        self, question: str, kind: type[Sums], shapes: Mapping[str, tuple[int, ...]], *args: Any
     ) -> Sums:
+        """The client's answer, if its parts have these shapes; those without one are numbers."""
+        answer = getattr(self._client, question)(*args)
         if not isinstance(answer, kind):
             raise self._refusal(question, f"a {type(answer).__name__}", f"a {kind.__name__}")
-        parts = _numbers(answer)
-        for name, value in parts.items():
+        for name, value in _numbers(answer).items():
             expected = shapes.get(name, ())
             if np.shape(value) != expected:
                 raise self._refusal(question, f"{name} of shape {np.shape(value)}", str(expected))
@@ -133,32 +134,28 @@ class CheckedClient(TaskSums):
 
     def summarize(self) -> Summary:
         groups = ("scores", "gram_trace", "counts", "top", "gram_top", "trace", "squares")
-        shapes = dict.fromkeys(groups, (self._p,))
-        return self._check("summarize", self._client.summarize(), Summary, shapes)
+        return self._ask("summarize", Summary, dict.fromkeys(groups, (self._p,)))
 
     def evaluate(self, point: WeightPoint) -> Evaluation:
         q, a = len(point.work), len(point.active)
-        found = self._client.evaluate(point)
-        return self._check("evaluate", found, Evaluation, {"scores": (q,), "hessian": (a, a)})
+        return self._ask("evaluate", Evaluation, {"scores": (q,), "hessian": (a, a)}, point)
 
     def hessian(self, point: WeightPoint, groups: Index) -> Array:
         shape = (len(groups), len(groups))
-        return self._array("hessian", self._client.hessian(point, groups), shape)
+        return self._ask("hessian", np.ndarray, {"sums": shape}, point, groups)
 
     def certify(self, point: WeightPoint) -> ShardCertificate:
-        found = self._client.certify(point)
-        return self._check("certify", found, ShardCertificate, self._certified(point, self._p))
+        return self._ask("certify", ShardCertificate, _certified(point, self._p), point)
 
     def recertify(self, point: WeightPoint, previous: WeightPoint) -> LocalCertificate:
-        found = self._client.recertify(point, previous)
-        shapes = self._certified(point, len(point.work))
-        return self._check("recertify", found, LocalCertificate, shapes)
+        shapes = _certified(point, len(point.work))
+        return self._ask("recertify", LocalCertificate, shapes, point, previous)
 
     def log_det(self, rho: Array) -> Array:
-        return self._array("log_det", self._client.log_det(rho), (self._p,))
+        return self._ask("log_det", np.ndarray, {"sums": (self._p,)}, rho)
 
     def tilted(self, top: Array, z: Array) -> Array:
-        return self._array("tilted", self._client.tilted(top, z), (2, self._p))
+        return self._ask("tilted", np.ndarray, {"sums": (2, self._p)}, top, z)
 
     def least_squares(self, groups: Index) -> LeastSquares:
         found = self._client.least_squares(groups)
@@ -166,13 +163,10 @@ class CheckedClient(TaskSums):
             raise self._refusal("least_squares", f"a {type(found).__name__}", "a LeastSquares")
         return found
 
-    def _array(self, question: str, found: Any, shape: tuple[int, ...]) -> Array:
-        return self._check(question, found, np.ndarray, {"sums": shape})
 
-    @staticmethod
-    def _certified(point: WeightPoint, scores: int) -> dict[str, tuple[int, ...]]:
-        a = len(point.active)
-        return {"scores": (scores,), "norms": (a,), "misfit": (a,)}
+def _certified(point: WeightPoint, scores: int) -> dict[str, tuple[int, ...]]:
+    a = len(point.active)
+    return {"scores": (scores,), "norms": (a,), "misfit": (a,)}
 
 
 def _numbers(answer: Any) -> dict[str, Any]:

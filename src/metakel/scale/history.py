@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from time import monotonic
 from typing import Any, Literal
 
 import numpy as np
@@ -31,10 +30,10 @@ from metakel.scale.parquet import (
 )
 from metakel.scale.problem import (
     Checkpoint,
-    Progress,
     ProgressCallback,
     ShardedProblem,
     raise_errors,
+    reporting,
 )
 from metakel.scale.sample import TASKS, Look, LookingShard, draw, named_history, note
 from metakel.scale.shard import Shard
@@ -121,12 +120,11 @@ class ShardedHistory:
         if options.checkpoint is not None:
             content = [base.to_dict(), loss, [str(s) for s in self.sources], self.sizes.tolist()]
             checkpoint = Checkpoint(options.checkpoint, content)
-        per_worker = SHARDS_IN_PROCESS if executor.workers == 1 else SHARDS_PER_WORKER
-        count = min(options.shards or per_worker * executor.workers, len(self.sources))
-        memory = int(options.memory * executor.workers / count)
+        parts = self._parts(executor)
+        memory = int(options.memory * executor.workers / len(parts))
         problem = ShardedProblem(
             executor,
-            [Shard(part, base, loss, memory) for part in _split(self.sources, count)],
+            [Shard(part, base, loss, memory) for part in parts],
             base,
             self.sizes,
             loss=loss,
@@ -138,6 +136,12 @@ class ShardedHistory:
         w = checkpoint.read(base.p) if checkpoint is not None else None
         problem.start = None if w is None else w * problem.divisor / 2
         return problem
+
+    def _parts(self, executor: Executor) -> list[tuple[TaskSource, ...]]:
+        """What each shard holds."""
+        per_worker = SHARDS_IN_PROCESS if executor.workers == 1 else SHARDS_PER_WORKER
+        count = self.options.shards or per_worker * executor.workers
+        return _split(self.sources, min(count, len(self.sources)))
 
     def joined(
         self, new: ShardedHistory | History, base: KernelDictionary, loss: Loss
@@ -208,20 +212,13 @@ class ShardedHistory:
         """Every task is read where its shard lives."""
         known = [problem.executor for problem in self._problems]
         executor = known[0] if known else self.options.executor()
-        per_worker = SHARDS_IN_PROCESS if executor.workers == 1 else SHARDS_PER_WORKER
-        count = min(self.options.shards or per_worker * executor.workers, len(self.sources))
-        shards, first, begin = [], 0, monotonic()
-        for part in _split(self.sources, count):
+        shards, first = [], 0
+        for part in self._parts(executor):
             last = first + sum(source.sizes.size for source in part)
             here = chosen[(chosen >= first) & (chosen < last)] - first
             shards.append(executor.add(LookingShard(part, here)))
             first = last
-
-        def report(done: int) -> None:
-            if self.options.progress is not None:
-                step = Progress("reading", done, len(shards), monotonic() - begin)
-                self.options.progress(step)
-
+        report = reporting(self.options.progress, "reading", len(shards))
         try:
             answers = executor.call("look", shards, (), report)
         finally:

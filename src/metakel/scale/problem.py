@@ -32,7 +32,7 @@ from metakel.scale.evaluator import (
     WeightPoint,
     total,
 )
-from metakel.scale.executors import Executor
+from metakel.scale.executors import Executor, OnAnswer
 
 LOG = logging.getLogger("metakel")
 FORMAT = Format("metakel-rounds", version=1, noun="checkpoint")
@@ -112,6 +112,17 @@ class Progress:
 
 
 ProgressCallback = Callable[[Progress], None]
+
+
+def reporting(progress: ProgressCallback | None, stage: str, total: int) -> OnAnswer:
+    """What to call after every answer of a pass that begins now."""
+    begin = monotonic()
+
+    def report(done: int) -> None:
+        if progress is not None:
+            progress(Progress(stage, done, total, monotonic() - begin))
+
+    return report
 
 
 class ShardedProblem:
@@ -358,12 +369,7 @@ class ShardedProblem:
     def _call(self, method: str, shards: list[int], args: tuple[Any, ...], stage: str) -> list[Any]:
         if not shards:
             return []
-        begin = monotonic()
-
-        def report(done: int) -> None:
-            if self._progress is not None:
-                self._progress(Progress(stage, done, len(shards), monotonic() - begin))
-
+        report = reporting(self._progress, stage, len(shards))
         return self.executor.call(method, shards, args, report)
 
     def close(self) -> None:

@@ -38,7 +38,8 @@ class Tuner(Asking):
     ----------
     prior : Prior or LearnedKernel
         It knows the parameters, the output, and whether to maximise or to minimise. A kernel must
-        have been learned from a history with named parameters.
+        have been learned from a history with named parameters. A prior may know descriptors of the
+        task (`Prior.with_descriptors`), which the journal keeps.
     journal : path, optional
         Created where there is none; without it, memory is all there is.
     budget : int, optional
