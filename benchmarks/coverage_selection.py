@@ -305,7 +305,7 @@ def main() -> None:
         section = alarm_section(coverage_alarm.alarm_table(options.seed), options.seed)
         print(section)
         if options.update_docs:
-            update_section(page, "alarm", "What the alarm hears", section)
+            update_section(page, "alarm", "What the alarm can detect", section)
     if options.only != "alarm":
         chosen = range(len(SETTINGS)) if options.setting is None else options.setting
         table = selection_table(chosen, options.runs, options.seed)

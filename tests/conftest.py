@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,8 +18,8 @@ import pytest
 # Tests start many processes. What these import is compiled once, outside of the source tree where
 # nothing may be written there.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
-    cache = Path(__file__).parents[1] / ".pytest_cache" / "bytecode"
-    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(cache))
+    compiled = Path(__file__).parents[1] / ".pytest_cache" / "bytecode"
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(compiled))
 # No test depends on the speed of the machine.
 hypothesis.settings.register_profile("metakel", deadline=None)
 hypothesis.settings.load_profile("metakel")
@@ -27,17 +28,9 @@ hypothesis.settings.load_profile("metakel")
 EXTRAS = (
     "ax", "botorch", "celer", "cvxpy", "dask", "distributed", "gpytorch", "griffe", "joblib",
     "matplotlib", "mlflow", "nbclient", "nbformat", "openpyxl", "optuna", "pandas", "polars",
-    "psutil", "pyarrow", "skglm", "sklearn", "torch", "typer",
+    "psutil", "pyarrow", "skglm", "sklearn", "torch", "tqdm", "typer",
 )  # fmt: skip
-# Modules of this repository that cannot do without one.
-RESTS_ON = {
-    "metakel.integrations.optuna": "optuna",
-    "quick_figures": "joblib",
-    "reproduction.glmnet": "pandas",
-    "reproduction.runner": "joblib",
-    "sharded_histories": "pyarrow",
-    "torch_conformance": "torch",
-}
+ROOT = Path(__file__).parents[1]
 LEFT_OUT: dict[str, list[str]] = {}
 # Files of a few tests that take long. They come first: at the end, one worker would wait for them.
 FIRST = ("test_torture", "test_notebooks", "test_stories", "test_examples", "test_demo")
@@ -71,12 +64,11 @@ def rng() -> np.random.Generator:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave a test file out if it imports, at its top, an extra that is not installed."""
+    """Leave a test file out if loading it imports an extra that is not installed."""
     if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
         return None
-    for name in _imported(collection_path):
-        package = RESTS_ON.get(name, name.partition(".")[0])
-        if package in EXTRAS and find_spec(package) is None:
+    for package in sorted(extras_of(collection_path)):
+        if find_spec(package) is None:
             LEFT_OUT.setdefault(package, []).append(collection_path.name)
             return True
     return None
@@ -100,15 +92,50 @@ def pytest_runtest_call(item):
         raise
 
 
-def _imported(path: Path) -> list[str]:
-    """What the file imports when it is loaded."""
-    names = []
+def extras_of(path: Path) -> set[str]:
+    """The extras that are imported when a file is loaded, by itself or by our modules."""
+    found: set[str] = set()
+    seen, waiting = {path}, [path]
+    while waiting:
+        extras, ours = _loads(waiting.pop())
+        found |= extras
+        waiting += ours - seen
+        seen |= ours
+    return found
+
+
+@cache
+def _loads(path: Path) -> tuple[frozenset[str], frozenset[Path]]:
+    """Extras and files of this repository that the imports at the top of a file name."""
+    names: set[str] = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names += [node.module]
-    return names
+            # "from a import b" may mean the module a.b
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    extras = frozenset(name.partition(".")[0] for name in names) & frozenset(EXTRAS)
+    return extras, frozenset().union(*(_files(name, path.parent) for name in names))
+
+
+@cache
+def _files(name: str, beside: Path) -> frozenset[Path]:
+    """The files of this repository that importing a name loads, packages included."""
+    parts = name.split(".")
+    folders = [f for f in (beside, ROOT, ROOT / "src") if _holds(f, parts[0])]
+    starts = [Path(*parts[:length]) for length in range(1, len(parts) + 1)]
+    return frozenset(
+        file
+        for folder in folders
+        for start in starts
+        for file in (folder / start.with_suffix(".py"), folder / start / "__init__.py")
+        if file.is_file()
+    )
+
+
+@cache
+def _holds(folder: Path, name: str) -> bool:
+    return (folder / f"{name}.py").is_file() or (folder / name).is_dir()
 
 
 def pytest_terminal_summary(terminalreporter):

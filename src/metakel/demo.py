@@ -161,7 +161,7 @@ def show(compared: Sequence[Comparison], typical: Comparison, tuner: Tuner) -> N
     certificate = tuner.certificate
     print(
         f"\nHow sure, on {name}: {certificate}.\n"
-        f"{certificate.tasks} past data sets vouch for it, at all times together. "
+        f"It comes from replays on {certificate.tasks} past data sets, and holds at all times. "
         f"Alarm: {'none' if tuner.alarm is None else tuner.alarm.reason}."
     )
 

@@ -51,10 +51,13 @@ def test_extras_are_for_users_and_groups_for_developers():
 
 def test_the_oldest_versions_that_are_tested_are_those_that_are_promised():
     text = (ROOT / ".github" / "oldest.txt").read_text(encoding="utf-8")
-    tested = dict(re.findall(r"^([a-z]+)==([\d.]+)$", text, re.M))
+    tested = dict(re.findall(r"^([a-z-]+)==([\d.]+)$", text, re.M))
     extras = PROJECT["project"]["optional-dependencies"]
-    promised = [*PROJECT["project"]["dependencies"], *extras["cli"], *extras["plots"]]
+    chosen = ("cli", "plots", "excel", "optuna", "sklearn")
+    promised = {*PROJECT["project"]["dependencies"], *(r for name in chosen for r in extras[name])}
     assert len(tested) == len(promised)
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
+    assert f'".[{",".join(chosen)}]" --group core-test -c .github/oldest.txt' in workflow
     for requirement in promised:
         name, version = requirement.split(">=")
         assert f"{tested[name]}.".startswith(f"{version}."), requirement

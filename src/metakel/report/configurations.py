@@ -23,6 +23,7 @@ SHOWN_PARAMETERS = 8
 LINES = 150  # of parallel coordinates
 DOTS = 300  # of a slice
 WIDE, NARROW, HEIGHT, TOP, BOTTOM, LEFT, RIGHT = 860, 420, 284, 34, 54, 92, 60
+LETTER = 9  # the width of one, at most, in names of axes
 FEW = 4  # axes that fit into the width of any other chart, on a telephone too
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -74,7 +75,9 @@ def parallel(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
         look = f'class="line {LEARNED.name}" stroke-opacity="{0.12 + 0.8 * ranks[i] ** 2:.2f}"'
         tip = escape(trial_tip(chosen[i]), quote=True)
         marks.append(f'<polyline {look} points="{points}" data-tip="{tip}"/>')
-    marks += [_scale(axis, x, i % 2) for i, (axis, x) in enumerate(zip(axes, across, strict=True))]
+    crowded = max(len(_clip(axis.label, 14)) for axis in axes) * LETTER > across[1] - across[0]
+    rows = [i % 2 if crowded else 0 for i in range(len(axes))]
+    marks += [_scale(*where) for where in zip(axes, across, rows, strict=True)]
     picture = (
         f'<svg class="{"" if few else "wide"}" viewBox="0 0 {width} {HEIGHT}" role="img" '
         f'aria-label="parallel coordinates of all trials">{"".join(marks)}</svg>'

@@ -1,4 +1,4 @@
-"""MetaKelSampler for OptunaHub: a thin door to the metakel package."""
+"""MetaKelSampler for OptunaHub, from the metakel package."""
 
 from metakel.integrations.optuna import MetaKelSampler
 
