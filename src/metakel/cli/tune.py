@@ -38,6 +38,7 @@ from metakel.cli.outputs import (
 from metakel.cli.program import Program, check_command, check_placeholders
 from metakel.cli.show import PriorPath
 from metakel.cli.suggest import (
+    CandidatesPath,
     Extrapolate,
     Fix,
     Observed,
@@ -45,6 +46,7 @@ from metakel.cli.suggest import (
     Seed,
     TaskName,
     add_observed,
+    read_candidates,
     task_identity,
 )
 from metakel.confidence import Alarm
@@ -104,6 +106,7 @@ def tune(
     accept_alarm: AcceptAlarm = False,
     delta: Delta = None,
     observed: Observed = None,
+    candidates: CandidatesPath = None,
     fix: Fix = None,
     extrapolate: Extrapolate = False,
     task: TaskName = "",
@@ -137,13 +140,14 @@ def tune(
     signals = StopSignals()
     allowed = read_limits(limit)
     others = tuple(name for name in allowed if name != known.info.output)
-    kept = [path for path in (prior, journal, observed) if path is not None]
+    kept = [path for path in (prior, journal, observed, candidates) if path is not None]
     program = Program(command, timeout, value_file, signals, known.info.output, others, names, kept)
     with signals, program.reserved(names):
         resumed = journal.exists()
         tuner = Tuner(
             known, journal, budget=budget, stop_at=stop_at, seed=seed, delta=delta,
             fixed=assignments(known.space, fix or ()), extrapolate=extrapolate,
+            candidates=read_candidates(candidates, known.space),
             adopt_after=adopt_after, limits=allowed, start=read_start(known.space, start),
             **task_identity(journal, task, command, same_task=same_task),
         )  # fmt: skip
@@ -156,7 +160,8 @@ def tune(
             tuner.accept_alarm()
         _run(tuner, program, journal, retries, give_up, verbose=verbose, json=json)
     if not json:
-        note(f"next: metakel report {prior} --journal {journal}")
+        listed = "" if candidates is None else f" --candidates {candidates}"
+        note(f"next: metakel report {prior} --journal {journal}{listed}")
         note(f"learn from this task, too: metakel learn ... --journals {journal}")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import nan
+from math import inf, nan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from metakel.priors import Prior
 from metakel.report.html import paragraph, table
 from metakel.search import StartPoints
 from metakel.tuner import JournalReader, JournalTrial, Trials
+from metakel.tuner.configurations import Candidates
 from metakel.tuner.options import RunLimits, RunOptions, TuningSource
 from metakel.tuner.trials import TrialsAsRecord
 
@@ -192,20 +194,35 @@ def _looked_at(t: int) -> NDArray[np.intp]:
     return np.append(np.unique(np.where(steps > LIMIT, steps // BLOCK * BLOCK, steps)[:-1]), t)
 
 
-def replay_journal(prior: Prior, path: str | Path) -> RunReplay:
-    """Go through a journal; it must have been begun with this prior."""
+def replay_journal(prior: Prior, path: str | Path, candidates: Any = None) -> RunReplay:
+    """Go through a journal; it must have been begun with this prior.
+
+    The candidates of a run are not in its journal: without them, nothing is said of what comes
+    next, and there is no certificate.
+    """
     record = JournalReader(path)
     head = record.header
+    listed = None if candidates is None else Candidates.of(candidates, prior.space)
     options = RunOptions(
         int(head["seed"]),
         float(head["delta"]),
         dict(head["fixed"]),
         bool(head["outside"]),
+        listed,
         limits=record.limits,
         task=str(head.get("task", "")),
         command=tuple(head.get("command", ())),
     )
-    options.refuse_another(TuningSource(prior), {**head, "candidates": None}, str(path))
+    lacking = listed is None and head.get("candidates") is not None
+    known = {**head, "candidates": None} if lacking else head
+    options.refuse_another(TuningSource(prior), known, str(path))
     found = replay_run(prior, record.trials, options)
-    # The candidates themselves are not in the journal, so that the next one is not known.
-    return found if head.get("candidates") is None else replace(found, next=None)
+    if not lacking:
+        return found
+    reason = "the candidates of the run are not in its journal; --candidates names their file"
+    return replace(
+        found,
+        next=None,
+        regret=np.full_like(found.regret, inf),
+        certificate=Certificate(inf, delta=options.delta, reason=reason),
+    )
