@@ -118,5 +118,6 @@ def legend_below(canvas: Canvas, ax: Axes, columns: int) -> None:
 def mark_values(ax: Axes, values: Sequence[float]) -> None:
     """Ticks of a logarithmic x axis at these values, written as they are."""
     ax.set_xscale("log")
-    ax.set_xticks(values, [f"{value:g}" for value in values], fontsize=8)
+    size = 8 if len(values) <= 7 else 7  # more labels run into each other
+    ax.set_xticks(values, [f"{value:g}" for value in values], fontsize=size)
     ax.minorticks_off()
