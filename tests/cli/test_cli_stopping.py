@@ -107,3 +107,13 @@ def test_mistakes_in_a_list_of_candidates(metakel, best):
     assert not Path("metakel-run.jsonl").exists()
     assert metakel(*run, "--candidates", "new.csv", *PROGRAM).code == 0
     assert "begun with candidates" in metakel(*run, *PROGRAM).err
+
+
+def test_suggestions_are_chosen_from_the_list(metakel, best):
+    found = metakel("suggest", "prior.json", "--candidates", "new.csv", "-n", 3, "--json")
+    assert found.code == 0, found.err
+    with Path("new.csv").open(encoding="utf-8") as file:
+        listed = [(float(row["alpha"]), float(row["lambda"])) for row in csv.DictReader(file)]
+    asked = [tuple(line["configuration"].values()) for line in json.loads(found.out)]
+    assert len(set(asked)) == 3
+    assert set(asked) <= set(listed)
