@@ -116,7 +116,13 @@ def legend_below(canvas: Canvas, ax: Axes, columns: int) -> None:
 
 
 def mark_values(ax: Axes, values: Sequence[float]) -> None:
-    """Ticks of a logarithmic x axis at these values, written as they are."""
+    """Ticks of a logarithmic x axis at these values, written as they are where there is room."""
+    places = np.log(values) / np.ptp(np.log(values)) if len(values) > 1 else np.zeros(1)
+    labels, last = [], -np.inf
+    for value, place in zip(values, places, strict=True):
+        room = place - last >= 0.09 or value == values[-1] or len(values) <= 7
+        labels.append(f"{value:g}" if room else "")
+        last = place if room else last
     ax.set_xscale("log")
-    ax.set_xticks(values, [f"{value:g}" for value in values], fontsize=8)
+    ax.set_xticks(values, labels, fontsize=8)
     ax.minorticks_off()

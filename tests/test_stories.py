@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NEEDS = {"engineer": "sklearn", "lab": "olympus"}
+NEEDS = {"engineer": "sklearn", "lab": "olympus", "stopping": "typer"}
 
 
 def commands(text: str) -> list[str]:
@@ -45,8 +45,22 @@ def test_a_story_runs_as_its_transcript_says(name, tmp_path):
             "--same-task",
             "seed looks like",
         ],
+        "stopping": [
+            "stops once nothing can be better by more than 0.005",
+            "done: none of the candidates is better by more than 0.00",
+            "4 times out of 5 on tasks like these (stop_at=0.005)",
+        ],
         "lab": ["day holds dates", "1 results of suzuki.xlsx recorded", "rounded as in the past"],
     }
     for part in expected[name]:
         assert part in done.stdout
         assert part in transcript
+
+
+def test_the_guide_shows_the_end_of_the_run_that_the_story_prints():
+    guide = (ROOT / "docs" / "guide" / "tune.md").read_text(encoding="utf-8")
+    story = (ROOT / "docs" / "stories" / "stopping.md").read_text(encoding="utf-8")
+    (block,) = [part for part in guide.split("```") if "$ metakel tune prior.json --cand" in part]
+    printed = block.strip().splitlines()[2:]
+    assert len(printed) > 5
+    assert "\n".join(printed) in story

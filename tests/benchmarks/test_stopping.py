@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.certificate import counted
+from benchmarks.certificate import counted, stopped
 from benchmarks.certificate_runs import BUDGET, Search, bound, plain_space
 from benchmarks.certificate_stopping import (
     PATIENCE,
@@ -68,6 +68,13 @@ def test_what_promises_nothing_is_counted_apart_and_not_as_lasting():
     assert counted([ended], 0.1)[1] == "none"
     again = Search.from_json(json.loads(json.dumps(ended.to_json())))
     assert again.certificates[0.1].tolist() == [0.6, np.inf]
+
+
+def test_a_search_that_only_ran_out_of_budget_was_not_stopped():
+    right, wrong = search([0.5, 0.05], [1.0, 0.1]), search([0.5, 0.5], [0.1, 0.1])
+    unsure = search([0.5, 0.5], [1.0, 0.11])  # the tolerance is 5 % of 2
+    assert stopped([right, wrong, unsure], 0.1) == [right, wrong]
+    assert [s.missed(0.1) for s in (right, wrong, unsure)] == [False, True, True]
 
 
 @pytest.mark.parametrize("on_table", [True, False])

@@ -13,7 +13,7 @@ from metakel._files import writing
 from metakel.cli.console import Json, emit, note, refuse_overwriting, say
 from metakel.cli.history import HistoryOptions, TaskColumn, is_storage
 from metakel.cli.show import PriorPath
-from metakel.cli.suggest import JournalPath, Seed
+from metakel.cli.suggest import CandidatesPath, JournalPath, Seed, read_candidates
 from metakel.priors import Prior
 from metakel.report import replay_journal, validate_history, write_report
 
@@ -21,6 +21,7 @@ from metakel.report import replay_journal, validate_history, write_report
 def report(
     prior: PriorPath,
     journal: JournalPath = None,
+    candidates: CandidatesPath = None,
     history: Annotated[
         list[str] | None,
         typer.Option(help="The past runs again, to try the prior on held-out tasks."),
@@ -37,9 +38,10 @@ def report(
     storage = next((source for source in history or () if is_storage(source)), None)
     if task and storage:
         raise typer.BadParameter(f"--task beside {storage}: every study is a task")
-    refuse_overwriting(out, prior, journal, *(history or ()))
+    refuse_overwriting(out, prior, journal, candidates, *(history or ()))
     known = Prior.load(prior)
-    run = None if journal is None else replay_journal(known, journal)
+    listed = read_candidates(candidates, known.space)
+    run = None if journal is None else replay_journal(known, journal, listed)
     validation = None
     if history:
         note("trying the prior on held-out tasks ...")

@@ -33,11 +33,19 @@ from metakel.io import csv_columns
 from metakel.optimize import NoSafePoint, Reasons
 from metakel.priors import Prior
 from metakel.report.run import promise
-from metakel.space import Float
+from metakel.space import Float, Space
 from metakel.tuner import JournalReader, JournalTrial, Tuner
 
 Observed = Annotated[
     Path | None, typer.Option(help="CSV file with runs of this very task, to start from.")
+]
+CandidatesPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--candidates",
+        help="CSV file with the only configurations that can be tried, one in a row; columns that "
+        "are no parameters are ignored. Certificates are then about these.",
+    ),
 ]
 Fix = Annotated[list[str] | None, typer.Option("--fix", help="name=value to hold fixed.")]
 Descriptor = Annotated[
@@ -62,6 +70,7 @@ def suggest(
     prior: PriorPath,
     journal: JournalPath = None,
     observed: Observed = None,
+    candidates: CandidatesPath = None,
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     fix: Fix = None,
     context: Annotated[
@@ -104,7 +113,7 @@ def suggest(
     tuner = open_tuner(
         known, journal, fix=fix, start=start, task=task, same_task=same_task, observed=observed,
         accept_alarm=accept_alarm, limits=read_limits(limit), seed=seed, delta=delta,
-        extrapolate=extrapolate, manual=True,
+        extrapolate=extrapolate, manual=True, candidates=read_candidates(candidates, known.space),
     )  # fmt: skip
     given = assignments(known.space, context) if context else None
     try:
@@ -254,6 +263,28 @@ def _add_observed(tuner: Tuner, path: Path) -> None:
     new = tuner.observe(rows, measured, outputs)
     left_out = _counted({"known already": len(rows) - new, **unusable})
     note(f"{new} runs of {path.name} added" + (f"; left out: {left_out}" if left_out else ""))
+
+
+def read_candidates(path: Path | None, space: Space) -> list[dict[str, Any]] | None:
+    """The configurations that a CSV file lists; None without a file."""
+    if path is None:
+        return None
+    columns = csv_columns(path)
+    missing = [name for name in space.free if name not in columns]
+    if missing:
+        raise InputError(
+            f"{path.name} has no column {missing[0]!r}; found {', '.join(columns)}, expected one "
+            "for every parameter that varies"
+        )
+    cells = zip(*(columns[name] for name in space.free), strict=True)
+    rows = [
+        {name: typed(space, name, cell) for name, cell in zip(space.free, row, strict=True)}
+        for row in cells
+        if None not in row
+    ]
+    if not rows:
+        raise InputError(f"{path.name} lists no configuration with all of {', '.join(space.free)}")
+    return rows
 
 
 def _of_this_task(columns: dict[str, list[Any]], tuner: Tuner, path: Path) -> dict[str, list[Any]]:

@@ -35,6 +35,7 @@ from metakel.cli.outputs import (
 from metakel.cli.program import Program, StopSignals, check_command, check_placeholders
 from metakel.cli.show import PriorPath
 from metakel.cli.suggest import (
+    CandidatesPath,
     Descriptor,
     Extrapolate,
     Fix,
@@ -44,6 +45,7 @@ from metakel.cli.suggest import (
     TaskName,
     described_prior,
     open_tuner,
+    read_candidates,
 )
 from metakel.confidence import Alarm
 from metakel.errors import InputError
@@ -91,6 +93,7 @@ def tune(
     accept_alarm: AcceptAlarm = False,
     delta: Delta = None,
     observed: Observed = None,
+    candidates: CandidatesPath = None,
     fix: Fix = None,
     descriptor: Descriptor = None,
     extrapolate: Extrapolate = False,
@@ -127,7 +130,7 @@ def tune(
     signals = StopSignals()
     limits = read_limits(limit)
     others = tuple(name for name in limits if name != known.info.output)
-    kept = [path for path in (prior, journal, observed) if path is not None]
+    kept = [path for path in (prior, journal, observed, candidates) if path is not None]
     program = Program(
         command, timeout, retries, value_file, signals, known.info.output, others, names, kept
     )
@@ -137,7 +140,7 @@ def tune(
             known, journal, fix=fix, limits=limits, start=start, task=task, command=command,
             same_task=same_task, observed=observed, accept_alarm=accept_alarm, seed=seed,
             delta=delta, extrapolate=extrapolate, budget=budget, stop_at=stop_at,
-            adopt_after=adopt_after,
+            adopt_after=adopt_after, candidates=read_candidates(candidates, known.space),
         )  # fmt: skip
         if resumed:
             _continue(tuner, journal)
@@ -151,7 +154,8 @@ def tune(
                 stopped = why_stopped(tuner, error)
             _conclude(tuner, journal, failures, give_up, stopped, json=json)
     if not json:
-        note(f"next: metakel report {prior} --journal {journal}")
+        listed = "" if candidates is None else f" --candidates {candidates}"
+        note(f"next: metakel report {prior} --journal {journal}{listed}")
         note(f"learn from this task, too: metakel learn ... --journals {journal}")
 
 

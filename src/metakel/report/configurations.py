@@ -75,7 +75,7 @@ def parallel(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
         look = f'class="line {LEARNED.name}" stroke-opacity="{0.12 + 0.8 * ranks[i] ** 2:.2f}"'
         tip = escape(trial_tip(chosen[i]), quote=True)
         marks.append(f'<polyline {look} points="{points}" data-tip="{tip}"/>')
-    crowded = max(len(_clip(axis.label, 14)) for axis in axes) * LETTER > across[1] - across[0]
+    crowded = max(len(clip(axis.label, 14)) for axis in axes) * LETTER > across[1] - across[0]
     rows = [i % 2 if crowded else 0 for i in range(len(axes))]
     marks += [_scale(*where) for where in zip(axes, across, rows, strict=True)]
     picture = (

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
-from math import nan
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from metakel.priors import Prior
 from metakel.report.configurations import parallel, slices, trial_table, trial_tip
 from metakel.report.html import cards, facts, figure, figures, paragraph, section, table
 from metakel.tuner import JournalReader, JournalTrial, Trials
-from metakel.tuner.options import RunLimits, RunOptions, TuningSource
+from metakel.tuner.options import Candidates, RunLimits, RunOptions, TuningSource
 from metakel.tuner.session import TrialsAsRecord
 
 CROWDED = 200  # more dots than this are small
@@ -162,25 +162,40 @@ def _looked_at(t: int) -> NDArray[np.intp]:
     return np.append(np.unique(np.where(steps > LIMIT, steps // BLOCK * BLOCK, steps)[:-1]), t)
 
 
-def replay_journal(prior: Prior, path: str | Path) -> RunReplay:
-    """Go through a journal; it must have been begun with this prior."""
+def replay_journal(prior: Prior, path: str | Path, candidates: Any = None) -> RunReplay:
+    """Go through a journal; it must have been begun with this prior.
+
+    The candidates of a run are not in its journal: without them, nothing is said of what comes
+    next, and there is no certificate.
+    """
     record = JournalReader(path)
     head = record.header
     if head.get("descriptors"):
         prior = prior.with_descriptors(head["descriptors"])
+    listed = None if candidates is None else Candidates.of(candidates, prior.space)
     options = RunOptions(
         int(head["seed"]),
         float(head["delta"]),
         dict(head["fixed"]),
         bool(head["outside"]),
+        listed,
         limits=record.limits,
         task=str(head.get("task", "")),
         command=tuple(head.get("command", ())),
     )
-    options.refuse_another(TuningSource(prior), {**head, "candidates": None}, str(path))
+    lacking = listed is None and head.get("candidates") is not None
+    known = {**head, "candidates": None} if lacking else head
+    options.refuse_another(TuningSource(prior), known, str(path))
     found = replay_run(prior, record.trials, options)
-    # The candidates themselves are not in the journal, so that the next one is not known.
-    return found if head.get("candidates") is None else replace(found, next=None)
+    if not lacking:
+        return found
+    reason = "the candidates of the run are not in its journal; --candidates names their file"
+    return replace(
+        found,
+        next=None,
+        regret=np.full_like(found.regret, inf),
+        certificate=Certificate(inf, delta=options.delta, reason=reason),
+    )
 
 
 # On the page

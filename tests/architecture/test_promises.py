@@ -1,0 +1,109 @@
+"""docs/promises.md: its numbers are those of the benchmark pages, and its commands exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "promises.md").read_text(encoding="utf-8")
+
+
+def rows(text: str) -> list[list[str]]:
+    """Cells of all lines of all tables."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def section(page: str, name: str) -> list[list[str]]:
+    """Cells of the tables that a benchmark wrote."""
+    text = (DOCS / "benchmarks" / page).read_text(encoding="utf-8")
+    return rows(text.partition(f"<!-- {name}:begin -->")[2].partition(f"<!-- {name}:end -->")[0])
+
+
+def after(title: str) -> str:
+    """The part of the page below a heading, up to the next one."""
+    return re.split(r"^#+ ", PAGE.partition(f"# {title}\n")[2], maxsplit=1, flags=re.M)[0]
+
+
+def said(pattern: str) -> list[tuple[float, ...]]:
+    """Numbers of every place of the page where a sentence stands, over line breaks."""
+    text = " ".join(PAGE.split())
+    found = [tuple(map(float, match.groups())) for match in re.finditer(pattern, text)]
+    assert found, pattern
+    return found
+
+
+def test_coverage_after_learning_is_that_of_the_benchmark():
+    measured = {cells[0]: cells for cells in section("confidence.md", "selection")}
+    shown = [cells for cells in rows(after("Measured")) if cells[0].startswith("sigma")]
+    settings = [name for name in measured if name.startswith("sigma")]
+    assert sorted(cells[0] for cells in shown) == sorted(settings)
+    for name, covered, width, hard, old in shown:
+        _, before, plain, _, default, *_ = measured[name]
+        assert (covered, width) == tuple(re.split(r"[ (;)]+", default)[:2])
+        assert (hard, old) == (plain.split()[0], before.split()[0])
+    least = min(float(cells[1]) for cells in shown)
+    most = max(float(cells[1]) for cells in shown)
+    assert said(r"in (\.\d+) to (1\.00) of 60 runs") == [(least, most)]
+
+
+def test_coverage_for_a_kernel_of_ones_own_is_that_of_the_benchmark():
+    measured = {cells[0]: cells for cells in section("confidence.md", "coverage")}
+    assert measured["anytime coverage of the default, lowest of the four tables"][2] == "1"
+    lowest = measured["anytime coverage of the default, lowest of the noise-dominated"][2]
+    assert said(r"in (\.\d+) of the runs where noise dominates") == [(float(lowest),)]
+
+
+def test_coverage_over_tasks_is_that_of_the_benchmark():
+    table = [cells for cells in section("stopping.md", "certificate") if len(cells) > 6][2:]
+    shares = {
+        delta: [round(float(cells[3].split()[0]), 2) for cells in table if cells[2] == delta]
+        for delta in ("0.1", "0.2")
+    }
+    expected = tuple(v for values in shares.values() for v in (min(values), max(values)))
+    pattern = r"(\.\d+) to (\.\d+) of them at delta 0\.1, (\.\d+) to (\.\d+) at delta 0\.2"
+    assert set(said(pattern)) == {expected}
+    assert min(int(cells[3].rpartition(" ")[2]) for cells in table) >= 200
+    (tables,) = set(said(r"on (\d+) tables"))
+    assert tables == (len({cells[0] for cells in table}),)
+
+
+def test_stops_on_a_hard_table_are_those_of_the_benchmark():
+    pattern = r"28 of 204 searches were stopped, and 13 of these"
+    assert re.search(pattern, " ".join(PAGE.split()))
+    table = section("stopping.md", "certificate")
+    (line,) = [cells for cells in table if cells[:3] == ["xgboost", "1000", "0.2"]]
+    assert line[3].endswith("of 204")
+    assert "28 (13)" in line
+
+
+def test_coverage_on_spaces_is_that_of_the_benchmark():
+    table = [cells for cells in section("stopping.md", "spaces") if len(cells) == 9][2:]
+    shares = [float(cells[5].split()[0]) for cells in table]
+    assert set(said(r"in (\d+) lines .*?, true in (\.\d+) to (1\.00)")) == {
+        (len(table), min(shares), max(shares))
+    }
+
+
+def test_the_alarm_hears_what_the_benchmark_says():
+    table = section("confidence.md", "alarm")[2:]
+    heard = {(noise, points): cells for noise, points, *cells in table}
+    pairs = said(
+        r"in (\.\d+) and (\.\d+) of 50 runs \(noise 0\.1 and 0\.02\), "
+        r"with 4 probes in (\.\d+) and (\.\d+)"
+    )
+    names = ("GP-UCB", "GP-UCB, 4 probes, neighbours")
+    found = [float(heard[noise, name][0].split()[0]) for name in names for noise in ("0.1", "0.02")]
+    assert pairs == [tuple(found)]
+    assert all(heard[n, "GP-UCB, 8 probes"][0].startswith("1.00") for n in ("0.1", "0.02"))
+    false = [cells[3].split(" of ") for cells in heard.values()]
+    assert {hits for hits, _ in false} == {"0"}
+    assert said(r"No alarm was false in (\d+) runs") == [(sum(int(n) for _, n in false),)]
+
+
+@pytest.mark.parametrize("command", sorted(set(re.findall(r"`python -m (benchmarks\.\w+)", PAGE))))
+def test_commands_exist(command):
+    assert (DOCS.parent / f"{command.replace('.', '/')}.py").exists()

@@ -1,0 +1,119 @@
+"""``metakel tune --stop-at``: the certificate ends a run on real data, and says why."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from metakel import History, datasets, learn_prior
+
+NEW, ROWS = "magic", 50
+LOOK_UP = (
+    "import csv, sys; rows = csv.DictReader(open('new.csv')); "
+    "print(*(row['auc'] for row in rows if [row['alpha'], row['lambda']] == sys.argv[1:]))"
+)
+PROGRAM = ("--", sys.executable, "-c", LOOK_UP, "{alpha}", "{lambda}")
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory) -> Path:
+    """A prior of 20 data sets, and the rows of another one in ``new.csv``."""
+    folder = tmp_path_factory.mktemp("stopping")
+    history = datasets.load_glmnet()
+    tasks = {task.name: task for task in history}
+    rows = []
+    for name in [NEW, *(name for name in tasks if name != NEW)][:21]:
+        step = tasks[name].n // ROWS
+        X = history.space.decode(tasks[name].X[::step])
+        values = zip(X, tasks[name].y[::step].tolist(), strict=True)
+        rows += [(name, x["alpha"], x["lambda"], auc) for x, auc in values]
+    # Within the ranges of the past ones.
+    new = [row for row in rows if row[0] == NEW and row[1] < 0.99]
+    for path, kept in (("past.csv", [row for row in rows if row[0] != NEW]), ("new.csv", new)):
+        with (folder / path).open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("data", "alpha", "lambda", "auc"), *kept])
+    past = History.from_csv(folder / "past.csv", task="data", output="auc")
+    learn_prior(past).save(folder / "prior.json")
+    return folder
+
+
+@pytest.fixture
+def best(metakel, tables) -> float:
+    """The best value there is, with the files in the folder where the command runs."""
+    for name in ("prior.json", "new.csv"):
+        Path(name).write_bytes((tables / name).read_bytes())
+    with Path("new.csv").open(encoding="utf-8") as file:
+        return max(float(row["auc"]) for row in csv.DictReader(file))
+
+
+def test_the_certificate_stops_a_run_over_candidates_and_says_why(metakel, best):
+    run = ("tune", "prior.json", "--candidates", "new.csv", "--stop-at", 0.01, "--budget", 40)
+    found = metakel(*run, *PROGRAM)
+    assert found.code == 0, found.err
+    values = re.findall(r"^ +\d+  ([.\d]+)", found.out, re.M)
+    assert 1 < len(values) < 20
+    said = re.search(r"^done: (none of the candidates is .*) \(stop_at=0.01\)$", found.out, re.M)
+    assert said, found.out
+    assert "4 times out of 5 on tasks like these" in said[1]
+
+    again = metakel(*run, "--json", *PROGRAM)  # done already: it only tells the end
+    (end,) = [json.loads(line) for line in again.out.splitlines()]
+    certificate = end["certificate"]
+    # Replays of past tasks have promised it, not the limit of an AUC.
+    assert (certificate["basis"], certificate["limit"]) == ("folds", None)
+    assert end["alarm"] is None
+    assert 0 < certificate["regret"] <= 0.01
+    assert end["best"]["value"] + certificate["regret"] < 1
+    assert end["best"]["value"] == max(map(float, values))
+    assert best - end["best"]["value"] <= certificate["regret"]
+
+    assert f"{len(values)} values, 0 failed" in metakel("status", "metakel-run.jsonl").out
+    report = ("report", "prior.json", "--journal", "metakel-run.jsonl")
+    assert metakel(*report, "--candidates", "new.csv").code == 0
+    assert said[1].replace("none", "None") in Path("report.html").read_text(encoding="utf-8")
+
+
+def test_one_value_less_would_not_have_been_enough(metakel, best):
+    run = ("tune", "prior.json", "--candidates", "new.csv", "--stop-at", 0.01, "--json")
+    lines = metakel(*run, *PROGRAM).out.splitlines()
+    used = json.loads(lines[-1])["complete"]
+    shorter = ("--budget", used - 1, "--journal", "shorter.jsonl")
+    end = json.loads(metakel(*run, *shorter, *PROGRAM).out.splitlines()[-1])
+    assert end["reason"] == f"the budget of {used - 1} evaluations is spent"
+    assert end["certificate"]["regret"] > 0.01
+
+
+def test_a_report_without_the_candidates_promises_nothing(metakel, best):
+    run = ("tune", "prior.json", "--candidates", "new.csv", "--budget", 2, *PROGRAM)
+    assert metakel(*run).code == 0
+    assert metakel("report", "prior.json", "--journal", "metakel-run.jsonl").code == 0
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert "the candidates of the run are not in its journal" in page
+
+
+def test_mistakes_in_a_list_of_candidates(metakel, best):
+    Path("other.csv").write_text("alpha,auc\n0.5,0.8\n", encoding="utf-8")
+    Path("empty.csv").write_text("alpha,lambda\n0.5,\n", encoding="utf-8")
+    run = ("tune", "prior.json", "--budget", 1)
+    found = metakel(*run, "--candidates", "other.csv", *PROGRAM)
+    assert found.code != 0
+    assert "other.csv has no column 'lambda'" in found.err
+    assert "lists no configuration" in metakel(*run, "--candidates", "empty.csv", *PROGRAM).err
+    assert not Path("metakel-run.jsonl").exists()
+    assert metakel(*run, "--candidates", "new.csv", *PROGRAM).code == 0
+    assert "begun with candidates" in metakel(*run, *PROGRAM).err
+
+
+def test_suggestions_are_chosen_from_the_list(metakel, best):
+    found = metakel("suggest", "prior.json", "--candidates", "new.csv", "-n", 3, "--json")
+    assert found.code == 0, found.err
+    with Path("new.csv").open(encoding="utf-8") as file:
+        listed = [(float(row["alpha"]), float(row["lambda"])) for row in csv.DictReader(file)]
+    asked = [tuple(line["configuration"].values()) for line in json.loads(found.out)]
+    assert len(set(asked)) == 3
+    assert set(asked) <= set(listed)
