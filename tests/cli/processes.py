@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,12 @@ if os.environ["METAKEL_NUMBER"] == "1":
         time.sleep(0.01)
 print(1.5)
 """
+
+
+def usual_signals() -> None:
+    """In a new process: as from a terminal, also if the tests run in the background or by nohup."""
+    for name in ("SIGINT", "SIGHUP", "SIGQUIT"):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
 
 
 def read_pid(path: Path) -> int:

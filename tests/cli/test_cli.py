@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ from metakel.cli import main
 from reproduction import FIGURES
 
 ROOT = Path(__file__).parents[2]
+PAPER = ("joblib", "matplotlib", "pandas", "tqdm")
+needs_paper = pytest.mark.skipif(
+    None in map(find_spec, PAPER), reason="the packages of metakel[paper] are not installed"
+)
 
 
 def run_command(monkeypatch, *arguments: str) -> None:
@@ -20,6 +25,7 @@ def run_command(monkeypatch, *arguments: str) -> None:
     main()
 
 
+@needs_paper
 def test_list_names_every_figure(monkeypatch, capsys):
     with pytest.raises(SystemExit) as stop:
         run_command(monkeypatch, "paper", "list")
@@ -28,6 +34,7 @@ def test_list_names_every_figure(monkeypatch, capsys):
     assert all(name in shown for name in FIGURES)
 
 
+@needs_paper
 def test_a_figure_and_its_gallery(monkeypatch, capsys, tmp_path):
     out, docs = str(tmp_path / "out"), str(tmp_path / "docs")
     options = ("--quick", "--runs", "3", "--seed", "5", "--jobs", "1", "--out", out)
@@ -64,6 +71,7 @@ def test_without_a_clone_the_figures_say_where_they_are(monkeypatch):
     )
 
 
+@needs_paper
 @pytest.mark.usefixtures("installed")
 def test_a_clone_in_the_current_folder_is_used(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
@@ -73,6 +81,7 @@ def test_a_clone_in_the_current_folder_is_used(monkeypatch, capsys):
     assert "fig4" in capsys.readouterr().out
 
 
+@needs_paper
 def test_worker_processes_find_the_figures_of_a_clone(tmp_path):
     command = [sys.executable, "-m", "metakel", "paper", "fig8", "--quick", "--jobs", "2"]
     folder = {**os.environ, "PYTHONPATH": str(Path(metakel.__file__).parents[1])}
@@ -80,6 +89,7 @@ def test_worker_processes_find_the_figures_of_a_clone(tmp_path):
     assert (tmp_path / "out" / "quick" / "fig8" / "resolved" / "figure.png").exists()
 
 
+@needs_paper
 def test_errors_are_messages_and_not_traces(monkeypatch, tmp_path):
     with pytest.raises(SystemExit, match="metakel: reading is 'free'"):
         run_command(monkeypatch, "paper", "fig8", "--reading", "free", "--out", str(tmp_path))

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import SECOND_WAITS, TUNE, read_pid, wait_until_gone
+from processes import SECOND_WAITS, TUNE, read_pid, usual_signals, wait_until_gone
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -39,8 +39,9 @@ for _ in range(60_000 if first else 0):
 
 
 def start(prior: Path, *words: object, **options) -> subprocess.Popen:
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([*TUNE, str(prior), *map(str, words)], **{**pipes, **options})
+    usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    usual["preexec_fn"] = usual_signals
+    return subprocess.Popen([*TUNE, str(prior), *map(str, words)], **{**usual, **options})
 
 
 def python(code: str, *words: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import SECOND_WAITS, TUNE, read_pid, wait_until_gone
+from processes import SECOND_WAITS, TUNE, read_pid, usual_signals, wait_until_gone
 from strangers_table import KINDS
 
 from metakel.cli.program import Program
@@ -131,7 +131,7 @@ def test_a_stopped_run_goes_on(metakel, prior, tmp_path):
     """In a process of its own: Ctrl-C, then the same command again."""
     child = subprocess.Popen(
         [*TUNE, prior, "--budget", "3", "--json", *python(SECOND_WAITS)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, preexec_fn=usual_signals,
     )  # fmt: skip
     assert b"complete" in child.stdout.readline()
     program = read_pid(tmp_path / "begun")
