@@ -4,20 +4,16 @@ import os
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from paper_extra import needs_paper
 
 import metakel
 from metakel.cli import main
 from reproduction import FIGURES
 
 ROOT = Path(__file__).parents[2]
-PAPER = ("joblib", "matplotlib", "pandas", "tqdm")
-needs_paper = pytest.mark.skipif(
-    None in map(find_spec, PAPER), reason="the packages of metakel[paper] are not installed"
-)
 
 
 def run_command(monkeypatch, *arguments: str) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from paper_extra import needs_paper
 from strangers_table import OUTPUT, TASK
 
 import metakel as package
@@ -225,9 +226,14 @@ def test_the_version_is_said(metakel):
 
 
 @pytest.mark.parametrize(
-    "words", [("paper", "fig2", "--quick", "--jobs", "1", "--out", "file/x"),
-              ("demo", "--out", "file/x")],
-)  # fmt: skip
+    "words",
+    [
+        pytest.param(
+            ("paper", "fig2", "--quick", "--jobs", "1", "--out", "file/x"), marks=needs_paper
+        ),
+        ("demo", "--out", "file/x"),
+    ],
+)
 def test_a_place_that_cannot_be_written_has_its_exit_code(metakel, words):
     Path("file").touch()
     result = metakel(*words)
