@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.transfer_data import Pairs, load_tables
+from benchmarks.transfer_rivals import cold_gp
 from metakel.space import Categorical, Float, Space
 
 TASKS, ROWS, CANDIDATES = 30, 50, 500
@@ -143,6 +144,21 @@ def half_shuffled(history: Pairs, space: Space, rng: np.random.Generator) -> Sce
     )
 
 
+def half_the_rows(history: Pairs, space: Space, rng: np.random.Generator) -> Scenario:
+    """Half of the rows of every past task, drawn at random."""
+    return Scenario([(X[: len(y) // 2], y[: len(y) // 2]) for X, y in history])
+
+
+def chosen_rows(history: Pairs, space: Space, rng: np.random.Generator) -> Scenario:
+    """Half of the rows of every past task, those that a cold GP-UCB tried first."""
+    search = cold_gp("ucb")(history, rng)
+    found = []
+    for X, y in history:
+        rows = search(X, lambda i, y=y: float(y[i]), len(y) // 2, rng)
+        found.append((X[rows], y[rows]))
+    return Scenario(found)
+
+
 def _half(history: Pairs, rng: np.random.Generator) -> set[int]:
     return set(rng.permutation(len(history))[: len(history) // 2].tolist())
 
@@ -178,6 +194,8 @@ SCENARIOS: dict[str, Callable[[Pairs, Space, np.random.Generator], Scenario]] = 
     "unrelated: mirrored": mirrored,
     "half of the tasks upside down": upside_down,
     "half of the tasks shuffled": half_shuffled,
+    "half of the rows, at random": half_the_rows,
+    "half of the rows, chosen by an optimizer": chosen_rows,
 }
 
 
