@@ -117,3 +117,11 @@ def test_suggestions_are_chosen_from_the_list(metakel, best):
     asked = [tuple(line["configuration"].values()) for line in json.loads(found.out)]
     assert len(set(asked)) == 3
     assert set(asked) <= set(listed)
+
+
+def test_candidates_that_lack_an_input_are_left_out_aloud(metakel, best):
+    with Path("new.csv").open("a", encoding="utf-8") as file:
+        file.write("magic,,1.0,0.5\n")
+    found = metakel("suggest", "prior.json", "--candidates", "new.csv")
+    assert found.code == 0, found.err
+    assert "new.csv; left out: 1 with a missing input" in found.err

@@ -284,6 +284,9 @@ def read_candidates(path: Path | None, space: Space) -> list[dict[str, Any]] | N
     ]
     if not rows:
         raise InputError(f"{path.name} lists no configuration with all of {', '.join(space.free)}")
+    left_out = len(columns[space.free[0]]) - len(rows)
+    if left_out:
+        note(f"{len(rows)} candidates in {path.name}; left out: {left_out} with a missing input")
     return rows
 
 

@@ -31,7 +31,7 @@ from metakel.io.cleaning import (
 )
 from metakel.io.columns import Column, Columns, Mask, grouped, mix
 from metakel.io.inputs import (
-    Table,
+    InputTable,
     choose_inputs,
     condition_note,
     find_gaps,
@@ -80,7 +80,7 @@ def encode(source: Source, **options: Any) -> tuple[list[dict[str, Any]], Space,
     problems, on_outputs = Problems(source.name), list[str]()
     labels = TaskLabels.of(source.columns[schema.task])
     outputs, noise_std = _outputs(source, schema, labels, problems, on_outputs)
-    table = Table(source.columns, schema, labels, outputs)
+    table = InputTable(source.columns, schema, labels, outputs)
     if source.space is not None and schema.space is source.space:
         space = recorded_space(table, source.space, source.conflicts, notes)
         schema = replace(schema, space=space)
@@ -228,7 +228,7 @@ def _first_refused(
 
 def _failures(
     source: Source,
-    table: Table,
+    table: InputTable,
     space: Space,
     gaps: Mapping[str, Mask],
     unfilled: Mapping[str, Mask],
@@ -372,7 +372,7 @@ def _noise_levels(source: Source, schema: Schema) -> Array | None:
 
 
 def _usable_rows(
-    source: Source, table: Table, gaps: Mapping[str, Mask], notes: list[str]
+    source: Source, table: InputTable, gaps: Mapping[str, Mask], notes: list[str]
 ) -> tuple[Mask, dict[str, int]]:
     """(n,) rows to learn from, and how many others there are by reason.
 

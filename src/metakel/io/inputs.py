@@ -48,7 +48,7 @@ FEWEST = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class InputTable:
     """Columns, what is said about them, and the task and the output of every row."""
 
     columns: Columns
@@ -189,7 +189,7 @@ class Table:
         return [rows[group] for _, group in grouped(self.labels.codes[rows])]
 
 
-def choose_inputs(table: Table, notes: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+def choose_inputs(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
     """The inputs: as given, by the space, or all columns that look like settings.
 
     Also the columns that may be settings after all, each with what speaks against it.
@@ -212,7 +212,7 @@ def choose_inputs(table: Table, notes: list[str]) -> tuple[tuple[str, ...], dict
     return names, doubtful
 
 
-def _guess(table: Table, notes: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+def _guess(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
     schema = table.schema
     said = {*schema.categories, *schema.defaults, *(schema.log or ())}
     others = [name for name in table.candidates if name not in schema.exclude]
@@ -245,7 +245,7 @@ def _guess(table: Table, notes: list[str]) -> tuple[tuple[str, ...], dict[str, s
 
 
 def recorded_space(
-    table: Table, space: Space, conflicts: Mapping[str, str], notes: list[str]
+    table: InputTable, space: Space, conflicts: Mapping[str, str], notes: list[str]
 ) -> Space:
     """The parameters to learn from, of those that the source knows; notes name the others.
 
@@ -291,7 +291,7 @@ def condition_note(condition: Condition) -> str:
     return f"{condition.name} is there only {condition.describe()}: a conditional parameter"
 
 
-def find_gaps(table: Table) -> tuple[list[Condition], dict[str, Mask], dict[str, Mask]]:
+def find_gaps(table: InputTable) -> tuple[list[Condition], dict[str, Mask], dict[str, Mask]]:
     """Why the columns of a table have no value in some rows.
 
     Returns

@@ -21,10 +21,10 @@ from metakel.gp.success import Runs, SuccessChance
 from metakel.gp.task_gp import TaskModel
 from metakel.optimize.model import ROOT_TWO_PI, TRAIL, UCB_WIDTH, Chance, Model, Score
 
-# What the variances of function and noise count in expected improvement. Processes learned from
+# Weights of the variances of function and noise in expected improvement. Processes learned from
 # other tasks are too sure of themselves; a factor between 1 and 2 of the standard deviation serves
 # all tables alike.
-COUNTED = (1.5**2, 1.0)
+VARIANCE_WEIGHTS = (1.5**2, 1.0)
 # Below this improvement, in units of the scale, expected improvement is numerically flat.
 FLAT = 1e-8
 NEGLIGIBLE = 1e-2
@@ -77,12 +77,15 @@ def mixture_weights(
 
 
 def expected_improvement(
-    prediction: Prediction, mix: MixtureWeights, best: float, counted: tuple[float, float] = COUNTED
+    prediction: Prediction,
+    mix: MixtureWeights,
+    best: float,
+    variance_weights: tuple[float, float] = VARIANCE_WEIGHTS,
 ) -> Array:
-    """(N,) expected improvement over ``best``; the variances are ``counted`` as given there."""
+    """(N,) expected improvement over ``best``; see `VARIANCE_WEIGHTS` for the last argument."""
     kept = np.where(mix.weights > NEGLIGIBLE * mix.weights.max(), mix.weights, 0.0)
     scales = np.tile(mix.scale.scales, (len(kept), 1))
-    return _improvement(prediction, kept, scales, best, counted)
+    return _improvement(prediction, kept, scales, best, variance_weights)
 
 
 def shortlist(
@@ -90,7 +93,7 @@ def shortlist(
     mix: MixtureWeights,
     best: float,
     count: int,
-    counted: tuple[float, float] = COUNTED,
+    variance_weights: tuple[float, float] = VARIANCE_WEIGHTS,
 ) -> NDArray[np.intp]:
     """The ``count`` candidates with the largest improvement at the mean scale of each process.
 
@@ -99,19 +102,23 @@ def shortlist(
     members = mix.members[:, None]
     scales = mix.scales[:, None] / np.maximum(members, 1e-300)
     kept = np.where(members > NEGLIGIBLE, members, 0.0)
-    rough = _improvement(prediction, kept, scales, best, counted)
+    rough = _improvement(prediction, kept, scales, best, variance_weights)
     return np.argpartition(-rough, count)[:count]
 
 
 def _improvement(
-    prediction: Prediction, weights: Array, scales: Array, best: float, counted: tuple[float, float]
+    prediction: Prediction,
+    weights: Array,
+    scales: Array,
+    best: float,
+    variance_weights: tuple[float, float],
 ) -> Array:
     """(N,) improvement averaged over processes and scales with ``weights`` (processes, scales)."""
     from scipy.special import ndtr
 
     total: Array = np.zeros(prediction.offset.shape[1])
     sds = np.sqrt(
-        counted[0] * prediction.variance + counted[1] * prediction.noise[:, None]
+        variance_weights[0] * prediction.variance + variance_weights[1] * prediction.noise[:, None]
     )  # (processes, N)
     offsets, slopes = (prediction.offset - best) / sds, prediction.slope / sds
     for offset, slope, sd, shares, grid in zip(offsets, slopes, sds, weights, scales, strict=True):
@@ -132,7 +139,7 @@ def improvement_gradient(
     found: PredictionGradient,
     mix: MixtureWeights,
     best: float,
-    counted: tuple[float, float] = COUNTED,
+    variance_weights: tuple[float, float] = VARIANCE_WEIGHTS,
 ) -> tuple[Array, Array]:
     """`expected_improvement` (n,) with its derivative (n, d0)."""
     from scipy.special import ndtr
@@ -140,14 +147,16 @@ def improvement_gradient(
     p = found.value
     kept = np.where(mix.weights > NEGLIGIBLE * mix.weights.max(), mix.weights, 0.0)
     scales = mix.scale.scales
-    sd = np.sqrt(counted[0] * p.variance + counted[1] * p.noise[:, None])  # (processes, n)
+    sd = np.sqrt(
+        variance_weights[0] * p.variance + variance_weights[1] * p.noise[:, None]
+    )  # (processes, n)
     z = ((p.offset - best)[:, None] / scales[:, None] + p.slope[:, None]) / sd[:, None]
     chance, density = ndtr(z), np.exp(-0.5 * z * z) / ROOT_TWO_PI  # (processes, scales, n)
-    d_sd = counted[0] * found.variance / (2 * sd)[:, :, None]
+    d_sd = variance_weights[0] * found.variance / (2 * sd)[:, :, None]
     slope = _average(np.einsum("pg,pgn->pn", kept, chance), found.offset)
     slope += _average(np.einsum("pg,pgn->pn", kept * scales, chance), found.slope)
     slope += _average(np.einsum("pg,pgn->pn", kept * scales, density), d_sd)
-    return expected_improvement(p, mix, best, counted), slope
+    return expected_improvement(p, mix, best, variance_weights), slope
 
 
 def _average(weights: Array, slopes: Array) -> Array:
@@ -212,7 +221,7 @@ class MixtureScores(Model):
     _mix: MixtureWeights | None
     _without_fantasies: Self | None
     _decides: Self | None
-    counted: ClassVar[tuple[float, float]] = COUNTED  # in expected improvement
+    variance_weights: ClassVar[tuple[float, float]] = VARIANCE_WEIGHTS  # in expected improvement
 
     @property
     def mix(self) -> MixtureWeights:
@@ -308,27 +317,27 @@ class MixtureScores(Model):
         def values(Z: Array) -> Array:
             if logs_at_start is not None and Z is self._Z:
                 return logs_at_start
-            gain = expected_improvement(self._at(Z, kept), mix, best, self.counted)
+            gain = expected_improvement(self._at(Z, kept), mix, best, self.variance_weights)
             return _log(gain if chance is None else gain * chance(Z))
 
         def gradient(Z: Array) -> tuple[Array, Array]:
             found = self._gp.elsewhere(kept).gradient(Z)
-            gain, slope = improvement_gradient(found, mix, best, self.counted)
+            gain, slope = improvement_gradient(found, mix, best, self.variance_weights)
             return _log(gain), slope / np.maximum(gain, TINY)[:, None]
 
         return self._weighed(Score(values, gradient if chance is None else None), 1.0)
 
     def _improvement_at_start(self, Z: Array, best: float, chance: Chance | None) -> Array:
         """(N,) at the start points; -inf where another is certainly better."""
-        prediction, mix, counted = self._gp.prediction, self.mix, self.counted
+        prediction, mix, variance_weights = self._gp.prediction, self.mix, self.variance_weights
         if chance is not None:
-            return expected_improvement(prediction, mix, best, counted) * chance(Z)
+            return expected_improvement(prediction, mix, best, variance_weights) * chance(Z)
         # Where runs may fail, points of less improvement may be the better choice.
         if len(Z) <= 2 * SHORTLIST or self._success is not None:
-            return expected_improvement(prediction, mix, best, counted)
-        chosen = shortlist(prediction, mix, best, SHORTLIST, counted)
+            return expected_improvement(prediction, mix, best, variance_weights)
+        chosen = shortlist(prediction, mix, best, SHORTLIST, variance_weights)
         scores = np.full(len(Z), -np.inf)
-        scores[chosen] = expected_improvement(prediction.at(chosen), mix, best, counted)
+        scores[chosen] = expected_improvement(prediction.at(chosen), mix, best, variance_weights)
         return scores
 
     def _cautious_bound(self, chance: Chance | None) -> Score:

@@ -9,43 +9,49 @@ deviation. The next point has the largest expected improvement; the first is the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from math import inf
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from metakel._arrays import Array
 from metakel.gp.incremental import IncrementalGP
-from metakel.gp.posterior import fit_matern52
-from metakel.gp.task_gp import DefaultGP, TaskModel
+from metakel.gp.posterior import LEVEL_VARIANCE, fit_matern52
+from metakel.gp.task_gp import DefaultGP, TaskModel, TaskProcess
 from metakel.optimize.mixture import RECENT, MixtureModel
-from metakel.optimize.mixture_scores import MixtureWeights, mixture_weights
+from metakel.optimize.mixture_scores import MixtureWeights
 from metakel.optimize.model import Score
 from metakel.optimize.record import Outcomes
 from metakel.optimize.regret import RegretCalibration
 
 # The kernel is fitted again after each of the first values, later when so many more are there.
 EVERY, LATER = 30, 0.1
-# Variance of the level in units of the squared scale: the mean of the values may be off.
-LEVEL_VARIANCE = 0.1
 
 
 class RefittedModel(MixtureModel):
     """A cold start: a default process beside one that is fitted again as values come in.
 
-    Takes the arguments of `MixtureModel`, with one process, the default. The model depends on the
-    values and their order alone, not on how many came at a time.
+    Takes the arguments of `MixtureModel`, with one process, the default, which also stands in for
+    the other until there are values. The model depends on the values and their order alone, not on
+    how many came at a time.
     """
 
     acquisition: ClassVar[str] = "ei"
-    counted: ClassVar[tuple[float, float]] = (1.0, 0.0)  # improvement of the function itself
+    variance_weights: ClassVar[tuple[float, float]] = (1.0, 0.0)  # the function itself improves
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._past = self._task
+    def __init__(
+        self,
+        processes: Sequence[TaskProcess],
+        start_weights: Sequence[float],
+        scale: TaskModel,
+        **options: Any,
+    ) -> None:
+        (default,), (weight,) = processes, start_weights
+        super().__init__((default, default), (weight / 2, weight / 2), scale, **options)
+        self._past = scale
         self._values = np.empty(0)
         self._fitted = 0  # to how many of the values
 
@@ -58,11 +64,8 @@ class RefittedModel(MixtureModel):
     def mix(self) -> MixtureWeights:
         """Equal weights: by its likelihood, what was fitted to the values would always win."""
         if self._mix is None:
-            start = np.full(len(self._processes), 1 / len(self._processes))
-            found = mixture_weights(self._gp.log_likelihoods, start, self._task)
-            if self._t:
-                found = replace(found, weights=start[:, None])
-            self._mix = found
+            found = super().mix
+            self._mix = replace(found, weights=np.tile(found.scale_shares / 2, (2, 1)))
         return self._mix
 
     def observe(self, X: Array, y: Array, noise_std: Array) -> Self:
@@ -88,7 +91,6 @@ class RefittedModel(MixtureModel):
             task = own_scale(y[:count], self._past)
             shared = fit_matern52([X[:count]], [(y[:count] - task.level) / task.scale])
             self._processes, self._fitted = (self._processes[0], DefaultGP(shared)), count
-            self._learned = np.zeros(2, dtype=bool)
         self._task = own_scale(y, self._past)
         Z = np.zeros((0, self.d0)) if self._Z is None else self._Z
         self._gp = IncrementalGP(self._processes, self._task, Z).observe_all(X, y)
@@ -103,7 +105,7 @@ class RefittedModel(MixtureModel):
         return until, self._after(outcomes.X[rows], outcomes.y[rows])
 
     def _rule(self) -> Score:
-        return self.upper_bound() if self._best == -inf else self.expected_improvement(self._best)
+        return self.expected_improvement(self._best)
 
 
 def last_fit(t: int) -> int:

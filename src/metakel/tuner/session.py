@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -32,7 +33,7 @@ CLOCKS_DIFFER = 60.0  # seconds, which a warning is about
 UNDISTURBED_TRIES = 3  # choices that are computed without keeping other processes waiting
 
 
-class Session:
+class Session(ABC):
     """Reads what others wrote before it adds anything, and adds while nobody else writes."""
 
     def __init__(self, path: str | Path | None) -> None:
@@ -63,9 +64,9 @@ class Session:
             trials = self._trials.after(chain(first, events), self._where, line)
         self._trials = trials
 
+    @abstractmethod
     def _begin(self, header: Mapping[str, Any]) -> None:
         """Take the first event of a journal, or refuse it."""
-        raise NotImplementedError
 
 
 class JournalReader(Session):
