@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from metakel._arrays import TINY, Array, as_number, as_numbers
+from metakel._arrays import TINY, Array, as_number, as_numbers, single_blas_thread
 from metakel._files import Content, Format, write_file
 from metakel.errors import InputError
 from metakel.gp.success import SuccessChance
@@ -54,6 +54,7 @@ def load_prior(path: str | Path) -> Prior:
         return _from_content(content)
 
 
+@single_blas_thread
 def from_dict(data: Any) -> Prior:
     """Inverse of `to_dict`."""
     with FORMAT.load(data) as content:
