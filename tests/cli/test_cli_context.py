@@ -131,7 +131,7 @@ def test_a_descriptor_is_refused_as_a_context_with_the_reason(table):
     history = mk.History.from_csv(table, **read, context=["outdoor"])
     assert history.space.names == ("supply", "outdoor")
     for options in ({}, {"inputs": ["supply", "outdoor", "floors"]}):
-        with pytest.raises(InputError, match="'floors' is constant in every task, so it is a desc"):
+        with pytest.raises(InputError, match="'floors' is constant in every task, so it describes"):
             mk.History.from_csv(table, **read, context=["floors"], **options)
     with pytest.raises(InputError, match="no column 'rain'"):
         mk.History.from_csv(table, **read, context=["rain"])

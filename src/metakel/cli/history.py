@@ -70,7 +70,6 @@ class HistoryOptions:
     extrapolate: bool = False
     delimiter: str | None = None
     sheet: str | None = None
-    descriptors: Sequence[str] = ()
 
     @property
     def others(self) -> list[str]:
@@ -95,7 +94,6 @@ class HistoryOptions:
             "--noise-column": self.noise,
             "--delimiter": self.delimiter,
             "--sheet": self.sheet,
-            "--descriptor": self.descriptors,
             "--minimize": self.minimize is True,
             "--maximize": self.minimize is False,
         }
@@ -125,7 +123,6 @@ class HistoryOptions:
             "noise": self.noise,
             "extrapolate": self.extrapolate,
             "defaults": dict(_default(text) for text in self.defaults),
-            "descriptors": self.descriptors,
         }
         if self.space is not None:
             given = self.space
@@ -142,7 +139,7 @@ class HistoryOptions:
         ).read()  # fmt: skip
 
     def _read_files(self, options: dict[str, Any]) -> History:
-        lists = ("inputs", "exclude", "descriptors")
+        lists = ("inputs", "exclude")
         several = any("," in name for key in lists for name in options[key] or ())
         columns: dict[str, Any] = {}
         for source in self.sources if several or not (self.task and self.output) else ():
@@ -274,9 +271,7 @@ def _task(file: Path, journal: JournalReader, past: History) -> Task | None:
     X = past.space.encode([trial.configuration for trial in done], extrapolate=True)
     y = np.array([trial.value for trial in done], dtype=np.float64)
     name = str(journal.header.get("task") or file.stem)
-    return Task(
-        X, -y if minimize else y, name=name, descriptors=journal.header.get("descriptors", {})
-    )
+    return Task(X, -y if minimize else y, name=name)
 
 
 def _aim(output: str, minimize: bool) -> str:

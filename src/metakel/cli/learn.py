@@ -89,14 +89,6 @@ def learn(
         str | None,
         typer.Option(help="Column with the standard deviation of each output, if it is known."),
     ] = None,
-    descriptors: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--descriptor",
-            help="A column with one value for every task, such as the size of its data: it may "
-            "tell kinds of tasks apart.",
-        ),
-    ] = None,
     space: Annotated[
         Path | None, typer.Option("--space", help="TOML file with the parameters.")
     ] = None,
@@ -145,7 +137,6 @@ def learn(
     runs = HistoryOptions(
         history, task, output, limited, minimize, inputs, exclude or (), log, defaults or (),
         categories or (), status, noise_column, space, extrapolate, delimiter, sheet,
-        descriptors or (),
     )  # fmt: skip
     runs.check()
     if noise and not limit_outputs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isfinite, nan
@@ -48,10 +47,6 @@ CandidatesPath = Annotated[
     ),
 ]
 Fix = Annotated[list[str] | None, typer.Option("--fix", help="name=value to hold fixed.")]
-Descriptor = Annotated[
-    list[str] | None,
-    typer.Option("--descriptor", help="name=value of the task, which may tell its kind."),
-]
 Extrapolate = Annotated[
     bool, typer.Option("--extrapolate", help="Allow values beyond the recorded ranges.")
 ]
@@ -77,7 +72,6 @@ def suggest(
         list[str] | None,
         typer.Option("--context", help="name=value that is given this time, not chosen."),
     ] = None,
-    descriptor: Descriptor = None,
     extrapolate: Extrapolate = False,
     append: Annotated[
         Path | None,
@@ -109,7 +103,7 @@ def suggest(
     """
     if append is not None and journal is None:
         raise typer.BadParameter("--append needs --journal, to which the results go")
-    known = described_prior(Prior.load(prior), descriptor)
+    known = Prior.load(prior)
     tuner = open_tuner(
         known, journal, fix=fix, start=start, task=task, same_task=same_task, observed=observed,
         accept_alarm=accept_alarm, limits=read_limits(limit), seed=seed, delta=delta,
@@ -191,18 +185,6 @@ def _as_json(trial: JournalTrial, why: Reasons) -> dict[str, Any]:
         "high": expected.high,
         "why": str(why),
     }
-
-
-def described_prior(prior: Prior, texts: Sequence[str] | None) -> Prior:
-    """The prior for a task with descriptors ``name=value``."""
-    if not texts:
-        return prior
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        prior = prior.with_descriptors(dict(text.partition("=")[::2] for text in texts))
-    for warning in said:
-        note(str(warning.message))
-    return prior
 
 
 def open_tuner(

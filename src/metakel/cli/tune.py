@@ -36,14 +36,12 @@ from metakel.cli.program import Program, StopSignals, check_command, check_place
 from metakel.cli.show import PriorPath
 from metakel.cli.suggest import (
     CandidatesPath,
-    Descriptor,
     Extrapolate,
     Fix,
     Observed,
     SameTask,
     Seed,
     TaskName,
-    described_prior,
     open_tuner,
     read_candidates,
 )
@@ -95,7 +93,6 @@ def tune(
     observed: Observed = None,
     candidates: CandidatesPath = None,
     fix: Fix = None,
-    descriptor: Descriptor = None,
     extrapolate: Extrapolate = False,
     task: TaskName = "",
     same_task: SameTask = False,
@@ -121,7 +118,7 @@ def tune(
     """
     if timeout is not None and not timeout > 0:
         raise typer.BadParameter(f"--timeout is {timeout:g}; expected seconds > 0")
-    known = described_prior(Prior.load(prior), descriptor)
+    known = Prior.load(prior)
     names = known.space.names
     check_placeholders(value_file, names, "--value-file")
     unused = [name for name in check_command(command, names) if name in known.space.free]

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel import io
-from metakel._arrays import Array, as_points, as_values, check_generator
+from metakel._arrays import as_points, as_values, check_generator
 from metakel._html import text_card
 from metakel.data.merge import merged, numbered
-from metakel.data.task import Task, check_contexts, read_descriptors
+from metakel.data.task import Task, check_contexts
 from metakel.errors import InputError, ShapeError
 from metakel.io.columns import grouped, is_missing
 from metakel.space import Space
@@ -119,9 +119,7 @@ class History:
             of each output, by which runs weigh. ``extrapolate``: whether rows may lie outside of
             the ranges of ``space``. ``context``: parameters that were given in each run, not
             chosen. They are inputs like the others; this checks that they vary within tasks, as a
-            context has to. ``descriptors``: columns with one number or text for every task,
-            such as the mass of a vehicle. They are no inputs; they weigh kinds of tasks
-            (`Prior.with_descriptors`), and numbers move `metakel.priors.descriptor_centre`.
+            context has to.
         """
         frames = frame if isinstance(frame, list | tuple) else [frame]
         found = [io.read_frame(part, task=task, output=output) for part in frames]
@@ -234,24 +232,6 @@ class History:
         found = io.read_ax(source, output=output, minimize=minimize)
         return cls.from_source(found, **options)
 
-    @property
-    def descriptors(self) -> Array:
-        """(m, q) what is known of the tasks as a whole, in the order in which it was read."""
-        names = list(self.tasks[0].descriptors)
-        for task in self.tasks:
-            if list(task.descriptors) != names:
-                raise InputError(
-                    f"{task.name} has the descriptors {list(task.descriptors)} but "
-                    f"{self.tasks[0].name} has {names}; expected the same for all tasks"
-                )
-        for task in self.tasks:
-            for name, value in task.descriptors.items():
-                if isinstance(value, str):
-                    raise InputError(
-                        f"descriptor {name!r} of {task.name} is {value!r}; expected a number"
-                    )
-        return np.array([[task.descriptors[n] for n in names] for task in self.tasks])
-
     @staticmethod
     def scan(path: Any, *, task: str = "task", output: str = "y", **options: Any) -> Any:
         """More tasks than fit in memory: Parquet files, read piece by piece.
@@ -271,23 +251,12 @@ class History:
         source: io.Source | Sequence[io.Source],
         *,
         context: Sequence[str] = (),
-        descriptors: Sequence[str] = (),
         **options: Any,
     ) -> History:
         """What a reader returns, also one of your own, or several; options as for `from_frame`."""
         if not isinstance(source, io.Source):
             source = source[0] if len(source) == 1 else io.join_sources(source)
-        described = read_descriptors(descriptors, source.columns, source.task)
-        if descriptors:
-            options["exclude"] = [*options.get("exclude", ()), *descriptors]
         found, space, report = io.encode(source, **options)
-        for task in found:
-            task["descriptors"] = described.get(task["name"], {})
-            for name in descriptors:
-                if name not in task["descriptors"]:
-                    raise InputError(
-                        f"task {task['name']} has no {name!r}; expected one for every task"
-                    )
         tasks = tuple(Task(**task) for task in found)
         history = cls(tasks, space, report)
         check_contexts(history, context, source.columns)

@@ -1,11 +1,10 @@
-"""One past task (Eq. 4), and which columns can be contexts or descriptors (Statement 8)."""
+"""One past task (Eq. 4), and which columns can be contexts (Statement 8)."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import isfinite
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,8 +34,6 @@ class Task:
     lacks : tuple of int
         Numeric columns of parameters that the task did not record: unknown, and the same in all of
         its runs. They are 0 in ``X``, whatever is given there.
-    descriptors : dict of float or str
-        What is known of the task as a whole, such as the mass of a vehicle, by name.
     """
 
     X: Array
@@ -44,7 +41,6 @@ class Task:
     name: str = "task"
     lacks: tuple[int, ...] = ()
     failed: Array | None = None
-    descriptors: Mapping[str, float | str] = field(default_factory=dict)
     noise_std: Array | None = None
 
     def __post_init__(self) -> None:
@@ -86,9 +82,9 @@ class Task:
 
 
 def check_contexts(history: History, names: Sequence[str], columns: Container[str]) -> None:
-    """Refuse contexts that are no parameters, and descriptors: columns constant in every task.
+    """Refuse contexts that are no parameters, and columns that are constant in every task.
 
-    A descriptor multiplies every kernel of a task by one number, which the coefficients of the task
+    Such a column multiplies every kernel of a task by one number, which its coefficients
     absorb, so no history tells how it matters (Statement 8).
     """
     if isinstance(names, str):
@@ -103,43 +99,11 @@ def check_contexts(history: History, names: Sequence[str], columns: Container[st
         own = space.columns.get(name, slice(0))
         if not any(np.ptp(task.X[:, own], axis=0).any() for task in history):
             raise InputError(
-                f"{name!r} is constant in every task, so it is a descriptor of tasks and no "
-                "context: how it matters cannot be learned within tasks. Use it for the centre "
-                "that tasks share (metakel.priors.descriptor_centre)"
+                f"{name!r} is constant in every task, so it describes tasks and is no context: "
+                "no history tells how it matters"
             )
     if set(space.names) <= set(names):
         raise InputError("every parameter is a context; nothing is left to choose")
-
-
-def read_descriptors(
-    names: Sequence[str], columns: Mapping[str, Any], label: str
-) -> dict[str, dict[str, float | str]]:
-    """What columns of a table say of tasks as a whole: one value for every task, by its name."""
-    if isinstance(names, str):
-        raise InputError(f"descriptors are {names!r}; expected a list of columns, [{names!r}]")
-    found: dict[str, dict[str, float | str]] = {}
-    for name in names:
-        if name == label:
-            raise InputError(
-                f"{name!r} names the tasks; expected a number or text that tasks share"
-            )
-        if name not in columns:
-            raise InputError(f"there is no column {name!r} for a descriptor of tasks")
-        for task, value in zip(columns[label].tolist(), columns[name].tolist(), strict=True):
-            known = found.setdefault(str(task), {})
-            if value is None:
-                continue
-            value = float(value) if isinstance(value, int | float) else str(value)
-            if isinstance(value, float) and not isfinite(value):
-                raise InputError(
-                    f"descriptor {name!r} of task {task} is {value!r}; expected a number"
-                )
-            if known.setdefault(name, value) != value:
-                raise InputError(
-                    f"{name!r} is {known[name]} and {value} in task {task}, so it is no "
-                    "descriptor of tasks; use it as an input or a context"
-                )
-    return found
 
 
 def _noise_levels(noise_std: Array, y: Array, name: str) -> Array:

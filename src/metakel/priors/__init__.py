@@ -1,22 +1,19 @@
 """A prior from past tasks: learn it, look at it, decide with it."""
 
-from metakel.priors.calibration import ConfidenceBand, DescriptorCentre, descriptor_centre
+from metakel.priors.calibration import ConfidenceBand
 from metakel.priors.certified_start import PastOutput, PastOutputs, safe_start
-from metakel.priors.kinds import Kind, KindDescriptors
+from metakel.priors.kinds import Kind
 from metakel.priors.learn import learn_outputs, learn_prior
 from metakel.priors.prior import Prior
 from metakel.priors.summary import Explanation, effect_kernels, learn_effects
 
 __all__ = [
     "ConfidenceBand",
-    "DescriptorCentre",
     "Explanation",
     "Kind",
-    "KindDescriptors",
     "PastOutput",
     "PastOutputs",
     "Prior",
-    "descriptor_centre",
     "effect_kernels",
     "learn_effects",
     "learn_outputs",

@@ -62,11 +62,7 @@ def calibrate_folds(
         for fold in folds
     ]
     priors = list(_spread_out(learn, parts, workers))
-    jobs = [
-        (_described(prior, history[s]), history[s])
-        for prior, fold in zip(priors, folds, strict=True)
-        for s in fold
-    ]
+    jobs = [(prior, history[s]) for prior, fold in zip(priors, folds, strict=True) for s in fold]
     return _calibration(history, jobs, "folds", progress, workers)
 
 
@@ -74,7 +70,7 @@ def calibrate_split(
     prior: Prior, history: History, progress: Progress | None = None, workers: int = 1
 ) -> RegretCalibration:
     """Replay a prior on tasks from which it was not learned: exact, if tasks are exchangeable."""
-    jobs = [(_described(prior, history[s]), history[s]) for s in _calibrating(history)]
+    jobs = [(prior, history[s]) for s in _calibrating(history)]
     return _calibration(history, jobs, "exact", progress, workers)
 
 
@@ -339,11 +335,6 @@ def _distinct(task: Task) -> tuple[Array, Array]:
     _, first = np.unique(X, axis=0, return_index=True)
     kept = spread_rows(np.sort(first), TABLE_ROWS)
     return X[kept], task.y[kept]
-
-
-def _described(prior: Prior, task: Task) -> Prior:
-    """The prior for a past task: the next one is searched by its descriptors, too."""
-    return prior if prior.descriptors is None else replace(prior, task=task.descriptors)
 
 
 def _spread(history: History) -> float:

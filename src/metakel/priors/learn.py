@@ -28,7 +28,7 @@ from metakel.priors.certificate import (
     without_scores,
 )
 from metakel.priors.certified_start import PastOutput, PastOutputs
-from metakel.priors.kinds import Kind, KindDescriptors, better_than_together, groups_of
+from metakel.priors.kinds import Kind, better_than_together, groups_of
 from metakel.priors.principal import (
     DEFAULT_LAM_RATIO,
     DEFAULT_RESIDUAL_WEIGHT,
@@ -121,8 +121,6 @@ def learn_prior(
     if way == "none":
         found = without_scores(history, "the optimizer was not replayed on past tasks")
     else:
-        if prior.descriptors is not None and not prior.descriptors.used:
-            history = _without_descriptors(history)
         found = calibrate_folds(history, partial(learn, to_replay=True), progress, workers)
     return replace(prior, certificate=found)
 
@@ -157,10 +155,7 @@ def _learn(
         source=_digest(recorded),
     )
     if tasks.m == 0:
-        return Prior(
-            space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight,
-            descriptors=_descriptors(recorded, ()),
-        )  # fmt: skip
+        return Prior(space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight)
     featurized = featurize(tasks)
     held, task_gp = _shape(featurized, lam, mean)
     kinds = _kinds(featurized, held, lam, mean)
@@ -180,13 +175,7 @@ def _learn(
         else _best_runs(history, space, task_gp.basis.shared.lengthscales, info),
         success=None if runs is None else SuccessChance.fit(task_gp.basis.shared, *runs),
         kinds=kinds,
-        descriptors=_descriptors(recorded, kinds),
     )
-
-
-def _descriptors(history: History, kinds: tuple[Kind, ...]) -> KindDescriptors | None:
-    described = any(task.descriptors for task in history)
-    return KindDescriptors.learn(history, kinds) if described else None
 
 
 def _shape(featurized: TaskFeatures, lam: str | float, mean: bool) -> tuple[HeldOut, TaskGP]:
@@ -242,11 +231,6 @@ def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Cali
     return Calibration(task_gp, model, np.sort(norms))
 
 
-def _without_descriptors(history: History) -> History:
-    """So that tasks are replayed as the next one is searched, by kinds as large as they are."""
-    return replace(history, tasks=tuple(replace(task, descriptors={}) for task in history))
-
-
 def _with_distinct_names(history: History) -> History:
     """Tasks with a name of their own, by which the prior refers to them."""
     given = [task.name for task in history]
@@ -288,8 +272,7 @@ def _digest(history: History) -> str:
     """Sixteen characters that differ for different runs."""
     found = hashlib.sha256()
     for task in history:
-        described = sorted(task.descriptors.items()) or ""
-        found.update(f"{task.name!r} {task.X.shape}{task.lacks or ''}{described}".encode())
+        found.update(f"{task.name!r} {task.X.shape}{task.lacks or ''}".encode())
         for values in (task.X, task.y, task.failed):
             found.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
     return found.hexdigest()[:16]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import inf
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 
 from metakel._arrays import check_choice
 from metakel._html import text_card
-from metakel.errors import Hint, InputError
+from metakel.errors import InputError
 from metakel.gp.new_inputs import with_new_inputs
 from metakel.gp.success import SuccessChance
 from metakel.gp.task_gp import DefaultGP, TaskGP, TaskModel, TaskProcess
@@ -28,7 +28,7 @@ from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.certified_start import PastOutputs
 from metakel.priors.configurations import as_rows, encode_candidates, encode_configurations
-from metakel.priors.kinds import Kind, KindDescriptors, Value
+from metakel.priors.kinds import Kind
 from metakel.priors.principal import NOISE_RATIOS, HeldOut
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
@@ -92,10 +92,6 @@ class Prior:
         Kinds of past tasks, largest first; none where all are alike.
     command : dict or None
         Options of `metakel learn`, for ``--update``; None where it was made in Python.
-    descriptors : KindDescriptors or None
-        How descriptors of a task weigh kinds; None where past tasks have no descriptors.
-    task : dict
-        Descriptors of the next task, as far as they are known (`with_descriptors`).
     """
 
     space: Space
@@ -111,8 +107,6 @@ class Prior:
     success: SuccessChance | None = None
     kinds: tuple[Kind, ...] = ()
     command: Mapping[str, Any] | None = None
-    descriptors: KindDescriptors | None = None
-    task: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def helps(self) -> bool:
@@ -127,7 +121,7 @@ class Prior:
         """
         if self.task_gp is None:
             return {}
-        sizes = self._sizes_of_kinds
+        sizes = [len(kind.tasks) for kind in self.kinds]
         left = (1 - TOGETHER if self.heldout.helps else 1.0) / max(sum(sizes), 1)
         found = {
             f"kind {k + 1}": (self.kinds[k].task_gp, left * sizes[k], self.kinds[k].noise_ratio)
@@ -137,37 +131,6 @@ class Prior:
             share = TOGETHER if self.kinds else 1.0
             found[ALL_TASKS] = (self.task_gp, share, self.heldout.noise_ratio)
         return found
-
-    @property
-    def _sizes_of_kinds(self) -> list[float]:
-        """By the descriptors of the task, relative to 1; or else their numbers of past tasks."""
-        if self.descriptors is not None and set(self.task) & set(self.descriptors.used):
-            return list(map(float, self.descriptors.weights(self.task)))
-        return [len(kind.tasks) for kind in self.kinds]
-
-    def with_descriptors(self, descriptors: Mapping[str, Any]) -> Prior:
-        """The prior for a task with these descriptors, as they were read with the history.
-
-        They weigh kinds of tasks before any value is known, if they tell the kinds of held-out past
-        tasks (`KindDescriptors`); otherwise nothing changes. Certificates rest on replays of past
-        tasks with their own descriptors.
-
-        Parameters
-        ----------
-        descriptors : dict
-            Numbers or text by name. A value that is left out, None or new is not guessed: a warning
-            says that kinds are weighed without it.
-        """
-        if self.descriptors is None:
-            raise InputError(
-                f"descriptors are {', '.join(descriptors)}, but past tasks have none",
-                Hint(
-                    "read them with the history",
-                    "History.from_csv(..., descriptors=[...])",
-                    "metakel learn --descriptor COLUMN",
-                ),
-            )
-        return replace(self, task=self.descriptors.checked(descriptors))
 
     @property
     def task_processes(self) -> tuple[tuple[TaskProcess, ...], tuple[float, ...]]:
@@ -364,12 +327,6 @@ class Prior:
     def _regret(self) -> RegretCalibration | str:
         if self.certificate is None:
             return "the prior was learned without replays on past tasks; learn it again"
-        lacking = [] if self.descriptors is None else self.descriptors.lacking(self.task)
-        if lacking:
-            return (
-                "past tasks were replayed with their descriptors, and this one is not described: "
-                f"{', '.join(lacking)}"
-            )
         return self.certificate
 
     @property

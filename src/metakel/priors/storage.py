@@ -21,7 +21,7 @@ from metakel.optimize.model import BestRuns
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration
 from metakel.priors.certified_start import PastOutputs
-from metakel.priors.kinds import Kind, KindDescriptors, Value, kind_numbers
+from metakel.priors.kinds import Kind
 from metakel.priors.principal import EQUALLY, HeldOut
 from metakel.priors.prior import Prior, PriorInfo
 from metakel.space import Parameter, Space
@@ -93,13 +93,6 @@ def to_dict(prior: Prior) -> Content:
             }
             for kind in prior.kinds
         ]
-    if prior.descriptors is not None:
-        content["descriptors"] = {
-            "values": {name: list(values) for name, values in prior.descriptors.values.items()},
-            "used": list(prior.descriptors.used),
-            "temper": prior.descriptors.temper,
-            "task": dict(prior.task),
-        }
     if prior.command is not None:
         content["command"] = dict(prior.command)
     if prior.past is not None:
@@ -131,7 +124,6 @@ def to_version_1(prior: Prior) -> Content:
         success=None,
         kinds=(),
         command=None,
-        descriptors=None,
     )
     return {**_renamed(to_dict(then), old_names), "version": 1}
 
@@ -149,7 +141,6 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
             as_numbers("norms", found["norms"], (None,)),
         )
     kinds = tuple(_kind_from_dict(kind, space, info) for kind in data.get("kinds", ()))
-    descriptors, task = _descriptors_from_dict(data.get("descriptors"), kinds, info)
     return Prior(
         space=space,
         model=_model_from_dict(data["model"]),
@@ -168,8 +159,6 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
         success=_success_from_dict(data["success"], space) if "success" in data else None,
         kinds=kinds,
         command=dict(data["command"]) if "command" in data else None,
-        descriptors=descriptors,
-        task=task,
     )
 
 
@@ -177,29 +166,6 @@ def _success_from_dict(data: Mapping[str, Any], space: Space) -> SuccessChance:
     basis = _basis_from_dict(data["basis"], space)
     weights = as_numbers("weights", data["weights"], (basis.r,))
     return SuccessChance(basis, as_number("intercept", data["intercept"]), weights)
-
-
-def _descriptors_from_dict(
-    data: Mapping[str, Any] | None, kinds: tuple[Kind, ...], info: PriorInfo
-) -> tuple[KindDescriptors | None, dict[str, Value]]:
-    if data is None:
-        return None, {}
-    for name, values in data["values"].items():
-        if len(values) != len(info.tasks):
-            raise InputError(
-                f"descriptor {name!r} has {len(values)} values; expected one for each of "
-                f"{len(info.tasks)} tasks"
-            )
-    found = KindDescriptors(
-        {name: tuple(values) for name, values in data["values"].items()},
-        kind_numbers(info.tasks, kinds),
-        tuple(data["used"]),
-        as_number("temper", data["temper"], 0),
-    )
-    unknown = (set(found.used) | set(data["task"])) - set(found.values)
-    if unknown:
-        raise InputError(f"past tasks have no descriptor {min(unknown)!r}")
-    return found, dict(data["task"])
 
 
 def _kind_from_dict(data: Mapping[str, Any], space: Space, info: PriorInfo) -> Kind:

@@ -342,7 +342,7 @@ def _cold_start(prior: Prior) -> str:
 
 def _kinds(prior: Prior) -> list[str]:
     if not prior.kinds:
-        return _descriptors(prior)
+        return []
     known = {name for kind in prior.kinds for name in kind.tasks}
     none = [n for n in prior.info.tasks if n not in known and n not in prior.info.constant]
     count = "one kind" if len(prior.kinds) == 1 else f"{len(prior.kinds)} kinds"
@@ -351,22 +351,6 @@ def _kinds(prior: Prior) -> list[str]:
         lines.append(f"Kind {number}, {len(kind.tasks)} tasks: {_some(kind.tasks)}.")
     if none:
         lines.append(f"Of no kind, {len(none)} tasks: {_some(tuple(none))}.")
-    return [*lines, *_descriptors(prior)]
-
-
-def _descriptors(prior: Prior) -> list[str]:
-    found = prior.descriptors
-    if found is None:
-        return []
-    if not found.used:
-        reason = "they do not tell the kind of a task" if prior.kinds else "there are no kinds"
-        return [f"Descriptors are not used, as {reason}: {_some(tuple(found.values))}."]
-    gain = f"{found.gain:+.2f} nats over the shares of kinds"
-    lines = [f"The kind of a held-out task is told by {_some(found.used)} ({gain})."]
-    if prior.task:
-        given = ", ".join(f"{name} = {_short(value)}" for name, value in prior.task.items())
-        weights = enumerate(found.weights(prior.task).tolist(), 1)
-        lines.append(f"{given}: {', '.join(f'kind {k} {weight:.2f}' for k, weight in weights)}.")
     return lines
 
 

@@ -170,8 +170,6 @@ def replay_journal(prior: Prior, path: str | Path, candidates: Any = None) -> Ru
     """
     record = JournalReader(path)
     head = record.header
-    if head.get("descriptors"):
-        prior = prior.with_descriptors(head["descriptors"])
     listed = None if candidates is None else Candidates.of(candidates, prior.space)
     options = RunOptions(
         int(head["seed"]),

@@ -283,12 +283,6 @@ class TuningSource:
         limits = self.learned.output_limits if isinstance(self.learned, Prior) else (-inf, inf)
         return {"outputs": list(limits)} if np.isfinite(limits).all() else {}
 
-    @property
-    def descriptors(self) -> dict[str, Any]:
-        """What a journal notes of the descriptors of the task (`Prior.with_descriptors`)."""
-        task = self.learned.task if isinstance(self.learned, Prior) else {}
-        return {"descriptors": dict(task)} if task else {}
-
     @cached_property
     def digest(self) -> str:
         """Sixteen characters by which a journal knows what it was begun with.
@@ -369,7 +363,6 @@ class RunOptions:
             "minimize": source.minimize,
             "space": source.space.to_dict(),
             **source.output_limits,
-            **source.descriptors,
             "seed": self.seed,
             "delta": self.delta,
             "fixed": dict(self.fixed),
@@ -393,8 +386,7 @@ class RunOptions:
                 f"{where} was begun with {begun}, and this run has {given}, or other "
                 "configurations to start from; expected the same in all of a journal"
             )
-        found = {"descriptors": {}, **found}
-        expected, noted = {"descriptors": {}, **self.header(source)}, found.get("candidates")
+        expected, noted = self.header(source), found.get("candidates")
         for name in ("outputs", "task", "command"):  # not every journal says these
             if name not in found:
                 expected.pop(name, None)
@@ -427,11 +419,6 @@ class RunOptions:
         if self.limits and self.extrapolate:
             raise InputError(
                 "extrapolate beside limits: past tasks vouch for nothing beyond recorded ranges"
-            )
-        if self.limits and source.descriptors:
-            raise InputError(
-                "descriptors beside limits: they weigh kinds of tasks, and a search with limits "
-                "decides by confidence bounds that know no kinds"
             )
         domain: Domain = SearchSpace(space, space, dict(self.fixed), self.extrapolate)
         if rows is not None:

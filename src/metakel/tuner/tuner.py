@@ -38,8 +38,7 @@ class Tuner(Asking):
     ----------
     prior : Prior or LearnedKernel
         It knows the parameters, the output, and whether to maximise or to minimise. A kernel must
-        have been learned from a history with named parameters. A prior may know descriptors of the
-        task (`Prior.with_descriptors`), which the journal keeps.
+        have been learned from a history with named parameters.
     journal : path, optional
         Created where there is none; without it, memory is all there is.
     budget : int, optional
