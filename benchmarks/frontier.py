@@ -1,4 +1,4 @@
-"""Safe search, contexts, lifelong learning, level sets and the quadrotor: all tables of the docs.
+"""Safe search, contexts, level sets and the quadrotor: all tables of the docs.
 
 ``python -m benchmarks.frontier [--runs 200] [--only line,gap] [--minutes 60] [--update-docs]``
 
@@ -17,7 +17,6 @@ import numpy as np
 
 from benchmarks import frontier_contexts as contexts
 from benchmarks import frontier_goals as goals
-from benchmarks import frontier_lifelong as lifelong
 from benchmarks import frontier_real as recorded
 from benchmarks import frontier_safe as safe
 from benchmarks.docs import PAGES, markdown, update_section
@@ -145,35 +144,6 @@ class Sections:
             "the same, contexts by an adversary": (number(worst), ">= 0.95", ">= 0.98"),
         }
 
-    def lifelong(self) -> Part:
-        """Tasks in a row."""
-        found = self._found("lifelong", lifelong.sequence, 50_000)
-        text = (
-            f"Lifelong learning, {lifelong.TASKS} tasks of {lifelong.TRIES} tries, {len(found)} "
-            "sequences, delta = 0.1:"
-        )
-        rows = [lifelong.policy_row(name, found) for name in lifelong.POLICIES]
-        return [(text, lifelong.HEAD, rows)], {
-            "lifelong, 30 tasks: regret over the oracle": (rows[0][1], "<= 2.0", "<= 1.6"),
-            "lifelong: bands that cover": (rows[0][4], ">= 0.93", ">= 0.95"),
-        }
-
-    def federated(self) -> Part:
-        """Clients that keep their data."""
-        rows, summary = [], {}
-        for count, floor in ((5, ""), (10, ">= 0.90"), (20, ">= 1.0")):
-            once = partial(lifelong.federated, count)
-            found = self._found(f"federated-{count}", once, 60_000)
-            rows.append(lifelong.federated_row(count, found))
-            if floor:
-                measured = rows[-1][1].split()[0]
-                summary[f"federated, J* found with {count} clients"] = (measured, floor, floor)
-        text = (
-            f"Federated learning, one task of 25 points per client, {len(found)} runs: how often "
-            "J* was found (kernels selected):"
-        )
-        return [(text, ("clients", "exact sums", "majority of votes", "any vote"), rows)], summary
-
     def levels(self) -> Part:
         """Level sets."""
         rows, summary = [], {}
@@ -265,7 +235,7 @@ def _start(found: list[Result]) -> float:
 
 NAMES = (
     *("line", "limits", "elsewhere", "gap", "quadrotor", "levels", "models"),
-    *("real", "federated", "contexts", "lifelong"),
+    *("real", "contexts"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Pictures of safe-search.md, contexts.md and lifelong.md.
+"""Pictures of safe-search.md and contexts.md.
 
 ``PYTHONPATH=. python docs/guide/pictures_safe.py``
 """
@@ -15,7 +15,7 @@ from matplotlib import pyplot as plt
 
 import metakel as mk
 from examples.quadrotor import DOMAIN, KD, KP, LIMITS, NOISES, PEAK, Lesson, vehicles
-from metakel.charts import COLD, LEARNED, TRUTH
+from metakel.charts import LEARNED, TRUTH
 from metakel.space import Float, Space
 
 IMAGES = Path(__file__).parents[1] / "img" / "guide"
@@ -100,42 +100,6 @@ def weather() -> None:
     figure.savefig(IMAGES / "contexts.png", dpi=120)
 
 
-def plants() -> None:
-    """What a run loses, plant after plant, with Lifelong and with all kernels throughout."""
-    base, settings, count = mk.legendre(12, scaling="sup"), mk.grid([(-1, 1)], 101), 14
-    known = {"noise_std": 0.1, "norm_bound": 3.0}
-    lost = {3: np.zeros((8, count)), count: np.zeros((8, count))}
-    for warm_up, losses in lost.items():
-        for seed in range(len(losses)):
-            rng, draws = np.random.default_rng(seed), np.random.default_rng((seed, 1))
-            life = mk.Lifelong(base, settings, warm_up=warm_up, rng=rng, **known)
-            for number in range(count):
-                amounts = draws.normal(size=3)
-                amounts *= 2.5 / np.linalg.norm(amounts)
-                truth = base.features(settings.X)[:, [1, 4, 7]] @ amounts
-                game = life.task(f"plant {number}")
-                for _ in range(15):
-                    x = game.ask()
-                    row = int(np.argmin(np.abs(settings.X[:, 0] - x[0])))
-                    game.tell(x, truth[row] + 0.1 * draws.normal())
-                    losses[seed, number] += (truth.max() - truth[row]) / 15
-                life.finish(game)
-    figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
-    times = np.arange(1, count + 1)
-    for losses, style, label in (
-        (lost[count], COLD, "all kernels, always"),
-        (lost[3], LEARNED, "Lifelong, warm-up of 3"),
-    ):
-        mean, error = losses.mean(axis=0), losses.std(axis=0) / np.sqrt(len(losses))
-        axes.plot(times, mean, "o-", ms=4, color=style.colour, label=label)
-        axes.fill_between(times, mean - error, mean + error, color=style.colour, alpha=0.15)
-    axes.set(xlabel="plant", ylabel="lost per run", title="Each plant teaches the next ones")
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize=8)
-    figure.savefig(IMAGES / "lifelong.png", dpi=120)
-
-
 if __name__ == "__main__":
     quadrotor()
     weather()
-    plants()

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from metakel.kernels import tensor_product as tensor_product
     from metakel.learn import LearnedKernel as LearnedKernel
     from metakel.learn import learn_kernel as learn_kernel
-    from metakel.lifelong import Lifelong as Lifelong
     from metakel.optimize import GPUCB as GPUCB
     from metakel.optimize import LevelSet as LevelSet
     from metakel.optimize import Limit as Limit
@@ -60,7 +59,6 @@ if not TYPE_CHECKING:  # a type checker would conclude that every name exists
             *("legendre_2d", "matern", "random_fourier", "squared_exponential", "tensor_product"),
         ),
         "learn": ("LearnedKernel", "learn_kernel"),
-        "lifelong": ("Lifelong",),
         "optimize": ("GPUCB", "LevelSet", "Limit", "NoSafePoint", "Table", "replay"),
         "priors": ("PastOutput", "Prior", "learn_prior", "safe_start"),
         "search": ("box", "candidates", "grid"),

@@ -27,7 +27,6 @@ PUBLIC = (
     ".integrations.sklearn",
     ".io",
     ".kernels",
-    ".lifelong",
     ".optimize",
     ".priors",
     ".report",

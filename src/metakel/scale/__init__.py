@@ -3,13 +3,11 @@
 from metakel.scale.blocks import Rows
 from metakel.scale.evaluator import TaskSums
 from metakel.scale.executors import SerialExecutor
-from metakel.scale.federation import Federation, client_sums
 from metakel.scale.history import ShardedHistory, distribute, scan
 from metakel.scale.problem import Progress, ShardedProblem
 from metakel.scale.shard import Shard
 
 __all__ = [
-    "Federation",
     "Progress",
     "Rows",
     "SerialExecutor",
@@ -17,7 +15,6 @@ __all__ = [
     "ShardedHistory",
     "ShardedProblem",
     "TaskSums",
-    "client_sums",
     "distribute",
     "scan",
 ]
