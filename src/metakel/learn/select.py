@@ -2,28 +2,21 @@ r"""Lambda by predicting held-out data: what every such choice in this library s
 
 `score_held_out` learns a path of models without some data and scores each of them on those data;
 `HeldOutScores` makes the choice. `cross_validated_lambda` is the rule ``lam="cv"`` of
-`learn_kernel`; priors, the scikit-learn regressor and the paper's figures bring folds, models and
-scores of their own.
-
-`MultiTaskProblem` is the group lasso of tasks that differ in their level, and `TaskPrior` the GP
-prior that a solution gives.
+`learn_kernel`; priors and the paper's figures bring folds, models and scores of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import inf, sqrt
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.data import History, Task
 from metakel.errors import InputError
-from metakel.gp import Posterior, posterior
 from metakel.gp.posterior import log_evidence
 from metakel.grouplasso import Problem, Solution, lambda_max, path
 from metakel.kernels import KernelDictionary, KernelSum
@@ -169,19 +162,10 @@ def cross_validated_lambda(
 
 @dataclass(frozen=True, eq=False)
 class TaskPrior:
-    """The prior of a task: y = f(x) + noise, f ~ GP(level, kernel)."""
+    """The prior of a task: y = f(x) + noise, f ~ GP(0, kernel)."""
 
     kernel: KernelSum
     noise_std: float
-    level: float = 0.0
-
-    def posterior(self, X: Array, y: Array) -> Posterior:
-        """Posterior of f given values of one task (Eq. 3)."""
-        return posterior(self.kernel, X, y, noise_var=self.noise_std**2, prior_mean=self.level)
-
-    def left(self, X: Array, y: Array, Z: Array, values: Array) -> Array:
-        """Residuals of ``values`` at ``Z`` when predicted from (X, y), rows of the same task."""
-        return values - self.posterior(X, y).mean(Z)
 
 
 def _models_along_path(history: History, base: KernelDictionary, loss: Loss) -> list[TaskPrior]:
@@ -192,7 +176,7 @@ def _models_along_path(history: History, base: KernelDictionary, loss: Loss) -> 
     top = lambda_max(problem, np.sqrt(sizes)) or 1.0  # any lambda will do where y is 0
 
     def fit(solution: Solution) -> TaskPrior:
-        noise, strengths = noise_and_strengths(problem, solution, solution.active)
+        noise, strengths = noise_and_strengths(problem, solution)
         noise = max(noise, LEAST_NOISE * (size or 1.0))
         variances = task_variances(base, strengths, sizes, max(size**2 - noise**2, 0.0))
         return TaskPrior(KernelSum(base, variances), noise)
@@ -221,24 +205,17 @@ def _typical_sizes(history: History, base: KernelDictionary) -> Array:
     return np.where(means > 0, means, 1.0)
 
 
-def noise_and_strengths(
-    problem: Problem, solution: Solution, kept: NDArray[np.intp], noise_std: float | None = None
-) -> tuple[float, Array]:
+def noise_and_strengths(problem: Problem, solution: Solution) -> tuple[float, Array]:
     """The noise level, and (p,) root sums of squared coefficients without what noise adds.
 
-    From least squares on the groups ``kept``; in kernel mode, from the lasso itself.
+    From least squares on the selected groups; in kernel mode, from the lasso itself.
     """
     if problem.kernel_mode:
-        noise = estimate_noise_std(problem, solution) if noise_std is None else noise_std
-        return noise, solution.eta
-    fit = least_squares(problem, kept)
-    if noise_std is not None:
-        noise = noise_std
-    elif fit.free:
-        noise = sqrt(fit.rss / fit.free)
-    else:  # as many columns as rows
-        noise = estimate_noise_std(problem, solution)
-    return noise, refitted_weights(problem, kept, noise)
+        return estimate_noise_std(problem, solution), solution.eta
+    fit = least_squares(problem, solution.active)
+    # Nothing is free where there are as many columns as rows.
+    noise = sqrt(fit.rss / fit.free) if fit.free else estimate_noise_std(problem, solution)
+    return noise, refitted_weights(problem, solution.active, noise)
 
 
 def task_variances(base: KernelDictionary, strengths: Array, sizes: Array, total: float) -> Array:
@@ -249,65 +226,3 @@ def task_variances(base: KernelDictionary, strengths: Array, sizes: Array, total
     moments = strengths**2 / [dim or 1 for dim in base.dims]
     typical = float(moments @ sizes)
     return np.asarray(moments * (total / typical)) if typical > 0 else moments
-
-
-# Of the spread of the values: less noise is rounding.
-ROUNDING = 1e-6
-# A spread below this fraction of the task means counts as 0.
-FLAT = 1e-12
-
-
-def rows_by_label(labels: Sequence[Hashable]) -> dict[Hashable, list[int]]:
-    """Row numbers of every task, tasks in order of appearance."""
-    rows: dict[Hashable, list[int]] = {}
-    for i, label in enumerate(labels):
-        rows.setdefault(label, []).append(i)
-    return rows
-
-
-@dataclass(frozen=True, eq=False)
-class MultiTaskProblem:
-    """The group lasso (Eq. 8) for values around the mean of their task.
-
-    Base kernel 0 is the constant, which models the level of a task.
-    """
-
-    base: KernelDictionary
-    history: History
-    problem: Problem
-    level: float  # mean of the task means
-    spread: float  # root mean square of the values around the means of their tasks
-    level_variance: float  # mean square around the level; generous, to shrink levels little
-
-    @classmethod
-    def of(
-        cls, X: Array, y: Array, labels: Sequence[Hashable], base: KernelDictionary
-    ) -> MultiTaskProblem:
-        """Make the problem from rows, with a task label each."""
-        rows = rows_by_label(labels).values()
-        means = [float(y[i].mean()) for i in rows]
-        pairs = zip(rows, means, strict=True)
-        centred = History.from_pairs((X[i], y[i] - mean) for i, mean in pairs)
-        level = float(np.mean(means))
-        spread = sqrt(sum(float(task.y @ task.y) for task in centred) / len(y))
-        if spread <= FLAT * max(abs(mean) for mean in means):
-            spread = 0.0
-        level_variance = float(np.mean((y - level) ** 2))
-        return cls(base, centred, as_problem(centred, base), level, spread, level_variance)
-
-    @cached_property
-    def sizes(self) -> Array:
-        """(p,) mean k_j(x, x) over all rows."""
-        points = np.concatenate([task.X for task in self.history])
-        return np.asarray(self.base.diags(points).mean(axis=1))
-
-    def task_prior(self, solution: Solution, noise_std: float | None) -> TaskPrior:
-        """Selected base kernels with the variance that they have in the tasks, and the noise."""
-        kept = np.union1d(solution.active, [0])
-        noise, strengths = noise_and_strengths(self.problem, solution, kept, noise_std)
-        noise = max(noise, ROUNDING * (self.spread or abs(self.level) or 1.0))
-        strengths = np.append(0.0, strengths[1:])  # the level has a variance of its own
-        signal = max(self.spread**2 - noise**2, 0.0)
-        variances = task_variances(self.base, strengths, self.sizes, signal)
-        variances[0] = self.level_variance
-        return TaskPrior(KernelSum(self.base, variances), noise, self.level)

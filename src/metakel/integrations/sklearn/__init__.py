@@ -1,8 +1,7 @@
-"""Learned kernels in scikit-learn: a kernel for its Gaussian processes, and an estimator."""
+"""Learned kernels as kernels of scikit-learn's Gaussian processes."""
 
 try:
     from metakel.integrations.sklearn.kernel import SklearnKernel
-    from metakel.integrations.sklearn.regressor import MetaKernelRegressor
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("sklearn"):
         raise
@@ -10,4 +9,4 @@ except ModuleNotFoundError as error:
         "metakel.integrations.sklearn needs scikit-learn: pip install metakel[sklearn]"
     ) from error
 
-__all__ = ["MetaKernelRegressor", "SklearnKernel"]
+__all__ = ["SklearnKernel"]
