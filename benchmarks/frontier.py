@@ -1,4 +1,4 @@
-"""Safe search, contexts, level sets and the quadrotor: all tables of the docs.
+"""Safe search, contexts and the quadrotor: all tables of the docs.
 
 ``python -m benchmarks.frontier [--runs 200] [--only line,gap] [--minutes 60] [--update-docs]``
 
@@ -144,44 +144,6 @@ class Sections:
             "the same, contexts by an adversary": (number(worst), ">= 0.95", ">= 0.98"),
         }
 
-    def levels(self) -> Part:
-        """Level sets."""
-        rows, summary = [], {}
-        for norm in (None, 2.5, 3.0):
-            found = self._found(f"levels-{norm}", partial(goals.level_set, norm), 70_000)
-            size = "0.1 to 1 each" if norm is None else f"norm {norm / 2:g} to {norm:g}"
-            for name in ("learned kernel", "all kernels"):
-                runs = [result[name] for result in found if name in result]
-                tries = [run["tries"] for run in runs]
-                wrong = f"{sum(run['wrong'] for run in runs)} of {len(runs)}"
-                median = f"{np.median(tries):.0f}"
-                rows.append((name, size, median, f"{np.mean(tries):.1f}", wrong))
-            summary[f"level set, median tries, coefficients {size}"] = (
-                rows[-2][2],
-                "<= 12",
-                "<= 9",
-            )
-        text = (
-            f"Level sets decided within 10 % of the range (at most {goals.MOST} tries, all kernels "
-            "for every fifth seed):"
-        )
-        head = ("kernel", "coefficients", "median tries", "mean", "wrong")
-        return [(text, head, rows)], summary
-
-    def models(self) -> Part:
-        """Several kernels, one of which is right."""
-        found = self._found("models", goals.models, 90_000)
-        best = sum(result["the right one"]["lost"] for result in found)
-        rows = []
-        for name in found[0]:
-            runs = [result[name] for result in found]
-            regret = f"{sum(run['lost'] for run in runs) / best:.2f}"
-            covers = f"{sum(run['covers'] for run in runs)} of {len(runs)}"
-            rows.append((name, regret, covers, f"{np.mean([run['left'] for run in runs]):.1f}"))
-        text = f"Twenty kernels, one of which is right, {len(found)} tasks of 40 tries:"
-        head = ("kernels", "regret / the right one", "bounds hold", "left after 10 tries")
-        return [(text, head, rows)], {}
-
     def real(self) -> Part:
         """The bundled table; its data sets take the place of seeds."""
         found = self.work.measured("real", recorded.one_task, recorded.tasks())
@@ -233,10 +195,7 @@ def _start(found: list[Result]) -> float:
     return float(np.mean([result["start"] for result in found]))
 
 
-NAMES = (
-    *("line", "limits", "elsewhere", "gap", "quadrotor", "levels", "models"),
-    *("real", "contexts"),
-)
+NAMES = ("line", "limits", "elsewhere", "gap", "quadrotor", "real", "contexts")
 
 
 def main() -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from metakel.learn import LearnedKernel as LearnedKernel
     from metakel.learn import learn_kernel as learn_kernel
     from metakel.optimize import GPUCB as GPUCB
-    from metakel.optimize import LevelSet as LevelSet
     from metakel.optimize import Limit as Limit
     from metakel.optimize import NoSafePoint as NoSafePoint
     from metakel.optimize import Table as Table
@@ -59,7 +58,7 @@ if not TYPE_CHECKING:  # a type checker would conclude that every name exists
             *("legendre_2d", "matern", "random_fourier", "squared_exponential", "tensor_product"),
         ),
         "learn": ("LearnedKernel", "learn_kernel"),
-        "optimize": ("GPUCB", "LevelSet", "Limit", "NoSafePoint", "Table", "replay"),
+        "optimize": ("GPUCB", "Limit", "NoSafePoint", "Table", "replay"),
         "priors": ("PastOutput", "Prior", "learn_prior", "safe_start"),
         "search": ("box", "candidates", "grid"),
         "space": ("Space",),

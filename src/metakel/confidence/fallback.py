@@ -148,20 +148,19 @@ def first_stage(options: ConfidenceOptions, kernel: KernelSum, wider: Sequence[K
 
 
 def hypotheses(
-    options: ConfidenceOptions, kernel: KernelSum, wider: Sequence[KernelSum], rivals: int = 0
+    options: ConfidenceOptions, kernel: KernelSum, wider: Sequence[KernelSum]
 ) -> list[Hypothesis]:
     """The first hypothesis and its fallbacks, each of which contains the one before it.
 
     The given kernel with its norm bound, then the wider ones with theirs, then the widest with any
     norm. Kernels without features fit everything with any norm, so their norm bound is doubled
     instead, up to 20 times. All use the same radius R_t of the mixture, which assumes nothing about
-    f, so that falling back costs no probability (Promise 2 of ``docs/promises.md``). ``rivals`` is
-    how many other kernels there are in the mixture.
+    f, so that falling back costs no probability (Promise 2 of ``docs/promises.md``).
     """
     bound = options.norm_at(0)
     first = certified_norm(options, kernel, bound)
     scales = norm_scales(options, kernel, first)
-    others = len(wider) + rivals
+    others = len(wider)
     own = each = 1 / (1 + others)
     if options.watch_kernels and (kernel.eta < kernel.eta.max(initial=0)).any():
         # The rest of the mixture is that of `mixture`'s neighbours.
@@ -180,18 +179,14 @@ def hypotheses(
 
 
 def mixture(
-    options: ConfidenceOptions,
-    ladder: Sequence[Hypothesis],
-    wider: int,
-    rivals: Sequence[KernelSum],
+    options: ConfidenceOptions, ladder: Sequence[Hypothesis], wider: int
 ) -> list[Hypothesis]:
-    """One hypothesis for every kernel of the mixture: of the ladder, neighbours and rivals.
+    """One hypothesis for every kernel of the mixture: of the ladder, and neighbours.
 
     Neighbours are the first kernel with one base kernel more (``watch_kernels``). A base kernel
-    that is in it with a small weight counts as missing, too; it gets the largest one. Rivals are
-    other kernels that f may have; the radius grows by 2 log of their number at most. Both are there
-    for the alarm, and are no fallbacks: that one of them fits best does not mean that f has no
-    other part.
+    that is in it with a small weight counts as missing, too; it gets the largest one. They are
+    there for the alarm, and are no fallbacks: that one of them fits best does not mean that f has
+    no other part.
     """
     first = ladder[0]
     members, eta = list(ladder[: 1 + wider]), first.kernel.eta
@@ -202,10 +197,6 @@ def mixture(
         weights = np.where(np.arange(len(eta)) == j, eta.max(), eta)
         kernel, share = KernelSum(first.kernel.base, weights), WATCHED / len(missing)
         members.append(replace(first, kernel=kernel, share=share))
-    for rival in rivals:
-        bound = certified_norm(options, rival, options.norm_at(0))
-        scales = norm_scales(options, rival, bound)
-        members.append(_hypothesis(options, rival, bound, scales, first.share))
     return members
 
 

@@ -121,10 +121,6 @@ class ConfidenceSequence:
         Give a quarter of the mixture to kernels with one base kernel more, so that the alarm
         notices a single missing one earlier. ``kernel`` keeps its half, so R_t^2 grows no further.
         Every `tell` then takes one small decomposition for each base kernel that is missing.
-    rivals : sequence of KernelSum
-        Other kernels that f may have instead, each with the same norm bound; all have the same
-        weight in the mixture. The alarm then tells whether ``kernel`` fits, compared with them.
-        `GPUCB` with several kernels uses it. Not together with ``watch_kernels``.
     """
 
     def __init__(
@@ -150,7 +146,6 @@ class ConfidenceSequence:
         centre: Centre | None = None,
         slack: float = 0.0,
         watch_kernels: bool = False,
-        rivals: Sequence[KernelSum] = (),
     ) -> None:
         self.kernel = kernel = as_kernel("kernel", kernel)
         self.options = ConfidenceOptions(
@@ -177,14 +172,9 @@ class ConfidenceSequence:
         if remember < 0:
             raise InputError(f"remember is {remember}; expected an integer >= 0")
         self.wider = wider_kernels(self.options, kernel, full)
-        self.rivals = tuple(as_kernel(f"rivals[{i}]", rival) for i, rival in enumerate(rivals))
-        if self.rivals and (watch_kernels or method != "dmm"):
-            raise InputError(
-                'rivals need method="dmm" and no watch_kernels; give the neighbours as rivals'
-            )
         domain = None if points is None else kernel.base.points(points)
-        ladder = hypotheses(self.options, kernel, self.wider, len(self.rivals))
-        members = mixture(self.options, ladder, len(self.wider), self.rivals)
+        ladder = hypotheses(self.options, kernel, self.wider)
+        members = mixture(self.options, ladder, len(self.wider))
         data = tuple(no_observations(member.kernel) for member in members)
         stage = first_stage(self.options, kernel, self.wider)
         self._state = State(self.options, ladder, members, data, stage)
@@ -374,7 +364,7 @@ class ConfidenceSequence:
             options["on_alarm"] = "widen"
         options |= {"remember": self._kept.remember, "centre": self.centre}
         full = self.wider or self.kernel
-        return type(self)(self.kernel, full=full, rivals=self.rivals, **options)
+        return type(self)(self.kernel, full=full, **options)
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form of options and state; `from_dict` needs kernel and centre again."""
@@ -400,12 +390,11 @@ class ConfidenceSequence:
         kernel: KernelSum,
         full: KernelSum | Sequence[KernelSum] | None = None,
         centre: Centre | None = None,
-        rivals: Sequence[KernelSum] = (),
     ) -> Self:
         """Inverse of `to_dict`, given the same kernels and centre; continues like the first."""
         with FORMAT.load(data) as content:
             options = {**content["options"], "points": content["points"], "centre": centre}
-            sequence = cls(kernel, full=full, rivals=rivals, **options)
+            sequence = cls(kernel, full=full, **options)
             sequence._restore(content)
             return sequence
 

@@ -1,6 +1,6 @@
 """One optimizer: a record of trials, a model of the objective, an acquisition and a domain."""
 
-from metakel.optimize.acquisition import ACQUISITIONS, Acquisition, LevelSet
+from metakel.optimize.acquisition import ACQUISITIONS, Acquisition
 from metakel.optimize.certificate import Best, Certificate
 from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.explain import Expected, Neighbour, Reasons
@@ -12,7 +12,6 @@ from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.policy_replay import PastRun, Replay, Table, replay
 from metakel.optimize.record import Outcomes, Record, Trial, outcomes
 from metakel.optimize.safe import NoSafePoint, SafeModel
-from metakel.optimize.union import UnionModel
 
 __all__ = [
     "ACQUISITIONS",
@@ -22,7 +21,6 @@ __all__ = [
     "Certificate",
     "CertifiedModel",
     "Expected",
-    "LevelSet",
     "Limit",
     "MixtureModel",
     "Model",
@@ -39,7 +37,6 @@ __all__ = [
     "Score",
     "Table",
     "Trial",
-    "UnionModel",
     "outcomes",
     "replay",
 ]

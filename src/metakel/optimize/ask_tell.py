@@ -19,7 +19,6 @@ from metakel.errors import InputError, ShapeError
 from metakel.optimize.acquisition import (
     Acquisition,
     Feasibility,
-    LevelSet,
     as_acquisition,
     constrained,
     without_nan,
@@ -139,10 +138,6 @@ class AskTell:
         self._turn = RLock()
         self.domain, self.contexts, self.maximize = domain, context, maximize
         self.stop_at = None if stop_at is None else as_tolerance(stop_at, spread_of(model))
-        if isinstance(acquisition, LevelSet) and not maximize:
-            raise InputError(
-                "maximize=False with a LevelSet, which minimises nothing; leave it out"
-            )
         self.acquisition = acquisition
         self._acquire = as_acquisition(acquisition)
         self._start_up(model, int(rng.integers(2**63)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from math import inf, log, sqrt
@@ -396,11 +396,9 @@ class CertifiedModel(Model):
 
 
 def load_certified(
-    data: Mapping[str, Any],
-    functions: Mapping[str, Callable[..., Any]] | None,
-    rivals: Sequence[KernelSum] = (),
+    data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
 ) -> CertifiedModel:
-    """Inverse of `CertifiedModel.to_dict`; ``rivals`` are the other kernels, for one of several.
+    """Inverse of `CertifiedModel.to_dict`.
 
     ``functions`` maps the names of the user's own kernels to them.
     """
@@ -416,9 +414,7 @@ def load_certified(
         rungs = [full] if isinstance(full, str) else full  # one kernel, in older files
         wider = [KernelSum.from_json(rung, functions) for rung in rungs]
         # The kernel itself stands for no other one.
-        sequence = ConfidenceSequence.from_dict(
-            data["sequence"], kernel, wider or kernel, centre, rivals
-        )
+        sequence = ConfidenceSequence.from_dict(data["sequence"], kernel, wider or kernel, centre)
     fixed = None if nu is None else FixedNu.of(kernel, nu, noise_var, noise_std)
     if sequence is None and fixed is None:
         raise InputError("stored model has neither a confidence sequence nor a nu")

@@ -17,14 +17,13 @@ from metakel.optimize.limits import Limit, Range, StartSet, as_start_set
 from metakel.optimize.model import Model
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.safe import SafeModel
-from metakel.optimize.union import UnionModel
 from metakel.optimize.upper_bound import Schedule
 from metakel.search import Domain, SearchSpace
 from metakel.space import Space
 
 
 def GPUCB(
-    kernel: KernelSum | Sequence[KernelSum],
+    kernel: KernelSum,
     domain: Domain | Space,
     *,
     rng: np.random.Generator,
@@ -65,9 +64,8 @@ def GPUCB(
 
     Parameters
     ----------
-    kernel : KernelSum, or several
-        Usually a learned one. Several are models of which one is right: those that do not fit are
-        dropped, and the bounds are the union of the others' (`Optimizer.alive`).
+    kernel : KernelSum
+        Usually a learned one.
     domain : Domain or Space
         `box`, `grid` or `candidates`, within the domain of the base kernels; or a space of named
         parameters, whose numeric inputs lie in [-1, 1].
@@ -144,14 +142,7 @@ def GPUCB(
         "recovery_error": recovery_error,
     }
     model: Model
-    if not isinstance(kernel, KernelSum) and isinstance(kernel, Sequence):
-        if limited:
-            raise InputError(
-                "several kernels and limits; a limit holds only if the right kernel is known. Give "
-                "one that contains all of them"
-            )
-        model = UnionModel.make(kernel, finite, **options)
-    elif limited:
+    if limited:
         allowed = Range.of("GPUCB", at_least, at_most)
         model = SafeModel.within(
             kernel,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from metakel._arrays import Array, single_blas_thread
 from metakel._files import Format, write_file
 from metakel.errors import InputError
-from metakel.optimize.acquisition import Acquisition, LevelSet
+from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.ask_tell import AskTell, points_of, stream
 from metakel.optimize.certificate import (
     Best,
@@ -30,7 +29,6 @@ from metakel.optimize.mixture import load_mixture
 from metakel.optimize.model import Model
 from metakel.optimize.record import Record, Trial
 from metakel.optimize.safe import load_safe
-from metakel.optimize.union import UnionModel, load_union
 from metakel.search import Domain, Finite, StartPoints, domain_from_dict
 from metakel.search.context import check_agreement
 
@@ -104,18 +102,6 @@ class Optimizer(AskTell):
         """
         return self._snapshot.model.kinds
 
-    @property
-    def alive(self) -> tuple[int, ...]:
-        """Which of the kernels that `GPUCB` was given still fit, by their places.
-
-        With probability 1 - delta the right one is among them at all times. None is left after an
-        `alarm`: all base kernels are assumed then.
-        """
-        model = self._snapshot.model
-        if not isinstance(model, UnionModel):
-            raise InputError("alive: there is one model; alarm says whether it fits")
-        return model.alive
-
     def safe(self, x: Any, context: Any = None) -> NDArray[np.bool_]:
         """(n,) which of the points ``x`` may be tried without violating a limit.
 
@@ -123,37 +109,6 @@ class Optimizer(AskTell):
         """
         place, _ = self._place(context, "safe")
         return self.model.safe(place.locate(x, "safe"))
-
-    def above(self, x: Any, level: float, context: Any = None) -> NDArray[np.bool_]:
-        """(n,) which points ``x`` have a value of at least ``level``, as far as the bounds say."""
-        found: NDArray[np.bool_] = self._bounds_at(x, context, "above")[0] >= level
-        return found
-
-    def below(self, x: Any, level: float, context: Any = None) -> NDArray[np.bool_]:
-        """(n,) which points ``x`` have a value below ``level``, as far as the bounds say."""
-        found: NDArray[np.bool_] = self._bounds_at(x, context, "below")[1] < level
-        return found
-
-    def _bounds_at(self, x: Any, context: Any, where: str) -> tuple[Array, Array]:
-        if self.model.no_bounds:
-            raise InputError(f"{where}: there is no confidence band: {self.model.no_bounds}")
-        place, _ = self._place(context, where)
-        lower, upper = self.model.bounds_within(place.locate(x, where))
-        return (lower, upper) if self.maximize else (-upper, -lower)
-
-    @property
-    def potential_maximisers(self) -> Array:
-        """(n, d0) the points of a finite domain that may be optimal.
-
-        With probability 1 - delta all optima are among them, at all times (Statement 18 of
-        ``docs/guide/decide.md``).
-        """
-        if self.contexts is not None:
-            raise InputError("potential_maximisers: they depend on the context")
-        lower, upper = self.confidence()
-        assert isinstance(self.domain, Finite)  # or there is no confidence without points
-        kept = upper >= lower.max() if self.maximize else lower <= upper.min()
-        return np.asarray(self.domain.X[kept])
 
     def __repr__(self) -> str:
         found = ""
@@ -209,7 +164,9 @@ class Optimizer(AskTell):
     def confidence(self, x: Any = None, context: Any = None) -> tuple[Array, Array]:
         """Lower and upper bounds (n,) of the objective, for all points and times at once.
 
-        By default at the points of a finite domain. With contexts, for all contexts at once.
+        By default at the points of a finite domain. With contexts, for all contexts at once. What
+        they decide is right at all times: a level set, and which points may be optimal (Statement
+        18 of ``docs/guide/decide.md``).
         """
         place, start = self._place(context, "confidence")
         if x is None and not isinstance(self.domain, Finite):
@@ -316,10 +273,6 @@ class Optimizer(AskTell):
             return f"all points of the {self.domain!r} were asked for"
         if self.stop_at is not None and self.certificate.regret <= self.stop_at:
             return f"{self.certificate} (stop_at={self.stop_at:.3g})"
-        if isinstance(self.acquisition, LevelSet) and self.t and self.contexts is None:
-            undecided = self.acquisition.undecided(*self.model.bounds_within(self._start.X))
-            if not undecided.any():
-                return f"every point is decided: {self.acquisition}"
         return ""
 
     # How it is kept
@@ -357,7 +310,7 @@ class Optimizer(AskTell):
             model,
             domain_from_dict(data["domain"]),
             rng=np.random.default_rng(0),
-            acquisition=read_acquisition(data["acquisition"]),
+            acquisition=str(data["acquisition"]),
             maximize=bool(data["maximize"]),
             stop_at=data["stop_at"],
             context=None if contexts is None else domain_from_dict(contexts),
@@ -414,7 +367,6 @@ def model_from_dict(
     loaders: dict[str, Callable[..., Model]] = {
         "certified": load_certified,
         "safe": load_safe,
-        "union": load_union,
     }
     if kind not in loaders:
         known = ", ".join([*loaders, "mixture"])
@@ -422,15 +374,8 @@ def model_from_dict(
     return loaders[kind](data, functions)
 
 
-def stored_acquisition(acquisition: str | Acquisition) -> str | dict[str, Any]:
+def stored_acquisition(acquisition: str | Acquisition) -> str:
     """As JSON."""
-    if isinstance(acquisition, LevelSet):
-        return asdict(acquisition)
     if isinstance(acquisition, str):
         return acquisition
     raise InputError("an acquisition that is a function cannot be stored")
-
-
-def read_acquisition(stored: str | Mapping[str, Any]) -> str | LevelSet:
-    """Inverse of `stored_acquisition`."""
-    return LevelSet(**stored) if isinstance(stored, Mapping) else stored

@@ -11,7 +11,6 @@ from metakel.theory.confidence import (
     reach_width,
     regret_bound,
     regret_paper,
-    regret_union,
     regret_vanilla,
 )
 from metakel.theory.recovery import (
@@ -66,7 +65,6 @@ __all__ = [
     "recovery_error_sharp",
     "regret_bound",
     "regret_paper",
-    "regret_union",
     "regret_vanilla",
     "rescaled_norm",
     "rescaled_norm_paper",

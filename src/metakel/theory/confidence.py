@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from math import log, log1p, sqrt
 
-from metakel.errors import InputError
 from metakel.theory.recovery import COUNT, checked, norm_bound_paper, norm_certificate
 
 
@@ -161,33 +160,6 @@ def regret_bound(
     """
     variance_per_gain = sup / log1p(sup / noise_var)
     return 2 * nu * sqrt(horizon * variance_per_gain * 2 * information_gain)
-
-
-@checked
-def regret_union(
-    *,
-    horizon: int,
-    radius: float,
-    norm_bound: float,
-    noise_std: float,
-    models: int,
-    dim: int,
-    total_dim: int,
-    sup: float = 1.0,
-) -> float:
-    r"""Statement 14: cumulative regret of optimism over several kernels, one of which is right.
-
-    .. math:: R_T \le 2\sigma \sqrt{(R_T^2 + 1)\, T\, \frac{c}{\log(1 + c)}\,
-              \min(2 M d, d_{\text{all}}) \log(1 + cT)}, \qquad c = \sup k\, B^2/\sigma^2
-
-    ``radius`` is R_T in units of the noise, ``dim`` the largest number of features of one of the M
-    ``models``, and ``total_dim`` that of all of them together; the kernels have weights of 1.
-    """
-    if not noise_std:
-        raise InputError("noise_std is 0; expected a number > 0, the unit of the radius")
-    ratio = sup * (norm_bound / noise_std) ** 2
-    potential = min(2 * models * dim, total_dim) * ratio / log1p(ratio) * log1p(ratio * horizon)
-    return 2 * noise_std * sqrt((radius**2 + 1) * horizon * potential)
 
 
 @checked
