@@ -144,7 +144,7 @@ def test_running_points_are_left_alone():
 def test_long_records_are_thinned():
     rng = np.random.default_rng(5)
     points = SPACE.decode(SPACE.sample(rng, LIMIT + 40))
-    optimizer = PRIOR.optimizer(certificate="conformal")
+    optimizer = PRIOR.optimizer()
     optimizer.tell(points, [measure(x) for x in points])
     mean, sd = optimizer.predict(points[:5])
     assert np.isfinite(mean).all()

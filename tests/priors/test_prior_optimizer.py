@@ -188,14 +188,6 @@ def test_a_glance_says_how_far_it_is(prior):
     assert repr(band).startswith("ConfidenceBand(t=2, delta=0.5, norm_bound=")
 
 
-def test_optimizers_of_one_prior_do_not_disturb_each_other(prior):
-    points = prior.space.decode(prior.space.sample(np.random.default_rng(0), 5))
-    before = prior.optimizer(delta=0.5).confidence(points)
-    tried = run_some(prior.optimizer(delta=0.5), 4)
-    assert not np.array_equal(tried.confidence(points), before)
-    np.testing.assert_array_equal(prior.optimizer(delta=0.5).confidence(points), before)
-
-
 def test_a_table_that_is_changed_later_changes_no_optimizer(prior):
     rows = [prior.optimizer().ask()]
     optimizer = prior.optimizer(rows)

@@ -172,9 +172,9 @@ def certificate_of(snapshot: Snapshot) -> Certificate:
     if not reason and isinstance(model, MixtureModel):
         if model.alarm is not None:
             reason = f"alarm after {model.alarm.time} values: {model.alarm.reason}"
-        elif scores is not None and found.constraints:
+        elif found.constraints:
             reason = "past tasks were replayed without constraints"
-        elif scores is not None and not model.trace.best:
+        elif not model.trace.best:
             reason = "the first point is not the one that this optimizer asks for"
     if reason:
         return Certificate(inf, delta=model.delta, reason=reason)
@@ -189,7 +189,7 @@ def certificate_of(snapshot: Snapshot) -> Certificate:
 def _regret_scores(snapshot: Snapshot) -> RegretScores | str | None:
     """Scores of past tasks that speak for this optimizer; None where a norm bound is used."""
     model = snapshot.model
-    if not isinstance(model, MixtureModel) or model.certificate == "norm bound":
+    if not isinstance(model, MixtureModel):
         return None
     if isinstance(model.regret, str):
         return model.regret

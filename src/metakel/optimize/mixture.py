@@ -15,7 +15,6 @@ from metakel.confidence.fallback import AlarmEvent
 from metakel.gp.incremental import IncrementalGP
 from metakel.gp.success import SuccessChance
 from metakel.gp.task_gp import TaskGP, TaskModel, TaskProcess
-from metakel.optimize.band import Band
 from metakel.optimize.mixture_scores import (
     MixtureScores,
     MixtureWeights,
@@ -49,16 +48,12 @@ class MixtureModel(MixtureScores):
         Their weights before any value.
     scale : TaskModel
         Level and scale of a task; a first value far from the levels of past tasks overrules them.
-    band : Band or str
-        The confidence band around the learned mean, or why there is none.
     store : callable
         Gives the JSON form of what the model was made from.
     regret : RegretCalibration or str
         What replays on past tasks say of the regret, or why there are none.
     delta : float
         Probability with which what is promised may fail.
-    certificate : "conformal" or "norm bound"
-        What a certificate rests on: ``regret``, or the band.
     limits : (low, high)
         Between which all values lie, in the sign to be maximised.
     best_runs : BestRuns, optional
@@ -80,11 +75,9 @@ class MixtureModel(MixtureScores):
         scale: TaskModel,
         *,
         d0: int,
-        band: Band | str,
         store: Store,
         regret: RegretCalibration | str = "the optimizer was not replayed on past tasks",
         delta: float = 1.0,
-        certificate: str = "conformal",
         limits: tuple[float, float] = (-inf, inf),
         best_runs: BestRuns | None = None,
         success: SuccessChance | None = None,
@@ -96,9 +89,7 @@ class MixtureModel(MixtureScores):
         self._success, self._observed = success, np.empty((0, d0))
         self._failing: Array | None = None  # chances at the start points
         self._kinds = tuple(kinds)
-        self._band = band  # before the values that it has not seen yet
-        self._unseen: tuple[tuple[Array, float], ...] = ()
-        self.certificate, self._delta = certificate, delta
+        self._delta = delta
         self.trace = RegretTrace()
         self._best, self._closed, self._scores = -inf, np.zeros(0, dtype=np.intp), np.zeros(0)
         self._learned = np.array([isinstance(p, TaskGP) for p in processes])
@@ -194,7 +185,6 @@ class MixtureModel(MixtureScores):
         self._gp = self._gp.observe(x, y, candidate)
         self._t += 1
         self._best = max(self._best, y)
-        self._unseen = (*self._unseen, (x, y))
 
     def _settle_level(self, x: Array, y: float) -> None:
         """A first value that past tasks do not allow for is that of a task at another level."""
@@ -215,16 +205,14 @@ class MixtureModel(MixtureScores):
             return
         self._t += len(y)
         self._best = max(self._best, float(y.max()))
-        self._unseen = (*self._unseen, *((x, float(v)) for x, v in zip(X, y, strict=True)))
 
     def catch_up(self, outcomes: Outcomes, steps: int) -> tuple[int, Self]:
         """After a restart: all but the last steps by one factorisation, if nothing is promised.
 
-        Bounds and certificates follow a run step by step.
+        Certificates follow a run step by step.
         """
         until = len(outcomes.ends) - RECENT
-        promises = not (isinstance(self._band, str) and isinstance(self.regret, str))
-        if promises or until - steps <= BULK:
+        if not isinstance(self.regret, str) or until - steps <= BULK:
             return steps, self
         rows = slice(outcomes.ends[steps - 1] if steps else 0, outcomes.ends[until - 1])
         model = copy(self)
@@ -242,7 +230,7 @@ class MixtureModel(MixtureScores):
         decides = self._decides
         if decides is None:
             decides = copy(self if self._first is None else self._first)
-            decides._band = decides.regret = "it decides only"
+            decides.regret = "it decides only"
         model._decides = decides = Model.condition(decides, thinned(outcomes))
         model._gp, model._mix = decides._gp, decides.mix
         model._kept = {}
@@ -259,9 +247,6 @@ class MixtureModel(MixtureScores):
         usual, trust = float(self.mix.scale_shares @ self._task.usual), self.transfer_weight
         if self._unlike(trust, usual):
             self._alarm = self._alarm_at(self._t, trust)
-        elif self.certificate == "norm bound" and isinstance(self.band, Band) and self.band.alarm:
-            reason = f"the confidence band is contradicted: {self.band.alarm}"
-            self._alarm = AlarmEvent(self._t, reason)
 
     def _ring_at(self, times: NDArray[np.intp]) -> None:
         """The alarm that values taken in at once would have raised after each of these times."""
@@ -333,8 +318,7 @@ class MixtureModel(MixtureScores):
     def alarm(self) -> AlarmEvent | None:
         """The first time at which the values contradicted the history.
 
-        The weight of the history is lost, level or scale are none of a past task, or certificates
-        rest on the band and it is contradicted.
+        The weight of the history is lost, or level or scale are none of a past task.
         Nothing is promised any more; decisions go on by the posterior weights.
         """
         return self._alarm
@@ -342,31 +326,14 @@ class MixtureModel(MixtureScores):
     # Bounds
 
     @property
-    def band(self) -> Band | str:
-        """The confidence band given all values, worked out when it is asked for."""
-        if isinstance(self._band, Band):
-            for x, y in self._unseen:
-                self._band = self._band.observe(x, y)
-        self._unseen = ()
-        return self._band
-
-    @property
     def no_bounds(self) -> str:
-        """Why there are no confidence bounds; empty where there are."""
-        return self._band if isinstance(self._band, str) else ""
+        """Why there are no confidence bounds."""
+        return "a prior decides without one; `prior.confidence()` makes one"
 
     @property
     def delta(self) -> float:
-        """Probability with which bounds or certificate may fail."""
-        return self._band.delta if isinstance(self._band, Band) else self._delta
-
-    def bounds(self, Z: Array) -> tuple[Array, Array]:
-        """(n,) lower and upper confidence bounds, for all points and times together."""
-        band = self.band
-        if not isinstance(band, Band):
-            return super().bounds(Z)
-        lower, upper = band.interval(Z)
-        return np.clip(lower, *self.limits), np.clip(upper, *self.limits)
+        """Probability with which a certificate may fail."""
+        return self._delta
 
     def describe(self) -> str:
         """How far the history is trusted."""

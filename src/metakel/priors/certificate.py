@@ -220,7 +220,6 @@ def replayed_model(prior: Prior, horizon: int) -> MixtureModel:
         weights,
         prior.model,
         d0=prior.space.d0,
-        band="not needed",
         store=dict,
         regret=RegretCalibration(empty, empty, 1.0),
         success=prior.success,

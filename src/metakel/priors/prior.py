@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from metakel._arrays import check_choice
 from metakel._html import text_card
 from metakel.errors import InputError
 from metakel.gp.new_inputs import with_new_inputs
@@ -19,7 +18,6 @@ from metakel.gp.success import SuccessChance
 from metakel.gp.task_gp import DefaultGP, TaskGP, TaskModel, TaskProcess
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
-from metakel.optimize.band import Band
 from metakel.optimize.mixture import ALL_TASKS, MixtureModel, register_loader
 from metakel.optimize.model import BestRuns
 from metakel.optimize.optimizer import Optimizer
@@ -38,7 +36,6 @@ from metakel.space import Fixed, Parameter, Space
 COLD_WEIGHT = 0.05
 # Share of the history's weight that all tasks together keep beside kinds of tasks.
 TOGETHER = 0.2
-CERTIFICATES = ("conformal", "norm bound")
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +190,6 @@ class Prior:
         new: Sequence[Parameter] = (),
         delta: float = 0.2,
         stop_at: float | str | None = None,
-        certificate: str = "conformal",
     ) -> Optimizer:
         """Ask and tell on the next task; points are dicts of named parameters.
 
@@ -220,13 +216,10 @@ class Prior:
             candidates). What was learned ignores them; their effect is modelled as that of a cold
             start, and there is no certificate.
         delta : float
-            Probability with which confidence bounds and certificate may fail.
+            Probability with which the certificate may fail.
         stop_at : float or str, optional
             `Optimizer.done` is True once the certificate's regret is at most this, in units of the
             output, or as in "1%" of the usual spread of a task.
-        certificate : "conformal" or "norm bound"
-            What certificates rest on: replays of this optimizer on past tasks (`certificate`), or
-            the confidence band (`confidence`), which is valid for any points but far wider.
         """
         if candidates is not None and (fixed or space is not None or new):
             raise InputError(
@@ -241,9 +234,7 @@ class Prior:
         else:
             domain = self._domain(space, dict(fixed or {}), bool(extrapolate), tuple(new))
         return Optimizer(
-            self.task_model(
-                delta=delta, extrapolate=bool(extrapolate), certificate=certificate, new=new
-            ),
+            self.task_model(delta=delta, extrapolate=bool(extrapolate), new=new),
             domain,
             rng=np.random.default_rng(0) if rng is None else rng,
             acquisition=acquisition,
@@ -277,11 +268,9 @@ class Prior:
         *,
         delta: float = 0.2,
         extrapolate: bool = False,
-        certificate: str = "conformal",
         new: Sequence[Parameter] = (),
     ) -> MixtureModel:
         """The model of a new task that `optimizer` decides with, in the sign to be maximised."""
-        check_choice("certificate", certificate, CERTIFICATES)
         processes, weights = self.task_processes
         d_new, options = 0, {}
         if new:
@@ -293,17 +282,9 @@ class Prior:
             weights,
             self.model,
             d0=self.space.d0 + d_new,
-            band=reason or self._band(delta),
-            store=partial(
-                self._stored,
-                delta=delta,
-                extrapolate=extrapolate,
-                certificate=certificate,
-                **options,
-            ),
+            store=partial(self._stored, delta=delta, extrapolate=extrapolate, **options),
             regret=reason or self._regret,
             delta=delta,
-            certificate=certificate,
             limits=self._limits,
             best_runs=None if new else self.best_runs,
             success=None if new else self.success,
@@ -339,23 +320,6 @@ class Prior:
         """Of the output, in the sign to be maximised."""
         low, high = self.output_limits
         return (-high, -low) if self.info.minimize else (low, high)
-
-    def _band(self, delta: float) -> Band | str:
-        """The confidence band before any value, or why there is none."""
-        if not self.helps:
-            return "the history is not used"
-        if delta not in self._bands:
-            try:
-                band = self.confidence(delta=delta)
-                self._bands[delta] = Band(band.sequence, band.calibration.centre)
-            except InputError as error:
-                self._bands[delta] = str(error)
-        return self._bands[delta]
-
-    @cached_property
-    def _bands(self) -> dict[float, Band | str]:
-        """By delta; all optimizers begin with the same band, which never changes."""
-        return {}
 
     def norm_bound(self, delta: float = 0.1) -> float:
         """B: a task exchangeable with these needs at most this norm, with probability 1 - delta.
@@ -423,7 +387,6 @@ def _load_model(data: Mapping[str, Any]) -> MixtureModel:
     return prior.task_model(
         delta=float(data["delta"]),
         extrapolate=bool(data["extrapolate"]),
-        certificate=str(data.get("certificate", "norm bound")),
         new=Space.from_dict(data["new"]).parameters if "new" in data else (),
     )
 
