@@ -28,7 +28,7 @@ from zipfile import ZipFile
 import numpy as np
 
 import metakel as mk
-from metakel.cli.outputs import read_value, typed
+from metakel.cli.outputs import read_value
 from metakel.errors import MetaKelError
 from metakel.kernels import KernelSum, legendre
 from metakel.optimize import Optimizer
@@ -238,7 +238,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
         return lambda data: read(data.decode("utf-8", errors="replace"))
 
     def cell(value: str) -> object:
-        return [typed(prior.space, name, value) for name in prior.space.names]
+        return [prior.space.parse(name, value) for name in prior.space.names]
 
     def configuration(rng: random.Random) -> bytes:
         return json.dumps(damaged_json({"rate": 0.1, "depth": 3, "kind": "sgd"}, rng)).encode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metakel.cli.outputs import assignments, typed
+from metakel.cli.outputs import assignments
 from metakel.data import History
 from metakel.errors import InputError
 from metakel.space import Categorical, Fixed, Space
@@ -44,7 +44,7 @@ def test_every_way_to_say_true_is_one_choice(parameter, true):
     np.testing.assert_array_equal(parameter.encode([true]), parameter.encode([parameter.values[1]]))
     np.testing.assert_array_equal(Fixed("s", parameter.values[1]).encode([true]), np.empty((1, 0)))
     space = Space((parameter,))
-    assert typed(space, "stirred", true) == parameter.values[1]
+    assert space.parse("stirred", true) == parameter.values[1]
     assert assignments(space, ["stirred=true"]) == {"stirred": parameter.values[1]}
 
 

@@ -15,7 +15,7 @@ from tuning_history import measure, small_prior
 from metakel import InputError, Space
 from metakel.space import Categorical
 from metakel.tuner import Tuner
-from metakel.tuner.events import key, normalised
+from metakel.tuner.events import key
 
 PRIOR = small_prior()
 ROWS = [{"rate": 0.01, "depth": d, "kind": "adam"} for d in (4, 6, 8)]
@@ -141,8 +141,8 @@ def test_equal_is_what_the_space_takes_for_equal():
     stirred = Space((Categorical("s", ("False", "True")),))
     assert key({"s": True}, stirred) == key({"s": "True"}, stirred) != key({"s": False}, stirred)
     assert {key(x, space) for x in kinds} == {key({"a": 1, "b": 1, "only": "x"})}
-    assert normalised(space, {"a": 0, "b": 2.0}) == {"a": 0, "b": 2, "only": "x"}
+    assert space.normalise({"a": 0, "b": 2.0}) == {"a": 0, "b": 2, "only": "x"}
     assert key({"a": 0, "b": 1}, space) != key({"a": 1, "b": 1}, space)
     assert key({"a": 0, "b": 1, "only": "y"}, space) != key({"a": 0, "b": 1}, space)
-    assert normalised(space, {"b": "text", "c": 3}) == {"b": "text", "c": 3, "only": "x"}
+    assert space.normalise({"b": "text", "c": 3}) == {"b": "text", "c": 3, "only": "x"}
     assert key({"a": (1, 2.0)}) == key({"a": [1.0, 2]}) != key({"a": [1, 3]})

@@ -11,12 +11,12 @@ from typing import Any
 
 from metakel.cli.console import note
 from metakel.cli.history import is_parquet, is_workbook, table_columns
-from metakel.cli.outputs import quantity, typed
 from metakel.errors import InputError
 from metakel.io import append_csv, append_excel
 from metakel.io.cleaning import FAILED, normalised
 from metakel.io.schema import SUGGESTION
 from metakel.priors import Prior
+from metakel.space.text import quantity
 from metakel.tuner import JournalReader, JournalTrial
 
 FORMULA_MARKS = ("=", "+", "-", "@")  # text that spreadsheet programs compute
@@ -146,7 +146,7 @@ def _record(
     if lacking and value is not None:
         raise InputError(f"found no {', '.join(lacking)}, which is limited; expected a number")
     given = {name: cells[name] for name in record.space.names if cells.get(name) is not None}
-    settings = {name: typed(record.space, name, cell) for name, cell in given.items()}
+    settings = {name: record.space.parse(name, cell) for name, cell in given.items()}
     trial = record.trials.all[number]
     used = {**trial.configuration, **settings}
     reason = "" if value is not None else "failed, by the table"

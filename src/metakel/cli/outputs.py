@@ -15,45 +15,10 @@ from metakel._arrays import is_number
 from metakel.cli.console import note, short
 from metakel.confidence import Alarm
 from metakel.errors import InputError
-from metakel.io.cleaning import as_number, split_unit
 from metakel.optimize import NoSafePoint
-from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Space
-from metakel.space.parameters import own_value
+from metakel.space import Space
+from metakel.space.text import quantity
 from metakel.tuner import Tuner
-
-# 1,234 is a decimal number in one country and a thousand in another.
-_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(?![0-9])(\s*[^0-9\s].*)?").fullmatch
-
-
-def typed(space: Space, name: str, value: Any) -> Any:
-    """The value of a parameter that some text or number stands for."""
-    parameter = space[name]
-    if isinstance(parameter, Categorical | Ordinal | Fixed):
-        known = (parameter.value,) if isinstance(parameter, Fixed) else parameter.values
-        meant = own_value(known, value)
-        return next((v for v in known if v == meant or str(v) == str(meant)), meant)
-    assert isinstance(parameter, Float)
-    found = quantity(value)
-    if found is None:
-        raise InputError(f"parameter {name!r} is {value!r}; expected {parameter.describe()}")
-    whole = isinstance(parameter, Integer) and isfinite(found) and found == round(found)
-    return round(found) if whole else found
-
-
-def quantity(value: Any) -> float | None:
-    """The number that people write: ``0.93``, ``0,93``, ``49,4 °C``; None for anything else."""
-    if not isinstance(value, str):
-        return None if value is None or isinstance(value, bool) else float(value)
-    text = value.strip()
-    if _THOUSANDS(text):
-        raise InputError(
-            f"found {text!r}, which may be {text.replace(',', '.')} or {text.replace(',', '')}; "
-            "expected a decimal point, or no comma"
-        )
-    number = as_number(text)
-    if number is None and (found := split_unit(text)):
-        return quantity(found[0])
-    return number
 
 
 def assignments(space: Space, texts: Sequence[str]) -> dict[str, Any]:
@@ -66,7 +31,7 @@ def assignments(space: Space, texts: Sequence[str]) -> dict[str, Any]:
             known = ", ".join(space.names)
             raise InputError(f"found {text!r}; expected name=value with a name among {known}")
         name = max(names, key=len)
-        found[name] = typed(space, name, text[len(name) + 1 :])
+        found[name] = space.parse(name, text[len(name) + 1 :])
     return found
 
 

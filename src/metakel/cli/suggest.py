@@ -22,7 +22,6 @@ from metakel.cli.outputs import (
     assignments,
     read_limits,
     read_start,
-    typed,
     why_stopped,
 )
 from metakel.cli.show import PriorPath
@@ -220,9 +219,8 @@ def open_tuner(
 def _add_observed(tuner: Tuner, path: Path) -> None:
     """Tell the runs of a CSV file, and say how many were added and why others were not."""
     columns = _of_this_task(csv_columns(path), tuner, path)
-    output, varying = tuner.output, tuner.space.free
-    others = tuner.optimizer.model.output_names
-    for name in (*varying, output, *others):
+    output, others = tuner.output, tuner.optimizer.model.output_names
+    for name in (*tuner.space.free, output, *others):
         if name not in columns:
             raise InputError(f"{path.name} has no column {name!r}; found {', '.join(columns)}")
     values = _numbers(columns[output], f"{path.name}: output column {output!r}")
@@ -230,13 +228,13 @@ def _add_observed(tuner: Tuner, path: Path) -> None:
     rows, measured, outputs = [], [], []
     unusable = {"without a finite value": 0, "with a missing input": 0}
     for i, value in enumerate(values):
-        cells = {name: columns[name][i] for name in varying}
+        row = tuner.space.parse_row({name: cells[i] for name, cells in columns.items()})
         if value is None:
             unusable["without a finite value"] += 1
-        elif None in cells.values():
+        elif tuner.space.missing(row):
             unusable["with a missing input"] += 1
         else:
-            rows.append({name: typed(tuner.space, name, v) for name, v in cells.items()})
+            rows.append(row)
             measured.append(value)
             outputs.append({name: also[name][i] for name in others})
     if not rows:
@@ -258,12 +256,8 @@ def read_candidates(path: Path | None, space: Space) -> list[dict[str, Any]] | N
             f"{path.name} has no column {missing[0]!r}; found {', '.join(columns)}, expected one "
             "for every parameter that varies"
         )
-    cells = zip(*(columns[name] for name in space.free), strict=True)
-    rows = [
-        {name: typed(space, name, cell) for name, cell in zip(space.free, row, strict=True)}
-        for row in cells
-        if None not in row
-    ]
+    cells = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    rows = [row for row in map(space.parse_row, cells) if not space.missing(row)]
     if not rows:
         raise InputError(f"{path.name} lists no configuration with all of {', '.join(space.free)}")
     left_out = len(columns[space.free[0]]) - len(rows)

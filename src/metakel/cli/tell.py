@@ -10,9 +10,10 @@ import typer
 
 from metakel.cli.console import Json, emit, note, one_line, say, short
 from metakel.cli.fill_in import read_results
-from metakel.cli.outputs import Sheet, assignments, quantity, read_named_numbers
+from metakel.cli.outputs import Sheet, assignments, read_named_numbers
 from metakel.cli.status import JournalArgument, described
 from metakel.errors import InputError, SeveralProblems
+from metakel.space.text import quantity
 from metakel.tuner import JournalReader, JournalTrial
 
 # A number of other characters is written with a comma or a unit.

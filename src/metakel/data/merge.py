@@ -13,7 +13,7 @@ from metakel.data.task import Task
 from metakel.errors import InputError
 from metakel.io import Report
 from metakel.io.merge import merge_spaces
-from metakel.io.schema import choices_of, lacking_note
+from metakel.io.schema import lacking_note
 from metakel.space import Condition, Space
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _conditions(*spaces: Space) -> list[Condition]:
         for space in spaces:
             free = c.name in space.free and c.name not in {own.name for own in space.conditions}
             if free and c.parent in space.names:
-                values |= dict.fromkeys(choices_of(space[c.parent]))
+                values |= dict.fromkeys(space[c.parent].choices)
         found[c.name] = Condition(c.name, c.parent, tuple(values))
     return list(found.values())
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from metakel.errors import InputError
-from metakel.io.cleaning import is_numeric
 from metakel.io.merge import join_studies
 from metakel.io.schema import Source
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter
+from metakel.space.text import is_numeric
 
 TASK = "experiment"
 

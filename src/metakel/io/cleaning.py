@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from math import inf, nan
-from numbers import Real
+from math import nan
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +16,15 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError
 from metakel.io.columns import Column, Mask, is_missing
+from metakel.space.text import (
+    as_float,
+    as_number,
+    has_decimal_comma,
+    is_integer_text,
+    is_number_text,
+    is_numeric,
+    split_unit,
+)
 
 # Missing in a column of numbers. In a column of text "none" may be a choice like any other.
 MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", "–", "—", "?"})
@@ -31,18 +39,10 @@ FLAGS = {"true": True, "false": False}
 MOSTLY = 0.8
 LONGEST_INTEGER = 300
 
-# Python also reads 1_000 and digits of other scripts as numbers; here they stay text.
-_INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
-_NUMBER = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)").fullmatch
-_COMMA = re.compile(r"[+-]?([0-9]+,[0-9]*|,[0-9]+)(e[+-]?[0-9]+)?").fullmatch
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+").fullmatch
 # A number with a unit, a per cent sign, or marks between thousands.
 _NEARLY = re.compile(r"\s*[+-]?[0-9][0-9.,']*[^0-9]*").fullmatch
 
-# A unit has no digits, as in "87,5 %" or "49.4 °C", so that a time of day is none.
-_WITH_UNIT = re.compile(
-    r"([+-]?[0-9.,]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9.,:+-][^0-9:]*)"
-).fullmatch
 # A larger share of a column has a unit, or it is not known to be that of the other cells.
 UNIT_SHARE = 0.5
 # What is only known to be below or above a number, as in "<0.01".
@@ -62,7 +62,7 @@ def typed(cells: Sequence[str]) -> list[Any]:
     present = [word for word in words if word not in MISSING]
     if not present and "nan" not in words:  # not one number
         return texts(cells)
-    for kind, is_kind in ((_whole, _INTEGER), (float, _NUMBER)):
+    for kind, is_kind in ((_whole, is_integer_text), (float, is_number_text)):
         if all(map(is_kind, present)):
             return [None if word in MISSING else kind(word) for word in words]
     if all(word in FLAGS for word in words if word):
@@ -93,7 +93,7 @@ def decimal_commas(cells: Sequence[str], *, certain: bool = False) -> list[float
     """
     words = [normalised(cell) for cell in cells]
     present = [word for word in words if word not in MISSING]
-    with_comma = [word for word in present if _COMMA(word)]
+    with_comma = [word for word in present if has_decimal_comma(word)]
     if not with_comma or (not certain and all(map(_THOUSANDS, with_comma))):
         return None
     if any("." in word or as_number(word) is None for word in present):
@@ -109,31 +109,11 @@ def comma_note(columns: Mapping[str, Sequence[str]]) -> str:
     return f"{name} has decimal commas: {cell} is read as {as_number(cell):g}{others}"
 
 
-def as_number(value: Any) -> float | None:
-    """The number that a cell holds, with a decimal point or comma; None if it holds none."""
-    if not isinstance(value, str):
-        return _output(value) if is_numeric(value) else None
-    word = normalised(value)
-    if _COMMA(word):
-        return float(word.replace(",", "."))
-    return float(word) if _NUMBER(word) else None
-
-
-def is_numeric(value: Any) -> bool:
-    """Whether it is a number already: text, true and false are none."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
 def _output(value: Any) -> float | None:
     """The number of an output, in which a comma may be for decimals or thousands."""
     if isinstance(value, str):
         return None if "," in value else as_number(value)
-    try:
-        return float(value)
-    except OverflowError:  # an integer beyond all floats
-        return inf if value > 0 else -inf
-    except (TypeError, ValueError):
-        return None
+    return as_float(value)
 
 
 def _is_empty(value: Any) -> bool:
@@ -156,12 +136,6 @@ def _recognised(levels: Sequence[Any]) -> tuple[Mask, Mask, Mask]:
     """Which values are missing ones, which are numbers, and which of these have no comma."""
     number = _mask(_is_number, levels)
     return _mask(_is_empty, levels), number, number & _mask(lambda v: "," not in str(v), levels)
-
-
-def split_unit(text: str) -> tuple[str, str] | None:
-    """The number and the unit of a text such as "87,5 %"; None where it is something else."""
-    found = _WITH_UNIT(text.strip())
-    return (found[1], found[2].strip()) if found else None
 
 
 def without_unit(name: str, column: Column) -> tuple[Column, str]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel.errors import InputError
-from metakel.space.parameters import distinct, plain
+from metakel.space.parameters import distinct, to_python
 
 Mask = NDArray[np.bool_]
 NUMERIC = (bool, int, float)
@@ -53,7 +53,7 @@ class Column:
             except OverflowError:  # whole numbers of more than 64 bits
                 pass
         if any(issubclass(kind, np.generic | list) for kind in kinds):
-            cells = [plain(value) for value in cells]
+            cells = [to_python(value) for value in cells]
         levels, codes = distinct(cells)
         return cls.of_levels(codes, levels)
 

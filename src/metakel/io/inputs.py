@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError, typed_list
-from metakel.io.cleaning import MOSTLY, as_number
+from metakel.io.cleaning import MOSTLY
 from metakel.io.columns import Column, Columns, Mask, grouped, is_missing
 from metakel.io.schema import Schema, TaskLabels, is_bookkeeping, is_metric, is_time
 from metakel.space import Categorical, Condition, Fixed, Parameter, Space
 from metakel.space.infer import DATE, MOST_CATEGORIES
 from metakel.space.parameters import own_value
+from metakel.space.text import as_number
 
 # How pandas calls a column without a name, such as an index that was saved.
 _UNNAMED = re.compile(r"\s*|Unnamed: \d+")

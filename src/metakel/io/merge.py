@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from metakel.errors import InputError
-from metakel.io.cleaning import is_numeric
 from metakel.io.columns import Column, Columns, numbered
 from metakel.io.schema import Source
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter, Space
+from metakel.space.text import is_numeric
 
 SHOWN = 3
 

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel.errors import Hint, InputError
-from metakel.io.cleaning import Meaning, Place, is_numeric
+from metakel.io.cleaning import Meaning, Place
 from metakel.io.columns import Column, Columns, Mask
-from metakel.space import Categorical, Fixed, Ordinal, Parameter, Space
+from metakel.space import Space
+from metakel.space.text import is_numeric
 
 
 def _words(text: str) -> frozenset[str]:
@@ -227,21 +228,15 @@ class Schema:
             return "choices"
         if self.space is None or name not in self.space.names:
             return "unknown"
-        return "numbers" if all(map(is_numeric, choices_of(self.space[name]))) else "choices"
+        return "numbers" if all(map(is_numeric, self.space[name].choices)) else "choices"
 
     def gap(self, name: str, column: Column) -> Mask:
         """(n,) rows without a value; None is one where it is one of the choices of the space."""
         if self.space is None or name not in self.space.names or column.levels is None:
             return column.missing
-        none = None in choices_of(self.space[name])
+        none = None in self.space[name].choices
         is_value = np.array([none and level is None for level in column.levels], dtype=bool)
         return np.asarray(column.missing & ~is_value[column.values])
-
-
-def choices_of(parameter: Parameter) -> tuple[Any, ...]:
-    """The values of a parameter that has some, and not a range."""
-    only = (parameter.value,) if isinstance(parameter, Fixed) else ()
-    return parameter.values if isinstance(parameter, Categorical | Ordinal) else only
 
 
 def _meant(name: str, columns: Collection[str]) -> str:

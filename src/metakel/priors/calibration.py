@@ -24,7 +24,6 @@ from metakel.gp.task_gp import TaskGP, TaskModel
 from metakel.kernels import KernelDictionary, KernelSum, matern
 from metakel.kernels.nystrom import Eigenfunctions, spread_rows
 from metakel.priors.certified_start import conformal_rank
-from metakel.priors.configurations import encode_configurations
 from metakel.space import Space
 
 ROWS = 300
@@ -182,13 +181,13 @@ class ConfidenceBand:
 
     def tell(self, configurations: Any, values: Sequence[float]) -> None:
         """Take in measured values."""
-        X = encode_configurations(configurations, self.space)
+        X = self.space.encode(configurations)
         y = as_values(values, len(X), "tell")
         self.sequence.tell(X, (-y if self.minimize else y) - self.calibration.centre(X))
 
     def interval(self, configurations: Any) -> tuple[Array, Array]:
         """Lower and upper ends, in units of the output and within its limits."""
-        X = encode_configurations(configurations, self.space)
+        X = self.space.encode(configurations)
         centre = self.calibration.centre(X)
         lower, upper = (end + centre for end in self.sequence.interval(X))
         ends = (-upper, -lower) if self.minimize else (lower, upper)

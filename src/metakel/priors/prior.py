@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +26,6 @@ from metakel.optimize.refitted import RefittedModel
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.certified_start import PastOutputs
-from metakel.priors.configurations import as_rows, encode_candidates, encode_configurations
 from metakel.priors.kinds import Kind
 from metakel.priors.principal import NOISE_RATIOS, HeldOut
 from metakel.priors.summary import Explanation, explain, summary
@@ -36,6 +36,8 @@ from metakel.space import Fixed, Parameter, Space
 COLD_WEIGHT = 0.05
 # Share of the history's weight that all tasks together keep beside kinds of tasks.
 TOGETHER = 0.2
+# A table reaches a little beyond what was recorded of others like it: 5 % of the range on [-1, 1].
+SLIGHTLY = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +168,7 @@ class Prior:
 
     def mean(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """(n,) what a typical task measures there, within the limits of the output."""
-        X = encode_configurations(configurations, self.space)
+        X = self.space.encode(configurations)
         common = np.zeros(len(X))
         for task_gp, share, _ in self._shares.values():
             common += share * task_gp.mean(X)
@@ -175,7 +177,7 @@ class Prior:
 
     def success_chance(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """(n,) chances that a run there gives a value, by the failures of past runs."""
-        X = encode_configurations(configurations, self.space)
+        X = self.space.encode(configurations)
         return np.ones(len(X)) if self.success is None else 1 - self.success.failing(X)
 
     def optimizer(
@@ -228,9 +230,7 @@ class Prior:
             )
         domain: Domain
         if candidates is not None:
-            rows = as_rows(candidates, self.space)
-            Z = encode_candidates(candidates, self.space, extrapolate=extrapolate)
-            domain = CandidateTable.of(rows, Z, self.space)
+            domain = _candidate_table(candidates, self.space, extrapolate)
         else:
             domain = self._domain(space, dict(fixed or {}), bool(extrapolate), tuple(new))
         return Optimizer(
@@ -377,6 +377,28 @@ class Prior:
 
     def __repr__(self) -> str:
         return f"Prior({len(self.info.tasks)} tasks, {self.info.runs} runs, helps={self.helps})"
+
+
+def _candidate_table(candidates: Any, space: Space, extrapolate: bool | None) -> CandidateTable:
+    """A table to choose from: to list a candidate is to allow it.
+
+    Where ``extrapolate`` is None, a warning names those that lie more than slightly beyond the
+    recorded ranges.
+    """
+    rows = space.rows(candidates)
+    Z = space.encode(rows, extrapolate=extrapolate is not False)
+    if extrapolate is None:
+        far = np.abs(Z) > 1 + SLIGHTLY
+        counts = {name: int(far[:, space.columns[name]].any(axis=1).sum()) for name in space.free}
+        if any(counts.values()):
+            named = ", ".join(f"{name} ({count})" for name, count in counts.items() if count)
+            warnings.warn(
+                f"{int(far.any(axis=1).sum())} of {len(Z)} candidates lie beyond the recorded "
+                f"ranges of {named}; what the prior says there is a guess. extrapolate=True "
+                "accepts them, extrapolate=False refuses them",
+                stacklevel=3,
+            )
+    return CandidateTable.of(rows, Z, space)
 
 
 def _load_model(data: Mapping[str, Any]) -> MixtureModel:

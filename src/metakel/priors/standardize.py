@@ -18,7 +18,6 @@ from metakel._arrays import Array
 from metakel.data import History, Task
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.nystrom import spread_rows
-from metakel.priors.configurations import encode_configurations
 from metakel.space import Fixed, Float, Parameter, Space
 
 PERCENTAGES = ("percent", "percentage", "pct")
@@ -107,8 +106,8 @@ def with_space(history: History, space: Space | None) -> tuple[History, Space]:
     tasks = tuple(
         replace(
             task,
-            X=encode_configurations(task.X, space),
-            failed=encode_configurations(np.asarray(task.failed), space, extrapolate=True),
+            X=space.encode(np.asarray(task.X)),
+            failed=space.encode(np.asarray(task.failed), extrapolate=True),
         )
         for task in history
     )

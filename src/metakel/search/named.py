@@ -65,6 +65,9 @@ class SearchSpace(Domain):
     repeat = False  # unless everything was tried
 
     def __post_init__(self) -> None:
+        # A held parameter is there, so its parents have values with which it is.
+        own = {name: v for name, v in self.fixed.items() if name in self.space.names}
+        object.__setattr__(self, "space", self.space.holding(own))
         for name in (*self.space.names, *self.fixed):
             self.model_space[name]  # an unknown name is refused there
         for p in self.model_space.parameters:
@@ -139,9 +142,9 @@ class SearchSpace(Domain):
 
     def encode(self, points: Any, where: str) -> Array:
         """(n, d0) of one configuration or a sequence of them."""
-        rows = rows_of(points, self.space)
+        rows = self.space.rows(points)
         hidden = {n: v for n, v in self.fixed.items() if n not in self.space.names}
-        full = [{**hidden, **row} if isinstance(row, Mapping) else row for row in rows]
+        full = [{**hidden, **row} for row in rows]
         return self.model_space.encode(full, extrapolate=self.extrapolate)
 
     def locate(self, points: Any, where: str) -> Array:
@@ -407,14 +410,14 @@ class CandidateTable(Finite):
 
     def locate(self, points: Any, where: str) -> Array:
         """(n, d0) of configurations, in the table or not."""
-        return self.space.encode(rows_of(points, self.space), extrapolate=True) + 0.0
+        return self.space.encode(self.space.rows(points), extrapolate=True) + 0.0
 
     def encode(self, points: Any, where: str) -> Array:
         """(n, d0) of one configuration of the table or a sequence of them."""
         found = self.index(self.locate(points, where))
         missing = found < 0
         if missing.any():
-            row = rows_of(points, self.space)[int(np.argmax(missing))]
+            row = self.space.rows(points)[int(np.argmax(missing))]
             raise InputError(f"{where}: {dict(row)} is not among the {len(self)} candidates")
         return self.X[found]
 
@@ -433,19 +436,6 @@ class CandidateTable(Finite):
     def read(cls, data: Mapping[str, Any]) -> CandidateTable:
         space = Space.from_dict(data["space"])
         return cls.of(data["rows"], space.encode(data["rows"], extrapolate=True), space)
-
-
-def rows_of(points: Any, space: Space) -> list[Any]:
-    """Configurations one by one; of an array of numbers, by the names of the parameters."""
-    if isinstance(points, Mapping):
-        return [points]
-    if isinstance(points, np.ndarray):
-        return [dict(zip(space.names, row, strict=True)) for row in points.tolist()]
-    if not isinstance(points, Iterable) or isinstance(points, str | bytes):
-        raise InputError(
-            f"{points!r} is no configuration; expected a dict of {', '.join(space.names)}"
-        )
-    return list(points)
 
 
 def _translated(own: Parameter, theirs: Parameter, columns: Array) -> Array:

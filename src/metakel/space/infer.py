@@ -19,8 +19,8 @@ from metakel.space.parameters import (
     Parameter,
     Values,
     listed,
-    plain,
     storable,
+    to_python,
 )
 from metakel.space.space import Space
 
@@ -83,7 +83,7 @@ def _infer(name: str, values: Values, log: bool | None, *, chosen: bool) -> tupl
         whole = values.dtype.kind != "f"
     else:
         distinct = _distinct(listed(values))
-        if len(distinct) == 1 and storable(plain(distinct[0])):
+        if len(distinct) == 1 and storable(to_python(distinct[0])):
             return _fixed(name, distinct[0])
         if chosen or not all(isinstance(v, Real) and not isinstance(v, bool) for v in distinct):
             return _choices(name, distinct, log, chosen=chosen)
@@ -141,7 +141,7 @@ def _choices(
     name: str, distinct: Sequence[Any], log: bool | None, *, chosen: bool
 ) -> tuple[Parameter, str]:
     """Choices, with a note on those that differ only by case; what cannot be one is refused."""
-    for odd in (v for v in distinct if not storable(plain(v))):
+    for odd in (v for v in distinct if not storable(to_python(v))):
         raise InputError(
             f"column {name!r} holds {odd!r}; expected numbers, text or true and false: write it "
             "as one of them, or name the inputs you mean"

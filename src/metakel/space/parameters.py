@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array, is_number, shown
 from metakel.errors import Hint, InputError
+from metakel.space.text import quantity
 
 # Values of a parameter or column.
 Values = Sequence[Any] | NDArray[Any]
@@ -41,6 +42,23 @@ class Parameter(ABC):
     @abstractmethod
     def decode(self, columns: Array) -> list[Any]:
         """Plain Python values; the inverse of `encode`, rounded to what is possible."""
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """Its values, where it has some and not a range."""
+        return ()
+
+    def parse(self, cell: Any) -> Any:
+        """The value that some text or number stands for; a choice that is not known stays.
+
+        ``0,93`` and ``49,4 °C`` are numbers.
+        """
+        own = self.normalise(to_python(cell))
+        return next((v for v in self.choices if v == own or str(v) == str(own)), own)
+
+    def normalise(self, value: Any) -> Any:
+        """The value in the one form that it has here; what is not possible stays as it is."""
+        return own_value(self.choices, value)
 
     def nearest(self, columns: Array) -> Array:
         """(n, width) columns of the possible values next to these."""
@@ -81,7 +99,7 @@ class Float(Parameter):
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "log", "step"):
-            object.__setattr__(self, name, plain(getattr(self, name)))
+            object.__setattr__(self, name, to_python(getattr(self, name)))
         _check_range(self.name, self.low, self.high, self.log, self.step)
         whole = isinstance(self.digits, int) and not isinstance(self.digits, bool)
         if self.digits is not None and not (whole and 0 <= self.digits <= 15):
@@ -93,6 +111,17 @@ class Float(Parameter):
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
         return {k: v for k, v in super().to_dict().items() if k != "digits" or v is not None}
+
+    def parse(self, cell: Any) -> Any:
+        """The number that people write, also with a decimal comma or a unit."""
+        found = quantity(cell)
+        if found is None:
+            raise self._refuse(cell, self.describe())
+        return self.normalise(found)
+
+    def normalise(self, value: Any) -> Any:
+        """A float."""
+        return float(value) if is_number(value) else value
 
     def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
         """Linear, or linear in the log, with low at -1 and high at 1."""
@@ -200,6 +229,11 @@ class Integer(Float):
         if any(v is None or v != int(v) for v in (self.low, self.high, self.step)):
             raise InputError(f"parameter {self.name!r}: an integer has whole low, high and step")
 
+    def normalise(self, value: Any) -> Any:
+        """A whole number of type int."""
+        whole = is_number(value) and isfinite(value) and value == value // 1
+        return int(value) if whole else value
+
     def decode(self, columns: Array) -> list[Any]:
         """Whole numbers of type int."""
         return [round(number) for number in super().decode(columns)]
@@ -221,12 +255,16 @@ class _Choice(Parameter):
     values: tuple[Any, ...]
 
     def __post_init__(self) -> None:
-        found = tuple(plain(value) for value in self.values)
+        found = tuple(to_python(value) for value in self.values)
         if len(found) < 2 or len(set(found)) < len(found):
             raise InputError(
                 f"parameter {self.name!r} has values {found}; expected two or more, all distinct"
             )
         object.__setattr__(self, "values", found)
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        return self.values
 
     def _indices(self, values: Values) -> NDArray[np.intp]:
         """(n,) the index of each value among the choices."""
@@ -300,7 +338,12 @@ class Fixed(Parameter):
     kind: ClassVar[str] = "fixed"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "value", plain(self.value))
+        object.__setattr__(self, "value", to_python(self.value))
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """Its only value."""
+        return (self.value,)
 
     @property
     def width(self) -> int:
@@ -324,10 +367,10 @@ class Fixed(Parameter):
         return f"fixed at {self.value}"
 
 
-def plain(value: Any) -> Any:
+def to_python(value: Any) -> Any:
     """NumPy's scalars as Python's own, and lists as tuples."""
     if isinstance(value, (list, tuple)):
-        return tuple(plain(entry) for entry in value)
+        return tuple(to_python(entry) for entry in value)
     own = isinstance(value, np.generic) and value.dtype.kind in "biufUS"
     return value.item() if own else value
 
@@ -375,7 +418,7 @@ def _index_of(values: Sequence[Any], value: Any) -> int | None:
     equal tuples, as JSON turns one into the other.
     """
     try:
-        return values.index(plain(value))
+        return values.index(to_python(value))
     except (ValueError, TypeError):  # pandas' NA equals nothing
         truth = _truth(value)
     alike = [i for i, known in enumerate(values) if truth is not None and _truth(known) is truth]
@@ -384,7 +427,7 @@ def _index_of(values: Sequence[Any], value: Any) -> int | None:
 
 def _truth(value: Any) -> bool | None:
     """The flag that a value or text stands for; None for anything else."""
-    word = plain(value)
+    word = to_python(value)
     if isinstance(word, str):
         return {"true": True, "false": False}.get(word.strip().lower())
     return word if isinstance(word, bool) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from metakel._arrays import Array, check_generator
 from metakel._files import read_text
 from metakel.errors import InputError, ShapeError
+from metakel.space import configurations as forms
+from metakel.space.configurations import Configuration, Row
 from metakel.space.parameters import (
     Categorical,
     Fixed,
@@ -23,11 +25,9 @@ from metakel.space.parameters import (
     Integer,
     Ordinal,
     Parameter,
-    Values,
-    plain,
+    to_python,
 )
 
-Row = Mapping[str, Any]
 KINDS: dict[str, type[Parameter]] = {
     cls.kind: cls for cls in (Float, Integer, Ordinal, Categorical, Fixed)
 }
@@ -52,7 +52,7 @@ class Condition:
     values: tuple[Any, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", tuple(plain(value) for value in self.values))
+        object.__setattr__(self, "values", tuple(to_python(value) for value in self.values))
 
     def describe(self) -> str:
         """When it is there, in words."""
@@ -142,9 +142,9 @@ class Space:
         """With these conditions, for values that parents have here; not those that always hold."""
         found = []
         for c in conditions:
-            known = getattr(self[c.parent], "values", ())
-            values = tuple(v for v in known if v in c.values)
-            if c.name in self.free and values and len(values) < len(known):
+            known = self[c.parent].choices
+            values = tuple(v for v in known if v in c.values) if known else c.values
+            if c.name in self.free and values and values != known:
                 found.append(Condition(c.name, c.parent, values))
         return Space(self.parameters, tuple(found))
 
@@ -172,16 +172,92 @@ class Space:
                 return parameter
         raise InputError(f"no parameter {name!r}; the space has {', '.join(self.names)}")
 
-    def encode(
-        self, rows: Sequence[Row] | Mapping[str, Values], *, extrapolate: bool = False
-    ) -> Array:
-        """(n, d0) numeric points of configurations, given as dicts or as columns by name.
+    # Configurations
 
-        Fixed parameters may be left out, and those that are not there by their condition. Values
-        outside of a range are refused unless ``extrapolate``.
+    def parse(self, name: str, cell: Any) -> Any:
+        """The value of a parameter that some text or number stands for, as in ``0,93`` or ``5``."""
+        return self[name].parse(cell)
+
+    def parse_row(self, cells: Row) -> Configuration:
+        """The configuration that a row of a table holds; other columns and empty cells are ignored.
+
+        `missing` says which values it lacks.
+        """
+        return forms.parsed(self, cells)
+
+    def missing(self, row: Row) -> list[str]:
+        """Parameters without a value in a configuration, though they vary and are there."""
+        return forms.missing(self, row)
+
+    def normalise(self, configuration: Row) -> Configuration:
+        """The configuration in the one form that it is stored and shown in.
+
+        Python's own values of the right type, parameters of only one value included, those that
+        are not there by their condition left out.
+        """
+        return forms.normalised(self, configuration)
+
+    def key(self, configuration: Row) -> str:
+        """A text that is the same for equal configurations: 5 and 5.0, ``true`` and True."""
+        return forms.key(self, configuration)
+
+    def rows(self, configurations: Any) -> list[Configuration]:
+        """Configurations as dicts, from one dict, several, a frame or an array of numbers."""
+        return forms.rows(self, configurations)
+
+    def check(self, configuration: Row, *, extrapolate: bool = False) -> None:
+        """Refuse a configuration that the space does not have."""
+        self.encode([configuration], extrapolate=extrapolate)
+
+    def round(self, configuration: Row) -> Configuration:
+        """The possible configuration next to one within the ranges."""
+        return self.decode(self.nearest(self.encode([configuration], extrapolate=True)))[0]
+
+    def cells(self, configuration: Row) -> list[str]:
+        """One text for every parameter, as people read it; empty where it is not there."""
+        row = self.normalise(configuration)
+        return [forms.shown(row[name]) if name in row else "" for name in self.names]
+
+    def show(self, configuration: Row) -> str:
+        """A configuration in a line: ``kind=a  rate=0.01``."""
+        named = zip(self.names, self.cells(configuration), strict=True)
+        return "  ".join(f"{name}={cell}" for name, cell in named if cell)
+
+    def holding(self, fixed: Row) -> Space:
+        """The space in which parents of held parameters have only values with which these exist."""
+        held = {name: self[name].normalise(value) for name, value in fixed.items()}
+        chosen = {p.name: p for p in self.parameters}
+        for c in reversed(self.parents_first):
+            parent = chosen[c.parent]
+            if c.name not in held and chosen[c.name] is self[c.name]:
+                continue
+            values = tuple(v for v in (parent.choices or sorted(c.values)) if v in c.values)
+            if not values or (c.parent in held and held[c.parent] not in values):
+                raise InputError(
+                    f"{c.name!r} is held, and is there only {c.describe()}; found {c.parent!r} "
+                    f"held at {held.get(c.parent, parent.choices)!r}"
+                )
+            if c.parent not in held and values != parent.choices:
+                chosen[c.parent] = self._only(parent, values)
+        if all(chosen[p.name] is p for p in self.parameters):
+            return self
+        return Space(tuple(chosen.values())).conditioned(self.conditions)
+
+    @staticmethod
+    def _only(parameter: Parameter, values: tuple[Any, ...]) -> Parameter:
+        if len(values) == 1:
+            return Fixed(parameter.name, values[0])
+        kind = Ordinal if isinstance(parameter, Float | Ordinal) else Categorical
+        return kind(parameter.name, values)
+
+    def encode(self, configurations: Any, *, extrapolate: bool = False) -> Array:
+        """(n, d0) numeric points of a configuration, several, a frame, or columns by name.
+
+        Fixed parameters may be left out, and those that are not there by their condition. An array
+        has one column per parameter. Values outside of a range are refused unless ``extrapolate``.
         """
         optional = {c.name for c in self.conditions}
-        table = _as_columns(rows, self.names, optional)
+        table = forms.as_columns(self, configurations)
         for name in (name for name in table if name not in self.names):
             # Accents can be written in several ways.
             same = [n for n in self.names if normalize("NFKC", n) == normalize("NFKC", str(name))]
@@ -338,31 +414,6 @@ def _condition(name: str, when: Any) -> Condition:
         )
     ((parent, values),) = when.items()
     return Condition(name, parent, tuple(values) if isinstance(values, list) else (values,))
-
-
-def _as_columns(
-    rows: Sequence[Row] | Mapping[str, Values], names: Sequence[str], optional: Collection[str]
-) -> Mapping[str, Values]:
-    """Configurations as columns; those that are columns already are checked."""
-    if isinstance(rows, Mapping):
-        for name, values in rows.items():
-            if isinstance(values, str) or not hasattr(values, "__len__"):
-                raise InputError(
-                    f"the column {name!r} is {values!r}; expected a sequence of values, and for "
-                    "one configuration a list: encode([configuration])"
-                )
-        return rows
-    for i, row in enumerate(rows):
-        if not isinstance(row, Mapping):
-            raise InputError(
-                f"configuration {i} is a {type(row).__name__}; expected a dict of named values"
-            )
-    known = dict.fromkeys(name for row in rows for name in row) if rows else names
-    for i, row in enumerate(rows):
-        for name in known:
-            if name not in row and name not in optional:
-                raise InputError(f"configuration {i} lacks the parameter {name!r}: {dict(row)}")
-    return {name: [row.get(name) for row in rows] for name in known}
 
 
 def _parameter(entry: dict[str, Any]) -> Parameter:

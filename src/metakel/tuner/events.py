@@ -14,8 +14,7 @@ import numpy as np
 from metakel._arrays import is_number, refuse_masked, shown
 from metakel.errors import InputError
 from metakel.optimize.record import LARGEST
-from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter, Space
-from metakel.space.parameters import own_value
+from metakel.space import Space
 
 Configuration = dict[str, Any]
 Event = dict[str, Any]
@@ -41,33 +40,10 @@ def _of_numpy(name: str, value: Any) -> Any:
 
 def key(configuration: Mapping[str, Any], space: Space | None = None) -> str:
     """The same for equal configurations, as a space sees them; 5 and 5.0 are always equal."""
-    row = plain(configuration) if space is None else normalised(space, configuration)
-    values = {name: _same(value) for name, value in row.items()}
+    if space is not None:
+        return space.key(configuration)
+    values = {name: _same(value) for name, value in plain(configuration).items()}
     return json.dumps(values, sort_keys=True, default=repr)
-
-
-def normalised(space: Space, configuration: Mapping[str, Any]) -> Configuration:
-    """Values as the space gives them, parameters of only one value included.
-
-    What the space does not know stays as it is: to refuse it is up to `Space.encode`.
-    """
-    row = plain(configuration)
-    only = {p.name: p.value for p in space.parameters if isinstance(p, Fixed)}
-    known = {p.name: p for p in space.parameters}
-    given = {k: _normalised(known[k], v) if k in known else v for k, v in row.items()}
-    lacking = {name: value for name, value in only.items() if name not in given}
-    return {**given, **lacking}
-
-
-def _normalised(parameter: Parameter, value: Any) -> Any:
-    if isinstance(parameter, Categorical | Ordinal | Fixed):
-        known = (parameter.value,) if isinstance(parameter, Fixed) else parameter.values
-        return own_value(known, value)
-    if not isinstance(value, int | float) or not is_number(value):
-        return value
-    if isinstance(parameter, Integer):
-        return int(value) if value == value // 1 else value
-    return float(value) if isinstance(parameter, Float) else value
 
 
 def _same(value: Any) -> Any:

@@ -19,11 +19,10 @@ from metakel.learn import LearnedKernel
 from metakel.optimize import GPUCB, Optimizer
 from metakel.optimize.limits import Range, SafeStart
 from metakel.priors import PastOutputs, Prior
-from metakel.priors.configurations import as_rows
 from metakel.priors.storage import to_version_1
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Space
-from metakel.tuner.events import Configuration, digest, key, normalised, plain
+from metakel.tuner.events import Configuration, digest, key, plain
 from metakel.tuner.journal import FORMAT, VERSION
 
 LOG = logging.getLogger("metakel")
@@ -196,7 +195,7 @@ class Candidates:
     @classmethod
     def of(cls, candidates: Any, space: Space) -> Candidates:
         """From a frame or a sequence of dicts."""
-        return cls(space, tuple(plain(row) for row in as_rows(candidates, space)))
+        return cls(space, tuple(plain(row) for row in space.rows(candidates)))
 
     @cached_property
     def _by_key(self) -> dict[str, Configuration]:
@@ -411,7 +410,7 @@ class RunOptions:
         rng, learned, space = np.random.default_rng(self.seed), source.learned, source.space
         rows = None
         if self.candidates is not None:
-            rows = [normalised(space, row) for row in self.candidates.rows]
+            rows = [space.normalise(row) for row in self.candidates.rows]
         if isinstance(learned, Prior) and not self.limits:
             return learned.optimizer(
                 rows, rng=rng, fixed=self.fixed, extrapolate=self.extrapolate, delta=self.delta

@@ -21,7 +21,7 @@ from metakel.optimize import Record, Trial
 from metakel.optimize.certificate import spread_of
 from metakel.optimize.regret import as_tolerance
 from metakel.space import Space
-from metakel.tuner.events import Configuration, Event, key, normalised, plain, result, stamped
+from metakel.tuner.events import Configuration, Event, key, plain, result, stamped
 from metakel.tuner.journal import Journal, used_by_this_thread
 from metakel.tuner.lock import is_alive, this_process
 from metakel.tuner.options import RunLimits, RunOptions, TuningSource, check_header
@@ -156,7 +156,7 @@ class JournalReader(Session):
             return self.trials.all[number]
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
-        row = normalised(self.space, configuration)
+        row = self.space.normalise(configuration)
         self.space.encode([row], extrapolate=bool(self.header["outside"]))
         known = {key(trial.configuration, self.space) for trial in self.trials.all}
         if self.header.get("candidates") is not None and key(row) not in known:

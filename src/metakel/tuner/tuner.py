@@ -16,7 +16,7 @@ from metakel.learn import LearnedKernel
 from metakel.optimize import Best, Certificate, Optimizer, Reasons
 from metakel.priors import Prior
 from metakel.space import Space
-from metakel.tuner.events import Configuration, as_value, key, normalised, plain, result
+from metakel.tuner.events import Configuration, as_value, key, plain, result
 from metakel.tuner.lock import this_process
 from metakel.tuner.options import Candidates, RunLimits, RunOptions, TuningSource
 from metakel.tuner.session import Asking
@@ -346,7 +346,7 @@ class Tuner(Asking):
         return partial(type(self), self.prior, self._journal.place, **options), ()
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
-        row = normalised(self._source.space, configuration)
+        row = self._source.space.normalise(configuration)
         self._source.space.encode([row], extrapolate=self.options.extrapolate)
         if self.options.candidates is not None:
             self.options.candidates.as_listed(row)
