@@ -23,7 +23,7 @@ def lesson(history: int):
     for vehicle in example.vehicles(10, rng):
         rows = rng.choice(len(example.DOMAIN), example.RECORDS, replace=False)
         noise = example.NOISE * rng.normal(size=(2, len(rows)))
-        values = vehicle.y[rows] + noise[0], -vehicle.outputs["peak"][rows] + noise[1]
+        values = vehicle.y[rows] + noise[0], -vehicle.peak[rows] + noise[1]
         tasks.append([mk.Task(example.DOMAIN.X[rows], y) for y in values])
     points = example.DOMAIN.X
     fits = [Process.fitted(points, [t[i] for t in tasks], example.NOISE) for i in (0, 1)]
@@ -40,20 +40,18 @@ def quadrotor(history: int | None, seed: int) -> Result:
     learned, (error, peak) = lesson(seed // 20 if history is None else history)
     rng = np.random.default_rng((seed, 2))
     vehicle = example.vehicles(1, rng)[0]
-    flown = mk.replay(
-        learned.tune, [vehicle], limits=example.LIMITS, noise_std=example.NOISES, rng=rng
-    )
+    flown = learned.tune(vehicle, rng)
     start = learned.start.contains(example.DOMAIN.X)
-    dangerous = vehicle.outputs["peak"] > example.PEAK
+    dangerous = vehicle.peak > example.PEAK
 
     def measure(row: int) -> list[float]:
         noise = example.NOISE * rng.normal(size=2)
-        return [vehicle.y[row] + noise[0], noise[1] - vehicle.outputs["peak"][row]]
+        return [vehicle.y[row] + noise[0], noise[1] - vehicle.peak[row]]
 
-    tried = {"metakel": flown.rows[0]}
+    tried = {"metakel": flown}
     for beta in (2.0, 3.0):
         tried[f"SafeOpt rule, SE, beta {beta:g}"] = safe_opt(
-            error, peak, -example.PEAK, flown.rows[0][0], measure, example.FLIGHTS, beta
+            error, peak, -example.PEAK, flown[0], measure, example.FLIGHTS, beta
         )
     found: Result = {"start": bool(dangerous[start].any()), "size": int(start.sum())}
     for name, rows in tried.items():

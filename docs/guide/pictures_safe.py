@@ -14,7 +14,7 @@ matplotlib.use("agg")
 from matplotlib import pyplot as plt
 
 import metakel as mk
-from examples.quadrotor import DOMAIN, KD, KP, LIMITS, NOISES, PEAK, Lesson, vehicles
+from examples.quadrotor import DOMAIN, KD, KP, PEAK, Lesson, vehicles
 from metakel.charts import LEARNED, TRUTH
 from metakel.space import Float, Space
 
@@ -26,9 +26,9 @@ def quadrotor() -> None:
     rng = np.random.default_rng(0)
     lesson = Lesson.learn(rng)
     vehicle = vehicles(3, rng)[-1]
-    flown = mk.replay(lesson.tune, [vehicle], limits=LIMITS, noise_std=NOISES, rng=rng).rows[0]
+    flown = lesson.tune(vehicle, rng)
     shape = (19, 19)
-    peak = vehicle.outputs["peak"]
+    peak = vehicle.peak
     kp, kd, height = (v.reshape(shape) for v in (KP, KD, peak))
     figure, axes = plt.subplots(figsize=(6.4, 4.6), layout="constrained")
     edge = {"clip_on": False, "zorder": 3}  # gains at the edge are tried, too

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from metakel.optimize import GPUCB as GPUCB
     from metakel.optimize import Limit as Limit
     from metakel.optimize import NoSafePoint as NoSafePoint
-    from metakel.optimize import Table as Table
-    from metakel.optimize import replay as replay
     from metakel.priors import PastOutput as PastOutput
     from metakel.priors import Prior as Prior
     from metakel.priors import learn_prior as learn_prior
@@ -58,7 +56,7 @@ if not TYPE_CHECKING:  # a type checker would conclude that every name exists
             *("legendre_2d", "matern", "random_fourier", "squared_exponential", "tensor_product"),
         ),
         "learn": ("LearnedKernel", "learn_kernel"),
-        "optimize": ("GPUCB", "Limit", "NoSafePoint", "Table", "replay"),
+        "optimize": ("GPUCB", "Limit", "NoSafePoint"),
         "priors": ("PastOutput", "Prior", "learn_prior", "safe_start"),
         "search": ("box", "candidates", "grid"),
         "space": ("Space",),

@@ -9,7 +9,6 @@ from metakel.optimize.limits import Limit, SafeStart
 from metakel.optimize.mixture import MixtureModel
 from metakel.optimize.model import Model, Score
 from metakel.optimize.optimizer import Optimizer
-from metakel.optimize.policy_replay import PastRun, Replay, Table, replay
 from metakel.optimize.record import Outcomes, Record, Trial, outcomes
 from metakel.optimize.safe import NoSafePoint, SafeModel
 
@@ -28,15 +27,11 @@ __all__ = [
     "NoSafePoint",
     "Optimizer",
     "Outcomes",
-    "PastRun",
     "Reasons",
     "Record",
-    "Replay",
     "SafeModel",
     "SafeStart",
     "Score",
-    "Table",
     "Trial",
     "outcomes",
-    "replay",
 ]
