@@ -129,15 +129,18 @@ APART = 0.25
 def spread_batch(score: Score, search: Search) -> Array:
     """The best point (d0,) that is no near-duplicate of one that is being run.
 
-    Where a model is sure, points that are being run hardly lower the scores around them.
+    Where a model is sure, points that are being run hardly lower the scores around them. Distances
+    are in units of what may be chosen: a range that is a tenth of the past's has points a tenth as
+    far apart.
     """
     x = search.rounded(search.maximise(score))
     if search.pending is None or not len(search.pending):
         return x
     running, scale = search.pending, typical_lengthscale(len(x))
+    extent = search.domain.extent
 
     def near(Z: Array) -> NDArray[np.bool_]:
-        away = np.linalg.norm(Z[:, None] - running, axis=2).min(axis=1)  # (n,)
+        away = np.linalg.norm((Z[:, None] - running) / extent, axis=2).min(axis=1)  # (n,)
         return np.asarray(away < APART * scale)
 
     if not near(x[None])[0]:

@@ -79,6 +79,11 @@ class Domain(ABC):
     def repeat(self) -> bool:
         """Whether a point may be chosen more than once."""
 
+    @property
+    def extent(self) -> Array:
+        """(d0,) half the width of what may be chosen of each input; 1 where nothing is narrowed."""
+        return np.ones(self.d0)
+
     @abstractmethod
     def contains(self, X: ArrayLike) -> NDArray[np.bool_]:
         """(n,) which of the points ``X`` (n, d0) lie in the domain, up to rounding."""

@@ -81,6 +81,16 @@ class SearchSpace(Domain):
     def d0(self) -> int:
         return self.model_space.d0
 
+    @cached_property
+    def extent(self) -> Array:
+        widths = np.ones(self.d0)
+        for p in self._free:
+            own, theirs = self.space[p.name], self.model_space[p.name]
+            if isinstance(own, Float) and isinstance(theirs, Float) and own != theirs:
+                low, high = _translated(own, theirs, np.array([[-1.0], [1.0]])).ravel()
+                widths[self.model_space.columns[p.name]] = (high - low) / 2
+        return widths
+
     def holding(self, context: Mapping[str, Any], where: str) -> SearchSpace:
         """The same space in a context: some of its parameters are given, not chosen."""
         for name, value in context.items():
@@ -266,7 +276,8 @@ class SearchSpace(Domain):
             return start.X[best], values[best]
         best, height = start.U[int(np.argmax(scores))], float(scores.max())
         # A score may be -inf where another point is certainly better.
-        U, spread = _spread(start.U, scores), float(np.ptp(values[np.isfinite(values)]))
+        finite = values[np.isfinite(values)]
+        U, spread = _spread(start.U, scores), float(np.ptp(finite)) if len(finite) else 0.0
         if len(closed):
             # Next to the best point so far may be a better one that no start point is close to.
             looked_at = closed[_some(len(closed))]
