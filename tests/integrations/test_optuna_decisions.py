@@ -271,6 +271,47 @@ def test_a_narrower_range_is_kept_and_a_wider_one_used(two):
     assert study.best_params["x"] < -1.5
 
 
+@pytest.fixture(scope="module")
+def valley():
+    """Past studies on the unit square whose best points lie along x + y = 1."""
+    studies = []
+    for k in range(6):
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=k))
+        study.optimize(lambda trial, k=k: along_the_valley(trial, 1.0) + 0.01 * k, n_trials=25)
+        studies.append(study)
+    return studies
+
+
+def along_the_valley(trial, high):
+    x, y = trial.suggest_float("x", 0, high), trial.suggest_float("y", 0, 1)
+    return (x + y - 1) ** 2 - 0.05 * x
+
+
+def test_the_first_trial_in_a_narrower_range_is_the_best_point_within_it(valley):
+    study = optuna.create_study(sampler=MetaKelSampler(valley, seed=0))
+    study.optimize(lambda trial: along_the_valley(trial, 0.3), n_trials=1)
+    (trial,) = study.trials
+    assert trial.value < 0.05  # the past's best point, with its x cut to 0.3, has about 0.4
+    again = optuna.create_study(sampler=MetaKelSampler(valley, seed=0))
+    given = again.ask({"x": FloatDistribution(0, 0.3), "y": FloatDistribution(0, 1)})
+    assert given.params == pytest.approx(trial.params)
+    # What is noted was expected of the point that is tried.
+    optimizer = again.sampler.prior.optimizer()
+    mean, _ = optimizer.predict([trial.params])
+    assert trial.user_attrs["metakel:expected"] == pytest.approx(mean[0], rel=1e-6)
+
+
+def test_trials_side_by_side_are_spread_over_the_range_of_the_study(valley):
+    study = optuna.create_study(sampler=MetaKelSampler(valley, seed=0))
+    space = {"x": FloatDistribution(0.2, 0.4), "y": FloatDistribution(0.2, 0.4)}
+    asked = [study.ask(space).params for _ in range(6)]
+    X = np.array([[params["x"], params["y"]] for params in asked])
+    assert (X >= 0.2).all()
+    assert (X <= 0.4).all()
+    apart = np.linalg.norm(X[:, None] - X, axis=2)[np.triu_indices(6, 1)]
+    assert apart.min() > 0.05 * 0.2
+
+
 def test_an_integer_may_have_been_a_float_and_a_choice_a_number(two):
     def other_kinds(trial):
         x = trial.suggest_int("x", -1, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
@@ -105,3 +107,25 @@ class TestWithoutAPast(BasicSamplerTestCase, SingleOnlySamplerTestCase):
     @pytest.fixture
     def sampler(self):
         return lambda: MetaKelSampler(seed=0)
+
+
+class TestWithAPastOnOtherRanges(
+    BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase
+):
+    """As an outsider would set it up: x and y on [-5, 5], and the tests take other ranges."""
+
+    @pytest.fixture
+    def sampler(self):
+        return lambda: MetaKelSampler(prior=outsiders_prior())
+
+
+@cache
+def outsiders_prior():
+    studies = []
+    for k in range(4):
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=k))
+        for _ in range(15):
+            trial = study.ask({"x": FloatDistribution(-5, 5), "y": FloatDistribution(-5, 5)})
+            study.tell(trial, (trial.params["x"] - k / 4) ** 2 + 0.1 * trial.params["y"])
+        studies.append(study)
+    return MetaKelSampler(source_studies=studies).prior

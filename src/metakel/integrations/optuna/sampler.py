@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from math import inf
+from types import MappingProxyType
 from typing import Any
 
 from optuna.distributions import BaseDistribution
@@ -25,7 +26,12 @@ from metakel.integrations.optuna.record import (
     write_choice,
     write_expectation,
 )
-from metakel.integrations.optuna.search_space import SourceStudies, chosen, nearest_value
+from metakel.integrations.optuna.search_space import (
+    SourceStudies,
+    chosen,
+    narrowed,
+    nearest_value,
+)
 from metakel.integrations.optuna.strict import Strict, check_unchanged
 from metakel.integrations.optuna.study_replay import SamplerCache, StudyReplay, varying
 from metakel.optimize import Certificate
@@ -152,7 +158,8 @@ class MetaKelSampler(BaseSampler):
                 # Conditional parameters are handed out when the objective asks for them.
                 return {name: value for name, value in choice.items() if name in search_space}
             if not any(t.state == TrialState.COMPLETE for t in trials):
-                self._choose(prior, study, trial, trials, varying(prior))
+                known = {name: d for t in trials for name, d in t.distributions.items()}
+                self._choose(prior, study, trial, trials, narrowed(varying(prior), known))
             elif space := chosen(self._cache.common(study), prior.space):
                 # The first trial was completed after the host had asked for the search space.
                 self._choose(prior, study, trial, trials, space)
@@ -170,16 +177,23 @@ class MetaKelSampler(BaseSampler):
         prior = self._prior_for(study)
         announced = read_choice(trial.system_attrs) if prior is not None else {}
         if prior is not None and param_name in announced:
+            value = announced[param_name]
             try:
-                value = nearest_value(
-                    param_name, announced[param_name], param_distribution, prior.space
-                )
+                near = nearest_value(param_name, value, param_distribution, prior.space)
             except InputError:  # another parameter of the same name
                 pass
             else:
                 if self._strict is not None:
-                    check_unchanged(param_name, announced[param_name], value)
-                return value
+                    check_unchanged(param_name, value, near)
+                if near == value:
+                    return value
+                # The range is not that of the past. The best point within it need not have the
+                # other parameters of the best point outside.
+                with self._cache.lock:
+                    again = self._choose_within(prior, study, trial, param_name, param_distribution)
+                return nearest_value(
+                    param_name, again.get(param_name, near), param_distribution, prior.space
+                )
         if self._strict is not None and not param_distribution.single():
             raise InputError(
                 f"strict: parameter {param_name!r} is not what all past studies had by this name; "
@@ -312,6 +326,21 @@ class MetaKelSampler(BaseSampler):
             return self._seed
         return int.from_bytes(sha256(study.study_name.encode()).digest()[:8])
 
+    def _choose_within(
+        self,
+        prior: Prior,
+        study: Study,
+        trial: FrozenTrial,
+        name: str,
+        distribution: BaseDistribution,
+    ) -> dict[str, Any]:
+        """Choose again, now that the range of a parameter is known; what was handed out stays."""
+        trials = study.get_trials(deepcopy=False)
+        known = {n: d for t in trials for n, d in t.distributions.items()}
+        space = narrowed(varying(prior), {**known, **trial.distributions, name: distribution})
+        given = {n: v for n, v in trial.params.items() if n in space.free and n != name}
+        return self._choose(prior, study, trial, trials, space, given)
+
     def _choose(
         self,
         prior: Prior,
@@ -319,6 +348,7 @@ class MetaKelSampler(BaseSampler):
         trial: FrozenTrial,
         trials: list[FrozenTrial],
         space: Space,
+        fixed: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """Choose given what is finished and running, and announce it to the other workers.
 
@@ -342,7 +372,7 @@ class MetaKelSampler(BaseSampler):
             replay = self._replay(prior, study, record, space)
             try:
                 optimizer = replay.given(record, others)
-                choice = replay.suggest(optimizer)
+                choice = replay.suggest(optimizer, fixed)
             except Alarm as alarm:
                 raise Alarm(
                     f"strict: {alarm}".partition(". Nothing is asked for")[0]

@@ -132,6 +132,16 @@ def chosen(distributions: Mapping[str, BaseDistribution], space: Space) -> Space
     return found.conditioned(_about(space, found.names))
 
 
+def narrowed(past: Space, distributions: Mapping[str, BaseDistribution]) -> Space:
+    """The parameters of the past, with the ranges that a study is known to have for some of them.
+
+    Before the first completed trial nobody knows which parameters a study has.
+    """
+    known = matching(distributions, past)
+    found = Space(tuple(known.get(p.name, p) for p in past.parameters))
+    return found.conditioned(past.conditions)
+
+
 def conditional(known: Mapping[str, Parameter], space: Space) -> dict[str, Parameter]:
     """Parameters that are there only with some choices of those that a study is known to have.
 
@@ -160,7 +170,8 @@ def nearest_value(name: str, value: Any, distribution: BaseDistribution, space: 
         raise InputError(f"parameter {name!r} is not what the prior knows by this name")
     known = space[name]
     if isinstance(parameter, Categorical) and isinstance(known, Float):
-        apart = np.abs(known.encode(parameter.values, extrapolate=True) - known.encode([value]))
+        places = known.encode([*parameter.values, value], extrapolate=True)
+        apart = np.abs(places[:-1] - places[-1])
         return parameter.values[int(np.argmin(apart))]
     if isinstance(parameter, Float):  # a whole number may be near to one that is not whole
         scale = Float(name, parameter.low, parameter.high, parameter.log)

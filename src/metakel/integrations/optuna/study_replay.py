@@ -158,9 +158,10 @@ class StudyReplay:
         self._optimizer.record = self._record_of(encoded, record, finished)
         return self._optimizer
 
-    def suggest(self, optimizer: Optimizer) -> dict[str, Any]:
-        """The next configuration, of the parameters to choose."""
-        return {n: value for n, value in optimizer.suggest().items() if n in self._names}
+    def suggest(self, optimizer: Optimizer, fixed: Mapping[str, Any]) -> dict[str, Any]:
+        """The next configuration, of the parameters to choose; ``fixed`` ones are given."""
+        found = optimizer.suggest(fixed or None)
+        return {n: value for n, value in found.items() if n in self._names}
 
     def near(
         self, choice: Mapping[str, Any], announced: Mapping[int, Mapping[str, Any]]
