@@ -65,55 +65,6 @@ def test_a_folder_of_journals_teaches_the_next_prior(metakel, table, tmp_path):
     assert shown["runs"] == 8 * 20 + 2
 
 
-def finished(metakel, journal, value):
-    metakel("suggest", "p.json", "--journal", journal)
-    assert metakel("tell", journal, value, "--number", 0).code == 0
-
-
-def test_an_update_learns_from_every_finished_run_once(metakel, table, tmp_path, monkeypatch):
-    """It gives the prior that the whole command would, however often it is repeated."""
-    (tmp_path / "runs").mkdir()
-    metakel("learn", *PAST, "-o", "p.json")
-    finished(metakel, "runs/site 0.jsonl", 1.25)
-    found = metakel("learn", "--update", "--journals", "runs", "-o", "p.json")
-    assert found.code == 0, found.err
-    assert "new: site 0; +1 runs; 9 tasks in all" in found.err
-    finished(metakel, "runs/site 1.jsonl", 1.5)
-    monkeypatch.chdir(tmp_path / "runs")  # the folder that it is typed in does not matter
-    found = metakel("learn", "--update", "-o", "../p.json")
-    assert "new: site 1; +1 runs; 10 tasks in all" in found.err
-    again = metakel("learn", "--update", "-o", "../p.json", "--json")
-    assert "nothing new: the same tasks and runs as before" in again.err
-    assert json.loads(again.out)["runs"] == 8 * 20 + 2
-    monkeypatch.chdir(tmp_path)
-    metakel("learn", *PAST, "--journals", "runs", "--journals", "runs/site 1.jsonl", "-o", "q.json")
-    updated, whole = (mk.Prior.load(name) for name in ("p.json", "q.json"))
-    assert updated.info.source == whole.info.source
-    assert np.array_equal(updated.heldout.log_scores, whole.heldout.log_scores)
-
-
-def test_an_update_that_fails_leaves_the_prior_as_it_was(metakel, table, tmp_path):
-    metakel("learn", *PAST, "-o", "p.json")
-    before = (tmp_path / "p.json").read_bytes()
-    table.unlink()
-    assert metakel("learn", "--update", "-o", "p.json").code == 1
-    assert (tmp_path / "p.json").read_bytes() == before
-
-
-def test_what_an_update_cannot_do_is_said(metakel, table):
-    assert "no prior new.json to update" in metakel("learn", "--update", "-o", "new.json").err
-    metakel("learn", *PAST, "-o", "p.json")
-    other = metakel("learn", "--update", "--maximize", "-o", "p.json")
-    assert other.code == 2
-    assert "--minimize beside --update" in other.err
-    read = {"task": "building", "output": "cost", "minimize": True}
-    mk.learn_prior(mk.History.from_csv(table, **read), certify="none").save("python.json")
-    assert (
-        "does not say how it was learned" in metakel("learn", "--update", "-o", "python.json").err
-    )
-    assert "say which files" in metakel("learn").err
-
-
 def test_journals_of_another_aim_or_without_values_are_named(metakel, table, tmp_path):
     metakel("learn", *PAST, "-o", "p.json")
     metakel("suggest", "p.json", "--journal", "empty.jsonl")

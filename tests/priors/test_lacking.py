@@ -11,7 +11,7 @@ from metakel import learn_kernel, learn_prior
 from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.kernels import matern
-from metakel.priors import Prior, learn_effects
+from metakel.priors import Prior
 from metakel.priors.standardize import DRAWS, fillings, standardize
 from metakel.space import Float, Space
 
@@ -125,7 +125,6 @@ def test_a_history_of_which_every_task_lacks_something_is_learned_from():
     assert prior.calibration is None
     assert "no past task" in prior.certificate.table
     assert set(prior.optimizer().ask()) == {"x", "z", "u"}
-    assert max(learn_effects(History(tuple(tasks), SPACE)).values()) > 0
 
 
 def test_what_needs_all_parameters_says_so():

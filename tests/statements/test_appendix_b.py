@@ -6,12 +6,12 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from designs import kappa_from_eigenvalue
 from numpy.testing import assert_allclose
 from scipy import stats
 
 from metakel import theory
 from metakel.grouplasso import Problem, solve
-from metakel.learn.screening import kappa_from_eigenvalue
 
 GROUPS = [slice(0, 1), slice(1, 3), slice(3, 6), slice(6, 8)]
 M, N, SPARSITY = 4, 30, 2  # tasks, points each, active groups (the first)

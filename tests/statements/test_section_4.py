@@ -6,12 +6,12 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from designs import kappa_from_eigenvalue
 from numpy.testing import assert_allclose
 
 from metakel import theory
 from metakel.grouplasso import Problem, solve
 from metakel.learn.rules import hkz
-from metakel.learn.screening import kappa_from_eigenvalue
 
 
 def cosines(x, p):

@@ -80,24 +80,6 @@ def test_more_tasks_do_not_reduce_the_recovery_error():
     assert_allclose(relative(10**8), 1.5 * 4 / 10, rtol=1e-2)
 
 
-def test_coherence_certifies_the_identity_and_gives_up_at_zero():
-    assert_allclose(theory.kappa_from_coherence(smallest=0.25, coherence=0.0, sparsity=3), 0.5)
-    assert theory.kappa_from_coherence(smallest=0.25, coherence=0.2, sparsity=3) == 0.0
-
-
-def test_coherence_bounds_the_cone_that_lambdas_of_different_size_have():
-    smallest, coherence, r = 1.0, 0.02, 2.0
-    numbers = {"smallest": smallest, "coherence": coherence, "sparsity": 1}
-    weighted = theory.kappa_from_coherence(**numbers, lam_ratio=r)
-    assert 0 < weighted < theory.kappa_from_coherence(**numbers)
-    # In the weighted cone of lambda = (r, 1, ..., 1), outside of the plain one.
-    p = 1000
-    block = np.full((p, p), -coherence) + (smallest + coherence) * np.eye(p)
-    spread = np.concatenate([[1.0], np.full(p - 1, 3 * r / (p - 1))])
-    assert weighted**2 <= spread @ block @ spread
-    assert theory.kappa_from_coherence(**numbers) ** 2 > spread @ block @ spread
-
-
 def test_proposition_4_4_corrected_is_never_below_64_s():
     for kappa in (0.01, 0.3):
         for phi_max in (kappa**2, 1.0):

@@ -1,17 +1,11 @@
-"""``metakel learn``: a prior from past runs; with ``--update`` again, from what there is now.
-
-A prior's file keeps the options with which it was learned. So an update is the command of the first
-time once more, and every task counts once, however often a prior is updated.
-"""
+"""``metakel learn``: a prior from past runs."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,15 +15,10 @@ from metakel.cli.history import HistoryOptions, TaskColumn, with_journals
 from metakel.cli.outputs import Sheet, read_named_numbers
 from metakel.cli.show import described
 from metakel.data import History
-from metakel.errors import InputError
 from metakel.priors import Prior, learn_outputs, learn_prior
-
-HERE_AND_NOW = ("update", "out", "workers", "json")  # said anew every time
-PATHS = ("history", "journals", "space")
 
 
 def learn(
-    context: typer.Context,
     history: Annotated[
         list[str] | None,
         typer.Argument(
@@ -104,12 +93,6 @@ def learn(
         list[Path] | None,
         typer.Option(help="Journal of a finished run, or a folder of them: each is one task more."),
     ] = None,
-    update: Annotated[
-        bool,
-        typer.Option(
-            "--update", help="Learn again as --out was learned, from the table and journals of now."
-        ),
-    ] = False,
     bounds: Annotated[
         tuple[float, float] | None,
         typer.Option(help="Limits of the output, such as 0 1. [default: 0 1 for an auc and alike]"),
@@ -123,16 +106,12 @@ def learn(
     """Learn a prior for the next task from a table of past runs.
 
     With --journals the runs that metakel itself has tuned count too. Keep them in one folder, and
-    after each task say `metakel learn --update`: the prior is then learned again, in the same way,
-    from all tasks so far.
+    repeat the command after each task: the prior is then learned again from all tasks so far.
 
     With --json: the keys of `metakel show --json`, and prior, the path of the file.
     """
-    if update:
-        _learn_again(context, out, journals or [])
-        return
     if not history:
-        raise typer.BadParameter("say which files hold past runs, or --update")
+        raise typer.BadParameter("say which files hold past runs")
     limited = [name.strip() for text in limit_outputs or () for name in text.split(",")]
     runs = HistoryOptions(
         history, task, output, limited, minimize, inputs, exclude or (), log, defaults or (),
@@ -143,16 +122,14 @@ def learn(
         raise typer.BadParameter("--noise without --limit-output: only limits need it")
     refuse_overwriting(out, *history, space)
     past = runs.read()
-    answered: dict[str, Any] = {}
     taken = [] if json else _ask_about(past)
     if taken and past.report is not None:
-        answered["inputs"] = [*past.report.inputs, *taken]
-        past = replace(runs, inputs=answered["inputs"]).read()
+        past = replace(runs, inputs=[*past.report.inputs, *taken]).read()
     table = past
     if journals:
         past, added = with_journals(past, journals)
         note(added)
-    prior = replace(_learned(past, bounds, workers), command=_learned_by(context, out, **answered))
+    prior = _learned(past, bounds, workers)
     if limited:
         more = {name: runs.read_other(name, past.space) for name in runs.others}
         # Runs that an optimizer chose cannot vouch for the first configurations of the next task.
@@ -192,105 +169,3 @@ def _ask_about(past: History) -> list[str]:
         for name, why in past.report.doubtful.items()
         if typer.confirm(f"{name} {why}. Is it a parameter?", err=True)
     ]
-
-
-# Learn again
-
-
-def _learned_by(context: typer.Context, out: Path, **known: Any) -> dict[str, Any]:
-    """The options that were typed, for the prior's file, and those that a person has answered.
-
-    Paths are relative to the file, so that a folder can be moved as a whole.
-    """
-    typed = {n: context.params[n] for n in _typed(context) if n not in HERE_AND_NOW} | known
-    return {
-        name: _mapped(value, lambda path: _relative(path, out)) if name in PATHS else value
-        for name, value in typed.items()
-    }
-
-
-def _learn_again(context: typer.Context, out: Path, journals: list[Path]) -> None:
-    """The command that has learned the prior at ``out`` once more, with more journals."""
-    others = [n for n in _typed(context) if n not in (*HERE_AND_NOW, "journals")]
-    if others:
-        options = {p.name: p.opts[0] for p in context.command.params if p.name}
-        raise typer.BadParameter(
-            f"{', '.join(options[name] for name in others)} beside --update, which takes the "
-            "options of the first time; to change them, repeat the whole command without --update"
-        )
-    if not out.exists():
-        raise InputError(f"there is no prior {out} to update; learn it without --update first")
-    before = Prior.load(out)
-    if before.command is None:
-        raise InputError(
-            f"{out} does not say how it was learned: it was made in Python or by an earlier "
-            "version; repeat the whole command once, without --update"
-        )
-    given = {
-        name: _mapped(value, lambda path: _from_here(path, out)) if name in PATHS else value
-        for name, value in before.command.items()
-    }
-    known = {os.path.realpath(path) for path in given.get("journals", ())}
-    more = [str(path) for path in journals if os.path.realpath(path) not in known]
-    if more:
-        given["journals"] = [*given.get("journals", ()), *more]
-    now = {name: context.params[name] for name in _typed(context) if name in HERE_AND_NOW[1:]}
-    words = _words(context, given | now)
-    context.command.main(words, prog_name=context.command_path, standalone_mode=False)
-    note(_what_is_new(before, Prior.load(out)))
-
-
-def _what_is_new(before: Prior, after: Prior) -> str:
-    """Tasks and runs that an update has added."""
-    new = [name for name in after.info.tasks if name not in before.info.tasks]
-    gone = [name for name in before.info.tasks if name not in after.info.tasks]
-    runs = after.info.runs - before.info.runs
-    parts = [f"new: {', '.join(new)}"] if new else []
-    parts += [f"gone: {', '.join(gone)}"] if gone else []
-    if not parts and not runs:
-        return "nothing new: the same tasks and runs as before"
-    return f"{'; '.join([*parts, f'{runs:+d} runs'])}; {len(after.info.tasks)} tasks in all"
-
-
-def _typed(context: typer.Context) -> list[str]:
-    """Names of the options that stand on the command line."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return [n for n, source in sources.items() if source and source.name == "COMMANDLINE"]
-
-
-def _words(context: typer.Context, given: Mapping[str, Any]) -> list[str]:
-    options: list[str] = []
-    arguments: list[str] = []
-    for parameter in context.command.params:
-        value = given.get(parameter.name or "")
-        if value is None:
-            continue
-        if parameter.param_type_name == "argument":
-            arguments += map(str, value)
-        elif isinstance(value, bool):
-            options.append(parameter.opts[0] if value else parameter.secondary_opts[0])
-        else:
-            several = isinstance(value, list) and parameter.nargs == 1
-            for one in value if several else [value]:
-                each = one if isinstance(one, list | tuple) else [one]
-                options += [parameter.opts[0], *map(str, each)]
-    return [*options, "--", *arguments]
-
-
-def _mapped(value: Any, change: Any) -> Any:
-    return (
-        [change(str(v)) for v in value] if isinstance(value, list | tuple) else change(str(value))
-    )
-
-
-def _relative(path: str, out: Path) -> str:
-    if "://" in path:
-        return path
-    try:
-        return Path(os.path.relpath(path, out.resolve().parent)).as_posix()
-    except ValueError:  # another drive
-        return os.path.abspath(path)
-
-
-def _from_here(path: str, out: Path) -> str:
-    return path if "://" in path else os.path.relpath(out.resolve().parent / path)

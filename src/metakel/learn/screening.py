@@ -1,10 +1,9 @@
 r"""Tests for base kernels, and how large a kernel can be without being found (around Theorem 4.3).
 
 Theorem 4.3 guarantees that no kernel is missed when :math:`\epsilon \le c_1`. Its constants are
-unknown in practice, and useless on real designs. Two statements that can be computed replace it: a
-chi-square test (Gaussian noise, points fixed in advance) and a pooled confidence set (sub-Gaussian
-noise, any adaptive policy). Both need tasks with n_s >= d; without, there is only
-`metakel.theory.screening_energy`.
+unknown in practice, and useless on real designs. A statement that can be computed replaces it: a
+chi-square test (Gaussian noise, points fixed in advance). It needs tasks with n_s >= d; without,
+there is only `metakel.theory.screening_energy`.
 
 Notation: ``Phi`` is one (n_s, d) array per task, ``y`` one (n_s,) vector, ``groups`` the p slices
 of the d columns; :math:`D_j^2 = \sum_s \|P_{-j,s}^\perp \Phi_s^{(j)} b_s^{(j)}\|^2` is the energy
@@ -38,7 +37,7 @@ from metakel.grouplasso import Problem, path
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.learn.problem import OutOfCoreProblem
 from metakel.learn.rules import spectrum_of
-from metakel.theory import detectable_noncentrality, kappa_from_coherence, screening_threshold
+from metakel.theory import detectable_noncentrality, screening_threshold
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +87,8 @@ def chi_square_screening(
     from scipy.special import chdtrc
 
     _check_levels(noise_std, delta=delta, beta=beta)
-    fits = _least_squares(Phi, y, groups)
+    statistic = _increase_of_all(Phi, y, groups) / noise_std**2
     m, p = len(Phi), len(groups)
-    statistic = np.sum([fit.increase.sum(axis=0) for fit in fits], axis=0) / noise_std**2
     dims = [group.stop - group.start for group in groups]
     of_dim = {
         d: (
@@ -109,109 +107,10 @@ def chi_square_screening(
     )
 
 
-def adaptive_screening(
-    Phi: Sequence[ArrayLike],
-    y: Sequence[ArrayLike],
-    groups: Sequence[slice],
-    *,
-    noise_std: float,
-    delta: float,
-    scale: float,
-) -> NDArray[np.intp]:
-    r"""Kernels that belong to the true one with high probability, whatever policy chose the points.
-
-    With probability 1 - delta the true coefficients satisfy, at all times together,
-
-    .. math:: \sum_s \|y_s - \Phi_s b_s\|^2 \le R^2 = \sum_s \big[ y_s^T M_s^{-1} y_s
-              + \sigma^2 \log\det M_s \big] + 2\sigma^2 \log(1/\delta),
-              \qquad M_s = I + \tfrac{c}{\sigma^2} \Phi_s \Phi_s^T
-
-    (mixture of likelihood ratios, Ville's inequality). A kernel without which the residuals
-    exceed :math:`R^2` cannot be absent from the true one.
-
-    Parameters
-    ----------
-    scale : float
-        c, the variance that coefficients are expected to have; any number fixed in advance.
-    """
-    _check_levels(noise_std, delta=delta)
-    noise_var = noise_std**2
-    fits = _least_squares(Phi, y, groups)
-    radius = 2 * noise_var * np.log(1 / delta)
-    without = np.zeros(len(groups))
-    for fit in fits:
-        M = np.eye(fit.R.shape[1]) + scale / noise_var * fit.R @ fit.R.transpose(0, 2, 1)
-        explained = np.linalg.solve(M, fit.rotated[:, :, None])[:, :, 0]
-        radius += fit.rss.sum() + (fit.rotated * explained).sum()
-        radius += noise_var * np.linalg.slogdet(M)[1].sum()
-        without += fit.rss.sum() + fit.increase.sum(axis=0)
-    return np.flatnonzero(without > radius)
-
-
-def kappa_from_eigenvalue(Phi: Sequence[ArrayLike]) -> float:
-    r"""A kappa that satisfies Assumption 4.2 for every sparsity.
-
-    :math:`\kappa^2 = \lambda_{\min}(\Psi) = \min_s \lambda_{\min}(\Phi_s^T\Phi_s)/N`; 0 as soon
-    as one task has fewer points than features. The largest of the three bounds when it is not 0.
-    """
-    arrays = [np.asarray(F, np.float64) for F in Phi]
-    total = sum(len(F) for F in arrays)
-    if any(len(F) < F.shape[1] for F in arrays):
-        return 0.0
-    return float(min(np.linalg.svd(F, compute_uv=False)[-1] for F in arrays) / np.sqrt(total))
-
-
-def kappa_from_comparison(Phi: Sequence[ArrayLike], groups: Sequence[slice]) -> float:
-    r"""A kappa for Assumption 4.2 from the p x p comparison matrix M of `comparison_matrix`.
-
-    :math:`b^T \Psi b \ge v^T M v` with :math:`v_j = \|b^{(j)}\|`, so
-    :math:`\kappa^2 = \lambda_{\min}(M)`; 0 when that is negative.
-    """
-    smallest = np.linalg.eigvalsh(comparison_matrix(Phi, groups))[0]
-    return float(np.sqrt(max(0.0, smallest)))
-
-
-def kappa_from_group_coherence(
-    Phi: Sequence[ArrayLike], groups: Sequence[slice], *, sparsity: int
-) -> float:
-    """A kappa for Assumption 4.2 from coherence: weaker than the others, but it uses sparsity."""
-    M = comparison_matrix(Phi, groups)
-    off_diagonal = -(M - np.diag(np.diag(M)))
-    return kappa_from_coherence(
-        smallest=float(np.diag(M).min()), coherence=float(off_diagonal.max()), sparsity=sparsity
-    )
-
-
-def comparison_matrix(Phi: Sequence[ArrayLike], groups: Sequence[slice]) -> Array:
-    r"""(p, p) matrix that bounds :math:`\Psi` of Appendix B from below, group by group.
-
-    :math:`M_{jj} = \min_s \lambda_{\min}(\Phi_s^{(j)T}\Phi_s^{(j)})/N` and
-    :math:`M_{jk} = -\max_s \|\Phi_s^{(j)T}\Phi_s^{(k)}\|_2/N`.
-    """
-    arrays = [np.asarray(F, np.float64) for F in Phi]
-    gram = np.stack([F.T @ F for F in arrays])  # (m, d, d)
-    M = np.empty((len(groups), len(groups)))
-    for j, rows in enumerate(groups):
-        M[j, j] = max(0.0, np.linalg.eigvalsh(gram[:, rows, rows])[:, 0].min())
-        for k in range(j):
-            block = np.linalg.norm(gram[:, rows, groups[k]], ord=2, axis=(1, 2))
-            M[j, k] = M[k, j] = -block.max()
-    return M / sum(len(F) for F in arrays)
-
-
-@dataclass(frozen=True, eq=False)
-class _Fits:
-    """Least-squares fits of k tasks of one size, with Phi = Q R."""
-
-    R: Array  # (k, d, d)
-    rotated: Array  # (k, d): Q'y
-    rss: Array  # (k,)
-    increase: Array  # (k, p): RSS without group j, minus RSS
-
-
-def _least_squares(
+def _increase_of_all(
     Phi: Sequence[ArrayLike], y: Sequence[ArrayLike], groups: Sequence[slice]
-) -> list[_Fits]:
+) -> Array:
+    """(p,) residual sums of squares without group j, minus those with all, over all tasks."""
     if len(Phi) != len(y):
         raise ShapeError(f"Phi has {len(Phi)} tasks but y has {len(y)}; expected one y per Phi")
     by_size: dict[int, list[tuple[Array, Array]]] = {}
@@ -229,23 +128,18 @@ def _least_squares(
                 "the test needs n_s >= d in every task"
             )
         by_size.setdefault(n, []).append((features, target))
-    return [
-        _fit(np.stack([F for F, _ in tasks]), np.stack([v for _, v in tasks]), groups)
-        for tasks in by_size.values()
-    ]
-
-
-def _fit(features: Array, target: Array, groups: Sequence[slice]) -> _Fits:
-    Q, R = np.linalg.qr(features)
-    size = np.abs(np.diagonal(R, axis1=1, axis2=2))
-    if (size.min(axis=1) <= 1e-12 * size.max(axis=1)).any():
-        raise InputError(
-            "the features of some task are linearly dependent on its points; "
-            "the test needs full column rank in every task"
-        )
-    rotated = (Q.transpose(0, 2, 1) @ target[:, :, None])[:, :, 0]
-    residual = target - (Q @ rotated[:, :, None])[:, :, 0]
-    return _Fits(R, rotated, (residual**2).sum(axis=1), _increases(R, rotated, groups))
+    total = np.zeros(len(groups))
+    for tasks in by_size.values():
+        Q, R = np.linalg.qr(np.stack([F for F, _ in tasks]))
+        size = np.abs(np.diagonal(R, axis1=1, axis2=2))
+        if (size.min(axis=1) <= 1e-12 * size.max(axis=1)).any():
+            raise InputError(
+                "the features of some task are linearly dependent on its points; "
+                "the test needs full column rank in every task"
+            )
+        rotated = np.einsum("knd,kn->kd", Q, np.stack([v for _, v in tasks]))
+        total += _increases(R, rotated, groups).sum(axis=0)
+    return total
 
 
 def _increases(R: Array, rotated: Array, groups: Sequence[slice]) -> Array:

@@ -5,7 +5,7 @@ from metakel.priors.certified_start import PastOutput, PastOutputs, safe_start
 from metakel.priors.kinds import Kind
 from metakel.priors.learn import learn_outputs, learn_prior
 from metakel.priors.prior import Prior
-from metakel.priors.summary import Explanation, effect_kernels, learn_effects
+from metakel.priors.summary import Explanation
 
 __all__ = [
     "ConfidenceBand",
@@ -14,8 +14,6 @@ __all__ = [
     "PastOutput",
     "PastOutputs",
     "Prior",
-    "effect_kernels",
-    "learn_effects",
     "learn_outputs",
     "learn_prior",
     "safe_start",

@@ -89,8 +89,6 @@ class Prior:
         Where past runs failed; None where they did nowhere in particular.
     kinds : tuple of Kind
         Kinds of past tasks, largest first; none where all are alike.
-    command : dict or None
-        Options of `metakel learn`, for ``--update``; None where it was made in Python.
     """
 
     space: Space
@@ -105,7 +103,6 @@ class Prior:
     best_runs: BestRuns | None = None
     success: SuccessChance | None = None
     kinds: tuple[Kind, ...] = ()
-    command: Mapping[str, Any] | None = None
 
     @property
     def helps(self) -> bool:

@@ -93,8 +93,6 @@ def to_dict(prior: Prior) -> Content:
             }
             for kind in prior.kinds
         ]
-    if prior.command is not None:
-        content["command"] = dict(prior.command)
     if prior.past is not None:
         content["past"] = prior.past.to_dict()
     if prior.best_runs is not None:
@@ -123,7 +121,6 @@ def to_version_1(prior: Prior) -> Content:
         best_runs=None,
         success=None,
         kinds=(),
-        command=None,
     )
     return {**_renamed(to_dict(then), old_names), "version": 1}
 
@@ -158,7 +155,6 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
         else None,
         success=_success_from_dict(data["success"], space) if "success" in data else None,
         kinds=kinds,
-        command=dict(data["command"]) if "command" in data else None,
     )
 
 

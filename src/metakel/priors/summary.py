@@ -3,8 +3,7 @@
 `explain` divides the variance of what was learned by Sobol's decomposition over the space: with x
 and x' independent and x^I equal to x in the parameters I and to x' elsewhere, Cov(f(x), f(x^I)) is
 the variance that the parameters I explain alone. For the differences between tasks the variances
-of all principal functions add up. `learn_effects` asks the tasks themselves, with one base kernel
-per parameter and pair (Eq. 8).
+of all principal functions add up.
 """
 
 from __future__ import annotations
@@ -20,13 +19,8 @@ import numpy as np
 from metakel._arrays import Array
 from metakel._html import card, table
 from metakel.charts import LEARNED, REFERENCE, Axis, Chart, Panel, new_axes
-from metakel.data import History
 from metakel.gp.task_gp import TaskGP
-from metakel.grouplasso import Problem, lambda_max, path
-from metakel.kernels import KernelDictionary, matern
-from metakel.kernels.nystrom import spread_rows
 from metakel.priors.principal import LEADING, NEEDED_LOG_SCORE
-from metakel.priors.standardize import standardize, with_space
 from metakel.space import Categorical, Space
 
 if TYPE_CHECKING:
@@ -36,11 +30,6 @@ if TYPE_CHECKING:
 POINTS = 1024
 CURVE_POINTS, GRID = 256, 41
 MOST_FOR_PAIRS = 8
-# Of `learn_effects`. Half of the range [-1, 1]: smooth effects, and a distance of sqrt(2) between
-# categories.
-LENGTHSCALE = 1.0
-ROWS, TASKS = 50, 24
-LAM_RATIO = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,70 +175,12 @@ def even_points(n: int, d: int) -> Array:
     return np.asarray((0.5 + np.outer(np.arange(n), steps)) % 1.0)
 
 
-def effect_kernels(space: Space) -> tuple[KernelDictionary, tuple[str, ...]]:
-    """One Matern-5/2 kernel per parameter and per pair of parameters, with their labels.
-
-    Pairs are left out beyond 8 parameters. A categorical parameter is one kernel on all of its
-    columns.
-    """
-    subsets = _parameters_and_pairs(space)
-    columns = [
-        tuple(i for name in names for i in range(space.d0)[space.columns[name]])
-        for names in subsets
-    ]
-    labels = tuple(" x ".join(names) for names in subsets)
-    return matern(2.5, LENGTHSCALE, columns=columns, d0=space.d0), labels
-
-
-def learn_effects(
-    history: History, space: Space | None = None, *, lam_ratio: float = LAM_RATIO
-) -> dict[str, float]:
-    """Weights of the effects that explain past tasks, as shares of 1; those left out are 0.
-
-    Values are standardised by task, with a free level in each.
-
-    Parameters
-    ----------
-    history : History
-    space : Space, optional
-        For a history of plain arrays; one with a space takes no other.
-    lam_ratio : float
-        Lambda over lambda_max; a smaller one keeps more, pairs above all, as a pair can do what
-        its parameters do alone.
-    """
-    history, space = with_space(history, space)
-    tasks = standardize(history)
-    base, labels = effect_kernels(space)
-    if tasks.m == 0:
-        return dict.fromkeys(labels, 0.0)
-    grams, values = [], []
-    for s in spread_rows(np.arange(tasks.m), TASKS).tolist():
-        rows = spread_rows(np.arange(len(tasks.z[s])), ROWS)
-        grams.append(_centred(base.grams(tasks.X[s][rows])))
-        z = tasks.z[s][rows]
-        values.append(z - z.mean())
-    problem = Problem.from_grams(grams, values)
-    # A pair has more of its trace in small eigenvalues than a parameter alone, and so fits noise
-    # more easily: every group pays by the root of its trace.
-    roots = np.sqrt(np.mean([np.trace(K, axis1=1, axis2=2) for K in grams], axis=0))
-    lams = lambda_max(problem, roots) * np.geomspace(1, lam_ratio, 4)
-    eta = path(problem, lams, weights=roots, tol=1e-5)[-1].eta * roots
-    weights = eta / eta.sum() if eta.any() else eta
-    return dict(zip(labels, weights.tolist(), strict=True))
-
-
 def _parameters_and_pairs(space: Space) -> list[tuple[str, ...]]:
     """Names of single parameters, and of pairs where there are at most 8 parameters."""
     subsets: list[tuple[str, ...]] = [(name,) for name in space.free]
     if len(space.free) <= MOST_FOR_PAIRS:
         subsets += list(combinations(space.free, 2))
     return subsets
-
-
-def _centred(K: Array) -> Array:
-    """P K P with P = I - 11'/n: the constant is free."""
-    K = K - K.mean(axis=-1, keepdims=True)
-    return np.asarray(K - K.mean(axis=-2, keepdims=True))
 
 
 EFFECT = "effect, in spreads of a task"

@@ -175,8 +175,8 @@ def recovery_error_sharp(*, lam: float, sparsity: int, kappa: float) -> float:
     :math:`\tfrac1N \|\Phi\Delta\|^2 \le \tfrac32 \lambda \sqrt s \|\Delta_J\|`. With one lambda
     per group, ``lam * sqrt(sparsity)`` is the root of their sum of squares over J, and kappa must
     be that of the weighted cone :math:`\sum_{j \notin J} \lambda_j \|\Delta_j\| \le 3 \sum_J
-    \lambda_j \|\Delta_j\|`, which contains more than that of Assumption 4.2
-    (`kappa_from_coherence` has it). Needs the whole lambda of a rule, ``strength=1``.
+    \lambda_j \|\Delta_j\|`, which contains more than that of Assumption 4.2. Needs the
+    whole lambda of a rule, ``strength=1``.
     """
     return 1.5 * lam * sqrt(sparsity) / kappa**2
 
@@ -222,22 +222,6 @@ def kappa_upper_bound(*, m: int) -> float:
     with the number of tasks as 1/sqrt(mn) suggests, because kappa decreases as well.
     """
     return 1 / sqrt(m)
-
-
-@checked
-def kappa_from_coherence(
-    *, smallest: float, coherence: float, sparsity: int, lam_ratio: float = 1.0
-) -> float:
-    r"""A kappa that satisfies Assumption 4.2: :math:`\kappa^2 \ge a + \mu - (1 + 3r)^2 s \mu`.
-
-    ``smallest`` (a) is the least eigenvalue of any group block of :math:`\Psi`, ``coherence``
-    (mu) the largest spectral norm of any block off the diagonal. With one lambda per group,
-    ``lam_ratio`` (r) is the largest over the smallest of them: the weighted cone
-    :math:`\sum_{j \notin J} \lambda_j \|\Delta_j\| \le 3 \sum_J \lambda_j \|\Delta_j\|` lies in
-    :math:`\sum_{j \notin J} \|\Delta_j\| \le 3r \sum_J \|\Delta_j\|`. 0 if this bound is negative.
-    """
-    spread = (1 + 3 * lam_ratio) ** 2 * sparsity * coherence
-    return sqrt(max(0.0, smallest + coherence - spread))
 
 
 @checked
