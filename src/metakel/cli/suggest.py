@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from metakel.cli.console import Json, emit, grid, note, short
+from metakel.cli.console import Json, emit, grid, note
 from metakel.cli.fill_in import append_suggestions, task_column
 from metakel.cli.outputs import (
     AcceptAlarm,
@@ -153,7 +153,7 @@ def _show(
     grid(
         ["number", *names, f"{known.info.output} expected"],
         [
-            [str(t.number), *(short(t.configuration[n]) for n in names), str(why.expected)]
+            [str(t.number), *known.space.cells(t.configuration), str(why.expected)]
             for t, why in asked
         ],
     )

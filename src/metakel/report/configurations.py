@@ -35,11 +35,14 @@ def trial_tip(trial: JournalTrial) -> str:
 
 
 def slices(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
-    """Values by each parameter."""
-    chosen = [trials[i] for i in _some(prior, trials, DOTS)]
-    values = np.array([trial.value for trial in chosen], dtype=np.float64)
+    """Values by each parameter, of the trials that have it."""
     pictures = []
     for parameter in _varying(prior)[:SHOWN_PARAMETERS]:
+        having = [trial for trial in trials if parameter.name in trial.configuration]
+        if not having:
+            continue
+        chosen = [having[i] for i in _some(prior, having, DOTS)]
+        values = np.array([trial.value for trial in chosen], dtype=np.float64)
         axis = _axis(parameter)
         places = [_place(parameter, axis, trial.configuration[parameter.name]) for trial in chosen]
         chart = SvgChart(axis, Axis.covering(prior.info.output, values))
@@ -59,8 +62,8 @@ def parallel(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
     sign = -1.0 if prior.info.minimize else 1.0
     ranks = np.argsort(np.argsort(sign * values, kind="stable")) / max(len(values) - 1, 1)
     axes = [*map(_axis, parameters), Axis.covering(prior.info.output, values)]
-    heights = [
-        [axis.fraction(_place(p, axis, trial.configuration[p.name])) for trial in chosen]
+    heights: list[list[float | None]] = [
+        [_height(p, axis, trial) for trial in chosen]
         for p, axis in zip(parameters, axes, strict=False)
     ]
     heights.append([axes[-1].fraction(value) for value in values])
@@ -69,9 +72,8 @@ def parallel(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
     across = np.linspace(LEFT, width - RIGHT, len(axes))
     marks = [_upright(x) for x in across]
     for i in np.argsort(ranks):
-        points = " ".join(
-            f"{x:.0f},{_up(column[i]):.1f}" for x, column in zip(across, heights, strict=True)
-        )
+        ups = [(x, column[i]) for x, column in zip(across, heights, strict=True)]
+        points = " ".join(f"{x:.0f},{_up(up):.1f}" for x, up in ups if up is not None)
         look = f'class="line {LEARNED.name}" stroke-opacity="{0.12 + 0.8 * ranks[i] ** 2:.2f}"'
         tip = escape(trial_tip(chosen[i]), quote=True)
         marks.append(f'<polyline {look} points="{points}" data-tip="{tip}"/>')
@@ -91,15 +93,14 @@ def trial_table(prior: Prior, trials: Sequence[JournalTrial]) -> str:
     """The best trials, and all of them to download."""
     sign = 1.0 if prior.info.minimize else -1.0
     order = sorted(trials, key=lambda trial: sign * float(trial.value or 0.0))
-    names = list(order[0].configuration)
+    space = prior.space
     rows = [
-        [str(t.number), number(float(t.value or 0.0)), _guess(t)]
-        + [short(t.configuration.get(name)) for name in names]
+        [str(t.number), number(float(t.value or 0.0)), _guess(t), *space.cells(t.configuration)]
         for t in order[:SHOWN_TRIALS]
     ]
-    shown = table(["trial", prior.info.output, "expected", *names], rows, "whole-width")
+    shown = table(["trial", prior.info.output, "expected", *space.names], rows, "whole-width")
     title = f"<h3>The best {len(rows)} of {len(trials)} trials</h3>"
-    return title + shown + downloadable("trials.csv", as_csv(prior, trials, names))
+    return title + shown + downloadable("trials.csv", as_csv(prior, trials, space.names))
 
 
 def as_csv(prior: Prior, trials: Sequence[JournalTrial], names: Sequence[str]) -> str:
@@ -140,6 +141,13 @@ def _axis(parameter: Parameter) -> Axis:
         return Axis.of(parameter.name, [str(value) for value in parameter.values])
     assert isinstance(parameter, Float)  # the others do not vary
     return Axis(parameter.name, float(parameter.low), float(parameter.high), parameter.log)
+
+
+def _height(parameter: Parameter, axis: Axis, trial: JournalTrial) -> float | None:
+    """Where a trial is on an axis; None where it does not have the parameter."""
+    if parameter.name not in trial.configuration:
+        return None
+    return axis.fraction(_place(parameter, axis, trial.configuration[parameter.name]))
 
 
 def _place(parameter: Parameter, axis: Axis, value: Any) -> float:
