@@ -31,8 +31,6 @@ LOST_TRUST = 0.01
 RECENT = 4  # steps that are taken in one by one after a restart, for results that come late
 # Points whose scores differ by less than this share of their range are equally good choices.
 TIED = 1e-6
-# Names of what a task may be like, beside kinds of past tasks.
-ALL_TASKS, COLD_START = "all tasks", "cold start"
 
 Store = Callable[[], dict[str, Any]]
 
@@ -61,9 +59,6 @@ class MixtureModel(MixtureScores):
     success : SuccessChance, optional
         The chance that a run gives a value. A choice is worth the logarithm of it less, in units of
         the scale of a task.
-    kinds : sequence of str
-        Names of the learned processes, those that differ in their noise only together; empty where
-        past tasks are alike.
     """
 
     kind: ClassVar[str] = "mixture"
@@ -81,14 +76,12 @@ class MixtureModel(MixtureScores):
         limits: tuple[float, float] = (-inf, inf),
         best_runs: BestRuns | None = None,
         success: SuccessChance | None = None,
-        kinds: Sequence[str] = (),
     ) -> None:
         self._processes, self._start = tuple(processes), tuple(start_weights)
         self._task, self._d0, self._store = scale, d0, store
         self.regret, self.limits, self.best_runs = regret, limits, best_runs
         self._success, self._observed = success, np.empty((0, d0))
         self._failing: Array | None = None  # chances at the start points
-        self._kinds = tuple(kinds)
         self._delta = delta
         self.trace = RegretTrace()
         self._best, self._closed, self._scores = -inf, np.zeros(0, dtype=np.intp), np.zeros(0)
@@ -302,14 +295,6 @@ class MixtureModel(MixtureScores):
         return float(self.mix.members[self._learned].sum())
 
     @property
-    def kinds(self) -> dict[str, float]:
-        """Posterior weight of every kind of past tasks, of all together, and of the cold start."""
-        if not self._kinds:
-            return {}
-        weights = np.bincount(self._gp.family, self.mix.members).tolist()
-        return dict(zip((*self._kinds, COLD_START), weights, strict=False))
-
-    @property
     def log_evidence(self) -> float:
         """Log density of the observed values, up to a constant."""
         return self.mix.log_evidence
@@ -339,11 +324,7 @@ class MixtureModel(MixtureScores):
         """How far the history is trusted."""
         if not self._learned.any():
             return "no history"
-        trust = f"trust {self.transfer_weight:.2f} in the history"
-        if not self._kinds:
-            return trust
-        name, weight = max(self.kinds.items(), key=lambda item: item[1])
-        return f"{trust}, most like {name} ({weight:.2f})"
+        return f"trust {self.transfer_weight:.2f} in the history"
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form of what the model was made from."""

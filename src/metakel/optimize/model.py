@@ -224,11 +224,6 @@ class Model(ABC):
         return 1.0
 
     @property
-    def kinds(self) -> dict[str, float]:
-        """How far the task is like each kind of past tasks; empty where these are alike."""
-        return {}
-
-    @property
     def log_evidence(self) -> float:
         """Log density of the observed values, up to a constant."""
         return 0.0

@@ -94,14 +94,6 @@ class Optimizer(AskTell):
         """Posterior weight of what was learned from the past, given the values so far."""
         return self._snapshot.model.transfer_weight
 
-    @property
-    def kinds(self) -> dict[str, float]:
-        """Posterior weight of every kind of past tasks (`Prior.kinds`), given the values so far.
-
-        Beside them stand all tasks together and the cold start; empty where past tasks are alike.
-        """
-        return self._snapshot.model.kinds
-
     def safe(self, x: Any, context: Any = None) -> NDArray[np.bool_]:
         """(n,) which of the points ``x`` may be tried without violating a limit.
 

@@ -2,7 +2,6 @@
 
 from metakel.priors.calibration import ConfidenceBand
 from metakel.priors.certified_start import PastOutput, PastOutputs, safe_start
-from metakel.priors.kinds import Kind
 from metakel.priors.learn import learn_outputs, learn_prior
 from metakel.priors.prior import Prior
 from metakel.priors.summary import Explanation
@@ -10,7 +9,6 @@ from metakel.priors.summary import Explanation
 __all__ = [
     "ConfidenceBand",
     "Explanation",
-    "Kind",
     "PastOutput",
     "PastOutputs",
     "Prior",

@@ -28,7 +28,6 @@ from metakel.priors.certificate import (
     without_scores,
 )
 from metakel.priors.certified_start import PastOutput, PastOutputs
-from metakel.priors.kinds import Kind, better_than_together, groups_of
 from metakel.priors.principal import (
     DEFAULT_LAM_RATIO,
     DEFAULT_RESIDUAL_WEIGHT,
@@ -40,6 +39,7 @@ from metakel.priors.principal import (
     spoiling_note,
 )
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
+from metakel.priors.robust import agreeing_tasks
 from metakel.priors.standardize import (
     Limits,
     complete_first,
@@ -52,6 +52,7 @@ from metakel.priors.standardize import (
 from metakel.space import Space
 
 SMALLEST_CALIBRATION = 4
+SHOWN = 8  # names of tasks in a note
 KEPT_RUNS = 3  # of every task, the best
 MOST_RUNS = 999  # of all tasks; beyond, every other task is left out, or more
 
@@ -157,9 +158,15 @@ def _learn(
     if tasks.m == 0:
         return Prior(space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight)
     featurized = featurize(tasks)
+    agreeing = agreeing_tasks(featurized)
+    if len(agreeing) < tasks.m:
+        aside = tuple(name for s, name in enumerate(tasks.names) if s not in agreeing)
+        info = replace(info, set_aside=aside, notes=(_set_aside_note(aside, tasks.m), *info.notes))
+        history = replace(history, tasks=tuple(t for t in history if t.name not in aside))
+        tasks = tasks.of(agreeing)
+        featurized = featurize(tasks)
     held, task_gp = _shape(featurized, lam, mean)
-    kinds = _kinds(featurized, held, lam, mean)
-    if not kinds and not to_replay:
+    if not to_replay:
         note = spoiling_note(tasks, space, held, mean=mean)
         info = replace(info, notes=(note, *info.notes)) if note else info
     return Prior(
@@ -174,7 +181,6 @@ def _learn(
         if to_replay
         else _best_runs(history, space, task_gp.basis.shared.lengthscales, info),
         success=None if runs is None else SuccessChance.fit(task_gp.basis.shared, *runs),
-        kinds=kinds,
     )
 
 
@@ -192,21 +198,12 @@ def _shape(featurized: TaskFeatures, lam: str | float, mean: bool) -> tuple[Held
     return held, task_gp
 
 
-def _kinds(
-    featurized: TaskFeatures, together: HeldOut, lam: str | float, mean: bool
-) -> tuple[Kind, ...]:
-    """Kinds of tasks with a shape each; none where all tasks together predict as well."""
-    groups = groups_of(featurized)
-    if [len(group) for group in groups] == [featurized.m]:
-        return ()
-    kinds, checked = [], []
-    for group in groups:
-        tasks = featurized.tasks.of(group)
-        held, task_gp = _shape(featurize(tasks), lam, mean)
-        if held.helps:
-            kinds.append(Kind(tasks.names, task_gp, held.noise_ratio))
-            checked.append((group, held))
-    return tuple(kinds) if better_than_together(checked, together) else ()
+def _set_aside_note(names: tuple[str, ...], count: int) -> str:
+    shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" * (len(names) > SHOWN))
+    return (
+        f"{len(names)} of {count} tasks agree with no others and are set aside, so that nothing is "
+        f"learned from them: {shown}"
+    )
 
 
 def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Calibration | None:

@@ -19,14 +19,13 @@ from metakel.gp.success import SuccessChance
 from metakel.gp.task_gp import DefaultGP, TaskGP, TaskModel, TaskProcess
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
-from metakel.optimize.mixture import ALL_TASKS, MixtureModel, register_loader
+from metakel.optimize.mixture import MixtureModel, register_loader
 from metakel.optimize.model import BestRuns
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.refitted import RefittedModel
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.certified_start import PastOutputs
-from metakel.priors.kinds import Kind
 from metakel.priors.principal import NOISE_RATIOS, HeldOut
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
@@ -34,8 +33,6 @@ from metakel.space import Fixed, Parameter, Space
 
 # Initial weight of the cold start beside what was learned; evidence moves it from there.
 COLD_WEIGHT = 0.05
-# Share of the history's weight that all tasks together keep beside kinds of tasks.
-TOGETHER = 0.2
 # A table reaches a little beyond what was recorded of others like it: 5 % of the range on [-1, 1].
 SLIGHTLY = 0.1
 
@@ -53,6 +50,7 @@ class PriorInfo:
     output: str
     minimize: bool
     constant: tuple[str, ...] = ()
+    set_aside: tuple[str, ...] = ()  # tasks that agree with no others
     winsorized: int = 0
     lam: str = "cv"
     mean: bool = True
@@ -87,8 +85,6 @@ class Prior:
         The best runs of every past task, to refer to; None in files of before.
     success : SuccessChance or None
         Where past runs failed; None where they did nowhere in particular.
-    kinds : tuple of Kind
-        Kinds of past tasks, largest first; none where all are alike.
     """
 
     space: Space
@@ -102,31 +98,11 @@ class Prior:
     past: PastOutputs | None = None
     best_runs: BestRuns | None = None
     success: SuccessChance | None = None
-    kinds: tuple[Kind, ...] = ()
 
     @property
     def helps(self) -> bool:
         """Whether what was learned enters decisions; otherwise they are those of a cold start."""
-        return bool(self._shares)
-
-    @property
-    def _shares(self) -> dict[str, tuple[TaskGP, float, tuple[float, ...]]]:
-        """What enters decisions, by its name: shape, share and noise ratios.
-
-        The first one is tried first, so kinds come by their shares.
-        """
-        if self.task_gp is None:
-            return {}
-        sizes = [len(kind.tasks) for kind in self.kinds]
-        left = (1 - TOGETHER if self.heldout.helps else 1.0) / max(sum(sizes), 1)
-        found = {
-            f"kind {k + 1}": (self.kinds[k].task_gp, left * sizes[k], self.kinds[k].noise_ratio)
-            for k in sorted(range(len(sizes)), key=lambda k: -sizes[k])
-        }
-        if self.heldout.helps:
-            share = TOGETHER if self.kinds else 1.0
-            found[ALL_TASKS] = (self.task_gp, share, self.heldout.noise_ratio)
-        return found
+        return self.task_gp is not None and self.heldout.helps
 
     @property
     def task_processes(self) -> tuple[tuple[TaskProcess, ...], tuple[float, ...]]:
@@ -134,13 +110,10 @@ class Prior:
         cold: TaskProcess = DefaultGP.typical(self.space.d0)
         if not self.helps:
             return (cold,), (1.0,)
-        learned: list[TaskProcess] = []
-        weights: list[float] = []
-        for task_gp, share, ratios in self._shares.values():
-            learned += [task_gp.with_noise_ratio(ratio) for ratio in NOISE_RATIOS]
-            weights += [(1 - self.cold_weight) * share * weight for weight in ratios]
+        learned = tuple(self._learned.with_noise_ratio(ratio) for ratio in NOISE_RATIOS)
+        weights = tuple((1 - self.cold_weight) * weight for weight in self.heldout.noise_ratio)
         if self.cold_weight == 0:
-            return tuple(learned), tuple(weights)
+            return learned, weights
         return (*learned, cold), (*weights, self.cold_weight)
 
     @property
@@ -151,7 +124,8 @@ class Prior:
     @property
     def outliers(self) -> tuple[str, ...]:
         """Tasks that the others explain worse than white noise would."""
-        varying = [name for name in self.info.tasks if name not in self.info.constant]
+        unused = {*self.info.constant, *self.info.set_aside}
+        varying = [name for name in self.info.tasks if name not in unused]
         return tuple(varying[s] for s in self.heldout.tasks[self.heldout.log_scores < 0])
 
     @property
@@ -166,9 +140,7 @@ class Prior:
     def mean(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """(n,) what a typical task measures there, within the limits of the output."""
         X = self.space.encode(configurations)
-        common = np.zeros(len(X))
-        for task_gp, share, _ in self._shares.values():
-            common += share * task_gp.mean(X)
+        common = self._learned.mean(X) if self.helps else np.zeros(len(X))
         values = self.model.level + self.model.scale * common
         return np.clip(-values if self.info.minimize else values, *self.output_limits)
 
@@ -285,7 +257,6 @@ class Prior:
             limits=self._limits,
             best_runs=None if new else self.best_runs,
             success=None if new else self.success,
-            kinds=tuple(self._shares) if self.kinds else (),
         )
 
     def _stored(self, **options: Any) -> dict[str, Any]:

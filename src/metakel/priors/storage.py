@@ -21,7 +21,6 @@ from metakel.optimize.model import BestRuns
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration
 from metakel.priors.certified_start import PastOutputs
-from metakel.priors.kinds import Kind
 from metakel.priors.principal import EQUALLY, HeldOut
 from metakel.priors.prior import Prior, PriorInfo
 from metakel.space import Parameter, Space
@@ -84,15 +83,6 @@ def to_dict(prior: Prior) -> Content:
     }
     if prior.certificate is not None:
         content["certificate"] = prior.certificate.to_dict()
-    if prior.kinds:
-        content["kinds"] = [
-            {
-                **_plain(kind, "tasks", "noise_ratio"),
-                "basis": kind.task_gp.basis.to_dict(),
-                "task_gp": _shape_to_dict(kind.task_gp),
-            }
-            for kind in prior.kinds
-        ]
     if prior.past is not None:
         content["past"] = prior.past.to_dict()
     if prior.best_runs is not None:
@@ -120,7 +110,6 @@ def to_version_1(prior: Prior) -> Content:
         past=None,
         best_runs=None,
         success=None,
-        kinds=(),
     )
     return {**_renamed(to_dict(then), old_names), "version": 1}
 
@@ -137,12 +126,13 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
             _model_from_dict(found["model"]),
             as_numbers("norms", found["norms"], (None,)),
         )
-    kinds = tuple(_kind_from_dict(kind, space, info) for kind in data.get("kinds", ()))
     return Prior(
         space=space,
         model=_model_from_dict(data["model"]),
         task_gp=None if basis is None else _shape_from_dict(data["task_gp"], basis),
-        heldout=_heldout_from_dict(data["heldout"], len(info.tasks) - len(info.constant)),
+        heldout=_heldout_from_dict(
+            data["heldout"], len(info.tasks) - len(info.constant) - len(info.set_aside)
+        ),
         calibration=calibration,
         info=info,
         cold_weight=as_number("cold_weight", data["cold_weight"], 0, 1),
@@ -154,7 +144,6 @@ def _from_content(data: Mapping[str, Any]) -> Prior:
         if "best_runs" in data and basis is not None
         else None,
         success=_success_from_dict(data["success"], space) if "success" in data else None,
-        kinds=kinds,
     )
 
 
@@ -162,16 +151,6 @@ def _success_from_dict(data: Mapping[str, Any], space: Space) -> SuccessChance:
     basis = _basis_from_dict(data["basis"], space)
     weights = as_numbers("weights", data["weights"], (basis.r,))
     return SuccessChance(basis, as_number("intercept", data["intercept"]), weights)
-
-
-def _kind_from_dict(data: Mapping[str, Any], space: Space, info: PriorInfo) -> Kind:
-    unknown = set(data["tasks"]) - set(info.tasks)
-    if unknown:
-        raise InputError(f"a kind has the task {min(unknown)!r}, which is none of the prior's")
-    ratios = as_numbers("noise_ratio", data["noise_ratio"], (len(EQUALLY),), low=TINY)
-    basis = _basis_from_dict(data["basis"], space)
-    shape = _shape_from_dict(data["task_gp"], basis)
-    return Kind(tuple(data["tasks"]), shape, tuple(ratios.tolist()))
 
 
 def _from_version_1(content: Content) -> Content:
@@ -222,7 +201,7 @@ def _info_from_dict(data: Mapping[str, Any]) -> PriorInfo:
     """Where a prior comes from; every field of its type."""
     found: dict[str, Any] = dict(data)
     for kind, names in (
-        (list, ("tasks", "constant", "notes")),
+        (list, ("tasks", "constant", "set_aside", "notes")),
         (str, ("output", "lam", "source")),
         (int, ("runs", "winsorized")),
         (bool, ("minimize", "mean")),

@@ -232,7 +232,6 @@ def summary(prior: Prior) -> str:
     lines = [
         f"Prior from {len(info.tasks)} tasks, {info.runs} runs: {verb} {info.output}; {inputs}.",
         *_trust(prior),
-        *_kinds(prior),
         *_common_shape(prior),
         *_differences(prior),
         _new_task(prior),
@@ -250,9 +249,7 @@ def _trust(prior: Prior) -> list[str]:
     started = _cold_start(prior)
     if not held.checked:
         return [f"No held-out check: one task cannot be checked against others. {started}"]
-    verdict = "passed" if held.helps else "passed for kinds of tasks, and not for all together"
-    if not prior.helps:
-        verdict = "FAILED"
+    verdict = "passed" if prior.helps else "FAILED"
     score = f"{held.log_score:+.2f} nats per observation over white noise"
     better = f"{held.better_than_cold} of {len(held.log_scores)}"
     return [
@@ -271,30 +268,14 @@ def _cold_start(prior: Prior) -> str:
     )
 
 
-def _kinds(prior: Prior) -> list[str]:
-    if not prior.kinds:
-        return []
-    known = {name for kind in prior.kinds for name in kind.tasks}
-    none = [n for n in prior.info.tasks if n not in known and n not in prior.info.constant]
-    count = "one kind" if len(prior.kinds) == 1 else f"{len(prior.kinds)} kinds"
-    lines = [f"Past tasks are of {count}, which predict better than all tasks together."]
-    for number, kind in enumerate(prior.kinds, 1):
-        lines.append(f"Kind {number}, {len(kind.tasks)} tasks: {_some(kind.tasks)}.")
-    if none:
-        lines.append(f"Of no kind, {len(none)} tasks: {_some(tuple(none))}.")
-    return lines
-
-
 def _common_shape(prior: Prior) -> list[str]:
     if prior.task_gp is None or not prior.info.mean:
         return []
-    optimizer = prior.optimizer()
-    top = optimizer.suggest()
+    top = prior.optimizer().suggest()
     where = _some(tuple(f"{name} = {_short(value)}" for name, value in top.items()))
     if not prior.helps:
         return [f"Tried first: {where}, the middle of the space."]
-    shape = next(iter(optimizer.kinds), "common shape").capitalize()
-    return [f"{shape}: best near {where}, which is tried first."]
+    return [f"Common shape: best near {where}, which is tried first."]
 
 
 def _differences(prior: Prior) -> list[str]:
