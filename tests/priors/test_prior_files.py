@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from named_runs import run, table
 from metakel import Prior, learn_prior
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.priors.storage import to_dict, to_version_1
 from metakel.space import Categorical, Float, Space
 
 
@@ -37,41 +35,6 @@ def test_save_and_load_give_the_same_decisions(prior, tmp_path):
         strict=True,
     ):
         np.testing.assert_array_equal(mine, theirs)
-
-
-VERSION_1 = Path(__file__).parent / "data" / "prior_v1.json"  # written by 0.1
-
-
-def test_a_file_of_version_1_gives_the_decisions_it_gave_then():
-    prior = Prior.load(VERSION_1)
-    optimizer = prior.optimizer(rng=np.random.default_rng(7))
-    rates = []
-    for _ in range(4):
-        row = optimizer.ask()
-        optimizer.tell(row, (np.log10(row["rate"]) + 2) ** 2 + 0.5 * (row["kind"] == "u"))
-        rates.append(row["rate"])
-    expected = [0.02020474994159376, 0.0029640602340968683, 0.05750276818521915]
-    np.testing.assert_allclose(
-        rates, [*expected, 0.015135793357260558], rtol=0.02
-    )  # another search than then
-    assert prior.info.winsorized == 2
-    assert prior.norm_bound(0.5) == pytest.approx(3.5324930796012928)
-
-
-def test_version_1_is_upgraded_without_loss(tmp_path):
-    prior = Prior.load(VERSION_1)
-    assert json.loads(json.dumps(to_version_1(prior))) == json.loads(VERSION_1.read_text())
-    prior.save(tmp_path / "prior.json")
-    document = json.loads((tmp_path / "prior.json").read_text())
-    assert document["version"] == 2
-    assert to_dict(Prior.load(tmp_path / "prior.json")) == to_dict(prior)
-
-
-def test_the_first_files_of_version_1_had_no_noisiness(tmp_path):
-    document = json.loads(VERSION_1.read_text())
-    del document["heldout"]["noisiness"]
-    (tmp_path / "prior.json").write_text(json.dumps(document))
-    assert Prior.load(tmp_path / "prior.json").heldout.noise_ratio == (1 / 3, 1 / 3, 1 / 3)
 
 
 def test_foreign_and_damaged_files_are_refused(prior, tmp_path):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from itertools import islice
 
 import numpy as np
 import pytest
-from journal_files import lines, written
 from tuning_history import measure, small_prior
 
 from metakel import InputError, Space
@@ -74,25 +71,6 @@ def test_rows_of_a_frame_can_be_told_as_iterrows_gives_them():
         assert isinstance(row["depth"], float)
         tuner.tell({**row.to_dict(), "kind": "adam"}, 0.5)
     assert tuner.stop_reason == "all 4 candidates were asked"
-
-
-def begun_as_at_first(path, rows) -> None:
-    """A journal whose candidates are noted as they were typed, duplicates included."""
-    Tuner(PRIOR, path, candidates=rows)
-    (head,) = lines(path)
-    text = json.dumps([dict(row) for row in rows], sort_keys=True)
-    head["candidates"] = hashlib.sha256(text.encode()).hexdigest()[:16]
-    told = {"event": "told", "number": None, "configuration": rows[0], "value": 0.5}
-    written(path, [head, told])
-
-
-@pytest.mark.parametrize("rows", LISTS.values(), ids=LISTS.keys())
-def test_journals_that_noted_candidates_as_typed_still_open(tmp_path, rows):
-    begun_as_at_first(tmp_path / "j", rows)
-    tuner = Tuner(PRIOR, tmp_path / "j", candidates=rows)
-    assert len(asked(tuner)) == 2
-    with pytest.raises(InputError, match="begun with candidates"):
-        Tuner(PRIOR, tmp_path / "j", candidates=ROWS[:2])
 
 
 def test_a_journal_goes_on_with_equal_candidates_and_equal_fixed_values(tmp_path):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 from journal_files import lines, written
-from tuning_history import measure, small_prior
+from tuning_history import small_prior
 
-from metakel import InputError, Prior
+from metakel import InputError
 from metakel.tuner import Journal, JournalReader, Tuner
 
 PRIOR = small_prior()
-DATA = Path(__file__).with_name("data")
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}
 
 
@@ -70,19 +68,3 @@ def test_who_has_not_read_continues_the_chain(journal):
     with late.exclusive():
         late.append([{"event": "queued", "configuration": X}])
     assert len(Journal(journal).read()) == before + 1
-
-
-def test_a_journal_of_version_1_is_read_and_continued_without_checksums(tmp_path):
-    path = Path(shutil.copy(DATA / "version_1.jsonl", tmp_path / "j"))
-    seen = JournalReader(path)
-    assert [trial.state for trial in seen.trials.all] == [
-        *("complete", "dropped", "failed", "complete", "complete", "pending")
-    ]
-    assert seen.trials.all[0].value == 0.77
-    tuner = Tuner(Prior.load(DATA / "prior.json"), path, budget=12, seed=3)
-    for x in tuner:
-        tuner.tell(x, measure(x))
-    assert tuner.trials.spent == 12
-    assert tuner.trials.all[:6] == seen.trials.all
-    assert b"crc" not in path.read_bytes()
-    assert lines(path)[0]["version"] == 1

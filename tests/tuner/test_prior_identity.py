@@ -75,13 +75,3 @@ def test_other_runs_or_other_ways_to_learn_are_another_prior(prior, tmp_path):
     for other in others:
         with pytest.raises(InputError, match="begun with another prior"):
             Tuner(other, tmp_path / "j")
-
-
-def test_a_prior_of_before_is_known_by_its_bits(prior, tmp_path):
-    old = replace(prior, info=replace(prior.info, source=""))
-    Tuner(old, tmp_path / "j")
-    old.save(tmp_path / "prior.json")
-    Tuner(Prior.load(tmp_path / "prior.json"), tmp_path / "j")
-    Tuner(prior, tmp_path / "j")  # the same bits, learned again since
-    with pytest.raises(InputError, match="begun with another prior"):
-        Tuner(rounded_differently(old), tmp_path / "j")

@@ -42,7 +42,7 @@ class PriorInfo:
     """Where a prior comes from: names of the tasks, runs, output, and what was found in them.
 
     ``source`` is a digest of the runs themselves. Unlike what is learned from them, it does not
-    depend on how a machine rounds; it is empty in files of before.
+    depend on how a machine rounds.
     """
 
     tasks: tuple[str, ...]
@@ -78,11 +78,11 @@ class Prior:
     cold_weight : float
         Initial weight of the cold start beside what was learned.
     certificate : RegretCalibration or None
-        What replays of the optimizer on past tasks say of its regret; None in files of before.
+        What replays of the optimizer on past tasks say of its regret.
     past : PastOutputs or None
         Records of all outputs, for a search with limits; None where none were given.
     best_runs : BestRuns or None
-        The best runs of every past task, to refer to; None in files of before.
+        The best runs of every past task, to refer to.
     success : SuccessChance or None
         Where past runs failed; None where they did nowhere in particular.
     """

@@ -1,10 +1,10 @@
-"""A prior as one JSON file, and every file that an earlier version wrote."""
+"""A prior as one JSON file."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -25,19 +25,6 @@ from metakel.priors.principal import EQUALLY, HeldOut
 from metakel.priors.prior import Prior, PriorInfo
 from metakel.space import Parameter, Space
 from metakel.space.parameters import storable
-
-# Names in files of version 1, and since.
-RENAMED = {
-    "cold": "cold_log_scores",
-    "facts": "info",
-    "fenced": "winsorized",
-    "floor": "residual_weight",
-    "gains": "log_scores",
-    "guard": "cold_weight",
-    "noisiness": "noise_ratio",
-    "shape": "task_gp",
-    "share": "lam_ratio",
-}
 
 
 def save_prior(prior: Prior, path: str | Path) -> None:
@@ -101,19 +88,6 @@ def _plain(value: object, *names: str) -> Content:
     return {n: list(v) if isinstance(v, tuple) else v for n, v in found.items()}
 
 
-def to_version_1(prior: Prior) -> Content:
-    """The document as version 1 wrote it, by which journals of that time know their prior."""
-    old_names = {new: old for old, new in RENAMED.items()}
-    then = replace(
-        prior,
-        info=replace(prior.info, source=""),
-        past=None,
-        best_runs=None,
-        success=None,
-    )
-    return {**_renamed(to_dict(then), old_names), "version": 1}
-
-
 def _from_content(data: Mapping[str, Any]) -> Prior:
     """Inverse of `to_dict`; refuses what `learn_prior` cannot have made."""
     space = Space.from_dict(data["space"])
@@ -153,23 +127,7 @@ def _success_from_dict(data: Mapping[str, Any], space: Space) -> SuccessChance:
     return SuccessChance(basis, as_number("intercept", data["intercept"]), weights)
 
 
-def _from_version_1(content: Content) -> Content:
-    # The first files of version 1 had no noisiness.
-    heldout = {"noisiness": EQUALLY, **content["heldout"]}
-    return _renamed({**content, "heldout": heldout}, RENAMED)
-
-
-def _renamed(table: Mapping[str, Any], names: Mapping[str, str]) -> Content:
-    """A table with its keys replaced, and those of the tables in it."""
-    return {
-        names.get(key, key): _renamed(entry, names)
-        if isinstance(entry, Mapping) and key != "space"
-        else entry
-        for key, entry in table.items()
-    }
-
-
-FORMAT = Format("metakel.Prior", version=2, noun="prior", upgrades={1: _from_version_1})
+FORMAT = Format("metakel.Prior", version=2, noun="prior")
 
 
 def _best_runs_from_dict(
@@ -187,11 +145,9 @@ def _best_runs_from_dict(
 
 
 def _info_to_dict(info: PriorInfo) -> Content:
-    """Without limits of the output and source where there are none, as in files of before."""
+    """Without limits of the output where there are none."""
     content = asdict(info)
     limits = content.pop("outputs")
-    if not info.source:
-        del content["source"]
     if limits is not None:
         content["outputs"] = [limit if isfinite(limit) else None for limit in limits]
     return content

@@ -19,7 +19,6 @@ from metakel.learn import LearnedKernel
 from metakel.optimize import GPUCB, Optimizer
 from metakel.optimize.limits import Range, SafeStart
 from metakel.priors import PastOutputs, Prior
-from metakel.priors.storage import to_version_1
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Space
 from metakel.tuner.events import Configuration, digest, key, plain
@@ -225,10 +224,6 @@ class Candidates:
         """What a journal notes of them: equal for lists of equal configurations."""
         return digest(list(self._by_key))
 
-    def begun_with(self, noted: Any) -> bool:
-        """Whether a journal was begun with these; at first, journals noted them as typed."""
-        return noted in (self.digest, digest([dict(row) for row in self.given]))
-
 
 class TuningSource:
     """A prior or a learned kernel, as a tuner sees it.
@@ -291,17 +286,9 @@ class TuningSource:
         """
         learned = self.learned
         if isinstance(learned, Prior):
-            if not learned.info.source:
-                return digest(to_version_1(learned))
             parts = (learned.task_gp is None, learned.calibration is None, learned.cold_weight)
             return digest([learned.space.to_dict(), asdict(learned.info), *parts])
         return digest([learned.kernel.to_json(), learned.noise_std, learned.delta, self.norm_bound])
-
-    def begun_with(self, noted: Any) -> bool:
-        """Whether a journal was begun with this; at first, journals noted every bit of a prior."""
-        if noted == self.digest:
-            return True
-        return isinstance(self.learned, Prior) and noted == digest(to_version_1(self.learned))
 
 
 @dataclass(frozen=True)
@@ -385,18 +372,13 @@ class RunOptions:
                 f"{where} was begun with {begun}, and this run has {given}, or other "
                 "configurations to start from; expected the same in all of a journal"
             )
-        expected, noted = self.header(source), found.get("candidates")
+        expected = self.header(source)
         for name in ("outputs", "task", "command"):  # not every journal says these
             if name not in found:
                 expected.pop(name, None)
-        alike = {
-            "version": True,
-            "prior": source.begun_with(found.get("prior")),
-            "candidates": self.candidates is not None and self.candidates.begun_with(noted),
-        }
         for name, wanted in expected.items():
             # JSON keeps no tuples, so both sides are compared as they are stored.
-            if alike.get(name) or json.loads(json.dumps(wanted)) == found.get(name):
+            if name == "version" or json.loads(json.dumps(wanted)) == found.get(name):
                 continue
             if name in ("task", "command"):
                 raise _another_task(where, name, found[name], wanted)
