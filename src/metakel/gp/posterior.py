@@ -331,6 +331,9 @@ LOG_2PI = log(2 * pi)
 # within a factor of 5 of half the diagonal of the domain, signal near the variance 1 of
 # standardised values, noise a thousandth of it, loosely.
 LENGTH_SD, SIGNAL_SD, NOISE_SD = 1.6, 0.7, 2.5
+# A longer log length scale than the typical one by more than this would make a parameter a straight
+# line over its whole range, also in the residual: a search would sit on an edge and learn nothing.
+LONGEST = 1.5
 SMALLEST_NOISE, LARGEST_NOISE = 1e-4, 1.0
 LEVEL_VARIANCE = 0.1
 STEPS = 15
@@ -401,7 +404,7 @@ def fit_matern52(X: Sequence[Array], z: Sequence[Array]) -> Matern52ARD:
         return value + float(off @ off) / 2, slope + off / spread
 
     bounds = [
-        *[(c - 3.5, c + 3.5) for c in centre[:d0]],
+        *[(c - 3.5, c + LONGEST) for c in centre[:d0]],
         (log(0.05), log(20.0)),
         (log(SMALLEST_NOISE), log(LARGEST_NOISE)),
     ]
