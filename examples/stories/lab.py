@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
+import subprocess
+import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,33 +46,27 @@ def write_sheet(path: Path, rows: list[Coupling]) -> None:
     book.save(path)
 
 
-def do_experiments(path: Path, measured: list[Coupling]) -> None:
-    """Type yields into the empty cells; the amounts are those of the nearest weighed portion."""
-    book = openpyxl.load_workbook(path)
-    page = book["runs"]
-    places = {cell.value: cell.column for cell in page[1]}
-    for row in range(2, page.max_row + 1):
-        cells = {name: page.cell(row, column) for name, column in places.items()}
-        if cells["yield"].value is None:
-            wanted = cells["arbpin"].value, cells["k3po4"].value
-            near = min(measured, key=lambda m: abs(m[3] - wanted[0]) + abs(m[4] - wanted[1]))
-            cells["arbpin"].value, cells["k3po4"].value = near[3], near[4]
-            cells["yield"].value = f"{near[5]} %".replace(".", ",")
-    book.save(path)
+def do_experiment(folder: Path, measured: list[Coupling]) -> list[str]:
+    """Run the suggestion that waits, with the nearest weighed portions; what to tell of it."""
+    command = [sys.executable, "-m", "metakel", "status", "new.jsonl", "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    (trial,) = (t for t in json.loads(done.stdout)["trials"] if t["state"] == "pending")
+    x = trial["configuration"]
+    near = min(measured, key=lambda m: abs(m[3] - x["arbpin"]) + abs(m[4] - x["k3po4"]))
+    used = ["--set", f"arbpin={near[3]}", "--set", f"k3po4={near[4]}"]
+    return [f"{near[5]} %".replace(".", ","), "--number", str(trial["number"]), *used]
 
 
 def story(folder: Path, rounds: int, batches: int) -> None:
-    """Learn from the sheet; then suggest into it, fill in, and read back, round by round."""
+    """Learn from the sheet; then suggest, weigh, and tell, round by round."""
     rows, sheet = couplings(), folder / "suzuki.xlsx"
     new = [row for row in rows if row[0] == NEW]
     names = list(dict.fromkeys(row[0] for row in rows if row[0] != NEW))[:batches]
     write_sheet(sheet, [row for row in rows if row[0] in names])
     metakel(folder, "learn", sheet.name, "--task", "batch", "--output", "yield")
     for _ in range(rounds):
-        table = ("--append", sheet.name, "--task", NEW)
-        metakel(folder, "suggest", "prior.json", "--journal", "new.jsonl", *table)
-        do_experiments(sheet, new)
-        metakel(folder, "tell", "new.jsonl", "--from", sheet.name)
+        metakel(folder, "suggest", "prior.json", "--journal", "new.jsonl", "--task", NEW)
+        metakel(folder, "tell", "new.jsonl", *do_experiment(folder, new))
     metakel(folder, "status", "new.jsonl")
     best = max(row[5] for row in new)
     print(f"the best of all {len(new)} couplings of this batch has a yield of {best} %")

@@ -12,7 +12,7 @@ import pytest
 
 from metakel.data import History
 from metakel.errors import InputError, ShardError
-from metakel.io import append_excel, csv_columns, excel_columns, parquet_columns
+from metakel.io import csv_columns, excel_columns, parquet_columns
 
 WANTED = {"task": "task", "output": "y"}
 TABLE = "task,x,y\na,1,2\nb,2,3\n"
@@ -75,32 +75,3 @@ def test_a_parquet_file_of_a_billion_equal_rows_is_refused(tmp_path):
 def test_a_device_is_not_read(name):
     with pytest.raises(InputError, match="expected a file"):
         History.from_csv(name, **WANTED)
-
-
-def test_text_that_looks_like_a_formula_stays_text_in_a_workbook(tmp_path):
-    openpyxl = pytest.importorskip("openpyxl")
-    row = {"=cmd()": 1.5, "kind": "=1+1", "other": "@SUM(A1)", "plain": "adam"}
-    append_excel(tmp_path / "runs.xlsx", [row])
-    page = openpyxl.load_workbook(tmp_path / "runs.xlsx").active
-    assert [cell.data_type for cell in page[1]] == ["s"] * 4
-    assert [cell.data_type for cell in page[2]] == ["n", "s", "s", "s"]
-    assert excel_columns(tmp_path / "runs.xlsx") == {name: [v] for name, v in row.items()}
-
-
-def test_rows_are_not_added_to_a_workbook_whose_formulas_would_lose_their_results(tmp_path):
-    openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
-    book.active.append(["x", "y"])
-    book.active.append([2, "=A2*2"])
-    book.save(tmp_path / "runs.xlsx")
-    before = (tmp_path / "runs.xlsx").read_bytes()
-    with pytest.raises(InputError, match="holds formulas"):
-        append_excel(tmp_path / "runs.xlsx", [{"x": 3}])
-    assert (tmp_path / "runs.xlsx").read_bytes() == before
-
-
-def test_a_cell_that_excel_cannot_hold_is_refused(tmp_path):
-    pytest.importorskip("openpyxl")
-    with pytest.raises(InputError, match="an Excel cell cannot hold"):
-        append_excel(tmp_path / "runs.xlsx", [{"kind": "\x1b[2J"}])
-    assert not (tmp_path / "runs.xlsx").exists()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from math import isfinite, nan
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,12 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from metakel.cli.console import Json, emit, grid, note
-from metakel.cli.fill_in import append_suggestions, task_column
 from metakel.cli.outputs import (
     AcceptAlarm,
     Delta,
     Limits,
-    Sheet,
     Start,
     announce,
     assignments,
@@ -72,11 +69,6 @@ def suggest(
         typer.Option("--context", help="name=value that is given this time, not chosen."),
     ] = None,
     extrapolate: Extrapolate = False,
-    append: Annotated[
-        Path | None,
-        typer.Option(help="CSV file or workbook to write the suggestions to, to be filled in."),
-    ] = None,
-    sheet: Sheet = None,
     limit: Limits = None,
     start: Start = None,
     accept_alarm: AcceptAlarm = False,
@@ -88,9 +80,6 @@ def suggest(
 ) -> None:
     """Suggest the next configurations to try; with --journal they are recorded as pending.
 
-    With --append they are also written to a table, one row each with an empty result. Fill it in,
-    and `metakel tell JOURNAL --from TABLE` records it.
-
     --fix holds a parameter for the whole task. --context holds it for these suggestions only, as
     the weather of today, and one journal may have suggestions for many contexts.
 
@@ -100,8 +89,6 @@ def suggest(
     With --json: a list with number, configuration, mean, sd, low, high and why; mean and sd are
     what the model that chose it expects to be measured.
     """
-    if append is not None and journal is None:
-        raise typer.BadParameter("--append needs --journal, to which the results go")
     known = Prior.load(prior)
     tuner = open_tuner(
         known, journal, fix=fix, start=start, task=task, same_task=same_task, observed=observed,
@@ -113,36 +100,16 @@ def suggest(
         asked = tuner.ask_trials(count, given)
     except (Alarm, NoSafePoint) as error:
         raise InputError(why_stopped(tuner, error)) from error
-    others, added = tuner.optimizer.model.output_names, list[str]()
-    if append is not None and journal is not None:
-        name = task or tuner.options.task or journal.stem
-        with _dropped_on_error(tuner, asked):
-            added = append_suggestions(append, sheet, journal, known, asked, name, others)
     # By the model that chose: later suggestions of the batch take the earlier ones into account.
     reasons = [tuner.explain(trial.configuration, given) for trial in asked]
     if json:
         emit([_as_json(trial, why) for trial, why in zip(asked, reasons, strict=True)])
         return
     _show(tuner, known, list(zip(asked, reasons, strict=True)), brief=count > 1)
-    if append is not None:
-        if added:
-            note(f"{append.name} had no column {', '.join(added)}: added")
-        note(f"written to {append}; fill in {', '.join((known.info.output, *others))}, then:")
-        note(f"  metakel tell {journal} --from {append}")
-    elif journal is not None:
+    if journal is not None:
+        others = tuner.optimizer.model.output_names
         also = "".join(f" --output {name}=VALUE" for name in others)
         note(f"then: metakel tell {journal} VALUE --number {asked[0].number}{also}")
-
-
-@contextmanager
-def _dropped_on_error(tuner: Tuner, asked: Sequence[JournalTrial]) -> Iterator[None]:
-    """Drop suggestions that nobody will see."""
-    try:
-        yield
-    except Exception:
-        for trial in asked:
-            tuner.drop(trial.number)
-        raise
 
 
 def _show(
@@ -283,6 +250,12 @@ def _of_this_task(columns: dict[str, list[Any]], tuner: Tuner, path: Path) -> di
     kept = [i for i, name in enumerate(columns[column]) if str(name) == task]
     note(f"{path.name}: {len(kept)} rows are of {task}, the others of other tasks")
     return {name: [cells[i] for i in kept] for name, cells in columns.items()}
+
+
+def task_column(columns: Mapping[str, list[Any]], prior: Prior) -> str | None:
+    """The column that names past tasks of the prior, if the table has one."""
+    known = set(prior.info.tasks)
+    return next((name for name, v in columns.items() if known & set(map(str, v))), None)
 
 
 def _numbers(cells: Sequence[Any], where: str) -> list[float | None]:

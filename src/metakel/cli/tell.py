@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from metakel.cli.console import Json, emit, note, one_line, say, short
-from metakel.cli.fill_in import read_results
-from metakel.cli.outputs import Sheet, assignments, read_named_numbers
+from metakel.cli.outputs import assignments, read_named_numbers
 from metakel.cli.status import JournalArgument, described
-from metakel.errors import InputError, SeveralProblems
+from metakel.errors import InputError
 from metakel.space.text import quantity
 from metakel.tuner import JournalReader, JournalTrial
 
@@ -50,24 +47,13 @@ def tell(
         bool, typer.Option("--correct", help="Replace the result that --number has.")
     ] = False,
     reason: Annotated[str, typer.Option(help="Why it failed.")] = "",
-    table: Annotated[
-        Path | None,
-        typer.Option("--from", help="Table that was filled in after `metakel suggest --append`."),
-    ] = None,
-    sheet: Sheet = None,
     json: Json = False,
 ) -> None:
     """Record the result of a configuration in a journal; it is on disk when this returns.
 
     With --json: number, configuration, state (complete, failed or dropped), value, outputs and
-    reason of the trial, and complete, how many trials have a value now; with --from a list of
-    these.
+    reason of the trial, and complete, how many trials have a value now.
     """
-    if table is not None:
-        if value or failed or drop or number is not None or assigned:
-            raise typer.BadParameter("--from beside a value: the table holds the values")
-        _from_table(journal, table, sheet, correct=correct, json=json)
-        return
     if [bool(value), failed, drop].count(True) != 1:
         raise typer.BadParameter("give a value, or --failed, or --drop")
     if number is None and (drop or correct):
@@ -91,36 +77,6 @@ def tell(
         waiting = ", ".join(str(trial.number) for trial in record.trials.pending)
         note(f"this is a run of its own; still pending: {waiting}. If it was one of them, use")
         note("--number with --set")
-
-
-def _from_table(
-    journal: Path, table: Path, sheet: str | None, *, correct: bool, json: bool
-) -> None:
-    record = JournalReader(journal)
-    found = read_results(record, journal, table, sheet, correct=correct)
-    count = len(record.trials.complete)
-    if json:
-        emit([{**described(trial), "complete": count} for trial in found.recorded])
-        _refuse(found.problems)
-        return
-    for trial in found.recorded:
-        say(f"recorded {one_line(trial.configuration)}: {_result(trial)}")
-    say(f"{len(found.recorded)} results of {table} recorded; {count} values")
-    if found.empty:
-        note(f"still to fill in: {', '.join(map(str, found.empty))}")
-    for number, difference in found.differing.items():
-        note(f"{number} differs from the journal: {difference}")
-    if found.differing:
-        note("--correct takes what is in the table")
-    _refuse(found.problems)
-
-
-def _refuse(problems: Sequence[InputError]) -> None:
-    """Say what is wrong with rows that were not recorded; the others were."""
-    if len(problems) == 1:
-        raise problems[0]
-    if problems:
-        raise SeveralProblems("these rows could not be read, and were not recorded", problems)
 
 
 def _record(

@@ -27,8 +27,8 @@ class History:
     """Past tasks over the same inputs; their sizes may differ.
 
     Make one with `from_pairs` or `from_arrays`, or from a table of named parameters with
-    `from_frame`, `from_csv`, `from_excel`, `from_parquet`, `from_optuna`, `from_mlflow` or
-    `from_ax`, or with `from_source` from what a reader of your own returns. Those turn parameters
+    `from_frame`, `from_csv`, `from_excel`, `from_parquet` or `from_optuna`, or with
+    `from_source` from what a reader of your own returns. Those turn parameters
     into numbers in [-1, 1] by their ``space``, flip the sign of an output that is minimised, and
     keep a ``report`` of the rows that could not be used.
 
@@ -182,55 +182,6 @@ class History:
         Options as for `from_frame`.
         """
         return cls.from_source(io.read_optuna(source), **options)
-
-    @classmethod
-    def from_mlflow(
-        cls,
-        experiments: Any,
-        *,
-        output: str,
-        task: str | None = None,
-        tracking_uri: str | Path | None = None,
-        filter_string: str = "",
-        **options: Any,
-    ) -> History:
-        """Finished runs of MLflow experiments, each a task.
-
-        Parameters
-        ----------
-        experiments : str or sequence of str
-            Names of the experiments.
-        output : str
-            The metric; of several values logged in a run, the last.
-        task : str, optional
-            A tag or parameter whose values are the tasks, instead of the experiments.
-        tracking_uri : str or Path, optional
-            Where the runs are; by default where MLflow itself looks.
-        filter_string : str
-            Which runs to read, in MLflow's own words: ``"tags.kind = 'trial'"``.
-        **options
-            As for `from_frame`; MLflow knows no direction, so say ``minimize=True`` for a loss.
-        """
-        source = io.read_mlflow(
-            experiments,
-            output=output,
-            task=task,
-            tracking_uri=tracking_uri,
-            filter_string=filter_string,
-        )
-        return cls.from_source(source, **options)
-
-    @classmethod
-    def from_ax(
-        cls, source: Any, *, output: str | None = None, minimize: bool | None = None, **options: Any
-    ) -> History:
-        """Completed trials of Ax experiments, each a task: one or several clients or experiments.
-
-        Space, metric and direction are those of the experiments. ``output`` and ``minimize`` name
-        another metric; other options as for `from_frame`.
-        """
-        found = io.read_ax(source, output=output, minimize=minimize)
-        return cls.from_source(found, **options)
 
     @staticmethod
     def scan(path: Any, *, task: str = "task", output: str = "y", **options: Any) -> Any:

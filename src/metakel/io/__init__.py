@@ -4,13 +4,11 @@ A reader is a function ``read_...`` that returns a `Source`; `metakel.data.Histo
 takes what any of them returns.
 """
 
-from metakel.io.ax import read_ax
 from metakel.io.columns import Column
-from metakel.io.csv_files import append_csv, csv_columns, read_csv
+from metakel.io.csv_files import csv_columns, read_csv
 from metakel.io.encoding import encode
-from metakel.io.excel import append_excel, excel_columns, read_excel
+from metakel.io.excel import excel_columns, read_excel
 from metakel.io.merge import join_sources
-from metakel.io.mlflow import read_mlflow
 from metakel.io.optuna import read_optuna
 from metakel.io.schema import Report, Schema, Source
 from metakel.io.tables import frame_columns, parquet_columns, read_frame, read_parquet
@@ -20,19 +18,15 @@ __all__ = [
     "Report",
     "Schema",
     "Source",
-    "append_csv",
-    "append_excel",
     "csv_columns",
     "encode",
     "excel_columns",
     "frame_columns",
     "join_sources",
     "parquet_columns",
-    "read_ax",
     "read_csv",
     "read_excel",
     "read_frame",
-    "read_mlflow",
     "read_optuna",
     "read_parquet",
 ]

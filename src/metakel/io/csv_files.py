@@ -6,8 +6,8 @@ import csv
 import gzip
 import re
 import zlib
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO, StringIO, TextIOWrapper
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from metakel._files import as_path, refuse_bomb, refuse_device, write_atomically
+from metakel._files import as_path, refuse_bomb, refuse_device
 from metakel.errors import Hint, InputError
 from metakel.io.cleaning import MISSING, comma_note, decimal_commas, normalised, texts, typed
 from metakel.io.columns import Column, Columns, Mask, check_names, mix
@@ -359,43 +359,6 @@ def _delimiter_of(header: str) -> str:
     """A comma, unless the header is one cell with it and several with another."""
     cells = {d: len(next(csv.reader([header], delimiter=d), [])) for d in (",", *OTHER_DELIMITERS)}
     return "," if cells[","] > 1 else max(cells, key=lambda d: cells[d])
-
-
-def append_csv(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows at the end of a CSV file; names that it lacks become columns at its end.
-
-    Encoding, delimiter and decimal commas stay as they are. Without a file, a new one is made. The
-    file is replaced as a whole or not at all.
-    """
-    file = Path(path)
-    if file.suffix == ".gz":
-        raise InputError(f"{file.name} is compressed; expected a plain CSV file to add rows to")
-    before, header, table, end = "", list[str](), list[list[str]](), "\n"
-    sheet = _Sheet(file, "utf-8", ",", 0, [])
-    if file.exists():
-        sheet, raw = _Sheet.open(file, None), file.read_bytes()
-        lines = raw.decode(sheet.encoding).splitlines(keepends=True)
-        before, end = "".join(lines[: sheet.start]), "\r\n" if lines[0].endswith("\r\n") else end
-        header, *table = _reader(lines[sheet.start :], sheet.delimiter)
-    columns = zip(*(row for row in table if len(row) == len(header)), strict=True)
-    comma = any(decimal_commas(cells) is not None for cells in columns)
-    added = list(dict.fromkeys(n for row in rows for n in row if n not in sheet.header))
-    old = [row + [""] * (len(header) + len(added) - len(row)) if row else row for row in table]
-    while old and not any(old[-1]):
-        old.pop()
-    new = [[_cell(row.get(n), comma=comma) for n in (*sheet.header, *added)] for row in rows]
-    buffer = StringIO()
-    writer = csv.writer(buffer, delimiter=sheet.delimiter, lineterminator=end)
-    writer.writerows([[*header, *added], *old, *new])
-    marked = sheet.encoding != "utf-8-sig" or raw.startswith(BOM_UTF8)
-    text = before + buffer.getvalue()
-    write_atomically(file, text.encode(sheet.encoding if marked else "utf-8"))
-
-
-def _cell(value: Any, *, comma: bool) -> str:
-    if value is None:
-        return ""
-    return str(value).replace(".", ",") if comma and isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True, eq=False)

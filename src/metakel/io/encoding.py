@@ -39,7 +39,7 @@ from metakel.io.inputs import (
     recorded_space,
     with_default,
 )
-from metakel.io.schema import SUGGESTION, Report, Schema, Source, TaskLabels, lacking_note
+from metakel.io.schema import Report, Schema, Source, TaskLabels, lacking_note
 from metakel.space import Condition, Parameter, Space, infer_space
 from metakel.space.parameters import RANGE_SLACK
 
@@ -235,14 +235,10 @@ def _failures(
 ) -> dict[int, Array]:
     """Points of runs that gave no value, by task; beyond all ranges if need be.
 
-    Suggestions that wait for a result are no failed runs. Those that lack a parameter, or have a
-    choice that no other run has, are no points.
+    Those that lack a parameter, or have a choice that no other run has, are no points.
     """
     codes = table.labels.codes
     rows = ~np.isfinite(table.outputs) & (codes >= 0)
-    if SUGGESTION in source.columns:
-        empty = source.columns[table.schema.output].missing
-        rows &= ~(empty & ~source.columns[SUGGESTION].missing)
     for gap in gaps.values():
         rows &= ~gap
     points: dict[int, list[Array]] = {}

@@ -1,16 +1,14 @@
-"""Excel workbooks: one sheet with a header as a table, and rows to fill in at its end."""
+"""Excel workbooks: one sheet with a header as a table."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-from metakel._files import as_path, refuse_bomb, refuse_device, write_atomically
+from metakel._files import as_path, refuse_bomb, refuse_device
 from metakel.errors import Hint, InputError
 from metakel.io.cleaning import typed
 from metakel.io.columns import Column, Columns, check_names
@@ -19,9 +17,6 @@ from metakel.io.schema import Source
 # A title and remarks may stand in so many rows above a table.
 TITLE_ROWS = 10
 SHOWN = 5
-FORMULA = re.compile(rb"<(?:\w+:)?f[ >/]")
-# What is lost when a workbook is saved by openpyxl.
-NOT_KEPT = ("xl/charts/", "xl/drawings/", "xl/media/", "xl/vbaProject", "xl/pivotTables/")
 
 
 def read_excel(path: str | Path, *, task: str, output: str, sheet: str | None = None) -> Source:
@@ -42,53 +37,6 @@ def excel_columns(path: str | Path, *, sheet: str | None = None) -> dict[str, li
     """Columns of a sheet as lists, None for empty cells."""
     columns, _, _ = _read(Path(path), sheet)
     return {name: column.tolist() for name, column in columns.items()}
-
-
-def append_excel(
-    path: str | Path, rows: Sequence[Mapping[str, Any]], *, sheet: str | None = None
-) -> None:
-    """Write rows below the table of a sheet; names that it lacks become columns at its end.
-
-    Without a file, a new workbook is made. The file is replaced as a whole or not at all. A
-    workbook with charts, pictures or macros, which would be lost, is refused.
-    """
-    openpyxl = _openpyxl()
-    file = Path(path)
-    with _errors_named(file):
-        if file.exists():
-            _refuse_bomb(file)
-            _refuse_what_is_not_kept(file)
-            book = openpyxl.load_workbook(file)
-            page, top, header, filled = _table(book, sheet, file)
-        else:
-            book = openpyxl.Workbook()
-            page, top, header, filled = book.active, 1, [], {}
-            page.title = sheet or "runs"
-    places = {name: k + 1 for k, name in enumerate(header) if name}
-    last = max(filled, default=top)
-    for name in (name for row in rows for name in row):
-        if name not in places:
-            places[name] = max([len(header), *places.values()]) + 1
-            _write(page.cell(top, places[name]), name)
-    for i, row in enumerate(rows, start=max(last, top) + 1):
-        for name, value in row.items():
-            cell = page.cell(i, places[name])
-            _write(cell, value)
-            cell.number_format = page.cell(last, places[name]).number_format  # as per cent, say
-    buffer = BytesIO()
-    book.save(buffer)
-    write_atomically(file, buffer.getvalue())
-
-
-def _write(cell: Any, value: Any) -> None:
-    """A value as it is: text that begins with ``=`` is no formula."""
-    try:
-        cell.value = value
-    except Exception as error:  # of openpyxl: lists, or control characters within text
-        raise InputError(f"an Excel cell cannot hold {value!r}: {error}") from None
-    if isinstance(value, str):
-        cell.data_type = "s"
-        cell.quotePrefix = value.startswith(("=", "+", "-", "@"))
 
 
 def _read(
@@ -194,22 +142,6 @@ def _openpyxl() -> Any:
 def _refuse_bomb(file: Path) -> None:
     with ZipFile(file) as archive:
         refuse_bomb(file, sum(entry.file_size for entry in archive.infolist()))
-
-
-def _refuse_what_is_not_kept(file: Path) -> None:
-    with ZipFile(file) as archive:
-        lost = [name for name in archive.namelist() if name.startswith(NOT_KEPT)]
-        pages = [name for name in archive.namelist() if name.startswith("xl/worksheets/")]
-        if not lost and any(FORMULA.search(archive.read(name)) for name in pages):
-            raise InputError(
-                f"{file.name} holds formulas, whose results would be lost; expected a workbook of "
-                "values (in Excel: copy, paste special, values), a new one, or a CSV file"
-            )
-    if lost:
-        raise InputError(
-            f"{file.name} holds charts, pictures or macros ({lost[0]}), which would be lost; "
-            "expected a plain workbook, a new one, or a CSV file"
-        )
 
 
 @contextmanager

@@ -115,10 +115,6 @@ def is_bookkeeping(name: str) -> bool:
     return who or (bool(words) and (words[-1] in BOOKKEEPING or words[-2:] == ["random", "state"]))
 
 
-# The column that says which row belongs to which suggestion of a journal.
-SUGGESTION = "suggestion"
-
-
 @dataclass(frozen=True, eq=False)
 class Source:
     """What a reader returns: the columns of all tasks together, and what is known of them.
