@@ -10,10 +10,9 @@ import numpy as np
 from benchmarks.transfer_rivals import History, Look, Method, Search
 from metakel import learn_prior
 from metakel.data import History as Recorded
-from metakel.gp.task_gp import DefaultGP
+from metakel.gp.processes import ColdProcess
 from metakel.optimize import Model, Score
 from metakel.optimize.acquisition import Acquisition
-from metakel.optimize.mixture import MixtureModel
 from metakel.priors import Prior
 from metakel.space import Float, Space
 
@@ -97,11 +96,11 @@ def hand_set(acquisition: str) -> Method:
         class Cold(Prior):
             @property
             def task_processes(self):
-                return (DefaultGP.typical(self.space.d0),), (1.0,)
+                return (ColdProcess.typical(self.space.d0),), (1.0,)
 
             @property
-            def model_type(self):
-                return MixtureModel
+            def helps(self):
+                return True  # or it would be refitted
 
         prior = learned(history, rng).args[0]
         cold = Cold(**{name: getattr(prior, name) for name in prior.__dataclass_fields__})

@@ -78,7 +78,7 @@ def test_the_fit_finds_which_input_matters_and_the_noise():
     X = [rng.uniform(-1, 1, (40, 2)) for _ in range(6)]
     z = [np.sin(4 * x[:, 0] + i) * 1.4 + 0.2 * rng.standard_normal(40) for i, x in enumerate(X)]
     found = fit_matern52(X, z)
-    assert found.lengthscales[0] < 1 < 4 < found.lengthscales[1]
+    assert found.lengthscales[0] < 1 < 3 < found.lengthscales[1]
     assert 0.02 < found.noise < 0.08
 
 

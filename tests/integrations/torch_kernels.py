@@ -5,22 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 import metakel as mk
-from metakel.gp.task_gp import TaskGP, TaskModel
+from metakel.gp.processes import LearnedProcess, LevelAndScale
 from metakel.kernels.nystrom import basis_at
 from metakel.kernels.stationary import Matern52ARD
 from metakel.priors.calibration import prior_kernel
 
 
-def shape_in(d0: int) -> TaskGP:
+def shape_in(d0: int) -> LearnedProcess:
     """A mean and three principal functions over twelve landmarks."""
     rng = np.random.default_rng(d0)
     shared = Matern52ARD(np.linspace(0.5, 0.9, d0), 1.2, 1e-3)
     basis = basis_at(shared, rng.uniform(-1, 1, (12, d0)))
     directions = np.linalg.qr(rng.standard_normal((basis.r, 3)))[0]
-    return TaskGP(basis, rng.standard_normal(basis.r), directions, np.array([2, 1, 0.5]), 0.1)
+    return LearnedProcess(
+        basis, rng.standard_normal(basis.r), directions, np.array([2, 1, 0.5]), 0.1
+    )
 
 
-MODEL = TaskModel(level=3.0, level_variance=0.4, scale=2.0, spread=0.5)
+MODEL = LevelAndScale(level=3.0, level_variance=0.4, scale=2.0, spread=0.5)
 
 
 def weighted(base: mk.KernelDictionary) -> mk.KernelSum:

@@ -40,13 +40,3 @@ def test_a_restart_is_as_if_there_had_been_none(prior, sign):
     assert_allclose(
         *(SPACE.encode([optimizer.suggest()]) for optimizer in (restarted, grown)), atol=1e-4
     )
-
-
-def test_likelihoods_of_earlier_times_are_what_they_were(prior):
-    rng = np.random.default_rng(2)
-    optimizer, then = prior.optimizer(extrapolate=True), []
-    for x, y in rng.uniform(-1, 1, (5, 2)):
-        optimizer.tell({"x": x, "y": y}, -(x**2) - y)
-        then.append(optimizer.model._gp.log_likelihoods[0])
-    now = optimizer.model._gp.log_likelihoods_at(np.arange(1, 6))[0]
-    assert_allclose(now, then, rtol=1e-9)

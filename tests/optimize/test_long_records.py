@@ -9,8 +9,8 @@ import pytest
 
 from metakel import History, Prior, learn_prior
 from metakel.data import Task
-from metakel.optimize.record import Record, Trial, outcomes
-from metakel.optimize.thinning import BLOCK, LIMIT, NEAREST, first_values, thinned
+from metakel.optimize.outcomes import BLOCK, LIMIT, NEAREST, outcomes, representative
+from metakel.optimize.record import Record, Trial
 from metakel.space import Float, Space
 
 SPACE = Space((Float("a", -1.0, 1.0), Float("b", -1.0, 1.0)))
@@ -48,15 +48,13 @@ def given(t: int):
 @pytest.mark.parametrize("t", [LIMIT + 1, LIMIT + BLOCK - 1, LIMIT + BLOCK, 2000])
 def test_a_long_record_is_thinned_to_the_limit(t):
     found = given(t)
-    kept = thinned(found)
-    assert kept.t <= LIMIT
-    assert set(range(BLOCK * (t // BLOCK), t)) <= set(kept.numbers)
-    assert list(kept.numbers) == sorted(set(kept.numbers))
+    kept = representative(found)[0].tolist()
+    assert len(kept) <= LIMIT
+    assert set(range(BLOCK * (t // BLOCK), t)) <= set(kept)
+    assert kept == sorted(set(kept))
     best = found.X[np.argmax(found.y[: BLOCK * (t // BLOCK)])]
     order = np.argsort(((found.X[: BLOCK * (t // BLOCK)] - best) ** 2).sum(axis=1))
-    assert set(order[:NEAREST].tolist()) <= set(kept.numbers)
-    assert kept.ends[-1] == kept.t
-    assert first_values(found).numbers == tuple(range(LIMIT))
+    assert set(order[:NEAREST].tolist()) <= set(kept)
 
 
 def test_the_selection_depends_on_no_value_but_on_the_place_of_the_best():
@@ -64,7 +62,8 @@ def test_the_selection_depends_on_no_value_but_on_the_place_of_the_best():
     best = int(np.argmax(found.y[:896]))
     others = np.random.default_rng(0).uniform(-9, -8, 1000)
     others[best] = 0.0
-    assert thinned(replace(found, y=others)).numbers == thinned(found).numbers
+    chosen, _ = representative(replace(found, y=others))
+    np.testing.assert_array_equal(chosen, representative(found)[0])
 
 
 def test_a_long_record_decides_the_same_in_any_order_and_after_a_restart(prior):

@@ -10,9 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import metakel as mk
 from metakel.optimize import Optimizer
-from metakel.optimize.mixture import MixtureModel
-from metakel.optimize.refitted import EVERY, RefittedModel, last_fit
-from metakel.optimize.thinning import LIMIT
+from metakel.optimize.mixture import EVERY, last_fit
+from metakel.optimize.outcomes import LIMIT
 from metakel.space import Categorical, Float, Space
 
 SPACE = Space(
@@ -48,7 +47,7 @@ def told(values=VALUES, points=POINTS, **options):
 
 def test_a_history_that_says_nothing_leaves_a_process_refitted_to_the_new_task():
     assert not PRIOR.helps
-    assert isinstance(PRIOR.optimizer().model, RefittedModel)
+    assert PRIOR.optimizer().model.prior.refits
     assert PRIOR.optimizer().acquisition == "ei"
     assert PRIOR.optimizer(acquisition="ucb").acquisition == "ucb"
 
@@ -57,7 +56,7 @@ def test_inputs_that_do_not_matter_get_long_lengthscales():
     optimizer = PRIOR.optimizer()
     points = SPACE.decode(SPACE.sample(np.random.default_rng(2), 30))
     optimizer.tell(points, [measure(x) for x in points])
-    _, process = optimizer.model._gp.processes
+    _, process = optimizer.model.factor.frame.processes
     rate, size = process.shared.lengthscales[:2]
     assert size > 3 * rate
 
@@ -190,5 +189,5 @@ def test_a_history_that_helps_is_decided_with_as_before():
     prior = mk.learn_prior(mk.History(tuple(tasks), SPACE), certify="none")
     assert prior.helps
     optimizer = prior.optimizer()
-    assert type(optimizer.model) is MixtureModel
+    assert not optimizer.model.prior.refits
     assert optimizer.acquisition == "ucb"

@@ -165,7 +165,7 @@ def test_a_score_that_is_nan_is_an_error_that_names_the_model(history):
 
     optimizer = prior.optimizer(X, acquisition=sometimes)
     optimizer.tell(dict(zip(prior.space.names, X[0].tolist(), strict=True)), float(y[0]))
-    with pytest.raises(InputError, match=r"MixtureModel .*is nan at"):
+    with pytest.raises(InputError, match=r"Mixture .*is nan at"):
         optimizer.ask()
 
 

@@ -8,7 +8,7 @@ from histories import simulate
 from numpy.testing import assert_allclose
 
 from metakel.data import History, Task
-from metakel.gp.task_gp import task_model
+from metakel.gp.processes import level_and_scale
 from metakel.priors.principal import (
     LAM_RATIOS,
     RESIDUAL_WEIGHTS,
@@ -131,7 +131,7 @@ def test_most_functions_are_left_out(tasks, featurized):
 
 
 def test_the_task_model_takes_its_spreads_from_the_history():
-    model = task_model([1.0, 3.0], [2.0, 2.0])
+    model = level_and_scale([1.0, 3.0], [2.0, 2.0])
     assert (model.level, model.scale) == (2.0, 2.0)
     assert model.level_variance == pytest.approx(1 / 4 + 0.1)
     assert model.spread == 0.3

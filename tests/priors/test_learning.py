@@ -9,7 +9,7 @@ from histories import draw_task, learn, shape, simulate
 from metakel import datasets, learn_prior
 from metakel.data import History, Task
 from metakel.errors import InputError, ShapeError
-from metakel.gp.task_gp import TaskGP
+from metakel.gp.processes import LearnedProcess
 from metakel.space import Fixed, Float, Space
 
 
@@ -126,7 +126,7 @@ def test_zero_mean_is_the_papers_prior():
     history = simulate(np.random.default_rng(11))
     prior = learn(history, mean=False, cold_weight=0)
     assert not prior.task_gp.mu.any()
-    assert all(isinstance(gp, TaskGP) for gp in prior.task_processes[0])  # no cold start
+    assert all(isinstance(gp, LearnedProcess) for gp in prior.task_processes[0])  # no cold start
     X = np.random.default_rng(0).uniform(-1, 1, (5, 2))
     assert np.ptp(prior.mean(X)) == 0
 

@@ -153,9 +153,9 @@ def test_chances_follow_what_was_seen_whatever_the_unit():
         empty = Feasibility(Z)
         assert (empty.chance(Z) == 1).all()  # nothing is constrained
         seen = [(np.array([x]), {"c": unit * x, "free": -unit}) for x in (-0.8, -0.4, 0.4, 0.8)]
-        feasibility = empty.observe(seen[:2]).observe(seen)
+        feasibility = empty.given(seen[:2]).given(seen)
         assert_allclose(feasibility.chance(Z), feasibility.chance(Z.copy()), atol=1e-9)
-        assert_allclose(feasibility.chance(Z), empty.observe(seen).chance(Z), atol=1e-12)
+        assert_allclose(feasibility.chance(Z), empty.given(seen).chance(Z), atol=1e-12)
         chances.append(feasibility.chance(Z))
     assert_allclose(chances[0], chances[1], atol=1e-6)
     assert (np.diff(chances[0][6:-6]) < 0).all()
@@ -165,8 +165,8 @@ def test_chances_follow_what_was_seen_whatever_the_unit():
 def test_infinite_constraints_are_taken_in_whenever_they_come():
     Z = np.zeros((1, 1))
     seen = [(np.zeros(1), {"c": float("inf")}), (np.ones(1), {"c": 5.0})]
-    assert Feasibility(Z).observe(seen[:1]).chance(Z)[0] < 0.1
-    late, early = (Feasibility(Z).observe(order).chance(Z) for order in (seen, seen[::-1]))
+    assert Feasibility(Z).given(seen[:1]).chance(Z)[0] < 0.1
+    late, early = (Feasibility(Z).given(order).chance(Z) for order in (seen, seen[::-1]))
     assert_allclose(late, early, atol=1e-9)
     assert feasible({"c": float("-inf"), "d": 0.0})
     assert not feasible({"c": 1e-9})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, replace
 from typing import Any, Literal, Self
 
@@ -299,6 +300,17 @@ class ConfidenceSequence:
         self._state, self._kept, self.alarms = self._after(batch)
         if self.options.on_alarm == "raise" and len(self.alarms) > len(known):
             raise Alarm(f"after {self.t} observations: {self.alarms[-1].reason}")
+
+    def extended(
+        self, X: ArrayLike, y: ArrayLike, noise_std: float | ArrayLike | None = None
+    ) -> tuple[Self, Alarm | None]:
+        """Another sequence that was told these as well, and the alarm that it raised, if any."""
+        other, raised = copy(self), None
+        try:
+            other.tell(X, y, noise_std)
+        except Alarm as alarm:  # which is raised after the observations were taken in
+            raised = alarm
+        return other, raised
 
     def _after(self, batch: Batch) -> tuple[State, Intersection, tuple[AlarmEvent, ...]]:
         """State, intersection and alarms after one more batch: an alarm where no function fits."""

@@ -15,7 +15,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.gp.task_gp import DefaultGP, PointCache, PointDerivatives, TaskGP, TaskProcess
+from metakel.gp.processes import (
+    ColdProcess,
+    LearnedProcess,
+    PointCache,
+    PointDerivatives,
+    TaskProcess,
+)
 from metakel.kernels.stationary import Matern52ARD
 
 # In units of the variance of a task: new inputs are taken to matter less than the known ones do
@@ -26,16 +32,16 @@ INTERACTION = 0.5
 
 def with_new_inputs(process: TaskProcess, d_new: int) -> TaskProcess:
     """The process on points with ``d_new`` more inputs, which come last."""
-    if isinstance(process, TaskGP):
-        kept = {field.name: getattr(process, field.name) for field in fields(TaskGP)}
-        return ExtendedTaskGP(**kept, new=Matern52ARD.typical(d_new))
-    assert isinstance(process, DefaultGP)
-    return DefaultGP.typical(len(process.shared.lengthscales) + d_new)
+    if isinstance(process, LearnedProcess):
+        kept = {field.name: getattr(process, field.name) for field in fields(LearnedProcess)}
+        return ExtendedProcess(**kept, new=Matern52ARD.typical(d_new))
+    assert isinstance(process, ColdProcess)
+    return ColdProcess.typical(len(process.shared.lengthscales) + d_new)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ExtendedTaskGP(TaskGP):
-    """A `TaskGP` with more inputs than its past.
+class ExtendedProcess(LearnedProcess):
+    """A `LearnedProcess` with more inputs than its past.
 
     In a `PointCache`, ``scaled`` holds the known inputs and then the new ones, and ``norms``
     (n, 2) those of both.
@@ -117,7 +123,7 @@ class ExtendedTaskGP(TaskGP):
         return (1 - INTERACTION) + INTERACTION / self.basis.shared.signal * K0
 
     def _past(self, points: PointCache) -> PointCache:
-        """As a `TaskGP` without new inputs would have prepared them."""
+        """As a `LearnedProcess` without new inputs would have prepared them."""
         diag = points.diag - NEW_VARIANCE * self.new.signal
         return PointCache(
             points.scaled[:, : self._d], points.norms[:, 0], points.phi, points.mean, diag

@@ -6,10 +6,11 @@ from metakel.optimize.certified import CertifiedModel
 from metakel.optimize.explain import Expected, Neighbour, Reasons
 from metakel.optimize.gpucb import GPUCB
 from metakel.optimize.limits import Limit, SafeStart
-from metakel.optimize.mixture import MixtureModel
+from metakel.optimize.mixture import Mixture
 from metakel.optimize.model import Model, Score
 from metakel.optimize.optimizer import Optimizer
-from metakel.optimize.record import Outcomes, Record, Trial, outcomes
+from metakel.optimize.outcomes import Outcomes, outcomes
+from metakel.optimize.record import Record, Trial
 from metakel.optimize.safe import NoSafePoint, SafeModel
 
 __all__ = [
@@ -21,7 +22,7 @@ __all__ = [
     "CertifiedModel",
     "Expected",
     "Limit",
-    "MixtureModel",
+    "Mixture",
     "Model",
     "Neighbour",
     "NoSafePoint",

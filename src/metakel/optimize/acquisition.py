@@ -8,18 +8,18 @@ pass it to an optimizer as it is: ``acquisition=my_function``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import copysign, isfinite
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.gp.incremental import IncrementalGP
-from metakel.gp.task_gp import DefaultGP, TaskModel
+from metakel.gp.factor import Factor
+from metakel.gp.processes import ColdProcess, LevelAndScale
 from metakel.optimize.model import Model, Score
 
 # Constraint values are around 0, where they hold just so; their scale is found from the values.
-MODEL = TaskModel(level=0.0, level_variance=1.0, scale=1.0, spread=1.0)
+MODEL = LevelAndScale(level=0.0, level_variance=1.0, scale=1.0, spread=1.0)
 SMALLEST_SCALE = 1e-12
 Observed = Sequence[tuple[Array, Mapping[str, float]]]
 
@@ -50,57 +50,37 @@ def as_acquisition(acquisition: str | Acquisition) -> Acquisition:
     return ACQUISITIONS[acquisition]
 
 
+@dataclass(frozen=True, eq=False)
 class Feasibility:
-    """Chances at start points ``Z`` (N, d0) and anywhere else; `observe` returns a new one."""
+    """Chances that constraints hold, at start points ``Z`` (N, d0) and anywhere else."""
 
-    def __init__(self, Z: Array) -> None:
-        self._Z = Z
-        self._models: dict[str, IncrementalGP] = {}
-        self._observed: list[tuple[Array, dict[str, float]]] = []
+    Z: Array
+    models: Mapping[str, Factor] = field(default_factory=dict)
 
-    def observe(self, constraints: Observed) -> Feasibility:
+    def given(self, constraints: Observed) -> Feasibility:
         """Given all constraints so far; an infinite one counts as the largest of its name."""
-        settled = [(x, _settled(values, constraints)) for x, values in constraints]
-        start = len(self._observed)
-        after = Feasibility(self._Z)
-        if _agree(self._observed, settled[:start]):
-            after._models = dict(self._models)
-        else:
-            start = 0
-        for x, values in settled[start:]:
-            for name, value in values.items():
-                model = after._models.get(name)
-                if model is None:
-                    process = DefaultGP.typical(self._Z.shape[1])
-                    model = IncrementalGP([process], MODEL, self._Z)
-                after._models[name] = model.observe(x, value)
-        after._observed = settled
-        return after
+        names = {name: None for _, values in constraints for name in values}
+        return Feasibility(self.Z, {name: self._model(name, constraints) for name in names})
+
+    def _model(self, name: str, constraints: Observed) -> Factor:
+        seen = [(x, values[name]) for x, values in constraints if name in values]
+        X, y = np.array([x for x, _ in seen]), np.array([value for _, value in seen])
+        finite = np.isfinite(y)
+        largest = np.abs(y[finite]).max(initial=0.0) or 1.0
+        y = np.where(finite, y, np.copysign(largest, y))
+        empty = Factor.of([ColdProcess.typical(self.Z.shape[1])], MODEL, self.Z)
+        return self.models.get(name, empty).given(X, y)
 
     def chance(self, Z: Array) -> Array:
         """(n,) that all constraints hold."""
         from scipy.special import ndtr
 
         chance = np.ones(len(Z))
-        for model in self._models.values():
-            found = model.prediction if Z is self._Z else model.elsewhere().at(Z)
+        for model in self.models.values():
+            found = model.prediction if Z is self.Z else model.elsewhere().at(Z)
             scale = np.maximum(model.likely_scales, SMALLEST_SCALE)
             chance *= ndtr(-found.offset / (scale * np.sqrt(found.variance)))[0]
         return chance
-
-
-def _settled(values: Mapping[str, float], observed: Observed) -> dict[str, float]:
-    def largest(name: str) -> float:
-        sizes = [abs(v[name]) for _, v in observed if name in v and isfinite(v[name])]
-        return max(sizes, default=0.0) or 1.0
-
-    return {n: v if isfinite(v) else copysign(largest(n), v) for n, v in values.items()}
-
-
-def _agree(one: Observed, other: Observed) -> bool:
-    return len(one) == len(other) and all(
-        np.array_equal(x, z) and v == w for (x, v), (z, w) in zip(one, other, strict=True)
-    )
 
 
 def constrained(model: Model, best: float | None, feasibility: Feasibility) -> Score:

@@ -25,15 +25,14 @@ from metakel.optimize.acquisition import (
 )
 from metakel.optimize.certificate import Best, Certificate, best_of, certificate_of, spread_of
 from metakel.optimize.model import Model, Score, Search
+from metakel.optimize.outcomes import Outcomes, outcomes
 from metakel.optimize.record import (
-    Outcomes,
     Record,
     Trial,
     as_noise_levels,
     as_outputs,
     as_values,
     feasible,
-    outcomes,
 )
 from metakel.optimize.regret import as_tolerance
 from metakel.search import Domain, Finite, InContext, SearchSpace, StartPoints
@@ -72,11 +71,10 @@ class Snapshot:
     @single_blas_thread
     def after(self, record: Record) -> Snapshot:
         """Of another record; what both have in common is not computed again."""
-        before, feasibility = (self.record, self.outcomes), self.feasibility
-        found = outcomes(record, d0=self.domain.d0, sign=self.sign, before=before)
+        found, feasibility = outcomes(record, d0=self.domain.d0, sign=self.sign), self.feasibility
         if found.constraints or self.outcomes.constraints:
-            feasibility = feasibility.observe(found.constraints)
-        model = self.model.condition(found)
+            feasibility = feasibility.given(found.constraints)
+        model = self.model.given(found)
         rest = (self.domain, self.start, self.acquisition, self.sign)
         return Snapshot(record, found, model, feasibility, *rest)
 
@@ -155,7 +153,7 @@ class AskTell:
             start = replace(start, X=np.concatenate([start.X, spread], axis=1))
         self._points = points  # as the model sees them, contexts included
         none = outcomes(self._record, d0=points.d0, sign=self._sign)
-        ready, feasibility = model.prepare(start).condition(none), Feasibility(start.X)
+        ready, feasibility = model.prepare(start).given(none), Feasibility(start.X)
         rest = (points, start, self.acquisition, self._sign)
         self._last_snapshot = Snapshot(self._record, none, ready, feasibility, *rest)
 

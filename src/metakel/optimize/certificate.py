@@ -26,7 +26,7 @@ import numpy as np
 from metakel._arrays import Array
 from metakel._html import card, paragraph
 from metakel.errors import InputError
-from metakel.optimize.mixture import MixtureModel
+from metakel.optimize.mixture import Mixture
 from metakel.optimize.model import Model, Score, Search
 from metakel.optimize.regret import RegretCalibration, RegretScores
 from metakel.optimize.safe import NoSafePoint, SafeModel, best_within
@@ -169,7 +169,7 @@ def certificate_of(snapshot: Snapshot) -> Certificate:
     reason, scores = no_certificate(snapshot), _regret_scores(snapshot)
     if not reason and not found.counts.any():
         reason = "nothing was observed yet"
-    if not reason and isinstance(model, MixtureModel):
+    if not reason and isinstance(model, Mixture):
         if model.alarm is not None:
             reason = f"alarm after {model.alarm.time} values: {model.alarm.reason}"
         elif found.constraints:
@@ -178,7 +178,7 @@ def certificate_of(snapshot: Snapshot) -> Certificate:
             reason = "the first point is not the one that this optimizer asks for"
     if reason:
         return Certificate(inf, delta=model.delta, reason=reason)
-    if isinstance(model, MixtureModel) and isinstance(scores, RegretScores):
+    if isinstance(model, Mixture) and isinstance(scores, RegretScores):
         return _by_replays(snapshot, model, scores)
     chosen, lower, upper = model.certain(found)
     highest = model.largest_upper(snapshot.domain, snapshot.start)
@@ -189,16 +189,17 @@ def certificate_of(snapshot: Snapshot) -> Certificate:
 def _regret_scores(snapshot: Snapshot) -> RegretScores | str | None:
     """Scores of past tasks that speak for this optimizer; None where a norm bound is used."""
     model = snapshot.model
-    if not isinstance(model, MixtureModel):
+    if not isinstance(model, Mixture):
         return None
-    if isinstance(model.regret, str):
-        return model.regret
+    regret = model.prior.regret
+    if isinstance(regret, str):
+        return regret
     if snapshot.acquisition != model.acquisition:
         return f"past tasks were replayed with acquisition={model.acquisition!r}, not this one"
-    return model.regret.scores_for(snapshot.domain, model.delta)
+    return regret.scores_for(snapshot.domain, model.delta)
 
 
-def _by_replays(snapshot: Snapshot, model: MixtureModel, scores: RegretScores) -> Certificate:
+def _by_replays(snapshot: Snapshot, model: Mixture, scores: RegretScores) -> Certificate:
     found, sign = snapshot.outcomes, snapshot.sign
     values, factor = np.where(found.counts, found.y, -inf), scores.factor(model.delta)
     best = top = int(np.argmax(values))
@@ -239,7 +240,7 @@ def _by_bounds(
 
 def spread_of(model: Model) -> float | None:
     """The usual range of the values of a task, where it is known."""
-    found = model.regret if isinstance(model, MixtureModel) else None
+    found = model.prior.regret if isinstance(model, Mixture) else None
     return found.spread if isinstance(found, RegretCalibration) else None
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import inf, log, sqrt
 from typing import Any, ClassVar, Self
 
@@ -21,7 +21,7 @@ from metakel.errors import InputError
 from metakel.gp import Posterior, posterior
 from metakel.kernels.sum import KernelFunction, KernelSum, as_kernel
 from metakel.optimize.model import Model, Score
-from metakel.optimize.record import Outcomes
+from metakel.optimize.outcomes import Outcomes, nothing
 from metakel.optimize.upper_bound import (
     FixedNu,
     Schedule,
@@ -33,7 +33,7 @@ from metakel.optimize.upper_bound import (
 from metakel.search import Domain, Finite, InContext, StartPoints
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CertifiedModel(Model):
     """The objective lies in the space of a kernel; bounds from a `ConfidenceSequence`.
 
@@ -52,6 +52,12 @@ class CertifiedModel(Model):
         What the objective is expected to be, the centre of the sequence; 0 where None.
     probes : int
         How many of the first points, after one, go where all base kernels know least.
+    stops : bool
+        Whether nothing is asked for after an alarm, until it is accepted.
+    outcomes : Outcomes, optional
+        What it was given.
+    raised : Alarm or None
+        By the values that it was given last, where alarms are to be raised.
     """
 
     kind: ClassVar[str] = "certified"
@@ -63,8 +69,12 @@ class CertifiedModel(Model):
     noise_var: Schedule | None = None
     centre: Centre | None = None
     probes: int = 0
-    _pending: Array = field(init=False, default_factory=lambda: np.zeros((0, 1)))
-    _features: StartFeatures | None = field(init=False, default=None)
+    stops: bool = False
+    outcomes: Outcomes | None = None
+    raised: Alarm | None = None
+    _pending: Array = field(default_factory=lambda: np.zeros((0, 1)))
+    _features: StartFeatures | None = None
+    _empty: Self | None = None  # before any value
 
     @classmethod
     def make(
@@ -78,6 +88,7 @@ class CertifiedModel(Model):
         noise_var: Schedule | None = None,
         centre: Centre | None = None,
         probes: int = 0,
+        stops: bool = False,
         **options: Any,
     ) -> Self:
         """With the arguments of `GPUCB`; ``options`` are those of `ConfidenceSequence`."""
@@ -98,7 +109,7 @@ class CertifiedModel(Model):
                 f"probes is {probes}, but there is no alarm to hear them; expected 0, or a "
                 'norm_bound and method="dmm"'
             )
-        return cls(kernel, sequence, fixed, noise_std, noise_var, centre, probes)
+        return cls(kernel, sequence, fixed, noise_std, noise_var, centre, probes, stops)
 
     @property
     def d0(self) -> int | None:
@@ -107,24 +118,37 @@ class CertifiedModel(Model):
     def prepare(self, start: StartPoints) -> Self:
         """Ready to be searched from these points; an error where the kernel does not fit them."""
         self.kernel.base.points(start.X)
-        model = copy(self)
-        model._features = StartFeatures(start)
-        return model
+        return replace(self, _features=StartFeatures(start))
 
-    def observe(self, X: Array, y: Array, noise_std: Array) -> Self:
-        """After the observations of one call; all of them, or on an error none."""
-        noise = np.where(np.isnan(noise_std), self.noise_std, noise_std)
-        model = copy(self)
-        model.raised = None
-        if self.fixed is not None:
-            model.fixed = self.fixed.observe(Batch(X, y - self._centre_at(X), noise))
-        if self.sequence is not None:
-            model.sequence = copy(self.sequence)
-            try:
-                model.sequence.tell(X, y, noise)
-            except Alarm as alarm:  # which is raised after the observations were taken in
-                model.raised = alarm
-        return model
+    def given(self, outcomes: Outcomes) -> Self:
+        """Given all outcomes of a record, batch by batch in their order.
+
+        A confidence sequence depends on the way that it took, so that it begins again where the
+        record is no extension of the last one.
+        """
+        empty, model = self._empty or self, self
+        known = nothing(outcomes.X.shape[1]) if self.outcomes is None else self.outcomes
+        since = known.t
+        if outcomes.shared(known) < since or outcomes.ends[: len(known.ends)] != known.ends:
+            model, since = empty, 0
+        sequence, fixed, raised = model.sequence, model.fixed, None
+        noise = np.where(np.isnan(outcomes.noise_std), self.noise_std, outcomes.noise_std)
+        for start, end in pairwise((since, *(end for end in outcomes.ends if end > since))):
+            X, y, level = (part[start:end] for part in (outcomes.X, outcomes.y, noise))
+            if fixed is not None:
+                fixed = fixed.observe(Batch(X, y - self._centre_at(X), level))
+            if sequence is not None:
+                sequence, alarm = sequence.extended(X, y, level)
+                raised = raised or alarm
+        return replace(
+            self,
+            sequence=sequence,
+            fixed=fixed,
+            outcomes=outcomes,
+            raised=raised,
+            _pending=empty._pending,
+            _empty=empty,
+        )
 
     def _centre_at(self, Z: Array) -> Array | float:
         if self.centre is None:
@@ -140,9 +164,7 @@ class CertifiedModel(Model):
 
     def with_fantasies(self, X: Array) -> Self:
         """With smaller widths around the points (q, d0), and the same means."""
-        model = copy(self)
-        model._pending = X
-        return model
+        return replace(self, _pending=X)
 
     # What it answers
 
@@ -372,8 +394,7 @@ class CertifiedModel(Model):
     # How it is kept
 
     def to_dict(self) -> dict[str, Any]:
-        first = self if self._first is None else self._first
-        sequence = first.sequence
+        sequence = (self._empty or self).sequence
         wider = () if sequence is None else sequence.wider
         nu = None if self.fixed is None else self.fixed.nu
         if not (self.centre is None or isinstance(self.centre, KernelFunction)):
@@ -419,9 +440,8 @@ def load_certified(
     if sequence is None and fixed is None:
         raise InputError("stored model has neither a confidence sequence nor a nu")
     probes = int(as_number("probes", data.get("probes", 0), 0))
-    model = CertifiedModel(kernel, sequence, fixed, noise_std, noise_var, centre, probes)
-    model.stops = bool(data.get("stops", False))
-    return model
+    stops = bool(data["stops"])
+    return CertifiedModel(kernel, sequence, fixed, noise_std, noise_var, centre, probes, stops)
 
 
 def most_certain(

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel._html import card, items, paragraph
+from metakel.gp.averages import UCB_WIDTH
 from metakel.optimize.ask_tell import Snapshot
 from metakel.optimize.certificate import describe
-from metakel.optimize.model import UCB_WIDTH, BestRuns, Model
+from metakel.optimize.model import BestRuns, Model
 from metakel.optimize.safe import SafeModel
 from metakel.search import Domain, InContext, StartPoints
 

@@ -137,6 +137,7 @@ def GPUCB(
         "full": full,
         "watch_kernels": watch_kernels,
         "probes": probes,
+        "stops": on_alarm == "stop",
         "rho": rho,
         "beta_min": beta_min,
         "recovery_error": recovery_error,
@@ -154,7 +155,6 @@ def GPUCB(
         )
     else:
         model = CertifiedModel.make(kernel, finite, **options)
-    model.stops = on_alarm == "stop"
     return Optimizer(
         model,
         domain,

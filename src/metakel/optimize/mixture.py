@@ -1,9 +1,20 @@
-"""The model of a prior: learned processes beside a default one, weighed by their evidence."""
+"""The model of a prior: learned processes beside a cold start, weighed by their evidence.
+
+Where the history says nothing, the processes are fitted to the task's own values instead
+(`refitted`): one with a kernel set by hand and one with a lengthscale per input, signal and noise
+of the largest posterior density. They count the same: by its likelihood, what was fitted to the
+values would always win, and the other one keeps it from getting stuck. Values are standardised by
+their own mean and standard deviation.
+
+Of more values than a Gaussian process can take, a part decides (`representative`). Alarm and trace
+rest on the first ones, which is valid: they were not selected by what came later.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 from typing import Any, ClassVar, Self
 
@@ -12,40 +23,56 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.confidence.fallback import AlarmEvent
-from metakel.gp.incremental import IncrementalGP
-from metakel.gp.success import SuccessChance
-from metakel.gp.task_gp import TaskGP, TaskModel, TaskProcess
-from metakel.optimize.mixture_scores import (
-    MixtureScores,
+from metakel.gp.averages import (
+    FLAT,
+    TINY,
+    VARIANCE_WEIGHTS,
     MixtureWeights,
+    expected_improvement,
+    improvement_gradient,
+    mixture_weights,
+    predict,
+    shortlist,
+    upper_bound,
+    upper_bound_gradient,
 )
-from metakel.optimize.model import BestRuns, Model, Score, Search, spread_batch
-from metakel.optimize.record import BULK, Outcomes
+from metakel.gp.factor import Factor, Frame, Prediction, common_rows
+from metakel.gp.posterior import LEVEL_VARIANCE, fit_matern52
+from metakel.gp.processes import ColdProcess, KnownScale, LevelAndScale, TaskProcess
+from metakel.gp.success import Runs, SuccessChance
+from metakel.optimize.model import BestRuns, Chance, Model, Score, Search, spread_batch
+from metakel.optimize.outcomes import LIMIT, Outcomes, nothing, representative
 from metakel.optimize.regret import RegretCalibration, RegretTrace, shape
-from metakel.optimize.thinning import LIMIT, first_values, thinned
 from metakel.search import StartPoints
 
 # Below this weight the history is given up. If the learned process is right, its weight ever falls
 # from 0.95 to 0.01 with probability below 0.06 % (Ville's inequality).
 LOST_TRUST = 0.01
-RECENT = 4  # steps that are taken in one by one after a restart, for results that come late
 # Points whose scores differ by less than this share of their range are equally good choices.
 TIED = 1e-6
+SHORTLIST = 128
+# Processes of a smaller weight do not show in a sum with the others.
+ROUNDING = 1e-9
+# A cold start is fitted again after each of the first values, later when so many more are there.
+EVERY, LATER = 30, 0.1
 
-Store = Callable[[], dict[str, Any]]
 
-
-class MixtureModel(MixtureScores):
-    """Gaussian processes for the new task, averaged by their posterior weights.
+@dataclass(frozen=True, eq=False)
+class TaskPrior:
+    """What is believed of a task before its first value.
 
     Parameters
     ----------
-    processes : sequence of TaskProcess
-        Learned ones and a default; neighbours that differ in their noise only share the rest.
-    start_weights : sequence of float
+    processes : tuple of TaskProcess
+        Learned ones and a cold start; neighbours that differ in their noise only share the rest.
+    weights : tuple of float
         Their weights before any value.
-    scale : TaskModel
-        Level and scale of a task; a first value far from the levels of past tasks overrules them.
+    task : LevelAndScale
+        Of a task; a first value far from the levels of past tasks overrules them.
+    d0 : int
+        Number of inputs.
+    refits : bool
+        Whether there is one cold start alone, beside which another is fitted to the values.
     store : callable
         Gives the JSON form of what the model was made from.
     regret : RegretCalibration or str
@@ -61,214 +88,239 @@ class MixtureModel(MixtureScores):
         the scale of a task.
     """
 
+    processes: tuple[TaskProcess, ...]
+    weights: tuple[float, ...]
+    task: LevelAndScale
+    d0: int
+    refits: bool = False
+    store: Callable[[], dict[str, Any]] = dict
+    regret: RegretCalibration | str = "the optimizer was not replayed on past tasks"
+    delta: float = 1.0
+    limits: tuple[float, float] = (-inf, inf)
+    best_runs: BestRuns | None = None
+    success: SuccessChance | None = None
+
+    @cached_property
+    def learned(self) -> NDArray[np.bool_]:
+        """(P,) which processes past tasks taught."""
+        return np.array([process.learned for process in self.processes])
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the values may favour a cold start."""
+        return bool(self.learned.any() and not self.learned.all())
+
+    @property
+    def longest(self) -> int:
+        """For how many values the optimizer was replayed on past tasks."""
+        return self.regret.longest if isinstance(self.regret, RegretCalibration) else 0
+
+    def factor(self, Z: Array) -> Factor:
+        """Before any value, over candidates ``Z`` (N, d0)."""
+        processes = self.processes * 2 if self.refits else self.processes
+        return Factor.of(processes, self.task, Z)
+
+    def average(self, factor: Factor) -> MixtureWeights:
+        """Posterior weights of processes and scales."""
+        if not self.refits:
+            return mixture_weights(factor.log_likelihoods, self.weights, factor.task)
+        halves = (self.weights[0] / 2,) * 2
+        found = mixture_weights(factor.log_likelihoods, halves, factor.task)
+        return replace(found, weights=np.tile(found.scale_shares / 2, (2, 1)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mixture(Model):
+    """Gaussian processes for the new task, averaged by their posterior weights; `of` makes it.
+
+    Parameters
+    ----------
+    prior : TaskPrior
+        What was believed before the first value.
+    factor : Factor
+        The processes given the values that decide.
+    outcomes : Outcomes
+    trace : RegretTrace
+        Best values and shapes of the certificate after each value.
+    alarm : AlarmEvent or None
+        The first time at which the values contradicted the history: its weight is lost, or level
+        or scale are none of a past task. Nothing is promised any more; decisions go on by the
+        posterior weights.
+    ahead : Factor, optional
+        With runs without a value as fantasies.
+    """
+
     kind: ClassVar[str] = "mixture"
 
-    def __init__(
-        self,
-        processes: Sequence[TaskProcess],
-        start_weights: Sequence[float],
-        scale: TaskModel,
-        *,
-        d0: int,
-        store: Store,
-        regret: RegretCalibration | str = "the optimizer was not replayed on past tasks",
-        delta: float = 1.0,
-        limits: tuple[float, float] = (-inf, inf),
-        best_runs: BestRuns | None = None,
-        success: SuccessChance | None = None,
-    ) -> None:
-        self._processes, self._start = tuple(processes), tuple(start_weights)
-        self._task, self._d0, self._store = scale, d0, store
-        self.regret, self.limits, self.best_runs = regret, limits, best_runs
-        self._success, self._observed = success, np.empty((0, d0))
-        self._failing: Array | None = None  # chances at the start points
-        self._delta = delta
-        self.trace = RegretTrace()
-        self._best, self._closed, self._scores = -inf, np.zeros(0, dtype=np.intp), np.zeros(0)
-        self._learned = np.array([isinstance(p, TaskGP) for p in processes])
-        self._guarded = bool(self._learned.any() and not self._learned.all())
-        self._Z: Array | None = None
-        self._rows: dict[bytes, int] = {}  # which start points there are
-        self._gp = IncrementalGP(self._processes, scale, np.zeros((0, d0)))
-        self._mean = False
-        self._without_fantasies: Self | None = None  # the same model, if this one has some
-        # Worked out when they are asked for, from the processes as they are.
-        self._mix: MixtureWeights | None = None
-        self._kept: dict[str, Any] = {}  # scores and predictions at the start points
-        self._alarm: AlarmEvent | None = None
-        self._other_level = False
-        self._decides: Self | None = None  # given other values than this one, if they are many
-        self._t = 0
+    prior: TaskPrior
+    factor: Factor
+    outcomes: Outcomes
+    trace: RegretTrace = field(default_factory=RegretTrace)
+    alarm: AlarmEvent | None = None
+    ahead: Factor | None = None
+    failing: Array | None = None  # chances at the start points that a run fails, by past tasks
+
+    @classmethod
+    def of(cls, prior: TaskPrior) -> Self:
+        """Before any value."""
+        return cls(prior, prior.factor(np.zeros((0, prior.d0))), nothing(prior.d0))
 
     @property
     def d0(self) -> int:
-        """How many inputs a point has."""
-        return self._d0
+        return self.prior.d0
+
+    @property
+    def acquisition(self) -> str:
+        """Expected improvement for a cold start."""
+        return "ei" if self.prior.refits else "ucb"
+
+    @property
+    def _variance_weights(self) -> tuple[float, float]:
+        """In expected improvement; of a cold start, the function itself improves."""
+        return (1.0, 0.0) if self.prior.refits else VARIANCE_WEIGHTS
 
     @property
     def scale(self) -> float:
         """The usual scale of a task."""
-        return self._task.scale
+        return self.prior.task.scale
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        return self.prior.limits
+
+    @property
+    def best_runs(self) -> BestRuns | None:
+        return self.prior.best_runs
+
+    @property
+    def t(self) -> int:
+        """Number of values."""
+        return self.outcomes.t
+
+    @property
+    def _Z(self) -> Array:
+        """(N, d0) start points of a search."""
+        return self.factor.frame.Z
 
     def prepare(self, start: StartPoints) -> Self:
         """Ready to be searched from these points: their predictions are kept up to date."""
-        model = copy(self)
-        model._Z, model._rows, model._kept = start.X, _row_numbers(start.X), {}
-        model._gp = IncrementalGP(self._processes, self._task, start.X)
-        model._mean = bool(model._gp.prediction.slope[0].any())
-        model._failing = None if self._success is None else self._success.failing(start.X)
-        return model
+        success = self.prior.success
+        failing = None if success is None else success.failing(start.X)
+        return replace(self, factor=self.prior.factor(start.X), failing=failing)
 
     # Values and fantasies
 
-    def observe(self, X: Array, y: Array, noise_std: Array) -> Self:
-        """After the observations of one call; their noise is part of what was learned."""
-        model = copy(self)
-        model._observed = np.concatenate([self._observed, X])
-        if len(X) > BULK:
-            model._take_all(X, y)
-        else:
-            for x, value in zip(X, y, strict=True):
-                model._take(x, float(value))
-        model._mix, model._kept = None, {}
-        model._ring()
-        if isinstance(self.regret, RegretCalibration) and not self.trace.left:
-            model._follow(self, X)
-        return model
+    def given(self, outcomes: Outcomes) -> Self:
+        """Given all outcomes of a record; what both have in common is not computed again."""
+        now = self.outcomes
+        shared = common_rows(now.X, now.y, outcomes.X, outcomes.y)
+        if outcomes.t <= LIMIT:
+            return self._grown(outcomes, shared)
+        first = self
+        if min(shared, now.t) < LIMIT:
+            first = self._grown(outcomes.first(LIMIT), shared)
+        rows, selected = representative(outcomes)
+        factor = self._factor(outcomes.X[rows], outcomes.y[rows], selected)
+        return replace(first, outcomes=outcomes, factor=factor, ahead=None)
 
-    def _follow(self, before: Self, X: Array) -> None:
-        """Extend the trace, if the rule that was replayed would have chosen this point, too."""
-        t = self._t
-        if t > self._longest or self._Z is None:
-            return
-        if len(X) > 1 or not before._chooses(X[0]):
-            self.trace = RegretTrace(self.trace.best, self.trace.shapes, t)
-            return
-        candidate = self._candidate(X[0])
-        if candidate is not None:
-            self._closed = np.append(self._closed, candidate)
-        self._scores = self._rule().values(self._Z).copy()
-        self._scores[self._closed] = -inf
-        top = np.delete(self.upper_bound().values(self._Z), self._closed).max(initial=-inf)
-        self.trace = self.trace.after(self._best, shape(float(top), self._best, self.scale, t))
+    def _grown(self, outcomes: Outcomes, shared: int) -> Self:
+        """With so many values as before, and then others: one by one while the trace follows."""
+        model = self
+        if shared < max(self.t, outcomes.t):
+            kept = self.alarm is not None and self.alarm.time <= shared
+            model = self._with(outcomes.first(shared), self.trace.leading(shared))
+            model = replace(model, alarm=self.alarm if kept else None)
+        for t in range(shared, min(self.prior.longest, outcomes.t)):
+            if model.trace.left or not len(self._Z):
+                break
+            after = model._with(outcomes.first(t + 1), model.trace)
+            model = replace(after, trace=after._follow(model))
+        model = model._with(outcomes, model.trace)
+        return model if model.alarm is not None else replace(model, alarm=model._alarm(shared))
 
-    def _rule(self) -> Score:
-        """What was maximised in the replays."""
-        return self.upper_bound()
+    def _with(self, outcomes: Outcomes, trace: RegretTrace) -> Self:
+        factor = self._factor(outcomes.X, outcomes.y)
+        return replace(self, outcomes=outcomes, factor=factor, trace=trace, ahead=None)
+
+    def _factor(self, X: Array, y: Array, together: int = 0) -> Factor:
+        """Given values (t, d0) and (t,), of which the first were selected together."""
+        prior, factor = self.prior, self.factor
+        if common_rows(factor.X, factor.y, X, y) == len(y) == factor.t:
+            return factor
+        if not len(y):
+            return prior.factor(self._Z)
+        if prior.refits:
+            return refitted(prior, factor, X, y)
+        if not common_rows(factor.X[:1], factor.y[:1], X, y):
+            factor = self._at_level_of(X[0], float(y[0]))
+        return factor.given(X, y, together)
+
+    def _at_level_of(self, x: Array, y: float) -> Factor:
+        """A first value that past tasks do not allow for is that of a task at another level."""
+        prior, frame = self.prior, self.factor.frame
+        means = [float(kernel.prepare(x[None]).mean[0]) for kernel in frame.kernels]
+        task = prior.task if prior.task.expects(y, means) else prior.task.at_other_level(y)
+        if task is not frame.task:
+            frame = replace(frame, task=task)
+        return Factor.within(frame)
+
+    def _follow(self, before: Self) -> RegretTrace:
+        """One value later, if the rule that was replayed would have chosen this point, too."""
+        x, t = self.outcomes.X[-1], self.t
+        if not before._chooses(x):
+            return RegretTrace(before.trace.best, before.trace.shapes, t)
+        best = float(self.outcomes.y.max())
+        top = np.delete(self.upper_bound().values(self._Z), self._tried).max(initial=-inf)
+        return before.trace.after(best, shape(float(top), best, self.scale, t))
 
     def _chooses(self, x: Array) -> bool:
         """Whether ``x`` scores as high as any start point that is left."""
-        first = self.first_score()
-        scores = self._scores if first is None else first.values(self._Z)  # type: ignore[arg-type]
-        candidate = self._candidate(x)
-        if candidate is not None:
-            here = float(scores[candidate])
-        else:
-            here = float((first or self._rule()).values(x[None])[0])
+        rule = self.first_score() or self._rule
+        scores = rule.values(self._Z).copy()
+        scores[self._tried] = -inf
+        candidate = self.factor.frame.candidate(x)
+        here = float(rule.values(x[None])[0] if candidate is None else scores[candidate])
         finite = scores[np.isfinite(scores)]
         return not len(finite) or here >= finite.max() - TIED * (np.ptp(finite) + TIED)
 
     @property
-    def _longest(self) -> int:
-        return self.regret.longest if isinstance(self.regret, RegretCalibration) else 0
+    def _tried(self) -> list[int]:
+        """Which start points have a value."""
+        numbers = map(self.factor.frame.candidate, self.outcomes.X)
+        return [number for number in numbers if number is not None]
 
-    def _take(self, x: Array, y: float) -> None:
-        candidate = self._candidate(x)
-        self._settle_level(x, y)
-        self._gp = self._gp.observe(x, y, candidate)
-        self._t += 1
-        self._best = max(self._best, y)
+    @property
+    def _rule(self) -> Score:
+        """What was maximised in the replays."""
+        if self.prior.refits:
+            return self.expected_improvement(float(self.outcomes.y.max()))
+        return self.upper_bound()
 
-    def _settle_level(self, x: Array, y: float) -> None:
-        """A first value that past tasks do not allow for is that of a task at another level."""
-        if self._t:
-            return
-        means = self._gp.elsewhere().at(x[None]).slope[:, 0]
-        if not self._task.expects(y, means):
-            self._task, self._other_level = self._task.at_other_level(y), True
-            self._gp = self._gp.with_scale(self._task)
-
-    def _take_all(self, X: Array, y: Array) -> None:
-        self._settle_level(X[0], float(y[0]))
-        try:
-            self._gp = self._gp.observe_all(X, y)
-        except np.linalg.LinAlgError:  # many values at one point, and hardly any noise
-            for x, value in zip(X, y, strict=True):
-                self._take(x, float(value))
-            return
-        self._t += len(y)
-        self._best = max(self._best, float(y.max()))
-
-    def catch_up(self, outcomes: Outcomes, steps: int) -> tuple[int, Self]:
-        """After a restart: all but the last steps by one factorisation, if nothing is promised.
-
-        Certificates follow a run step by step.
-        """
-        until = len(outcomes.ends) - RECENT
-        if not isinstance(self.regret, str) or until - steps <= BULK:
-            return steps, self
-        rows = slice(outcomes.ends[steps - 1] if steps else 0, outcomes.ends[until - 1])
-        model = copy(self)
-        model._take_all(outcomes.X[rows], outcomes.y[rows])
-        model._observed = np.concatenate([self._observed, outcomes.X[rows]])
-        model._mix, model._kept = None, {}
-        model._ring_at(np.array(outcomes.ends[steps:until]))
-        return until, model
-
-    def condition(self, outcomes: Outcomes) -> Self:
-        """Given all outcomes of a record; those of a long one as `optimize.thinning` says."""
-        if outcomes.t <= LIMIT:
-            return super().condition(outcomes)
-        model = super().condition(first_values(outcomes))
-        decides = self._decides
-        if decides is None:
-            decides = copy(self if self._first is None else self._first)
-            decides.regret = "it decides only"
-        model._decides = decides = Model.condition(decides, thinned(outcomes))
-        model._gp, model._mix = decides._gp, decides.mix
-        model._kept = {}
-        return model
-
-    def _candidate(self, x: Array) -> int | None:
-        """Which of the start points ``x`` is, to the last bit."""
-        return self._rows.get((x + 0.0).tobytes())
-
-    def _ring(self) -> None:
-        """An alarm is about the values so far, and stays."""
-        if self._alarm is not None:
-            return
-        usual, trust = float(self.mix.scale_shares @ self._task.usual), self.transfer_weight
-        if self._unlike(trust, usual):
-            self._alarm = self._alarm_at(self._t, trust)
-
-    def _ring_at(self, times: NDArray[np.intp]) -> None:
-        """The alarm that values taken in at once would have raised after each of these times."""
-        if self._alarm is not None:
-            return
-        joint = self._gp.log_likelihoods_at(times)  # (processes, k, g)
-        joint += self._task.log_weights + np.log(self._start)[:, None, None]
+    def _alarm(self, since: int) -> AlarmEvent | None:
+        """The first time after ``since`` values at which the task is unlike the past ones."""
+        prior, task = self.prior, self.factor.task
+        times = np.arange(since + 1, self.factor.values + 1)
+        if not prior.learned.any() or not len(times):
+            return None
+        joint = self.factor.evidence(times) + task.log_weights  # (P, k, g)
+        joint += np.log(prior.weights)[:, None, None]
         weights = np.exp(joint - joint.max(axis=(0, 2), keepdims=True))
         weights /= weights.sum(axis=(0, 2), keepdims=True)
-        trust = weights[self._learned].sum(axis=(0, 2))
-        usual = weights[:, :, self._task.usual].sum(axis=(0, 2))
-        for t, weight, share in zip(times.tolist(), trust.tolist(), usual.tolist(), strict=True):
-            if self._unlike(weight, share):
-                self._alarm = self._alarm_at(t, weight)
-                return
-
-    def _unlike(self, weight: float, usual: float) -> bool:
-        """Whether the task is unlike the past ones, by the weights of history and usual scales."""
-        lost = self._guarded and weight < LOST_TRUST
-        return lost or (bool(self._learned.any()) and (self._other_level or usual < LOST_TRUST))
-
-    def _alarm_at(self, time: int, weight: float) -> AlarmEvent:
-        if self._guarded and weight < LOST_TRUST:
-            reason = f"the values favour the default model: trust in the history is {weight:.1g}"
-        elif self._other_level:
+        trust = weights[prior.learned].sum(axis=(0, 2))  # (k,)
+        usual = weights[:, :, task.usual].sum(axis=(0, 2))
+        lost, elsewhere = prior.guarded & (trust < LOST_TRUST), task is not prior.task
+        unlike = np.flatnonzero(lost | (usual < LOST_TRUST) | elsewhere)
+        if not len(unlike):
+            return None
+        first = int(unlike[0])
+        if lost[first]:
+            found = f"{trust[first]:.1g}"
+            reason = f"the values favour the default model: trust in the history is {found}"
+        elif elsewhere:
             reason = "the first value is far from those of all past tasks"
         else:
             reason = "the values vary by far less than those of past tasks"
-        return AlarmEvent(time, reason)
+        return AlarmEvent(int(times[first]), reason)
 
     def with_fantasies(self, X: Array) -> Self:
         """Scores take the points as every process predicts them, minus one standard deviation.
@@ -276,12 +328,7 @@ class MixtureModel(MixtureScores):
         So the search keeps away from them. Nothing was observed, so the weights of processes and
         scales and the means of `predict` stay; standard deviations shrink.
         """
-        model = copy(self)
-        model._mix = self.mix
-        if len(X):
-            model._without_fantasies, model._kept = self._without_fantasies or self, {}
-            model._gp = self._gp.with_fantasies(X)
-        return model
+        return replace(self, ahead=self.factor.with_fantasies(X)) if len(X) else self
 
     def choose(self, score: Score, search: Search) -> Array:
         """The best point (d0,) by the score, apart from those that are being run."""
@@ -289,26 +336,20 @@ class MixtureModel(MixtureScores):
 
     # Weights
 
+    @cached_property
+    def mix(self) -> MixtureWeights:
+        """Posterior weights of processes and scales."""
+        return self.prior.average(self.factor)
+
     @property
     def transfer_weight(self) -> float:
-        """Posterior weight of what was learned, however noisy the task, against the default."""
-        return float(self.mix.members[self._learned].sum())
+        """Posterior weight of what was learned, however noisy the task, against the cold start."""
+        return 0.0 if self.prior.refits else float(self.mix.members[self.prior.learned].sum())
 
     @property
     def log_evidence(self) -> float:
         """Log density of the observed values, up to a constant."""
         return self.mix.log_evidence
-
-    @property
-    def alarm(self) -> AlarmEvent | None:
-        """The first time at which the values contradicted the history.
-
-        The weight of the history is lost, or level or scale are none of a past task.
-        Nothing is promised any more; decisions go on by the posterior weights.
-        """
-        return self._alarm
-
-    # Bounds
 
     @property
     def no_bounds(self) -> str:
@@ -318,20 +359,178 @@ class MixtureModel(MixtureScores):
     @property
     def delta(self) -> float:
         """Probability with which a certificate may fail."""
-        return self._delta
+        return self.prior.delta
+
+    # Predictions and scores
+
+    def predict(self, Z: Array) -> tuple[Array, Array]:
+        """(n,) means and standard deviations of the objective; fantasies shrink the latter."""
+        if Z is not self._Z:
+            return self._predict(Z)
+        mean, sd = self._at_start
+        return mean.copy(), sd.copy()
+
+    @cached_property
+    def _at_start(self) -> tuple[Array, Array]:
+        return self._predict(self._Z)
+
+    def _predict(self, Z: Array) -> tuple[Array, Array]:
+        found = self._at(Z)
+        if self.ahead is not None:
+            found = replace(replace(self, ahead=None)._at(Z), variance=found.variance)
+        return predict(found, self.mix)
+
+    def _at(self, Z: Array, kept: NDArray[np.bool_] | None = None) -> Prediction:
+        """Of all processes, or of those kept."""
+        factor = self.ahead or self.factor
+        if Z is not self._Z:
+            return factor.elsewhere(kept).at(Z)
+        return factor.prediction if kept is None else factor.prediction.of(kept)
+
+    def first_score(self) -> Score | None:
+        """Before any value: the top of the mean; without one, the centre of the space."""
+        if self.t or self.ahead is not None:
+            return None
+        if not self.factor.frame.caches[0].mean.any():
+            return Score(
+                lambda Z: -np.einsum("nd,nd->n", Z, Z),
+                lambda Z: (-np.einsum("nd,nd->n", Z, Z), -2 * Z),
+            )
+
+        def gradient(Z: Array) -> tuple[Array, Array]:
+            found = self.factor.elsewhere(first).gradient(Z)
+            return found.value.slope[0], found.slope[0]
+
+        first = np.arange(len(self.factor.frame.processes)) == 0
+        return self._weighed(Score(lambda Z: self._at(Z, first).slope[0], gradient), 1.0)
+
+    def _weighed(self, score: Score, unit: float) -> Score:
+        """The score plus so many units of the log chance that a run gives a value."""
+        success, slopes = self.prior.success, score.gradient
+        if success is None:
+            return score
+        runs = Runs(self.outcomes.X, self.outcomes.failed)
+
+        def values(Z: Array) -> Array:
+            known = self.failing if Z is self._Z else None
+            return score.values(Z) + unit * success.log_chance(Z, runs, known)
+
+        if slopes is None:
+            return Score(values)
+
+        def gradient(Z: Array) -> tuple[Array, Array]:
+            value, slope = slopes(Z)
+            more, its_slope = success.log_chance_gradient(Z, runs)
+            return value + unit * more, slope + unit * its_slope
+
+        return Score(values, gradient)
+
+    def upper_bound(self) -> Score:
+        """Mean plus 1.5 standard deviations, averaged over processes and scales."""
+        mix, kept = self.mix.without_negligible(ROUNDING)
+        factor = self.ahead or self.factor
+
+        def values(Z: Array) -> Array:
+            return upper_bound(self._at(Z, kept), mix)
+
+        score = Score(
+            values, lambda Z: upper_bound_gradient(factor.elsewhere(kept).gradient(Z), mix)
+        )
+        return self._weighed(score, self.factor.task.scale)
+
+    def expected_improvement(self, best: float, chance: Chance | None = None) -> Score:
+        """Of the value to be seen, averaged, times the chance that a point is feasible.
+
+        Its logarithm, which is easier to climb. Where no improvement is to be expected at any start
+        point: the upper bound.
+        """
+        mix, kept = self.mix.without_negligible()
+        factor, weights = self.ahead or self.factor, self._variance_weights
+        at_start = self._improvement_at_start(best, chance) if len(self._Z) else None
+        # Feasible points may have little to offer, and still more than infeasible ones.
+        least = FLAT * self.factor.task.scale if chance is None else 0.0
+        if at_start is not None and at_start.max() <= least:
+            return self._cautious_bound(chance)
+        logs_at_start = None if at_start is None else _log(at_start)
+
+        def values(Z: Array) -> Array:
+            if logs_at_start is not None and Z is self._Z:
+                return logs_at_start
+            gain = expected_improvement(self._at(Z, kept), mix, best, weights)
+            return _log(gain if chance is None else gain * chance(Z))
+
+        def gradient(Z: Array) -> tuple[Array, Array]:
+            found = factor.elsewhere(kept).gradient(Z)
+            gain, slope = improvement_gradient(found, mix, best, weights)
+            return _log(gain), slope / np.maximum(gain, TINY)[:, None]
+
+        return self._weighed(Score(values, gradient if chance is None else None), 1.0)
+
+    def _improvement_at_start(self, best: float, chance: Chance | None) -> Array:
+        """(N,) at the start points; -inf where another is certainly better."""
+        prediction, weights = self._at(self._Z), self._variance_weights
+        n = len(self._Z)
+        if chance is not None:
+            return expected_improvement(prediction, self.mix, best, weights) * chance(self._Z)
+        # Where runs may fail, points of less improvement may be the better choice.
+        if n <= 2 * SHORTLIST or self.prior.success is not None:
+            return expected_improvement(prediction, self.mix, best, weights)
+        chosen = shortlist(prediction, self.mix, best, SHORTLIST, weights)
+        scores = np.full(n, -inf)
+        scores[chosen] = expected_improvement(prediction.at(chosen), self.mix, best, weights)
+        return scores
+
+    def _cautious_bound(self, chance: Chance | None) -> Score:
+        """The upper bound; a chance cannot weigh it, as it may be negative, so it is added."""
+        bound = self.upper_bound()
+        if chance is None:
+            return bound
+        scale = self.factor.task.scale
+        return Score(lambda Z: bound.values(Z) + scale * _log(chance(Z)))
 
     def describe(self) -> str:
         """How far the history is trusted."""
-        if not self._learned.any():
+        if not self.prior.learned.any():
             return "no history"
         return f"trust {self.transfer_weight:.2f} in the history"
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form of what the model was made from."""
-        return {"kind": self.kind, **self._store()}
+        return {"kind": self.kind, **self.prior.store()}
 
 
-Loader = Callable[[Mapping[str, Any]], MixtureModel]
+def refitted(prior: TaskPrior, before: Factor, X: Array, y: Array) -> Factor:
+    """The processes of a cold start, one of them fitted to the values (t, d0) and (t,)."""
+    count, processes = last_fit(len(y)), before.frame.processes
+    if count != last_fit(before.t) or common_rows(before.X, before.y, X, y) < count:
+        task = own_scale(y[:count], prior.task)
+        shared = fit_matern52([X[:count]], [(y[:count] - task.level) / task.scale])
+        processes = (processes[0], ColdProcess(shared))
+    frame = Frame(processes, own_scale(y, prior.task), before.frame.Z)
+    return Factor.within(frame).at_once(X, y)
+
+
+def last_fit(t: int) -> int:
+    """To how many of ``t`` values the kernel was fitted last."""
+    count = min(t, EVERY)
+    while (following := count + max(int(LATER * count), 1)) <= t:
+        count = following
+    return count
+
+
+def own_scale(y: Array, past: LevelAndScale) -> LevelAndScale:
+    """Mean and standard deviation of values; the scale of past tasks where they do not vary."""
+    spread = float(y.std())
+    scale = spread if spread > 1e-12 * float(np.abs(y).max(initial=0.0)) else past.scale
+    return KnownScale(float(y.mean()), LEVEL_VARIANCE, scale, past.spread)
+
+
+def _log(values: Array) -> Array:
+    """Of numbers that may be 0; -inf stays."""
+    return np.where(values < 0, -np.inf, np.log(np.maximum(values, TINY)))
+
+
+Loader = Callable[[Mapping[str, Any]], Mixture]
 _LOADERS: dict[str, Loader] = {}
 
 
@@ -340,13 +539,6 @@ def register_loader(kind: str, loader: Loader) -> None:
     _LOADERS[kind] = loader
 
 
-def load_mixture(data: Mapping[str, Any]) -> MixtureModel:
-    """Inverse of `MixtureModel.to_dict`."""
-    return _LOADERS[MixtureModel.kind](data)
-
-
-def _row_numbers(Z: Array) -> dict[bytes, int]:
-    """Of equal rows the first; 0.0 and -0.0 are one number."""
-    raw, width = (Z + 0.0).tobytes(), Z.itemsize * Z.shape[1]
-    rows = range(len(Z))
-    return {raw[i * width : (i + 1) * width]: i for i in reversed(rows)}
+def load_mixture(data: Mapping[str, Any]) -> Mixture:
+    """Inverse of `Mixture.to_dict`."""
+    return _LOADERS[Mixture.kind](data)

@@ -1,14 +1,13 @@
 """What a model of the objective is, and what it answers.
 
-A model is a value: conditioning it gives another one. Everything is in the sign to be maximised.
-Subclasses state how one call's observations, and points without a value, change what is believed.
+A model is a value: given other outcomes, it is another one. Everything is in the sign to be
+maximised. Subclasses state how values, and points without a value, change what is believed.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Literal, Self
@@ -19,8 +18,9 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError
+from metakel.gp.averages import ROOT_TWO_PI, UCB_WIDTH
 from metakel.kernels.stationary import typical_lengthscale
-from metakel.optimize.record import Outcomes
+from metakel.optimize.outcomes import Outcomes
 from metakel.search import Domain, Finite, StartPoints
 from metakel.search.domain import Score as Score
 
@@ -60,9 +60,6 @@ class BestRuns:
         return np.asarray(np.linalg.norm((self.X - x) / self.lengthscales, axis=1))
 
 
-UCB_WIDTH = 1.5
-TRAIL = 16  # earlier models that are kept, for results that come late
-ROOT_TWO_PI = 2.5066282746310002
 CertificateBasis = Literal["norm bound", "exact", "folds", "emulated"]
 
 # (n, d0) points -> (n,) chances that all constraints hold
@@ -153,25 +150,36 @@ def spread_batch(score: Score, search: Search) -> Array:
 class Model(ABC):
     """What is believed of the objective; larger is better.
 
-    Subclasses give `observe`, `with_fantasies` and `predict`; a model that promises something gives
+    Subclasses give `given`, `with_fantasies` and `predict`; a model that promises something gives
     `bounds` and `delta` as well. None of the methods changes the model.
     """
 
     kind: ClassVar[str] = ""
-    acquisition: ClassVar[str] = "ucb"  # that decides where nobody has named another
-    outcomes: Outcomes | None = None
-    _first: Self | None = None
-    _trail: tuple[tuple[int, Self], ...] = ()
-    raised: Alarm | None = None  # by the steps taken in last, where alarms are to be raised
-    limits: tuple[float, float] = (-inf, inf)  # between which all values lie
-    best_runs: BestRuns | None = None  # to refer to
-    stops: bool = False  # whether nothing is asked for after an alarm, until it is accepted
 
-    def __copy__(self) -> Self:
-        """As `copy` makes it, in a fifth of the time."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        return other
+    @property
+    def acquisition(self) -> str:
+        """What decides where nobody has named another."""
+        return "ucb"
+
+    @property
+    def raised(self) -> Alarm | None:
+        """The alarm to raise, where alarms are to be raised."""
+        return None
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Between which all values lie."""
+        return -inf, inf
+
+    @property
+    def best_runs(self) -> BestRuns | None:
+        """Runs of past tasks to refer to."""
+        return None
+
+    @property
+    def stops(self) -> bool:
+        """Whether nothing is asked for after an alarm, until it is accepted."""
+        return False
 
     # What a subclass states
 
@@ -181,8 +189,11 @@ class Model(ABC):
         """How many inputs a point has; None for any number."""
 
     @abstractmethod
-    def observe(self, X: Array, y: Array, noise_std: Array) -> Self:
-        """After the observations of one call: (n, d0), (n,), and (n,) noise, nan where unknown."""
+    def given(self, outcomes: Outcomes) -> Self:
+        """The model of the same task given all outcomes of a record, whatever this one was given.
+
+        What both have in common need not be computed again.
+        """
 
     @abstractmethod
     def with_fantasies(self, X: Array) -> Self:
@@ -194,7 +205,7 @@ class Model(ABC):
 
     def prepare(self, start: StartPoints) -> Self:
         """Ready to be searched from these points; before any observation."""
-        return copy(self)
+        return self
 
     def bounds(self, Z: Array) -> tuple[Array, Array]:
         """(n,) lower and upper confidence bounds, for all points and times together."""
@@ -305,38 +316,3 @@ class Model(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form of the model before any observation."""
         raise InputError(f"a {type(self).__name__} cannot be stored; it has no to_dict")
-
-    def catch_up(self, outcomes: Outcomes, steps: int) -> tuple[int, Self]:
-        """Take in many steps at once after the first ``steps``, where that is faster.
-
-        How many steps the model then knows; the others are taken in one by one.
-        """
-        return steps, self
-
-    # What follows
-
-    def condition(self, outcomes: Outcomes) -> Self:
-        """Given all outcomes of a record.
-
-        What the record shares with the last one is not taken in again: a result that comes late
-        only repeats the few steps after it.
-        """
-        shared = 0 if self.outcomes is None else outcomes.shared_steps(self.outcomes)
-        trail = [(steps, model) for steps, model in self._trail if steps <= shared]
-        if not trail:
-            first = copy(self if self._first is None else self._first)
-            first._first = self if self._first is None else self._first
-            trail = [(0, first)]
-        steps, model = trail[-1][1].catch_up(outcomes, trail[-1][0])
-        trail.append((steps, model))
-        start, raised = outcomes.ends[steps - 1] if steps else 0, None
-        for end in outcomes.ends[steps:]:
-            rows = slice(start, end)
-            model = model.observe(outcomes.X[rows], outcomes.y[rows], outcomes.noise_std[rows])
-            start, steps = end, steps + 1
-            trail.append((steps, model))
-            raised = raised or model.raised
-        model = copy(model)
-        model.raised = raised
-        model._trail, model.outcomes = tuple(trail[-TRAIL:]), outcomes
-        return model

@@ -72,6 +72,10 @@ class RegretTrace:
         """After one more value at a point that the rule chose."""
         return RegretTrace((*self.best, best), (*self.shapes, g))
 
+    def leading(self, t: int) -> RegretTrace:
+        """As it was after ``t`` values."""
+        return RegretTrace(self.best[:t], self.shapes[:t], self.left if self.left <= t else 0)
+
     def ceiling(self, factor: float, horizon: int) -> float:
         """What no value exceeds: the smallest best + q g up to the horizon."""
         pairs = zip(self.best[:horizon], self.shapes[:horizon], strict=True)

@@ -18,7 +18,7 @@ limit in question at the goal.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from math import inf
 from typing import Any, ClassVar, Self
 
@@ -41,7 +41,7 @@ from metakel.optimize.limits import (
     start_from_dict,
 )
 from metakel.optimize.model import Score, Search
-from metakel.optimize.record import Outcomes
+from metakel.optimize.outcomes import Outcomes
 from metakel.optimize.upper_bound import UpperBound
 from metakel.search import Domain, Finite, InContext, StartPoints
 
@@ -72,15 +72,31 @@ class NoSafePoint(MetaKelError, RuntimeError):
         self.found, self.margin = found, margin
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SafeModel(CertifiedModel):
-    """A certified objective, with limits on it and on other outputs; `within` makes it."""
+    """A certified objective, with limits on it and on other outputs; `within` makes it.
+
+    Parameters
+    ----------
+    range : Range
+        Limits of the objective, in the sign to be maximised.
+    outputs : dict of CertifiedModel
+        Models of the other outputs, in the units of their values.
+    ranges : dict of Range
+        And their limits.
+    start : StartSet or None
+        Points that may be tried before anything is known.
+    total_delta : float
+        Probability that one of all the bounds fails, or the start set.
+    """
 
     kind: ClassVar[str] = "safe"
-    range: Range  # limits of the objective, in the sign to be maximised
-    outputs: dict[str, CertifiedModel]  # models of the other outputs, in the units of their values
-    ranges: dict[str, Range]  # and their limits
-    start: StartSet | None  # points that may be tried before anything is known
-    total_delta: float  # probability that one of all the bounds fails, or the start set
+
+    range: Range = field(default_factory=Range)
+    outputs: Mapping[str, CertifiedModel] = field(default_factory=dict)
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    start: StartSet | None = None
+    total_delta: float = 1.0
 
     @classmethod
     def within(
@@ -141,35 +157,29 @@ class SafeModel(CertifiedModel):
         delta: float,
     ) -> Self:
         """A safe model of an objective, in the sign to be maximised."""
-        model = object.__new__(cls)
-        model.__dict__.update(objective.__dict__)
-        model.range, model.outputs, model.ranges = range, outputs, ranges
-        model.start, model.total_delta = start, delta
-        return model
+        own = {f.name: getattr(objective, f.name) for f in fields(CertifiedModel)}
+        return cls(
+            **own, range=range, outputs=outputs, ranges=ranges, start=start, total_delta=delta
+        )
 
     # How it learns
 
     def prepare(self, start: StartPoints) -> Self:
-        model = super().prepare(start)
-        model.outputs = {name: output.prepare(start) for name, output in self.outputs.items()}
-        return model
+        outputs = {name: output.prepare(start) for name, output in self.outputs.items()}
+        return replace(super().prepare(start), outputs=outputs)
 
-    def condition(self, outcomes: Outcomes) -> Self:
+    def given(self, outcomes: Outcomes) -> Self:
         """Given all outcomes of a record: values of the objective and of the other outputs."""
-        model = super().condition(outcomes)
-        model.outputs = {
-            name: output.condition(outcomes.of_output(name))
-            for name, output in self.outputs.items()
-        }
-        raised = [output.raised for output in model.outputs.values()]
-        model.raised = next((r for r in [model.raised, *raised] if r is not None), None)
-        return model
+        model = super().given(outcomes)
+        outputs = {n: output.given(outcomes.of_output(n)) for n, output in self.outputs.items()}
+        raised = [model.raised, *(output.raised for output in outputs.values())]
+        first = next((alarm for alarm in raised if alarm is not None), None)
+        return replace(model, outputs=outputs, raised=first)
 
     def with_fantasies(self, X: Array) -> Self:
         """As if the points (q, d0) had been measured; the safe set stays as it is."""
-        model = super().with_fantasies(X)
-        model.outputs = {name: output.with_fantasies(X) for name, output in self.outputs.items()}
-        return model
+        outputs = {name: output.with_fantasies(X) for name, output in self.outputs.items()}
+        return replace(super().with_fantasies(X), outputs=outputs)
 
     @property
     def delta(self) -> float:

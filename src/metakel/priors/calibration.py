@@ -20,7 +20,7 @@ from metakel.confidence import ConfidenceSequence
 from metakel.confidence.observations import Batch, Spectrum, no_observations
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.gp.task_gp import TaskGP, TaskModel
+from metakel.gp.processes import LearnedProcess, LevelAndScale
 from metakel.kernels import KernelDictionary, KernelSum, matern
 from metakel.kernels.nystrom import Eigenfunctions, spread_rows
 from metakel.priors.certified_start import conformal_rank
@@ -36,13 +36,13 @@ class Calibration:
 
     Parameters
     ----------
-    task_gp : TaskGP
-    model : TaskModel
+    task_gp : LearnedProcess
+    model : LevelAndScale
     norms : (m',) array, increasing
     """
 
-    task_gp: TaskGP
-    model: TaskModel
+    task_gp: LearnedProcess
+    model: LevelAndScale
     norms: Array
 
     @property
@@ -67,7 +67,7 @@ class Calibration:
         return prior_kernel(self.task_gp, self.model)
 
 
-def prior_kernel(task_gp: TaskGP, model: TaskModel) -> KernelSum:
+def prior_kernel(task_gp: LearnedProcess, model: LevelAndScale) -> KernelSum:
     r"""The prior as a sum of base kernels (Eq. 5) for f - level - s m.
 
     f = a + s'(m + g) differs from a typical task by its level, a multiple of the common shape m,
@@ -80,7 +80,7 @@ def prior_kernel(task_gp: TaskGP, model: TaskModel) -> KernelSum:
     return KernelSum(base, model.scale**2 * np.array(weights))
 
 
-def principal_kernel(task_gp: TaskGP, model: TaskModel, count: int) -> KernelSum:
+def principal_kernel(task_gp: LearnedProcess, model: LevelAndScale, count: int) -> KernelSum:
     """The same without the residual, and with at most ``count`` differences: it has features.
 
     Level and common shape have a weight of their own even where past tasks agree on them, so that
@@ -92,7 +92,7 @@ def principal_kernel(task_gp: TaskGP, model: TaskModel, count: int) -> KernelSum
     return KernelSum(base, model.scale**2 * np.maximum(weights, floor))
 
 
-def _functions(task_gp: TaskGP) -> KernelDictionary:
+def _functions(task_gp: LearnedProcess) -> KernelDictionary:
     r, J = task_gp.directions.shape
     labels = ("level", "common shape", *(f"difference {j + 1}" for j in range(J)))
     functions = Eigenfunctions(
@@ -104,11 +104,11 @@ def _functions(task_gp: TaskGP) -> KernelDictionary:
     return KernelDictionary((functions,))
 
 
-def _function_weights(task_gp: TaskGP, model: TaskModel) -> list[float]:
+def _function_weights(task_gp: LearnedProcess, model: LevelAndScale) -> list[float]:
     return [model.level_variance, exp(model.spread**2) - 1, *task_gp.eta]
 
 
-def needed_norms(task_gp: TaskGP, model: TaskModel, tasks: History) -> Array:
+def needed_norms(task_gp: LearnedProcess, model: LevelAndScale, tasks: History) -> Array:
     """(m,) norms of the smallest functions that explain the tasks' values up to the noise."""
     bare = Calibration(task_gp, model, np.empty(0))
     kernel, norms = bare.kernel, []

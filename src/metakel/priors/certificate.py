@@ -17,10 +17,11 @@ import numpy as np
 from metakel._arrays import Array, check_choice
 from metakel.data import History, Task
 from metakel.errors import InputError
-from metakel.gp.task_gp import DefaultGP, PointCache, TaskGP, TaskModel, TaskProcess
+from metakel.gp.averages import mixture_weights
+from metakel.gp.processes import ColdProcess, LearnedProcess, LevelAndScale, PointCache, TaskProcess
 from metakel.kernels.nystrom import spread_rows
-from metakel.optimize import MixtureModel, Optimizer, Trial
-from metakel.optimize.mixture_scores import mixture_weights
+from metakel.optimize import Mixture, Optimizer, Trial
+from metakel.optimize.mixture import TaskPrior
 from metakel.optimize.optimizer import rehearse
 from metakel.optimize.regret import (
     Basis,
@@ -211,18 +212,20 @@ def _replay(
     return TaskScore(score, False)
 
 
-def replayed_model(prior: Prior, horizon: int) -> MixtureModel:
-    """The model of a prior, which keeps the shapes and needs no confidence band."""
+def replayed_model(prior: Prior, horizon: int) -> Mixture:
+    """The model of a prior, which keeps the shapes."""
     empty = RegretScores(np.empty(0), np.empty(0), "folds", horizon)
     processes, weights = prior.task_processes
-    return prior.model_type(
-        processes,
-        weights,
-        prior.model,
-        d0=prior.space.d0,
-        store=dict,
-        regret=RegretCalibration(empty, empty, 1.0),
-        success=prior.success,
+    return Mixture.of(
+        TaskPrior(
+            processes,
+            weights,
+            prior.model,
+            prior.space.d0,
+            refits=not prior.helps,
+            regret=RegretCalibration(empty, empty, 1.0),
+            success=prior.success,
+        )
     )
 
 
@@ -262,7 +265,7 @@ def emulate(prior: Prior, task: Task, rng: np.random.Generator) -> Objective:
 
 
 def _covariance_factor(
-    process: TaskProcess, scale: TaskModel, X: Array
+    process: TaskProcess, scale: LevelAndScale, X: Array
 ) -> tuple[PointCache, Array]:
     """The points, and the Cholesky factor of the covariance of their values at scale 1."""
     points = process.prepare(X)
@@ -271,7 +274,7 @@ def _covariance_factor(
     return points, np.asarray(np.linalg.cholesky(K))
 
 
-def _log_likelihoods(L: Array, mean: Array, rest: Array, scale: TaskModel) -> Array:
+def _log_likelihoods(L: Array, mean: Array, rest: Array, scale: LevelAndScale) -> Array:
     """(g,) log density of values that are ``rest`` above the level, one per scale of the grid."""
     from scipy.linalg import solve_triangular
 
@@ -289,14 +292,14 @@ def _prior_path(
 
     Its spectral density is a multivariate t distribution with 5 degrees of freedom.
     """
-    if isinstance(process, TaskGP):
+    if isinstance(process, LearnedProcess):
         shared, weight, functions = (
             process.basis.shared,
             process.residual_weight,
             len(process.eta),
         )
     else:
-        assert isinstance(process, DefaultGP)
+        assert isinstance(process, ColdProcess)
         shared, weight, functions = process.shared, 1.0, 0
     variance = weight * shared.signal
     d0 = len(shared.lengthscales)

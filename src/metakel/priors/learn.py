@@ -13,8 +13,8 @@ import numpy as np
 from metakel._arrays import Array, check_count, positive, single_blas_thread
 from metakel.data import History, Task
 from metakel.errors import Hint, InputError
+from metakel.gp.processes import LearnedProcess, LevelAndScale, level_and_scale
 from metakel.gp.success import SuccessChance
-from metakel.gp.task_gp import TaskGP, TaskModel, task_model
 from metakel.io.columns import numbered
 from metakel.kernels import KernelSum
 from metakel.optimize.model import BestRuns
@@ -171,7 +171,7 @@ def _learn(
         info = replace(info, notes=(note, *info.notes)) if note else info
     return Prior(
         space,
-        task_model(tasks.means, tasks.spreads),
+        level_and_scale(tasks.means, tasks.spreads),
         task_gp,
         held,
         None if to_replay else _calibration(history, featurized, mean),
@@ -184,7 +184,9 @@ def _learn(
     )
 
 
-def _shape(featurized: TaskFeatures, lam: str | float, mean: bool) -> tuple[HeldOut, TaskGP]:
+def _shape(
+    featurized: TaskFeatures, lam: str | float, mean: bool
+) -> tuple[HeldOut, LearnedProcess]:
     """What held-out tasks say, and what all tasks have in common and where they differ."""
     held = hold_out(featurized, mean=mean)
     task_gp = fit_task_gp(
@@ -219,7 +221,7 @@ def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Cali
         residual_weight=DEFAULT_RESIDUAL_WEIGHT,
         mean=mean,
     )
-    model = task_model(tasks.means[::2], tasks.spreads[::2])
+    model = level_and_scale(tasks.means[::2], tasks.spreads[::2])
     varying = [task for task in history if task.name not in tasks.constant]
     measured = tuple(task for task in varying[1::2] if not task.lacks)
     if not measured:
@@ -275,11 +277,11 @@ def _digest(history: History) -> str:
     return found.hexdigest()[:16]
 
 
-def _flat_model(history: History) -> TaskModel:
+def _flat_model(history: History) -> LevelAndScale:
     """Where no task varies, the spread between tasks is all there is to go by."""
     levels = np.array([task.y.mean() for task in history])
     scale = float(levels.std()) or max(abs(float(levels.mean())), 1.0)
-    return task_model(levels, np.full(len(levels), scale))
+    return level_and_scale(levels, np.full(len(levels), scale))
 
 
 # The kernel of an output has at most so many functions by which tasks differ, and at least so many

@@ -33,7 +33,7 @@ from metakel.gp.posterior import (
     log_density,
     white_noise_log_density,
 )
-from metakel.gp.task_gp import DefaultGP, TaskGP
+from metakel.gp.processes import ColdProcess, LearnedProcess
 from metakel.grouplasso import Problem, lambda_max, path, solve, solve_square_root
 from metakel.kernels.nystrom import NystromFeatures, choose_basis, spread_rows
 from metakel.learn.rules import pivotal_lambda
@@ -123,14 +123,14 @@ def fit_task_gp(
     lam_ratio: float,
     residual_weight: float,
     mean: bool,
-) -> TaskGP:
+) -> LearnedProcess:
     """Mean, principal functions kept by the group lasso, and their second moments."""
     found = principal_functions(featurized, training, residual_weight, mean=mean)
     problem = selection_problem(found, *featurized.of(training))
     return keep(found, select(problem, lam, lam_ratio))
 
 
-def keep(task_gp: TaskGP, active: NDArray[np.intp]) -> TaskGP:
+def keep(task_gp: LearnedProcess, active: NDArray[np.intp]) -> LearnedProcess:
     """With these principal functions only."""
     return replace(task_gp, directions=task_gp.directions[:, active], eta=task_gp.eta[active])
 
@@ -182,17 +182,19 @@ def principal_functions(
     residual_weight: float = 1.0,
     *,
     mean: bool = True,
-) -> TaskGP:
+) -> LearnedProcess:
     """Mean of these tasks and eigenvectors of their second moment, the leading ones."""
     from scipy.linalg import eigh
 
     mu, S = moments(featurized.coefficients, tasks, mean=mean)
     first = max(len(S) - LEADING, 0)
     eta, U = eigh(S, subset_by_index=(first, len(S) - 1))
-    return TaskGP(featurized.basis, mu, U[:, ::-1], np.maximum(eta[::-1], 0), residual_weight)
+    return LearnedProcess(
+        featurized.basis, mu, U[:, ::-1], np.maximum(eta[::-1], 0), residual_weight
+    )
 
 
-def selection_problem(task_gp: TaskGP, F: Sequence[Array], z: Sequence[Array]) -> Problem:
+def selection_problem(task_gp: LearnedProcess, F: Sequence[Array], z: Sequence[Array]) -> Problem:
     """Eq. 8 on root eta_j phi_j, each a group, for what the mean leaves; a free level per task."""
     scaled = task_gp.directions * np.sqrt(task_gp.eta)
     designs, values = [], []
@@ -295,7 +297,7 @@ def hold_out(featurized: TaskFeatures, *, mean: bool) -> HeldOut:
     if m < 2:
         return HeldOut.unchecked()
 
-    def fit_path(training: range) -> list[TaskGP]:
+    def fit_path(training: range) -> list[LearnedProcess]:
         found = principal_functions(featurized, training, mean=mean)
         problem = selection_problem(found, *featurized.of(training))
         return [keep(found, active) for active in select_along_path(problem, LAM_RATIOS)]
@@ -351,13 +353,13 @@ class _HeldOutTask:
 
     def cold_log_score(self) -> float:
         """Under the cold start."""
-        cold = DefaultGP.typical(self.X.shape[1])
+        cold = ColdProcess.typical(self.X.shape[1])
         C = cold.shared(self.X, self.X) + LEVEL_VARIANCE
         C.flat[:: len(C) + 1] += cold.noise
         return float(self.log_score(C, self.z))
 
 
-def _log_scores(task_gp: TaskGP, task: _HeldOutTask) -> Array:
+def _log_scores(task_gp: LearnedProcess, task: _HeldOutTask) -> Array:
     """(4,) log scores, one per residual weight."""
     residual = np.array(RESIDUAL_WEIGHTS)[:, None, None] * task.K0
     C = _explained(task_gp, task) + residual + LEVEL_VARIANCE
@@ -365,7 +367,7 @@ def _log_scores(task_gp: TaskGP, task: _HeldOutTask) -> Array:
     return task.log_score(C, task.z - task.psi @ task_gp.mu)
 
 
-def _noise_ratios(task_gp: TaskGP, task: _HeldOutTask, residual_weight: float) -> Array:
+def _noise_ratios(task_gp: LearnedProcess, task: _HeldOutTask, residual_weight: float) -> Array:
     """(3,) posterior probabilities of the noise ratios, equal before."""
     K = _explained(task_gp, task) + residual_weight * task.K0 + LEVEL_VARIANCE
     C = np.tile(K, (len(NOISE_RATIOS), 1, 1))
@@ -376,7 +378,7 @@ def _noise_ratios(task_gp: TaskGP, task: _HeldOutTask, residual_weight: float) -
     return np.asarray(weights / weights.sum())
 
 
-def _explained(task_gp: TaskGP, task: _HeldOutTask) -> Array:
+def _explained(task_gp: LearnedProcess, task: _HeldOutTask) -> Array:
     """(n, n) covariance by the principal functions."""
     Phi = task.psi @ np.asfortranarray(task_gp.directions)  # an order by which sums are rounded
     return np.asarray((Phi * task_gp.eta) @ Phi.T)

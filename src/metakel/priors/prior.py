@@ -15,14 +15,13 @@ import numpy as np
 from metakel._html import text_card
 from metakel.errors import InputError
 from metakel.gp.new_inputs import with_new_inputs
+from metakel.gp.processes import ColdProcess, LearnedProcess, LevelAndScale, TaskProcess
 from metakel.gp.success import SuccessChance
-from metakel.gp.task_gp import DefaultGP, TaskGP, TaskModel, TaskProcess
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
-from metakel.optimize.mixture import MixtureModel, register_loader
+from metakel.optimize.mixture import Mixture, TaskPrior, register_loader
 from metakel.optimize.model import BestRuns
 from metakel.optimize.optimizer import Optimizer
-from metakel.optimize.refitted import RefittedModel
 from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.certified_start import PastOutputs
@@ -66,9 +65,9 @@ class Prior:
     Parameters
     ----------
     space : Space
-    model : TaskModel
+    model : LevelAndScale
         Level and scale of a task.
-    task_gp : TaskGP or None
+    task_gp : LearnedProcess or None
         Common shape and kernel of a standardised task; None where no past task varies.
     heldout : HeldOut
         What held-out tasks say about it.
@@ -88,8 +87,8 @@ class Prior:
     """
 
     space: Space
-    model: TaskModel
-    task_gp: TaskGP | None
+    model: LevelAndScale
+    task_gp: LearnedProcess | None
     heldout: HeldOut
     calibration: Calibration | None
     info: PriorInfo
@@ -107,7 +106,7 @@ class Prior:
     @property
     def task_processes(self) -> tuple[tuple[TaskProcess, ...], tuple[float, ...]]:
         """The learned GPs at each noise ratio, and the cold start, with their initial weights."""
-        cold: TaskProcess = DefaultGP.typical(self.space.d0)
+        cold: TaskProcess = ColdProcess.typical(self.space.d0)
         if not self.helps:
             return (cold,), (1.0,)
         learned = tuple(self._learned.with_noise_ratio(ratio) for ratio in NOISE_RATIOS)
@@ -115,11 +114,6 @@ class Prior:
         if self.cold_weight == 0:
             return learned, weights
         return (*learned, cold), (*weights, self.cold_weight)
-
-    @property
-    def model_type(self) -> type[MixtureModel]:
-        """Of a new task: `RefittedModel` where the history is not used."""
-        return MixtureModel if self.helps else RefittedModel
 
     @property
     def outliers(self) -> tuple[str, ...]:
@@ -238,7 +232,7 @@ class Prior:
         delta: float = 0.2,
         extrapolate: bool = False,
         new: Sequence[Parameter] = (),
-    ) -> MixtureModel:
+    ) -> Mixture:
         """The model of a new task that `optimizer` decides with, in the sign to be maximised."""
         processes, weights = self.task_processes
         d_new, options = 0, {}
@@ -246,17 +240,20 @@ class Prior:
             d_new, options = Space(tuple(new)).d0, {"new": Space(tuple(new)).to_dict()}
             processes = tuple(with_new_inputs(process, d_new) for process in processes)
         reason = self._unlike_the_past(extrapolate, new)
-        return self.model_type(
-            processes,
-            weights,
-            self.model,
-            d0=self.space.d0 + d_new,
-            store=partial(self._stored, delta=delta, extrapolate=extrapolate, **options),
-            regret=reason or self._regret,
-            delta=delta,
-            limits=self._limits,
-            best_runs=None if new else self.best_runs,
-            success=None if new else self.success,
+        return Mixture.of(
+            TaskPrior(
+                processes,
+                weights,
+                self.model,
+                self.space.d0 + d_new,
+                refits=not self.helps,
+                store=partial(self._stored, delta=delta, extrapolate=extrapolate, **options),
+                regret=reason or self._regret,
+                delta=delta,
+                limits=self._limits,
+                best_runs=None if new else self.best_runs,
+                success=None if new else self.success,
+            )
         )
 
     def _stored(self, **options: Any) -> dict[str, Any]:
@@ -315,7 +312,7 @@ class Prior:
         return explain(self._learned, self.space, minimize=self.info.minimize)
 
     @property
-    def _learned(self) -> TaskGP:
+    def _learned(self) -> LearnedProcess:
         if self.task_gp is None:
             raise InputError("no past task varies, so there is no common shape and no kernel")
         return self.task_gp
@@ -369,7 +366,7 @@ def _candidate_table(candidates: Any, space: Space, extrapolate: bool | None) ->
     return CandidateTable.of(rows, Z, space)
 
 
-def _load_model(data: Mapping[str, Any]) -> MixtureModel:
+def _load_model(data: Mapping[str, Any]) -> Mixture:
     """Inverse of what `Prior.task_model` stores."""
     from metakel.priors.storage import from_dict
 
@@ -381,4 +378,4 @@ def _load_model(data: Mapping[str, Any]) -> MixtureModel:
     )
 
 
-register_loader(MixtureModel.kind, _load_model)
+register_loader(Mixture.kind, _load_model)

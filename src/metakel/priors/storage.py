@@ -14,8 +14,8 @@ import numpy as np
 from metakel._arrays import TINY, Array, as_number, as_numbers, single_blas_thread
 from metakel._files import Content, Format, write_file
 from metakel.errors import InputError
+from metakel.gp.processes import LearnedProcess, LevelAndScale
 from metakel.gp.success import SuccessChance
-from metakel.gp.task_gp import TaskGP, TaskModel
 from metakel.kernels.nystrom import NystromFeatures
 from metakel.optimize.model import BestRuns
 from metakel.optimize.regret import RegretCalibration
@@ -179,9 +179,9 @@ def _info_from_dict(data: Mapping[str, Any]) -> PriorInfo:
     return PriorInfo(**found)
 
 
-def _model_from_dict(data: Mapping[str, Any]) -> TaskModel:
+def _model_from_dict(data: Mapping[str, Any]) -> LevelAndScale:
     lowest = {"level": -inf, "level_variance": 0.0, "scale": TINY, "spread": TINY}
-    return TaskModel(**{name: as_number(name, data[name], low) for name, low in lowest.items()})
+    return LevelAndScale(**{name: as_number(name, data[name], low) for name, low in lowest.items()})
 
 
 def _heldout_from_dict(data: Mapping[str, Any], varying: int) -> HeldOut:
@@ -206,17 +206,17 @@ def _basis_from_dict(data: Mapping[str, Any], space: Space) -> NystromFeatures:
     return NystromFeatures.from_dict(data)
 
 
-def _shape_to_dict(shape: TaskGP) -> Content:
+def _shape_to_dict(shape: LearnedProcess) -> Content:
     directions = shape.directions.T.tolist()
     return {"directions": directions, **_plain(shape, "mu", "eta", "residual_weight")}
 
 
-def _shape_from_dict(data: Mapping[str, Any], basis: NystromFeatures) -> TaskGP:
+def _shape_from_dict(data: Mapping[str, Any], basis: NystromFeatures) -> LearnedProcess:
     eta = as_numbers("eta", data["eta"], (None,), low=0)
     directions = as_numbers(
         "directions", data["directions"] or np.empty((0, basis.r)), (len(eta), basis.r)
     )
-    return TaskGP(
+    return LearnedProcess(
         basis,
         as_numbers("mu", data["mu"], (basis.r,)),
         np.ascontiguousarray(directions.T),

@@ -19,7 +19,7 @@ import numpy as np
 from metakel._arrays import Array
 from metakel._html import card, table
 from metakel.charts import LEARNED, REFERENCE, Axis, Chart, Panel, new_axes
-from metakel.gp.task_gp import TaskGP
+from metakel.gp.processes import LearnedProcess
 from metakel.priors.principal import LEADING, NEEDED_LOG_SCORE
 from metakel.space import Categorical, Space
 
@@ -82,7 +82,7 @@ class Explanation:
         return draw_effects(self.curves, axes)
 
 
-def explain(task_gp: TaskGP, space: Space, *, minimize: bool = False) -> Explanation:
+def explain(task_gp: LearnedProcess, space: Space, *, minimize: bool = False) -> Explanation:
     """Shares and curves of what was learned."""
     functions = _Functions(task_gp)
     varying = space.free
@@ -100,7 +100,7 @@ def explain(task_gp: TaskGP, space: Space, *, minimize: bool = False) -> Explana
 class _Functions:
     """The mean and the scaled principal functions, evaluated together."""
 
-    def __init__(self, task_gp: TaskGP) -> None:
+    def __init__(self, task_gp: LearnedProcess) -> None:
         columns = np.column_stack([task_gp.mu, task_gp.directions * np.sqrt(task_gp.eta)])
         self._pull = task_gp.basis.inverse.T @ columns  # (r, 1 + J)
         self._basis = task_gp.basis

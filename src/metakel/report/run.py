@@ -19,7 +19,7 @@ from metakel.charts import ALARM, LEARNED, OBSERVED, REFERENCE, Axis, SvgChart, 
 from metakel.confidence import Alarm, AlarmEvent
 from metakel.errors import InputError
 from metakel.optimize import Certificate, Expected, NoSafePoint, Optimizer, Reasons
-from metakel.optimize.thinning import BLOCK, LIMIT
+from metakel.optimize.outcomes import BLOCK, LIMIT
 from metakel.priors import Prior
 from metakel.report.configurations import parallel, slices, trial_table, trial_tip
 from metakel.report.html import cards, facts, figure, figures, paragraph, section, table

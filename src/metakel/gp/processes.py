@@ -47,7 +47,7 @@ NORMAL_MAD = 1.4826  # standard deviation over median absolute deviation of a no
 
 
 @dataclass(frozen=True)
-class TaskModel:
+class LevelAndScale:
     """What past tasks say about the level and scale of the next one.
 
     Parameters
@@ -115,12 +115,12 @@ class TaskModel:
         at = self.level + self.scale * np.append(means, 0.0)
         return bool(at.min() - UNEXPECTED * sd <= y <= at.max() + UNEXPECTED * sd)
 
-    def at_other_level(self, y: float) -> TaskModel:
+    def at_other_level(self, y: float) -> LevelAndScale:
         """For a task with a value ``y`` that past tasks do not allow for: a level around it."""
         return _OtherLevel(y, VAGUE**2, self.scale, self.spread)
 
 
-class _OtherLevel(TaskModel):
+class _OtherLevel(LevelAndScale):
     """A level about which nothing is known but the first value, which fixed it."""
 
     @cached_property
@@ -137,13 +137,23 @@ class _OtherLevel(TaskModel):
         return np.asarray(logs - np.log(np.exp(logs).sum()))
 
 
-def task_model(means: Sequence[float] | Array, spreads: Sequence[float] | Array) -> TaskModel:
+class KnownScale(LevelAndScale):
+    """A level and a scale that were estimated from the values themselves."""
+
+    @cached_property
+    def _grid(self) -> tuple[Array, Array]:
+        return np.zeros(1), np.ones(1)
+
+
+def level_and_scale(
+    means: Sequence[float] | Array, spreads: Sequence[float] | Array
+) -> LevelAndScale:
     """From the means and the positive standard deviations of past tasks."""
     levels = _without_outliers(np.asarray(means, float))
     log_scales = _without_outliers(np.log(np.asarray(spreads, float)))
     scale = float(np.median(spreads))
     level_sd = min(float(levels.std()) / scale, VAGUE)
-    return TaskModel(
+    return LevelAndScale(
         level=float(levels.mean()),
         level_variance=level_sd**2 + EXTRA_LEVEL_VARIANCE,
         scale=scale,
@@ -178,9 +188,17 @@ class PointCache:
             self.scaled[one], self.norms[one], self.phi[one], self.mean[one], self.diag[one]
         )
 
+    def first(self, t: int) -> PointCache:
+        """The first ``t`` points."""
+        return PointCache(
+            self.scaled[:t], self.norms[:t], self.phi[:t], self.mean[:t], self.diag[:t]
+        )
+
     @staticmethod
     def joined(*caches: PointCache) -> PointCache:
         """All points of several."""
+        if len(caches) == 1:
+            return caches[0]
         parts = ("scaled", "norms", "phi", "mean", "diag")
         return PointCache(*(np.concatenate([getattr(c, n) for c in caches]) for n in parts))
 
@@ -200,6 +218,15 @@ class TaskProcess(Protocol):
     @property
     def noise(self) -> float:
         """Variance of what no function explains, in units of the squared scale."""
+        ...
+
+    @property
+    def learned(self) -> bool:
+        """Whether past tasks taught it."""
+        ...
+
+    def shares_kernel(self, other: TaskProcess) -> bool:
+        """Whether the other one differs in its noise only."""
         ...
 
     def prepare(self, Z: Array) -> PointCache:
@@ -222,7 +249,7 @@ class TaskProcess(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class TaskGP:
+class LearnedProcess:
     """Mean and kernel learned from past tasks.
 
     Parameters
@@ -255,6 +282,15 @@ class TaskGP:
     def noise(self) -> float:
         """Variance of what no function explains, in units of the squared scale."""
         return self.noise_ratio * self.basis.shared.noise
+
+    @property
+    def learned(self) -> bool:
+        """Yes."""
+        return True
+
+    def shares_kernel(self, other: TaskProcess) -> bool:
+        """Whether the other one is this one for another noise."""
+        return getattr(other, "mu", None) is self.mu
 
     def mean(self, X: Array) -> Array:
         """(n,) values m(x)."""
@@ -299,19 +335,19 @@ class TaskGP:
             dK += np.einsum("nj,kjd->nkd", left.phi, slopes.phi, optimize=True)
         return dK
 
-    def with_noise_ratio(self, noise_ratio: float) -> TaskGP:
+    def with_noise_ratio(self, noise_ratio: float) -> LearnedProcess:
         """The same mean and kernel for a task with this share of the usual noise."""
         return replace(self, noise_ratio=noise_ratio)
 
 
 @dataclass(frozen=True, eq=False)
-class DefaultGP:
+class ColdProcess:
     """Zero mean and a Matern kernel set by hand: what there is without a history."""
 
     shared: Matern52ARD
 
     @classmethod
-    def typical(cls, d0: int) -> DefaultGP:
+    def typical(cls, d0: int) -> ColdProcess:
         """Lengthscale half of sqrt(d0), variance 1."""
         return cls(Matern52ARD.typical(d0))
 
@@ -319,6 +355,15 @@ class DefaultGP:
     def noise(self) -> float:
         """Variance of the noise, in units of the squared scale."""
         return self.shared.noise
+
+    @property
+    def learned(self) -> bool:
+        """No."""
+        return False
+
+    def shares_kernel(self, other: TaskProcess) -> bool:
+        """Every one has its own."""
+        return False
 
     def prepare(self, Z: Array) -> PointCache:
         """Only the points: the mean is 0."""

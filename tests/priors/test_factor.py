@@ -1,4 +1,4 @@
-"""Beliefs updated value by value against the textbook formulas."""
+"""One factor: textbook formulas at every time, however it grew."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from histories import draw_task, learn, simulate
 from numpy.testing import assert_allclose, assert_array_equal
 
 from metakel.gp import posterior
-from metakel.gp.incremental import IncrementalGP, Prediction
-from metakel.gp.task_gp import DefaultGP
-from metakel.optimize.acquisition import ACQUISITIONS
-from metakel.optimize.mixture_scores import (
+from metakel.gp.averages import (
     expected_improvement,
     mixture_weights,
     predict,
     shortlist,
     upper_bound,
 )
+from metakel.gp.factor import Factor, Prediction
+from metakel.gp.processes import ColdProcess
+from metakel.optimize import ACQUISITIONS, Record, Trial, outcomes
 
 RNG = np.random.default_rng(0)
 PARTS = ("offset", "slope", "variance", "noise")
@@ -35,8 +35,19 @@ def told():
     return X, f(X)
 
 
+def more(belief, x, value):
+    return belief.appended(x[None], np.array([value]))
+
+
+def values(X, y):
+    trials = [
+        Trial(i, x, x).with_result(float(v)) for i, (x, v) in enumerate(zip(X, y, strict=True))
+    ]
+    return outcomes(Record(tuple(trials), ((*range(len(y)),),)), d0=X.shape[1], sign=1.0)
+
+
 def shapes(prior):
-    return [prior.task_gp, DefaultGP.typical(2)]
+    return [prior.task_gp, ColdProcess.typical(2)]
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -44,9 +55,9 @@ def test_means_and_variances_are_those_of_the_posterior(prior, told, which):
     X, y = told
     Z = RNG.uniform(-1, 1, (30, 2))
     shape, model = shapes(prior)[which], prior.model
-    belief = IncrementalGP(shapes(prior), model, np.concatenate([Z, X]))
-    for i, (x, value) in enumerate(zip(X, y, strict=True)):
-        belief = belief.observe(x, value, 30 + i if i % 2 else None)
+    belief = Factor.of(shapes(prior), model, np.concatenate([Z, X]))
+    for i, (x, value) in enumerate(zip(X, y, strict=True)):  # candidates, and others
+        belief = more(belief, x if i % 2 else np.nextafter(x, 2), value)
 
     class Kernel:
         def __call__(self, A, B=None):
@@ -73,14 +84,14 @@ def test_supposed_points_are_predictions_one_deviation_below_and_no_evidence(
     X, y = told
     Z = np.random.default_rng(8).uniform(-1, 1, (30, 2))
     supposed = np.concatenate([Z[:3], Z[:1]])  # one of them twice
-    belief = IncrementalGP([shapes(prior)[which]], prior.model, Z)
+    belief = Factor.of([shapes(prior)[which]], prior.model, Z)
     for x, value in zip(X, y, strict=True):
-        belief = belief.observe(x, value)
+        belief = more(belief, x, value)
     after, one_by_one = belief.with_fantasies(supposed), belief
     for x in supposed:
         terms = one_by_one.elsewhere().at(x[None])
         low = terms.offset + scale * (terms.slope - np.sqrt(terms.variance))
-        one_by_one = one_by_one.observe(x, float(low[0, 0]))
+        one_by_one = more(one_by_one, x, float(low[0, 0]))
     pairs = (
         (after.prediction, one_by_one.prediction),
         (after.elsewhere().at(Z), one_by_one.elsewhere().at(Z)),
@@ -97,9 +108,9 @@ def test_likelihoods_are_those_of_the_normal_density(prior, told):
     from scipy.stats import multivariate_normal
 
     X, y = told
-    belief = IncrementalGP([prior.task_gp], prior.model, X)
+    belief = Factor.of([prior.task_gp], prior.model, X)
     for i in range(len(X)):
-        belief = belief.observe(X[i], y[i], i)
+        belief = more(belief, X[i], y[i])
     prepared = prior.task_gp.prepare(X)
     K = prior.task_gp.gram(prepared, prepared) + prior.model.level_variance
     K += prior.task_gp.noise * np.eye(len(X))
@@ -114,9 +125,9 @@ def test_likelihoods_are_those_of_the_normal_density(prior, told):
 
 def test_more_values_than_the_first_capacity_fit_in(prior):
     X = RNG.uniform(-1, 1, (70, 2))
-    belief = IncrementalGP([prior.task_gp], prior.model, X)
+    belief = Factor.of([prior.task_gp], prior.model, X)
     for i in range(70):
-        belief = belief.observe(X[i], float(X[i, 0]), i)
+        belief = more(belief, X[i], float(X[i, 0]))
     assert belief.t == 70
     assert_allclose(belief.elsewhere().at(X).variance, belief.prediction.variance, atol=1e-9)
 
@@ -124,9 +135,9 @@ def test_more_values_than_the_first_capacity_fit_in(prior):
 def test_expected_improvement_and_prediction_are_those_of_simulation(prior, told):
     X, y = told
     Z = RNG.uniform(-1, 1, (6, 2))
-    belief = IncrementalGP(shapes(prior), prior.model, Z)
+    belief = Factor.of(shapes(prior), prior.model, Z)
     for x, value in zip(X[:4], y[:4], strict=True):
-        belief = belief.observe(x, value)
+        belief = more(belief, x, value)
     mix = mixture_weights(belief.log_likelihoods, (0.5, 0.5), prior.model)
     terms = belief.prediction
     rng, count = np.random.default_rng(0), 400_000
@@ -152,7 +163,7 @@ def test_expected_improvement_and_prediction_are_those_of_simulation(prior, told
 
 def test_the_upper_bound_is_averaged_over_beliefs_and_scales(prior, told):
     X, y = told
-    belief = IncrementalGP(shapes(prior), prior.model, X).observe(X[0], y[0], 0)
+    belief = more(Factor.of(shapes(prior), prior.model, X), X[0], y[0])
     mix, p = mixture_weights(belief.log_likelihoods, (0.5, 0.5), prior.model), belief.prediction
     direct = sum(
         weight * (p.offset[i] + s * (p.slope[i] + 3 * np.sqrt(p.variance[i])))
@@ -168,11 +179,10 @@ def test_processes_that_share_their_kernel_decide_like_separate_ones(prior, told
     optimizer = prior.optimizer(prior.space.decode(Z))
     separate, start = prior.task_processes
     Z = optimizer._start.X
-    beliefs = [IncrementalGP([process], prior.model, Z) for process in separate]
+    beliefs = [Factor.of([process], prior.model, Z) for process in separate]
     model = optimizer.model
-    for x, value in zip(X, y, strict=True):
-        model = model.observe(x[None], np.array([value]), np.array([np.nan]))
-        beliefs = [belief.observe(x, value) for belief in beliefs]
+    model = model.given(values(X, y))
+    beliefs = [belief.appended(X, y) for belief in beliefs]
     mix = mixture_weights([b.log_likelihoods[0] for b in beliefs], start, prior.model)
     assert_allclose(model.mix.weights, mix.weights, atol=1e-6)
     parts = ([getattr(b.prediction, name)[0] for b in beliefs] for name in PARTS)
@@ -188,10 +198,8 @@ def test_a_task_without_noise_is_noticed(prior):
     y = f(Z)
     models = []
     for noise in (0.0, 0.3 * y.std()):
-        model = prior.task_model()
-        for x, value in zip(Z, y + noise * rng.standard_normal(40), strict=True):
-            model = model.observe(x[None], np.array([value]), np.array([np.nan]))
-        models.append(model)
+        seen = values(Z, y + noise * rng.standard_normal(40))
+        models.append(prior.task_model().given(seen))
     shares = [m.mix.members[:3] / m.mix.members[:3].sum() for m in models]  # by noise
     assert shares[0][0] < 0.5 < shares[1][0]
 
@@ -199,9 +207,9 @@ def test_a_task_without_noise_is_noticed(prior):
 def test_the_shortlist_holds_the_best(prior, told):
     X, y = told
     Z = RNG.uniform(-1, 1, (600, 2))
-    belief = IncrementalGP(shapes(prior), prior.model, Z)
+    belief = Factor.of(shapes(prior), prior.model, Z)
     for x, value in zip(X, y, strict=True):
-        belief = belief.observe(x, value)
+        belief = more(belief, x, value)
         mix = mixture_weights(belief.log_likelihoods, (0.95, 0.05), prior.model)
         terms = belief.prediction
         full = expected_improvement(terms, mix, float(y.max()))
@@ -213,21 +221,46 @@ def test_points_score_alike_as_candidates_and_elsewhere(prior, told, acquisition
     X, y = told
     optimizer = prior.optimizer(prior.space.decode(prior.space.sample(RNG, 40)))
     model, Z = optimizer.model, optimizer._start.X
-    for i, (x, value) in enumerate(zip(X, y, strict=True)):  # as processes lose their weight
-        model = model.observe(x[None], np.array([value]), np.array([np.nan]))
-        score = ACQUISITIONS[acquisition](model, float(y[: i + 1].max()))
+    for t in range(1, len(y) + 1):  # as processes lose their weight
+        model = model.given(values(X[:t], y[:t]))
+        score = ACQUISITIONS[acquisition](model, float(y[:t].max()))
         here, there = score.values(Z), score.values(Z.copy())
         assert_allclose(here, there, atol=1e-6 * np.ptp(here))
 
 
-def test_branches_that_grew_from_one_process_do_not_disturb_each_other(prior, told):
+def assert_same(one, other, Z, atol=1e-9):
+    kept = np.arange(len(one.frame.processes)) % 2 == 0
+    pairs = (
+        (one.prediction, other.prediction),
+        (one.elsewhere(kept).at(Z), other.elsewhere(kept).at(Z)),
+    )
+    for found, expected in pairs:
+        for name in PARTS:
+            assert_allclose(getattr(found, name), getattr(expected, name), atol=atol)
+    assert_allclose(one.log_likelihoods, other.log_likelihoods, atol=atol)
+
+
+def test_a_prefix_of_one_factor_is_its_own_factor(prior, told):
+    """What was believed after every value stands in the factor of all of them."""
     X, y = told
-    trunk = IncrementalGP([prior.task_gp], prior.model, X)
-    for i in range(4):
-        trunk = trunk.observe(X[i], y[i])
+    Z = np.concatenate([RNG.uniform(-1, 1, (20, 2)), X[:3]])
+    empty = Factor.of(prior.task_processes[0], prior.model, Z)
+    whole = empty.appended(X, y)
+    evidence = whole.evidence(np.arange(len(y) + 1))
+    for t in range(len(y) + 1):
+        own = empty.appended(X[:t], y[:t])
+        assert_same(whole.leading(t), own, Z)
+        assert_allclose(evidence[:, t], own.log_likelihoods, atol=1e-9)
+        assert_same(whole.leading(t).appended(X[t:], y[t:]), whole, Z)
+        changed = np.where(np.arange(len(y)) < t, y, y + 1)
+        assert_same(whole.given(X, changed), empty.appended(X, changed), Z)
+
+
+def test_branches_that_grew_from_one_factor_do_not_disturb_each_other(prior, told):
+    X, y = told
+    trunk = Factor.of([prior.task_gp], prior.model, X).appended(X[:4], y[:4])
     before = trunk.prediction.offset.copy()
-    one, other = trunk.observe(X[4], 5.0), trunk.observe(X[5], -5.0)
-    again = trunk.observe(X[4], 5.0)
+    one, other, again = (more(trunk, X[i], v) for i, v in ((4, 5.0), (5, -5.0), (4, 5.0)))
     assert_array_equal(one.elsewhere().at(X).offset, again.elsewhere().at(X).offset)
     assert not np.allclose(one.prediction.offset, other.prediction.offset)
     assert_array_equal(trunk.prediction.offset, before)
@@ -236,25 +269,14 @@ def test_branches_that_grew_from_one_process_do_not_disturb_each_other(prior, to
 def test_values_taken_in_at_once_are_those_taken_in_one_by_one(prior, told):
     X, y = told
     Z = RNG.uniform(-1, 1, (20, 2))
-    gp = IncrementalGP(prior.task_processes[0], prior.model, Z)
-    one_by_one = gp
-    for x, value in zip(X, y, strict=True):
-        one_by_one = one_by_one.observe(x, value)
-    at_once = gp.observe(X[0], y[0]).observe_all(X[1:6], y[1:6]).observe_all(X[6:], y[6:])
-    kept = np.arange(len(gp.processes)) % 2 == 0
-    pairs = (
-        (at_once.prediction, one_by_one.prediction),
-        (at_once.elsewhere(kept).at(Z), one_by_one.prediction.of(kept)),
-    )
-    for found, expected in pairs:
-        for name in PARTS:
-            assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-6)
-    assert_allclose(at_once.log_likelihoods, one_by_one.log_likelihoods, atol=1e-6)
+    empty = Factor.of(prior.task_processes[0], prior.model, Z)
+    at_once = more(empty, X[0], y[0]).at_once(X[1:6], y[1:6]).at_once(X[6:], y[6:])
+    assert_same(at_once, empty.appended(X, y), Z, atol=1e-6)
 
 
 def test_derivatives_are_those_of_the_predictions(prior, told):
     X, y = told
-    gp = IncrementalGP(prior.task_processes[0], prior.model, X).observe_all(X, y)
+    gp = Factor.of(prior.task_processes[0], prior.model, X).at_once(X, y)
     Z, step = RNG.uniform(-0.9, 0.9, (5, 2)), 1e-6
     found = gp.elsewhere().gradient(Z)
     for i in range(2):

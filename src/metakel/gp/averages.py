@@ -1,0 +1,194 @@
+"""Averages over Gaussian processes and scales: weights by evidence, predictions and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel._arrays import Array
+from metakel.gp.factor import SMALLEST_VARIANCE, Prediction, PredictionGradient
+from metakel.gp.processes import LevelAndScale
+
+UCB_WIDTH = 1.5
+ROOT_TWO_PI = 2.5066282746310002
+TINY = 1e-300
+# Weights of the variances of function and noise in expected improvement. Processes learned from
+# other tasks are too sure of themselves; a factor between 1 and 2 of the standard deviation serves
+# all tables alike.
+VARIANCE_WEIGHTS = (1.5**2, 1.0)
+# Below this improvement, in units of the scale, expected improvement is numerically flat.
+FLAT = 1e-8
+NEGLIGIBLE = 1e-2
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureWeights:
+    """Posterior weights of processes and scales: ``weights`` (processes, g) sums to 1."""
+
+    weights: Array
+    scale: LevelAndScale
+    log_evidence: float = 0.0
+
+    @cached_property
+    def members(self) -> Array:
+        """(processes,) posterior weight of each process."""
+        return np.asarray(self.weights.sum(axis=1))
+
+    @cached_property
+    def scales(self) -> Array:
+        """(processes,) mean scale of each process, times its weight."""
+        return np.asarray(self.weights @ self.scale.scales)
+
+    @property
+    def scale_shares(self) -> Array:
+        """(g,) posterior weight of each scale."""
+        return np.asarray(self.weights.sum(axis=0))
+
+    def without_negligible(
+        self, share: float = NEGLIGIBLE
+    ) -> tuple[MixtureWeights, NDArray[np.bool_]]:
+        """Without the processes whose weights are below this share of the largest; which stay."""
+        largest = self.weights.max(axis=1)
+        left: NDArray[np.bool_] = largest > share * largest.max()
+        return self if left.all() else MixtureWeights(self.weights[left], self.scale), left
+
+
+def mixture_weights(
+    log_likelihoods: Sequence[Array] | Array, start: Sequence[float] | Array, scale: LevelAndScale
+) -> MixtureWeights:
+    """Evidence of processes and scales together, from their start weights."""
+    joint = np.asarray(log_likelihoods) + scale.log_weights
+    joint += np.log(start)[:, None]
+    top = joint.max()
+    joint -= top
+    weights = np.exp(joint, out=joint)
+    total = weights.sum()
+    weights /= total
+    return MixtureWeights(weights, scale, float(top + np.log(total)))
+
+
+def expected_improvement(
+    prediction: Prediction,
+    mix: MixtureWeights,
+    best: float,
+    variance_weights: tuple[float, float] = VARIANCE_WEIGHTS,
+) -> Array:
+    """(N,) expected improvement over ``best``; see `VARIANCE_WEIGHTS` for the last argument."""
+    kept = np.where(mix.weights > NEGLIGIBLE * mix.weights.max(), mix.weights, 0.0)
+    scales = np.tile(mix.scale.scales, (len(kept), 1))
+    return _improvement(prediction, kept, scales, best, variance_weights)
+
+
+def shortlist(
+    prediction: Prediction,
+    mix: MixtureWeights,
+    best: float,
+    count: int,
+    variance_weights: tuple[float, float] = VARIANCE_WEIGHTS,
+) -> NDArray[np.intp]:
+    """The ``count`` candidates with the largest improvement at the mean scale of each process.
+
+    The average over the whole grid of scales then has to be computed for these only.
+    """
+    members = mix.members[:, None]
+    scales = mix.scales[:, None] / np.maximum(members, 1e-300)
+    kept = np.where(members > NEGLIGIBLE, members, 0.0)
+    rough = _improvement(prediction, kept, scales, best, variance_weights)
+    return np.argpartition(-rough, count)[:count]
+
+
+def _improvement(
+    prediction: Prediction,
+    weights: Array,
+    scales: Array,
+    best: float,
+    variance_weights: tuple[float, float],
+) -> Array:
+    """(N,) improvement averaged over processes and scales with ``weights`` (processes, scales)."""
+    from scipy.special import ndtr
+
+    total: Array = np.zeros(prediction.offset.shape[1])
+    sds = np.sqrt(
+        variance_weights[0] * prediction.variance + variance_weights[1] * prediction.noise[:, None]
+    )  # (processes, N)
+    offsets, slopes = (prediction.offset - best) / sds, prediction.slope / sds
+    for offset, slope, sd, shares, grid in zip(offsets, slopes, sds, weights, scales, strict=True):
+        kept = shares > 0
+        if not kept.any():
+            continue
+        z = offset / grid[kept][:, None]
+        z += slope  # (scales, N)
+        gain = np.exp(-0.5 * z * z)
+        gain /= ROOT_TWO_PI
+        z *= ndtr(z)
+        gain += z
+        total += sd * ((shares[kept] * grid[kept]) @ gain)
+    return total
+
+
+def improvement_gradient(
+    found: PredictionGradient,
+    mix: MixtureWeights,
+    best: float,
+    variance_weights: tuple[float, float] = VARIANCE_WEIGHTS,
+) -> tuple[Array, Array]:
+    """`expected_improvement` (n,) with its derivative (n, d0)."""
+    from scipy.special import ndtr
+
+    p = found.value
+    kept = np.where(mix.weights > NEGLIGIBLE * mix.weights.max(), mix.weights, 0.0)
+    scales = mix.scale.scales
+    sd = np.sqrt(
+        variance_weights[0] * p.variance + variance_weights[1] * p.noise[:, None]
+    )  # (processes, n)
+    z = ((p.offset - best)[:, None] / scales[:, None] + p.slope[:, None]) / sd[:, None]
+    chance, density = ndtr(z), np.exp(-0.5 * z * z) / ROOT_TWO_PI  # (processes, scales, n)
+    d_sd = variance_weights[0] * found.variance / (2 * sd)[:, :, None]
+    slope = _average(np.einsum("pg,pgn->pn", kept, chance), found.offset)
+    slope += _average(np.einsum("pg,pgn->pn", kept * scales, chance), found.slope)
+    slope += _average(np.einsum("pg,pgn->pn", kept * scales, density), d_sd)
+    return expected_improvement(p, mix, best, variance_weights), slope
+
+
+def _average(weights: Array, slopes: Array) -> Array:
+    """(n, d0) sum over processes of slopes (processes, n, d0) with weights (processes, n)."""
+    return np.asarray(np.einsum("pn,pnd->nd", weights, slopes))
+
+
+def upper_bound(prediction: Prediction, mix: MixtureWeights, width: float = UCB_WIDTH) -> Array:
+    """(N,) mean plus ``width`` standard deviations, averaged over processes and scales."""
+    heights = np.sqrt(prediction.variance)
+    heights *= width
+    heights += prediction.slope
+    bound = mix.scales @ heights
+    bound += mix.members @ prediction.offset
+    return np.asarray(bound)
+
+
+def upper_bound_gradient(
+    found: PredictionGradient, mix: MixtureWeights, width: float = UCB_WIDTH
+) -> tuple[Array, Array]:
+    """`upper_bound` (n,) with its derivative (n, d0)."""
+    variance = found.value.variance
+    rate = np.where(variance > SMALLEST_VARIANCE, width / (2 * np.sqrt(variance)), 0.0)
+    slopes = found.slope + rate[:, :, None] * found.variance
+    slope = np.einsum("p,pnd->nd", mix.members, found.offset)
+    slope += np.einsum("p,pnd->nd", mix.scales, slopes)
+    return upper_bound(found.value, mix, width), slope
+
+
+def predict(prediction: Prediction, mix: MixtureWeights) -> tuple[Array, Array]:
+    """(N,) mean and standard deviation of the mixture over processes and scales."""
+    offset, slope, scales = prediction.offset, prediction.slope, mix.scale.scales
+    shares, sums = mix.members, mix.scales
+    mean = shares @ offset + sums @ slope
+    usual = sums / np.maximum(shares, TINY)  # (processes,)
+    around = (mix.weights * (scales - usual[:, None]) ** 2).sum(axis=1)
+    spread = shares @ (offset + usual[:, None] * slope - mean) ** 2
+    spread += around @ slope**2
+    spread += (mix.weights @ mix.scale.squares) @ prediction.variance
+    return mean, np.sqrt(spread)
