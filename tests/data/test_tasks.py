@@ -216,7 +216,7 @@ def test_joined_histories_have_every_task_under_a_name_of_its_own_and_both_repor
     assert (report.rows, report.kept, report.failed, report.missing_tasks) == (12, 10, 1, 1)
 
 
-def test_histories_over_other_parameters_join_and_lack_what_only_the_others_have():
+def test_histories_over_other_parameters_join_over_those_that_both_have():
     ours = History.from_frame(TABLE, **NAMED)
     wide = mk.Space.from_toml("[rate]\ntype='float'\nlow=0.1\nhigh=0.7")
     theirs = History.from_frame({**TABLE, "data": list("ddeeff")}, **NAMED, space=wide)
@@ -228,9 +228,8 @@ def test_histories_over_other_parameters_join_and_lack_what_only_the_others_have
         assert [r["rate"] for r in wide.decode(after.X)] == pytest.approx(rates)
     more = {**TABLE, "data": list("ddeeff"), "depth": [1, 2, 1, 3, 2, 3]}
     joined = ours + History.from_frame(more, **NAMED)
-    assert joined.space.names == ("rate", "depth")
-    assert [task.lacks for task in joined] == [(1,)] * 3 + [()] * 3
-    assert "depth is not recorded in 3 of 6 tasks" in str(joined)
+    assert joined.space.names == ("rate",)
+    assert "left out: depth is in one of the joined histories only" in str(joined)
 
 
 def test_histories_whose_numbers_mean_something_else_do_not_join():

@@ -285,12 +285,11 @@ def test_nothing_is_printed_and_what_was_left_out_is_logged(capsys, caplog):
     assert capsys.readouterr() == ("", "")
 
 
-def test_sources_that_share_no_parameter_lack_those_of_the_others():
+def test_sources_that_share_no_parameter_are_refused():
     one = past_studies({"x": FloatDistribution(0, 1)}, m=1)
     two = past_studies({"y": FloatDistribution(0, 1)}, m=1)
-    prior = MetaKelSampler([*one, *two]).prior
-    assert set(prior.space.names) == {"x", "y"}
-    assert sum("is not recorded in 1 of 2 tasks" in note for note in prior.info.notes) == 2
+    with pytest.raises(InputError, match="no parameter that varies is in every one"):
+        MetaKelSampler([*one, *two])
 
 
 def test_values_are_of_the_types_that_optuna_hands_out(prior):

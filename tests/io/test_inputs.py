@@ -249,5 +249,7 @@ def test_an_input_that_no_usable_row_has_is_named():
         catalyst=["p", "q"] * (half // 2) + ["p"] + [None] * (half - 1),
     )
     rows["pressure"][half] = None
-    with pytest.raises(InputError, match="'pressure' has no value in a row that can be used"):
+    with pytest.raises(
+        InputError, match="none of the 40 rows can be used: 21 with an empty 'pressure'"
+    ):
         read(rows, inputs=["rate", "pressure", "catalyst"])

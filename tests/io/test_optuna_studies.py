@@ -79,11 +79,13 @@ def test_a_parameter_of_some_studies_is_left_out_or_filled():
         with_extra(lambda t: t.suggest_float("wd", 0, 1)), with_extra(lambda t: None), conditional
     )
     everything = History.from_optuna(past)
-    assert {"wd", "x"} <= {*everything.space.names}
-    assert [everything[s].lacks != () for s in range(3)] == [True, True, True]
-    two = History.from_optuna(past[:2])
-    assert (two.space.names, two.total) == (("wd", "x"), 16)
-    assert [task.lacks for task in two] == [(), (0,)]
+    assert (everything.space.names, everything.total) == (("x",), 24)
+    assert "wd is not recorded in 2 of 3 tasks" in notes(everything)
+    most = History.from_optuna(
+        [*studies(*[with_extra(lambda t: t.suggest_float("wd", 0, 1))] * 4), past[1]]
+    )
+    assert (most.space.names, most.m) == (("wd", "x"), 4)
+    assert "1 of 5 tasks are left out" in notes(most)
     chosen = History.from_optuna(past, inputs=["x"])
     assert (chosen.space.names, chosen.total) == (("x",), 24)
     history = History.from_optuna(past[:2], defaults={"wd": 0.5})

@@ -98,14 +98,11 @@ def test_descriptions_of_tasks_and_constant_columns_are_not_inputs():
     assert chosen.space.names == ("rate",)
 
 
-def test_a_parameter_that_tasks_lack_is_learned_from_the_others_or_filled():
+def test_a_parameter_that_tasks_did_not_record_is_left_out_or_filled():
     table = {**COLUMNS, "extra": [1.0, 2.0, 3.0, 4.0] + [None] * 4}
     history = History.from_frame(table, **WANTED)
-    columns = range(history.d0)[history.space.columns["extra"]]
-    assert [task.lacks for task in history] == [(), tuple(columns)]
+    assert "extra" not in history.space.names
     assert history.total == 8
-    assert not history[1].X[:, columns].any()
-    assert (history.space["extra"].low, history.space["extra"].high) == (1, 4)
     assert any("extra is not recorded in 1 of 2 tasks" in note for note in history.report.notes)
     filled = History.from_frame(table, **WANTED, defaults={"extra": 1.0})
     assert filled.space.decode(filled[1].X)[0]["extra"] == 1.0

@@ -22,12 +22,11 @@ def files(tmp_path):
     return paths
 
 
-def test_rows_of_both_are_there_and_tasks_lack_what_their_file_has_not(files):
+def test_rows_of_both_are_there_and_what_only_one_has_is_left_out(files):
     history = History.from_csv(files, **WANTED)
     assert [task.name for task in history] == list("abcd")
-    assert history.space.names == ("rate", "depth", "drop")
-    lacks = [tuple(history.space.names[i] for i in task.lacks) for task in history]
-    assert lacks == [("drop",), ("drop",), ("depth",), ("depth",)]
+    assert history.space.names == ("rate",)
+    assert sum("is not recorded in 2 of 4 tasks" in note for note in history.report.notes) == 2
     rates = [row["rate"] for task in history for row in history.space.decode(task.X)]
     assert rates == pytest.approx([0.1, 0.2, 0.3, 0.15, 0.5, 1.5, 0.7, 0.9])
     assert "read 8 of 8 rows from one.csv and two.csv" in str(history.report)
@@ -36,7 +35,7 @@ def test_rows_of_both_are_there_and_tasks_lack_what_their_file_has_not(files):
 
 def test_a_default_says_what_a_file_without_the_column_used(files):
     history = History.from_csv(files, **WANTED, defaults={"drop": 0.0, "depth": 2})
-    assert not any(task.lacks for task in history)
+    assert history.space.names == ("rate", "depth", "drop")
     assert [row["drop"] for row in history.space.decode(history[0].X)] == [0.0, 0.0]
 
 
@@ -62,7 +61,6 @@ def test_a_task_of_two_tables_that_record_other_columns_is_one_task_in_each():
     two = {"data": ["a", "a"], "rate": [0.3, 0.4], "depth": [1, 2], "score": [1.0, 2.0]}
     history = History.from_frame([one, two], **WANTED)
     assert [task.n for task in history] == [2, 2]
-    assert [bool(task.lacks) for task in history] == [True, False]
     assert "1 tasks are in several tables" in str(history.report)
 
 
@@ -89,20 +87,14 @@ def test_mistakes_name_the_file(files):
         History.from_csv([], **WANTED)
 
 
-def test_a_conditional_parameter_of_a_table_that_does_not_record_the_choice():
+def test_few_tasks_without_a_parameter_are_left_out_themselves():
     rng = np.random.default_rng(1)
-    kinds = rng.choice(["tree", "line"], 24).tolist()
-    one = {
-        "data": [f"t{i % 3}" for i in range(24)],
-        "kind": kinds,
-        "depth": [float(rng.integers(1, 9)) if k == "tree" else None for k in kinds],
-        "score": rng.uniform(size=24),
+    rows = {
+        "data": [f"t{i % 6}" for i in range(48)],
+        "rate": rng.uniform(size=48),
+        "depth": [None if i % 6 == 5 else float(rng.integers(1, 9)) for i in range(48)],
+        "score": rng.uniform(size=48),
     }
-    two = {"data": ["u"] * 4, "depth": [2, 4, 6, 7], "score": rng.uniform(size=4)}
-    history = History.from_frame([one, two], **WANTED)
-    assert [c.name for c in history.space.conditions] == ["depth"]
-    column = history.space.columns["depth"].start
-    low, high = history.space["depth"].low, history.space["depth"].high
-    scaled = [2 * (d - low) / (high - low) - 1 for d in (2, 4, 6, 7)]
-    assert history[-1].X[:, column].tolist() == pytest.approx(scaled)
-    assert set(history[-1].lacks) == set(range(history.d0)[history.space.columns["kind"]])
+    history = History.from_frame(rows, **WANTED)
+    assert (history.m, history.space.names) == (5, ("rate", "depth"))
+    assert "1 of 6 tasks are left out, as all of their rows are: t5" in str(history.report)

@@ -32,8 +32,8 @@ class History:
     into numbers in [-1, 1] by their ``space``, flip the sign of an output that is minimised, and
     keep a ``report`` of the rows that could not be used.
 
-    ``history[3]`` is a task and ``history[:10]`` a history; ``+`` joins two. Where their parameters
-    differ, tasks lack those that only the others have: `learn_prior` takes such a history.
+    ``history[3]`` is a task and ``history[:10]`` a history; ``+`` joins two. Parameters that
+    only one of them has are left out, with a note.
     """
 
     tasks: tuple[Task, ...]
@@ -112,14 +112,14 @@ class History:
             called a loss, an error, a time or a cost. ``log``: parameters on a log scale; by
             default the data decide, and the report says so. ``space``: the parameters, if they are
             not to be found out from the table. ``defaults``: what runs that do not record a
-            parameter used for it. Without one, a parameter that is empty in all runs of a task is
-            learned from the others. ``categories``: columns of choices, even where they look like
-            numbers. ``status``: a column with words such as ok and failed; runs that failed have no
-            output then, and say where not to look. ``noise``: a column with the standard deviation
-            of each output, by which runs weigh. ``extrapolate``: whether rows may lie outside of
-            the ranges of ``space``. ``context``: parameters that were given in each run, not
-            chosen. They are inputs like the others; this checks that they vary within tasks, as a
-            context has to.
+            parameter used for it. Without one, a parameter that is empty in all runs of many
+            tasks is left out, and so are rows with an empty cell. ``categories``: columns of
+            choices, even where they look like numbers. ``status``: a column with words such as ok
+            and failed; runs that failed have no output then, and say where not to look. ``noise``:
+            a column with the standard deviation of each output, by which runs weigh.
+            ``extrapolate``: whether rows may lie outside of the ranges of ``space``.
+            ``context``: parameters that were given in each run, not chosen. They are inputs
+            like the others; this checks that they vary within tasks, as a context has to.
         """
         frames = frame if isinstance(frame, list | tuple) else [frame]
         found = [io.read_frame(part, task=task, output=output) for part in frames]
@@ -177,8 +177,7 @@ class History:
         """Completed trials of Optuna studies, each a task: a storage, a study or several.
 
         The direction is that of the studies, and the space theirs: of the parameters that all
-        trials of a study have. Studies may lack parameters that others have. ``inputs`` and
-        ``defaults`` say otherwise; a note names what is left out.
+        studies have. ``inputs`` and ``defaults`` say otherwise; a note names what is left out.
         Options as for `from_frame`.
         """
         return cls.from_source(io.read_optuna(source), **options)
@@ -255,21 +254,6 @@ class History:
     def d0(self) -> int:
         """How many inputs a point has."""
         return self.tasks[0].d0
-
-    @property
-    def complete(self) -> tuple[Task, ...]:
-        """The tasks that lack no parameter."""
-        return tuple(task for task in self.tasks if not task.lacks)
-
-    def require_complete(self, what: str) -> None:
-        """Refuse a history in which a task lacks a parameter, in the name of ``what``."""
-        lacking = [task.name for task in self.tasks if task.lacks]
-        if lacking:
-            shown = ", ".join(lacking[:5]) + (" ..." if len(lacking) > 5 else "")
-            raise InputError(
-                f"{what} needs every parameter in every task, and {len(lacking)} tasks lack some "
-                f"({shown}); read the history with defaults={{...}}, or leave the parameter out"
-            )
 
     @property
     def sizes(self) -> NDArray[np.intp]:

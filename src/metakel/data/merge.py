@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
@@ -13,7 +13,6 @@ from metakel.data.task import Task
 from metakel.errors import InputError
 from metakel.io import Report
 from metakel.io.merge import merge_spaces
-from metakel.io.schema import lacking_note
 from metakel.space import Condition, Space
 
 if TYPE_CHECKING:
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 def merged(a: History, b: History) -> tuple[tuple[Task, ...], Space | None, Report | None]:
     """Tasks of both, a space for both, and the report on both.
 
-    Ranges are wide enough for both. A parameter that one of them has not is lacked by its tasks,
-    unless it is fixed in the other.
+    Ranges are wide enough for both. Parameters that only one of them has are left out.
     """
     if a.report is not None and b.report is not None and a.report.minimize != b.report.minimize:
         directions = " and ".join(
@@ -43,14 +41,18 @@ def merged(a: History, b: History) -> tuple[tuple[Task, ...], Space | None, Repo
             f"the histories to join are over {_listed(a.space)} and over {_listed(b.space)}, so "
             "that their numbers mean something else; read both with named parameters"
         )
+    a_space, b_space = a.space, b.space
+    shared = _shared(a_space, b_space)
     space, notes, conflicts = merge_spaces(
         (name, p)
         for name, part in (("the first history", a.space), ("the second", b.space))
         for p in part.parameters
+        if p.name in shared
     )
     for problem in conflicts.values():
         raise InputError(problem)
-    space = space.conditioned(_conditions(a.space, b.space))
+    conditions = _conditions(a.space, b.space)
+    space = space.conditioned([c for c in conditions if {c.name, c.parent} <= set(space.names)])
     a, b = (
         replace(h, tasks=tuple(_placed(task, h.space, space) for task in h), space=space)
         for h in (a, b)
@@ -58,7 +60,8 @@ def merged(a: History, b: History) -> tuple[tuple[Task, ...], Space | None, Repo
     _refuse_repeated(a, b)
     tasks = (*a.tasks, *b.tasks)
     if report is not None:
-        notes = [*report.notes, *notes, *_lacking_notes(tasks, space)]
+        alone = [n for part in (a_space, b_space) for n in part.free if n not in shared]
+        notes = [*report.notes, *notes, *(_only_one(name) for name in alone)]
         report = replace(report, notes=tuple(dict.fromkeys(notes)))
     return numbered(tasks), space, report
 
@@ -87,28 +90,31 @@ def _placed(task: Task, own: Space | None, space: Space) -> Task:
     assert own is not None
     assert task.failed is not None
     runs = np.concatenate([task.X, task.failed])
-    X, lacks = np.zeros((len(runs), space.d0)), set[int]()
+    X = np.zeros((len(runs), space.d0))
     for p in space.parameters:
-        columns = range(space.d0)[space.columns[p.name]]
-        before = own.columns.get(p.name, slice(0))
-        if p.name not in own.names or set(task.lacks) & set(range(own.d0)[before]):
-            lacks |= set(columns)
-        elif columns:
+        if p.width:
             here = np.flatnonzero(own.active(runs).get(p.name, np.ones(len(runs), dtype=bool)))
-            values = own[p.name].decode(runs[here, before])
+            values = own[p.name].decode(runs[here, own.columns[p.name]])
             X[here, space.columns[p.name]] = p.encode(values, extrapolate=True)
-    for c in space.parents_first:
-        if not lacks & set(range(space.d0)[space.columns[c.parent]]):
-            X[~space.active(X)[c.name], space.columns[c.name]] = 0.0
-    return replace(task, X=X[: task.n], failed=X[task.n :], lacks=tuple(lacks))
+    X = space.settled(X)
+    return replace(task, X=X[: task.n], failed=X[task.n :])
 
 
-def _lacking_notes(tasks: Sequence[Task], space: Space) -> list[str]:
-    counts = {
-        name: sum(bool({*task.lacks} & {*range(space.d0)[space.columns[name]]}) for task in tasks)
-        for name in space.free
-    }
-    return [lacking_note(name, count, len(tasks)) for name, count in counts.items() if count]
+def _shared(a: Space, b: Space) -> set[str]:
+    """Parameters that both have, with the parents that they need."""
+    shared = set(a.names) & set(b.names)
+    while lost := {c.name for s in (a, b) for c in s.conditions if c.parent not in shared} & shared:
+        shared -= lost
+    if not shared & {*a.free, *b.free}:
+        raise InputError(
+            f"the histories to join share no parameter that varies: {_listed(a)} and {_listed(b)}; "
+            "read them together with defaults={...}, or apart"
+        )
+    return shared
+
+
+def _only_one(name: str) -> str:
+    return f"left out: {name} is in one of the joined histories only"
 
 
 def numbered(tasks: Iterable[Task]) -> tuple[Task, ...]:

@@ -31,15 +31,11 @@ class Task:
         Standard deviation of the noise of each value, nan where it is not known.
     failed : (k, d0) array, optional
         Where it was tried and no value came out.
-    lacks : tuple of int
-        Numeric columns of parameters that the task did not record: unknown, and the same in all of
-        its runs. They are 0 in ``X``, whatever is given there.
     """
 
     X: Array
     y: Array
     name: str = "task"
-    lacks: tuple[int, ...] = ()
     failed: Array | None = None
     noise_std: Array | None = None
 
@@ -48,23 +44,15 @@ class Task:
         if X.shape[0] == 0:
             raise InputError(f"{self.name} is empty; expected at least one observation")
         y = as_values(self.y, X.shape[0], self.name)
-        lacks = tuple(sorted({int(i) for i in self.lacks}))
-        if lacks and not (lacks[0] >= 0 and lacks[-1] < X.shape[1] and len(lacks) < X.shape[1]):
-            raise InputError(
-                f"{self.name} lacks the columns {lacks}; expected some of 0 to {X.shape[1] - 1}, "
-                "and not all"
-            )
         failed = np.empty((0, X.shape[1])) if self.failed is None else self.failed
         failed = as_numbers(f"{self.name}: failed", failed, (None, X.shape[1]))
         if self.noise_std is not None:
             object.__setattr__(self, "noise_std", _noise_levels(self.noise_std, y, self.name))
         for points in (X, failed):
-            points[:, list(lacks)] = 0.0
             points.setflags(write=False)
         y.setflags(write=False)
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "y", y)
-        object.__setattr__(self, "lacks", lacks)
         object.__setattr__(self, "failed", failed)
 
     @property

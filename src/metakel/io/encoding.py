@@ -39,12 +39,13 @@ from metakel.io.inputs import (
     recorded_space,
     with_default,
 )
-from metakel.io.schema import Report, Schema, Source, TaskLabels, lacking_note
+from metakel.io.schema import Report, Schema, Source, TaskLabels
 from metakel.space import Condition, Parameter, Space, infer_space
 from metakel.space.parameters import RANGE_SLACK
 
 # Whole numbers below this are exact as floats.
 EXACT = 2.0**53
+SHOWN = 5
 # Names of tasks that stand above blocks of rows are hardly ever repeated.
 BLOCKS_PER_TASK = 3
 # Words in a status that say that a run gave its value.
@@ -91,13 +92,10 @@ def encode(source: Source, **options: Any) -> tuple[list[dict[str, Any]], Space,
     holed = {name for name, column in inputs.items() if column.missing.any()}
     inputs = {name: with_default(column, name, schema) for name, column in inputs.items()}
     table = replace(table, columns=inputs)
-    conditions, lacking, unfilled = find_gaps(table)
+    conditions, unfilled = find_gaps(table)
     gaps = {name: table.gap(name) & ~unfilled[name] for name in inputs}
     kept, counts = _usable_rows(source, table, gaps, notes)
-    used = np.unique(labels.codes[kept])
-    for name, lack in lacking.items():
-        if lack[used].any():
-            notes.append(lacking_note(name, int(lack[used].sum()), len(used)))
+    notes += _gone(table, kept)
     cells = {name: column.take(kept & ~unfilled[name]) for name, column in inputs.items()}
     space = schema.space or _inferred(cells, schema, holed, conditions, notes)
 
@@ -117,12 +115,6 @@ def encode(source: Source, **options: Any) -> tuple[list[dict[str, Any]], Space,
             "X": X[rows],
             "y": y[rows],
             "name": labels.names[s],
-            "lacks": [
-                i
-                for n, lack in lacking.items()
-                if lack[s]
-                for i in range(space.d0)[space.columns[n]]
-            ],
             "failed": failures.get(s),
             "noise_std": None if noise_std is None else noise_std[kept][rows],
         }
@@ -400,6 +392,15 @@ def _usable_rows(
     copies = _copies([codes, outputs, *keys], kept)
     kept[copies] = False
     return kept, {**counts, "duplicates": len(copies)}
+
+
+def _gone(table: InputTable, kept: Mask) -> list[str]:
+    """A note on tasks of which no row is left."""
+    tasks, left = (np.unique(table.labels.codes[rows]) for rows in (table.measured, kept))
+    names = [table.labels.names[s] for s in np.setdiff1d(tasks, left)]
+    shown = ", ".join(names[:SHOWN]) + (" ..." if len(names) > SHOWN else "")
+    note = f"{len(names)} of {len(tasks)} tasks are left out, as all of their rows are: {shown}"
+    return [note] if names else []
 
 
 def _no_rows(

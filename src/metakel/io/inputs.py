@@ -1,8 +1,7 @@
 """Which columns of a table are settings, and where they have no value.
 
 Columns that are none are left out for a reason: their content or their name. A cell without a value
-has a reason, too: a condition does not hold, as momentum is there only with sgd, or the task did
-not record the parameter.
+may have a reason, too: a condition does not hold, as momentum is there only with sgd.
 """
 
 from __future__ import annotations
@@ -44,6 +43,8 @@ DIGITS_OF_SETTINGS = 4
 FAILED_ROWS = 3
 # A setting that explains the output to this rank correlation in every task is hardly one.
 TOO_GOOD = 0.99
+# A parameter that more tasks did not record is left out; fewer tasks are left out themselves.
+FEW_TASKS = 0.25
 # Fewer empty cells may be empty by accident.
 FEWEST = 3
 
@@ -66,21 +67,31 @@ class InputTable:
         """(n,) rows without a value."""
         return self.schema.gap(name, self.columns[name])
 
-    def lacking(self, name: str, rows: Mask | bool = True) -> Mask:
-        """(tasks + 1,) which tasks have no value in any of the runs ``rows``, but others have one.
-
-        The last entry is for no task.
-        """
-        lacks = np.zeros(len(self.labels.names) + 1, dtype=bool)
-        gap, counted = self.gap(name), self.measured & rows
-        if gap.any() and (counted & ~gap).any():  # else there is nothing to learn it from
-            lacks[self.labels.codes[counted]] = True
-            lacks[self.labels.codes[counted & ~gap]] = False
-        return lacks
-
     def recorded(self, name: str) -> Mask:
         """(n,) rows with an output, of tasks that have the parameter in some run."""
-        return self.measured & ~self.lacking(name)[self.labels.codes]
+        with_it = np.unique(self.labels.codes[self.measured & ~self.gap(name)])
+        found = self.measured & np.isin(self.labels.codes, with_it)
+        return found if found.any() else self.measured
+
+    def unrecorded(self, name: str, parents: Sequence[str]) -> str:
+        """How many tasks have no value in any run in which it is there, where these are many."""
+        decided, rows = self.condition(name, parents), self.measured
+        if decided is not None:
+            rows = rows & self.holds(decided)
+        without = rows & ~self.recorded(name)
+        count, tasks = (len(np.unique(self.labels.codes[part])) for part in (without, rows))
+        many = count > FEW_TASKS * tasks
+        return f"is not recorded in {count} of {tasks} tasks" if many else ""
+
+    def holds(self, condition: Condition) -> Mask:
+        """(n,) rows in which the parent has one of the values."""
+        parent = self.columns[condition.parent]
+        if parent.levels is None:
+            numbers = [float(v) for v in condition.values if isinstance(v, Real)]
+            return np.asarray(np.isin(parent.values, numbers) & ~parent.missing)
+        return np.asarray(
+            np.array([v in condition.values for v in parent.levels], dtype=bool)[parent.values]
+        )
 
     def condition(self, name: str, parents: Sequence[str]) -> Condition | None:
         """The choices of another column that decide whether it is filled; None if none do."""
@@ -114,7 +125,8 @@ class InputTable:
         count, n = int((column.missing & rows).sum()), int(rows.sum())
         if count > MOSTLY_EMPTY * n and self.condition(name, self.candidates) is None:
             return f"is empty in {count} of {n} rows"
-        return _no_choices(column) or self._status(column)
+        absent = self.unrecorded(name, self.candidates)
+        return absent or _no_choices(column) or self._status(column)
 
     @property
     def candidates(self) -> list[str]:
@@ -275,6 +287,13 @@ def recorded_space(
                 continue
             conditions.append(decided)
             notes.append(condition_note(decided))
+        absent = "" if name in schema.defaults else table.unrecorded(name, space.names)
+        if absent:
+            notes.append(
+                f"{name} {absent} and is not taken as an input, unless a default says what they "
+                "used"
+            )
+            continue
         kept[name] = parameter
     while lost := [c for c in conditions if c.name in kept and c.parent not in kept]:
         kept = {name: p for name, p in kept.items() if name not in {c.name for c in lost}}
@@ -292,17 +311,15 @@ def condition_note(condition: Condition) -> str:
     return f"{condition.name} is there only {condition.describe()}: a conditional parameter"
 
 
-def find_gaps(table: InputTable) -> tuple[list[Condition], dict[str, Mask], dict[str, Mask]]:
+def find_gaps(table: InputTable) -> tuple[list[Condition], dict[str, Mask]]:
     """Why the columns of a table have no value in some rows.
 
     Returns
     -------
     conditions : list of Condition
         Which choices decide whether parameters are there, those of parents first.
-    lacking : dict of (tasks + 1,) bool
-        Tasks that have no value in any run; the last entry is for no task.
     unfilled : dict of (n,) bool
-        Rows that need no value: a condition does not hold, or the task lacks the parameter.
+        Rows that need no value, as a condition does not hold.
     """
     names, space = tuple(table.columns), table.schema.space
     if space is not None:
@@ -312,17 +329,8 @@ def find_gaps(table: InputTable) -> tuple[list[Condition], dict[str, Mask], dict
         conditions = sorted(found.values(), key=lambda c: c.parent in found)
     unfilled = {name: np.zeros(len(table.outputs), dtype=bool) for name in names}
     for c in conditions:
-        parent = table.columns[c.parent]
-        if parent.levels is None:
-            numbers = [float(v) for v in c.values if isinstance(v, Real)]
-            holds = np.isin(parent.values, numbers)
-        else:
-            holds = np.array([v in c.values for v in parent.levels], dtype=bool)[parent.values]
-        unfilled[c.name] = (~holds & ~table.gap(c.parent)) | unfilled[c.parent]
-    lacking = {name: table.lacking(name, ~unfilled[name]) for name in names}
-    for name, lack in lacking.items():
-        unfilled[name] = unfilled[name] | lack[table.labels.codes]
-    return conditions, lacking, unfilled
+        unfilled[c.name] = (~table.holds(c) & ~table.gap(c.parent)) | unfilled[c.parent]
+    return conditions, unfilled
 
 
 def with_default(column: Column, name: str, schema: Schema) -> Column:

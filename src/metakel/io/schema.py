@@ -310,11 +310,3 @@ class TaskLabels:
         table = np.full(len(levels) + 1, -1, dtype=np.intp)
         table[present] = [index[str(levels[i])] for i in present]
         return cls(table[codes], tuple(labels))
-
-
-def lacking_note(name: str, count: int, tasks: int) -> str:
-    """What a report says about a parameter that ``count`` of so many tasks lack."""
-    return (
-        f"{name} is not recorded in {count} of {tasks} tasks: it is learned from the others, "
-        "unless a default says what they used"
-    )

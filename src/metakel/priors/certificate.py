@@ -105,9 +105,7 @@ def _calibration(
     workers: int,
 ) -> RegretCalibration:
     if not jobs:
-        return without_scores(
-            history, "no past task has several runs and all parameters, so none can be replayed"
-        )
+        return without_scores(history, "no past task has several runs, so none can be replayed")
     emulated = spread_rows(np.arange(len(jobs)), SPACE_TASKS).tolist()
     tables = [(prior, *_distinct(task)) for prior, task in jobs]
     draws = [(*jobs[i], i) for i in emulated]
@@ -321,14 +319,10 @@ def _prior_path(
 
 
 def _calibrating(history: History) -> list[int]:
-    """Tasks with about as many rows as others have: a table of one row is no search.
-
-    And those that lack no parameter: the others are searched over another space.
-    """
+    """Tasks with about as many rows as others have: a table of one row is no search."""
     sizes = np.array([task.n for task in history])
     fewest = max(FEWEST_ROWS, float(np.median(sizes)) / 2)
-    complete = np.array([not task.lacks for task in history])
-    return np.flatnonzero((sizes >= fewest) & complete).tolist()
+    return np.flatnonzero(sizes >= fewest).tolist()
 
 
 def _distinct(task: Task) -> tuple[Array, Array]:

@@ -66,7 +66,6 @@ class PastOutput:
     def __post_init__(self) -> None:
         if not isinstance(self.history, History):
             raise InputError(f"history is a {type(self.history).__name__}; expected a History")
-        self.history.require_complete("safe_start")
         as_number("noise_std", self.noise_std, 0)
 
     @property

@@ -42,7 +42,6 @@ from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
 from metakel.priors.robust import agreeing_tasks
 from metakel.priors.standardize import (
     Limits,
-    complete_first,
     failed_runs,
     output_limits,
     standardize,
@@ -108,7 +107,6 @@ def learn_prior(
         check_count("workers", workers)
     way = check_way(certify)
     history, space = with_space(_with_distinct_names(history), space)
-    history = complete_first(history)
     limits = output_limits(history, outputs)
 
     def learn(part: History, *, to_replay: bool = False) -> Prior:
@@ -223,10 +221,7 @@ def _calibration(history: History, featurized: TaskFeatures, mean: bool) -> Cali
     )
     model = level_and_scale(tasks.means[::2], tasks.spreads[::2])
     varying = [task for task in history if task.name not in tasks.constant]
-    measured = tuple(task for task in varying[1::2] if not task.lacks)
-    if not measured:
-        return None
-    norms = needed_norms(task_gp, model, History(measured))
+    norms = needed_norms(task_gp, model, History(tuple(varying[1::2])))
     return Calibration(task_gp, model, np.sort(norms))
 
 
@@ -240,16 +235,12 @@ def _with_distinct_names(history: History) -> History:
     return replace(history, tasks=tuple(tasks))
 
 
-def _best_runs(
-    history: History, space: Space, lengthscales: Array, info: PriorInfo
-) -> BestRuns | None:
-    """The best few runs of every task that lacks no parameter; not of all where there are many."""
-    sign, complete = -1.0 if info.minimize else 1.0, history.complete
-    if not complete:
-        return None
-    step = -(-len(complete) * KEPT_RUNS // MOST_RUNS)
+def _best_runs(history: History, space: Space, lengthscales: Array, info: PriorInfo) -> BestRuns:
+    """The best few runs of every task; not of all where there are many."""
+    sign = -1.0 if info.minimize else 1.0
+    step = -(-len(history) * KEPT_RUNS // MOST_RUNS)
     X, tasks, values, typical = [], [], [], []
-    for task in complete[::step]:
+    for task in history.tasks[::step]:
         top = np.argsort(-task.y, kind="stable")[:KEPT_RUNS]
         X.append(task.X[top])
         tasks += [task.name] * len(top)
@@ -271,7 +262,7 @@ def _digest(history: History) -> str:
     """Sixteen characters that differ for different runs."""
     found = hashlib.sha256()
     for task in history:
-        found.update(f"{task.name!r} {task.X.shape}{task.lacks or ''}".encode())
+        found.update(f"{task.name!r} {task.X.shape}".encode())
         for values in (task.X, task.y, task.failed):
             found.update(np.ascontiguousarray(values, dtype="<f8").tobytes())
     return found.hexdigest()[:16]
@@ -335,7 +326,6 @@ def _same_tasks(histories: Mapping[str, History]) -> dict[str, History]:
 
 
 def _recorded(name: str, history: History, noise_std: float | None) -> PastOutput:
-    history.require_complete("a search with limits")
     teaching = replace(history, tasks=history.tasks[: round(len(history) / 2)])
     learned = learn_prior(teaching, certify="none")
     if learned.task_gp is None:

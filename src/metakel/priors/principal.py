@@ -38,7 +38,7 @@ from metakel.grouplasso import Problem, lambda_max, path, solve, solve_square_ro
 from metakel.kernels.nystrom import NystromFeatures, choose_basis, spread_rows
 from metakel.learn.rules import pivotal_lambda
 from metakel.learn.select import score_held_out
-from metakel.priors.standardize import StandardizedTasks, fillings
+from metakel.priors.standardize import StandardizedTasks
 from metakel.space import Space
 
 FIT_TASKS, FIT_ROWS = 20, 50
@@ -98,9 +98,8 @@ def featurize(tasks: StandardizedTasks) -> TaskFeatures:
         [tasks.X[s][i] for s, i in zip(fitted, rows, strict=True)],
         [tasks.z[s][i] for s, i in zip(fitted, rows, strict=True)],
     )
-    filled = [fillings(tasks, s, training) for s in range(tasks.m)]
-    basis = choose_basis(shared, np.concatenate([filled[s][0] for s in training]))
-    F = [np.asarray(np.mean([basis.features(X) for X in several], axis=0)) for several in filled]
+    basis = choose_basis(shared, np.concatenate([tasks.X[s] for s in training]))
+    F = [np.ascontiguousarray(basis.features(X)) for X in tasks.X]
     return TaskFeatures(tasks, basis, F, coefficients(*_weighed(F, tasks), shared.noise))
 
 

@@ -90,7 +90,6 @@ def with_space(history: History, space: Space | None) -> tuple[History, Space]:
                 "History.from_frame(..., space=...)"
             )
         return history, history.space
-    history.require_complete("a history of plain arrays")
     pooled = np.concatenate([task.X for task in history])
     if space is None:
         parameters: list[Parameter] = []
@@ -128,8 +127,6 @@ class StandardizedTasks:
     constant : names of the tasks left out because all their values are equal
     winsorized : int
         How many values were raised to the fence.
-    lacks : m tuples of int
-        Columns that each task lacks, 0 in ``X``.
     noise : m arrays (n_s,)
         Variance of the noise of each value over the usual one; none where it was not recorded.
     """
@@ -141,7 +138,6 @@ class StandardizedTasks:
     names: tuple[str, ...]
     constant: tuple[str, ...]
     winsorized: int
-    lacks: tuple[tuple[int, ...], ...] = ()
     noise: tuple[Array, ...] = ()
 
     @property
@@ -153,7 +149,7 @@ class StandardizedTasks:
         """These tasks only."""
         listed = {
             name: tuple(kept[s] for s in chosen)
-            for name in ("X", "z", "names", "lacks", "noise")
+            for name in ("X", "z", "names", "noise")
             if (kept := getattr(self, name))
         }
         means, spreads = self.means[chosen], self.spreads[chosen]
@@ -162,7 +158,7 @@ class StandardizedTasks:
 
 def standardize(history: History) -> StandardizedTasks:
     """Take level and scale out of every past task."""
-    X, z, means, spreads, names, lacks = [], [], [], [], [], []
+    X, z, means, spreads, names = [], [], [], [], []
     constant, winsorized = [], 0
     for task in history:
         y = winsorize(task.y)
@@ -176,7 +172,6 @@ def standardize(history: History) -> StandardizedTasks:
         means.append(float(y.mean()))
         spreads.append(spread)
         names.append(task.name)
-        lacks.append(task.lacks)
     return StandardizedTasks(
         X,
         z,
@@ -185,7 +180,6 @@ def standardize(history: History) -> StandardizedTasks:
         tuple(names),
         tuple(constant),
         winsorized,
-        tuple(lacks),
         noise_ratios([task for task in history if task.name not in constant]),
     )
 
@@ -286,9 +280,9 @@ def failed_runs(history: History) -> tuple[tuple[Array, Array] | None, str]:
     """Points (n, d0) of runs and which of them failed (n,), and a note; None without failures.
 
     None as well where failures are found at the same inputs as other runs: a machine that went down
-    says nothing about the configuration. Tasks that lack a parameter are left out.
+    says nothing about the configuration.
     """
-    tasks = [task for task in history.complete if task.failed is not None and len(task.failed)]
+    tasks = [task for task in history if task.failed is not None and len(task.failed)]
     count = sum(len(np.asarray(task.failed)) for task in tasks)
     if count < FEWEST:
         return None, ""
@@ -298,7 +292,7 @@ def failed_runs(history: History) -> tuple[tuple[Array, Array] | None, str]:
         pairs.append((X, np.arange(len(X)) >= task.n))
     if not lie_together(pairs):
         return None, f"{count} failed runs are spread over all inputs: nothing is learned from them"
-    others = [task for task in history.complete if task not in tasks]
+    others = [task for task in history if task not in tasks]
     X = np.concatenate([*(X for X, _ in pairs), *(task.X for task in others)])
     failed = np.concatenate([*(f for _, f in pairs), *(np.zeros(t.n, dtype=bool) for t in others)])
     rows = spread_rows(np.arange(len(X)), MOST)
@@ -307,43 +301,3 @@ def failed_runs(history: History) -> tuple[tuple[Array, Array] | None, str]:
         "counts in every choice"
     )
     return (X[rows], failed[rows].astype(np.float64)), note
-
-
-# Values that are averaged over; more change nothing that can be seen.
-DRAWS = 16
-
-
-def complete_first(history: History) -> History:
-    """Tasks that lack less come first, so that every part of a split has some of them."""
-    if len(history.complete) == history.m:
-        return history
-    return replace(history, tasks=tuple(sorted(history.tasks, key=lambda task: len(task.lacks))))
-
-
-def fillings(tasks: StandardizedTasks, s: int, teachers: Sequence[int]) -> list[Array]:
-    """The points (n, d0) of task s with what it lacks at values that ``teachers`` recorded.
-
-    A parameter that a task did not record had one unknown value in all of its runs. What it does to
-    the level of the task is taken out with the level. For a stationary kernel the unknown value
-    drops out of differences between runs. For the functions that tasks have in common, the features
-    of a run are averaged over values that other tasks recorded: the task says what is good on
-    average over the parameter, and nothing about the parameter itself.
-
-    Once as they are where it lacks nothing; unknown values stay 0 where no teacher recorded one.
-    """
-    X, lacks = tasks.X[s], tasks.lacks[s] if tasks.lacks else ()
-    if not lacks:
-        return [X]
-    filled = [X.copy() for _ in range(DRAWS)]
-    # Columns that the same tasks lack were recorded together, as those of one choice are.
-    patterns: dict[tuple[bool, ...], list[int]] = {}
-    for i in lacks:
-        patterns.setdefault(tuple(i in other for other in tasks.lacks), []).append(i)
-    for pattern, columns in patterns.items():
-        known = [tasks.X[t][:, columns] for t in teachers if not pattern[t]]
-        if not known:
-            continue
-        values = spread_rows(np.concatenate(known), DRAWS)
-        for k, points in enumerate(filled):
-            points[:, columns] = values[(s + k) % len(values)]
-    return filled

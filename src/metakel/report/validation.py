@@ -108,7 +108,7 @@ def validate_history(
     names, learned, cold, random = [], [], [], []
     for rest, held in history.folds(folds):
         prior = learn_prior(rest, certify="none")
-        for whole in held.complete[: max(TASKS // folds, 1)]:
+        for whole in held.tasks[: max(TASKS // folds, 1)]:
             task = _some_rows(whole, rng)
             if np.ptp(task.y) == 0:
                 continue

@@ -323,7 +323,6 @@ def distribute(
     progress: ProgressCallback | None = None,
 ) -> ShardedHistory:
     """Tasks in memory, cut into shards; arguments as for `scan`."""
-    history.require_complete("a history in shards")
     count = min(history.m, shards or SHARDS_IN_PROCESS)
     sources = []
     for part in np.array_split(np.arange(history.m), count):

@@ -52,7 +52,7 @@ class MetaKelSampler(BaseSampler):
     ----------
     source_studies : studies, or a storage or its URL
         Finished studies of the same kind, with the same direction. Learned from are the
-        parameters that all completed trials of a study have; other studies may lack them. Where
+        parameters that all completed trials have, or those of most studies. Where
         there is nothing to learn from, or the new study has none of these parameters,
         ``independent_sampler`` does everything. The new study itself may be among them, as in a
         storage when it is resumed; it is left out.
