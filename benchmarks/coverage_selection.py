@@ -25,7 +25,7 @@ from metakel.confidence import ConfidenceSequence
 from metakel.data import History
 from metakel.kernels import KernelSum, legendre
 from metakel.learn import LearnedKernel, as_problem, learn_kernel
-from metakel.learn.rules import spectrum_of
+from metakel.learn.rules import Eigenvalues
 from reproduction.figure import rate
 
 BASE = legendre(20, scaling="l2")
@@ -67,7 +67,7 @@ SETTINGS = (
 def single_rho(history: History, noise_std: float, delta: float, loss: str) -> Array:
     """(p,) lambda with one rho for the worst case, as before the grid."""
     problem = as_problem(history, BASE, loss)  # type: ignore[arg-type]
-    v, log_term = spectrum_of(problem), 2 * np.log(problem.p / delta)
+    v, log_term = Eigenvalues(problem), 2 * np.log(problem.p / delta)
     energy = problem.task_weights**2 * problem.sizes
     a, u = energy / energy.max(), np.geomspace(1e-3, 1e3, 2001)
     worst = (1 + u) * (np.log1p(a[:, None] / u).sum(axis=0) + log_term)

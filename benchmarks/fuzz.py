@@ -32,6 +32,7 @@ from metakel.cli.outputs import read_value
 from metakel.errors import MetaKelError
 from metakel.kernels import KernelSum, legendre
 from metakel.optimize import Optimizer
+from metakel.scale import scan
 from metakel.tuner import JournalReader, Trials, Tuner
 from metakel.tuner.events import as_value
 from metakel.tuner.journal import decoded, encoded
@@ -281,7 +282,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
         ),
         "Parquet file, scanned": Kind(
             lambda r: damaged(parquet, r),
-            file_of("parquet", lambda p: mk.History.scan(p, output="score").sample()),
+            file_of("parquet", lambda p: scan(p, output="score").sample()),
             2,
         ),
         "workbook": Kind(

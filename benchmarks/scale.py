@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.scale [--tasks 1000,10000,100000] [--json FILE] [--update-docs]``
 
-Every learning runs in a process of its own with one BLAS thread. Seconds are those of the
+Every measurement runs in a process of its own with one BLAS thread. Seconds are those of the
 processor, which other users of the machine do not lengthen; the clock's stand beside them.
 """
 
@@ -11,33 +11,111 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import metakel as mk
 from benchmarks.docs import markdown, update_section
-from benchmarks.scale_data import ACTIVE, N_POINTS, NEW_TASKS, P, write
+from benchmarks.scale_data import NOISE, base_kernels, write
 from benchmarks.solver_table import machine
+from metakel.scale import Scan, scan
 
 ROOT = Path(__file__).parents[1]
 SIZES = (1000, 10_000, 100_000)
-REPEATED_TASKS = 30_000  # small sizes are measured several times, and the least time counts
-ROUND_TASKS = 24_000  # of the race of two workers against one process
-PRIOR_HEADING = (
-    "`learn_prior` on a scan (floor 2 GB and linear in tasks, goal 1 GB and 60 s of the processor; "
-    "with two workers, the seconds are those of the driver):"
-)
-PRIOR_ROWS = 100  # of a task that a prior is learned from
-FLOORS = {"memory": 2e9, "slope": (0.9, 1.1), "update": 10.0, "workers": 1.35}
+ROUND_TASKS = 20_000  # of the race of two workers against one process
+TOL = 1e-8
+# Dask lets workers return freed memory at once; every array of a round is then faulted in again.
+KEEP = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 26)}
+FLOORS = {"memory": 2e9, "slope": (0.85, 1.15), "workers": 1.35}
+
+
+def timed(action: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    """The result, with wall and processor seconds."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = action()
+    return result, {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+
+
+def learn(folder: str) -> dict[str, Any]:
+    """Scan, learn, and draw a sample."""
+    base = base_kernels()
+    with tempfile.TemporaryDirectory() as small:  # the first call imports what reading needs
+        write(Path(small), 10)
+        mk.learn_kernel(scan(small, base), noise_std=NOISE)
+    tasks, reading = timed(lambda: scan(folder, base))
+    learned, learning = timed(lambda: mk.learn_kernel(tasks, noise_std=NOISE, tol=TOL))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    _, sampling = timed(lambda: scan(folder).sample())
+    return {
+        "m": tasks.m,
+        "rows": tasks.total,
+        "reading": reading,
+        "learning": learning,
+        "sampling": sampling,
+        "stored": sum(os.path.getsize(file.path) for file in tasks.factors),
+        "gap": learned.solution.gap,
+        "active": learned.active.tolist(),
+        "peak": peak,
+    }
+
+
+def race(folder: str, *, repeats: int = 5) -> dict[str, Any]:
+    """Seconds of a round with all groups active, in one process and on two Dask workers.
+
+    They take turns, so that other users of the machine disturb them alike. Processor seconds are
+    those of the busiest process.
+    """
+    from distributed import Client
+
+    base = base_kernels()
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "env": KEEP}
+    with Client(**options) as client:
+        tasks = {
+            "one process": scan(folder, base),
+            "two workers": scan(folder, base, client=client),
+        }
+        spent: dict[str, list[dict[str, float]]] = {name: [] for name in tasks}
+        found: dict[str, list[Any]] = {name: [] for name in tasks}
+        for i in range(repeats + 1):
+            for name, one in tasks.items():
+                before = client.run(time.process_time)
+                answer, seconds = timed(partial(one_round, one, 1 + 0.1 * i))
+                after = client.run(time.process_time)
+                if one.client is not None:
+                    seconds["cpu"] = max(after[k] - before[k] for k in before)
+                found[name].append(answer)
+                spent[name].append(seconds)
+    pairs = zip(found["one process"], found["two workers"], strict=True)
+    off = max(float(np.abs(a[1] - b[1]).max() / np.abs(a[1]).max()) for a, b in pairs)
+    medians = {
+        name: {key: float(np.median([one[key] for one in each[1:]])) for key in ("wall", "cpu")}
+        for name, each in spent.items()
+    }
+    return {"off": off, **medians}
+
+
+def one_round(tasks: Scan, scale: float) -> tuple[float, Any]:
+    """Value and scores with weights on all groups."""
+    problem = tasks.as_problem()
+    assert problem.evaluator is not None
+    evaluator = problem.evaluator(problem)
+    evaluator.extend(np.arange(problem.p))
+    found: tuple[float, Any] = evaluator.at(np.arange(problem.p), scale / evaluator.curvature)
+    return found
 
 
 def measure(*arguments: str) -> dict[str, Any]:
-    """One measurement of `scale_runs` in a new process."""
-    command = [sys.executable, "-m", "benchmarks.scale_runs", *arguments]
+    """One measurement in a new process."""
+    command = [sys.executable, "-m", "benchmarks.scale", *arguments]
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         command, cwd=ROOT, env=os.environ | threads, stdout=subprocess.PIPE, text=True, check=True
@@ -52,169 +130,46 @@ def run(sizes: list[int], folder: Path) -> dict[str, Any]:
     runs = []
     for m in sizes:
         write(folder / str(m), m)
-        new = []
-        if m == max(sizes):
-            write(folder / "new", m // 100, first=NEW_TASKS)
-            new = [str(folder / "new")]
-        repeats = min(9, max(1, REPEATED_TASKS // m))
-        found = [measure("learn", str(folder / str(m)), *new) for _ in range(repeats)]
-        runs.append(min(found, key=lambda run: run["cpu"]))
-    return {
-        "learn": runs,
-        "rounds": measure("rounds", str(ROUND_TASKS)),
-        "prior": prior_runs(max(sizes), folder),
-    }
-
-
-def prior_runs(m: int, folder: Path) -> list[dict[str, Any]]:
-    """`learn_prior` on scans of a tenth of the tasks, of all, and of all on two workers."""
-    few, all_of_them = (str(folder / f"prior-{count}") for count in (m // 10, m))
-    write(Path(few), m // 10, n=PRIOR_ROWS)
-    write(Path(all_of_them), m, n=PRIOR_ROWS)
-    return [
-        measure("prior", few),
-        measure("prior", all_of_them),
-        measure("prior", all_of_them, "2"),
-    ]
-
-
-def slope(runs: list[dict[str, Any]]) -> float:
-    """Exponent of the growth of the time with the number of tasks."""
-    m, seconds = ([run[key] for run in runs] for key in ("m", "cpu"))
-    return float(np.polyfit(np.log(m), np.log(seconds), 1)[0])
-
-
-def learning_table(runs: list[dict[str, Any]]) -> str:
-    head = ["tasks", "rows", "seconds (processor)", "seconds (clock)", "rounds", "passes",
-            "peak memory", "numbers received", "relative gap"]  # fmt: skip
-    rows = [
-        [f"{r['m']:,}", f"{r['rows']:,}", f"{r['cpu']:.2f}", f"{r['wall']:.2f}", str(r["rounds"]),
-         str(r["passes"]), f"{r['peak'] / 1e9:.2f} GB", f"{r['floats']:,}", f"{r['gap']:.0e}"]
-        for r in runs
-    ]  # fmt: skip
-    return markdown(head, rows)
-
-
-def prior_table(runs: list[dict[str, Any]]) -> str:
-    head = ["tasks", "rows", "where", "seconds (processor)", "of them reading", "peak memory",
-            "the prior"]  # fmt: skip
-    same = len({run["digest"] for run in runs[1:]}) == 1
-    where = {None: "one process", 2: "two workers"}
-    rows = [
-        [f"{r['m']:,}", f"{r['rows']:,}", where[r["workers"]],
-         f"{r['cpu']:.1f}", f"{r['reading']:.1f}", f"{r['peak'] / 1e9:.2f} GB",
-         "" if r is runs[0] else ("same to the last bit" if same else "DIFFERS")]
-        for r in runs
-    ]  # fmt: skip
-    return markdown(head, rows)
-
-
-def floors_table(results: dict[str, Any]) -> str:
-    largest, race = results["learn"][-1], results["rounds"]
-    low, high = FLOORS["slope"]
-    growth = slope(results["learn"])
-    cheaper = largest["scratch"]["cpu"] / largest["update"]["cpu"]
-    rows = [
-        ["peak memory at the largest size", f"{largest['peak'] / 1e9:.2f} GB", "< 2 GB",
-         largest["peak"] < FLOORS["memory"]],
-        ["exponent of time in the number of tasks", f"{growth:.2f}", f"{low} to {high}",
-         low <= growth <= high],
-        ["update with 1 % new tasks against from scratch",
-         f"{cheaper:.1f}x ({largest['update']['cpu']:.2f} s of {largest['scratch']['cpu']:.2f} s)",
-         ">= 10x", cheaper >= FLOORS["update"]],
-        *race_rows(race),
-    ]  # fmt: skip
-    return verdicts_table(rows)
-
-
-def race_rows(race: dict[str, Any]) -> list[list[Any]]:
-    """A round on two workers against one process."""
-    one, two = race["one process"], race["two workers"]
-    faster, floor = one["wall"] / two["wall"], FLOORS["workers"]
-    return [
-        ["round on two workers against one process",
-         f"{faster:.2f}x ({two['wall']:.2f} s of {one['wall']:.2f} s)",
-         f">= {floor}x", faster >= floor],
-        ["- processor seconds, of the busier worker against one process",
-         f"{one['cpu'] / two['cpu']:.2f}x ({two['cpu']:.2f} s of {one['cpu']:.2f} s)", "-", None],
-        ["- two processes that share nothing, at the same time", f"{race['capacity']:.2f}x",
-         "-", None],
-        ["- answers of both", "same to the last bit" if race["same"] else "DIFFER", "same",
-         race["same"]],
-    ]  # fmt: skip
-
-
-def verdicts_table(rows: list[list[Any]]) -> str:
-    verdicts = {True: "met", False: "MISSED", None: "-"}
-    lines = [[name, value, floor, verdicts[met]] for name, value, floor, met in rows]
-    return markdown(["what", "measured", "floor", "verdict"], lines)
-
-
-def unit_costs(results: dict[str, Any]) -> dict[str, float]:
-    """Processor seconds per number that a pass makes, or per task and round."""
-    largest, race = results["learn"][-1], results["rounds"]
-    values = largest["rows"] * P  # features of all points
-    stages = largest["stages"]
-    return {
-        "read": stages["reading"] / values,
-        "certify": stages["certificate"] / values,
-        "compress": stages["round 1"] / (largest["rows"] * largest["work"]),
-        "small round": stages["later rounds"] / (largest["m"] * (largest["rounds"] - 1)),
-        "large round": race["one process"]["cpu"] / ROUND_TASKS,
-        "latency": race["latency"] / 4,
-    }
-
-
-def cost_table(costs: dict[str, float]) -> str:
-    rows = [
-        ["reading: features, eigenvalues, correlations", "N d", f"{1e9 * costs['read']:.1f} ns"],
-        ["certificate: features, residuals, all scores", "N d", f"{1e9 * costs['certify']:.1f} ns"],
-        ["statistics of the working set", "N d_W", f"{1e9 * costs['compress']:.0f} ns"],
-        [f"round, {len(ACTIVE)} active columns", "m", f"{1e6 * costs['small round']:.1f} us"],
-        [f"round, {P} active columns", "m", f"{1e6 * costs['large round']:.0f} us"],
-        ["asking one shard on Dask", "shards", f"{1e3 * costs['latency']:.1f} ms"],
-    ]
-    return markdown(["step", "grows with", "cost of one"], rows)
-
-
-def extrapolation(costs: dict[str, float]) -> str:
-    """10^6 tasks of 50 points, p = 10^4, 100 active, on 100 workers of 4 shards each."""
-    m, p, workers, shards, active, work = 10**6, 10**4, 100, 400, 100, 200
-    rows_each = m * N_POINTS / workers
-    read = rows_each * p * costs["read"]
-    certify = rows_each * p * costs["certify"]
-    compress = rows_each * work * costs["compress"]
-    # n x n factorisations and an n x p_A whitening per task: quadratic in the active groups.
-    step = m / workers * costs["large round"] * (active / P) ** 2 + shards * costs["latency"]
-    received = shards * (1 + work + active**2) * 8
-    passes = 5 * (certify + compress) + read
-    lines = [
-        ["reading, once", f"{read:.0f} s", f"{shards * 7 * p * 8 / 1e6:.0f} MB"],
-        ["certificate, each", f"{certify:.0f} s", f"{shards * p * 8 / 1e6:.0f} MB"],
-        ["statistics of 200 groups, each time the set grows", f"{compress:.0f} s", "-"],
-        ["round, each", f"{step:.1f} s", f"{received / 1e6:.0f} MB"],
-        ["all: 5 growths and certificates, 25 rounds", f"{(passes + 25 * step) / 60:.0f} min", "-"],
-        ["held by a worker: points", "-", f"{rows_each * 2 * 8 / 1e6:.0f} MB"],
-        ["held by a worker: features of the working set", "-",
-         f"{rows_each * work * 8 / 1e9:.1f} GB"],
-    ]  # fmt: skip
-    return markdown(["step", "time", "bytes to the driver, or held"], lines)
+        runs.append(measure("--learn", str(folder / str(m))))
+    write(folder / "race", ROUND_TASKS)
+    return {"learn": runs, "race": measure("--race", str(folder / "race"))}
 
 
 def report(results: dict[str, Any], command: str) -> str:
     """The section of docs/scale.md, which is also what is printed."""
-    costs = unit_costs(results)
+    runs, found = results["learn"], results["race"]
+    head = ["tasks", "rows", "reading", "learning", "sample of 1,000", "clock, all", "factors",
+            "peak memory", "relative gap"]  # fmt: skip
+    stages = ("reading", "learning", "sampling")
+    rows = [
+        [f"{r['m']:,}", f"{r['rows']:,}", *(f"{r[stage]['cpu']:.2f} s" for stage in stages),
+         f"{sum(r[stage]['wall'] for stage in stages):.1f} s", f"{r['stored'] / 1e9:.2f} GB",
+         f"{r['peak'] / 1e9:.2f} GB", f"{r['gap']:.0e}"]
+        for r in runs
+    ]  # fmt: skip
+    seconds = [r["reading"]["cpu"] + r["learning"]["cpu"] for r in runs]
+    growth = float(np.polyfit(np.log([r["m"] for r in runs]), np.log(seconds), 1)[0])
+    low, high = FLOORS["slope"]
+    by_clock, faster = (
+        found["one process"][key] / found["two workers"][key] for key in ("wall", "cpu")
+    )
+    verdicts = {True: "met", False: "MISSED"}
+    floors = [
+        ["peak memory at the largest size", f"{runs[-1]['peak'] / 1e9:.2f} GB", "< 2 GB",
+         verdicts[runs[-1]["peak"] < FLOORS["memory"]]],
+        ["exponent of time in the number of tasks", f"{growth:.2f}", f"{low} to {high}",
+         verdicts[low <= growth <= high]],
+        ["a round on two Dask workers over one process, processor seconds of the busier worker",
+         f"{faster:.2f}x", ">= 1.35x", verdicts[faster >= FLOORS["workers"]]],
+        ["- by the clock, with whatever else runs on the machine", f"{by_clock:.2f}x", "-", "-"],
+        ["largest relative difference of its scores", f"{found['off']:.0e}", "<= 1e-09",
+         verdicts[found["off"] <= 1e-9]],
+    ]  # fmt: skip
     return "\n\n".join(
         [
             f"Made by `{command}` on {machine()}.",
-            learning_table(results["learn"]),
-            floors_table(results),
-            PRIOR_HEADING,
-            prior_table(results["prior"]),
-            "Unit costs, in processor seconds of the largest run:",
-            cost_table(costs),
-            "Extrapolated to 10^6 tasks of 50 points, p = 10^4, 100 active groups, 100 workers:",
-            extrapolation(costs),
+            markdown(head, rows),
+            markdown(["what", "measured", "floor", "verdict"], floors),
         ]
     )
 
@@ -224,15 +179,13 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--tasks", default=",".join(map(str, SIZES)), help="numbers of tasks")
     parser.add_argument("--json", type=Path, help="file for every measured number")
     parser.add_argument("--update-docs", action="store_true", help="rewrite docs/scale.md")
-    parser.add_argument("--only", choices=["prior", "rounds"], help="print one part of it")
+    parser.add_argument("--learn", help="one measurement: a folder of rows")
+    parser.add_argument("--race", help="one measurement: a folder of rows")
     options = parser.parse_args(arguments)
+    if options.learn or options.race:
+        print(json.dumps(learn(options.learn) if options.learn else race(options.race)))
+        return
     with tempfile.TemporaryDirectory() as folder:
-        if options.only == "prior":
-            print(prior_table(prior_runs(int(options.tasks.split(",")[-1]), Path(folder))))
-            return
-        if options.only == "rounds":
-            print(verdicts_table(race_rows(measure("rounds", str(ROUND_TASKS)))))
-            return
         results = run([int(m) for m in options.tasks.split(",")], Path(folder))
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))

@@ -13,7 +13,6 @@ from metakel.kernels import KernelDictionary
 Array = NDArray[np.float64]
 P, N_POINTS, ACTIVE, NOISE = 50, 50, (2, 5, 9, 17, 30), 0.1
 PER_FILE = 2000
-NEW_TASKS = 10_000_000  # labels of tasks that come later
 
 
 def base_kernels(p: int = P) -> KernelDictionary:
@@ -45,9 +44,3 @@ def write(folder: Path, m: int, *, first: int = 0, n: int = N_POINTS, p: int = P
         label = np.repeat(np.arange(start, start + count), n)
         table = pa.table({"task": label, "x": x.ravel(), "y": y.ravel()})
         pq.write_table(table, folder / f"part-{start:07d}.parquet")
-
-
-def dense_history(m: int) -> mk.History:
-    """Tasks in memory, to be asked about all base kernels at once: rounds that cost something."""
-    x, y = tasks(0, m)
-    return mk.History.from_pairs(zip(x, y, strict=True))

@@ -102,10 +102,6 @@ class NotConverged(UserWarning):
     """A solver stopped before its tolerance; the message carries the gap it reached."""
 
 
-class ShardError(InputError):
-    """A part of a history on disk cannot be read; the message says which and why."""
-
-
 class CannotWrite(MetaKelError, OSError):
     """A file cannot be written; what stood there before is still there."""
 

@@ -8,6 +8,7 @@ import pytest
 from metakel import Prior
 from metakel.data import History
 from metakel.errors import InputError, MetaKelError
+from metakel.scale import scan
 
 N = 24
 RNG = np.random.default_rng(0)
@@ -110,7 +111,7 @@ def test_a_damaged_parquet_file_is_an_error_of_ours_or_a_table(tmp_path):
             if content:
                 content[rng.integers(len(content))] = rng.integers(256)
         path.write_bytes(content)
-        for read in (History.from_parquet, History.scan):
+        for read in (History.from_parquet, scan):
             try:
                 read(path, **NAMED)
             except MetaKelError:

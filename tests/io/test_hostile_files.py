@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from metakel.data import History
-from metakel.errors import InputError, ShardError
+from metakel.errors import InputError
 from metakel.io import csv_columns, excel_columns, parquet_columns
+from metakel.scale import scan
 
 WANTED = {"task": "task", "output": "y"}
 TABLE = "task,x,y\na,1,2\nb,2,3\n"
@@ -66,8 +67,8 @@ def test_a_parquet_file_of_a_billion_equal_rows_is_refused(tmp_path):
     pq.write_table(rows, tmp_path / "bomb.parquet", compression="zstd")
     with pytest.raises(InputError, match="unpacks to more than"):
         parquet_columns(tmp_path / "bomb.parquet")
-    with pytest.raises(ShardError, match="unpacks to more than"):
-        History.scan(tmp_path / "bomb.parquet")
+    with pytest.raises(InputError, match="unpacks to more than"):
+        scan(tmp_path / "bomb.parquet")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no such devices here")

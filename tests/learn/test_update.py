@@ -98,26 +98,6 @@ def test_tasks_keep_their_names_beside_pairs_that_get_one():
         more.update([mk.Task(X, X, "named")])
 
 
-def test_the_same_files_are_not_scanned_twice(tmp_path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    for seed in (1, 2):
-        columns = table(seed, tasks=3)
-        order = np.argsort(columns["ds"], kind="stable")
-        rows = {name: np.asarray(values)[order] for name, values in columns.items()}
-        pq.write_table(pa.table(rows), tmp_path / f"{seed}.parquet")
-    base = mk.tensor_product(2, 3, scaling="l2")
-    first = mk.History.scan(tmp_path / "1.parquet", task="ds")
-    begin = mk.learn_kernel(first, base, noise_std=0.1)
-    with pytest.raises(mk.InputError, match=r"1\.parquet, rows 0 to 35 were learned from before"):
-        begin.update(mk.History.scan(tmp_path, task="ds"))
-    after = begin.update(mk.History.scan(tmp_path / "2.parquet", task="ds"))
-    assert after.history.m == 6
-    with pytest.raises(mk.InputError, match=r"2\.parquet"):
-        after.update(mk.History.scan(tmp_path / "2.parquet", task="ds", memory="10 KB"))
-    with pytest.raises(mk.InputError, match="encoded as numbers"):
-        after.update(read(table(3), space=space()))
-
-
 @pytest.mark.parametrize(
     ("new", "words"),
     [

@@ -1,4 +1,4 @@
-"""A prior from more tasks than fit in memory: a sample teaches, everything is read."""
+"""A prior from more tasks than fit in memory: a sample of them teaches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import metakel as mk
-from metakel.errors import InputError, ShardError
+from metakel.errors import InputError
 from metakel.priors.storage import to_dict
-from metakel.scale import distribute, sample
+from metakel.scale import _scan as scanning
+from metakel.scale import scan
 from metakel.space import Float, Integer
 
 
@@ -39,37 +40,17 @@ def exact(history: mk.History) -> list[tuple[str, bytes, bytes]]:
 
 def test_where_all_tasks_fit_the_prior_is_that_of_the_table(stored, tmp_path):
     whole = mk.History.from_frame(table(), task="task", output="y")
-    scan = mk.History.scan(stored)
-    assert exact(scan.sample()) == exact(whole)
-    found, expected = mk.learn_prior(scan, certify="none"), mk.learn_prior(whole, certify="none")
+    stored_tasks = scan(stored)
+    assert exact(stored_tasks.sample()) == exact(whole)
+    found, expected = (
+        mk.learn_prior(stored_tasks.sample(), certify="none"),
+        mk.learn_prior(whole, certify="none"),
+    )
     assert to_dict(found) == to_dict(expected)
 
 
-@pytest.mark.parametrize("options", [{"shards": 1}, {"shards": 3}, {"memory": 1000}])
-def test_the_sample_does_not_depend_on_how_tasks_are_read(stored, options):
-    expected = mk.History.scan(stored).sample(7)
-    found = mk.History.scan(stored, **options).sample(7)
-    assert found.m == 7
-    assert exact(found) == exact(expected)
-    assert found.space == expected.space
-
-
-def test_on_dask_workers_the_same_prior_is_learned(stored):
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        there = mk.learn_prior(mk.History.scan(stored, client=client).sample(9), certify="none")
-    here = mk.learn_prior(mk.History.scan(stored).sample(9), certify="none")
-    assert to_dict(there) == to_dict(here)
-    assert "9 of 40 tasks teach" in str(here)
-
-
 def test_ranges_are_those_of_all_tasks(stored):
-    columns, space = table(), mk.History.scan(stored).sample(1).space
+    columns, space = table(), scan(stored).sample(1).space
     for name in ("rate", "depth"):
         found = space[name]
         assert (found.low, found.high) == (columns[name].min(), columns[name].max())
@@ -78,24 +59,13 @@ def test_ranges_are_those_of_all_tasks(stored):
 
 def test_a_space_of_the_caller_is_kept(stored):
     space = mk.Space((Float("rate", 0, 2), Integer("depth", 1, 20)))
-    assert mk.History.scan(stored).sample(3, space=space).space == space
-
-
-def test_a_value_that_is_no_number_is_found_in_tasks_that_do_not_teach(stored):
-    columns = table(1)
-    columns["y"] = np.where(np.arange(12) == 5, np.nan, columns["y"])
-    columns["task"] = np.array(["odd"] * 12)
-    pq.write_table(pa.table(columns), stored / "part-9.parquet")
-    scan = mk.History.scan(stored)
-    assert not (sample.draw(scan.sizes, 5, 0) == 40).any()
-    with pytest.raises(ShardError, match=r"part-9.parquet, row 5: column 'y' holds nan"):
-        scan.sample(5)
+    assert scan(stored).sample(3, space=space).space == space
 
 
 def test_large_tasks_are_drawn_as_often_as_small_ones(monkeypatch):
-    monkeypatch.setattr(sample, "ROWS", 300)
+    monkeypatch.setattr(scanning, "ROWS", 300)
     sizes = np.array([10] * 10 + [100] * 10)
-    drawn = np.concatenate([sample.draw(sizes, 1000, seed) for seed in range(400)])
+    drawn = np.concatenate([scanning.draw(sizes, 1000, seed) for seed in range(400)])
     large = int((drawn >= 10).sum())
     slack = 4 * np.sqrt(drawn.size / 4)
     assert drawn.size == 400 * int(300 / 55)
@@ -103,26 +73,21 @@ def test_large_tasks_are_drawn_as_often_as_small_ones(monkeypatch):
 
 
 def test_of_a_large_task_some_rows_are_kept(stored, monkeypatch):
-    monkeypatch.setattr(sample, "ROWS_OF_A_TASK", 5)
-    assert set(mk.History.scan(stored).sample(6).sizes) == {5}
+    monkeypatch.setattr(scanning, "ROWS_OF_A_TASK", 5)
+    assert set(scan(stored).sample(6).sizes) == {5}
 
 
 def test_the_direction_of_a_loss_has_to_be_said(tmp_path):
     columns = table(6)
     columns["loss"] = -columns.pop("y")
     pq.write_table(pa.table(columns), tmp_path / "runs.parquet")
-    scan = mk.History.scan(tmp_path / "runs.parquet", output="loss")
+    stored_tasks = scan(tmp_path / "runs.parquet", output="loss")
     with pytest.raises(InputError, match="minimize"):
-        mk.learn_prior(scan)
-    assert mk.learn_prior(scan.sample(minimize=True), certify="none").info.minimize
+        stored_tasks.sample()
+    assert mk.learn_prior(stored_tasks.sample(minimize=True), certify="none").info.minimize
 
 
 @pytest.mark.parametrize("tasks", [0, -3])
 def test_no_tasks_are_no_sample(stored, tasks):
     with pytest.raises(InputError, match="expected at least 1"):
-        mk.History.scan(stored).sample(tasks)
-
-
-def test_tasks_in_memory_need_no_sample():
-    with pytest.raises(InputError, match="learn from the history itself"):
-        distribute(mk.History.from_frame(table(6), task="task", output="y")).sample()
+        scan(stored).sample(tasks)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, overload
 
@@ -181,19 +180,6 @@ class History:
         Options as for `from_frame`.
         """
         return cls.from_source(io.read_optuna(source), **options)
-
-    @staticmethod
-    def scan(path: Any, *, task: str = "task", output: str = "y", **options: Any) -> Any:
-        """More tasks than fit in memory: Parquet files, read piece by piece.
-
-        Returns a `metakel.scale.ShardedHistory`, which `learn_kernel` and `learn_prior` take like
-        a history; `ShardedHistory.sample` draws some of its tasks.
-        Options (``inputs``, ``memory``, ``workers``, ``client``, ``checkpoint``, ...) are those of
-        `metakel.scale.scan`. Outputs are maximised and inputs are used as they are.
-        """
-        # The scan stands above this layer: it knows kernels and the solver.
-        distributed = import_module("metakel.scale")
-        return distributed.scan(path, task=task, output=output, **options)
 
     @classmethod
     def from_source(

@@ -1,6 +1,5 @@
 """A certified solver for the group lasso behind Meta-KeL (Eq. 8)."""
 
-from metakel.grouplasso.newton import RemoteProblem
 from metakel.grouplasso.path import Path, path
 from metakel.grouplasso.problem import Problem
 from metakel.grouplasso.solve import Solution, lambda_max, solve
@@ -9,7 +8,6 @@ from metakel.grouplasso.square_root import solve_square_root
 __all__ = [
     "Path",
     "Problem",
-    "RemoteProblem",
     "Solution",
     "lambda_max",
     "path",

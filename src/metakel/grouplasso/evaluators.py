@@ -71,7 +71,7 @@ class FeatureEvaluator:
             self._Phi[b] = part if old == 0 else np.concatenate([self._Phi[b], part], axis=1)
         if self._gram is not None:
             # Once the columns outnumber the rows, n x n systems replace the Gram matrices for good.
-            many = self._starts[-1] > 1.5 * self.problem.total / self.problem.m + 16
+            many = self._starts[-1] > 1.5 * self.problem.sizes.mean() + 16
             self._gram = None if many else self._bordered(self._gram, new_parts, old)
         h = self._correlations(columns, new_parts)
         self._h = np.concatenate([self._h, h], axis=1)
@@ -285,9 +285,11 @@ class FeatureEvaluator:
     def misfit(self, lam: Array) -> Array:
         if not self.active.size:
             return np.empty(0)
-        unit = lam[self.work[self.active]] / np.sqrt(self._grouped(self._beta))
-        away = self._raw - self._beta * np.repeat(unit, self._active_dims)
-        return np.sqrt(self._grouped(away))
+        return np.sqrt(self.away(lam[self.work[self.active]] / np.sqrt(self._grouped(self._beta))))
+
+    def away(self, unit: Array) -> Array:
+        """Squared norms of z^(j) - u_j beta^(j) of the active groups; valid after `residual`."""
+        return self._grouped(self._raw - self._beta * np.repeat(unit, self._active_dims))
 
     def _grouped(self, values: Array) -> Array:
         """Sums of squares over tasks and over the columns of each active group."""

@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.grouplasso.problem import Index, TaskBatch, group_sums
+from metakel.grouplasso.problem import Index, group_sums
 
 
 @dataclass(frozen=True)
@@ -88,46 +88,6 @@ def independent_weights(scores: Array, lam: Array, curvature: Array) -> Array:
     """The weight of each group if it were the only one, for tasks of equal curvature."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(scores > lam * lam, (np.sqrt(scores) / lam - 1) / curvature, 0.0)
-
-
-class RemoteProblem(Protocol):
-    """A problem whose tasks are stored elsewhere; only sums over the tasks are available.
-
-    It has m tasks and p groups, ``total`` observations, and otherwise what a `Problem` has.
-    """
-
-    @property
-    def m(self) -> int: ...
-    @property
-    def p(self) -> int: ...
-    @property
-    def total(self) -> int: ...
-    @property
-    def dims(self) -> Sequence[int | None]: ...
-    @property
-    def sizes(self) -> Index: ...
-    @property
-    def task_weights(self) -> Array: ...
-    @property
-    def batches(self) -> tuple[TaskBatch, ...]:
-        """Raises: coefficients and residuals stay where the tasks are."""
-        ...
-
-    def evaluator(self) -> Evaluator:
-        """Computes the sums over tasks that the solver needs."""
-        ...
-
-    def group_scores(self) -> Array:
-        """(p,) squared norms of every group's correlation with the observations."""
-        ...
-
-    def spectra(self) -> Sequence[Array]:
-        """See `Problem.spectra`, for the rules for lambda."""
-        ...
-
-    def energies(self, v: Sequence[Array]) -> Array:
-        """See `Problem.energies`."""
-        ...
 
 
 # Weights times curvature below this have no effect beyond rounding, and are set to zero.

@@ -31,11 +31,11 @@ active columns, or of n x n matrices where these are smaller.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,12 +73,17 @@ class Problem:
     """Past tasks as arrays, with one group of features per base kernel.
 
     Use `from_arrays`, `from_tasks` or `from_grams` to make one.
+
+    ``count`` is N where these tasks are a part of all tasks. ``evaluator`` makes the evaluator of
+    tasks that are read in parts (`metakel.scale`); None is for tasks in memory.
     """
 
-    batches: tuple[TaskBatch, ...]
+    batches: Sequence[TaskBatch]
     dims: tuple[int | None, ...]
     sizes: Index
     task_weights: Array
+    count: int | None = None
+    evaluator: Callable[[Problem], Any] | None = field(default=None, repr=False)
 
     @cached_property
     def starts(self) -> Index:
@@ -205,7 +210,7 @@ class Problem:
     @cached_property
     def total(self) -> int:
         """N, the number of observations of all tasks together."""
-        return int(self.sizes.sum())
+        return int(self.sizes.sum()) if self.count is None else self.count
 
     @cached_property
     def energy(self) -> float:
@@ -215,14 +220,6 @@ class Problem:
     def columns(self, j: int) -> slice:
         """The columns of group j."""
         return slice(int(self.starts[j]), int(self.starts[j + 1]))
-
-    def residuals(self, beta: Array) -> list[Array]:
-        """y - Phi' beta, one padded (m_b, n_b) array per batch, for beta (m, d)."""
-        out = []
-        for batch in self.batches:
-            assert batch.Phi is not None
-            out.append(batch.y - np.matmul(beta[batch.tasks][:, None], batch.Phi)[:, 0])
-        return out
 
     def spectra(self) -> list[Array]:
         """Eigenvalues of every task's Gram matrix: p arrays (m, r_j), one per group.
@@ -267,6 +264,8 @@ class Problem:
 
         ``v`` holds one (n_s,) vector per task, in the units of the raw observations.
         """
+        if self.evaluator is not None:
+            raise InputError("noise cannot be simulated for tasks on disk; expected another rule")
         total = np.zeros(self.p)
         for batch in self.batches:
             padded = np.zeros_like(batch.y)

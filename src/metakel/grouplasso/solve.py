@@ -8,7 +8,7 @@ small enough.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -22,7 +22,6 @@ from metakel.grouplasso.evaluators import FeatureEvaluator, GramEvaluator
 from metakel.grouplasso.newton import (
     Evaluator,
     Iterate,
-    RemoteProblem,
     Residual,
     dual_value,
     evaluate,
@@ -44,10 +43,12 @@ class Solution:
     Attributes
     ----------
     beta : (m, d) array or None
-        Coefficients; None where the tasks are given by Gram matrices.
+        Coefficients; None where the tasks are given by Gram matrices, or on disk.
     eta : (p,) array
         Norms of the groups, the weights of Proposition 4.1.
     objective : float
+    loss : float
+        Its first part: the mean square of the residuals, with the weights of the loss.
     gap : float
         Primal minus dual objective, relative to the mean square of y, from raw residuals.
     kkt : float
@@ -57,31 +58,29 @@ class Solution:
     converged : bool
         Whether ``gap`` reached the tolerance.
     lam : (p,) array
-    padded : tuple of arrays, optional
-        Residuals in the padded form of ``problem.batches``; None computes them from ``beta``.
+    padded : tuple of arrays
+        Residuals in the padded form of ``problem.batches``; none for tasks on disk.
     """
 
     beta: Array | None
     eta: Array
     objective: float
+    loss: float
     gap: float
     kkt: float
     iterations: int
     converged: bool
     lam: Array
-    problem: Problem | RemoteProblem = field(repr=False)
-    padded: tuple[Array, ...] | None = field(default=None, repr=False)
+    problem: Problem = field(repr=False)
+    padded: tuple[Array, ...] = field(default=(), repr=False)
 
     @cached_property
     def residuals(self) -> tuple[Array, ...]:
         """Observations minus fit: one (n_s,) array per task."""
-        padded: Sequence[Array] | None = self.padded
-        if padded is None:
-            assert isinstance(self.problem, Problem)
-            assert self.beta is not None
-            padded = self.problem.residuals(self.beta)
+        if self.problem.evaluator is not None:
+            raise InputError("residuals are not kept for tasks on disk")
         out: list[Array] = [np.empty(0)] * self.problem.m
-        for batch, part in zip(self.problem.batches, padded, strict=True):
+        for batch, part in zip(self.problem.batches, self.padded, strict=True):
             for s, row in zip(batch.tasks, part, strict=True):
                 weight = self.problem.task_weights[s]
                 out[s] = row[: self.problem.sizes[s]] / np.sqrt(weight)
@@ -115,7 +114,7 @@ class Solution:
 
 
 def solve(
-    problem: Problem | RemoteProblem,
+    problem: Problem,
     lam: ArrayLike,
     *,
     tol: float = 1e-10,
@@ -158,7 +157,7 @@ def check_problem(problem: object) -> None:
         )
 
 
-def lambda_max(problem: Problem | RemoteProblem, weights: ArrayLike | None = None) -> float:
+def lambda_max(problem: Problem, weights: ArrayLike | None = None) -> float:
     """Smallest lambda at which every coefficient is zero: max_j (2/N) ||(Phi'y)^(j)|| / w_j."""
     check_problem(problem)
     scores = problem.group_scores()
@@ -169,10 +168,11 @@ def lambda_max(problem: Problem | RemoteProblem, weights: ArrayLike | None = Non
     return float(np.max(norms if weights is None else norms / np.asarray(weights)))
 
 
-def evaluator_of(problem: Problem | RemoteProblem) -> Evaluator:
+def evaluator_of(problem: Problem) -> Evaluator:
     """The evaluator for the kind of data that the problem holds."""
-    if not isinstance(problem, Problem):
-        return problem.evaluator()
+    if problem.evaluator is not None:
+        found: Evaluator = problem.evaluator(problem)
+        return found
     return GramEvaluator(problem) if problem.kernel_mode else FeatureEvaluator(problem)
 
 
@@ -217,7 +217,7 @@ def _as_weights(start: ArrayLike, p: int) -> Array:
 
 
 def solve_with(
-    problem: Problem | RemoteProblem,
+    problem: Problem,
     evaluator: Evaluator,
     lam: Array,
     x: Array | None,
@@ -249,6 +249,7 @@ def solve_with(
         beta=evaluator.beta(),
         eta=end.residual.norms,
         objective=end.objective,
+        loss=end.residual.square,
         gap=gap,
         kkt=_violation(evaluator, end.residual, lam),
         iterations=end.iterations,

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.grouplasso.newton import RemoteProblem
 from metakel.grouplasso.problem import Problem
 from metakel.grouplasso.solve import (
     Progress,
@@ -36,7 +35,7 @@ AIM = 1e-2
 
 
 def solve_square_root(
-    problem: Problem | RemoteProblem,
+    problem: Problem,
     lam: ArrayLike,
     *,
     tol: float = 1e-10,
@@ -105,7 +104,7 @@ def solve_square_root(
         """
         if log_sigma not in known:
             solution = solution_at(log_sigma)
-            level = max(residual_level(problem, solution), 1e-3 * exp(log_sigma))
+            level = max(sqrt(solution.loss), 1e-3 * exp(log_sigma))
             known[log_sigma] = log(level) - log_sigma
             if progress is not None:
                 progress(len(known), solution.gap)
@@ -121,7 +120,7 @@ def solve_square_root(
                 "larger lam, or give noise_std"
             )
         return solution, exp(root)
-    return solution, residual_level(problem, solution)
+    return solution, sqrt(solution.loss)
 
 
 def _root(excess: Callable[[float], float], top: float) -> tuple[float, bool]:
@@ -143,13 +142,11 @@ def _root(excess: Callable[[float], float], top: float) -> tuple[float, bool]:
     return float(brentq(excess, left, right, xtol=1e-10, rtol=1e-12)), False
 
 
-def _degrees_of_freedom(problem: Problem | RemoteProblem, solution: Solution) -> float:
+def _degrees_of_freedom(problem: Problem, solution: Solution) -> float:
     """Observations minus fitted columns (in kernel mode, effective dimensions)."""
     dims = [problem.dims[j] for j in solution.active]
     if None not in dims:
         return float(np.maximum(problem.sizes - sum(d or 0 for d in dims), 0).sum())
-    if not isinstance(problem, Problem):
-        return float(problem.total)  # the Gram matrices are not available here
     weights = 2 / problem.total * solution.eta / solution.lam
     fitted = 0.0
     for batch in problem.batches:
@@ -157,11 +154,3 @@ def _degrees_of_freedom(problem: Problem | RemoteProblem, solution: Solution) ->
         values = np.linalg.eigvalsh(np.tensordot(weights, batch.K, 1))
         fitted += float((values / (1 + values)).sum())
     return problem.total - fitted
-
-
-def residual_level(problem: Problem | RemoteProblem, solution: Solution) -> float:
-    """Root mean square of the residuals, with the weights of the loss."""
-    if not isinstance(problem, Problem):
-        return sqrt(max(solution.objective - float(np.dot(solution.lam, solution.eta)), 0.0))
-    squares = [float(r @ r) for r in solution.residuals]
-    return sqrt(float(np.dot(problem.task_weights, squares)) / problem.total)

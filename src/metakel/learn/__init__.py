@@ -4,8 +4,6 @@ from metakel.learn.kernel import LearnedKernel, learn_kernel
 from metakel.learn.problem import (
     LearnOptions,
     Loss,
-    OutOfCoreHistory,
-    OutOfCoreProblem,
     Scale,
     Weights,
     as_problem,
@@ -15,8 +13,6 @@ __all__ = [
     "LearnOptions",
     "LearnedKernel",
     "Loss",
-    "OutOfCoreHistory",
-    "OutOfCoreProblem",
     "Scale",
     "Weights",
     "as_problem",

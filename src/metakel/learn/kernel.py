@@ -26,14 +26,13 @@ from metakel.learn.problem import (
     PIVOTAL,
     LearnOptions,
     Loss,
-    OutOfCoreHistory,
-    OutOfCoreProblem,
     Scale,
+    ScannedTasks,
     Weights,
     as_problem,
-    check_match,
     check_more,
     estimate_noise_std,
+    matching_base,
     new_tasks,
     noise_from_all_features,
     refitted_weights,
@@ -95,8 +94,8 @@ class LearnedKernel:
     noise_source: NoiseSource
     delta: float
     rule: str
-    history: History | OutOfCoreHistory = field(repr=False)
-    problem: Problem | OutOfCoreProblem = field(repr=False)
+    history: History | ScannedTasks = field(repr=False)
+    problem: Problem = field(repr=False)
     options: LearnOptions = field(repr=False)
     exact_fit: bool = False
 
@@ -122,7 +121,7 @@ class LearnedKernel:
 
     def update(
         self,
-        new: History | OutOfCoreHistory | Iterable[tuple[ArrayLike, ArrayLike]],
+        new: History | ScannedTasks | Iterable[tuple[ArrayLike, ArrayLike]],
         *,
         rng: np.random.Generator | None = None,
         progress: Progress | None = None,
@@ -143,18 +142,17 @@ class LearnedKernel:
         base, loss = self.kernel.base, self.options.loss
         more = new_tasks(new, self.history.m)
         check_more(self.history, more)
-        history: History | OutOfCoreHistory
-        problem: Problem | OutOfCoreProblem
+        history: History | ScannedTasks
         if not isinstance(self.history, History):
-            history, problem = self.history.joined(more, base, loss)
+            history = self.history.joined(more)
         elif isinstance(more, History):
             history = replace(self.history, tasks=(*self.history.tasks, *more.tasks))
-            problem = as_problem(history, base, loss)
         else:
             raise InputError(
                 "update: a scan of files cannot be added to a history in memory; scan both, or "
                 "read the new tasks into a History"
             )
+        problem = as_problem(history, base, loss)
         # Scaled like this, the weight (2/N) x (or (2/m) x) in every old task stays the same.
         growth = problem.total / self.problem.total
         if loss == "tasks":
@@ -219,8 +217,6 @@ class LearnedKernel:
         """
         if not isinstance(rungs, int) or isinstance(rungs, bool) or rungs < 1:
             raise InputError(f"rungs is {rungs!r}; expected an integer >= 1")
-        if not isinstance(self.problem, Problem):
-            raise InputError("a ladder needs all tasks in memory, but they are out of core")
         return ladder_of(self.problem, self.kernel.base, self.lam, self.active, rungs)
 
     def refitted(self) -> Array:
@@ -236,7 +232,7 @@ class LearnedKernel:
         """
         base = self.kernel.base
         if not isinstance(self.history, History):
-            raise InputError("screening needs all tasks in memory, but they are out of core")
+            raise InputError("screening needs all tasks in memory, but they are on disk")
         if not base.finite:
             raise InputError("screening needs base kernels with features, for least-squares fits")
         short = [task.name for task in self.history if task.n < base.dim]
@@ -387,8 +383,8 @@ class LearnedKernel:
 
 
 def learn_kernel(
-    history: History | OutOfCoreHistory,
-    base: KernelDictionary,
+    history: History | ScannedTasks,
+    base: KernelDictionary | None = None,
     *,
     noise_std: float | None = None,
     lam: str | ArrayLike = DEFAULT,
@@ -408,9 +404,9 @@ def learn_kernel(
     Parameters
     ----------
     history : History
-        Or a scan of tasks on disk (`History.scan`), which are never held together.
+        Or tasks on disk, which are never held together: ``metakel.scale.scan(path, base)``.
     base : KernelDictionary
-        Base kernels k_1 ... k_p (Eq. 5).
+        Base kernels k_1 ... k_p (Eq. 5); a scan has them already.
     noise_std : float, optional
         Noise level of the observations. None estimates it, at 1e-6 of the root mean square of y
         or more: less cannot be told from rounding. Where tasks have more points than features, the
@@ -451,15 +447,14 @@ def learn_kernel(
     if rng is not None:
         check_generator(rng)
     how = LearnOptions(noise_std, lam, strength, delta, weights, scale, beta_min, refit, loss, tol)
-    check_match(history, base)
+    base = matching_base(history, base)
     problem = as_problem(history, base, loss)
-    start = None if isinstance(problem, Problem) else problem.start
-    return learn_again(history, problem, base, how, start, rng, progress)
+    return learn_again(history, problem, base, how, None, rng, progress)
 
 
 def learn_again(
-    history: History | OutOfCoreHistory,
-    problem: Problem | OutOfCoreProblem,
+    history: History | ScannedTasks,
+    problem: Problem,
     base: KernelDictionary,
     how: LearnOptions,
     start: Array | None,

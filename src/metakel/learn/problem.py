@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, Literal, Protocol, Self, get_args, overload
+from typing import Any, Literal, Protocol, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from metakel._arrays import Array, is_number
 from metakel.data import History, Task
 from metakel.data.merge import repeated
 from metakel.errors import InputError, ShapeError
-from metakel.grouplasso import Problem, RemoteProblem, Solution
+from metakel.grouplasso import Problem, Solution
 from metakel.grouplasso.problem import columns_of
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.learn.rules import RULES
@@ -30,18 +30,6 @@ class LeastSquares:
     variances: Array  # (k,) variances of the coefficients, relative to the noise variance
     rss: float  # residual sum of squares of the tasks that these columns do not fit exactly
     free: float  # residual degrees of freedom of those tasks: observations minus rank
-
-    def __add__(self, other: LeastSquares) -> LeastSquares:
-        return LeastSquares(
-            self.squares + other.squares,
-            self.variances + other.variances,
-            self.rss + other.rss,
-            self.free + other.free,
-        )
-
-    def repeated(self, times: float) -> LeastSquares:
-        """The sums if every task represents several tasks on the same inputs."""
-        return LeastSquares(self.squares, times * self.variances, self.rss, times * self.free)
 
 
 def least_squares(problem: Problem, active: NDArray[np.intp]) -> LeastSquares:
@@ -67,9 +55,7 @@ def least_squares(problem: Problem, active: NDArray[np.intp]) -> LeastSquares:
     return LeastSquares(squares, variances, rss, free)
 
 
-def refitted_weights(
-    problem: Problem | OutOfCoreProblem, active: NDArray[np.intp], noise_std: float
-) -> Array:
+def refitted_weights(problem: Problem, active: NDArray[np.intp], noise_std: float) -> Array:
     r"""(p,) weights from a least-squares fit of every task on the selected groups.
 
     .. math:: \check\eta_j = \sqrt{\max(0, \|\check b^{(j)}\|^2 - \sigma^2 \operatorname{tr} C_j)},
@@ -80,7 +66,7 @@ def refitted_weights(
     """
     if problem.kernel_mode:
         raise InputError("refit needs feature kernels; Gram matrices have no coefficients")
-    fit = _fit(problem, active)
+    fit = least_squares(problem, active)
     out, stop = np.zeros(problem.p), 0
     for j in active:
         cols = problem.columns(int(j))
@@ -89,7 +75,7 @@ def refitted_weights(
     return out
 
 
-def noise_from_all_features(problem: Problem | OutOfCoreProblem) -> float | None:
+def noise_from_all_features(problem: Problem) -> float | None:
     """Noise level from least squares on all base kernels, whichever of them are selected later.
 
     A kernel that is missed is not counted as noise. None for kernels without features, and where
@@ -97,33 +83,26 @@ def noise_from_all_features(problem: Problem | OutOfCoreProblem) -> float | None
     """
     if problem.kernel_mode:
         return None
-    fit = _fit(problem, np.arange(problem.p))
+    fit = least_squares(problem, np.arange(problem.p))
     return sqrt(fit.rss / fit.free) if fit.free >= ENOUGH_FREEDOM else None
 
 
-def estimate_noise_std(problem: Problem | OutOfCoreProblem, solution: Solution) -> float:
+def estimate_noise_std(problem: Problem, solution: Solution) -> float:
     """Noise level from the residuals of least squares on the selected groups, free of shrinkage.
 
     In kernel mode, or without residual degrees of freedom, it is the root mean square of the
     lasso's own residuals (with the weights of the loss).
     """
     if not problem.kernel_mode:
-        fit = _fit(problem, solution.active)
+        fit = least_squares(problem, solution.active)
         if fit.free:
             return sqrt(fit.rss / fit.free)
-    penalty = float(np.dot(solution.lam, solution.eta))
-    return sqrt(max(solution.objective - penalty, 0.0))
+    return sqrt(solution.loss)
 
 
-def root_mean_square(problem: Problem | OutOfCoreProblem) -> float:
+def root_mean_square(problem: Problem) -> float:
     """Root mean square of the observations, with the weights of the loss."""
-    return sqrt(problem.energy if isinstance(problem, Problem) else problem.evaluator().energy)
-
-
-def _fit(problem: Problem | OutOfCoreProblem, active: NDArray[np.intp]) -> LeastSquares:
-    if isinstance(problem, Problem):
-        return least_squares(problem, active)
-    return problem.least_squares(active)
+    return sqrt(problem.energy)
 
 
 DEFAULT, PIVOTAL, CV = "self-normalised", "square-root", "cv"
@@ -192,19 +171,8 @@ def _check_lam(lam: str | ArrayLike | None, noise_std: float | None) -> None:
         )
 
 
-class OutOfCoreProblem(RemoteProblem, Protocol):
-    """A problem whose tasks are not in memory: `metakel.scale.ShardedProblem`."""
-
-    start: Array | None  # weights x = eta / lambda to start from, if known
-
-    @property
-    def kernel_mode(self) -> bool: ...
-    def columns(self, j: int) -> slice: ...
-    def least_squares(self, active: NDArray[np.intp]) -> LeastSquares: ...
-
-
-class OutOfCoreHistory(Protocol):
-    """A history whose tasks are not in memory: `metakel.scale.ShardedHistory`."""
+class ScannedTasks(Protocol):
+    """Tasks on disk, with the base kernels whose factors were computed: `metakel.scale.Scan`."""
 
     @property
     def m(self) -> int: ...
@@ -212,24 +180,20 @@ class OutOfCoreHistory(Protocol):
     def d0(self) -> int: ...
     @property
     def total(self) -> int: ...
-    def as_problem(self, base: KernelDictionary, loss: Loss = "points") -> OutOfCoreProblem: ...
-    def joined(
-        self, new: Self | History, base: KernelDictionary, loss: Loss
-    ) -> tuple[Self, OutOfCoreProblem]: ...
+    @property
+    def base(self) -> KernelDictionary | None: ...
+    def as_problem(self) -> Problem: ...
+    def joined(self, new: Any) -> Self: ...
 
 
-@overload
-def as_problem(history: History, base: KernelDictionary, loss: Loss = "points") -> Problem: ...
-@overload
 def as_problem(
-    history: History | OutOfCoreHistory, base: KernelDictionary, loss: Loss = "points"
-) -> Problem | OutOfCoreProblem: ...
-def as_problem(
-    history: History | OutOfCoreHistory, base: KernelDictionary, loss: Loss = "points"
-) -> Problem | OutOfCoreProblem:
+    history: History | ScannedTasks, base: KernelDictionary, loss: Loss = "points"
+) -> Problem:
     """Eq. 8 for a history: with features if every base kernel has them, else with Gram matrices."""
     if not isinstance(history, History):
-        return history.as_problem(base, loss)
+        if loss != "points":
+            raise InputError(f"loss is {loss!r}; expected 'points' for tasks on disk")
+        return history.as_problem()
     values = [task.y for task in history]
     if not base.finite:
         return Problem.from_grams([base.grams(task.X) for task in history], values, loss=loss)
@@ -243,10 +207,21 @@ def as_problem(
     return Problem.from_tasks(parts, values, base.groups, loss=loss)
 
 
-def check_match(history: History | OutOfCoreHistory, base: KernelDictionary) -> None:
-    """Raise if these base kernels cannot be applied to this history."""
-    if not isinstance(history, History) and not hasattr(history, "as_problem"):
-        raise InputError(f"history is a {type(history).__name__}; make one by History.from_pairs")
+def matching_base(
+    history: History | ScannedTasks, base: KernelDictionary | None
+) -> KernelDictionary:
+    """The base kernels, those of a scan without others; raise if they cannot be applied."""
+    if not isinstance(history, History):
+        if not hasattr(history, "as_problem"):
+            raise InputError(
+                f"history is a {type(history).__name__}; make one by History.from_pairs"
+            )
+        if history.base is None or base not in (None, history.base):
+            raise InputError(
+                "tasks on disk are learned from with the base kernels of their scan: "
+                "learn_kernel(scan(path, base))"
+            )
+        base = history.base
     if not isinstance(base, KernelDictionary) or base.p == 0:
         found = "empty" if isinstance(base, KernelDictionary) else f"a {type(base).__name__}"
         raise InputError(
@@ -255,9 +230,10 @@ def check_match(history: History | OutOfCoreHistory, base: KernelDictionary) -> 
         )
     if base.d0 not in (None, history.d0):
         raise ShapeError(f"the base kernels take {base.d0} inputs but the tasks have {history.d0}")
+    return base
 
 
-def new_tasks(new: Any, known: int) -> History | OutOfCoreHistory:
+def new_tasks(new: Any, known: int) -> History | ScannedTasks:
     """The argument of `LearnedKernel.update` as a history; pairs are numbered from ``known`` on."""
     if isinstance(new, History) or hasattr(new, "as_problem"):
         return new  # type: ignore[no-any-return]
@@ -280,7 +256,7 @@ def new_tasks(new: Any, known: int) -> History | OutOfCoreHistory:
     )
 
 
-def check_more(old: History | OutOfCoreHistory, new: History | OutOfCoreHistory) -> None:
+def check_more(old: History | ScannedTasks, new: History | ScannedTasks) -> None:
     """Raise for tasks in other units or another direction, and for tasks that are not new.
 
     A scan of files contains plain numbers, and checks for repeated files itself.

@@ -34,38 +34,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from math import ceil, inf, log, sqrt
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, check_generator
 from metakel.errors import InputError, ShapeError
-from metakel.grouplasso import Problem, RemoteProblem
+from metakel.grouplasso import Problem
 from metakel.grouplasso.solve import as_strengths
 
 
-class GroupSpectra(Protocol):
-    """Sums over all eigenvalues v of each group."""
-
-    counts: NDArray[np.integer[Any]]  # (p,) number of eigenvalues
-    top: Array  # (p,) largest eigenvalue
-    trace: Array  # (p,)
-    frobenius: Array  # (p,)
-
-    def log_det(self, rho: Array) -> Array:
-        """(p,) sums of log(1 + v / rho_j)."""
-        ...
-
-    def tilted(self, top: Array, z: Array) -> Array:
-        """(2, p) sums of `tilted` over v / top_j at z_j."""
-        ...
-
-
 class Eigenvalues:
-    """`GroupSpectra` of a problem in memory: all eigenvalues in one vector."""
+    """Eigenvalues of all Gram matrices by group, in one vector, and sums over them.
 
-    def __init__(self, problem: Problem | RemoteProblem) -> None:
+    ``top``, ``trace`` and ``frobenius`` (p,) are those of each group.
+    """
+
+    def __init__(self, problem: Problem) -> None:
         spectra = problem.spectra()
         self.counts = np.array([v.size for v in spectra])
         self.flat = np.maximum(np.concatenate([v.ravel() for v in spectra]), 0.0)
@@ -88,19 +73,13 @@ class Eigenvalues:
         return np.stack([self.sums(part) for part in parts])
 
 
-def spectrum_of(problem: Problem | RemoteProblem) -> GroupSpectra:
-    """The eigenvalues of a problem in memory, or the sums that an out-of-core problem provides."""
-    out_of_core: Callable[[], GroupSpectra] | None = getattr(problem, "spectrum", None)
-    return Eigenvalues(problem) if out_of_core is None else out_of_core()
-
-
 def tilted(share: Array, z: Array | float) -> tuple[Array, Array]:
     """Terms of psi(t) and t psi'(t) of `chernoff_energy` for eigenvalues v = share max(v)."""
     remaining = (1 + z * (1 - share)) / (1 + z)  # 1 - tau share
     return -np.log(remaining) / 2, (1 - remaining) / remaining / 2
 
 
-def chernoff_energy(v: GroupSpectra, x: float) -> Array:
+def chernoff_energy(v: Eigenvalues, x: float) -> Array:
     """(p,) values q with P(energy of unit noise in the group > q) <= exp(-x).
 
     The best t solves t psi'(t) - psi(t) = x. The left-hand side increases in z = tau / (1 - tau),
@@ -127,7 +106,7 @@ LIFELONG_GRID = 12  # those of "lifelong", for numbers and sizes known up to a f
 
 def choose_lambda(
     rule: str | ArrayLike,
-    problem: Problem | RemoteProblem,
+    problem: Problem,
     *,
     noise_std: float | None,
     delta: float,
@@ -181,7 +160,7 @@ def choose_lambda(
 
 
 def self_normalised(
-    problem: Problem | RemoteProblem,
+    problem: Problem,
     *,
     noise_std: float,
     delta: float,
@@ -207,7 +186,7 @@ def self_normalised(
         Largest number of points that each task could have had. Only needed if the policy also
         decided when to stop, because then the sizes depend on the data.
     """
-    v = spectrum_of(problem)
+    v = Eigenvalues(problem)
     log_term = 2 * log(RHO_GRID * problem.p / delta)
     planned = problem.sizes if planned_sizes is None else planned_sizes
     sizes = np.broadcast_to(np.asarray(planned, float), (problem.m,))
@@ -217,7 +196,7 @@ def self_normalised(
 
 
 def _self_normalised(
-    v: GroupSpectra, largest: Array, count: int, log_term: float, noise_std: float, total: int
+    v: Eigenvalues, largest: Array, count: int, log_term: float, noise_std: float, total: int
 ) -> Array:
     """The bound for the best of a grid of regularisers, which was fixed in advance."""
     energies = [
@@ -229,7 +208,7 @@ def _self_normalised(
 
 
 def lifelong(
-    problem: Problem | RemoteProblem,
+    problem: Problem,
     *,
     noise_std: float,
     delta: float,
@@ -257,7 +236,7 @@ def lifelong(
             "lambda rule 'lifelong': tasks have different weights, which change with every new "
             "task; expected loss='points'"
         )
-    v = spectrum_of(problem)
+    v = Eigenvalues(problem)
     i, k = ((count.bit_length() - 1) // 4 for count in (problem.m, int(problem.sizes.max())))
     share = delta / ((i + 1) * (i + 2) * (k + 1) * (k + 2))
     log_term = 2 * log(LIFELONG_GRID * problem.p / share)
@@ -268,19 +247,19 @@ def lifelong(
     return _self_normalised(v, largest, LIFELONG_GRID, log_term, noise_std, problem.total)
 
 
-def hkz(problem: Problem | RemoteProblem, *, noise_std: float, delta: float) -> Array:
+def hkz(problem: Problem, *, noise_std: float, delta: float) -> Array:
     r"""For points fixed in advance, by Hsu, Kakade and Zhang (2012); corrects Lemma B.1.
 
     .. math:: \lambda_j = \frac{4\sigma}{\sqrt N} \sqrt{ \operatorname{tr} \Psi_j
               + 2 \|\Psi_j\|_F \sqrt x + 2 \|\Psi_j\|_2 x }, \qquad x = \log(p/\delta)
     """
-    v = spectrum_of(problem)
+    v = Eigenvalues(problem)
     x = log(problem.p / delta)
     energy = v.trace + 2 * v.frobenius * sqrt(x) + 2 * v.top * x
     return _nonzero(4 * noise_std / problem.total * np.sqrt(energy))
 
 
-def chernoff(problem: Problem | RemoteProblem, *, noise_std: float, delta: float) -> Array:
+def chernoff(problem: Problem, *, noise_std: float, delta: float) -> Array:
     r"""For points fixed in advance: the sharpest of the bounds for sub-Gaussian noise.
 
     .. math:: \lambda_j = \frac{4\sigma}{N} \sqrt{q_j}, \qquad
@@ -289,12 +268,12 @@ def chernoff(problem: Problem | RemoteProblem, *, noise_std: float, delta: float
     "hkz" follows from this inequality by bounding the logarithm, so it is never smaller (Lemma
     B.1).
     """
-    energy = chernoff_energy(spectrum_of(problem), log(problem.p / delta))
+    energy = chernoff_energy(Eigenvalues(problem), log(problem.p / delta))
     return _nonzero(4 * noise_std / problem.total * np.sqrt(energy))
 
 
 def dimension_free(
-    problem: Problem | RemoteProblem,
+    problem: Problem,
     *,
     noise_std: float,
     delta: float,
@@ -311,7 +290,7 @@ def dimension_free(
     """
     top = _as_sup(sup, problem.p)
     energy = problem.task_weights**2 * problem.sizes  # (m,) trace of each task when k_j = 1
-    trace = spectrum_of(problem).trace
+    trace = Eigenvalues(problem).trace
     for j in np.flatnonzero(trace > top * energy.sum() * (1 + 1e-9)):
         raise InputError(
             f"lambda rule 'dimension-free': kernel {j} has mean k(x, x) = "
@@ -324,7 +303,7 @@ def dimension_free(
     return lam
 
 
-def paper(problem: Problem | RemoteProblem, *, noise_std: float, delta: float) -> Array:
+def paper(problem: Problem, *, noise_std: float, delta: float) -> Array:
     r"""Theorem 4.3 as printed (k_j <= 1): the same number for all groups.
 
     For tasks of one size it is `metakel.theory.lambda_min_paper`. With the energies
@@ -344,7 +323,7 @@ def paper(problem: Problem | RemoteProblem, *, noise_std: float, delta: float) -
 
 
 def monte_carlo(
-    problem: Problem | RemoteProblem,
+    problem: Problem,
     *,
     noise_std: float,
     delta: float,
@@ -360,13 +339,13 @@ def monte_carlo(
     the points were chosen depending on observed values.
     """
     _check_delta(delta)
-    scale = np.sqrt(spectrum_of(problem).trace)
+    scale = np.sqrt(Eigenvalues(problem).trace)
     quantile = _simulated_quantile(problem, scale, delta, rng, draws, lambda g: 1.0)
     return _nonzero(4 * noise_std / problem.total * quantile * scale)
 
 
 def pivotal_lambda(
-    problem: Problem | RemoteProblem,
+    problem: Problem,
     *,
     delta: float,
     rng: np.random.Generator | None = None,
@@ -383,7 +362,7 @@ def pivotal_lambda(
     tail bound of Laurent and Massart (2000) on :math:`\|\varepsilon\|`, at delta / (p + 1) each.
     """
     _check_delta(delta)
-    v = spectrum_of(problem)
+    v = Eigenvalues(problem)
     weights = problem.task_weights
     if rng is not None:
 
@@ -439,7 +418,7 @@ def _as_sup(sup: ArrayLike | None, p: int) -> Array:
 
 
 def _simulated_quantile(
-    problem: Problem | RemoteProblem,
+    problem: Problem,
     scale: Array,
     delta: float,
     rng: np.random.Generator,

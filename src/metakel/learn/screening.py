@@ -35,8 +35,6 @@ from metakel._arrays import Array
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso import Problem, path
 from metakel.kernels import KernelDictionary, KernelSum
-from metakel.learn.problem import OutOfCoreProblem
-from metakel.learn.rules import spectrum_of
 from metakel.theory import detectable_noncentrality, screening_threshold
 
 
@@ -168,19 +166,14 @@ def _check_levels(noise_std: float, **levels: float) -> None:
             raise InputError(f"{name} is {level}; expected a probability between 0 and 1")
 
 
-def mean_eigenvalues(problem: Problem | OutOfCoreProblem) -> Array:
+def mean_eigenvalues(problem: Problem) -> Array:
     """(p,) V_j: mean eigenvalues of the Gram matrices of a task, with its weight in the loss."""
-    if isinstance(problem, Problem):
-        # The rules for lambda need the weight twice, a score needs it once.
-        weights = problem.task_weights[:, None]
-        return np.array([(v / weights).mean() for v in problem.spectra()])
-    spectrum = spectrum_of(problem)
-    return np.asarray(spectrum.trace / spectrum.counts / problem.task_weights.max())
+    # The rules for lambda need the weight twice, a score needs it once.
+    weights = problem.task_weights[:, None]
+    return np.array([(v / weights).mean() for v in problem.spectra()])
 
 
-def hidden_sizes(
-    problem: Problem | OutOfCoreProblem, lam: Array, active: NDArray[np.intp]
-) -> tuple[Array, Array]:
+def hidden_sizes(problem: Problem, lam: Array, active: NDArray[np.intp]) -> tuple[Array, Array]:
     """How large each base kernel can be without having been selected; 0 for selected kernels.
 
     Returns

@@ -23,7 +23,7 @@ from metakel.kernels import KernelDictionary, KernelSum
 from metakel.kernels.nystrom import spread_rows
 from metakel.learn.problem import (
     Loss,
-    OutOfCoreHistory,
+    ScannedTasks,
     as_problem,
     estimate_noise_std,
     least_squares,
@@ -118,7 +118,7 @@ def score_held_out(
 
 
 def cross_validated_lambda(
-    history: History | OutOfCoreHistory, base: KernelDictionary, loss: Loss = "points"
+    history: History | ScannedTasks, base: KernelDictionary, loss: Loss = "points"
 ) -> Array:
     """(p,) lambdas under which the learned kernel predicts held-out tasks well.
 

@@ -75,8 +75,8 @@ def learn_prior(
     ----------
     history : History
         Best with named parameters (`History.from_frame`, `from_csv`, ...); unnamed inputs become
-        x0, x1, ... over their recorded ranges. Of more tasks than fit in memory (`History.scan`), a
-        sample teaches, and all are read: see `metakel.scale.ShardedHistory.sample`.
+        x0, x1, ... over their recorded ranges. Of more tasks than fit in memory, a
+        sample teaches: `metakel.scale.scan(path).sample()`.
     space : Space, optional
         Names and ranges for a history of plain arrays; one with a space takes no other.
     lam : "cv", "square-root" or float
@@ -97,8 +97,6 @@ def learn_prior(
     progress : callable, optional
         Called with the number of replays done, and of all.
     """
-    if hasattr(history, "as_problem") and hasattr(history, "sample"):
-        history = history.sample()  # of a scan, whose class stands beside this layer
     if not isinstance(history, History):
         raise InputError(f"history is a {type(history).__name__}; expected a History")
     if not 0 <= cold_weight < 1:

@@ -1,20 +1,5 @@
-"""Learning from more tasks than fit in memory, on one machine or on many."""
+"""Learning from more tasks than fit in memory, in one process or on a Dask cluster."""
 
-from metakel.scale.blocks import Rows
-from metakel.scale.evaluator import TaskSums
-from metakel.scale.executors import SerialExecutor
-from metakel.scale.history import ShardedHistory, distribute, scan
-from metakel.scale.problem import Progress, ShardedProblem
-from metakel.scale.shard import Shard
+from metakel.scale._scan import Scan, scan
 
-__all__ = [
-    "Progress",
-    "Rows",
-    "SerialExecutor",
-    "Shard",
-    "ShardedHistory",
-    "ShardedProblem",
-    "TaskSums",
-    "distribute",
-    "scan",
-]
+__all__ = ["Scan", "scan"]
