@@ -181,6 +181,8 @@ class Format:
                 content = self.upgrades[older](content)
             yield content
         except MetaKelError as error:
+            if str(error).startswith(what):
+                raise
             raise InputError(f"{what}: {error}") from error
         except DAMAGE as error:
             raise InputError(f"{what} is damaged: {error!r}") from error

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from metakel._codec import decode
 from metakel.errors import InputError, ShapeError
 from metakel.kernels import (
     KernelDictionary,
@@ -108,8 +109,9 @@ def test_repr_is_short(rng):
 
 
 def test_unknown_kind_is_refused():
-    with pytest.raises(InputError, match="'sinc'; known kinds are custom-features"):
-        KernelDictionary.from_dict({"d0": None, "families": [{"kind": "sinc"}]})
+    stored = {"d0": None, "families": [{"kind": "sinc"}]}
+    with pytest.raises(InputError, match=r"base.families\[0\].kind is 'sinc'; .* custom-features"):
+        decode(KernelDictionary, stored, "base")
 
 
 def test_float32_rounding_out_of_the_domain_is_put_right_and_more_is_shown(mapped):

@@ -177,7 +177,7 @@ def test_a_missing_file_is_named(tmp_path):
         ("{", "not JSON"),
         ("[1]", "format None"),
         ('{"format": "other"}', "'other'"),
-        ('{"format": "metakel.KernelSum", "version": 1, "eta": [1]}', "damaged"),
+        ('{"format": "metakel.KernelSum", "version": 1, "eta": [1]}', "has no entry 'base'"),
         ('{"format": "metakel.KernelSum", "version": 2}', "version 2; expected .*version 1"),
     ],
 )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from metakel._codec import decode, encode
 from metakel.kernels.nystrom import NystromFeatures, choose_basis, spread_rows
 from metakel.kernels.stationary import Matern52ARD
 from metakel.priors.principal import coefficients, moments
@@ -24,7 +25,7 @@ def test_features_reproduce_the_kernel_and_never_exceed_it():
     assert left_out.max() < 0.05 * SHARED.signal
     at = basis.features(basis.landmarks)
     assert_allclose(at @ at.T, SHARED(basis.landmarks, basis.landmarks), atol=1e-4)
-    again = NystromFeatures.from_dict(basis.to_dict())
+    again = decode(NystromFeatures, encode(basis), "basis")
     assert (again.features(Z) == psi).all()
 
 

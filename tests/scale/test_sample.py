@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import metakel as mk
+from metakel._codec import encode
 from metakel.errors import InputError
-from metakel.priors.storage import to_dict
 from metakel.scale import _scan as scanning
 from metakel.scale import scan
 from metakel.space import Float, Integer
@@ -46,7 +46,7 @@ def test_where_all_tasks_fit_the_prior_is_that_of_the_table(stored, tmp_path):
         mk.learn_prior(stored_tasks.sample(), certify="none"),
         mk.learn_prior(whole, certify="none"),
     )
-    assert to_dict(found) == to_dict(expected)
+    assert encode(found) == encode(expected)
 
 
 def test_ranges_are_those_of_all_tasks(stored):

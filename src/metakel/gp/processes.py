@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import log, pi, sqrt
+from math import inf, log, pi, sqrt
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel._arrays import Array
+from metakel._arrays import TINY, Array, as_number, as_numbers
 from metakel.kernels.nystrom import NystromFeatures
 from metakel.kernels.stationary import Matern52ARD
 
@@ -66,6 +66,11 @@ class LevelAndScale:
     level_variance: float
     scale: float
     spread: float
+
+    def __post_init__(self) -> None:
+        lowest = {"level": -inf, "level_variance": 0.0, "scale": TINY, "spread": TINY}
+        for name, low in lowest.items():
+            as_number(name, getattr(self, name), low)
 
     @cached_property
     def _grid(self) -> tuple[Array, Array]:
@@ -275,8 +280,14 @@ class LearnedProcess:
     noise_ratio: float = 1.0
 
     def __post_init__(self) -> None:
+        r, J = self.basis.r, len(self.eta)
+        as_numbers("mu", self.mu, (r,))
+        as_numbers("eta", self.eta, (None,), low=0)
+        as_number("residual_weight", self.residual_weight, 0)
+        as_number("noise_ratio", self.noise_ratio, TINY)
         # Sums are rounded by the order in memory; one that was stored and read has this order.
-        object.__setattr__(self, "directions", np.ascontiguousarray(self.directions))
+        directions = np.ascontiguousarray(as_numbers("directions", self.directions, (r, J)))
+        object.__setattr__(self, "directions", directions)
 
     @property
     def noise(self) -> float:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from metakel._arrays import Array
+from metakel._arrays import Array, as_number, as_numbers
 from metakel.kernels.nystrom import NystromFeatures, choose_basis
 from metakel.kernels.stationary import Matern52ARD, typical_lengthscale
 
@@ -52,6 +52,10 @@ class SuccessChance:
     basis: NystromFeatures
     intercept: float
     weights: Array
+
+    def __post_init__(self) -> None:
+        as_number("intercept", self.intercept)
+        as_numbers("weights", self.weights, (self.basis.r,))
 
     @classmethod
     def fit(cls, shared: Matern52ARD, X: Array, failed: Array) -> SuccessChance:

@@ -1,14 +1,15 @@
 """The kernel protocol, families of base kernels, and dictionaries to learn a kernel from (Eq. 5).
 
 To add a kind of base kernel, write a subclass of `FeatureFamily` or `GramFamily` with a ``kind`` of
-its own, and a function that makes a `KernelDictionary` of it. The class registers itself for
-loading; nothing else needs to know it. `metakel.testing.check_kernel` checks what is promised here.
+its own, and a function that makes a `KernelDictionary` of it. If the class is a frozen dataclass,
+`metakel._codec` stores and loads it by its fields; nothing else needs to know it.
+`metakel.testing.check_kernel` checks what is promised here.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -199,25 +200,6 @@ class KernelDictionary:
         shown = self.names if self.p <= 6 else (*self.names[:3], "...", self.names[-1])
         return f"KernelDictionary(p={self.p}, d0={self.d0 or 'any'}: {', '.join(shown)})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form; functions of the user are stored by name only."""
-        kept: dict[str, Callable[..., Any]] = {}
-        for family in self.families:
-            for name, function in family.functions.items():
-                if kept.setdefault(name, function) is not function:
-                    raise InputError(f"two of your kernels are both called {name!r}; rename one")
-        return {"d0": self.d0, "families": [family.to_dict() for family in self.families]}
-
-    @staticmethod
-    def from_dict(
-        data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> KernelDictionary:
-        """Inverse of `to_dict`; ``functions`` gives the functions of the user by name."""
-        known: Functions = functions or {}
-        return KernelDictionary(
-            tuple(Family.from_dict(entry, known) for entry in data["families"]), data["d0"]
-        )
-
 
 def checked_indices(indices: Any, p: int) -> list[int]:
     """Indices of base kernels as distinct integers in 0..p-1."""
@@ -236,9 +218,6 @@ def checked_indices(indices: Any, p: int) -> list[int]:
     return [int(i) for i in found]
 
 
-Functions = Mapping[str, Callable[..., Any]]
-
-
 class Family(ABC):
     """p base kernels evaluated together; immutable.
 
@@ -247,12 +226,6 @@ class Family(ABC):
     """
 
     kind: ClassVar[str]
-    _kinds: ClassVar[dict[str, type[Family]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "kind" in cls.__dict__:
-            Family._kinds[cls.kind] = cls
 
     @property
     @abstractmethod
@@ -305,28 +278,6 @@ class Family(ABC):
     @abstractmethod
     def select(self, indices: Sequence[int]) -> Self:
         """The family of these base kernels only, in this order."""
-
-    @abstractmethod
-    def parameters(self) -> dict[str, Any]:
-        """What JSON must store to restore the family."""
-
-    @classmethod
-    @abstractmethod
-    def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Family:
-        """Inverse of `parameters`; ``functions`` are those that JSON cannot store, by name."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
-        return {"kind": self.kind, **self.parameters()}
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any], functions: Functions | None = None) -> Family:
-        """Inverse of `to_dict`."""
-        kind = data.get("kind")
-        if kind not in Family._kinds:
-            known = ", ".join(sorted(Family._kinds))
-            raise InputError(f"stored kernels are of kind {kind!r}; known kinds are {known}")
-        return Family._kinds[kind].from_parameters(data, functions or {})
 
 
 class FeatureFamily(Family):

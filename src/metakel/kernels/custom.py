@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel._arrays import Array, check_count
+from metakel._codec import Functions
 from metakel.errors import InputError, ShapeError
-from metakel.kernels.base import Family, FeatureFamily, Functions, GramFamily, KernelDictionary
+from metakel.kernels.base import Family, FeatureFamily, GramFamily, KernelDictionary
 
 # k(x, x) is read off small Gram matrices, so that n points do not cost n**2 values.
 DIAGONAL_BLOCK = 64
@@ -75,6 +76,7 @@ class Custom(Family):
     bound: float | None
 
     smooth: ClassVar[bool] = False  # the derivatives of the function are not known
+    computed: ClassVar[tuple[str, ...]] = ("function",)
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -103,21 +105,16 @@ class Custom(Family):
         """The only kernel there is."""
         return self
 
-    def parameters(self) -> dict[str, Any]:
-        """Everything but the function."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "function"}
-
     @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Self:
-        """Inverse of `parameters`, with the function of this name."""
-        name = parameters["name"]
+    def restored(cls, stored: Mapping[str, Any], functions: Functions) -> Self:
+        """From everything but the function, and the function of this name."""
+        name = stored["name"]
         if name not in functions:
             given = ", ".join(repr(known) for known in functions) or "none"
             raise InputError(
                 f"the saved kernel uses the function {name!r} of its user; load it with "
                 f"functions={{{name!r}: ...}} (given: {given})"
             )
-        stored = {f.name: parameters[f.name] for f in fields(cls) if f.name != "function"}
         return cls(function=functions[name], **stored)
 
     def checked(self, values: ArrayLike, shape: tuple[int, ...]) -> Array:

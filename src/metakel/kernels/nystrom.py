@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.kernels.base import FeatureFamily, Functions
+from metakel._codec import Functions
+from metakel.errors import ShapeError
+from metakel.kernels.base import FeatureFamily
 from metakel.kernels.stationary import Matern52ARD
 
 Kind = TypeVar("Kind", bound=np.generic)
@@ -33,6 +35,15 @@ class NystromFeatures:
     landmarks: Array  # (r, d0)
     inverse: Array  # (r, r) L^{-1}, lower triangular
 
+    computed: ClassVar[tuple[str, ...]] = ("inverse",)
+
+    def __post_init__(self) -> None:
+        if self.landmarks.shape[1:] != self.shared.lengthscales.shape:
+            raise ShapeError(
+                f"landmarks have shape {self.landmarks.shape}; expected (r, "
+                f"{len(self.shared.lengthscales)})"
+            )
+
     @property
     def r(self) -> int:
         """How many features there are."""
@@ -48,16 +59,10 @@ class NystromFeatures:
         """(r, d0) landmarks in units of the lengthscales, and their (r,) squared norms."""
         return self.shared.scale(self.landmarks)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form; the factor is computed again."""
-        return {"shared": self.shared.to_dict(), "landmarks": self.landmarks.tolist()}
-
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> NystromFeatures:
-        """Inverse of `to_dict`."""
-        shared = Matern52ARD.from_dict(data["shared"])
-        d0 = len(shared.lengthscales)
-        return basis_at(shared, np.array(data["landmarks"], dtype=np.float64).reshape(-1, d0))
+    def restored(cls, stored: Mapping[str, Any], functions: Functions) -> NystromFeatures:
+        """From kernel and landmarks; the factor is computed again."""
+        return basis_at(stored["shared"], stored["landmarks"])
 
 
 def choose_basis(shared: Matern52ARD, pooled: Array, count: int = LANDMARKS) -> NystromFeatures:
@@ -145,18 +150,3 @@ class Eigenfunctions(FeatureFamily):
             self.directions[:, chosen],
             tuple(self.labels[i] for i in chosen),
         )
-
-    def parameters(self) -> dict[str, Any]:
-        return {
-            "basis": self.basis.to_dict(),
-            "constants": self.constants.tolist(),
-            "directions": self.directions.tolist(),
-            "labels": list(self.labels),
-        }
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Eigenfunctions:
-        basis = NystromFeatures.from_dict(parameters["basis"])
-        directions = np.array(parameters["directions"], dtype=np.float64).reshape(basis.r, -1)
-        constants = np.array(parameters["constants"], dtype=np.float64)
-        return cls(basis, constants, directions, tuple(parameters["labels"]))

@@ -8,18 +8,18 @@ points, where an optimiser asks one at a time, the cost is in the number of arra
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations, pairwise
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array, check_choice, check_count, is_integer
 from metakel.errors import InputError
-from metakel.kernels.base import FeatureFamily, Functions, KernelDictionary
+from metakel.kernels.base import FeatureFamily, KernelDictionary
 
 FEW_POINTS = 256
 
@@ -360,10 +360,3 @@ class Products(FeatureFamily):
 
     def select(self, indices: Sequence[int]) -> Self:
         return type(self)(self.basis, self.scaling, self.orders[list(indices)])
-
-    def parameters(self) -> dict[str, Any]:
-        return {"basis": self.basis, "scaling": self.scaling, "orders": self.orders.tolist()}
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Products:
-        return cls(parameters["basis"], parameters["scaling"], np.array(parameters["orders"]))

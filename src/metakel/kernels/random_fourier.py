@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel._arrays import Array, as_numbers, check_choice, check_count, check_generator
 from metakel.errors import InputError
-from metakel.kernels.base import FeatureFamily, Functions, KernelDictionary
+from metakel.kernels.base import FeatureFamily, KernelDictionary
 
 Spectrum = Literal["se", "matern12", "matern32", "matern52"]
 
@@ -122,13 +122,3 @@ class Fourier(FeatureFamily):
 
     def select(self, indices: Sequence[int]) -> Self:
         return type(self)(self.frequencies[list(indices)], self.lengthscales[list(indices)])
-
-    def parameters(self) -> dict[str, Any]:
-        return {
-            "frequencies": self.frequencies.tolist(),
-            "lengthscales": self.lengthscales.tolist(),
-        }
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Fourier:
-        return cls(parameters["frequencies"], parameters["lengthscales"])

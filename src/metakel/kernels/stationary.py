@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from metakel._arrays import TINY, Array, as_numbers, check_count, is_integer
+from metakel._arrays import TINY, Array, as_numbers, check_choice, check_count, is_integer
 from metakel.errors import InputError, ShapeError
-from metakel.kernels.base import Functions, GramFamily, KernelDictionary
+from metakel.kernels.base import GramFamily, KernelDictionary
 
 Lengthscale = float | tuple[float, ...]
 Columns = tuple[int, ...] | None
@@ -134,6 +134,7 @@ class Stationary(GramFamily):
     kind: ClassVar[str] = "stationary"
 
     def __post_init__(self) -> None:
+        check_choice("shape", self.shape, ("se", *MATERN.values()))
         for scale, columns in zip(self.lengthscales, self.columns, strict=True):
             looked_at = self.d0 if columns is None else len(columns)
             if isinstance(scale, tuple) and len(scale) != looked_at:
@@ -215,20 +216,6 @@ class Stationary(GramFamily):
         scales = tuple(self.lengthscales[j] for j in indices)
         return type(self)(self.shape, scales, tuple(self.columns[j] for j in indices), self.d0)
 
-    def parameters(self) -> dict[str, Any]:
-        return {
-            "shape": self.shape,
-            "lengthscales": list(self.lengthscales),
-            "columns": list(self.columns),
-            "inputs": self.inputs,
-        }
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any], functions: Functions) -> Stationary:
-        scales = (tuple(s) if isinstance(s, list) else s for s in parameters["lengthscales"])
-        columns = (c if c is None else tuple(c) for c in parameters["columns"])
-        return cls(parameters["shape"], tuple(scales), tuple(columns), parameters["inputs"])
-
 
 def _distance(X: Array, Z: Array) -> Array:
     """(n, k) Euclidean distances, from differences so that close points keep their digits."""
@@ -291,6 +278,13 @@ class Matern52ARD:
     signal: float  # variance s^2 of the standardised values of a task
     noise: float  # variance of what the kernel does not explain, in the same units
 
+    def __post_init__(self) -> None:
+        if not (self.signal >= TINY and self.noise >= TINY and (self.lengthscales >= TINY).all()):
+            raise InputError(
+                f"a kernel has length scales {self.lengthscales}, signal {self.signal} and noise "
+                f"{self.noise}; expected positive numbers"
+            )
+
     @classmethod
     def typical(cls, d0: int) -> Matern52ARD:
         """The kernel of a cold start: nothing learned."""
@@ -329,20 +323,6 @@ class Matern52ARD:
         r = np.sqrt(5 * np.einsum("nkd,nkd->nk", gaps, gaps))
         fall = self.signal * 5 / 3 * (1 + r) * np.exp(-r)
         return np.asarray(-fall * gaps[:, :, i] / self.lengthscales[i])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
-        return {
-            "lengthscales": self.lengthscales.tolist(),
-            "signal": self.signal,
-            "noise": self.noise,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Matern52ARD:
-        """Inverse of `to_dict`."""
-        lengthscales = np.array(data["lengthscales"], dtype=np.float64)
-        return cls(lengthscales, float(data["signal"]), float(data["noise"]))
 
 
 def _matern52_profile(squares: Array) -> Array:

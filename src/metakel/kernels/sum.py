@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array
+from metakel._codec import Functions, decode, encode
 from metakel._files import Content, Format, write_file
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.base import GramFamily, KernelDictionary, checked_indices, row_slices
@@ -62,7 +63,7 @@ class KernelFunction:
 
     @classmethod
     def from_dict(
-        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
+        cls, data: Mapping[str, Any], functions: Functions | None = None
     ) -> KernelFunction:
         """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
         kernel = KernelSum.from_json(data["kernel"], functions)
@@ -276,34 +277,28 @@ class KernelSum:
         return json.dumps(self._document(), allow_nan=False)
 
     @classmethod
-    def from_json(
-        cls, text: str, functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> KernelSum:
+    def from_json(cls, text: str, functions: Functions | None = None) -> KernelSum:
         """Inverse of `to_json`; ``functions`` gives the functions of the user by name."""
         with FORMAT.load(FORMAT.parse(text)) as content:
-            return cls._from_content(content, functions)
+            return decode(cls, content, f"stored {FORMAT.noun}", functions)
 
     def save(self, path: str | Path) -> None:
         """Write `to_json` to a file; on an error the old file is still there."""
         write_file(path, self._document())
 
     @classmethod
-    def load(
-        cls, path: str | Path, functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> KernelSum:
+    def load(cls, path: str | Path, functions: Functions | None = None) -> KernelSum:
         """Read what `save` wrote."""
         with FORMAT.read_file(path) as content:
-            return cls._from_content(content, functions)
+            return decode(cls, content, str(path), functions)
 
     def _document(self) -> Content:
-        return FORMAT.dump({"eta": self.eta.tolist(), "base": self.base.to_dict()})
-
-    @classmethod
-    def _from_content(
-        cls, content: Content, functions: Mapping[str, Callable[..., Any]] | None
-    ) -> KernelSum:
-        base = KernelDictionary.from_dict(content["base"], functions)
-        return cls(base, np.array(content["eta"], dtype=np.float64))
+        kept: dict[str, Any] = {}
+        for family in self.base.families:
+            for name, function in family.functions.items():
+                if kept.setdefault(name, function) is not function:
+                    raise InputError(f"two of your kernels are both called {name!r}; rename one")
+        return FORMAT.dump(encode(self))
 
     def __repr__(self) -> str:
         strongest = self.active[np.argsort(-self.eta[self.active], kind="stable")][:6]

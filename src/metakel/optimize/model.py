@@ -7,7 +7,7 @@ maximised. Subclasses state how values, and points without a value, change what 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Literal, Self
@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel._arrays import Array
+from metakel._arrays import TINY, Array, as_numbers
+from metakel._codec import Functions
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError
 from metakel.gp.averages import ROOT_TWO_PI, UCB_WIDTH
@@ -54,6 +55,19 @@ class BestRuns:
     typical: Array
     lengthscales: Array
     output: str = "value"
+
+    computed: ClassVar[tuple[str, ...]] = ("points",)
+
+    def __post_init__(self) -> None:
+        n, d0 = len(self.tasks), len(self.lengthscales)
+        for name, shape in (("X", (n, d0)), ("values", (n,)), ("typical", (n,))):
+            as_numbers(name, getattr(self, name), shape)
+        as_numbers("lengthscales", self.lengthscales, low=TINY)
+
+    @classmethod
+    def restored(cls, stored: Mapping[str, Any], functions: Functions) -> BestRuns:
+        """From all but the points, which the space of the prior decodes again."""
+        return cls(points=(), **stored)
 
     def distances(self, x: Array) -> Array:
         """(n,) to the point ``x`` (d0,), in length scales."""

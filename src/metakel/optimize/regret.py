@@ -21,10 +21,9 @@ What was not found in 20 values is not found at the same rate afterwards, so tim
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, inf, isfinite
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -112,6 +111,13 @@ class RegretScores:
     horizon: int
     points: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("scores", "lasting"):
+            found = np.sort(as_numbers(name, getattr(self, name), (None,), low=0))
+            object.__setattr__(self, name, found)
+        as_number("horizon", self.horizon, 1)
+        as_number("points", self.points, 0)
+
     @property
     def tasks(self) -> int:
         """How many tasks vouch: those that no alarm ended."""
@@ -148,31 +154,6 @@ class RegretScores:
             return 1.0
         return float(betaincinv(self.tasks + 1 - rank, rank, CONFIDENT))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
-        return {
-            "scores": self.scores.tolist(),
-            "lasting": self.lasting.tolist(),
-            "basis": self.basis,
-            "horizon": self.horizon,
-            "points": self.points,
-            "shape": SHAPE,
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> RegretScores:
-        """Inverse of `to_dict`."""
-        basis = data["basis"]
-        if basis not in get_args(Basis):
-            raise InputError(f"basis is {basis!r}; known: {', '.join(get_args(Basis))}")
-        return cls(
-            np.sort(as_numbers("scores", data["scores"], (None,), low=0)),
-            np.sort(as_numbers("lasting", data["lasting"], (None,), low=0)),
-            basis,
-            int(as_number("horizon", data["horizon"], 1)),
-            int(as_number("points", data["points"], 0)),
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class RegretCalibration:
@@ -189,6 +170,9 @@ class RegretCalibration:
     table: RegretScores | str
     space: RegretScores | str
     spread: float
+
+    def __post_init__(self) -> None:
+        as_number("spread", self.spread, TINY)
 
     @property
     def longest(self) -> int:
@@ -218,26 +202,6 @@ class RegretCalibration:
                 f"needed, or a delta of at least {1 / (found.tasks + 1):.2g}"
             )
         return found
-
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
-        parts = {"table": self.table, "space": self.space}
-        kept = {n: {"reason": s} if isinstance(s, str) else s.to_dict() for n, s in parts.items()}
-        return {**kept, "spread": self.spread}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> RegretCalibration:
-        """Inverse of `to_dict`."""
-        table, space = (_scores_or_reason(data[part]) for part in ("table", "space"))
-        return cls(table, space, as_number("spread", data["spread"], TINY))
-
-
-def _scores_or_reason(data: Mapping[str, Any]) -> RegretScores | str:
-    if "reason" in data:
-        return str(data["reason"])
-    if "scores" in data and as_number("shape", data.get("shape", 1), 1) != SHAPE:
-        return "it was calibrated by another version, in another way; learn it again"
-    return RegretScores.from_dict(data)
 
 
 def as_tolerance(stop_at: float | str, spread: float | None) -> float:

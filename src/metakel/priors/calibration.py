@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from metakel._arrays import Array, as_values
+from metakel._arrays import Array, as_numbers, as_values
 from metakel.confidence import ConfidenceSequence
 from metakel.confidence.observations import Batch, Spectrum, no_observations
 from metakel.data import History
@@ -44,6 +44,9 @@ class Calibration:
     task_gp: LearnedProcess
     model: LevelAndScale
     norms: Array
+
+    def __post_init__(self) -> None:
+        as_numbers("norms", self.norms, (None,))
 
     @property
     def noise_std(self) -> float:

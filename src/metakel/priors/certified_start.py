@@ -85,11 +85,11 @@ class PastOutput:
         return {"kernel": self.base.to_json(), "noise_std": self.noise_std, "tasks": records}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], d0: int) -> PastOutput:
+    def from_dict(cls, data: Mapping[str, Any]) -> PastOutput:
         """Inverse of `to_dict`."""
         tasks = []
         for entry in data["tasks"]:
-            X = as_numbers("X", entry["X"], (None, d0))
+            X = as_numbers("X", entry["X"], (None, None))
             tasks.append(Task(X, as_numbers("y", entry["y"], (len(X),)), str(entry["name"])))
         kernel = KernelSum.from_json(data["kernel"])
         return cls(History(tuple(tasks)), kernel, positive("noise_std", data["noise_std"]))
@@ -383,9 +383,9 @@ class PastOutputs:
         return {name: output.to_dict() for name, output in self.outputs.items()}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], d0: int) -> PastOutputs:
+    def from_dict(cls, data: Mapping[str, Any]) -> PastOutputs:
         """Inverse of `to_dict`."""
-        found = {str(name): PastOutput.from_dict(o, d0) for name, o in data.items()}
+        found = {str(name): PastOutput.from_dict(o) for name, o in data.items()}
         if not found or len({len(o.history) for o in found.values()}) != 1:
             raise InputError("past outputs are not of the same tasks")
         return cls(found)

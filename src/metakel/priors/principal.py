@@ -25,7 +25,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel._arrays import Array
+from metakel._arrays import TINY, Array, as_number, as_numbers
 from metakel.errors import InputError, typed_list
 from metakel.gp.posterior import (
     LEVEL_VARIANCE,
@@ -260,6 +260,14 @@ class HeldOut:
     lam_ratio: float = DEFAULT_LAM_RATIO
     residual_weight: float = DEFAULT_RESIDUAL_WEIGHT
     noise_ratio: tuple[float, ...] = EQUALLY
+
+    def __post_init__(self) -> None:
+        as_numbers("tasks", self.tasks, (None,), low=0)
+        for name in ("log_scores", "cold_log_scores"):
+            as_numbers(name, getattr(self, name), self.tasks.shape)
+        for name in ("lam_ratio", "residual_weight"):
+            as_number(name, getattr(self, name), 0)
+        as_numbers("noise_ratio", self.noise_ratio, (len(EQUALLY),), low=TINY)
 
     @classmethod
     def unchecked(cls) -> HeldOut:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -12,8 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from metakel._arrays import as_number, as_numbers, shown, single_blas_thread
+from metakel._codec import Functions, decode, encode
+from metakel._files import Format, write_file
 from metakel._html import text_card
-from metakel.errors import InputError
+from metakel.errors import InputError, ShapeError
 from metakel.gp.new_inputs import with_new_inputs
 from metakel.gp.processes import ColdProcess, LearnedProcess, LevelAndScale, TaskProcess
 from metakel.gp.success import SuccessChance
@@ -29,7 +33,9 @@ from metakel.priors.principal import NOISE_RATIOS, HeldOut
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Fixed, Parameter, Space
+from metakel.space.parameters import storable
 
+FORMAT = Format("metakel.Prior", version=3, noun="prior")
 # Initial weight of the cold start beside what was learned; evidence moves it from there.
 COLD_WEIGHT = 0.05
 # A table reaches a little beyond what was recorded of others like it: 5 % of the range on [-1, 1].
@@ -56,6 +62,10 @@ class PriorInfo:
     notes: tuple[str, ...] = ()
     outputs: tuple[float, float] | None = None  # limits of the output
     source: str = ""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("([0-9a-f]{16})?", self.source):
+            raise InputError(f"source is {self.source!r}; expected 16 hexadecimal digits")
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +107,33 @@ class Prior:
     past: PastOutputs | None = None
     best_runs: BestRuns | None = None
     success: SuccessChance | None = None
+
+    def __post_init__(self) -> None:
+        as_number("cold_weight", self.cold_weight, 0, 1)
+        d0, info = self.space.d0, self.info
+        varying = len(info.tasks) - len(info.constant) - len(info.set_aside)
+        as_numbers("heldout.tasks", self.heldout.tasks, below=max(varying, 0))
+        bases = [part.basis for part in (self.task_gp, self.success) if part is not None]
+        if self.calibration is not None:
+            bases.append(self.calibration.task_gp.basis)
+        inputs = [len(basis.shared.lengthscales) for basis in bases]
+        if self.best_runs is not None:
+            inputs.append(self.best_runs.X.shape[1])
+            if not set(self.best_runs.tasks) <= set(info.tasks):
+                found = shown(self.best_runs.tasks)
+                raise InputError(f"best_runs.tasks are {found}; expected names of past tasks")
+        if self.past is not None:
+            inputs += [output.history.d0 for output in self.past.outputs.values()]
+        if set(inputs) - {d0}:
+            raise ShapeError(f"parts of the prior have {inputs} inputs; the space has {d0}")
+
+    @classmethod
+    def restored(cls, stored: Mapping[str, Any], functions: Functions) -> Prior:
+        """From its parts, with the best runs as configurations of the space."""
+        best = stored["best_runs"]
+        if best is not None:
+            best = replace(best, points=tuple(stored["space"].decode(best.X)))
+        return cls(**{**stored, "best_runs": best})
 
     @property
     def helps(self) -> bool:
@@ -258,9 +295,7 @@ class Prior:
 
     def _stored(self, **options: Any) -> dict[str, Any]:
         """The JSON form of a model with these options of `task_model`."""
-        from metakel.priors.storage import to_dict
-
-        return {"prior": to_dict(self), **options}
+        return {"prior": encode(self), **options}
 
     @staticmethod
     def _unlike_the_past(extrapolate: bool, new: Sequence[Parameter]) -> str:
@@ -319,16 +354,16 @@ class Prior:
 
     def save(self, path: str | Path) -> None:
         """Write one versioned JSON file."""
-        from metakel.priors.storage import save_prior
-
-        save_prior(self, path)
+        for parameter in self.space.parameters:
+            _check_storable(parameter)
+        write_file(path, FORMAT.dump(encode(self)))
 
     @staticmethod
+    @single_blas_thread
     def load(path: str | Path) -> Prior:
         """Read what `save` wrote."""
-        from metakel.priors.storage import load_prior
-
-        return load_prior(path)
+        with FORMAT.read_file(path) as content:
+            return decode(Prior, content, str(path))
 
     def __str__(self) -> str:
         return summary(self)
@@ -366,11 +401,20 @@ def _candidate_table(candidates: Any, space: Space, extrapolate: bool | None) ->
     return CandidateTable.of(rows, Z, space)
 
 
+def _check_storable(parameter: Parameter) -> None:
+    values = parameter.to_dict()
+    odd = [v for v in values.get("values", (values.get("value"),)) if not storable(v)]
+    if odd:
+        raise InputError(
+            f"parameter {parameter.name!r} has the value {odd[0]!r}, which a file cannot hold; "
+            "expected numbers, text, true and false, or tuples of them"
+        )
+
+
+@single_blas_thread
 def _load_model(data: Mapping[str, Any]) -> Mixture:
     """Inverse of what `Prior.task_model` stores."""
-    from metakel.priors.storage import from_dict
-
-    prior = from_dict(data["prior"])
+    prior = decode(Prior, data["prior"], "prior")
     return prior.task_model(
         delta=float(data["delta"]),
         extrapolate=bool(data["extrapolate"]),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import Array
+from metakel._codec import encode
 from metakel.data import History
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso import Problem
@@ -261,7 +262,7 @@ def scan(
 def _same(base: KernelDictionary, other: KernelDictionary) -> bool:
     """Whether these are the same kernels, the user's own functions included."""
     functions = [[family.functions for family in one.families] for one in (base, other)]
-    return base is other or (functions[0] == functions[1] and base.to_dict() == other.to_dict())
+    return base is other or (functions[0] == functions[1] and encode(base) == encode(other))
 
 
 def draw(sizes: Index, tasks: int, seed: int) -> Index:

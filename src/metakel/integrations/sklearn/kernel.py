@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
 from metakel._arrays import Array
+from metakel._codec import encode
 from metakel.kernels import KernelSum
 from metakel.kernels.random_fourier import Fourier
 from metakel.kernels.stationary import Stationary
@@ -99,6 +100,6 @@ def _equal(one: KernelSum, other: KernelSum) -> bool:
     left, right = one.base.families, other.base.families
     return (
         np.array_equal(one.eta, other.eta)
-        and [f.to_dict() for f in left] == [f.to_dict() for f in right]
+        and encode(left) == encode(right)
         and [f.functions for f in left] == [f.functions for f in right]
     )
