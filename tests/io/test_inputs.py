@@ -215,8 +215,8 @@ def test_a_column_that_failed_runs_lack_is_measured():
 
 def test_a_time_with_the_digits_of_a_clock_is_measured():
     clock = RNG.uniform(1, 9, N).tolist()
-    assert "tiempo" not in read(table(tiempo=clock)).space.names
-    assert "tiempo" in read(table(tiempo=[round(t, 1) for t in clock])).space.names
+    assert "zeit" not in read(table(zeit=clock)).space.names
+    assert "zeit" in read(table(zeit=[round(t, 1) for t in clock])).space.names
     assert "speed" in read(table(speed=clock)).space.names
 
 

@@ -40,6 +40,7 @@ MOSTLY = 0.8
 LONGEST_INTEGER = 300
 
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+").fullmatch
+_POINTS = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]*)?").fullmatch
 # A number with a unit, a per cent sign, or marks between thousands.
 _NEARLY = re.compile(r"\s*[+-]?[0-9][0-9.,']*[^0-9]*").fullmatch
 
@@ -89,16 +90,32 @@ def decimal_commas(cells: Sequence[str], *, certain: bool = False) -> list[float
     """The numbers of a column that is written with decimal commas; None if it is not.
 
     A point in any cell speaks against it. So does a column in which every comma could separate
-    thousands (1,234), unless another column makes it ``certain`` that commas are decimal.
+    thousands (1,234), unless another column makes it ``certain`` that commas are decimal. Then
+    points before three digits separate thousands (1.050).
     """
     words = [normalised(cell) for cell in cells]
     present = [word for word in words if word not in MISSING]
-    with_comma = [word for word in present if has_decimal_comma(word)]
-    if not with_comma or (not certain and all(map(_THOUSANDS, with_comma))):
-        return None
+    if certain and any(map(_POINTS, present)):
+        words = [word.replace(".", "") if _POINTS(word) else word for word in words]
+        present = [word for word in words if word not in MISSING]
+    else:
+        with_comma = [word for word in present if has_decimal_comma(word)]
+        if not with_comma or (not certain and all(map(_THOUSANDS, with_comma))):
+            return None
     if any("." in word or as_number(word) is None for word in present):
         return None
     return [None if word in MISSING else as_number(word) for word in words]
+
+
+def thousands_note(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Notes on columns with points between thousands, from their texts by name."""
+    notes = []
+    for name, cells in columns.items():
+        found = next((cell.strip() for cell in cells if _POINTS(cell.strip())), None)
+        if found is not None:
+            number = found.replace(".", "").replace(",", ".")
+            notes.append(f"{name} has points between thousands: {found} is read as {number}")
+    return notes
 
 
 def comma_note(columns: Mapping[str, Sequence[str]]) -> str:
@@ -106,7 +123,8 @@ def comma_note(columns: Mapping[str, Sequence[str]]) -> str:
     name, *more = columns
     cell = next(text.strip() for text in columns[name] if "," in text)
     others = f" (also in {', '.join(more)})" if more else ""
-    return f"{name} has decimal commas: {cell} is read as {as_number(cell):g}{others}"
+    number = as_number(cell.replace(".", ""))
+    return f"{name} has decimal commas: {cell} is read as {number:g}{others}"
 
 
 def _output(value: Any) -> float | None:

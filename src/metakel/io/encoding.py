@@ -56,6 +56,8 @@ DONE = frozenset(
 NOT_DONE = FAILED | frozenset(
     {"diverged", "oom", "out of memory", "cancelled", "canceled", "invalid", "false"}
 )
+# Words of runs that were stopped or are not done: they say nothing of where runs fail.
+UNFINISHED = frozenset({"pruned", "running", "waiting", "pending", "scheduled", "stopped"})
 STATUS_NAMES = frozenset({"status", "state", "outcome", "result", "run_status", "run status"})
 
 
@@ -75,12 +77,13 @@ def encode(source: Source, **options: Any) -> tuple[list[dict[str, Any]], Space,
     space : Space
     report : Report
     """
+    source = _known_export(source)
     schema, notes = Schema.of(source, **options), list(source.notes)
     if source.space is None:  # else a program has written it
         source = replace(source, columns=_readable(source.columns, schema, notes))
     problems, on_outputs = Problems(source.name), list[str]()
-    labels = TaskLabels.of(source.columns[schema.task])
-    outputs, noise_std = _outputs(source, schema, labels, problems, on_outputs)
+    labels = TaskLabels.of(source.columns[schema.task], notes)
+    outputs, noise_std, unfinished = _outputs(source, schema, labels, problems, on_outputs)
     table = InputTable(source.columns, schema, labels, outputs)
     if source.space is not None and schema.space is source.space:
         space = recorded_space(table, source.space, source.conflicts, notes)
@@ -109,7 +112,7 @@ def encode(source: Source, **options: Any) -> tuple[list[dict[str, Any]], Space,
         beyond = int((np.abs(X) > 1 + RANGE_SLACK).any(axis=1).sum())
         notes += [f"{beyond} rows lie outside of the ranges of the space"] if beyond else []
     y = (-1.0 if schema.minimize else 1.0) * outputs[kept]
-    failures = _failures(source, table, space, gaps, unfilled)
+    failures = _failures(table, space, unfinished, gaps, unfilled)
     tasks = [
         {
             "X": X[rows],
@@ -219,18 +222,18 @@ def _first_refused(
 
 
 def _failures(
-    source: Source,
     table: InputTable,
     space: Space,
+    unfinished: Mask,
     gaps: Mapping[str, Mask],
     unfilled: Mapping[str, Mask],
 ) -> dict[int, Array]:
     """Points of runs that gave no value, by task; beyond all ranges if need be.
 
-    Those that lack a parameter, or have a choice that no other run has, are no points.
+    Those that are not finished, lack a parameter, or have a choice that no other run has are none.
     """
     codes = table.labels.codes
-    rows = ~np.isfinite(table.outputs) & (codes >= 0)
+    rows = ~np.isfinite(table.outputs) & (codes >= 0) & ~unfinished
     for gap in gaps.values():
         rows &= ~gap
     points: dict[int, list[Array]] = {}
@@ -242,6 +245,27 @@ def _failures(
                     x[space.columns[name]] = space[name].encode([column[i]], extrapolate=True)[0]
             points.setdefault(int(codes[i]), []).append(x)
     return {s: np.array(found) for s, found in points.items()}
+
+
+def _known_export(source: Source) -> Source:
+    """What ``study.trials_dataframe()`` of Optuna writes, under the names of its parameters."""
+    columns = source.columns
+    params = [n for n in columns if n.startswith("params_")]
+    if source.space is not None or not params or not {"number", "state"} <= columns.keys():
+        return source
+    own = ("number", "datetime_", "duration", "user_attrs_", "system_attrs_", "intermediate_")
+    said = {source.task, source.output}
+    done = {normalised(str(v)) for v in columns["state"].tolist()} <= DONE
+    gone = [n for n in columns if n not in said and (n.startswith(own) or (done and n == "state"))]
+    found = {
+        n.removeprefix("params_") if n in params else n: column
+        for n, column in columns.items()
+        if n not in gone
+    }
+    if len(found) < len(columns) - len(gone):  # a parameter has the name of another column
+        return source
+    note = f"an export of Optuna: params_ is taken off the names; left out: {', '.join(gone)}"
+    return replace(source, columns=found, notes=(*source.notes, note))
 
 
 def _readable(columns: Columns, schema: Schema, notes: list[str]) -> Columns:
@@ -269,13 +293,15 @@ def _readable(columns: Columns, schema: Schema, notes: list[str]) -> Columns:
 
 def _outputs(
     source: Source, schema: Schema, labels: TaskLabels, problems: Problems, notes: list[str]
-) -> tuple[Array, Array | None]:
-    """(n,) outputs, nan for runs that failed, and their noise if there is a column of it.
+) -> tuple[Array, Array | None, Mask]:
+    """(n,) outputs, nan for runs that failed, their noise if there is a column of it, and (n,)
+    which runs were not finished.
 
     What is wrong with them joins the problems.
     """
     column = source.columns[schema.output]
     values = np.zeros(len(column))  # inputs are looked at as if every run had an output
+    unfinished = np.zeros(len(column), dtype=bool)
     measured, signs = without_bounds(column)
     with problems.collected():
         values = clean_output(schema.output, measured, source.place, notes)
@@ -290,7 +316,8 @@ def _outputs(
     found = [n for n in others if _is_status(n, source.columns[n])]
     for name in found if schema.status is None else [schema.status]:
         with problems.collected():
-            failed = _failed_by_status(source, name)
+            failed, stopped = _failed_by_status(source, name)
+            unfinished |= stopped
             count = int((failed & np.isfinite(values)).sum())
             values = np.where(failed, np.nan, values)
             if count:
@@ -300,7 +327,7 @@ def _outputs(
     noise_std = None
     with problems.collected():
         noise_std = _noise_levels(source, schema)
-    return settled(values, signs, labels.codes), noise_std
+    return settled(values, signs, labels.codes), noise_std, unfinished
 
 
 def settled(values: Array, signs: NDArray[np.int8], tasks: NDArray[np.intp]) -> Array:
@@ -330,19 +357,22 @@ def _is_status(name: str, column: Column) -> bool:
     if normalised(name) not in STATUS_NAMES:
         return False
     words = {normalised(text) for text in column.texts}
-    return bool(words & NOT_DONE) and words <= DONE | NOT_DONE
+    return bool(words & (NOT_DONE | UNFINISHED)) and words <= DONE | NOT_DONE | UNFINISHED
 
 
-def _failed_by_status(source: Source, name: str) -> Mask:
-    """(n,) which runs a column of statuses calls failed; every word has to be a known one."""
+def _failed_by_status(source: Source, name: str) -> tuple[Mask, Mask]:
+    """(n,) which runs a column of statuses calls failed or not finished, and which of them the
+    latter; every word has to be a known one.
+    """
     words = ["ok" if v is None else normalised(str(v)) for v in source.columns[name].tolist()]
     for i, word in enumerate(words):
-        if word not in DONE | NOT_DONE:
+        if word not in DONE | NOT_DONE | UNFINISHED:
             raise InputError(
                 f"the status {source.columns[name][i]!r} in {source.place(i)} is not known; "
                 "expected words such as 'ok', 'done' and 'failed', 'crashed'"
             )
-    return np.array([word in NOT_DONE for word in words], dtype=bool)
+    stopped = np.array([word in UNFINISHED for word in words], dtype=bool)
+    return stopped | np.array([word in NOT_DONE for word in words], dtype=bool), stopped
 
 
 def _noise_levels(source: Source, schema: Schema) -> Array | None:
@@ -388,7 +418,7 @@ def _usable_rows(
         n for n in source.columns if n not in (table.schema.task, table.schema.output, *inputs)
     )
     compared = [source.columns[n] for n in others if not numbers_rows(n, source.columns[n])]
-    keys = [column.keys() for column in (*inputs.values(), *compared)]
+    keys = [key for c in (*inputs.values(), *compared) for key in _comparable(c)]
     copies = _copies([codes, outputs, *keys], kept)
     kept[copies] = False
     return kept, {**counts, "duplicates": len(copies)}
@@ -422,6 +452,12 @@ def _no_rows(
             ),
         )
     return InputError(f"{source}: none of the {rows} rows can be used: {shown}", *hints)
+
+
+def _comparable(column: Column) -> tuple[NDArray[Any], ...]:
+    """Numbers that are equal where the values are; empty cells are equal, too."""
+    keys = column.keys()
+    return (np.where(column.missing, 0, keys), column.missing) if column.missing.any() else (keys,)
 
 
 def _copies(columns: Sequence[NDArray[Any]], kept: Mask) -> NDArray[np.intp]:

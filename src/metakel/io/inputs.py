@@ -21,7 +21,8 @@ from metakel._arrays import Array
 from metakel.errors import Hint, InputError, typed_list
 from metakel.io.cleaning import MOSTLY
 from metakel.io.columns import Column, Columns, Mask, grouped, is_missing
-from metakel.io.schema import Schema, TaskLabels, is_bookkeeping, is_metric, is_time
+from metakel.io.schema import Schema, TaskLabels
+from metakel.io.words import is_bookkeeping, is_metric, is_time
 from metakel.space import Categorical, Condition, Fixed, Parameter, Space
 from metakel.space.infer import DATE, MOST_CATEGORIES
 from metakel.space.parameters import own_value
@@ -114,7 +115,7 @@ class InputTable:
         several = tasks + bool((self.labels.codes < 0).any()) > 1
         if _UNNAMED.fullmatch(name):
             return "has no name of its own"
-        if several and _counts_rows(column):
+        if several and (_counts_rows(column) or self._counts_runs(column)):
             return "is a running number"
         # With one row per task every column describes the task.
         if tasks < len(self.labels.codes) and _constant_in_tasks(column, self.labels):
@@ -173,6 +174,22 @@ class InputTable:
         if self._follows_output(column) and differs_in_rows():
             return "follows the output in every task, as another measured value does"
         return ""
+
+    def _counts_runs(self, column: Column) -> bool:
+        """Whether it numbers the rows of every task, from one and the same number on."""
+        if (
+            column.levels is not None
+            or column.values.dtype.kind not in "iu"
+            or column.missing.any()
+        ):
+            return False
+        firsts = set()
+        for code, rows in grouped(self.labels.codes):
+            numbers = column.values[rows]
+            if code < 0 or len(rows) < MIN_ROWS or (np.diff(numbers) != 1).any():
+                return False
+            firsts.add(int(numbers[0]))
+        return len(firsts) == 1
 
     def _status(self, column: Column) -> str:
         """A text that varies, but not among the runs that have an output."""

@@ -1,12 +1,7 @@
-"""What a reader found, what callers and names of columns say about it, and the report on both.
-
-Words are English, German, French, Spanish, Italian and Portuguese, without accents.
-"""
+"""What a reader found, what callers say about it, and the report on both."""
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,102 +12,9 @@ from numpy.typing import NDArray
 from metakel.errors import Hint, InputError
 from metakel.io.cleaning import Meaning, Place
 from metakel.io.columns import Column, Columns, Mask
+from metakel.io.words import says_no_direction, small_is_good, words_of
 from metakel.space import Space
 from metakel.space.text import is_numeric
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# Outputs of which one wants less.
-SMALL_IS_GOOD = _words(
-    "loss error err rmse mse mae mape msle nll deviance perplexity ppl wer cer regret risk cost "
-    "costs price time seconds secs duration runtime walltime latency misclassification "
-    "fehler verlust kosten preis zeit dauer erreur perte cout prix temps duree perdida coste costo "
-    "precio tiempo duracion errore perdita prezzo tempo durata erro perda custo duracao"
-)
-# Ends of compound words, as in logloss and Validierungsfehler.
-LOSSES = ("loss", "error", "rmse", "fehler", "verlust")
-# sklearn's neg_mean_squared_error and the like are scores.
-NEGATED = frozenset({"neg", "negative", "minus"})
-# Columns of numbers that are measured. A cost or a risk may be a setting.
-METRICS = _words(
-    "loss error rmse mse mae mape msle nll deviance perplexity wer cer regret auc auroc roc auprc "
-    "accuracy acc bacc f1 fscore precision recall specificity sensitivity kappa mcc r2 score brier "
-    "throughput latency fehler verlust genauigkeit trefferquote exactitude exactitud esattezza "
-    "acuracia accuratezza erreur perte perdida errore perdita erro perda yield conversion purity "
-    "impurity selectivity ausbeute umsatz reinheit selektivitat rendement purete pureza "
-    "rendimiento purezza resa rendimento"
-)
-# Words that say which measurement it is, as in accuracy_test or fit_time_s.
-QUALIFIERS = _words(
-    "train training val valid validation test holdout heldout oof cv fold mean avg std sd min max "
-    "final best last s ms sec mb gb pct percent hplc gc nmr lcms uv isolated crude"
-)
-# A time is a setting in a laboratory; after these words it was measured.
-TIMED = _words(
-    "fit train training eval evaluation predict prediction inference score scoring run wall cpu "
-    "elapsed total calcul entrainement execution entrenamiento ejecucion calculo addestramento "
-    "treinamento execucao"
-)
-TIMES = _words(
-    "time times seconds secs sec minutes min hours duration ms s zeit dauer sekunden temps duree "
-    "secondes tiempo duracion segundos tempo durata secondi duracao"
-)
-TIMED_TIMES = _words("elapsed runtime walltime laufzeit rechenzeit trainingszeit")
-BOOKKEEPING = _words(
-    "seed id uuid guid idx index host hostname pid worker status fold repeat replicate rep trial "
-    "run timestamp date datetime created updated started finished submitted commit sha git user "
-    "username author comment comments remark remarks note notes description path file filename "
-    "url suggestion startwert zufallszahl rechner benutzer nutzer bearbeiter datum zeitstempel "
-    "bemerkung bemerkungen kommentar notiz notizen lauf nr nummer pfad datei graine essai "
-    "utilisateur auteur fichier chemin remarque remarques commentaire commentaires semilla prueba "
-    "usuario autor archivo ruta fecha comentario comentarios observaciones nota notas seme semente "
-    "utente commento commenti observacoes"
-)
-# Who did it, where the whole name says so: a mutation operator is a setting.
-PEOPLE = _words("operator technician analyst chemist experimenter laborant operateur operador")
-
-
-def words_of(name: str) -> list[str]:
-    """The words of a name, in lower case: ``valLogLoss``, ``val_log_loss`` and ``val log-loss``."""
-    name = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
-    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
-    return re.findall(r"[^\W_]+", apart.lower())
-
-
-def small_is_good(name: str) -> bool:
-    """Whether less is wanted of an output of this name."""
-    words = words_of(name)
-    if NEGATED & set(words):
-        return False
-    return any(w in SMALL_IS_GOOD | TIMED_TIMES or w.endswith(LOSSES) for w in words)
-
-
-def is_metric(name: str) -> bool:
-    """Whether a column of numbers with this name was measured: ``val_accuracy``, ``fit_seconds``.
-
-    ``time`` alone may be a setting.
-    """
-    words = words_of(name)
-    if set(words) & TIMED_TIMES or (set(words) & TIMED and set(words) & TIMES):
-        return True
-    while len(words) > 1 and words[-1] in QUALIFIERS:
-        words.pop()
-    return bool(words) and (words[-1] in METRICS or words[-1].endswith(LOSSES))
-
-
-def is_time(name: str) -> bool:
-    """Whether it is some time: measured, or a setting."""
-    return bool(TIMES & set(words_of(name)))
-
-
-def is_bookkeeping(name: str) -> bool:
-    """Whether it says which run it was, and not how it was done: ``seed``, ``host``, ``run_id``."""
-    words = words_of(name)
-    who = len(words) == 1 and words[0] in PEOPLE
-    return who or (bool(words) and (words[-1] in BOOKKEEPING or words[-2:] == ["random", "state"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,10 +96,11 @@ class Schema:
                 )
         space, minimize = options.get("space"), options.get("minimize")
         minimize = source.minimize if minimize is None else minimize
-        if minimize is None and small_is_good(source.output):
+        less = small_is_good(source.output)
+        if minimize is None and (less or says_no_direction(source.output)):
+            looks = "looks like something of which less is better" if less else "may be either"
             raise InputError(
-                f"output {source.output!r} looks like something of which less is better, and "
-                "larger is taken as better unless it is said",
+                f"output {source.output!r} {looks}; larger is taken as better unless it is said",
                 Hint("say that smaller is better", "minimize=True", "--minimize"),
                 Hint("that larger is", "minimize=False", "--maximize"),
             )
@@ -285,8 +188,11 @@ class TaskLabels:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, column: Column) -> TaskLabels:
-        """1 and "1" in one column may be one task or two, and are refused."""
+    def of(cls, column: Column, notes: list[str]) -> TaskLabels:
+        """1 and "1" in one column may be one task or two, and are refused.
+
+        Labels that differ only in case or spaces are one task, with a note.
+        """
         if column.levels is None:
             found, where = np.unique(column.values[~column.missing], return_inverse=True)
             levels: list[Any] = found.tolist()
@@ -296,6 +202,7 @@ class TaskLabels:
             levels, codes = column.levels, np.where(column.missing, -1, column.values)
         present = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(levels)))
         labels: dict[str, Any] = {}
+        spellings: dict[str, dict[str, None]] = {}
         for label in (levels[i] for i in present):
             if isinstance(label, dict | set | np.ndarray):
                 raise InputError(f"a task is called {label!r}; expected text or numbers")
@@ -305,8 +212,15 @@ class TaskLabels:
                     f"task labels {other!r} and {label!r} are written alike; expected labels of "
                     "one type, or two that differ as text"
                 )
-        index = {name: i for i, name in enumerate(labels)}
+            spellings.setdefault(" ".join(str(label).split()).casefold(), {})[str(label)] = None
+        names = [next(iter(several)) for several in spellings.values()]
+        index = {label: i for i, several in enumerate(spellings.values()) for label in several}
+        twins = [list(several) for several in spellings.values() if len(several) > 1]
+        if twins:
+            shown = " and ".join(map(repr, twins[0]))
+            more = f" (and {len(twins) - 1} more)" if len(twins) > 1 else ""
+            notes.append(f"task labels {shown} differ only in case or spaces: one task{more}")
         # The last entry is for the code -1.
         table = np.full(len(levels) + 1, -1, dtype=np.intp)
         table[present] = [index[str(levels[i])] for i in present]
-        return cls(table[codes], tuple(labels))
+        return cls(table[codes], tuple(names))

@@ -1,0 +1,136 @@
+"""What was once wrong in silence: settings that look like times, thousands, labels, exports."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import optuna
+import pandas as pd
+import pytest
+
+from metakel.data import History
+from metakel.errors import InputError
+from metakel.space import Float, Integer
+
+# Of scikit-learn, XGBoost, LightGBM, CatBoost, Keras and PyTorch scripts.
+PARAMETERS = re.findall(
+    r"\w+",
+    """
+    min_samples_split min_samples_leaf min_weight_fraction_leaf min_impurity_decrease max_depth
+    max_features max_leaf_nodes ccp_alpha n_estimators learning_rate learning_rate_init subsample
+    validation_fraction n_iter_no_change tol max_iter C gamma coef0 degree nu alpha l1_ratio power_t
+    hidden_layer_sizes momentum beta_1 beta_2 epsilon eta min_child_weight max_delta_step
+    colsample_bytree colsample_bylevel reg_alpha reg_lambda scale_pos_weight max_bin
+    grow_policy_weight num_leaves min_child_samples min_split_gain min_data_in_leaf
+    min_sum_hessian_in_leaf min_gain_to_split bagging_fraction bagging_freq feature_fraction
+    lambda_l1 lambda_l2 path_smooth cat_smooth depth iterations l2_leaf_reg random_strength
+    bagging_temperature border_count od_wait rsm model_size_reg leaf_estimation_iterations
+    batch_size dropout recurrent_dropout weight_decay label_smoothing warmup_steps epochs units
+    gradient_clip_val eta_min T_max min_lr min_delta rho width_multiplier
+    """,
+)
+
+
+def one_column(name, values):
+    n, rng = len(values), np.random.default_rng(0)
+    table = {"data": [f"t{i % 4}" for i in range(n)], name: values, "other": rng.uniform(size=n)}
+    return History.from_frame({**table, "auc": rng.uniform(size=n)}, task="data", output="auc")
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_of_well_known_libraries_are_kept(name):
+    assert len(PARAMETERS) >= 60
+    drawn = np.random.default_rng(1).uniform(0.1, 9, 40)
+    assert name in one_column(name, drawn).space.names
+    assert name in one_column(name, np.random.default_rng(1).integers(1, 200, 40)).space.names
+
+
+@pytest.mark.parametrize(
+    "name", ["fit_time", "train_time_s", "total (min)", "elapsed_min", "Dauer"]
+)
+def test_measured_times_are_left_out(name):
+    drawn = np.random.default_rng(1).uniform(0.1, 9, 40)
+    assert name not in one_column(name, drawn).space.names
+
+
+def german(path, dose, other=("0,52", "1,5", "0,7", "2,25")):
+    lines = ["Versuch;Dosis;Rate;Ausbeute"]
+    lines += [f"{'AB'[i % 2]};{dose[i % 4]};{other[i % 4]};{60 + i},5" for i in range(8)]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return History.from_csv(path, task="Versuch", output="Ausbeute")
+
+
+def test_points_between_thousands_where_commas_are_decimal(tmp_path):
+    history = german(tmp_path / "a.csv", ("950", "1.050", "2.000", "12.500"))
+    assert history.space["Dosis"].low == 950
+    assert history.space["Dosis"].high == 12500
+    assert "Dosis has points between thousands: 1.050 is read as 1050" in str(history.report)
+    mixed = german(tmp_path / "b.csv", ("950", "1.050,5", "2.000", "800,25"))
+    assert (mixed.space["Dosis"].low, mixed.space["Dosis"].high) == (800.25, 2000)
+    points = german(
+        tmp_path / "c.csv", ("0.5", "1.05", "2.000", "1.25")
+    )  # decimal, whatever others
+    assert (points.space["Dosis"].low, points.space["Dosis"].high) == (0.5, 2)
+
+
+def test_labels_that_differ_only_in_case_or_spaces_are_one_task():
+    rng = np.random.default_rng(0)
+    labels = ["bupa", "Bupa", " bupa ", "iris", "IRIS", "wine"] * 4
+    table = {"data": labels, "x": rng.uniform(size=24), "auc": rng.uniform(size=24)}
+    history = History.from_frame(table, task="data", output="auc")
+    assert [(task.name, task.n) for task in history] == [("bupa", 12), ("iris", 8), ("wine", 4)]
+    assert "'bupa' and 'Bupa' and ' bupa ' differ only in case or spaces" in str(history.report)
+
+
+def test_exact_copies_with_an_empty_cell_are_copies():
+    row = {"data": "a", "x": 0.5, "remark": None, "other": float("nan"), "auc": 0.7}
+    rows = [{**row, "data": "ab"[i % 2], "x": i / 10, "auc": i / 7} for i in range(10)]
+    rows += [{**row, "other": 1.0}, rows[3], rows[4]]
+    table = {name: [r[name] for r in rows] for name in row}
+    assert History.from_frame(table, task="data", output="auc").report.duplicates == 2
+
+
+# Optuna's own export
+
+
+def exported(tmp_path, states=True):
+    def objective(trial):
+        x, depth = trial.suggest_float("x", 0, 1), trial.suggest_int("depth", 1, 9)
+        if states and trial.number == 3:
+            raise ValueError
+        if states and trial.number == 5:
+            raise optuna.TrialPruned
+        return (x - 0.3) ** 2 + 0.01 * depth
+
+    frames = []
+    for seed in range(3):
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+        study.optimize(objective, n_trials=12, catch=ValueError)
+        frames.append(study.trials_dataframe().assign(study=f"s{seed}"))
+    path = tmp_path / "trials.csv"
+    pd.concat(frames).to_csv(path)
+    return path
+
+
+@pytest.mark.parametrize("states", [True, False])
+def test_an_export_of_optuna_is_read_as_the_studies_are(tmp_path, states):
+    path = exported(tmp_path, states)
+    with pytest.raises(InputError, match="'value' may be either"):
+        History.from_csv(path, task="study", output="value")
+    history = History.from_csv(path, task="study", output="value", minimize=True)
+    assert set(history.space.names) == {"x", "depth"}
+    assert isinstance(history.space["x"], Float)
+    assert isinstance(history.space["depth"], Integer)
+    assert history.total == (30 if states else 36)
+    assert [len(task.failed) for task in history] == [int(states)] * 3  # a pruned run is no failure
+    assert "an export of Optuna" in str(history.report)
+
+
+def test_a_running_number_within_each_task_is_no_parameter():
+    rng, n = np.random.default_rng(0), 48
+    table = {"data": [f"t{i // 12}" for i in range(n)], "step": [i % 12 for i in range(n)]}
+    table |= {"x": rng.uniform(size=n), "auc": rng.uniform(size=n)}
+    history = History.from_frame(table, task="data", output="auc")
+    assert history.space.names == ("x",)
+    assert "step is a running number" in str(history.report)
