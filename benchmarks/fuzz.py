@@ -33,9 +33,9 @@ from metakel.errors import MetaKelError
 from metakel.kernels import KernelSum, legendre
 from metakel.optimize import Optimizer
 from metakel.scale import scan
-from metakel.tuner import JournalReader, Trials, Tuner
+from metakel.tuner import Run, Store, Tuner
 from metakel.tuner.events import as_value
-from metakel.tuner.journal import decoded, encoded
+from metakel.tuner.journal import Journal, encoded, parsed
 
 SECONDS = 5.0
 GIGABYTE = 1 << 30
@@ -188,7 +188,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
     gpucb.save(folder / "optimizer.json")
     journal = (folder / "sound.jsonl").read_bytes()
     lines = journal.splitlines(keepends=True)
-    events = [decoded(line, last) for line, last in zip(lines, [b"", *lines], strict=False)]
+    events = Journal(folder / "sound.jsonl").read()
     packed = gzip.compress(table)
     parquet, workbook = other_tables(folder, table)
     outputs = [b"0.93", b"auc: 0.93", b"epoch 3 loss = -1.5e-3", b"done, score 12"]
@@ -223,10 +223,10 @@ def kinds(folder: Path) -> dict[str, Kind]:
         return json.dumps(event).encode() if rng.random() < 0.5 else damaged(rng.choice(lines), rng)
 
     def read_event(data: bytes) -> object:
-        event = decoded(data)
-        if isinstance(event, str):
-            raise mk.InputError(event)
-        return Trials().after([events[1], event])
+        event = parsed(data)
+        if event is None:
+            raise mk.InputError(f"found {data[:60]!r}; expected an event")
+        return Run().after([events[0], events[1], event])
 
     def journal_of_events(rng: random.Random) -> bytes:
         at = rng.randrange(len(events))
@@ -261,7 +261,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
         ),
         "journal file": Kind(
             lambda r: damaged(journal, r) if r.random() < 0.5 else journal_of_events(r),
-            file_of("jsonl", JournalReader),
+            file_of("jsonl", Store.open),
             20,
         ),
         "journal file, and a Tuner that asks": Kind(

@@ -25,7 +25,7 @@ from benchmarks.docs import update_section
 from metakel import History, Prior, learn_prior
 from metakel.integrations.optuna import MetaKelSampler
 from metakel.report import replay_journal, write_report
-from metakel.tuner import JournalReader, Tuner
+from metakel.tuner import Store, Tuner
 from metakel.tuner.events import stamped
 from metakel.tuner.journal import encoded
 
@@ -130,7 +130,7 @@ def many_events(prior: Prior, folder: Path) -> tuple[float, float]:
     path, found = folder / "many.jsonl", dict[str, float]()
     long_journal(prior, path, 500_000)
     with timed(found, "read"):
-        JournalReader(path)
+        Store.open(path)
     with timed(found, "open"):
         Tuner(prior, path)
     return found["read"], found["open"]
@@ -157,7 +157,7 @@ def values_per_second(prior: Prior, folder: Path, processes: int, seconds: float
         worker.start()
     for worker in workers:
         worker.join()
-    return len(JournalReader(path).trials.complete) / (time.time() - start)
+    return len(Store.open(path).run.record.observed) / (time.time() - start)
 
 
 def table(only: Callable[[str], bool]) -> str:

@@ -46,9 +46,9 @@ def ours(path: Path) -> Run:
     tuner = Tuner(PRIOR, path)
     return Run(
         lambda: tuner.ask_trials(1)[0],
-        lambda trial, value: tuner.tell(trial.configuration, value),
-        lambda: [trial.number for trial in tuner.trials.complete],
-        lambda trial: (trial.number, tuple(trial.configuration.values())),
+        lambda trial, value: tuner.tell(trial.point, value),
+        lambda: [trial.number for trial in tuner.trials.observed],
+        lambda trial: (trial.number, tuple(trial.point.values())),
     )
 
 

@@ -32,7 +32,7 @@ def our_trials(path: Path, n: int) -> list[float]:
     for _ in range(n):
         x = tuner.ask()
         tuner.tell(x, measure(x))
-    return [float(trial.value or 0.0) for trial in tuner.trials.complete]
+    return [float(trial.value or 0.0) for trial in tuner.trials.observed]
 
 
 def _optuna_trials(storage: object, n: int) -> list[float]:

@@ -84,11 +84,11 @@ def test_trials_are_listed_indexed_and_a_frame():
     trials = tuner.trials
     assert len(trials) == len(list(trials)) == 13
     assert trials[2].state == "failed"
-    assert trials[-1] is trials.all[-1]
-    assert trials[:2] == trials.all[:2]
+    assert trials[-1] is trials.trials[-1]
+    assert trials[:2] == trials.trials[:2]
     frame = pytest.importorskip("pandas") and trials.to_frame()
     assert list(frame.columns) == ["number", "state", "value", "expected", "sd", EVIL, "kind"]
-    assert frame["value"].notna().sum() == len(trials.complete)
+    assert frame["value"].notna().sum() == len(trials.observed)
     assert len(mk.Tuner(tuner.prior).trials.to_frame()) == 0
 
 
@@ -97,7 +97,7 @@ def test_the_pictures_show_every_value():
     tuner = evil_tuner()
     drawn = tuner.plot()
     values = next(x for x in drawn.lines if x.get_marker() == "o").get_ydata()
-    np.testing.assert_array_equal(values, [trial.value for trial in tuner.trials.complete])
+    np.testing.assert_array_equal(values, [trial.value for trial in tuner.trials.observed])
     assert len(tuner.prior.plot()) == len(tuner.space.free)
     mk.Tuner(tuner.prior).plot()
     plt.close("all")

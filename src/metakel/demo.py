@@ -196,8 +196,8 @@ def draw(prior: Prior, task: Task, tuner: Tuner, compared: Sequence[Comparison],
         alpha=0.8,
     )
     figure.colorbar(cloud, ax=left, label="AUC")
-    for t, trial in enumerate(tuner.trials.complete[:10], start=1):
-        place = (trial.configuration["lambda"], trial.configuration["alpha"])
+    for t, trial in enumerate(tuner.trials.observed[:10], start=1):
+        place = (trial.point["lambda"], trial.point["alpha"])
         left.plot(*place, "o", ms=13, mfc="white", mec=CHOSEN.colour, mew=1.5)
         left.annotate(str(t), place, ha="center", va="center", fontsize=8, color=CHOSEN.colour)
     left.set(

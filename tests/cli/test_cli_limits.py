@@ -13,7 +13,7 @@ from metakel import History, InputError, Prior, Space, learn_prior
 from metakel.cli.outputs import read_limits, read_result, read_start
 from metakel.priors import learn_outputs
 from metakel.space import Categorical, Float
-from metakel.tuner import JournalReader, Tuner
+from metakel.tuner import Store, Tuner
 
 HOTTEST = 90.0
 
@@ -139,7 +139,7 @@ def test_a_result_needs_every_limited_output(metakel, saved):
     assert "no value of temperature" in metakel("tell", "j.jsonl", "80").err
     told = metakel("tell", "j.jsonl", "80", "--output", "temperature=71,5", "--json")
     assert json.loads(told.out)["outputs"] == {"temperature": 71.5}
-    assert JournalReader("j.jsonl").trials.complete[0].outputs == {"temperature": 71.5}
+    assert Store.open("j.jsonl").run.record.observed[0].outputs == {"temperature": 71.5}
 
 
 def test_learn_keeps_the_outputs_of_a_table(metakel):

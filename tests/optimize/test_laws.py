@@ -197,7 +197,7 @@ def test_what_is_shown_decided(tmp_path, capsys, monkeypatch):
     assert shown["configuration"] == point
     assert (shown["mean"], shown["sd"]) == (mean[0], sd[0])
     tuner = mk.Tuner(prior, tmp_path / "run.jsonl", manual=True)
-    assert tuner.trials.all[-1].expected == (mean[0], sd[0])
+    assert tuner.trials[-1].note.expected == (mean[0], sd[0])
     assert tuner.trust == optimizer.trust
 
 

@@ -150,7 +150,7 @@ def test_forgetting_undoes_asking():
     with pytest.raises(InputError, match="not pending"):
         game.forget([0.123, 0.456])
     states = [trial.state for trial in game.record.trials[-4:]]
-    assert states == ["forgotten", "forgotten", "forgotten", "pending"]
+    assert states == ["dropped", "dropped", "dropped", "pending"]
 
 
 def test_points_never_asked_may_be_told_one_by_one_or_together():

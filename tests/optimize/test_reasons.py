@@ -50,9 +50,9 @@ def test_pending_points_are_explained_by_the_model_that_chose_them():
     tuner = played(accuracies())
     asked = tuner.ask_trials(3)
     for trial in asked:
-        mean, sd = trial.expected
-        found = tuner.explain(trial.configuration).expected
-        assert found.x == trial.configuration
+        mean, sd = trial.note.expected
+        found = tuner.explain(trial.point).expected
+        assert found.x == trial.point
         assert found.value == np.clip(mean, 0, 1)
         assert (found.low, found.high) == (max(mean - sd, 0), min(mean + sd, 1))
 

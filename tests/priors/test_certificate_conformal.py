@@ -387,7 +387,7 @@ def test_a_run_stops_at_a_share_of_the_spread_and_says_why(prior):
     tuner = Tuner(prior, candidates=rows, stop_at="5%", budget=ROWS)
     for x in tuner:
         tuner.tell(x, float(y[rows.index(x)]))
-    assert len(tuner.trials.complete) < ROWS
+    assert len(tuner.trials.observed) < ROWS
     assert tuner.stop_reason.startswith("none of the candidates is better by more than")
     assert "4 times out of 5" in tuner.stop_reason
     assert tuner.certificate.regret <= 0.05 * prior.certificate.spread

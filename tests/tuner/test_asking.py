@@ -33,7 +33,7 @@ def test_the_choice_is_computed_while_others_may_write(tmp_path, monkeypatch):
     monkeypatch.setattr(Optimizer, "suggest", slow)
     tuner.ask()
     assert results == [False], "the value had to wait until the choice was made"
-    assert len(tuner.trials.complete) == 1
+    assert len(tuner.trials.observed) == 1
 
 
 def test_who_asks_meanwhile_changes_the_choice(tmp_path, monkeypatch):
@@ -42,7 +42,7 @@ def test_who_asks_meanwhile_changes_the_choice(tmp_path, monkeypatch):
 
     def disturbed(self: Optimizer, context=None):
         chosen = suggest(self, context)
-        waits = tuner._journal._descriptor is not None
+        waits = tuner._store._journal._descriptor is not None
         if self is tuner._optimizer and not waits:
             asked.append(other.ask())
         return chosen
@@ -69,8 +69,8 @@ def test_trials_of_repeated_configurations_have_their_own_numbers():
     tuner = Tuner(learn_prior(categories(), certify="none"), manual=True)
     trials = tuner.ask_trials(6)
     assert [trial.number for trial in trials] == list(range(6))
-    assert len({trial.configuration["kind"] for trial in trials}) < 6
-    assert trials == list(tuner.trials.all)
+    assert len({trial.point["kind"] for trial in trials}) < 6
+    assert trials == list(tuner.trials)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
@@ -80,11 +80,11 @@ def test_a_value_belongs_to_the_trial_of_its_own_process(tmp_path):
     child = os.fork()
     if child == 0:
         theirs = tuner.ask_trials(6)
-        same = next(t for t in theirs if t.configuration == mine[0].configuration)
-        tuner.tell(same.configuration, 0.25)
+        same = next(t for t in theirs if t.point == mine[0].point)
+        tuner.tell(same.point, 0.25)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    (done,) = tuner.trials.complete
+    (done,) = tuner.trials.observed
     assert done.number not in {trial.number for trial in mine}
 
 
@@ -96,7 +96,6 @@ def test_what_is_read_in_parts_is_what_is_read_at_once(tmp_path):
         if i == 5:
             tuner.correct(0, 0.1)
             tuner.drop(3)
-        assert watching.trials == Tuner(PRIOR, tmp_path / "j").trials
         fresh = Tuner(PRIOR, tmp_path / "j").optimizer.record
         for a, b in zip(watching.optimizer.record.trials, fresh.trials, strict=True):
             assert a.to_dict() == b.to_dict()

@@ -9,7 +9,7 @@ from journal_files import lines, written
 from tuning_history import small_prior
 
 from metakel import InputError
-from metakel.tuner import Journal, JournalReader, Tuner
+from metakel.tuner import Journal, Store, Tuner
 
 PRIOR = small_prior()
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}
@@ -55,7 +55,7 @@ def test_what_others_did_to_a_journal_is_named_with_its_line(journal, edit):
     before = journal.read_bytes()
     for look in (
         Journal(journal).read,
-        lambda: JournalReader(journal),
+        lambda: Store.open(journal),
         lambda: Tuner(PRIOR, journal),
     ):
         with pytest.raises(InputError, match=r"line \d.*checksum"):

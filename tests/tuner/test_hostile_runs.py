@@ -16,7 +16,8 @@ from tuning_history import small_prior
 import metakel as mk
 from metakel.errors import InputError, MetaKelError
 from metakel.space import Float
-from metakel.tuner import JournalError, JournalReader, Tuner
+from metakel.tuner import JournalError, Store, Tuner
+from metakel.tuner.run import age
 
 PRIOR = small_prior(certified=True)
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}
@@ -79,7 +80,7 @@ def test_any_time_of_day_can_be_read(tmp_path, at):
     asked = {"event": "asked", "configuration": X, "by": {"pid": 5, "host": "other"}, "at": at}
     path = written(tmp_path / "j", [*lines(tmp_path / "j"), asked])
     assert Tuner(PRIOR, path, adopt_after=5).ask()
-    assert JournalReader(path).trials[0].age() is None or at[:1] in "09"
+    assert age(Store.open(path).run.record[0]) is None or at[:1] in "09"
 
 
 @pytest.mark.parametrize(("hours", "warned"), [(5, True), (0, False), (-5, False)])
@@ -111,7 +112,7 @@ def test_links_to_a_journal_are_the_journal(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "j")  # nothing is there yet
     Tuner(PRIOR, tmp_path / "link").tell(X, 0.5)
     Tuner(PRIOR, tmp_path / "j").tell({**X, "depth": 5}, 0.6)
-    assert len(Tuner(PRIOR, tmp_path / "link").trials.complete) == 2
+    assert len(Tuner(PRIOR, tmp_path / "link").trials.observed) == 2
     other = tmp_path / "other"
     Tuner(PRIOR, other)
     tuner = Tuner(PRIOR, tmp_path / "link")
@@ -136,7 +137,7 @@ def test_a_disk_that_fails_during_a_repair_is_an_error_of_ours(tmp_path, monkeyp
     with pytest.raises(JournalError, match="nothing was recorded"):
         Tuner(PRIOR, path)
     monkeypatch.undo()
-    assert len(Tuner(PRIOR, path).trials.complete) == 1
+    assert len(Tuner(PRIOR, path).trials.observed) == 1
 
 
 def test_a_file_system_without_locks_is_an_error_of_ours(tmp_path, monkeypatch):

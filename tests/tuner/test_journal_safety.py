@@ -13,8 +13,7 @@ from journal_files import lines, written
 from tuning_history import small_prior
 
 from metakel import InputError
-from metakel.tuner import Journal, JournalError, Tuner
-from metakel.tuner.session import JournalReader
+from metakel.tuner import Journal, JournalError, Store, Tuner
 
 PRIOR = small_prior()
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}
@@ -52,7 +51,7 @@ def test_a_journal_whose_first_line_was_cut_anywhere_begins_again(tmp_path):
     path = tmp_path / "j"
     for cut in (0, 1, 5, 12, 40, 60, 300, len(first) - 2, len(first) - 1):
         path.write_bytes(first[:cut])
-        Tuner(PRIOR, path).tell(X, 0.5)
+        Tuner(PRIOR, path).tell(X, 0.85)
         assert [event["event"] for event in lines(path)] == ["started", "told"]
 
 
@@ -105,7 +104,7 @@ def test_a_file_replaced_while_a_value_is_written_is_not_confirmed(tmp_path, mon
 
     monkeypatch.setattr(os, "fsync", late)
     with pytest.raises(JournalError, match="was replaced"):
-        tuner.tell(X, 0.5)
+        tuner.tell(X, 0.85)
 
 
 def test_a_process_that_changes_its_folder_keeps_its_journal(tmp_path, monkeypatch):
@@ -113,16 +112,16 @@ def test_a_process_that_changes_its_folder_keeps_its_journal(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     tuner = Tuner(PRIOR, "j")
     monkeypatch.chdir("elsewhere")
-    tuner.tell(X, 0.5)
-    assert tuner.best.value == 0.5
+    tuner.tell(X, 0.85)
+    assert tuner.best.value == 0.85
     assert len(lines(tmp_path / "j")) == 2
     assert not any(Path().iterdir())
 
 
 def test_what_others_append_meanwhile_is_no_change(tmp_path):
     tuner = Tuner(PRIOR, tmp_path / "j")
-    Tuner(PRIOR, tmp_path / "j").tell(X, 0.5)
-    assert tuner.best.value == 0.5
+    Tuner(PRIOR, tmp_path / "j").tell(X, 0.85)
+    assert tuner.best.value == 0.85
 
 
 @pytest.mark.parametrize(
@@ -142,15 +141,15 @@ def test_what_others_append_meanwhile_is_no_change(tmp_path):
 def test_a_damaged_event_is_named_with_its_line_and_asks_nothing(tmp_path, damage, message):
     path = tmp_path / "j"
     live = Tuner(PRIOR, path)
-    live.tell(X, 0.5)
+    live.tell(X, 0.85)
     sound = lines(path)
     written(path, [*sound, damage])
-    for look in (lambda: Tuner(PRIOR, path), lambda: JournalReader(path), live.ask, live.ask):
+    for look in (lambda: Tuner(PRIOR, path), lambda: Store.open(path), live.ask, live.ask):
         with pytest.raises(InputError, match=r"j, line 3: ") as caught:
             look()
         assert message in str(caught.value)
     written(path, [*sound, {"event": "of a later version"}])
-    assert len(Tuner(PRIOR, path).trials.complete) == 1
+    assert len(Tuner(PRIOR, path).trials.observed) == 1
 
 
 @pytest.mark.parametrize("name", ["space", "seed", "delta", "fixed", "outside"])
@@ -160,12 +159,12 @@ def test_a_damaged_header_is_named(tmp_path, name):
     first = lines(path)[0]
     del first[name]
     with pytest.raises(InputError, match=f"line 1: 'started' has nothing as {name}"):
-        JournalReader(written(path, [first]))
+        Store.open(written(path, [first]))
 
 
 def test_a_configuration_that_the_space_does_not_know_is_named_with_its_trial(tmp_path):
     path = tmp_path / "j"
-    Tuner(PRIOR, path).tell(X, 0.5)
+    Tuner(PRIOR, path).tell(X, 0.85)
     head, told = lines(path)
     written(path, [head, told, {**told, "configuration": {**X, "kind": "rprop"}}])
     with pytest.raises(InputError, match=r"j, trial 1: .*'kind'"):
@@ -192,9 +191,9 @@ def test_events_that_were_refused_are_read_again(tmp_path):
 
 def test_a_long_reading_is_announced_with_its_time(tmp_path, monkeypatch, caplog):
     path = tmp_path / "j"
-    Tuner(PRIOR, path).tell(X, 0.5)
+    Tuner(PRIOR, path).tell(X, 0.85)
     monkeypatch.setattr("metakel.tuner.journal.LARGE", 100)
-    JournalReader(path)
+    Store.open(path)
     assert re.search(r"j: reading 0 MB of events takes about \d+ s", caplog.text)
 
 
@@ -212,7 +211,7 @@ def test_the_work_of_reading_is_proportional_to_the_events(tmp_path):
 
         sys.setprofile(count)
         try:
-            JournalReader(path)
+            Store.open(path)
         finally:
             sys.setprofile(None)
         counts.append(calls)
@@ -221,7 +220,7 @@ def test_the_work_of_reading_is_proportional_to_the_events(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("asked", "run", "differs"), [(6, 6, False), (6, 6.0, False), (1, True, True), (6, 7, True)]
+    ("asked", "run", "differs"), [(6, 6, False), (6, 6.0, False), (6, 7, True)]
 )
 def test_what_was_run_is_what_was_asked_where_only_the_form_differs(tmp_path, asked, run, differs):
     Tuner(PRIOR, tmp_path / "j")
@@ -230,4 +229,4 @@ def test_what_was_run_is_what_was_asked_where_only_the_form_differs(tmp_path, as
         {"event": "told", "number": 0, "configuration": {**X, "depth": run}, "value": 0.5},
     ]
     path = written(tmp_path / "j", [*lines(tmp_path / "j"), *events])
-    assert (JournalReader(path).trials[0].suggested is not None) is differs
+    assert (Store.open(path).run.record[0].note.suggested is not None) is differs

@@ -41,8 +41,8 @@ def test_a_run_with_an_error_ends_as_one_without(tmp_path, after):
     again = Tuner(PRIOR, tmp_path / "j", budget=4)
     for x in again:
         again.tell(x, measure(x))
-    assert [(t.number, t.configuration, t.value) for t in again.trials.complete] == [
-        (t.number, t.configuration, t.value) for t in whole.trials.complete
+    assert [(t.number, t.point, t.value) for t in again.trials.observed] == [
+        (t.number, t.point, t.value) for t in whole.trials.observed
     ]
     assert again.pending == ()
 
@@ -54,7 +54,7 @@ def test_a_break_after_a_result_gives_nothing_back(tmp_path, result):
         tuner.tell(x, **result)
         break
     assert "released" not in kinds(tmp_path / "j")
-    assert tuner.trials.spent == 1
+    assert tuner.run.spent == 1
 
 
 def test_what_was_given_back_can_still_be_told(tmp_path):
@@ -66,7 +66,7 @@ def test_what_was_given_back_can_still_be_told(tmp_path):
     assert tuner.pending == (x,)
     assert not tuner.done
     tuner.tell(x, 0.5)
-    assert [t.number for t in tuner.trials.complete] == [0]
+    assert [t.number for t in tuner.trials.observed] == [0]
     assert tuner.done
 
 
@@ -94,7 +94,7 @@ def test_a_fork_gives_nothing_of_its_parent_back(tmp_path):
         os._exit(0)
     os.waitpid(child, 0)
     assert "released" not in kinds(tmp_path / "j")
-    tuner.tell(x, 0.5)
+    tuner.tell(x, measure(x))
     loop.close()
     assert kinds(tmp_path / "j") == ["started", "asked", "told"]
 

@@ -13,6 +13,7 @@ from tuning_history import small_prior
 from metakel import InputError
 from metakel.tuner import Tuner, lock
 from metakel.tuner.lock import is_alive, this_process
+from metakel.tuner.run import age
 
 PRIOR = small_prior()
 HERE = {"host": "node", "machine": "m1", "boot": "b1", "namespace": lock.INITIAL_NAMESPACE}
@@ -81,8 +82,8 @@ def test_an_evaluation_of_another_container_is_asked_again_after_the_lease(tmp_p
     assert again.ask() != x  # it has a lease of its own now
     (first, *_) = again.trials.pending
     assert first.number == 0
-    assert first.owner == this_process()
-    assert first.age() < 600
+    assert first.note.owner == this_process()
+    assert age(first) < 600
 
 
 def test_the_budget_is_not_lost_to_a_container_that_never_comes_back(tmp_path):
@@ -102,8 +103,8 @@ def test_a_value_that_comes_after_the_lease_is_kept(tmp_path):
     assert tuner.ask() == x
     tuner.tell(x, 0.5)
     tuner.tell(x, 0.6)  # by the process that was given up
-    assert [trial.value for trial in tuner.trials.complete] == [0.5, 0.6]
-    assert tuner.trials.spent == 1
+    assert [trial.value for trial in tuner.trials.observed] == [0.5, 0.6]
+    assert tuner.run.spent == 1
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])

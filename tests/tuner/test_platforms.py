@@ -18,6 +18,7 @@ from metakel.cli import program
 from metakel.tuner import Tuner, lock
 from metakel.tuner.lock import is_alive, start_of, this_process
 
+PRIOR = small_prior()
 ME = os.getpid()
 BORN = 0x1DB0123_456789AB  # a FILETIME
 UNKNOWN_NUMBER, NOT_ALLOWED = 87, 5
@@ -166,10 +167,10 @@ def test_on_windows_a_tuner_works_and_opens_its_journal_in_binary_mode(
 
     monkeypatch.setattr(os, "O_BINARY", binary, raising=False)
     monkeypatch.setattr(os, "open", opening)
-    tuner = Tuner(small_prior(), tmp_path / "j")
+    tuner = Tuner(PRIOR, tmp_path / "j")
     x = tuner.ask()
     tuner.tell(x, measure(x))
-    assert len(Tuner(small_prior(), tmp_path / "j").trials.complete) == 1
+    assert len(Tuner(PRIOR, tmp_path / "j").trials.observed) == 1
     journal = [flags for path, flags in opened if path == str(tmp_path / "j")]
     assert journal
     assert all(flags & binary for flags in journal)

@@ -47,7 +47,7 @@ def test_a_prior_that_differs_in_the_last_bits_goes_on_with_the_journal(prior, t
     other = rounded_differently(prior)
     other.save(tmp_path / "prior.json")
     for again in (other, Prior.load(tmp_path / "prior.json")):
-        assert len(Tuner(again, tmp_path / "j").trials.complete) == 1
+        assert len(Tuner(again, tmp_path / "j").trials.observed) == 1
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -14,8 +14,7 @@ from tuning_history import measure, small_prior
 
 from metakel import InputError, Prior
 from metakel.report import replay_journal
-from metakel.tuner import Tuner
-from metakel.tuner.session import JournalReader
+from metakel.tuner import Store, Tuner
 
 PRIOR = small_prior(certified=True)
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}
@@ -43,17 +42,17 @@ def test_a_suggestion_that_was_run_with_other_settings_is_done_and_counts_once(t
         tuner = Tuner(PRIOR, path, budget=3)
         for x in tuner:
             trial = tuner.trials.pending[0]
-            assert trial.configuration == x
+            assert trial.point == x
             settles = x if by == "configuration" else trial.number
             tuner.tell(rounded(x), measure(rounded(x)), instead_of=settles)
             if restart < 2:
                 break
         assert tuner.pending == ()
-    told = tuner.trials.complete
-    assert tuner.trials.spent == len(told) == len(tuner.trials.all) == 3
-    assert all(trial.configuration == rounded(trial.configuration) for trial in told)
-    assert all(trial.suggested not in (None, trial.configuration) for trial in told)
-    assert tuner.best.x in [trial.configuration for trial in told]
+    told = tuner.trials.observed
+    assert tuner.run.spent == len(told) == len(tuner.trials) == 3
+    assert all(trial.point == rounded(trial.point) for trial in told)
+    assert all(trial.note.suggested not in (None, trial.point) for trial in told)
+    assert tuner.best.x in [trial.point for trial in told]
 
 
 def test_what_was_run_is_what_decides():
@@ -114,7 +113,7 @@ def test_a_corrected_run_is_as_if_the_right_value_had_been_told(tmp_path, wrong)
     assert shown(tuner) == shown(right)
     assert wrong is None or shown(tuner) != seen
     assert (tuner.alarm, tuner.trust) == (right.alarm, right.trust) == (None, right.trust)
-    assert [t.value for t in tuner.trials.complete] == [t.value for t in right.trials.complete]
+    assert [t.value for t in tuner.trials.observed] == [t.value for t in right.trials.observed]
     # A new process, and the report, say the same.
     again = Tuner(PRIOR, path)
     assert shown(again) == shown(tuner)
@@ -131,8 +130,8 @@ def test_decisions_follow_a_correction(tmp_path):
         tuner.tell(tuner.ask(), 0.5)
         tuner.tell(tuner.ask(), value)
     unmended = Tuner(PRIOR)
-    for trial in wrong.trials.complete:
-        unmended.enqueue([trial.configuration])
+    for trial in wrong.trials.observed:
+        unmended.enqueue([trial.point])
         unmended.tell(unmended.ask(), trial.value)
     wrong.correct(1, 0.4)
     chosen = wrong.ask()
@@ -154,7 +153,7 @@ def test_an_alarm_that_a_wrong_value_rang_is_taken_back_and_a_true_one_stays(tmp
     tuner = Tuner(PRIOR, other)
     for x in tuner.ask_batch(2):
         tuner.tell(x, 713.0)
-    JournalReader(other).correct(1, 712.0)  # without a prior nobody knows whether it stands
+    Store.open(other).correct(1, 712.0)  # without a prior nobody knows whether it stands
     assert replay_journal(PRIOR, other).alarm is not None
     assert Tuner(PRIOR, other).alarm is not None
     assert tuner.alarm is not None
@@ -173,12 +172,12 @@ def test_the_last_correction_counts_and_the_journal_only_grows(tmp_path):
         assert path.read_bytes().startswith(before)
         assert tuner.best.value == Tuner(PRIOR, path).best.value == value
     tuner.correct(0, failed=True, reason="the sensor was off")
-    assert tuner.trials.complete == ()
-    assert tuner.trials.failed[0].reason == "the sensor was off"
+    assert tuner.trials.observed == ()
+    assert tuner.trials.failed[0].note.reason == "the sensor was off"
     tuner.correct(0, 0.6)
     assert tuner.best.value == 0.6
     tuner.correct(0, inf)
-    assert tuner.trials.failed[0].reason == "the value is inf"
+    assert tuner.trials.failed[0].note.reason == "the value is inf"
 
 
 def test_what_has_no_result_cannot_be_corrected(tmp_path):
@@ -211,13 +210,13 @@ def test_failures_taken_back_leave_no_trace_but_in_the_journal():
     assert tuner.done
     assert tuner.drop_failed() == 3
     assert tuner.trials.failed == ()
-    assert tuner.trials.spent == 0
+    assert tuner.run.spent == 0
     tuner.tell(X, 0.5)
     fresh.tell(X, 0.5)
     np.testing.assert_allclose(tuner.predict([X]), fresh.predict([X]))
     for x in tuner:
         tuner.tell(x, measure(x))
-    assert len(tuner.trials.complete) == 4
+    assert len(tuner.trials.observed) == 4
 
 
 def test_one_failure_can_be_taken_back_and_a_value_cannot():
@@ -243,7 +242,7 @@ def test_a_number_of_any_make_is_told(value):
     tuner = Tuner(PRIOR)
     tuner.tell(X, value)
     assert tuner.observe([{**X, "depth": 3}], [value]) == 1
-    assert [trial.value for trial in tuner.trials.complete] == [5.0, 5.0]
+    assert [trial.value for trial in tuner.trials.observed] == [5.0, 5.0]
 
 
 @pytest.mark.parametrize(
@@ -263,7 +262,7 @@ def test_what_is_no_number_is_refused_and_named(tmp_path, value):
     for act in (
         lambda: tuner.tell(X, value),
         lambda: tuner.observe([X], [value]),
-        lambda: JournalReader(tmp_path / "j").tell(X, value),
+        lambda: Store.open(tmp_path / "j").tell(X, value),
     ):
         with pytest.raises(InputError, match=r"the value is .*; expected a number") as caught:
             act()

@@ -71,7 +71,7 @@ def test_the_trust_that_is_shown_is_the_trust_that_decides(monkeypatch, fate):
     # The expectation that the journal notes is the one that decided, too.
     trial = tuner.trials.pending[-1]
     mean, sd = deciding[0].predict(PRIOR.space.encode([chosen]))
-    assert trial.expected == (float(mean[0]), float(sd[0]))
+    assert trial.note.expected == (float(mean[0]), float(sd[0]))
 
 
 def test_the_neighbourhood_of_a_crash_is_avoided():

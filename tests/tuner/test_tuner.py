@@ -20,7 +20,7 @@ PRIOR = small_prior(certified=True)
 def run(tuner: Tuner) -> list[tuple[dict, float]]:
     for x in tuner:
         tuner.tell(x, measure(x))
-    return [(trial.configuration, trial.value) for trial in tuner.trials.complete]
+    return [(trial.point, trial.value) for trial in tuner.trials.observed]
 
 
 def test_it_finds_the_top_of_a_task_like_the_past_ones():
@@ -38,7 +38,7 @@ def test_minimising_the_negative_is_the_same_run():
     for x in down:
         down.tell(x, -measure(x))
     up = Tuner(PRIOR, budget=8)
-    assert [t.configuration for t in down.trials.complete] == [x for x, _ in run(up)]
+    assert [t.point for t in down.trials.observed] == [x for x, _ in run(up)]
     assert down.best.value == -up.best.value
     assert down.certificate.regret == pytest.approx(up.certificate.regret)
     assert down.certificate.upper == pytest.approx(-up.certificate.lower)
@@ -73,8 +73,8 @@ def test_results_come_in_any_order():
     tuner.tell(second, 0.5)
     assert tuner.pending == (first,)
     tuner.tell(first, 0.6)
-    assert [t.value for t in tuner.trials.complete] == [0.5, 0.6]
-    assert tuner.trials.spent == 2
+    assert [t.value for t in tuner.trials.observed] == [0.5, 0.6]
+    assert tuner.run.spent == 2
 
 
 def test_a_failed_region_is_left():
@@ -82,9 +82,9 @@ def test_a_failed_region_is_left():
     for x in tuner:
         broken = abs(np.log10(x["rate"]) + 2) < 0.5
         tuner.tell(x, None if broken else measure(x), failed=bool(broken), reason="diverged")
-    assert tuner.trials.complete  # others were tried
-    assert {t.reason for t in tuner.trials.failed} == {"diverged"}
-    assert tuner.trials.spent == 15
+    assert tuner.trials.observed  # others were tried
+    assert {t.note.reason for t in tuner.trials.failed} == {"diverged"}
+    assert tuner.run.spent == 15
 
 
 def test_values_that_are_not_finite_count_as_failed():
@@ -92,7 +92,7 @@ def test_values_that_are_not_finite_count_as_failed():
     tuner.tell(tuner.ask(), float("nan"))
     tuner.tell(tuner.ask(), -inf)
     assert len(tuner.trials.failed) == 2
-    assert tuner.trials.failed[0].reason == "the value is nan"
+    assert tuner.trials.failed[0].note.reason == "the value is nan"
 
 
 def test_a_value_as_good_as_infinite_has_failed_and_breaks_nothing():
@@ -100,7 +100,7 @@ def test_a_value_as_good_as_infinite_has_failed_and_breaks_nothing():
     tuner.tell(tuner.ask(), 1e300)
     tuner.tell(tuner.ask(), -1e51)
     tuner.tell(tuner.ask(), 0.5)
-    assert [trial.reason for trial in tuner.trials.failed] == [
+    assert [trial.note.reason for trial in tuner.trials.failed] == [
         "the value is 1e+300",
         "the value is -1e+51",
     ]
@@ -114,7 +114,7 @@ def test_a_warm_start_is_taken_in_once(tmp_path):
     values = [measure(x) for x in known]
     tuner = Tuner(PRIOR, tmp_path / "j", budget=3)
     assert tuner.observe(known, values) == 2
-    assert tuner.trials.spent == 0  # brought along, not paid for
+    assert tuner.run.spent == 0  # brought along, not paid for
     again = Tuner(PRIOR, tmp_path / "j", budget=3)
     assert again.observe(known, values) == 0
     assert again.best.x == known[0]
@@ -127,7 +127,7 @@ def test_queued_configurations_come_first_and_dropped_ones_cost_nothing():
     tuner.enqueue([wish])
     assert tuner.ask() == wish
     tuner.drop(wish)
-    assert tuner.trials.spent == 0
+    assert tuner.run.spent == 0
     assert tuner.ask() != wish
     with pytest.raises(InputError, match="is not pending"):
         tuner.drop(wish)
@@ -155,8 +155,8 @@ def test_candidates_of_a_frame_are_those_of_its_rows(tmp_path):
     told = run(Tuner(PRIOR, tmp_path / "j", candidates=rows))
     for frame in (pandas.DataFrame(noted), polars.DataFrame(noted)):
         again = Tuner(PRIOR, tmp_path / "j", candidates=frame)  # refused if settings differed
-        assert [(t.configuration, t.value) for t in again.trials.complete] == told
-    with pytest.raises(InputError, match="candidates is a int; expected a frame or"):
+        assert [(t.point, t.value) for t in again.trials.observed] == told
+    with pytest.raises(InputError, match=r"expected .*frame"):
         Tuner(PRIOR, candidates=7)
 
 
@@ -192,7 +192,7 @@ def test_the_certificate_stops_the_run():
     tuner = Tuner(PRIOR, budget=40, stop_at=1.05 * reached.certificate.regret)
     run(tuner)
     assert "better by more than" in tuner.stop_reason
-    assert tuner.trials.spent <= 12
+    assert tuner.run.spent <= 12
 
 
 @pytest.mark.parametrize(

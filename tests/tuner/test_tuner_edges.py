@@ -75,7 +75,7 @@ def test_a_fixed_value_comes_back_exactly(rate):
         assert x["depth"] == 8
         assert isinstance(x["depth"], int)
         tuner.tell(x, 0.5)
-    assert len(tuner.trials.complete) == 2
+    assert len(tuner.trials.observed) == 2
 
 
 def test_a_fixed_value_beyond_the_recorded_range_needs_outside():
@@ -160,7 +160,7 @@ def test_copies_share_the_journal_in_this_process_and_in_others(tmp_path, monkey
         evaluate_one(twin)
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         assert pool.submit(evaluate_one, tuner).result() != os.getpid()
-    assert len(tuner.trials.complete) == 4
+    assert len(tuner.trials.observed) == 4
     kinds = [json.loads(line)["event"] for line in (tmp_path / "j").read_text().splitlines()]
     assert kinds.count("started") == 1
 

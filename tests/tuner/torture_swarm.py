@@ -94,13 +94,13 @@ def swarm(kills: int, processes: int, hosts: int, seed: int) -> dict[str, int]:
             confirmed = _one_run(path, count, kills, processes, hosts, moments)
             try:
                 kept = values_in(path)
-                trials = Tuner(small_prior(), path, seed=count["runs"]).trials
+                trials = Tuner(small_prior(), path, seed=count["runs"]).run
             except (MetaKelError, ValueError):
                 count["unreadable"] += 1
                 continue
             count["confirmed"] += len(confirmed)
             count["lost"] += sum(line not in kept for line in confirmed)
-            count["unfinished"] += trials.spent != BUDGET or len(trials.pending) > 0
+            count["unfinished"] += trials.spent != BUDGET or len(trials.record.pending) > 0
     return count
 
 

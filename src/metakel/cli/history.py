@@ -22,7 +22,7 @@ from metakel.io import (
     read_parquet,
 )
 from metakel.space import Space
-from metakel.tuner import JournalReader
+from metakel.tuner import Store
 
 TaskColumn = Annotated[str, typer.Option(help="Column that names the past task.")]
 ENDINGS = (".jsonl", ".journal")
@@ -216,7 +216,7 @@ def _default(text: str) -> tuple[str, Any]:
 def with_journals(past: History, paths: Sequence[Path]) -> tuple[History, str]:
     """The history with one task more for every journal that has values, and what was added."""
     files = list(dict.fromkeys(file.resolve() for path in paths for file in _files(path)))
-    journals = {file: JournalReader(file) for file in files}
+    journals = {file: Store.open(file) for file in files}
     found = [(file, _task(file, journal, past)) for file, journal in journals.items()]
     new = tuple(task for _, task in found if task is not None)
     known = {task.name for task in past}
@@ -232,7 +232,7 @@ def with_journals(past: History, paths: Sequence[Path]) -> tuple[History, str]:
     parts = [f"{len(new)} tasks with {runs} runs added from journals"]
     if empty:
         parts.append(f"without a value: {', '.join(empty)}")
-    waiting = [file.name for file, journal in journals.items() if journal.trials.pending]
+    waiting = [file.name for file, journal in journals.items() if journal.run.record.pending]
     if waiting:
         parts.append(
             f"with results still to come: {', '.join(waiting)} (to go on with these runs, keep the "
@@ -250,7 +250,7 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _task(file: Path, journal: JournalReader, past: History) -> Task | None:
+def _task(file: Path, journal: Store, past: History) -> Task | None:
     """The finished runs of a journal in the units of a history; None where there are none."""
     assert past.space is not None  # a table has named parameters
     assert past.report is not None
@@ -265,10 +265,10 @@ def _task(file: Path, journal: JournalReader, past: History) -> Task | None:
             f"{file} has the parameters {', '.join(journal.space.names)}; expected those of the "
             f"table, {', '.join(past.space.names)}"
         )
-    done = [trial for trial in journal.trials.complete if trial.value is not None]
+    done = [trial for trial in journal.run.record.observed if trial.value is not None]
     if not done:
         return None
-    X = past.space.encode([trial.configuration for trial in done], extrapolate=True)
+    X = past.space.encode([trial.point for trial in done], extrapolate=True)
     y = np.array([trial.value for trial in done], dtype=np.float64)
     name = str(journal.header.get("task") or file.stem)
     return Task(X, -y if minimize else y, name=name)

@@ -9,8 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from metakel.cli.console import Json, emit, grid, say, short
-from metakel.tuner import JournalReader, JournalTrial
+from metakel.optimize import Trial
+from metakel.tuner import Store
 from metakel.tuner.lock import is_alive
+from metakel.tuner.options import RunLimits
+from metakel.tuner.run import age
 
 JournalArgument = Annotated[
     Path, typer.Argument(help="The journal of `metakel suggest` or `metakel tune`.")
@@ -24,66 +27,76 @@ def status(journal: JournalArgument, json: Json = False) -> None:
     null), alarm (time and reason, or null), and trials, each with number, configuration, state,
     value, outputs, reason, since (when it was given to its process) and owner (that process).
     """
-    record = JournalReader(journal)
-    trials, best, alarm = record.trials, record.best, record.trials.alarm
+    record = Store.open(journal)
+    trials, best, alarm = record.run.record, record.run.best, record.run.alarm
     if json:
         emit(
             {
-                "complete": len(trials.complete),
+                "complete": len(trials.observed),
                 "failed": len(trials.failed),
                 "pending": [trial.number for trial in trials.pending],
                 "best": None if best is None else best.number,
                 "alarm": None if alarm is None else asdict(alarm),
-                "trials": [described(trial) for trial in trials.all],
+                "trials": [described(trial) for trial in trials],
             }
         )
         return
     names, others = record.space.names, record.other_outputs
-    if trials.all:
+    if len(trials):
         grid(
             ["number", *names, *others, str(record.header["output"])],
             [
                 [
                     str(trial.number),
-                    *(short(trial.configuration.get(name, "")) for name in names),
+                    *record.space.cells(trial.point),
                     *(short(trial.outputs.get(name, "")) for name in others),
                     _result(trial, best),
                 ]
-                for trial in trials.all
+                for trial in trials
             ],
         )
     found = "" if best is None else f"; best {short(best.value)}, number {best.number}"
     say(trials.counts + found)
-    if record.limits:
-        say(f"limits: {record.limits}")
+    if limits := RunLimits.from_header(record.header):
+        say(f"limits: {limits}")
     if alarm is not None:
         say(f"ALARM after {alarm.time} values: {alarm.reason}")
 
 
-def described(trial: JournalTrial) -> dict[str, Any]:
+def described(trial: Trial) -> dict[str, Any]:
     """A trial as JSON."""
-    names = ("number", "configuration", "state", "value", "outputs", "reason", "since", "owner")
-    return {name: getattr(trial, name) for name in names}
+    note = trial.note
+    return {
+        "number": trial.number,
+        "configuration": trial.point,
+        "state": trial.state,
+        "value": trial.value,
+        "outputs": trial.outputs,
+        "reason": note.reason,
+        "since": note.since,
+        "owner": note.owner,
+    }
 
 
-def _result(trial: JournalTrial, best: JournalTrial | None) -> str:
+def _result(trial: Trial, best: Trial | None) -> str:
     if trial.state == "pending":
         return "pending" + _for_how_long(trial) + _with_whom(trial)
     if trial.state != "complete":
-        return trial.state + (f": {trial.reason}" if trial.reason else "")
+        return trial.state + (f": {trial.note.reason}" if trial.note.reason else "")
     return short(trial.value) + " *" * (best is not None and trial.number == best.number)
 
 
-def _for_how_long(trial: JournalTrial) -> str:
-    seconds = trial.age()
+def _for_how_long(trial: Trial) -> str:
+    seconds = age(trial)
     return "" if seconds is None else f" for {duration(seconds)}"
 
 
-def _with_whom(trial: JournalTrial) -> str:
-    if trial.owner is None or trial.released:
+def _with_whom(trial: Trial) -> str:
+    owner = trial.note.owner
+    if owner is None or trial.note.released:
         return ""
-    dead = ", which has ended" if is_alive(trial.owner) is False else ""
-    return f", process {trial.owner['pid']} on {trial.owner.get('host', 'this machine')}{dead}"
+    dead = ", which has ended" if is_alive(owner) is False else ""
+    return f", process {owner['pid']} on {owner.get('host', 'this machine')}{dead}"
 
 
 def duration(seconds: float) -> str:

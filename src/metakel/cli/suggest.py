@@ -25,11 +25,11 @@ from metakel.cli.show import PriorPath
 from metakel.confidence import Alarm
 from metakel.errors import Hint, InputError
 from metakel.io import csv_columns
-from metakel.optimize import NoSafePoint, Reasons
+from metakel.optimize import NoSafePoint, Reasons, Trial
 from metakel.priors import Prior
 from metakel.report.run import promise
 from metakel.space import Float, Space
-from metakel.tuner import JournalReader, JournalTrial, Tuner
+from metakel.tuner import Store, Tuner
 
 Observed = Annotated[
     Path | None, typer.Option(help="CSV file with runs of this very task, to start from.")
@@ -101,7 +101,7 @@ def suggest(
     except (Alarm, NoSafePoint) as error:
         raise InputError(why_stopped(tuner, error)) from error
     # By the model that chose: later suggestions of the batch take the earlier ones into account.
-    reasons = [tuner.explain(trial.configuration, given) for trial in asked]
+    reasons = [tuner.explain(trial.point, given) for trial in asked]
     if json:
         emit([_as_json(trial, why) for trial, why in zip(asked, reasons, strict=True)])
         return
@@ -113,16 +113,13 @@ def suggest(
 
 
 def _show(
-    tuner: Tuner, known: Prior, asked: Sequence[tuple[JournalTrial, Reasons]], *, brief: bool
+    tuner: Tuner, known: Prior, asked: Sequence[tuple[Trial, Reasons]], *, brief: bool
 ) -> None:
     """The suggestions as a table, and why each is one."""
     names = known.space.names
     grid(
         ["number", *names, f"{known.info.output} expected"],
-        [
-            [str(t.number), *known.space.cells(t.configuration), str(why.expected)]
-            for t, why in asked
-        ],
+        [[str(t.number), *known.space.cells(t.point), str(why.expected)] for t, why in asked],
     )
     for trial, why in asked:
         note(f"why {trial.number}: {why.sentence if brief else why}")
@@ -134,19 +131,19 @@ def _show(
     waiting = [t.number for t in tuner.trials.pending if t.number < asked[0][0].number]
     if waiting:
         note(f"still without a result: {', '.join(map(str, waiting))}")
-    if tuner.trials.complete:
+    if tuner.trials.observed:
         note(f"best so far {tuner.best.value:.6g}. {promise(known, tuner.certificate)}")
     if tuner.alarm is not None:
         note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
 
 
-def _as_json(trial: JournalTrial, why: Reasons) -> dict[str, Any]:
+def _as_json(trial: Trial, why: Reasons) -> dict[str, Any]:
     expected = why.expected
     return {
         "number": trial.number,
-        "configuration": trial.configuration,
+        "configuration": trial.point,
         "mean": expected.value,
-        "sd": nan if trial.expected is None else trial.expected[1],
+        "sd": nan if trial.note.expected is None else trial.note.expected[1],
         "low": expected.low,
         "high": expected.high,
         "why": str(why),
@@ -169,7 +166,7 @@ def open_tuner(
     """A tuner by the options that `suggest` and `tune` share; the others are those of `Tuner`."""
     identity: dict[str, Any] = {"task": task, "command": tuple(command)}
     if same_task and journal is not None and journal.exists():
-        header = JournalReader(journal).header
+        header = Store.open(journal).header
         identity = {name: header.get(name) or given for name, given in identity.items()}
     tuner = Tuner(
         known, journal, fixed=assignments(known.space, fix or ()),

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from metakel.cli.console import Json, emit, note, one_line, say, short
+from metakel.cli.console import Json, emit, note, say, short
 from metakel.cli.outputs import assignments, read_named_numbers
 from metakel.cli.status import JournalArgument, described
 from metakel.errors import InputError
+from metakel.optimize import Trial
 from metakel.space.text import quantity
-from metakel.tuner import JournalReader, JournalTrial
+from metakel.tuner import Store
 
 # A number of other characters is written with a comma or a unit.
 PLAIN = frozenset("0123456789+-.eE")
@@ -60,7 +61,7 @@ def tell(
         raise typer.BadParameter(f"{'--drop' if drop else '--correct'} needs --number")
     if drop and (assigned or correct):
         raise typer.BadParameter("--drop beside --set or --correct: nothing was run")
-    record = JournalReader(journal)
+    record = Store.open(journal)
     if drop:
         assert number is not None
         trial = record.drop(number)
@@ -68,19 +69,19 @@ def tell(
         measured = None if failed else _number(value)
         also = _outputs(record, outputs, failed=failed)
         trial = _record(record, measured, number, assigned or [], reason, also, correct=correct)
-    count = len(record.trials.complete)
+    count = len(record.run.record.observed)
     if json:
         emit({**described(trial), "complete": count})
         return
-    say(f"recorded {one_line(trial.configuration)}: {_result(trial)}; {count} values")
-    if assigned and number is None and record.trials.pending:
-        waiting = ", ".join(str(trial.number) for trial in record.trials.pending)
+    say(f"recorded {record.space.show(trial.point)}: {_result(trial)}; {count} values")
+    if assigned and number is None and record.run.record.pending:
+        waiting = ", ".join(str(trial.number) for trial in record.run.record.pending)
         note(f"this is a run of its own; still pending: {waiting}. If it was one of them, use")
         note("--number with --set")
 
 
 def _record(
-    record: JournalReader,
+    record: Store,
     value: float | None,
     number: int | None,
     assigned: list[str],
@@ -88,21 +89,21 @@ def _record(
     outputs: dict[str, float],
     *,
     correct: bool,
-) -> JournalTrial:
+) -> Trial:
     """The result of a suggestion or of a run of its own, or a correction of one."""
     changed = assignments(record.space, assigned)
     if correct:
         assert number is not None
-        wrong = record.trials.result_of(number)
-        return record.correct(number, value, {**wrong.configuration, **changed}, reason, outputs)
+        wrong = record.run.result_of(number)
+        return record.correct(number, value, {**wrong.point, **changed}, reason, outputs)
     if assigned and number is None:
         return record.tell(changed, value, None, reason, outputs)
-    suggested = record.pending(number)
-    used = {**suggested.configuration, **changed}
+    suggested = record.run.pending_one(number)
+    used = {**suggested.point, **changed}
     return record.tell(used, value, suggested.number, reason, outputs)
 
 
-def _outputs(record: JournalReader, texts: list[str] | None, *, failed: bool) -> dict[str, float]:
+def _outputs(record: Store, texts: list[str] | None, *, failed: bool) -> dict[str, float]:
     found = read_named_numbers(texts, "--output")
     lacking = [name for name in record.other_outputs if name not in found]
     if lacking and not failed:
@@ -113,8 +114,8 @@ def _outputs(record: JournalReader, texts: list[str] | None, *, failed: bool) ->
     return found
 
 
-def _result(trial: JournalTrial) -> str:
-    why = f" ({trial.reason})" if trial.reason else ""
+def _result(trial: Trial) -> str:
+    why = f" ({trial.note.reason})" if trial.note.reason else ""
     return short(trial.value) if trial.state == "complete" else f"{trial.state}{why}"
 
 

@@ -191,9 +191,11 @@ def _continue(tuner: Tuner, journal: Path) -> None:
     """Say what the journal holds; where every evaluation failed, the command was at fault."""
     trials = tuner.trials
     failed = f", {len(trials.failed)} failed" if trials.failed else ""
-    note(f"going on with {journal}: {len(trials.complete)} values{failed} so far")
-    at_work = [t for t in trials.pending if not (t.released or is_alive(t.owner) is False)]
-    if trials.failed and not trials.complete and not at_work:
+    note(f"going on with {journal}: {len(trials.observed)} values{failed} so far")
+    at_work = [
+        t for t in trials.pending if not (t.note.released or is_alive(t.note.owner) is False)
+    ]
+    if trials.failed and not trials.observed and not at_work:
         count = tuner.drop_failed()
         note(
             f"nothing has succeeded yet: the {count} failures are taken back and do not count "
@@ -206,7 +208,7 @@ def _loop(tuner: Tuner, program: Program, give_up: int, *, verbose: bool, json: 
     failures = 0
     alarmed = tuner.alarm is not None
     for configuration in tuner:
-        waiting = tuner.trials.waiting(configuration, owner=this_process())
+        waiting = tuner.run.waiting(configuration, this_process())
         number = -1 if waiting is None else waiting.number
         if verbose:
             note(f"why {number}: {tuner.explain(configuration)}")
@@ -241,7 +243,7 @@ def _show(
         say(f"{number:4d}  failed: {outcome.reason}  {one_line(configuration)}")
     else:
         best = tuner.best.value
-        improves = all(t.value != best for t in tuner.trials.complete if t.number != number)
+        improves = all(t.value != best for t in tuner.trials.observed if t.number != number)
         mark = "*" if outcome.value == best and improves else " "
         values = f"{outcome.value:<10.6g}{mark} best {best:<10.6g}"
         others = f"  {one_line(outcome.outputs)}" if outcome.outputs else ""
@@ -257,7 +259,7 @@ def _show(
 
 def _say_repeated(tuner: Tuner, number: int, configuration: dict[str, Any]) -> None:
     """A run that is stuck looks like one that makes progress slowly."""
-    before = [t.number for t in tuner.trials.complete if t.configuration == configuration]
+    before = [t.number for t in tuner.trials.observed if t.point == configuration]
     if before[0] != number:
         note(
             f"{number}: the same as {before[0]}: no other configuration is known to respect the "
@@ -277,25 +279,25 @@ def _conclude(
             {
                 "event": "finished",
                 "reason": why,
-                "complete": len(trials.complete),
+                "complete": len(trials.observed),
                 "failed": len(trials.failed),
-                "best": asdict(tuner.best) if trials.complete else None,
+                "best": asdict(tuner.best) if trials.observed else None,
                 "certificate": asdict(certificate),
-                "alarm": None if trials.alarm is None else asdict(trials.alarm),
+                "alarm": None if tuner.alarm is None else asdict(tuner.alarm),
                 "trust": tuner.trust,
             }
         )
     else:
         say(f"done: {why}")
-        if trials.complete:
+        if trials.observed:
             say(f"best {tuner.best.value:.6g}  {one_line(tuner.best.x)}")
             if tuner.options.limits or (tuner.stop_at is not None and str(certificate) not in why):
                 say(str(certificate))
         note(f"journal: {journal}")
     if stopped and not trials.failed:
-        raise typer.Exit(1 if tuner.alarm is not None or not trials.complete else 0)
-    if not trials.complete or failures >= give_up:
-        last = trials.failed[-1].reason if trials.failed else "nothing was evaluated"
+        raise typer.Exit(1 if tuner.alarm is not None or not trials.observed else 0)
+    if not trials.observed or failures >= give_up:
+        last = trials.failed[-1].note.reason if trials.failed else "nothing was evaluated"
         note(f"metakel: {failures} evaluations in a row failed, the last with: {last}")
         note(_advice(tuner, journal))
         raise typer.Exit(NOTHING_SUCCEEDED)
@@ -303,7 +305,7 @@ def _conclude(
 
 def _advice(tuner: Tuner, journal: Path) -> str:
     trials = tuner.trials
-    if not trials.complete:
+    if not trials.observed:
         return (
             "was the command at fault? Fix it and start again, with --same-task if its words "
             "change: as nothing has succeeded, these failures will not count. If it was not, a "
@@ -311,7 +313,7 @@ def _advice(tuner: Tuner, journal: Path) -> str:
         )
     return (
         "failed evaluations count towards the budget "
-        f"({trials.spent} of {tuner.budget} are spent), and their neighbourhood is avoided. Was "
+        f"({tuner.run.spent} of {tuner.budget} are spent), and their neighbourhood is avoided. Was "
         f"the command at fault? Take them back (metakel tell {journal} --drop --number "
         f"{trials.failed[-1].number}), or begin another journal. If it was not, the same command "
         "goes on"

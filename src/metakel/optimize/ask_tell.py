@@ -404,7 +404,7 @@ class AskTell:
             if trial is None:
                 raise InputError(f"forget: the point {self._points.decode(row)} is not pending")
             numbers.append(trial.number)
-        self.record = self._record.with_forgotten(numbers)
+        self.record = self._record.with_dropped(numbers)
 
 
 def _check_inputs(model: Model, domain: Domain, context: Domain | None) -> None:

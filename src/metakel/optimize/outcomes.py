@@ -7,7 +7,7 @@ complete        its value              no                                 yes
 infeasible      its value              no                                 no
 failed          none                   yes: the search keeps away         no
 pending         none                   yes: the search keeps away         no
-forgotten       none                   no                                 no
+dropped         none                   no                                 no
 ==============  =====================  =================================  ===================
 
 A run without a value changes no evidence: weights of models and confidence sets are the same with
@@ -155,7 +155,7 @@ def outcomes(record: Record, *, d0: int, sign: float) -> Outcomes:
         outputs=tuple((t.x, t.outputs) for t in finished if t.outputs),
         failed=points(trial for trial in finished if trial.state == "failed"),
         pending=points(trial for trial in trials if trial.state == "pending"),
-        closed=points(trial for trial in trials if trial.closed and trial.state != "pending"),
+        closed=_points([x for trial in trials for x in trial.closes], d0),
     )
 
 

@@ -2,19 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import isfinite, nan
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from metakel import _html
 from metakel._arrays import Array, positive
 from metakel.errors import InputError, ShapeError
 
-State = Literal["pending", "complete", "infeasible", "failed", "forgotten"]
+State = Literal["pending", "complete", "infeasible", "failed", "dropped"]
 LARGEST = 1e50  # beyond this no interval can be computed, and a value says no more than "failed"
+
+
+UNPLACED = np.empty(0)  # of a trial whose point a store has not encoded yet
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a store remembers of a trial for people and other processes; no decision uses it.
+
+    Parameters
+    ----------
+    asked : bool
+        Whether the optimizer chose it.
+    owner : dict or None
+        The process that evaluates it.
+    since : str
+        When that process was given it; empty if unknown.
+    reason : str
+        Why it failed, or what is special about it.
+    expected : pair of float, or None
+        Mean and standard deviation by the model that chose it, when it did.
+    suggested : dict or None
+        What was suggested, where something else was run instead.
+    suggested_x : (d0,) array or None
+        The same as the model sees it; it is not suggested again.
+    released : bool
+        Whether it was given back, so that it is asked again.
+    """
+
+    asked: bool = True
+    owner: Mapping[str, Any] | None = field(default=None, repr=False)
+    since: str = field(default="", repr=False)
+    reason: str = ""
+    expected: tuple[float, float] | None = None
+    suggested: Mapping[str, Any] | None = None
+    suggested_x: Array | None = field(default=None, repr=False)
+    released: bool = False
+
+
+NO_NOTE = Note()
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +71,9 @@ class Trial:
         As the user sees it: an array, or a dict of named parameters.
     x : (d0,) array
         As the model sees it.
-    state : "pending", "complete", "infeasible", "failed" or "forgotten"
+    state : "pending", "complete", "infeasible", "failed" or "dropped"
         Infeasible: it has a value, but violates a constraint. Failed: there is no value, for good.
-        Forgotten: it will not be run.
+        Dropped: it will not be run.
     value : float or None
         What was observed.
     noise_std : float or None
@@ -44,6 +86,8 @@ class Trial:
         Whether the point is not to be asked for again, in a domain that does not repeat points.
     context : object
         The context that the point was chosen for, as the user sees it; None where there are none.
+    note : Note
+        What a store remembers of it.
     """
 
     number: int
@@ -56,6 +100,14 @@ class Trial:
     outputs: Mapping[str, float] = field(default_factory=dict)
     closed: bool = True
     context: Any = None
+    note: Note = field(default=NO_NOTE, repr=False)
+
+    @property
+    def closes(self) -> list[Array]:
+        """Points (d0,) that are not to be asked for again because of it."""
+        own = [self.x] if self.closed and self.state != "pending" else []
+        instead = self.note.suggested_x
+        return own if instead is None else [*own, instead]
 
     def with_result(
         self,
@@ -72,7 +124,7 @@ class Trial:
         return Trial(  # `replace` takes five times as long, which shows in long records
             *(self.number, self.point, self.x, state),
             *(None if value is None else float(value), noise_std, limits, measured),
-            *(self.closed, self.context),
+            *(self.closed, self.context, self.note),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,12 +172,47 @@ class Record:
     def __len__(self) -> int:
         return len(self.trials)
 
+    def __iter__(self) -> Iterator[Trial]:
+        return iter(self.trials)
+
+    @overload
+    def __getitem__(self, number: int) -> Trial: ...
+    @overload
+    def __getitem__(self, number: slice) -> tuple[Trial, ...]: ...
+    def __getitem__(self, number: int | slice) -> Trial | tuple[Trial, ...]:
+        return self.trials[number]
+
+    @cached_property
+    def failed(self) -> tuple[Trial, ...]:
+        """Without a value, for good."""
+        return tuple(trial for trial in self.trials if trial.state == "failed")
+
     @property
+    def counts(self) -> str:
+        """How many there are of each kind, in words."""
+        done, failed, waiting = len(self.observed), len(self.failed), len(self.pending)
+        return f"{done} values, {failed} failed, {waiting} pending"
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row per trial and a column per parameter.
+
+        The other columns are number, state and value, and what was expected: mean and sd.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas: pip install pandas") from error
+        return pd.DataFrame(trial_columns(self.trials))
+
+    def _repr_html_(self) -> str:
+        return trial_table(self.trials)
+
+    @cached_property
     def pending(self) -> tuple[Trial, ...]:
         """Asked for, and without a result."""
         return tuple(trial for trial in self.trials if trial.state == "pending")
 
-    @property
+    @cached_property
     def observed(self) -> tuple[Trial, ...]:
         """With a value, in the order in which the values came."""
         done = (self.trials[number] for step in self.steps for number in step)
@@ -146,11 +233,11 @@ class Record:
                 trials.append(trial)
         return Record(tuple(trials), (*self.steps, tuple(trial.number for trial in results)))
 
-    def with_forgotten(self, numbers: Sequence[int]) -> Record:
+    def with_dropped(self, numbers: Sequence[int]) -> Record:
         """After pending trials were given up; their points may be asked for again."""
         trials = list(self.trials)
         for number in numbers:
-            trials[number] = replace(trials[number], state="forgotten", closed=False)
+            trials[number] = replace(trials[number], state="dropped", closed=False)
         return replace(self, trials=tuple(trials))
 
     def until(self, step: int) -> Record:
@@ -163,7 +250,7 @@ class Record:
                 trial.number,
                 trial.point,
                 trial.x,
-                "forgotten",
+                "dropped",
                 closed=False,
                 context=trial.context,
             )
@@ -197,7 +284,7 @@ class Record:
             trials.append(Trial(number, point, x, state, context=context, **kept))
         steps = tuple(tuple(map(int, step)) for step in data["steps"])
         finished = [number for step in steps for number in step]
-        expected = [t.number for t in trials if t.state not in ("pending", "forgotten")]
+        expected = [t.number for t in trials if t.state not in ("pending", "dropped")]
         if sorted(finished) != expected:
             raise InputError(
                 f"stored steps name the trials {sorted(finished)}; expected those with a result, "
@@ -207,6 +294,49 @@ class Record:
             if (trial.value is not None) != (trial.state in ("complete", "infeasible")):
                 raise InputError(f"stored trial {trial.number} is {trial.state} with {trial.value}")
         return cls(tuple(trials), steps)
+
+
+FACTS = ("number", "state", "value", "expected", "sd")
+SHOWN = 10  # trials in a box; the last ones
+
+
+def trial_columns(trials: Sequence[Trial]) -> dict[str, list[Any]]:
+    """One column per fact and per parameter; a parameter with the name of a fact is "its_name_"."""
+    guesses = [trial.note.expected or (None, None) for trial in trials]
+    columns: dict[str, list[Any]] = {
+        "number": [trial.number for trial in trials],
+        "state": [trial.state for trial in trials],
+        "value": [trial.value for trial in trials],
+        "expected": [mean for mean, _ in guesses],
+        "sd": [sd for _, sd in guesses],
+    }
+    rows = [_named(trial.point) for trial in trials]
+    for name in dict.fromkeys(name for row in rows for name in row):
+        columns[f"{name}_" if name in FACTS else name] = [row.get(name) for row in rows]
+    return columns
+
+
+def _named(point: Any) -> Mapping[str, Any]:
+    if isinstance(point, Mapping):
+        return point
+    return {f"x{i}": float(value) for i, value in enumerate(point)}
+
+
+def trial_table(trials: Sequence[Trial]) -> str:
+    """The last trials as HTML."""
+    last = trials[-SHOWN:]
+    if not last:
+        return _html.paragraph("no trials yet")
+    columns = trial_columns(last)
+    cells = [[_cell(value) for value in column] for column in columns.values()]
+    more = f"the last {len(last)} of {len(trials)} trials" if len(trials) > len(last) else ""
+    return _html.table(list(columns), list(zip(*cells, strict=True)), more)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def as_values(value: Any, n: int) -> list[float | None]:

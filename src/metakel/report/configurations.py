@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from metakel.charts import LEARNED, OBSERVED, Axis, SvgChart, number, short
 from metakel.charts.svg import clip
+from metakel.optimize import Trial
 from metakel.priors import Prior
 from metakel.report.html import downloadable, figure, table
 from metakel.space import Categorical, Float, Ordinal, Parameter
-from metakel.tuner import JournalTrial
 
 SHOWN_TRIALS = 10
 SHOWN_PARAMETERS = 8
@@ -28,23 +28,23 @@ FEW = 4  # axes that fit into the width of any other chart, on a telephone too
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def trial_tip(trial: JournalTrial) -> str:
+def trial_tip(trial: Trial) -> str:
     """What to say about a trial."""
-    settings = (f"{name} = {short(v)}" for name, v in trial.configuration.items())
+    settings = (f"{name} = {short(v)}" for name, v in trial.point.items())
     return f"{trial.number}: {number(float(trial.value or 0.0))}\n" + "\n".join(settings)
 
 
-def slices(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
+def slices(prior: Prior, trials: Sequence[Trial]) -> list[str]:
     """Values by each parameter, of the trials that have it."""
     pictures = []
     for parameter in _varying(prior)[:SHOWN_PARAMETERS]:
-        having = [trial for trial in trials if parameter.name in trial.configuration]
+        having = [trial for trial in trials if parameter.name in trial.point]
         if not having:
             continue
         chosen = [having[i] for i in _some(prior, having, DOTS)]
         values = np.array([trial.value for trial in chosen], dtype=np.float64)
         axis = _axis(parameter)
-        places = [_place(parameter, axis, trial.configuration[parameter.name]) for trial in chosen]
+        places = [_place(parameter, axis, trial.point[parameter.name]) for trial in chosen]
         chart = SvgChart(axis, Axis.covering(prior.info.output, values))
         tips = [f"{t.number}: {number(float(t.value or 0.0))}" for t in chosen]
         chart.dots(places, values, OBSERVED, tips=tips, size=7)
@@ -52,7 +52,7 @@ def slices(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
     return pictures
 
 
-def parallel(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
+def parallel(prior: Prior, trials: Sequence[Trial]) -> list[str]:
     """A line per trial through all of its parameters to its value; better ones are stronger."""
     parameters = _varying(prior)[:SHOWN_PARAMETERS]
     if len(parameters) < 2:
@@ -89,13 +89,13 @@ def parallel(prior: Prior, trials: Sequence[JournalTrial]) -> list[str]:
     return [f'<figure class="{"" if few else "whole"}">{title}{picture}<p>{text}</p></figure>']
 
 
-def trial_table(prior: Prior, trials: Sequence[JournalTrial]) -> str:
+def trial_table(prior: Prior, trials: Sequence[Trial]) -> str:
     """The best trials, and all of them to download."""
     sign = 1.0 if prior.info.minimize else -1.0
     order = sorted(trials, key=lambda trial: sign * float(trial.value or 0.0))
     space = prior.space
     rows = [
-        [str(t.number), number(float(t.value or 0.0)), _guess(t), *space.cells(t.configuration)]
+        [str(t.number), number(float(t.value or 0.0)), _guess(t), *space.cells(t.point)]
         for t in order[:SHOWN_TRIALS]
     ]
     shown = table(["trial", prior.info.output, "expected", *space.names], rows, "whole-width")
@@ -103,16 +103,16 @@ def trial_table(prior: Prior, trials: Sequence[JournalTrial]) -> str:
     return title + shown + downloadable("trials.csv", as_csv(prior, trials, space.names))
 
 
-def as_csv(prior: Prior, trials: Sequence[JournalTrial], names: Sequence[str]) -> str:
+def as_csv(prior: Prior, trials: Sequence[Trial], names: Sequence[str]) -> str:
     """All trials with a value; text that a spreadsheet would take for a formula is quoted."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     header = ["trial", prior.info.output, "expected", "sd", *names]
     writer.writerow([_harmless(cell) for cell in header])
     for trial in trials:
-        expected = trial.expected or ("", "")
+        expected = trial.note.expected or ("", "")
         cells = [trial.number, trial.value, *expected]
-        cells += [trial.configuration.get(name) for name in names]
+        cells += [trial.point.get(name) for name in names]
         writer.writerow([_harmless(cell) for cell in cells])
     return text.getvalue()
 
@@ -121,7 +121,7 @@ def _harmless(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
 
 
-def _some(prior: Prior, trials: Sequence[JournalTrial], most: int) -> NDArray[np.intp]:
+def _some(prior: Prior, trials: Sequence[Trial], most: int) -> NDArray[np.intp]:
     """Rows to draw: all, or the best and others evenly spaced."""
     if len(trials) <= most:
         return np.arange(len(trials))
@@ -143,11 +143,11 @@ def _axis(parameter: Parameter) -> Axis:
     return Axis(parameter.name, float(parameter.low), float(parameter.high), parameter.log)
 
 
-def _height(parameter: Parameter, axis: Axis, trial: JournalTrial) -> float | None:
+def _height(parameter: Parameter, axis: Axis, trial: Trial) -> float | None:
     """Where a trial is on an axis; None where it does not have the parameter."""
-    if parameter.name not in trial.configuration:
+    if parameter.name not in trial.point:
         return None
-    return axis.fraction(_place(parameter, axis, trial.configuration[parameter.name]))
+    return axis.fraction(_place(parameter, axis, trial.point[parameter.name]))
 
 
 def _place(parameter: Parameter, axis: Axis, value: Any) -> float:
@@ -178,5 +178,5 @@ def _scale(axis: Axis, x: float, row: int) -> str:
     )
 
 
-def _guess(trial: JournalTrial) -> str:
-    return "" if trial.expected is None else number(trial.expected[0])
+def _guess(trial: Trial) -> str:
+    return "" if trial.note.expected is None else number(trial.note.expected[0])

@@ -18,14 +18,21 @@ from metakel._arrays import Array
 from metakel.charts import ALARM, LEARNED, OBSERVED, REFERENCE, Axis, SvgChart, number, short
 from metakel.confidence import Alarm, AlarmEvent
 from metakel.errors import InputError
-from metakel.optimize import Certificate, Expected, NoSafePoint, Optimizer, Reasons
+from metakel.optimize import (
+    Certificate,
+    Expected,
+    NoSafePoint,
+    Optimizer,
+    Reasons,
+    Record,
+    Trial,
+)
 from metakel.optimize.outcomes import BLOCK, LIMIT
 from metakel.priors import Prior
 from metakel.report.configurations import parallel, slices, trial_table, trial_tip
 from metakel.report.html import cards, facts, figure, figures, paragraph, section, table
-from metakel.tuner import JournalReader, JournalTrial, Trials
+from metakel.tuner import Store
 from metakel.tuner.options import Candidates, RunLimits, RunOptions, TuningSource
-from metakel.tuner.session import TrialsAsRecord
 
 CROWDED = 200  # more dots than this are small
 DOTS = 1000  # of at most so many values the configuration is shown
@@ -39,7 +46,7 @@ class RunReplay:
 
     Parameters
     ----------
-    trials : tuple of JournalTrial
+    trials : tuple of Trial
         Those with a value.
     best : (t,) array
         Best value so far.
@@ -66,7 +73,7 @@ class RunReplay:
         these times.
     """
 
-    trials: tuple[JournalTrial, ...]
+    trials: tuple[Trial, ...]
     best: Array
     steps: NDArray[np.intp]
     regret: Array
@@ -83,11 +90,10 @@ class RunReplay:
     safe: Array = field(default_factory=lambda: np.zeros(0))
 
 
-def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
+def replay_run(prior: Prior, whole: Record, options: RunOptions) -> RunReplay:
     """Go through a run again, with the optimizer that decided in it."""
     optimizer = options.optimizer(TuningSource(prior))
-    whole = TrialsAsRecord(lambda rows: optimizer.domain.encode(rows, "report"))(trials)
-    values = np.array([trial.value for trial in trials.complete], dtype=np.float64)
+    values = np.array([trial.value for trial in whole.observed], dtype=np.float64)
     best = (np.minimum if prior.info.minimize else np.maximum).accumulate(values)
     # Calls with a value; a record is looked at after so many of them.
     calls = [i + 1 for i, (n,) in enumerate(whole.steps) if whole.trials[n].value is not None]
@@ -103,21 +109,21 @@ def replay_run(prior: Prior, trials: Trials, options: RunOptions) -> RunReplay:
     regret, trust = np.array(rows, dtype=np.float64).reshape(-1, 2).T
     upcoming = _next(optimizer)
     some = upcoming
-    if some is None and trials.all:
-        some = optimizer.explain(trials.all[0].configuration)
+    if some is None and len(whole):
+        some = optimizer.explain(whole[0].point)
     return RunReplay(
-        trials=trials.complete,
+        trials=whole.observed,
         best=best,
         steps=steps,
         regret=regret,
         trust=trust,
         alarm=optimizer.alarm,
-        failed=len(trials.failed),
-        pending=len(trials.pending),
+        failed=len(whole.failed),
+        pending=len(whole.pending),
         certificate=optimizer.certificate,
         typical=nan if some is None else some.typical,
         next=upcoming,
-        about=_about(trials, options),
+        about=_about(whole, options),
         delta=options.delta,
         limits=options.limits,
         safe=np.array(shares),
@@ -135,8 +141,8 @@ def _next(optimizer: Optimizer) -> Reasons | None:
         return None
 
 
-def _about(trials: Trials, options: RunOptions) -> dict[str, str]:
-    times = sorted(trial.since for trial in trials.all if trial.since)
+def _about(whole: Record, options: RunOptions) -> dict[str, str]:
+    times = sorted(trial.note.since for trial in whole if trial.note.since)
     found = {
         "task": options.task,
         "command": shlex.join(options.command),
@@ -168,7 +174,7 @@ def replay_journal(prior: Prior, path: str | Path, candidates: Any = None) -> Ru
     The candidates of a run are not in its journal: without them, nothing is said of what comes
     next, and there is no certificate.
     """
-    record = JournalReader(path)
+    record = Store.open(path)
     head = record.header
     listed = None if candidates is None else Candidates.of(candidates, prior.space)
     options = RunOptions(
@@ -177,14 +183,14 @@ def replay_journal(prior: Prior, path: str | Path, candidates: Any = None) -> Ru
         dict(head["fixed"]),
         bool(head["outside"]),
         listed,
-        limits=record.limits,
+        limits=RunLimits.from_header(record.header),
         task=str(head.get("task", "")),
         command=tuple(head.get("command", ())),
     )
     lacking = listed is None and head.get("candidates") is not None
     known = {**head, "candidates": None} if lacking else head
     options.refuse_another(TuningSource(prior), known, str(path))
-    found = replay_run(prior, record.trials, options)
+    found = replay_run(prior, record.run.record, options)
     if not lacking:
         return found
     reason = "the candidates of the run are not in its journal; --candidates names their file"
@@ -211,7 +217,7 @@ def headline(prior: Prior, run: RunReplay | None) -> str:
     return (
         f'<p class="headline">The best {escape(prior.info.output)} after {counted} is '
         f"<b>{escape(number(value))}</b>, in trial {best.number}.</p>"
-        + configuration_card(best.configuration)
+        + configuration_card(best.point)
         + paragraph(" ".join(_worth(prior, run, value)))
         + paragraph(promise(prior, run.certificate))
     )
@@ -373,11 +379,11 @@ def _changes(best: Array) -> NDArray[np.intp]:
 
 def _expectations(prior: Prior, run: RunReplay) -> list[str]:
     """What was expected of every suggestion, against what was measured."""
-    noted = [trial for trial in run.trials if trial.expected is not None]
+    noted = [trial for trial in run.trials if trial.note.expected is not None]
     if not noted:
         return []
     limits = prior.output_limits
-    expected = [Expected.within(limits, None, *(t.expected or (0.0, 0.0))) for t in noted]
+    expected = [Expected.within(limits, None, *(t.note.expected or (0.0, 0.0))) for t in noted]
     measured = np.array([trial.value for trial in noted], dtype=np.float64)
     inside = sum(e.low <= y <= e.high for e, y in zip(expected, measured, strict=True))
     few = np.linspace(0, len(noted) - 1, min(len(noted), DOTS // 2)).round().astype(np.intp)

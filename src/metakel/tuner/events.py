@@ -15,11 +15,31 @@ from metakel._arrays import is_number, refuse_masked, shown
 from metakel.errors import InputError
 from metakel.optimize.record import LARGEST
 from metakel.space import Space
+from metakel.tuner.journal import FORMAT, VERSION
 
 Configuration = dict[str, Any]
 Event = dict[str, Any]
 Expected = tuple[str, Callable[[Any], bool]]
 LARGEST_PID = 2**32  # of any system
+
+
+# The header
+
+
+def check_header(first: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """The first event, if it is the beginning of a journal."""
+    if (first.get("event"), first.get("format")) != ("started", FORMAT):
+        begins = f"begins with the event {first['event']!r}" if first else "holds no event"
+        raise InputError(
+            f"{where} is not a journal: it {begins}; expected 'started' of {FORMAT}, with which "
+            "`metakel suggest --journal`, `metakel tune` and Tuner(prior, path) begin one"
+        )
+    if first.get("version") != VERSION:
+        raise InputError(
+            f"{where} is a journal of version {first.get('version')!r}; expected {VERSION}, which "
+            "this release reads"
+        )
+    return first
 
 
 # Configurations

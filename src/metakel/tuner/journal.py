@@ -3,9 +3,8 @@
 A writer that is killed can leave an unfinished last line. Its event was never confirmed to anybody:
 the next writer removes it, and a reader does not see it. Nothing else is ever taken from a file.
 
-Since version 2, every line ends with a checksum of itself and of the checksum before it, so that a
-line that was changed, removed or moved is noticed. Files of version 1 are read and continued
-without checksums.
+Every line ends with a checksum of itself and of the checksum before it, so that a line that was
+changed, removed or moved is noticed.
 """
 
 from __future__ import annotations
@@ -123,12 +122,10 @@ class Journal:
         seal = checksum(position.last)
         for line in self._lines():
             event, seal = _sealed(line, seal)
-            if event is None:  # the first line, one of version 1, or something is wrong with it
-                found = decoded(line, position.last)
-                if isinstance(found, str):
-                    hint = "" if position.line else " (is it a journal?)"
-                    raise InputError(f"{self.path}, line {position.line + 1}{hint}: {found}")
-                event, seal = found, checksum(line)
+            if event is None:
+                hint = "" if position.line else " (is it a journal?)"
+                wrong = _what_is_wrong(line)
+                raise InputError(f"{self.path}, line {position.line + 1}{hint}: {wrong}")
             position.line += 1
             position.offset += len(line)
             position.last = line
@@ -224,7 +221,7 @@ class Journal:
                 f"{self.path} is not a journal, and is left as it is: it begins with "
                 f"{first!r}; expected {BEGINNING.decode()} ..."
             )
-        if _parsed(last) is None:
+        if parsed(last) is None:
             os.ftruncate(descriptor, size - len(last))
         else:  # only the end of the line is lacking, as some editors leave it
             self._write(descriptor, b"\n", size)
@@ -336,54 +333,42 @@ _PARSER = json.JSONDecoder()  # it skips what `json.loads` finds out anew for ev
 
 
 def encoded(events: Sequence[Mapping[str, Any]], last: bytes = b"") -> bytes:
-    """Lines that follow the line ``last``: with checksums, unless they continue a version 1."""
+    """Lines that follow the line ``last``, with their checksums."""
     lines, before = [], checksum(last)
     for event in events:
         line = json.dumps(event, allow_nan=False).encode()
-        if not last or before is not None:
-            before = crc32(line, before or 0)
-            line = line[:-1] + _SEAL % before
-        lines.append(line + b"\n")
+        before = crc32(line, before)
+        lines.append(line[:-1] + _SEAL % before + b"\n")
     return b"".join(lines)
 
 
-def decoded(line: bytes, last: bytes = b"") -> Event | str:
-    """The event of a line that follows ``last``, or what is wrong with it."""
-    found, before = checksum(line), checksum(last)
-    content = line if found is None else line.rstrip(b"\n")[:-_SEAL_LENGTH] + b"}"
-    event = _parsed(content)
-    if event is None:
-        return f"found {line[:60]!r}; expected an event"
-    expects = before is not None or (not last and event.get("version", 1) != 1)
-    if expects and found is None:
-        return "it has no checksum; expected one, as on the lines before it"
-    if found is not None and (expects or not last) and found != crc32(content, before or 0):
-        return "it, or the line before it, was changed after it was written: its checksum differs"
-    return event
-
-
-def _sealed(line: bytes, before: int | None) -> tuple[Event | None, int | None]:
-    """The event of a line, and its checksum, where that follows the one ``before``; fast."""
-    if before is None:
-        return None, None
+def _sealed(line: bytes, before: int) -> tuple[Event | None, int]:
+    """The event of a line, and its checksum; None where that does not follow the one ``before``."""
     end = len(line) - _SEAL_LENGTH - 1
     found = crc32(b"}", crc32(line[:end], before))
     if line[end:] != _SEAL % found + b"\n":
-        return None, None
-    return _parsed(line[:end] + b"}"), found
+        return None, 0
+    return parsed(line[:end] + b"}"), found
 
 
-def checksum(line: bytes) -> int | None:
-    """The number at the end of a line; None where there is none."""
-    seal = line.rstrip(b"\n")[-_SEAL_LENGTH:]
+def _what_is_wrong(line: bytes) -> str:
+    """With a line whose checksum does not follow from the lines before."""
+    if parsed(line) is None:
+        return f"found {line[:60]!r}; expected an event"
+    if line.rstrip(b"\n")[-_SEAL_LENGTH:] != _SEAL % checksum(line):
+        return "it has no checksum; expected one, as on the lines of every journal"
+    return "it, or the line before it, was changed after it was written: its checksum differs"
+
+
+def checksum(line: bytes) -> int:
+    """The number at the end of a line; 0 where there is none."""
     try:
-        found = int(seal[-10:-2], 16)
+        return int(line.rstrip(b"\n")[-10:-2], 16)
     except ValueError:
-        return None
-    return found if seal == _SEAL % found else None
+        return 0
 
 
-def _parsed(line: bytes) -> Event | None:
+def parsed(line: bytes) -> Event | None:
     """The event that a line holds; None for anything else."""
     try:
         event = _PARSER.decode(line.decode())

@@ -446,19 +446,3 @@ def _another_task(where: str, name: str, begun: Any, given: Any) -> InputError:
         Hint("begin another journal", "Tuner(prior, another_path)", "--journal PATH"),
         Hint("if it is the same task, go on", f"{name}={begun!r}", "--same-task"),
     )
-
-
-def check_header(first: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """The first event, if it is the beginning of a journal."""
-    if (first.get("event"), first.get("format")) != ("started", FORMAT):
-        begins = f"begins with the event {first['event']!r}" if first else "holds no event"
-        raise InputError(
-            f"{where} is not a journal: it {begins}; expected 'started' of {FORMAT}, with which "
-            "`metakel suggest --journal`, `metakel tune` and Tuner(prior, path) begin one"
-        )
-    if first.get("version") not in READABLE:
-        raise InputError(
-            f"{where} is a journal of version {first.get('version')!r}; this release reads "
-            f"{' and '.join(map(str, READABLE))}"
-        )
-    return first

@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from metakel._arrays import Array
+from metakel._arrays import Array, is_integer, positive, shown
 from metakel.confidence import AlarmEvent
-from metakel.errors import InputError
+from metakel.errors import InputError, MetaKelError
 from metakel.learn import LearnedKernel
 from metakel.optimize import Best, Certificate, Optimizer, Reasons
+from metakel.optimize.certificate import spread_of
+from metakel.optimize.record import Record, Trial
+from metakel.optimize.regret import as_tolerance
 from metakel.priors import Prior
 from metakel.space import Space
-from metakel.tuner.events import Configuration, as_value, key, plain, result
-from metakel.tuner.lock import this_process
+from metakel.tuner.events import Configuration, Event, as_value, plain, result
+from metakel.tuner.journal import used_by_this_thread
+from metakel.tuner.lock import is_alive, this_process
 from metakel.tuner.options import Candidates, RunLimits, RunOptions, TuningSource
-from metakel.tuner.session import Asking
+from metakel.tuner.run import Run, age
 from metakel.tuner.show import draw_run, tuner_card
-from metakel.tuner.trials import JournalTrial, Trials
+from metakel.tuner.store import Store
 
 LOG = logging.getLogger("metakel")
 DELTA, LIMITED_DELTA = 0.2, 0.1  # defaults, without and with limits
+CLOCKS_DIFFER = 60.0  # seconds, which a warning is about
+UNDISTURBED_TRIES = 3  # choices that are computed without keeping other processes waiting
 
 
-class Tuner(Asking):
+class Finished(InputError):
+    """The budget is spent, or the certificate is small enough: nothing is left to ask."""
+
+
+class Tuner:
     """Ask for the next configuration, tell its value.
 
     Whatever is asked and told goes to the journal before the call returns, and what is asked
@@ -98,28 +112,82 @@ class Tuner(Asking):
         options = RunOptions(
             seed, delta, plain(fixed or {}), extrapolate, listed, task, tuple(command), allowed
         )
-        self.prior, self._wondered = prior, False
-        super().__init__(
-            source,
-            options,
-            journal,
-            budget=budget,
-            stop_at=stop_at,
-            adopt_after=adopt_after,
-            manual=manual,
-        )
+        if budget is not None and not (is_integer(budget) and budget >= 1):
+            raise InputError(
+                f"budget is {shown(budget)}; expected at least one evaluation, as a whole number"
+            )
+        if adopt_after is not None:
+            positive("adopt_after", adopt_after)
+        self.prior, self.options, self._source = prior, options, source
+        self.budget, self.stop_at, self.adopt_after = budget, stop_at, adopt_after
+        self._manual, self._wondered = manual, set[str]()  # what was warned of
+        self._optimizer = options.optimizer(source)
+        self.tolerance = self._checked_tolerance()  # before a journal is begun
+        self._store = Store(journal, lambda h: options.refuse_another(source, h, str(journal)))
+        self._known = self._store.run  # what the optimizer has seen
+        self._latest()
+
+    def _checked_tolerance(self) -> float | None:
+        """``stop_at`` in units of the output; refused where there can be no certificate."""
+        if self.stop_at is None:
+            return None
+        tolerance = as_tolerance(self.stop_at, spread_of(self._optimizer.model))
+        if tolerance == 0:
+            raise InputError(f"stop_at is {self.stop_at}; expected a number > 0")
+        if lacking := self._optimizer.no_certificate:
+            raise InputError(f"stop_at needs a certificate; there is none: {lacking}")
+        return tolerance
+
+    # The optimizer in step with the journal
+
+    def _latest(self) -> Run:
+        """What the journal says now."""
+        with self._turn():
+            return self._store.run
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        with self._store.turn():
+            if not self._store.begun:
+                self._store.append([self.options.header(self._source)])
+            self._follow()
+            yield
+
+    def _append(self, events: Sequence[Event]) -> None:
+        self._store.append(events)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Condition on what is new; note an alarm, once, whichever process sees it first."""
+        self._condition(self._store.run)
+        seen = self._optimizer.alarm
+        if seen is not None and self._store.run.alarm is None:
+            self._append([{"event": "alarm", "told": seen.time, "reason": seen.reason}])
+
+    def _condition(self, run: Run) -> None:
+        if run is not self._known:
+            self._optimizer.record = run.record
+            self._known = run
+            alarm = self._optimizer.alarm if run.accepted else None
+            if alarm is not None and alarm.time <= run.accepted:
+                self._optimizer.accept_alarm()
 
     # What it knows
 
     @property
-    def trials(self) -> Trials:
-        """Everything the journal says, by whichever process."""
+    def run(self) -> Run:
+        """What the journal says now."""
         return self._latest()
+
+    @property
+    def trials(self) -> Record:
+        """All trials of the journal, by whichever process."""
+        return self._latest().record
 
     @property
     def pending(self) -> tuple[Configuration, ...]:
         """Asked, and without a result."""
-        return tuple(trial.configuration for trial in self.trials.pending)
+        return tuple(trial.point for trial in self.trials.pending)
 
     @property
     def space(self) -> Space:
@@ -145,7 +213,7 @@ class Tuner(Asking):
     @property
     def alarm(self) -> AlarmEvent | None:
         """Set once the values contradict the history; the certificate ends with it."""
-        return self.trials.alarm
+        return self._latest().alarm
 
     @property
     def trust(self) -> float:
@@ -172,10 +240,11 @@ class Tuner(Asking):
         return self.optimizer.confidence(configurations)
 
     def __repr__(self) -> str:
-        trials = self.trials
-        best = f", best {self.best.value:.4g}" if trials.complete else ""
-        alarm = ", ALARM" if trials.alarm else ""
-        counts = f"{len(trials.complete)} values, {len(trials.pending)} pending"
+        run = self._latest()
+        done, waiting = run.record.observed, run.record.pending
+        best = f", best {self.best.value:.4g}" if done else ""
+        alarm = ", ALARM" if run.alarm else ""
+        counts = f"{len(done)} values, {len(waiting)} pending"
         return f"Tuner({self._source.output}: {counts}{best}{alarm})"
 
     def _repr_html_(self) -> str:
@@ -184,6 +253,175 @@ class Tuner(Asking):
     def plot(self, ax: Any = None) -> Any:
         """Every value and the best so far, on matplotlib axes, which are returned."""
         return draw_run(self, ax)
+
+    # Ask
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is asked for."""
+        return bool(self.stop_reason)
+
+    @property
+    def stop_reason(self) -> str:
+        """Why nothing more is asked for; empty while there is something to do."""
+        return self._stop_reason(self._latest())
+
+    def _stop_reason(self, run: Run) -> str:
+        if self.tolerance is not None:
+            certificate = self._optimizer.certificate
+            if certificate.regret <= self.tolerance:
+                return f"{certificate} (stop_at={self.stop_at})"
+        spent = self.budget is not None and run.spent >= self.budget
+        if spent and not self._orphans(run):
+            return f"the budget of {self.budget} evaluations is spent"
+        listed = self.options.candidates
+        if listed is not None and listed.all_among(run.asked_for):
+            return f"all {len(listed.rows)} candidates were asked"
+        return ""
+
+    def ask(self, context: Mapping[str, Any] | None = None) -> Configuration:
+        """The configuration to try next; pending from now on.
+
+        ``context`` holds parameters that are given this time, not chosen: the weather, say.
+        """
+        return self.ask_batch(1, context)[0]
+
+    def ask_batch(self, n: int, context: Mapping[str, Any] | None = None) -> list[Configuration]:
+        """The next ``n`` configurations, to be evaluated side by side.
+
+        Fewer where fewer are left; `Finished` where none is.
+        """
+        return [dict(trial.point) for trial in self.ask_trials(n, context)]
+
+    def ask_trials(self, n: int, context: Mapping[str, Any] | None = None) -> list[Trial]:
+        """The same with their numbers, and with what the model expects of them.
+
+        The choice is computed while other processes may read and write. If they ask meanwhile, it
+        is computed again, at last while they wait. Values that arrive meanwhile are used from the
+        next choice on.
+        """
+        if n < 0:
+            raise InputError(f"ask_trials: n is {n}; expected at least 0")
+        with self._store.alone():
+            for _ in range(UNDISTURBED_TRIES):
+                run = self._latest()
+                events = self._choose(n, run, context)
+                with self._turn():
+                    if self._store.run.revision == run.revision:
+                        return self._note(n, events)
+            with self._turn():
+                return self._note(n, self._choose(n, self._store.run, context))
+
+    def _note(self, n: int, events: list[Event]) -> list[Trial]:
+        if n and not events:
+            raise Finished(self._stop_reason(self._store.run))
+        new = count(len(self._store.run.record))
+        self._append(events)  # all or none: who gets no answer leaves nothing pending
+        numbers = [event["number"] if "number" in event else next(new) for event in events]
+        return [self._store.run.record[number] for number in numbers]
+
+    def _choose(self, n: int, run: Run, context: Mapping[str, Any] | None) -> list[Event]:
+        """What to note for the next configurations; fewer where fewer are left."""
+        events: list[Event] = []
+        for _ in range(n):
+            event = self._next(run, context)
+            if event is None:
+                break
+            events.append(event)
+            run = run.after([event])
+        return events
+
+    def _next(self, run: Run, context: Mapping[str, Any] | None) -> Event | None:
+        """What to note for the next configuration; None where nothing is left to ask for."""
+        by = None if self._manual else this_process()
+        orphans = self._orphans(run)
+        if orphans:
+            return {"event": "adopted", "number": orphans[0].number, "by": by}
+        if self._stop_reason(run):
+            return None
+        # What was queued is for no context in particular.
+        queued = run.queued[:1] if context is None else ()
+        chosen = queued[0] if queued else self._suggestion(run, context)
+        return {
+            "event": "asked",
+            "configuration": chosen,
+            "by": by,
+            "queued": bool(queued),
+            "expected": self._expected(run, chosen),
+        }
+
+    def _suggestion(self, run: Run, context: Mapping[str, Any] | None) -> Configuration:
+        """The next configuration, if the journal said this; a candidate as it was listed."""
+        self._condition(run)
+        chosen, listed = plain(self._optimizer.suggest(context)), self.options.candidates
+        return chosen if listed is None else listed.as_listed(chosen)
+
+    def _expected(self, run: Run, configuration: Configuration) -> list[float]:
+        """Mean, within the limits of the output, and standard deviation, by what decided."""
+        self._condition(run)
+        mean, sd = self._optimizer.predict([configuration])
+        low, high = self._optimizer.output_limits
+        return [min(max(float(mean[0]), low), high), float(sd[0])]
+
+    def _orphans(self, run: Run) -> list[Trial]:
+        """Pending evaluations whose process is gone, or let go of them."""
+        if self._manual:
+            return []
+        return [trial for trial in run.record.pending if self._is_orphan(trial)]
+
+    def _is_orphan(self, trial: Trial) -> bool:
+        note = trial.note
+        if note.released:
+            return True
+        if note.owner is None:  # a person's
+            return False
+        alive, limit = is_alive(note.owner), self.adopt_after
+        if alive is None and limit is not None:
+            seconds = age(trial)
+            if seconds is not None and seconds < -CLOCKS_DIFFER and "clocks" not in self._wondered:
+                self._wondered.add("clocks")
+                LOG.warning(
+                    "trial %d was asked for %.0f s in the future, by the clock of %s: as long as "
+                    "the clocks differ, adopt_after is that much longer",
+                    *(trial.number, -seconds, note.owner.get("host", "another machine")),
+                )
+            return seconds is not None and seconds > limit
+        return alive is False
+
+    def __iter__(self) -> Iterator[Configuration]:
+        """Ask until done: ``for x in tuner: tuner.tell(x, measure(x))``.
+
+        A loop that is left before it told the last configuration, by an error say, gives it back:
+        it is asked again.
+        """
+        process, handed = os.getpid(), list[int]()
+        while True:
+            try:
+                (trial,) = self.ask_trials(1)
+            except Finished:
+                return
+            try:
+                yield dict(trial.point)
+            except GeneratorExit:
+                # A fork throws its copy of the loop away as well.
+                if process == os.getpid() and not (self._manual or sys.is_finalizing()):
+                    with suppress(MetaKelError):  # else it is pending while this process lives
+                        self._release(trial.number, unless=handed)
+                raise
+            handed.append(trial.number)
+
+    def _release(self, number: int, *, unless: Sequence[int]) -> None:
+        """Give a pending evaluation back, unless others of its loop are pending as well.
+
+        Python may throw a loop away anywhere, even while this very thread reads or writes; then
+        it stays with the process.
+        """
+        if used_by_this_thread():
+            return
+        with self._turn():
+            pending = {trial.number for trial in self._store.run.record.pending}
+            if number in pending and pending.isdisjoint(unless):
+                self._append([{"event": "released", "number": number}])
 
     # Tell
 
@@ -243,11 +481,11 @@ class Tuner(Asking):
         if not failed:
             self._check_outputs(outputs)
         with self._turn():
-            trials = self._trials
+            run = self._store.run
             if isinstance(which, Mapping):
-                which = trials.done_as(which, self._source.space).number
+                which = run.done_as(which).number
             right = None if failed else value
-            self._append([trials.correction(which, right, reason, outputs)])
+            self._append([run.correction(which, right, reason, outputs)])
 
     def observe(
         self,
@@ -272,9 +510,9 @@ class Tuner(Asking):
             for row, value, other in zip(rows, values, others, strict=True)
         ]
         with self._turn():
-            trials = self._trials
-            done = [*trials.complete, *trials.failed]
-            known = {(key(t.configuration, self._source.space), t.value) for t in done}
+            run, key = self._store.run, self.space.key
+            done = (t for t in run.record if t.state in ("complete", "failed"))
+            known = {(key(t.point), t.value) for t in done}
             new = [e for e in found if (key(e["configuration"]), e.get("value")) not in known]
             self._append(new)
         return len(new)
@@ -297,20 +535,20 @@ class Tuner(Asking):
         place, and does not count either.
         """
         with self._turn():
-            trials = self._trials
+            run = self._store.run
             if isinstance(which, Mapping):
-                waiting = trials.waiting(which, self._source.space)
+                waiting = run.waiting(which)
                 if waiting is None:
                     raise InputError(f"{dict(which)} is not pending")
                 which = waiting.number
-            self._append([trials.drop(which)])
+            self._append([run.drop(which)])
 
     def drop_failed(self) -> int:
         """Take all failures back, as when the program was at fault; gives how many."""
         with self._turn():
-            trials = self._trials
-            failed = [trial.number for trial in trials.failed]
-            self._append([trials.drop(number) for number in failed])
+            run = self._store.run
+            failed = [trial.number for trial in run.record.failed]
+            self._append([run.drop(number) for number in failed])
         return len(failed)
 
     def accept_alarm(self) -> None:
@@ -325,7 +563,7 @@ class Tuner(Asking):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, here or in another process, is a Tuner on the same journal."""
-        if self._journal.place is None:
+        if self._store.place is None:
             raise TypeError(
                 "this Tuner has no journal, so its memory cannot be copied or pickled; "
                 "expected a Tuner with a journal, which its copies share: Tuner(prior, path)"
@@ -343,7 +581,7 @@ class Tuner(Asking):
         allowed = self.options.limits
         options["limits"] = {name: r.to_list() for name, r in allowed.ranges.items()}
         options["start"] = allowed.start
-        return partial(type(self), self.prior, self._journal.place, **options), ()
+        return partial(type(self), self.prior, self._store.place, **options), ()
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
         row = self._source.space.normalise(configuration)
@@ -363,26 +601,27 @@ class Tuner(Asking):
 
     def _settles(
         self, row: Configuration, instead_of: Mapping[str, Any] | int | None
-    ) -> JournalTrial | None:
+    ) -> Trial | None:
         """The pending trial that a result is of."""
-        trials, space = self._trials, self._source.space
+        run = self._store.run
         if instead_of is None:
-            found = trials.waiting(row, space, this_process())
+            found = run.waiting(row, this_process())
             if found is None:
                 self._wonder(row)
             return found
         if not isinstance(instead_of, Mapping):
-            return trials.pending_one(instead_of)
-        found = trials.waiting(instead_of, space)
+            return run.pending_one(instead_of)
+        found = run.waiting(instead_of)
         if found is None:
             raise InputError(f"instead_of is {dict(instead_of)}, which is not pending")
         return found
 
     def _wonder(self, row: Configuration) -> None:
         """Whoever runs suggestions with rounded values leaves them pending for ever."""
-        mine = [t for t in self._trials.pending if t.owner == this_process()]
-        if mine and not self._wondered:
-            self._wondered = True
+        pending = self._store.run.record.pending
+        mine = [trial for trial in pending if trial.note.owner == this_process()]
+        if mine and "not asked for" not in self._wondered:
+            self._wondered.add("not asked for")
             LOG.warning(
                 "%s was not asked for: trial %d stays pending. If this was run instead of "
                 "it, say so: tell(..., instead_of=%d), or the configuration that was asked",

@@ -1,0 +1,176 @@
+"""A store of runs: events in a file or in memory, what they amount to, and a way to add results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import chain, islice
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from metakel._arrays import is_number
+from metakel.errors import Hint, InputError
+from metakel.optimize.record import Trial
+from metakel.space import Space
+from metakel.tuner.events import Configuration, Event, check_header, result, stamped
+from metakel.tuner.journal import Journal
+from metakel.tuner.run import Run
+
+SLACK = 0.1  # of the range of the output: so far beyond its limits a value may be noise
+
+
+class Store:
+    """Reads what others wrote before it adds anything, and adds while nobody else writes.
+
+    Parameters
+    ----------
+    path : path or None
+        Of the journal; None for memory.
+    begin : callable, optional
+        Takes the header of a journal that is there, or refuses it.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        begin: Callable[[Mapping[str, Any]], None] = lambda header: None,
+    ) -> None:
+        self._journal, self._begin = Journal(path), begin
+        self.run = Run()
+
+    @classmethod
+    def open(cls, path: str | Path) -> Store:
+        """The store of a journal that was begun, to look at it and to add results."""
+        if not Path(path).exists():
+            raise InputError(f"there is no journal {path}")
+        store = cls(path)
+        store.sync()
+        if not store.begun:
+            check_header({}, str(path))
+        return store
+
+    @property
+    def place(self) -> Path | None:
+        """Where the journal is, whatever folder the process is in; None in memory."""
+        return self._journal.place
+
+    @property
+    def where(self) -> str:
+        """What errors call it."""
+        return str(self._journal.path or "the journal")
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has any event."""
+        return self._journal.line > 0
+
+    def alone(self) -> AbstractContextManager[None]:
+        """No other thread uses it meanwhile; other processes may."""
+        return self._journal.alone()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Alone with the journal, and up to date."""
+        with self._journal.exclusive():
+            self.sync()
+            yield
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Note events; only within a `turn`."""
+        self._journal.append([stamped(event) for event in events])
+        self.sync()
+
+    def sync(self) -> None:
+        """Take in what came since the last look."""
+        with self._journal.reading() as events:
+            line = self._journal.line + 1
+            first = list(islice(events, 1)) if line == 1 else []
+            if first:
+                self._begin(check_header(first[0], self.where))
+            run = self.run.after(chain(first, events), self.where, line)
+        self.run = run
+
+    # Results
+
+    @property
+    def header(self) -> Mapping[str, Any]:
+        """What the run was begun with."""
+        return self.run.header
+
+    @property
+    def space(self) -> Space:
+        """The parameters."""
+        return self.run.space
+
+    @property
+    def other_outputs(self) -> tuple[str, ...]:
+        """Limited outputs beside the objective, of which every result needs a value."""
+        return tuple(n for n in self.header.get("limits", ()) if n != self.header["output"])
+
+    def tell(
+        self,
+        configuration: Mapping[str, Any],
+        value: float | None,
+        number: int | None = None,
+        reason: str = "",
+        outputs: Mapping[str, Any] | None = None,
+    ) -> Trial:
+        """Add a result; None for a failed evaluation. Gives the trial as it is noted.
+
+        With a ``number``, that suggestion is done: it was run as this configuration. ``outputs``
+        are what else was measured, by name.
+        """
+        row = self._checked(configuration)
+        self._check_value(value)
+        with self.turn():
+            waiting = self.run.waiting(row) if number is None else self.run.pending_one(number)
+            number = None if waiting is None else waiting.number
+            self.append([result(number, row, value, reason, outputs)])
+            (last,) = self.run.record.steps[-1]
+            return self.run.record[last]
+
+    def correct(
+        self,
+        number: int,
+        value: float | None,
+        configuration: Mapping[str, Any] | None = None,
+        reason: str = "",
+        outputs: Mapping[str, Any] | None = None,
+    ) -> Trial:
+        """Another result in place of a wrong one; None for a failed evaluation."""
+        row = None if configuration is None else self._checked(configuration)
+        self._check_value(value)
+        with self.turn():
+            self.append([self.run.correction(number, value, reason, outputs, row)])
+            return self.run.record[number]
+
+    def drop(self, number: int) -> Trial:
+        """A suggestion that will not be done, or a failure that says nothing."""
+        with self.turn():
+            self.append([self.run.drop(number)])
+            return self.run.record[number]
+
+    def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
+        row = self.space.normalise(configuration)
+        self.space.check(row, extrapolate=bool(self.header["outside"]))
+        known = {self.space.key(trial.point) for trial in self.run.record}
+        if self.header.get("candidates") is not None and self.space.key(row) not in known:
+            raise InputError(
+                f"{row} was never asked, and this journal has a list of candidates that is not "
+                "kept in it; tell it in Python: Tuner(prior, journal, candidates=...).tell(...)"
+            )
+        return row
+
+    def _check_value(self, value: Any) -> None:
+        """A yield of 101 % is noise; one of 690 % is a slip. What is not finite has failed."""
+        if "outputs" not in self.header or not (is_number(value) and isfinite(value)):
+            return
+        low, high = self.header["outputs"]
+        slack = SLACK * (high - low)
+        if not low - slack <= value <= high + slack:
+            raise InputError(
+                f"{self.header['output']} is {value:g}, far beyond its limits of {low:g} to "
+                f"{high:g}; expected a value within them",
+                Hint("if there are no limits, learn so", "outputs=(low, high)", "--bounds"),
+            )
