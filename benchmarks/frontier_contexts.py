@@ -18,7 +18,7 @@ from metakel.optimize import Optimizer
 
 Row = tuple[str, ...]
 DEGREES = np.array([(a, b) for a in range(6) for b in range(6)])
-BASE = mk.KernelDictionary((Products("legendre", "sup", DEGREES),))
+BASE = mk.kernels.KernelDictionary((Products("legendre", "sup", DEGREES),))
 NOISE, BOUND, SIZE, STEPS = 0.1, 3.0, 2.5, 40
 CHOICES, CONTEXTS = np.linspace(-1, 1, 31), np.linspace(-1, 1, 15)
 GRID = np.array([(x, z) for z in CONTEXTS for x in CHOICES])
@@ -95,7 +95,7 @@ class World:
     def ignoring(self, seed: int) -> float:
         """Regret of 40 decisions by GP-UCB over x alone, for uniform contexts."""
         rng = np.random.default_rng((seed, 1))
-        base = mk.legendre(6, scaling="sup")
+        base = mk.kernels.legendre(6, scaling="sup")
         game = mk.GPUCB(
             mk.KernelSum.uniform(base, weight=1.0),
             mk.candidates(CHOICES),

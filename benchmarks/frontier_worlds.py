@@ -11,7 +11,7 @@ import numpy as np
 import metakel as mk
 from metakel.space import Categorical, Float, Integer, Space
 
-BASE = mk.legendre(20, scaling="sup")
+BASE = mk.kernels.legendre(20, scaling="sup")
 X = np.linspace(-1, 1, 101)[:, None]
 GRID = mk.grid([(-1, 1)], 101)
 NOISE, SPREAD, TASKS, RECORDS = 0.05, 0.12, 80, 40
@@ -30,7 +30,7 @@ class Output:
     def draw(
         cls,
         rng: np.random.Generator,
-        base: mk.KernelDictionary,
+        base: mk.kernels.KernelDictionary,
         points: np.ndarray,
         records: list[np.ndarray],
     ) -> Output:
@@ -59,18 +59,18 @@ def line(rng: np.random.Generator, outputs: int = 1) -> list[Output]:
 def plane(rng: np.random.Generator) -> Output:
     """An output over a box of two inputs, with 14 products of Legendre polynomials."""
     records = [rng.uniform(-1, 1, (RECORDS, 2)) for _ in range(TASKS)]
-    base = mk.tensor_product(2, 4, scaling="sup")
+    base = mk.kernels.tensor_product(2, 4, scaling="sup")
     return Output.draw(rng, base, rng.uniform(-1, 1, (500, 2)), records)
 
 
-PRODUCTS = mk.tensor_product(2, 3, scaling="sup", include_constant=True)
+PRODUCTS = mk.kernels.tensor_product(2, 3, scaling="sup", include_constant=True)
 SPACE = Space((Float("rate", 0.0, 1.0), Integer("depth", 1, 8), Categorical("mode", ("a", "b"))))
 
 
 def named(rng: np.random.Generator) -> Output:
     """An output over a space with a number, an integer and a choice."""
     parts = [
-        mk.from_features(
+        mk.kernels.from_features(
             lambda Z, i=i, c=c: PRODUCTS.features(Z[:, :2])[:, [i]] * Z[:, [2 + c]],
             1,
             name=f"{name} where mode is {mode}",

@@ -17,7 +17,7 @@ PER_FILE = 2000
 
 def base_kernels(p: int = P) -> KernelDictionary:
     """Legendre polynomials of unit second moment."""
-    return mk.legendre(p, scaling="l2")
+    return mk.kernels.legendre(p, scaling="l2")
 
 
 def tasks(first: int, count: int, *, n: int = N_POINTS, p: int = P) -> tuple[Array, Array]:

@@ -25,7 +25,7 @@ import metakel as mk
 from benchmarks.solver_problems import PAPER_SEED, legendre_inputs, legendre_problem
 X = legendre_inputs(np.random.default_rng(PAPER_SEED), 50)
 history = mk.History.from_pairs(list(zip(X, legendre_problem("paper", 50).y)))
-mk.learn_kernel(history, mk.legendre(20, scaling="l2"), noise_std=0.01)
+mk.learn_kernel(history, mk.kernels.legendre(20, scaling="l2"), noise_std=0.01)
 print(time.time())
 """
 

@@ -108,7 +108,7 @@ def walks(folder: Path) -> dict[str, set[Path]]:
     columns = {"task": "task", "output": "score"}
     learn = ("learn", table, "--task", "task", "--output", "score", "-o", prior)
     history = mk.History.from_arrays(*past_functions())
-    base, domain = mk.legendre(8, scaling="l2"), mk.grid([[-1, 1]], 60)
+    base, domain = mk.kernels.legendre(8, scaling="l2"), mk.grid([[-1, 1]], 60)
     known = mk.learn_prior(mk.History.from_csv(table, **columns))
 
     def learned_kernel() -> mk.KernelSum:

@@ -8,7 +8,7 @@ from metakel.space import Float, Space
 rng, noise_std = np.random.default_rng(0), 0.1
 setting = Space((Float("supply", 25.0, 65.0),))  # what we choose, in degrees Celsius
 weather = Space((Float("outdoor", -15.0, 15.0),))  # what we are given
-base = mk.tensor_product(2, 5, scaling="l2", include_constant=True)
+base = mk.kernels.tensor_product(2, 5, scaling="l2", include_constant=True)
 
 
 def building():  # cost per hour: what the heat pump needs, and how far the rooms are from 20 C

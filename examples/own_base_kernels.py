@@ -15,9 +15,9 @@ def brownian(X, Z):  # Brownian motion from -1 on, which has no finite features
     return np.minimum(X + 1, Z.T + 1) / 2
 
 
-base = mk.from_gram(brownian, name="brownian", d0=1, sup=1.0)
+base = mk.kernels.from_gram(brownian, name="brownian", d0=1, sup=1.0)
 for k in range(1, 13):
-    base += mk.from_features(wave(k), 2, name=f"wave {k}", d0=1, sup=1.0)
+    base += mk.kernels.from_features(wave(k), 2, name=f"wave {k}", d0=1, sup=1.0)
 
 
 def draw():  # a task: two of the waves, with amounts and phases of its own

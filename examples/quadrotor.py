@@ -73,7 +73,9 @@ def principal_functions(records: list[tuple[np.ndarray, np.ndarray]], name: str)
     _, sizes, directions = np.linalg.svd(fits - mean, full_matrices=False)
     scaled = directions[:FUNCTIONS].T * sizes[:FUNCTIONS] / np.sqrt(len(fits))
     basis = np.column_stack([mean, scaled])
-    kernel = mk.from_features(lambda X: polynomials(X) @ basis, FUNCTIONS + 1, name=name, d0=2)
+    kernel = mk.kernels.from_features(
+        lambda X: polynomials(X) @ basis, FUNCTIONS + 1, name=name, d0=2
+    )
     return mk.KernelSum.uniform(kernel, weight=1.0)
 
 

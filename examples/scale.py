@@ -15,7 +15,7 @@ from distributed import Client
 import metakel as mk
 from metakel.scale import scan
 
-BASE = mk.legendre(50, scaling="l2")
+BASE = mk.kernels.legendre(50, scaling="l2")
 
 
 def write_history(folder: Path, m: int, n: int = 50, per_file: int = 2000) -> None:

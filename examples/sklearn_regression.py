@@ -20,7 +20,7 @@ tasks = [
 ]
 past, level = tasks[:25], np.mean([y[:60].mean() for _, y in tasks[:25]])
 history = mk.History.from_pairs((X[:60], y[:60] - y[:60].mean()) for X, y in past)
-learned = mk.learn_kernel(history, mk.tensor_product(2, 6, scaling="l2"), lam="cv")
+learned = mk.learn_kernel(history, mk.kernels.tensor_product(2, 6, scaling="l2"), lam="cv")
 print(learned)
 
 # Weights in proportion to the mean squares of the coefficients, and the variance of past values.

@@ -7,7 +7,7 @@ import numpy as np
 import metakel as mk
 
 rng, noise_std, log = np.random.default_rng(0), 0.1, Path("plants.npz")
-base, settings = mk.legendre(20, scaling="sup"), mk.grid([(-1, 1)], 101)
+base, settings = mk.kernels.legendre(20, scaling="sup"), mk.grid([(-1, 1)], 101)
 everything, learned, lost = mk.KernelSum.uniform(base, weight=1.0), None, []
 how = {"noise_std": noise_std, "lam": "lifelong", "delta": 0.05}  # holds at all relearnings
 shared = [1, 4, 7, 10, 15]  # kernels that matter in every plant; nobody tells the learner

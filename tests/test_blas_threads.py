@@ -31,7 +31,7 @@ def test_a_decision_runs_on_one_thread_and_gives_the_others_back(two_threads):
         inside.append(blas_threads())
         return model.upper_bound()
 
-    kernel = mk.KernelSum.uniform(mk.legendre(4, scaling="l2"))
+    kernel = mk.KernelSum.uniform(mk.kernels.legendre(4, scaling="l2"))
     optimizer = mk.GPUCB(
         kernel,
         mk.box([(-1, 1)]),

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from metakel import KernelSum, legendre
+from metakel import KernelSum
 from metakel._files import Format, write_atomically, write_file
 from metakel.errors import CannotWrite, InputError
+from metakel.kernels import legendre
 
 FORMAT = Format(
     "test.Thing",

@@ -48,7 +48,9 @@ def shown() -> dict[str, object]:
         "trials": tuner.trials,
         "certificate": tuner.certificate,
         "reasons": tuner.explain(tuner.best.x),
-        "kernel": mk.learn_kernel(history, mk.matern(2.5, 1.0, d0=1), lam=0.1, noise_std=0.1),
+        "kernel": mk.learn_kernel(
+            history, mk.kernels.matern(2.5, 1.0, d0=1), lam=0.1, noise_std=0.1
+        ),
     }
 
 

@@ -58,7 +58,9 @@ def quadrotor() -> None:
 def weather() -> None:
     """The supply temperature chosen for every weather, and what it can cost at most."""
     rng, noise_std = np.random.default_rng(0), 0.05
-    kernel = mk.KernelSum.uniform(mk.tensor_product(2, 2, scaling="l2", include_constant=True))
+    kernel = mk.KernelSum.uniform(
+        mk.kernels.tensor_product(2, 2, scaling="l2", include_constant=True)
+    )
 
     def cost(supply: np.ndarray, outdoor: float) -> np.ndarray:
         missing = (20 - outdoor) - 1.1 * (supply - 20)

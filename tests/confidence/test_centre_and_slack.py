@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from metakel import ConfidenceSequence, InputError, ShapeError
+from metakel import ConfidenceSequence, InputError
+from metakel.errors import ShapeError
 from tests.confidence.worlds import World, covered
 
 Z = np.linspace(-1, 1, 101)[:, None]

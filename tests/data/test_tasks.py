@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import metakel as mk
-from metakel import History, InputError, ShapeError, Task
+from metakel import History, InputError, Task
+from metakel.errors import ShapeError
 
 
 def pairs(sizes, d0=2, seed=0):
@@ -153,7 +154,7 @@ def test_a_column_of_values_is_read_as_a_vector(rng):
         History.from_arrays(x, y[:, None], ["a"] * 6)[0],
     ):
         assert_array_equal(task.y, y)
-    kernel = mk.KernelSum.uniform(mk.legendre(2, scaling="l2"))
+    kernel = mk.KernelSum.uniform(mk.kernels.legendre(2, scaling="l2"))
     assert_array_equal(mk.posterior(kernel, x, y[:, None], noise_var=1.0).y, y)
     optimizer = mk.GPUCB(kernel, mk.box([(-1, 1)]), rng=rng, noise_std=0.1, norm_bound=1)
     optimizer.tell(x, y[:, None])
@@ -181,7 +182,9 @@ def test_a_slice_of_a_history_is_a_history_that_can_be_learned_from():
     with pytest.raises(IndexError):
         history[3]
     many = History.from_pairs(pairs([30] * 6, d0=1))
-    learned = mk.learn_kernel(many[:4], mk.squared_exponential([0.1, 1.0]), lam=1e-3, noise_std=1)
+    learned = mk.learn_kernel(
+        many[:4], mk.kernels.squared_exponential([0.1, 1.0]), lam=1e-3, noise_std=1
+    )
     assert learned.history.m == 4
 
 
@@ -269,7 +272,7 @@ def test_a_seed_is_no_generator_and_the_message_says_how_to_make_one(rng, seed):
     space = History.from_frame(TABLE, **NAMED).space
     asked = [
         lambda: history.split(rng),
-        lambda: mk.random_fourier(4, 1, lengthscales=0.3, rng=rng),
+        lambda: mk.kernels.random_fourier(4, 1, lengthscales=0.3, rng=rng),
         lambda: space.sample(rng, 3),
         lambda: mk.box([(0, 1)]).sample(rng, 2),
         lambda: mk.grid([(0, 1)], 3).sample(rng, 2),

@@ -105,7 +105,9 @@ def learned_kernel() -> mk.LearnedKernel:
         X, (a, b) = rng.uniform(-1, 1, size=30), rng.normal(size=2)
         pairs.append((X, polynomial(X, a, b) + 0.05 * rng.normal(size=30)))
     history = mk.History.from_pairs(pairs)
-    return mk.learn_kernel(history, mk.legendre(12, scaling="l2"), noise_std=0.05, delta=0.05)
+    return mk.learn_kernel(
+        history, mk.kernels.legendre(12, scaling="l2"), noise_std=0.05, delta=0.05
+    )
 
 
 def polynomial(x: Any, a: float, b: float) -> Any:

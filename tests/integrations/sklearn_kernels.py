@@ -23,15 +23,17 @@ def bridge(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     return np.prod(np.minimum(X[:, None] + 5, Z[None] + 5) / 10, axis=2)
 
 
-def weighted(base: mk.KernelDictionary) -> mk.KernelSum:
+def weighted(base: mk.kernels.KernelDictionary) -> mk.KernelSum:
     """Unequal weights, one of them zero."""
     return mk.KernelSum(base, np.append(0.0, np.linspace(0.3, 1.2, base.p - 1)))
 
 
-WAVES = mk.random_fourier(12, 2, lengthscales=[0.5, 2.0], rng=np.random.default_rng(0))
-SMOOTH = mk.squared_exponential([0.7, 1.5], d0=2) + mk.matern(1.5, [1.0], columns="each", d0=2)
-COSINES = mk.tensor_product(2, 4, basis="cosine", scaling="l2")
-OWN = mk.from_features(sinusoids, 2, name="sinusoids", d0=2) + mk.from_gram(
+WAVES = mk.kernels.random_fourier(12, 2, lengthscales=[0.5, 2.0], rng=np.random.default_rng(0))
+SMOOTH = mk.kernels.squared_exponential([0.7, 1.5], d0=2) + mk.kernels.matern(
+    1.5, [1.0], columns="each", d0=2
+)
+COSINES = mk.kernels.tensor_product(2, 4, basis="cosine", scaling="l2")
+OWN = mk.kernels.from_features(sinusoids, 2, name="sinusoids", d0=2) + mk.kernels.from_gram(
     bridge, name="bridge", d0=2
 )
 

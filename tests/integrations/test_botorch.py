@@ -210,7 +210,9 @@ def test_conditioning_later_equals_conditioning_at_once(name):
 
 def test_your_own_function_is_optimised_without_gradients():
     own = mk.KernelSum.uniform(
-        mk.from_features(lambda X: np.column_stack([X[:, 0], 2 + X[:, 1] ** 2]), 2, name="mine")
+        mk.kernels.from_features(
+            lambda X: np.column_stack([X[:, 0], 2 + X[:, 1] ** 2]), 2, name="mine"
+        )
     )
     X, y = data(5)
     acquisition = UpperConfidenceBound(botorch_model(GPyTorchKernel(own), X, y), beta=4.0)
@@ -250,7 +252,7 @@ def test_a_mean_that_does_not_help_is_left_out_as_in_the_prior(related, rng):
 def test_what_is_no_kernel_or_has_no_mean_is_refused_with_the_way_to_one(rng):
     history = history_of(rng, 4, related=True)
     prior = mk.learn_prior(history, certify="none")
-    base = mk.tensor_product(2, 2, scaling="l2")
+    base = mk.kernels.tensor_product(2, 2, scaling="l2")
     learned = mk.learn_kernel(history, base, lam=0.01)
     for given, remedy in (
         (learned, "Learned.*give learned.kernel"),

@@ -118,7 +118,7 @@ def test_a_fitted_factor_comes_from_a_scale_kernel():
 
 
 def test_no_active_kernel_is_the_kernel_zero():
-    nothing = GPyTorchKernel(mk.KernelSum(mk.legendre(3, scaling="l2"), np.zeros(3)))
+    nothing = GPyTorchKernel(mk.KernelSum(mk.kernels.legendre(3, scaling="l2"), np.zeros(3)))
     assert not dense(nothing, X[:, :1]).any()
     assert not nothing(torch.tensor(X[:, :1]), diag=True).any()
 
@@ -135,7 +135,7 @@ def test_the_domain_and_the_inputs_are_checked_as_in_numpy():
         edge = np.array([[1.0 + slip, -1.0]])
         assert_allclose(dense(kernel, edge), ALL["legendre l2"](edge))
     with pytest.raises(InputError, match=r"give KernelSum\.uniform"):
-        GPyTorchKernel(mk.legendre(3, scaling="l2"))
+        GPyTorchKernel(mk.kernels.legendre(3, scaling="l2"))
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -165,7 +165,7 @@ def test_families_that_torch_does_not_know_bring_their_own_slopes(kind, monkeypa
     else:
         monkeypatch.setattr("metakel.integrations.gpytorch.families.Stationary", type(None))
         family = ForeignGrams("matern52", (0.4, 0.7), (None, (1,)), 2)
-    numpy_kernel = mk.KernelSum.uniform(mk.KernelDictionary((family,)), weight=0.7)
+    numpy_kernel = mk.KernelSum.uniform(mk.kernels.KernelDictionary((family,)), weight=0.7)
     kernel = GPyTorchKernel(numpy_kernel).double()
     assert_allclose(dense(kernel, X, Z), numpy_kernel(X, Z), rtol=1e-12)
     x = torch.tensor(X[:6].reshape(2, 3, 2), requires_grad=True)

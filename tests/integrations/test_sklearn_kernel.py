@@ -40,7 +40,9 @@ def test_scikit_learn_accepts_the_kernel(test, kernel):
 @pytest.mark.parametrize("name", ["test_kernel_gradient", "test_kernel_diag", "test_kernel_theta"])
 def test_it_accepts_polynomials_within_their_domain(name, monkeypatch):
     monkeypatch.setattr(host_kernels, "X", host_kernels.X / 4)
-    getattr(host_kernels, name)(SklearnKernel(weighted(mk.tensor_product(2, 4, scaling="l2"))))
+    getattr(host_kernels, name)(
+        SklearnKernel(weighted(mk.kernels.tensor_product(2, 4, scaling="l2")))
+    )
 
 
 def test_enough_of_its_tests_were_found():
@@ -65,8 +67,8 @@ def test_its_tests_refuse_a_wrong_gradient_and_a_false_claim_of_stationarity():
 
 # scikit-learn's tests of GPR are about six points on [1, 8], which they interpolate to 1e-7 with
 # kernels of unit variance; so the base kernels must be rich enough and their weights sum to 1.
-SMOOTH = mk.KernelSum(mk.squared_exponential([0.8, 1.2], d0=1), np.array([0.4, 0.6]))
-ROUGH = mk.KernelSum(mk.matern(2.5, [1.0, 2.0], d0=1), np.array([0.5, 0.5]))
+SMOOTH = mk.KernelSum(mk.kernels.squared_exponential([0.8, 1.2], d0=1), np.array([0.4, 0.6]))
+ROUGH = mk.KernelSum(mk.kernels.matern(2.5, [1.0, 2.0], d0=1), np.array([0.5, 0.5]))
 REGRESSION_KERNELS = {
     "smooth": SklearnKernel(SMOOTH),
     "rough": SklearnKernel(ROUGH, 1.0, (1e-3, 1e3)),
@@ -92,7 +94,7 @@ def test_gaussian_process_regression_accepts_the_kernel(test, name):
         test(REGRESSION_KERNELS[name])
 
 
-@pytest.mark.parametrize("base", [WAVES, COSINES, mk.matern(2.5, [0.5], d0=2)], ids=repr)
+@pytest.mark.parametrize("base", [WAVES, COSINES, mk.kernels.matern(2.5, [0.5], d0=2)], ids=repr)
 def test_the_posterior_is_ours(base, rng):
     kernel = mk.KernelSum.uniform(base, active=range(base.p))
     X, Z = rng.uniform(-1, 1, (25, 2)), rng.uniform(-1, 1, (40, 2))
@@ -130,7 +132,9 @@ def test_pickles_and_copies_are_equal_and_change_alone(name):
 
 def test_kernels_that_differ_are_not_equal():
     kernel = SklearnKernel(weighted(WAVES))
-    other_waves = mk.random_fourier(12, 2, lengthscales=[0.5, 2.0], rng=np.random.default_rng(1))
+    other_waves = mk.kernels.random_fourier(
+        12, 2, lengthscales=[0.5, 2.0], rng=np.random.default_rng(1)
+    )
     different: list[Kernel] = [
         SklearnKernel(weighted(WAVES), 2.0),
         SklearnKernel(weighted(WAVES), scale_bounds="fixed"),
@@ -155,16 +159,18 @@ def test_sums_and_products_are_those_of_the_gram_matrices():
 
 
 def test_it_says_what_it_is_and_what_it_cannot_do():
-    assert "P3" in repr(SklearnKernel(mk.KernelSum.uniform(mk.legendre(5, scaling="l2"), [2])))
+    assert "P3" in repr(
+        SklearnKernel(mk.KernelSum.uniform(mk.kernels.legendre(5, scaling="l2"), [2]))
+    )
     with pytest.raises(ValueError, match="Y is None"):
         KERNELS["waves"](host_kernels.X, host_kernels.Y, eval_gradient=True)
     with pytest.raises(mk.InputError, match="rescale the inputs"):
-        SklearnKernel(mk.KernelSum.uniform(mk.legendre(5, scaling="l2"), [2]))([[3.0]])
+        SklearnKernel(mk.KernelSum.uniform(mk.kernels.legendre(5, scaling="l2"), [2]))([[3.0]])
 
 
 def test_what_has_a_kernel_is_refused_with_the_way_to_it(rng):
     X, y = rng.uniform(-1, 1, (30, 1)), rng.normal(size=30)
-    base = mk.legendre(3, scaling="l2")
+    base = mk.kernels.legendre(3, scaling="l2")
     history = mk.History.from_pairs([(X, y), (X, -y)])
     learned, prior = mk.learn_kernel(history, base, lam=0.01), mk.learn_prior(history)
     for given, remedy in (

@@ -25,35 +25,35 @@ def shape_in(d0: int) -> LearnedProcess:
 MODEL = LevelAndScale(level=3.0, level_variance=0.4, scale=2.0, spread=0.5)
 
 
-def weighted(base: mk.KernelDictionary) -> mk.KernelSum:
+def weighted(base: mk.kernels.KernelDictionary) -> mk.KernelSum:
     """Uneven weights, every third of them zero."""
     return mk.KernelSum(base, np.arange(base.p) % 3 / base.p)
 
 
-def fourier(d0: int) -> mk.KernelDictionary:
-    return mk.random_fourier(9, d0, lengthscales=[0.5, 1.0], rng=np.random.default_rng(1))
+def fourier(d0: int) -> mk.kernels.KernelDictionary:
+    return mk.kernels.random_fourier(9, d0, lengthscales=[0.5, 1.0], rng=np.random.default_rng(1))
 
 
-def stationary(d0: int) -> mk.KernelDictionary:
+def stationary(d0: int) -> mk.kernels.KernelDictionary:
     """All inputs, one of them, and a lengthscale for each."""
     scales = np.linspace(0.4, 0.8, d0).tolist()
     return (
-        mk.squared_exponential([0.3, 0.6, scales], d0=d0)
-        + mk.matern(2.5, [0.5, 0.9, scales], d0=d0)
-        + mk.matern(1.5, [0.4, 0.5, 0.7], columns=(d0 - 1,), d0=d0)
+        mk.kernels.squared_exponential([0.3, 0.6, scales], d0=d0)
+        + mk.kernels.matern(2.5, [0.5, 0.9, scales], d0=d0)
+        + mk.kernels.matern(1.5, [0.4, 0.5, 0.7], columns=(d0 - 1,), d0=d0)
     )
 
 
 FAMILIES = {
-    "legendre sup": lambda d0: weighted(mk.tensor_product(d0, 3, scaling="sup")),
+    "legendre sup": lambda d0: weighted(mk.kernels.tensor_product(d0, 3, scaling="sup")),
     "legendre l2": lambda d0: weighted(
-        mk.tensor_product(d0, 4, scaling="l2", include_constant=True)
+        mk.kernels.tensor_product(d0, 4, scaling="l2", include_constant=True)
     ),
-    "cosines": lambda d0: weighted(mk.tensor_product(d0, 4, basis="cosine", scaling="l2")),
+    "cosines": lambda d0: weighted(mk.kernels.tensor_product(d0, 4, basis="cosine", scaling="l2")),
     "fourier": lambda d0: weighted(fourier(d0)),
     "stationary": lambda d0: weighted(stationary(d0)),
     "mixed": lambda d0: weighted(
-        stationary(d0) + fourier(d0) + mk.tensor_product(d0, 2, scaling="l2")
+        stationary(d0) + fourier(d0) + mk.kernels.tensor_product(d0, 2, scaling="l2")
     ),
     "prior": lambda d0: prior_kernel(shape_in(d0), MODEL),
 }
@@ -69,7 +69,7 @@ def own_gram(X, Z):
 
 OWN = {
     "own features": mk.KernelSum.uniform(
-        mk.from_features(own_features, 2, name="mine"), weight=1.5
+        mk.kernels.from_features(own_features, 2, name="mine"), weight=1.5
     ),
-    "own gram": mk.KernelSum.uniform(mk.from_gram(own_gram, name="mine"), weight=1.5),
+    "own gram": mk.KernelSum.uniform(mk.kernels.from_gram(own_gram, name="mine"), weight=1.5),
 }

@@ -7,9 +7,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import metakel as mk
+from metakel.errors import ShapeError
 from metakel.kernels.sum import KernelFunction
 
-KERNEL = mk.KernelSum.uniform(mk.tensor_product(2, 3, scaling="sup"), weight=0.5)
+KERNEL = mk.KernelSum.uniform(mk.kernels.tensor_product(2, 3, scaling="sup"), weight=0.5)
 RNG = np.random.default_rng(0)
 F = KernelFunction(KERNEL, RNG.normal(size=KERNEL.dim))
 Z = RNG.uniform(-0.9, 0.9, (7, 2))
@@ -34,7 +35,7 @@ def test_it_is_stored_exactly():
 
 
 def test_it_has_one_coefficient_for_every_feature():
-    with pytest.raises(mk.ShapeError, match="one for every feature"):
+    with pytest.raises(ShapeError, match="one for every feature"):
         KernelFunction(KERNEL, np.zeros(3))
 
 

@@ -10,7 +10,7 @@ import metakel as mk
 from metakel.learn import as_problem
 from metakel.learn.screening import hidden_sizes, mean_eigenvalues
 
-L2 = mk.legendre(20, scaling="l2")
+L2 = mk.kernels.legendre(20, scaling="l2")
 GRID = np.linspace(-1, 1, 101)
 SIGMA, BOUND = 0.1, 0.5
 
@@ -68,7 +68,7 @@ def test_hidden_sizes_scale_with_the_units_of_values_and_features(learned):
     scaled = mk.History.from_pairs([(t.X, 7 * t.y) for t in learned.history])
     other = mk.learn_kernel(scaled, L2, noise_std=7 * SIGMA)
     assert_allclose(other.hidden(), 7 * learned.hidden(), rtol=1e-9)
-    sup = mk.legendre(20, scaling="sup")
+    sup = mk.kernels.legendre(20, scaling="sup")
     problem = as_problem(learned.history, L2)
     small = as_problem(learned.history, sup)
     root = np.sqrt(np.asarray(L2.sup) / np.asarray(sup.sup))
@@ -93,8 +93,8 @@ def test_tasks_of_unequal_size_weighted_alike_hide_alike():
 
 def test_a_kernel_that_is_zero_at_all_points_can_hide_anything():
     rng = np.random.default_rng(0)
-    odd = mk.from_features(lambda X: np.maximum(X, 0), name="positive part", dim=1)
-    base = mk.legendre(3, scaling="l2") + odd
+    odd = mk.kernels.from_features(lambda X: np.maximum(X, 0), name="positive part", dim=1)
+    base = mk.kernels.legendre(3, scaling="l2") + odd
     pairs = [(x := -rng.uniform(0, 1, 30), x + 0.1 * rng.standard_normal(30)) for _ in range(10)]
     learned = mk.learn_kernel(mk.History.from_pairs(pairs), base, noise_std=0.1)
     assert learned.hidden()[3] == np.inf
@@ -160,7 +160,7 @@ def test_the_report_says_how_large_every_unselected_kernel_could_be():
 
 def test_the_report_of_many_kernels_stays_short():
     rng = np.random.default_rng(0)
-    base = mk.tensor_product(2, 10, scaling="l2")
+    base = mk.kernels.tensor_product(2, 10, scaling="l2")
     pairs = [(rng.uniform(-1, 1, (30, 2)), rng.standard_normal(30)) for _ in range(3)]
     report = mk.learn_kernel(mk.History.from_pairs(pairs), base, noise_std=1.0).report()
     assert "more, none larger than these" in report

@@ -11,12 +11,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 import metakel as mk
+from metakel.errors import ShapeError
 from metakel.grouplasso import lambda_max
 from metakel.learn import as_problem
 from reproduction.synthetic import sample_history, true_kernel
 
-L2 = mk.legendre(20, scaling="l2")
-SUP = mk.legendre(20, scaling="sup")
+L2 = mk.kernels.legendre(20, scaling="l2")
+SUP = mk.kernels.legendre(20, scaling="sup")
 
 
 def example(seed, base=L2, m=50, n=50, noise_std=0.01):
@@ -102,9 +103,9 @@ def test_refit_removes_the_shrinkage():
 
 def test_gram_only_and_mixed_dictionaries_learn_the_same_as_features():
     _, history = example(3, m=8, n=25)
-    base = mk.legendre(8, scaling="l2")
+    base = mk.kernels.legendre(8, scaling="l2")
     twins = [
-        mk.from_gram(
+        mk.kernels.from_gram(
             lambda X, Z, i=i: np.outer(*(base.features(A)[:, i] for A in (X, Z))), name=f"g{i}"
         )
         for i in range(8)
@@ -224,8 +225,8 @@ def test_bad_options_are_refused(options, words):
 
 def test_bad_data_are_refused():
     _, history = example(0, m=3)
-    with pytest.raises(mk.ShapeError, match="take 2 inputs but the tasks have 1"):
-        mk.learn_kernel(history, mk.legendre_2d(3, scaling="l2"), noise_std=0.1)
+    with pytest.raises(ShapeError, match="take 2 inputs but the tasks have 1"):
+        mk.learn_kernel(history, mk.kernels.legendre_2d(3, scaling="l2"), noise_std=0.1)
     with pytest.raises(mk.InputError, match=r"History\.from_pairs"):
         mk.learn_kernel([(0, 1)], L2)
 
@@ -266,7 +267,7 @@ GRID = np.linspace(-1, 1, 30)
 def odd_history(noise, m=20, level=0.0):
     """Random sums of P3 and P5 on a grid, as a table of a deterministic function would have."""
     rng = np.random.default_rng(0)
-    F = mk.legendre(5, scaling="l2").features(GRID)[:, [2, 4]]
+    F = mk.kernels.legendre(5, scaling="l2").features(GRID)[:, [2, 4]]
     return mk.History.from_pairs(
         (GRID, F @ rng.normal(size=2) + noise * rng.normal(size=30) + level * rng.normal())
         for _ in range(m)
@@ -292,10 +293,10 @@ def test_a_history_with_next_to_no_noise_is_learned_from(noise):
 
 def test_tasks_that_are_multiples_of_one_another_or_constant_are_learned_from():
     cubes = mk.History.from_pairs([(GRID, a * GRID**3) for a in (1.0, 2.0, 3.0)] * 5)
-    learned = mk.learn_kernel(cubes, mk.legendre(5, scaling="l2"), lam="square-root")
+    learned = mk.learn_kernel(cubes, mk.kernels.legendre(5, scaling="l2"), lam="square-root")
     assert learned.names == ("P1", "P3")
     levels = mk.History.from_pairs([(GRID, np.full(30, a)) for a in (1.0, 2.0, 3.0)] * 5)
-    with_level = mk.legendre(5, scaling="l2", degrees=range(5))
+    with_level = mk.kernels.legendre(5, scaling="l2", degrees=range(5))
     assert mk.learn_kernel(levels, with_level).names == ("P0",)
     # What was learned predicts without a warning about rounding: warnings are errors here.
     noise = learned.noise_std**2
@@ -318,7 +319,7 @@ def test_a_fit_that_is_exact_for_want_of_observations_is_no_estimate_of_the_nois
     assert_allclose(learned.noise_std, size_of(few))
 
 
-LENGTHS = mk.squared_exponential([0.1, 0.3, 1.0])
+LENGTHS = mk.kernels.squared_exponential([0.1, 0.3, 1.0])
 
 
 def test_learning_nothing_with_unknown_noise_is_said_where_it_happens():
@@ -350,7 +351,7 @@ def test_noise_alone_is_no_reason_to_warn():
 
 def test_what_a_test_finds_beyond_the_selection_is_said():
     history = odd_history(0.05, level=2.0)
-    base = mk.legendre(13, scaling="l2", degrees=range(13))
+    base = mk.kernels.legendre(13, scaling="l2", degrees=range(13))
     learned = mk.learn_kernel(history, base, lam="square-root", strength=1.0)
     report = learned.report()
     assert "also finds: P3, P5" in report
@@ -402,7 +403,7 @@ def test_base_kernels_of_another_type_are_named_with_a_call_that_works():
 
 
 def test_an_indefinite_kernel_is_not_learned():
-    tanh = mk.from_gram(lambda X, Z: np.tanh(2 * X @ Z.T + 1), name="tanh")
+    tanh = mk.kernels.from_gram(lambda X, Z: np.tanh(2 * X @ Z.T + 1), name="tanh")
     with pytest.raises(mk.InputError, match=r"group 0 has negative eigenvalues, from -2.7"):
         mk.learn_kernel(odd_history(0.05), tanh, noise_std=0.05)
 

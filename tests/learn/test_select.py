@@ -19,8 +19,8 @@ from metakel.learn.select import (
 )
 from reproduction.synthetic import sample_history, true_kernel
 
-L2 = mk.legendre(12, scaling="l2")
-MATERN = mk.matern(2.5, [0.05, 0.5, 3.0], d0=1)
+L2 = mk.kernels.legendre(12, scaling="l2")
+MATERN = mk.kernels.matern(2.5, [0.05, 0.5, 3.0], d0=1)
 
 
 def example(seed, m=24, n=30, noise_std=0.1, base=L2):
@@ -151,7 +151,7 @@ def test_the_units_of_y_do_not_matter(base):
 
 def test_the_scale_of_the_features_does_not_matter():
     truth, history = example(4)
-    sup = mk.legendre(12, scaling="sup")
+    sup = mk.kernels.legendre(12, scaling="sup")
     assert_array_equal(
         mk.learn_kernel(history, L2, lam="cv").active,
         mk.learn_kernel(history, sup, lam="cv").active,
@@ -212,7 +212,7 @@ def test_a_scan_has_no_tasks_in_memory_to_hold_out():
 
 def test_variances_follow_the_second_moments_and_add_up():
     strengths, sizes = np.array([0.0, 1.0, 2.0]), np.array([1.0, 0.5, 2.0])
-    base = mk.legendre(3, scaling="l2")
+    base = mk.kernels.legendre(3, scaling="l2")
     found = task_variances(base, strengths, sizes, 5.0)
     assert_allclose(found @ sizes, 5.0)
     assert_allclose(found[2] / found[1], 4.0)

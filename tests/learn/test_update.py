@@ -8,7 +8,7 @@ import pytest
 import metakel as mk
 from metakel.space import Float
 
-BASE = mk.tensor_product(2, 3, scaling="l2")
+BASE = mk.kernels.tensor_product(2, 3, scaling="l2")
 
 
 def table(seed, *, tasks=4, names=("x", "z"), high=1.0):
@@ -80,7 +80,7 @@ def test_equal_values_of_different_tasks_are_welcome():
     """One by one, as in a long run: nothing happened in either of them."""
     X = np.linspace(-1, 1, 10)
     found = mk.learn_kernel(
-        mk.History.from_pairs([(X, X**2)]), mk.legendre(4, scaling="l2"), noise_std=0.1
+        mk.History.from_pairs([(X, X**2)]), mk.kernels.legendre(4, scaling="l2"), noise_std=0.1
     )
     for _ in range(2):
         found = found.update([(X, np.zeros(10))])
@@ -90,7 +90,7 @@ def test_equal_values_of_different_tasks_are_welcome():
 def test_tasks_keep_their_names_beside_pairs_that_get_one():
     X = np.linspace(-1, 1, 10)
     found = mk.learn_kernel(
-        mk.History.from_pairs([(X, X**2)]), mk.legendre(4, scaling="l2"), noise_std=0.1
+        mk.History.from_pairs([(X, X**2)]), mk.kernels.legendre(4, scaling="l2"), noise_std=0.1
     )
     more = found.update([mk.Task(X, X, "named"), (X, X**3)])
     assert [task.name for task in more.history] == ["task 0", "named", "task 2"]

@@ -8,10 +8,10 @@ from games import line_problem, optimizer, play, square_problem
 from numpy.testing import assert_allclose
 from scipy.stats import binom
 
-from metakel import regret
 from metakel.kernels import KernelSum, from_features, legendre
 from metakel.optimize import GPUCB, Score
 from metakel.search import Box, box, grid
+from metakel.theory import regret
 
 LINE = grid([(-1, 1)], 101)
 TOLERANCE = 1e-9

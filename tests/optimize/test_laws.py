@@ -49,7 +49,7 @@ PRIOR = mk.learn_prior(history())
 POINTS = SPACE.decode(SPACE.sample(np.random.default_rng(7), 6))
 # What became of each point: a value, a failure, or nothing yet.
 FATES = ("complete", "failed", "complete", "pending", "complete", "complete")
-KERNEL = mk.KernelSum.uniform(mk.legendre(8, scaling="l2"), active=[0, 2, 4], weight=1.0)
+KERNEL = mk.KernelSum.uniform(mk.kernels.legendre(8, scaling="l2"), active=[0, 2, 4], weight=1.0)
 
 
 def fill(optimizer, order=range(6)):
@@ -368,7 +368,9 @@ def test_a_tuner_takes_a_learned_kernel():
             for name, v in (("task", s), ("a", a), ("y", value)):
                 rows[name].append(v)
     past = mk.History.from_frame(rows, task="task", output="y", space=space)
-    learned = mk.learn_kernel(past, mk.legendre(10, scaling="l2"), noise_std=0.05, delta=0.05)
+    learned = mk.learn_kernel(
+        past, mk.kernels.legendre(10, scaling="l2"), noise_std=0.05, delta=0.05
+    )
     tuner = mk.Tuner(learned, budget=10, norm_bound=4.0)
     assert isinstance(tuner.optimizer.model, CertifiedModel)
     for x in tuner:
@@ -380,7 +382,7 @@ def test_a_tuner_takes_a_learned_kernel():
     assert tuner.stop_reason == "the budget of 10 evaluations is spent"
     with pytest.raises(mk.InputError, match="without named parameters"):
         mk.Tuner(mk.learn_kernel(mk.History.from_pairs([(t.X, t.y) for t in past]),
-                                 mk.legendre(4, scaling="l2"), noise_std=0.1))  # fmt: skip
+                                 mk.kernels.legendre(4, scaling="l2"), noise_std=0.1))  # fmt: skip
 
 
 def test_an_empty_record_has_no_outcomes():
@@ -393,7 +395,7 @@ def test_an_empty_record_has_no_outcomes():
 
 @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))])
 def test_a_copy_goes_on_alike_and_by_itself(way):
-    kernel = mk.KernelSum.uniform(mk.legendre(4, scaling="l2"))
+    kernel = mk.KernelSum.uniform(mk.kernels.legendre(4, scaling="l2"))
     certified = mk.GPUCB(
         kernel, mk.box([(-1, 1)]), noise_std=0.1, norm_bound=1.0, rng=np.random.default_rng(0)
     )

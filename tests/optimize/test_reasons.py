@@ -227,7 +227,7 @@ def test_files_keep_the_runs():
 
 
 def test_a_kernel_without_past_runs_explains_too():
-    base = mk.matern(2.5, 0.5, d0=2)
+    base = mk.kernels.matern(2.5, 0.5, d0=2)
     optimizer = mk.GPUCB(
         mk.KernelSum.uniform(base), mk.box([(-1, 1)] * 2), rng=np.random.default_rng(0),
         noise_std=0.1, norm_bound=2.0,

@@ -15,7 +15,7 @@ from metakel.optimize.limits import Limit, Range, shares
 from metakel.space import Categorical, Float, Integer, Space
 from tests.confidence.worlds import failures_allowed
 
-BASE = mk.legendre(20, scaling="sup")
+BASE = mk.kernels.legendre(20, scaling="sup")
 KERNEL = mk.KernelSum.uniform(BASE, active=[0, 2, 5, 8, 12])
 X = np.linspace(-1, 1, 81)
 GRID = mk.grid([(-1, 1)], 81)
@@ -86,7 +86,7 @@ def test_an_unsafe_point_is_tried_with_probability_at_most_delta(rademacher):
 def test_a_filter_of_two_standard_deviations_on_another_kernel_is_not_safe():
     """The negative control: same plants, points where mean - 2 sd is above the limit."""
     rng = np.random.default_rng(0)
-    kernel = mk.KernelSum.uniform(mk.squared_exponential(lengthscales=[0.3]), weight=1.0)
+    kernel = mk.KernelSum.uniform(mk.kernels.squared_exponential(lengthscales=[0.3]), weight=1.0)
     unsafe = 0
     for _ in range(60):
         plant = Plant.draw(rng)
@@ -150,7 +150,7 @@ def test_it_looks_beyond_once_safe_points_promise_little(told, expected):
     Before 0 was measured it promises enough to be next. Once it is known, 1 is next.
     """
     Phi = np.array([[0.0, 1.0], [0.3, 0.0], [2.0, 0.0]])
-    base = mk.from_features(lambda Z: Phi[Z[:, 0].astype(int)], 2, name="three points")
+    base = mk.kernels.from_features(lambda Z: Phi[Z[:, 0].astype(int)], 2, name="three points")
     centre = np.array([1.2, 1.0, 1.5])
     game = mk.GPUCB(
         mk.KernelSum.uniform(base, weight=1.0),
@@ -318,7 +318,7 @@ def test_in_a_named_space_the_rounded_configuration_is_safe():
     space = Space(
         (Float("gain", 0.0, 10.0), Integer("steps", 1, 6), Categorical("mode", ("slow", "fast")))
     )
-    linear = mk.from_features(lambda Z: np.c_[np.ones(len(Z)), Z], 5, name="linear", d0=4)
+    linear = mk.kernels.from_features(lambda Z: np.c_[np.ones(len(Z)), Z], 5, name="linear", d0=4)
     kernel = mk.KernelSum.uniform(linear, weight=1.0)
     theta = np.array([0.3, 0.5, -0.4, 0.3, -0.3])
 

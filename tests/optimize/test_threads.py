@@ -18,7 +18,7 @@ POINTS = np.linspace(-1, 1, 200)
 def optimizer() -> mk.Optimizer:
     domain = mk.candidates(POINTS[:, None])
     return mk.GPUCB(
-        mk.KernelSum.uniform(mk.legendre(4, scaling="l2")),
+        mk.KernelSum.uniform(mk.kernels.legendre(4, scaling="l2")),
         domain,
         rng=np.random.default_rng(0),
         noise_std=0.1,

@@ -8,10 +8,11 @@ from histories import draw_task, learn, simulate
 from numpy.testing import assert_allclose
 from scipy.stats import binom
 
-from metakel import KernelSum, legendre
+from metakel import KernelSum
 from metakel.confidence.observations import Batch, no_observations
 from metakel.confidence.set import smallest_squared_radius
 from metakel.errors import InputError
+from metakel.kernels import legendre
 from metakel.priors.calibration import Calibration, needed_norms, prior_kernel, smallest_norm
 
 

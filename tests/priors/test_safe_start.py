@@ -11,7 +11,7 @@ from metakel.optimize import Optimizer
 from metakel.priors.certified_start import TaskRecord
 from tests.confidence.worlds import failures_allowed
 
-BASE = mk.legendre(8, scaling="sup")
+BASE = mk.kernels.legendre(8, scaling="sup")
 KERNEL = mk.KernelSum.uniform(BASE, active=[0, 2, 5])
 X = np.linspace(-1, 1, 61)
 GRID = mk.grid([(-1, 1)], 61)

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 import metakel as mk
 
-LEGENDRE = mk.legendre(10, scaling="l2")
-PAIRS = mk.random_fourier(6, 1, lengthscales=0.4, rng=np.random.default_rng(1))
+LEGENDRE = mk.kernels.legendre(10, scaling="l2")
+PAIRS = mk.kernels.random_fourier(6, 1, lengthscales=0.4, rng=np.random.default_rng(1))
 
 
 def history(rng: np.random.Generator, m: int = 23, *, sizes=(5, 30)):

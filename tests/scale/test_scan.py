@@ -89,7 +89,7 @@ def test_learning_updates_and_paths_are_those_of_memory(rng, tmp_path):
     options = {"noise_std": 0.1, "tol": 1e-12}
     whole = mk.learn_kernel(tasks, LEGENDRE, **options)
     old = mk.learn_kernel(scan(tmp_path / "old", LEGENDRE, folder=tmp_path / "kept"), **options)
-    both = old.update(scan(tmp_path / "new", mk.legendre(10, scaling="l2")))
+    both = old.update(scan(tmp_path / "new", mk.kernels.legendre(10, scaling="l2")))
     assert both.history.m == 30
     assert_allclose(both.lam, whole.lam, rtol=1e-12)
     assert_allclose(both.solution.eta, whole.solution.eta, atol=1e-9)
@@ -109,7 +109,7 @@ def test_learning_updates_and_paths_are_those_of_memory(rng, tmp_path):
         (lambda: old.screening(), "on disk"),
         (lambda: old.solution.residuals, "on disk"),
         (lambda: mk.learn_kernel(scan(tmp_path / "old")), "base kernels of their scan"),
-        (lambda: scan(tmp_path / "old", mk.matern(2.5, 1.0)), "without features"),
+        (lambda: scan(tmp_path / "old", mk.kernels.matern(2.5, 1.0)), "without features"),
     ):
         with pytest.raises(InputError, match=message):
             call()

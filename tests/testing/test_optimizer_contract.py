@@ -14,8 +14,8 @@ from metakel.testing import check_model, check_optimizer, check_score
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-0.9, 0.9, (5, 2))
 Z = RNG.uniform(-0.9, 0.9, (12, 2))
-KERNEL = mk.KernelSum.uniform(mk.tensor_product(2, 3, scaling="l2"), weight=1.0)
-STATIONARY = mk.KernelSum.uniform(mk.squared_exponential([0.5], d0=2), weight=1.0)
+KERNEL = mk.KernelSum.uniform(mk.kernels.tensor_product(2, 3, scaling="l2"), weight=1.0)
+STATIONARY = mk.KernelSum.uniform(mk.kernels.squared_exponential([0.5], d0=2), weight=1.0)
 SQUARE = mk.box([(-1, 1), (-1, 1)])
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
-from metakel import regret
 from metakel.errors import InputError, ShapeError
+from metakel.theory import regret
 
 VALUES = arrays(float, st.tuples(st.integers(1, 4), st.integers(1, 12)), elements=st.floats(-5, 5))
 

@@ -18,13 +18,13 @@ from metakel.optimize import Optimizer
 from metakel.testing import check_kernel, check_optimizer
 
 DICTIONARIES = {
-    "Legendre polynomials": mk.legendre(5, scaling="l2"),
-    "tensor products": mk.legendre_2d(3, scaling="l2"),
-    "random Fourier features": mk.random_fourier(
+    "Legendre polynomials": mk.kernels.legendre(5, scaling="l2"),
+    "tensor products": mk.kernels.legendre_2d(3, scaling="l2"),
+    "random Fourier features": mk.kernels.random_fourier(
         6, 2, lengthscales=0.5, rng=np.random.default_rng(0)
     ),
-    "squared exponential": mk.squared_exponential([0.3, 1.0], d0=2),
-    "Matern": mk.matern(2.5, [0.3, 1.0], d0=2),
+    "squared exponential": mk.kernels.squared_exponential([0.3, 1.0], d0=2),
+    "Matern": mk.kernels.matern(2.5, [0.3, 1.0], d0=2),
 }
 
 
@@ -45,12 +45,12 @@ def _checks() -> dict[str, Callable[[], None]]:
     }
 
 
-def _check_dictionary(base: mk.KernelDictionary) -> None:
+def _check_dictionary(base: mk.kernels.KernelDictionary) -> None:
     check_kernel(base, np.random.default_rng(1).uniform(-1, 1, (12, base.d0 or 1)))
 
 
 def _check_learned_kernel() -> None:
-    learned = mk.learn_kernel(_history(), mk.legendre(4, scaling="l2"), noise_std=0.1)
+    learned = mk.learn_kernel(_history(), mk.kernels.legendre(4, scaling="l2"), noise_std=0.1)
 
     def make() -> Optimizer:
         return mk.GPUCB(
