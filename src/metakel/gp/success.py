@@ -29,6 +29,7 @@ SMALLEST_CHANCE = 1e-6
 LARGEST_CORRELATION = 1 - 1e-9
 # One run overrules many past ones only where it is near: correlations at half of the lengthscales.
 NEARBY = 0.5
+RARE = 0.05  # failures, where past tasks had none
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +57,13 @@ class SuccessChance:
     def __post_init__(self) -> None:
         as_number("intercept", self.intercept)
         as_numbers("weights", self.weights, (self.basis.r,))
+
+    @classmethod
+    def unknown(cls, d0: int) -> SuccessChance:
+        """Of a past in which nothing failed: rare anywhere, until runs of the new task fail."""
+        shared = Matern52ARD(np.full(d0, typical_lengthscale(d0)), 1.0, 1e-6)
+        basis = choose_basis(shared, np.zeros((1, d0)), 1)
+        return cls(basis, float(np.log(RARE / (1 - RARE))), np.zeros(basis.r))
 
     @classmethod
     def fit(cls, shared: Matern52ARD, X: Array, failed: Array) -> SuccessChance:

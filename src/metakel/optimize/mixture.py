@@ -50,6 +50,7 @@ from metakel.search import StartPoints
 LOST_TRUST = 0.01
 # Points whose scores differ by less than this share of their range are equally good choices.
 TIED = 1e-6
+NO_FLUKE = 3  # failures of a task whose past had none, after which the search leaves the place
 SHORTLIST = 128
 # Processes of a smaller weight do not show in a sum with the others.
 ROUNDING = 1e-9
@@ -404,9 +405,16 @@ class Mixture(Model):
         first = np.arange(len(self.factor.frame.processes)) == 0
         return self._weighed(Score(lambda Z: self._at(Z, first).slope[0], gradient), 1.0)
 
+    @property
+    def _success(self) -> SuccessChance | None:
+        """Where runs fail: by past tasks, or where these say nothing by failures of this one."""
+        if self.prior.success is not None or len(self.outcomes.failed) < NO_FLUKE:
+            return self.prior.success
+        return SuccessChance.unknown(self._Z.shape[1])
+
     def _weighed(self, score: Score, unit: float) -> Score:
         """The score plus so many units of the log chance that a run gives a value."""
-        success, slopes = self.prior.success, score.gradient
+        success, slopes = self._success, score.gradient
         if success is None:
             return score
         runs = Runs(self.outcomes.X, self.outcomes.failed)
@@ -473,7 +481,7 @@ class Mixture(Model):
         if chance is not None:
             return expected_improvement(prediction, self.mix, best, weights) * chance(self._Z)
         # Where runs may fail, points of less improvement may be the better choice.
-        if n <= 2 * SHORTLIST or self.prior.success is not None:
+        if n <= 2 * SHORTLIST or self._success is not None:
             return expected_improvement(prediction, self.mix, best, weights)
         chosen = shortlist(prediction, self.mix, best, SHORTLIST, weights)
         scores = np.full(n, -inf)
