@@ -60,7 +60,7 @@ class Ours:
             asker.ask()
 
         def forget() -> None:
-            asker.forget(asker.pending)
+            asker.drop(asker.pending)
 
         return (tell_and_ask if self.with_tell else asker.ask), forget
 

@@ -200,9 +200,11 @@ def _play(
         optimizer.tell(x, world.observe(x[None], noise)[0])
         values.append(_value(world, x))
         covered &= inside(world.f, *optimizer.confidence())
-        loss = top - _value(world, optimizer.best.x)
-        violated += loss > optimizer.certificate.regret + 1e-9 * (1 + abs(top))
-    return Game(float(cumulative(values, top)[-1]), covered, violated, optimizer.certificate.regret)
+        loss = top - _value(world, optimizer.best().x)
+        violated += loss > optimizer.certificate().regret + 1e-9 * (1 + abs(top))
+    return Game(
+        float(cumulative(values, top)[-1]), covered, violated, optimizer.certificate().regret
+    )
 
 
 def _value(world: World, x: Array) -> float:

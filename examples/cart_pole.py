@@ -40,7 +40,7 @@ prior, new = mk.learn_prior(history, certify="none"), cart_pole()
 learner, costs = prior.optimizer(rng=rng), []
 for _ in range(8):
     learner.tell(x := learner.ask(), new(**x))
-    costs.append(learner.best.value)
+    costs.append(learner.best().value)
 chance = [min(new(*g) for g in rng.uniform([0, 0], [8, 3], size=(8, 2))) for _ in range(20)]
 print(f"best of 1, 3, 8 tries: {costs[0]:.3f}, {costs[2]:.3f}, {costs[7]:.3f}")
 print(f"8 random tries reach {np.mean(chance):.3f} on average")

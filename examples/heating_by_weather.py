@@ -6,8 +6,8 @@ import metakel as mk
 from metakel.space import Float, Space
 
 rng, noise_std = np.random.default_rng(0), 0.1
-setting = Space((Float("supply", 25.0, 65.0),))  # what we choose, in degrees Celsius
-weather = Space((Float("outdoor", -15.0, 15.0),))  # what we are given
+# What we choose, and what we are given, in degrees Celsius.
+space = Space((Float("supply", 25.0, 65.0), Float("outdoor", -15.0, 15.0)))
 base = mk.kernels.tensor_product(2, 5, scaling="l2", include_constant=True)
 
 
@@ -29,11 +29,11 @@ learned = mk.learn_kernel(mk.History.from_pairs(pairs), base, noise_std=noise_st
 print(learned)
 
 known = {"noise_std": noise_std, "norm_bound": 5.0, "delta": 0.1, "delta_learning": 0.05}
-control = mk.GPUCB(learned.kernel, setting, context=weather, maximize=False, rng=rng, **known)
+control = mk.GPUCB(learned.kernel, space, minimize=True, rng=rng, **known)
 cost = building()  # a new one
 for outdoor in 4 + 7 * np.sin(np.arange(30)):  # 30 hours of weather, never below -3 C
-    x = control.ask(context={"outdoor": outdoor})
-    control.tell(x, cost(x["supply"], outdoor), context={"outdoor": outdoor})
+    x = control.ask(fixed={"outdoor": outdoor})
+    control.tell(x, cost(**x))
 for outdoor in (-10.0, 0.0, 10.0):
-    best = control.certificate_for({"outdoor": outdoor})
+    best = control.certificate(fixed={"outdoor": outdoor})
     print(f"{outdoor:3.0f} C outside: {best.x['supply']:.0f} C, at most {best.regret:.2f} too dear")

@@ -36,5 +36,5 @@ while bandit.t < 20:
     bandit.tell(x := bandit.ask(), f(x[None])[0] + noise_std * rng.normal())
 truth, (low, high) = f(arms.X), bandit.confidence(arms.X)
 print("f lies in its band:", bool(((low <= truth) & (truth <= high)).all()))
-regret = truth.max() - f(bandit.best.x[None])[0]
-print(f"regret {regret:.3f}, certified {bandit.certificate.regret:.3f}")
+regret = truth.max() - f(bandit.best().x[None])[0]
+print(f"regret {regret:.3f}, certified {bandit.certificate().regret:.3f}")

@@ -42,7 +42,7 @@ def regrets(prior: mk.Prior, tasks: list[mk.Task]) -> tuple[np.ndarray, np.ndarr
         for _ in range(STEPS):
             x = optimizer.ask()
             optimizer.tell(x, values[tuple(x.values())])
-            best.append(optimizer.best.value)
+            best.append(optimizer.best().value)
             trust.append(optimizer.trust)
         curves.append((task.y.max() - np.array(best)) / (task.y.max() - np.median(task.y)))
         trusts.append(trust)

@@ -68,20 +68,18 @@ def weather() -> None:
 
     control = mk.GPUCB(
         kernel,
-        Space((Float("supply", 25.0, 65.0),)),
-        context=Space((Float("outdoor", -15.0, 15.0),)),
-        maximize=False,
+        Space((Float("supply", 25.0, 65.0), Float("outdoor", -15.0, 15.0))),
+        minimize=True,
         noise_std=noise_std,
         norm_bound=5.0,
         rng=rng,
     )
     seen = 4 + 7 * np.sin(np.arange(20))
     for outdoor in seen:
-        x = control.ask(context={"outdoor": outdoor})
-        value = cost(x["supply"], outdoor) + noise_std * rng.normal()
-        control.tell(x, value, context={"outdoor": outdoor})
+        x = control.ask(fixed={"outdoor": outdoor})
+        control.tell(x, cost(x["supply"], outdoor) + noise_std * rng.normal())
     outside, supplies = np.linspace(-15, 15, 31), np.linspace(25, 65, 401)
-    found = [control.certificate_for({"outdoor": z}) for z in outside]
+    found = [control.certificate(fixed={"outdoor": z}) for z in outside]
     chosen = np.array([c.x["supply"] for c in found])
     optimum = np.array([supplies[np.argmin(cost(supplies, z))] for z in outside])
     lost = [cost(x, z) - cost(supplies, z).min() for x, z in zip(chosen, outside, strict=True)]

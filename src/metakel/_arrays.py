@@ -15,7 +15,7 @@ from numbers import Real
 from reprlib import repr as shortened
 from sys import float_info
 from threading import Lock
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -145,6 +145,16 @@ def check_generator(rng: Any) -> None:
             f"rng is {rng!r}; expected a numpy.random.Generator, as "
             f"numpy.random.default_rng({seed}) gives"
         )
+
+
+def as_generator(rng: Any = None, seed: int | None = None) -> np.random.Generator:
+    """The generator that was given, or one of a seed; without either, always the same."""
+    if rng is None:
+        return np.random.default_rng(0 if seed is None else seed)
+    if seed is not None:
+        raise InputError(f"rng and seed={seed!r} are given; expected one of them")
+    check_generator(rng)
+    return cast("np.random.Generator", rng)
 
 
 def _in_range(noun: str, low: float, below: float) -> str:

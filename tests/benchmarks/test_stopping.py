@@ -92,4 +92,4 @@ def test_a_search_serves_every_delta(on_table):
         for _ in range(6):
             x = optimizer.ask()
             optimizer.tell(x, -((np.array(list(x.values())) - 0.1) ** 2).sum())
-            assert bound(optimizer, scores, delta) == optimizer.certificate.regret
+            assert bound(optimizer, scores, delta) == optimizer.certificate().regret

@@ -96,9 +96,9 @@ def test_a_context_of_named_parameters_holds_for_one_question(table):
     read = {"task": "building", "output": "cost", "minimize": True}
     prior = mk.learn_prior(mk.History.from_csv(table, **read), certify="none")
     optimizer = prior.optimizer(rng=np.random.default_rng(0))
-    x = optimizer.ask(context={"outdoor": -10.0})
+    x = optimizer.ask(fixed={"outdoor": -10.0})
     assert x["outdoor"] == -10.0
     optimizer.tell(x, cost(**x))
-    assert optimizer.best_for({"outdoor": -10.0}).x["outdoor"] == -10.0
+    assert optimizer.best(fixed={"outdoor": -10.0}).x["outdoor"] == -10.0
     with pytest.raises(InputError, match="leaves nothing to choose"):
-        optimizer.ask(context={"outdoor": 0.0, "supply": 40.0})
+        optimizer.ask(fixed={"outdoor": 0.0, "supply": 40.0})

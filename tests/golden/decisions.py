@@ -122,7 +122,7 @@ Step = dict[str, Any]
 def step_of(optimizer: Any, Z: Any) -> Step:
     """What an optimizer would ask for next, and what it believes."""
     mean, sd = optimizer.predict(Z)
-    found = {"next": as_json(optimizer.suggest()), "mean": list(mean), "sd": list(sd)}
+    found = {"next": as_json(optimizer.peek()), "mean": list(mean), "sd": list(sd)}
     found["alarm"] = None if optimizer.alarm is None else optimizer.alarm.time
     if isinstance(found["next"], dict):  # named parameters: the model of a prior
         found["trust"] = optimizer.trust
@@ -134,7 +134,7 @@ def as_json(point: Any) -> Any:
 
 
 def certified(optimizer: Any) -> float:
-    return float(optimizer.certificate.regret)
+    return float(optimizer.certificate().regret)
 
 
 def replay(

@@ -91,10 +91,10 @@ def test_new_parameters_are_optimised_with_the_known_ones(prior, tmp_path):
         point = optimizer.ask()
         assert point.keys() == {"x", "y", "u", "kind"}
         optimizer.tell(point, measured(point))
-    assert optimizer.best.value > -0.02
-    assert optimizer.best.x["kind"] == "b"
+    assert optimizer.best().value > -0.02
+    assert optimizer.best().x["kind"] == "b"
     assert optimizer.trust > 0.5
-    assert "no past task had u, kind" in optimizer.certificate.reason
+    assert "no past task had u, kind" in optimizer.certificate().reason
     optimizer.save(tmp_path / "optimizer.json")
     assert Optimizer.load(tmp_path / "optimizer.json").ask() == optimizer.ask()
 

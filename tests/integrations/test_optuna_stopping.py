@@ -42,7 +42,7 @@ def test_a_study_is_certified_as_the_optimizer_of_its_prior_is(prior):
         optimizer.tell(study.trials[-1].params, study.trials[-1].value)
         certificate = study.sampler.certificate(study)
         assert certificate.regret < inf
-        assert_allclose(certificate.regret, optimizer.certificate.regret, rtol=1e-9)
+        assert_allclose(certificate.regret, optimizer.certificate().regret, rtol=1e-9)
         assert certificate.x == study.best_params
 
 

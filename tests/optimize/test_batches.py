@@ -48,7 +48,7 @@ def test_no_two_points_of_a_batch_are_nearly_the_same_however_sure_the_model_is(
         assert closest(prior, batch) >= APART
         for x in batch:
             optimizer.tell(x, reaction(**x))
-    assert optimizer.best.value > 69
+    assert optimizer.best().value > 69
 
 
 def test_results_in_between_change_nothing_about_it():

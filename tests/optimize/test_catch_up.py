@@ -38,5 +38,5 @@ def test_a_restart_is_as_if_there_had_been_none(prior, sign):
     assert (restarted.alarm is None) == (sign > 0)
     assert restarted.alarm == grown.alarm
     assert_allclose(
-        *(SPACE.encode([optimizer.suggest()]) for optimizer in (restarted, grown)), atol=1e-4
+        *(SPACE.encode([optimizer.peek()]) for optimizer in (restarted, grown)), atol=1e-4
     )

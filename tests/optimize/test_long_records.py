@@ -74,7 +74,7 @@ def test_a_long_record_decides_the_same_in_any_order_and_after_a_restart(prior):
     for part in (100, LIMIT, LIMIT + 5, LIMIT + BLOCK + 1, t):
         grown.record = record(t).until(part)
     grown.record = record(t)
-    assert straight.suggest() == shuffled.suggest() == grown.suggest()
+    assert straight.peek() == shuffled.peek() == grown.peek()
     assert straight.trust == shuffled.trust == grown.trust
 
 
@@ -93,7 +93,7 @@ def test_a_thinned_record_still_knows_where_the_best_is(prior):
     optimizer = prior.optimizer()
     optimizer.record = record(1500)
     assert optimizer.t == 1500
-    assert optimizer.best.value == max(t.value for t in optimizer.record.trials)
+    assert optimizer.best().value == max(t.value for t in optimizer.record.trials)
     mean, sd = optimizer.predict([{"a": 0.2, "b": -0.3}, {"a": -1.0, "b": 1.0}])
     assert abs(mean[0] - 0.0) < 0.02
     assert abs(mean[1] - objective(np.array([[-1.0, 1.0]]))[0]) < 0.1

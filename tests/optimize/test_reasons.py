@@ -99,11 +99,11 @@ def test_another_choice_is_not_near():
 
 def test_where_nothing_is_known_nothing_is_claimed():
     cold = shuffled().optimizer()
-    why = cold.explain(cold.suggest())
+    why = cold.explain(cold.peek())
     assert not why.informed
     assert "the same is expected everywhere" in why.sentence
     cold.tell(cold.ask(), 0.5)
-    assert cold.explain(cold.suggest()).informed
+    assert cold.explain(cold.peek()).informed
 
 
 @cache
@@ -123,7 +123,7 @@ def shuffled() -> mk.Prior:
 
 def test_explaining_changes_nothing():
     first, second = played(accuracies()).optimizer, played(accuracies()).optimizer
-    first.explain(first.suggest())
+    first.explain(first.peek())
     first.explain({"a": 0.5, "kind": "x"})
     assert first.ask() == second.ask()
     assert len(first.record) == len(second.record)
@@ -167,7 +167,7 @@ def test_a_minimum_is_explained_like_the_maximum_of_one_minus_it():
 
 def test_the_first_suggestion_exploits_and_a_bad_place_is_worse():
     optimizer = accuracies().optimizer()
-    assert not optimizer.explain(optimizer.suggest()).explores
+    assert not optimizer.explain(optimizer.peek()).explores
     bad = optimizer.explain({"a": 0.97, "kind": "x"})
     assert bad.worse
     assert "another is expected to be better" in bad.sentence
@@ -179,12 +179,12 @@ def test_the_first_suggestion_exploits_and_a_bad_place_is_worse():
 
 def test_the_safer_choice_is_surer_than_what_it_replaces():
     optimizer = played(accuracies(), 5).optimizer
-    x = optimizer.suggest()
+    x = optimizer.peek()
     why = optimizer.explain(x)
     if why.safer is not None:
         means, sds = optimizer.predict([why.safer.x, x])
         assert (means - 1.5 * sds)[0] > (means - 1.5 * sds)[1]
-    assert optimizer.explain(optimizer.best.x).expected.measured == optimizer.best.value
+    assert optimizer.explain(optimizer.best().x).expected.measured == optimizer.best().value
 
 
 def test_the_nearest_best_runs_of_past_tasks_speak_for_it():
@@ -193,7 +193,7 @@ def test_the_nearest_best_runs_of_past_tasks_speak_for_it():
     assert len(past.tasks) == KEPT_RUNS * len(prior.info.tasks)
     assert (past.values >= past.typical).all(), "the best runs are above the median"
     optimizer = prior.optimizer()
-    x = optimizer.suggest()
+    x = optimizer.peek()
     why = optimizer.explain(x)
     distances = [run.distance for run in why.neighbours]
     assert distances == sorted(distances)
@@ -245,7 +245,7 @@ def test_fixed_parameters_and_candidates():
     fixed = prior.optimizer(fixed={"kind": "x"})
     assert (
         fixed.explain(fixed.ask()).safer is None
-        or fixed.explain(fixed.suggest()).safer.x["kind"] == "x"
+        or fixed.explain(fixed.peek()).safer.x["kind"] == "x"
     )
     rows = configurations(prior, 10)
     table = prior.optimizer(rows)
@@ -254,7 +254,7 @@ def test_fixed_parameters_and_candidates():
     assert why.safer is None or why.safer.x in rows
 
 
-def test_in_a_context_only_choices_of_that_context_are_compared():
+def test_only_choices_beside_the_same_fixed_values_are_compared():
     prior = accuracies()
     optimizer, here = prior.optimizer(), {"kind": "x"}  # the worse kind
     for x in configurations(prior, 4):
@@ -266,5 +266,5 @@ def test_in_a_context_only_choices_of_that_context_are_compared():
     assert why.typical < optimizer.explain({"a": 0.9, "kind": "y"}, {"kind": "y"}).typical
     optimizer.tell({"a": 0.2, "kind": "x"}, 0.86)
     assert optimizer.explain({"a": 0.9, "kind": "x"}, here).best == 0.86
-    with pytest.raises(InputError, match="'kind' is 'y' in the configuration but 'x' in the con"):
+    with pytest.raises(InputError, match="does not have"):
         optimizer.explain({"a": 0.9, "kind": "y"}, here)

@@ -180,8 +180,8 @@ def test_the_certificate_bounds_the_distance_to_the_best_safe_point_on_covered_r
             game.tell(x, plant.measure(x))
             lower, upper = game.confidence()
             assert ((lower <= f) & (f <= upper)).all()
-            regret = f[f >= plant.limit].max() - plant.f(game.best.x)[0]
-            regrets.append(game.certificate.regret)
+            regret = f[f >= plant.limit].max() - plant.f(game.best().x)[0]
+            regrets.append(game.certificate().regret)
             assert regret <= regrets[-1]
         assert regrets[-1] < regrets[0]
 
@@ -203,7 +203,7 @@ def test_a_ceiling_is_a_floor_upside_down():
     plant = Plant.draw(np.random.default_rng(5))
     centre = KernelFunction(plant.kernel, np.array([0.1, 0.2, 0.0, 0.0, -0.1]))
     floor = optimizer(plant, centre=centre)
-    ceiling = optimizer(plant, centre=-centre, at_least=None, at_most=-plant.limit, maximize=False)
+    ceiling = optimizer(plant, centre=-centre, at_least=None, at_most=-plant.limit, minimize=True)
     for _ in range(6):
         x = floor.ask()
         assert_array_equal(x, ceiling.ask())
@@ -211,7 +211,7 @@ def test_a_ceiling_is_a_floor_upside_down():
         floor.tell(x, y)
         ceiling.tell(x, -y)
         assert_array_equal(floor.safe(X), ceiling.safe(X))
-    assert_allclose(floor.certificate.regret, ceiling.certificate.regret)
+    assert_allclose(floor.certificate().regret, ceiling.certificate().regret)
 
 
 def test_shares_of_delta_add_up():
@@ -340,7 +340,7 @@ def test_in_a_named_space_the_rounded_configuration_is_safe():
         assert f(x) >= 0
         assert game.safe([x])[0]
         game.tell(x, f(x))
-    assert game.best.value > 0.9 * (0.3 + 0.5 + 0.4 + 0.3)
+    assert game.best().value > 0.9 * (0.3 + 0.5 + 0.4 + 0.3)
 
 
 def test_no_safe_point_says_what_is_missing():
@@ -368,7 +368,7 @@ def test_a_measurement_below_the_limit_is_no_violation_and_an_unsafe_tell_is_evi
     game.tell(worst, plant.measure(worst))
     assert not game.safe(worst)[0]
     assert game.safe(game.ask())[0]
-    assert game.certificate.regret == np.inf  # of a point that is not known to be safe
+    assert game.certificate().regret == np.inf  # of a point that is not known to be safe
 
 
 def test_an_alarm_stops_until_it_is_accepted_and_ends_what_past_tasks_vouch_for():
@@ -384,7 +384,7 @@ def test_an_alarm_stops_until_it_is_accepted_and_ends_what_past_tasks_vouch_for(
         again.ask()
     game.accept_alarm()
     assert_allclose(game.ask(), plant.start)  # for which the user has vouched
-    assert Optimizer.from_dict(game.to_dict()).suggest() is not None
+    assert Optimizer.from_dict(game.to_dict()).peek() is not None
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,7 @@ def test_outputs_are_given_by_the_names_of_the_limits(outputs):
         game.tell(plant.start, 0.1, outputs)
     assert game.t == 0
     game.tell(plant.start, 0.1, {"heat": None})  # not measured
-    game.tell(plant.start, None, {"heat": 2.0})  # no value, but the other output
+    game.tell(plant.start, outputs={"heat": 2.0}, failed=True)  # no value, but the other output
     assert (game.t, game.model.outputs["heat"].sequence.t) == (1, 1)
 
 

@@ -42,9 +42,9 @@ def test_the_first_choice_has_the_parameter_and_later_ones_have_it_with_its_choi
         x = optimizer.ask()
         assert ("depth" in x) == (x["kind"] == "tree")
         optimizer.tell(x, value(x))
-    assert optimizer.best.x["kind"] == "tree"
-    assert abs(optimizer.best.x["depth"] - 6) <= 1
-    assert optimizer.best.value > -0.05
+    assert optimizer.best().x["kind"] == "tree"
+    assert abs(optimizer.best().x["depth"] - 6) <= 1
+    assert optimizer.best().value > -0.05
 
 
 def test_a_parameter_that_is_not_there_does_not_matter(prior):

@@ -178,7 +178,7 @@ def test_processes_that_share_their_kernel_decide_like_separate_ones(prior, told
     Z = np.clip(RNG.uniform(-1, 1, (40, 2)), -0.99, 0.99)
     optimizer = prior.optimizer(prior.space.decode(Z))
     separate, start = prior.task_processes
-    Z = optimizer._start.X
+    Z = optimizer._last.start.X
     beliefs = [Factor.of([process], prior.model, Z) for process in separate]
     model = optimizer.model
     model = model.given(values(X, y))
@@ -220,7 +220,7 @@ def test_the_shortlist_holds_the_best(prior, told):
 def test_points_score_alike_as_candidates_and_elsewhere(prior, told, acquisition):
     X, y = told
     optimizer = prior.optimizer(prior.space.decode(prior.space.sample(RNG, 40)))
-    model, Z = optimizer.model, optimizer._start.X
+    model, Z = optimizer.model, optimizer._last.start.X
     for t in range(1, len(y) + 1):  # as processes lose their weight
         model = model.given(values(X[:t], y[:t]))
         score = ACQUISITIONS[acquisition](model, float(y[:t].max()))

@@ -23,7 +23,7 @@ def prior():
 
 def test_named_parameters_in_and_out_find_the_minimum(prior):
     optimizer = run(prior.optimizer(rng=np.random.default_rng(0)))
-    row, value = optimizer.best.x, optimizer.best.value
+    row, value = optimizer.best().x, optimizer.best().value
     assert set(row) == {"rate", "depth", "kind"}
     assert type(row["depth"]) is int
     assert row["kind"] == "v"
@@ -62,8 +62,8 @@ def test_a_table_of_candidates_is_asked_without_repeats(prior):
         optimizer.tell(x, float(losses[asked[-1]]))
     assert sorted(asked) == sorted(losses)
     best = min(losses, key=losses.get)
-    assert tuple(optimizer.best.x.values()) == best
-    assert optimizer.best.value == losses[best]
+    assert tuple(optimizer.best().x.values()) == best
+    assert optimizer.best().value == losses[best]
     assert asked.index(best) < 10
     assert optimizer.done
     with pytest.raises(InputError, match="0 points are left"):
@@ -85,7 +85,7 @@ def test_candidates_beyond_the_recorded_ranges_are_taken_and_named(prior):
             assert "rate (1);" in str(said[0].message)
             assert said[0].filename == __file__
         optimizer.tell(beyond[5], 0.1)
-        assert (optimizer.best.x, optimizer.best.value) == (beyond[5], 0.1)
+        assert (optimizer.best().x, optimizer.best().value) == (beyond[5], 0.1)
         assert optimizer.predict(beyond)[0].shape == (6,)
         prior.optimizer(beyond, extrapolate=True)  # filterwarnings: error
         with pytest.raises(InputError, match=r"'rate' is .*extrapolate=True"):
@@ -96,14 +96,14 @@ def test_failed_runs_are_counted_and_not_asked_again(prior):
     rows = prior.space.decode(prior.space.sample(np.random.default_rng(0), 5))
     optimizer = prior.optimizer(rows)
     first = optimizer.ask()
-    optimizer.tell(first, None)
+    optimizer.tell(first, failed=True)
     second = optimizer.ask()
     optimizer.tell(second, float("nan"))
     assert [trial.state for trial in optimizer.record.trials] == ["failed"] * 2
     assert optimizer.t == 0
     assert first != second
     with pytest.raises(InputError, match="nothing was observed"):
-        _ = optimizer.best
+        _ = optimizer.best()
 
 
 def test_a_seed_is_not_a_generator(prior):
@@ -118,7 +118,7 @@ def test_ucb_and_ei_both_decide(prior):
         for _ in range(10):
             x = optimizer.ask()
             optimizer.tell(x, loss(**x))
-        assert optimizer.best.value < 0.2
+        assert optimizer.best().value < 0.2
 
 
 def test_wrong_uses_say_what_to_do(prior):
@@ -173,7 +173,7 @@ def run_some(optimizer, steps):
 
 def test_a_glance_says_how_far_it_is(prior):
     optimizer = run(prior.optimizer(rng=np.random.default_rng(0)), 2)
-    optimizer.tell(optimizer.ask(), None)
+    optimizer.tell(optimizer.ask(), failed=True)
     text = repr(optimizer)
     for part in ("minimise over space[rate, depth, kind]", "trust ", "t=2, failed=1", "best "):
         assert part in text

@@ -39,7 +39,7 @@ def told(optimizer, steps=5):
 
 
 def failed(optimizer, x):
-    optimizer.tell(x, None)
+    optimizer.tell(x, failed=True)
 
 
 def test_what_a_copy_is_told_leaves_no_trace(prior, optimizer):
@@ -58,20 +58,20 @@ def points(optimizer):
 
 
 def test_a_failed_run_is_kept_away_from_and_is_never_the_best(optimizer):
-    best = optimizer.best.x
-    x = optimizer.suggest()
+    best = optimizer.best().x
+    x = optimizer.peek()
     before = optimizer.predict([x])
     failed(optimizer, x)
     after = optimizer.predict([x])
     assert after[0] == pytest.approx(before[0], rel=1e-12)  # nothing was observed
     assert after[1] < before[1]
-    assert optimizer.best.x == best
-    assert optimizer.suggest() != x
+    assert optimizer.best().x == best
+    assert optimizer.peek() != x
 
 
 def test_runs_without_values_say_nothing_about_trust(prior):
     with_failures, without = (prior.optimizer(rng=np.random.default_rng(0)) for _ in range(2))
-    with_failures.tell(with_failures.ask(), None)
+    with_failures.tell(with_failures.ask(), failed=True)
     for step in range(6):
         assert_allclose(with_failures.trust, without.trust, rtol=1e-12)
         x = without.ask()
@@ -98,8 +98,8 @@ def test_a_failed_row_of_a_table_keeps_the_search_away(prior):
     Z[-1] = np.array(first) + 1e-3  # the best but for the first
     plain, table = prior.optimizer(Z), prior.optimizer(Z)
     assert list(plain.ask().values()) == list(table.ask().values()) == first
-    plain.forget(plain.pending)
-    table.tell(table.pending[0], None)
+    plain.drop(plain.pending)
+    table.tell(table.pending[0], failed=True)
     remaining = prior.optimizer(np.delete(Z, np.abs(Z - first).sum(axis=1).argmin(), axis=0))
     assert list(remaining.ask().values()) == Z[-1].tolist()
     assert list(table.ask().values()) != Z[-1].tolist()
@@ -116,7 +116,7 @@ def test_runs_without_values_alone_still_spread(prior, acquisition):
     gaps = np.linalg.norm(points[:, None] - points[None], axis=2)
     assert gaps[np.triu_indices(4, 1)].min() > 0.05
     with pytest.raises(InputError, match="nothing was observed"):
-        _ = optimizer.best
+        _ = optimizer.best()
 
 
 def test_the_best_is_feasible_and_what_is_infeasible_still_informs(prior):
@@ -124,10 +124,10 @@ def test_the_best_is_feasible_and_what_is_infeasible_still_informs(prior):
     good, poor = {"x0": 0.4, "x1": -0.2}, {"x0": -0.9, "x1": 0.9}
     optimizer.tell(good, 3.0, constraints={"memory": 0.5})
     with pytest.raises(InputError, match="all 1 are infeasible"):
-        _ = optimizer.best
+        _ = optimizer.best()
     assert_allclose(optimizer.predict([good])[0], 3.0, atol=0.3)
     optimizer.tell(poor, -3.0, constraints={"memory": -0.5})
-    assert (optimizer.best.x, optimizer.best.value) == (poor, -3.0)
+    assert (optimizer.best().x, optimizer.best().value) == (poor, -3.0)
     with pytest.raises(InputError, match="not nan"):
         optimizer.tell(good, 1.0, constraints={"memory": float("nan")})
 
@@ -139,11 +139,11 @@ def test_with_constraints_every_start_point_has_its_improvement_times_its_chance
         x = optimizer.ask()
         value = 5 - (x["x0"] - 0.4) ** 2 - (x["x1"] + 0.2) ** 2
         optimizer.tell(x, value, constraints={"limit": x["x0"] - 0.1})
-        Z, model = optimizer._start.X, optimizer.model
-        score = constrained(model, value, optimizer._snapshot.feasibility)
+        Z, model = optimizer._last.start.X, optimizer.model
+        score = constrained(model, value, optimizer.state.feasibility)
         assert np.isfinite(score.values(Z)).all()
         assert_allclose(score.values(Z), score.values(Z.copy()), rtol=1e-6, atol=1e-9)
-    assert optimizer.best.x["x0"] <= 0.1
+    assert optimizer.best().x["x0"] <= 0.1
 
 
 def test_chances_follow_what_was_seen_whatever_the_unit():
@@ -181,7 +181,7 @@ def test_other_ranges_are_searched_and_unknown_ones_refused(prior):
         assert -0.5 <= x["x0"] <= 0.1
         assert 0.5 <= x["x1"] <= 3.0
         optimizer.tell(x, x["x1"])
-    assert optimizer.best.value > 2.5
+    assert optimizer.best().value > 2.5
     with pytest.raises(InputError, match="no parameter 'x7'"):
         prior.optimizer(rng=rng, space=Space((Float("x7", 0, 1),)))
     with pytest.raises(InputError, match="no range and no value for parameter 'x1'"):

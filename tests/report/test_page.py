@@ -149,7 +149,7 @@ def test_a_page_of_a_prior_alone_says_where_to_begin(tmp_path):
     sources = {"prior": "prior.json"}
     text = unescape(write_report(prior, tmp_path / "a.html", sources=sources).read_text())
     assert "Try this first, because" in text
-    assert prior.optimizer().explain(prior.optimizer().suggest()).sentence in text
+    assert prior.optimizer().explain(prior.optimizer().peek()).sentence in text
     assert "<dd>prior.json</dd>" in text
 
 
@@ -198,7 +198,7 @@ def test_the_map_is_strongest_where_it_is_best_and_drawn_around_what_is_tried_fi
     strength = [(float(opacity), float(a)) for opacity, a in cells[: 24 * 24]]
     assert max(strength)[1] > 0.5
     assert min(strength)[1] < -0.5
-    first = prior.optimizer().suggest()
+    first = prior.optimizer().peek()
     other = "c" if "Typical score by a and b" in text else "b"
     assert f"The others as tried first: {other} = {short(first[other])}." in text
 

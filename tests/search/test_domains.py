@@ -229,4 +229,4 @@ def test_an_optimizer_told_in_float32_counts_the_point_it_asked_for(domain):
         optimizer.tell(x.astype(np.float32), np.float32(x[0]))
     assert not len(optimizer.pending)
     assert domain.contains(optimizer.X).all()
-    assert np.isfinite(optimizer.best.value)
+    assert np.isfinite(optimizer.best().value)

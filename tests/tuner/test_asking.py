@@ -19,10 +19,10 @@ PRIOR = small_prior()
 def test_the_choice_is_computed_while_others_may_write(tmp_path, monkeypatch):
     tuner, other = (Tuner(PRIOR, tmp_path / "j") for _ in range(2))
     pending = other.ask()
-    suggest, results = Optimizer.suggest, []
+    suggest, results = Optimizer.peek, []
 
-    def slow(self: Optimizer, context=None):
-        chosen = suggest(self, context)
+    def slow(self: Optimizer, fixed=None):
+        chosen = suggest(self, fixed)
         if self is tuner._optimizer and not results:
             reporting = threading.Thread(target=other.tell, args=(pending, 0.5))
             reporting.start()
@@ -30,7 +30,7 @@ def test_the_choice_is_computed_while_others_may_write(tmp_path, monkeypatch):
             results.append(reporting.is_alive())
         return chosen
 
-    monkeypatch.setattr(Optimizer, "suggest", slow)
+    monkeypatch.setattr(Optimizer, "peek", slow)
     tuner.ask()
     assert results == [False], "the value had to wait until the choice was made"
     assert len(tuner.trials.observed) == 1
@@ -38,16 +38,16 @@ def test_the_choice_is_computed_while_others_may_write(tmp_path, monkeypatch):
 
 def test_who_asks_meanwhile_changes_the_choice(tmp_path, monkeypatch):
     tuner, other = (Tuner(PRIOR, tmp_path / "j") for _ in range(2))
-    suggest, asked = Optimizer.suggest, []
+    suggest, asked = Optimizer.peek, []
 
-    def disturbed(self: Optimizer, context=None):
-        chosen = suggest(self, context)
+    def disturbed(self: Optimizer, fixed=None):
+        chosen = suggest(self, fixed)
         waits = tuner._store._journal._descriptor is not None
         if self is tuner._optimizer and not waits:
             asked.append(other.ask())
         return chosen
 
-    monkeypatch.setattr(Optimizer, "suggest", disturbed)
+    monkeypatch.setattr(Optimizer, "peek", disturbed)
     mine = tuner.ask()
     assert len(asked) == 3, "after some tries the others wait"
     alone = Tuner(PRIOR)

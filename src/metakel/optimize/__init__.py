@@ -8,7 +8,7 @@ from metakel.optimize.gpucb import GPUCB
 from metakel.optimize.limits import Limit, SafeStart
 from metakel.optimize.mixture import Mixture
 from metakel.optimize.model import Model, Score
-from metakel.optimize.optimizer import Optimizer
+from metakel.optimize.optimizer import Optimizer, State
 from metakel.optimize.outcomes import Outcomes, outcomes
 from metakel.optimize.record import Record, Trial
 from metakel.optimize.safe import NoSafePoint, SafeModel
@@ -33,6 +33,7 @@ __all__ = [
     "SafeModel",
     "SafeStart",
     "Score",
+    "State",
     "Trial",
     "outcomes",
 ]

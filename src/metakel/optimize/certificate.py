@@ -1,16 +1,25 @@
 r"""The best point, and how far it can be from the optimum: a `Best` and a `Certificate`.
 
-Of a prior, a certificate rests on replays of the optimizer on past tasks (`optimize.regret`), else
-on the confidence bounds of the model, lower l and upper u.
+With a norm bound, a certificate comes from the bounds of the model. With a prior it is conformal:
+calibrated on past tasks.
 
-Decisions by context (Statement 7): the model is one of f(x, z); x is chosen, z is given. Its bounds
-hold for all (x, z) and all times together, with probability 1 - delta, whoever chooses the contexts
-and in whatever order. So with :math:`\pi(z) = \arg\max_x l(x, z)`, for all contexts at once,
+The optimizer is a fixed rule, and tasks are exchangeable. The rule was replayed on m' past tasks.
+With r_t the regret after t values and a shape g_t that the model alone gives,
 
-.. math:: \max_x f(x, z) - f(\pi(z), z) \le \max_x u(x, z) - l(\pi(z), z),
+.. math:: g_t = \frac{\max_x (\mu_t + 1.5 \sigma_t)(x) - \mathrm{best}_t
+          + w s\,(1 + (5/t)^3)}{\min(t, 20)},
 
-and the cumulative regret of the points tried so far is bounded by
-:math:`\sum_t \max_x u(x, z_t) - l(x_t, z_t)`, with the bounds of the present time.
+the score of a task is S = max r_t / g_t over all t <= T before an alarm, which ends the promise.
+Let q be the ceil((1 - delta)(m' + 1))-th smallest score. Then on a new task r_t <= q g_t for all
+these t at once, with probability 1 - delta, whatever the model is worth (Promise 3 of
+``docs/promises.md``). The same holds for tasks that no alarm ends, if q is taken from those; the
+larger of the two serves both. So no value exceeds the smallest best_t + q g_t seen so far: the
+ceiling, which stays true after time T, too. It is about values, not about a function behind noisy
+ones; certificates of a space do without it.
+
+The shape follows the task and the clock. The term w s, with s the usual scale of a task, keeps it
+from 0 where a model is sure and wrong. It gives room to the first values, after which nobody stops.
+What was not found in 20 values is not found at the same rate afterwards, so time counts up to 20.
 """
 
 from __future__ import annotations
@@ -18,28 +27,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf
-from typing import TYPE_CHECKING, Any, Literal
+from math import ceil, inf, isfinite
+from typing import Any, Literal
 
 import numpy as np
 
-from metakel._arrays import Array
+from metakel._arrays import TINY, Array, as_number, as_numbers, is_number, shown
 from metakel._html import card, paragraph
 from metakel.errors import InputError
-from metakel.optimize.mixture import Mixture
-from metakel.optimize.model import Model, Score, Search
-from metakel.optimize.regret import RegretCalibration, RegretScores
-from metakel.optimize.safe import NoSafePoint, SafeModel, best_within
-from metakel.search import Domain, Finite, InContext, StartPoints
+from metakel.search import Domain
 
-if TYPE_CHECKING:
-    from metakel.optimize.ask_tell import Snapshot
-
+Basis = Literal["exact", "folds", "emulated"]
 CertificateBasis = Literal["norm bound", "exact", "folds", "emulated"]
 UNBOUNDED = (
     "nothing bounds the values far from the observed points; more observations, a norm bound, base "
     "kernels with derivatives or a finite domain (grid, candidates) do"
 )
+# Chosen on development splits among 60 shapes, and confirmed on others (docs/benchmarks).
+SCALE_WEIGHT, EARLY, PLATEAU = 0.3, 5, 20
+SHAPE = 3  # by which stored scores are told from those of an earlier shape
+# A new table may have up to so many times the rows of the replayed ones.
+LARGER = 2.0
+CONFIDENT = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +89,8 @@ class Certificate:
         Probability with which all of this may fail.
     reason : str
         Why nothing is promised; empty where something is.
+    final : bool
+        Whether no observation can change that nothing is promised.
     basis : "norm bound", "exact", "folds" or "emulated"
         A confidence band for functions of bounded norm, or replays of the optimizer on past tasks:
         on their recorded rows with a prior learned from other tasks, the same in folds, or on
@@ -105,6 +116,7 @@ class Certificate:
     tasks: int = 0
     safe: bool = False
     limit: float | None = None
+    final: bool = False
 
     def __str__(self) -> str:
         if self.limit is not None:
@@ -144,176 +156,194 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def best_of(snapshot: Snapshot) -> Best:
-    """The best observed point."""
-    found, sign = snapshot.outcomes, snapshot.sign
-    if not found.counts.any():
-        seen = f"all {found.t} are infeasible" if found.t else "nothing was observed yet"
-        raise InputError(f"best: {seen}")
-    chosen, value, lower, upper = snapshot.model.best(found)
-    low, high = sorted((sign * lower, sign * upper))
-    return Best(snapshot.point(chosen), sign * value, low, high)
+def shape(upper: float, best: float, scale: float, t: int) -> float:
+    """g_t: ``upper`` is the largest mean plus 1.5 standard deviations that is left."""
+    least = SCALE_WEIGHT * scale * (1 + (EARLY / t) ** 3)
+    return (max(upper - best, 0.0) + least) / min(t, PLATEAU)
 
 
-def no_certificate(snapshot: Snapshot) -> str:
-    """Why there will be no certificate, whatever is observed; empty where there may be one."""
-    scores = _regret_scores(snapshot)
-    if scores is None:
-        return snapshot.model.no_bounds
-    return scores if isinstance(scores, str) else ""
+def smallest_shape(scale: float) -> float:
+    """What no g_t is below."""
+    return SCALE_WEIGHT * scale / PLATEAU
 
 
-def certificate_of(snapshot: Snapshot) -> Certificate:
-    """How far the best point can be from the optimum."""
-    model, found = snapshot.model, snapshot.outcomes
-    reason, scores = no_certificate(snapshot), _regret_scores(snapshot)
-    if not reason and not found.counts.any():
-        reason = "nothing was observed yet"
-    if not reason and isinstance(model, Mixture):
-        if model.alarm is not None:
-            reason = f"alarm after {model.alarm.time} values: {model.alarm.reason}"
-        elif found.constraints:
-            reason = "past tasks were replayed without constraints"
-        elif not model.trace.best:
-            reason = "the first point is not the one that this optimizer asks for"
-    if reason:
-        return Certificate(inf, delta=model.delta, reason=reason)
-    if isinstance(model, Mixture) and isinstance(scores, RegretScores):
-        return _by_replays(snapshot, model, scores)
-    chosen, lower, upper = model.certain(found)
-    highest = model.largest_upper(snapshot.domain, snapshot.start)
-    bounds = lower, upper, highest
-    return _by_bounds(model, snapshot.point(chosen), bounds, snapshot.sign)
+@dataclass(frozen=True)
+class RegretTrace:
+    """Best values and shapes of a run, as long as its points are those of the replayed rule.
 
-
-def _regret_scores(snapshot: Snapshot) -> RegretScores | str | None:
-    """Scores of past tasks that speak for this optimizer; None where a norm bound is used."""
-    model = snapshot.model
-    if not isinstance(model, Mixture):
-        return None
-    regret = model.prior.regret
-    if isinstance(regret, str):
-        return regret
-    if snapshot.acquisition != model.acquisition:
-        return f"past tasks were replayed with acquisition={model.acquisition!r}, not this one"
-    return regret.scores_for(snapshot.domain, model.delta)
-
-
-def _by_replays(snapshot: Snapshot, model: Mixture, scores: RegretScores) -> Certificate:
-    found, sign = snapshot.outcomes, snapshot.sign
-    values, factor = np.where(found.counts, found.y, -inf), scores.factor(model.delta)
-    best = top = int(np.argmax(values))
-    if scores.basis == "emulated":
-        # Values may be noisy, so the ceiling would be about them. What holds is the bound of the
-        # last time, for the best point of that time.
-        values, regret = model.trace.last(values, factor, scores.horizon)
-        best = int(np.argmax(values))
-    else:
-        regret = model.trace.ceiling(factor, scores.horizon) - values.max()
-    most, limit = model.limits[1] - float(found.y[top]), None
-    if most <= regret and most < inf:  # it says more, and says it of the best point of all
-        best, limit = top, sign * model.limits[1] + 0.0  # and no -0
-    value = sign * float(found.y[best])
-    return Certificate(
-        max(min(regret, most), 0.0),
-        snapshot.point(best),
-        value,
-        value,
-        model.delta,
-        basis=scores.basis,
-        horizon=scores.horizon,
-        tasks=scores.tasks,
-        limit=limit,
-    )
-
-
-def _by_bounds(
-    model: Model, point: Any, bounds: tuple[float, float, float], sign: float
-) -> Certificate:
-    """From the bounds of a point and the largest upper bound of all."""
-    lower, upper, highest = bounds
-    regret = max(highest, upper) - lower
-    low, high = sorted((sign * lower, sign * upper))
-    reason, safe = "" if regret < inf else UNBOUNDED, isinstance(model, SafeModel)
-    return Certificate(regret, point, low, high, model.delta, reason, safe=safe)
-
-
-def spread_of(model: Model) -> float | None:
-    """The usual range of the values of a task, where it is known."""
-    found = model.prior.regret if isinstance(model, Mixture) else None
-    return found.spread if isinstance(found, RegretCalibration) else None
-
-
-# -- in a context ----------------------------------------------------------------------------------
-
-
-def best_in(
-    model: Model, place: Domain, start: StartPoints, rng: np.random.Generator, sign: float
-) -> Best:
-    """The point with the largest lower bound in a context; where all are infinite, mean."""
-    x, lower, upper = _surest(model, place, start, rng)
-    mean = float(model.predict(x[None])[0][0])
-    low, high = sorted((sign * lower, sign * upper))
-    return Best(place.decode(x), sign * min(max(mean, lower), upper), low, high)
-
-
-def certificate_in(
-    model: Model, place: Domain, start: StartPoints, rng: np.random.Generator, sign: float
-) -> Certificate:
-    """How far the point of `best_in` can be from the optimum of its context."""
-    if model.no_bounds:
-        return Certificate(inf, delta=model.delta, reason=model.no_bounds)
-    x, lower, upper = _surest(model, place, start, rng)
-    bounds = lower, upper, largest_upper(model, place, start)
-    return _by_bounds(model, place.decode(x), bounds, sign)
-
-
-def cumulative_regret(model: Model, X: Array, places: list[tuple[Domain, StartPoints]]) -> float:
-    """Bound of the sum over points ``X`` (t, d0) of what the best of their place has more.
-
-    ``places`` has one for every point; equal ones are the same object, and are searched once.
+    Parameters
+    ----------
+    best, shapes : tuple of float
+        After each value.
+    left : int
+        At which value the run left the rule; 0 if it did not.
     """
-    if not len(X):
-        return 0.0
-    if model.no_bounds:
-        return inf
-    distinct = {id(domain): (domain, start) for domain, start in places}
-    highest = {key: largest_upper(model, *place) for key, place in distinct.items()}
-    lower, upper = model.bounds(X)
-    top = np.array([highest[id(domain)] for domain, _ in places])
-    return float((np.maximum(top, upper) - lower).sum())
+
+    best: tuple[float, ...] = ()
+    shapes: tuple[float, ...] = ()
+    left: int = 0
+
+    def after(self, best: float, g: float) -> RegretTrace:
+        """After one more value at a point that the rule chose."""
+        return RegretTrace((*self.best, best), (*self.shapes, g))
+
+    def leading(self, t: int) -> RegretTrace:
+        """As it was after ``t`` values."""
+        return RegretTrace(self.best[:t], self.shapes[:t], self.left if self.left <= t else 0)
+
+    def ceiling(self, factor: float, horizon: int) -> float:
+        """What no value exceeds: the smallest best + q g up to the horizon."""
+        pairs = zip(self.best[:horizon], self.shapes[:horizon], strict=True)
+        return min((best + factor * g for best, g in pairs), default=inf)
+
+    def last(self, values: Array, factor: float, horizon: int) -> tuple[Array, float]:
+        """The values (t,) up to the last time that the rule was replayed for, and q g then."""
+        t = min(len(self.shapes), horizon)
+        return values[:t], factor * self.shapes[t - 1]
 
 
-def largest_upper(model: Model, domain: Domain, start: StartPoints) -> float:
-    """The largest upper bound in a context: exact where the choices are finitely many."""
-    if isinstance(domain, InContext) and isinstance(domain.choices, Finite):
-        upper = model.bounds(start.X)[1]
-        if isinstance(model, SafeModel):
-            upper = upper[model.hope(start.X) >= 0]
-        return float(upper.max(initial=-inf))
-    return model.largest_upper(domain, start)
+@dataclass(frozen=True, eq=False)
+class RegretScores:
+    """Scores of the past tasks on which the optimizer was replayed.
+
+    Parameters
+    ----------
+    scores : (m',) array, increasing
+    lasting : (m'',) array, increasing
+        Those among them of tasks that no alarm ended before the best point was found.
+    basis : "exact", "folds" or "emulated"
+        Exact: the prior was learned from other tasks. Folds: every task was replayed with a prior
+        learned from the other folds, which is approximate. Emulated: on draws of a Gaussian process
+        given the task's runs, searched over the whole space.
+    horizon : int
+        For how many values the optimizer was replayed.
+    points : int
+        How many rows a replayed table has; 0 for a space.
+    """
+
+    scores: Array
+    lasting: Array
+    basis: Basis
+    horizon: int
+    points: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("scores", "lasting"):
+            found = np.sort(as_numbers(name, getattr(self, name), (None,), low=0))
+            object.__setattr__(self, name, found)
+        as_number("horizon", self.horizon, 1)
+        as_number("points", self.points, 0)
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks vouch: those that no alarm ended."""
+        return len(self.lasting)
+
+    def missing(self, delta: float) -> int:
+        """How many more tasks are needed for a promise at ``delta``."""
+        return max(ceil(1 / _checked(delta) - 1 - 1e-9) - self.tasks, 0)
+
+    def factor(self, delta: float) -> float:
+        """q: the ceil((1 - delta)(m' + 1))-th smallest score; inf with too few tasks.
+
+        Of all tasks or of those that lasted, whichever is larger.
+        """
+        found = 0.0
+        for scores in (self.scores, self.lasting):
+            rank = _rank(delta, len(scores))
+            found = max(found, float(scores[rank - 1]) if rank <= len(scores) else inf)
+        return found
+
+    def bound(self, delta: float, g: float, t: int) -> float:
+        """Bound of the regret after ``t`` values, where the shape is ``g``."""
+        return self.factor(delta) * g if t <= self.horizon else inf
+
+    def failure_probability(self, delta: float) -> float:
+        """How often a promise at ``delta`` may fail with this very history, with confidence 0.9.
+
+        delta is the average over histories; for one history the probability is Beta distributed.
+        """
+        from scipy.special import betaincinv
+
+        rank = _rank(delta, self.tasks)
+        if rank > self.tasks:
+            return 1.0
+        return float(betaincinv(self.tasks + 1 - rank, rank, CONFIDENT))
 
 
-def _surest(
-    model: Model, place: Domain, start: StartPoints, rng: np.random.Generator
-) -> tuple[Array, float, float]:
-    """The point with the largest lower bound, and its bounds; with limits, of the safe points."""
-    first = None if model.no_bounds else model.bounds(start.X)[0]
+@dataclass(frozen=True, eq=False)
+class RegretCalibration:
+    """What replays on past tasks say of the regret, for tables and for whole spaces.
 
-    def height(Z: Array) -> Array:
-        if first is None or not np.isfinite(first).any():
-            return model.predict(Z)[0]
-        return first if Z is start.X else model.bounds(Z)[0]
+    Parameters
+    ----------
+    table, space : RegretScores or str
+        Scores, or why there are none.
+    spread : float
+        The usual range of the values of a task, in units of the output.
+    """
 
-    search = Search(place, start, lambda: rng)
-    if isinstance(model, SafeModel):
-        safe = best_within(search, Score(height), model.margin)
-        if safe is None:
-            raise NoSafePoint(f"no point is known to be safe in {place!r}")
-        x = safe
-    else:
-        x = search.maximise(Score(height))
-    if model.no_bounds:
-        return x, -inf, inf
-    lower, upper = model.bounds(x[None])
-    return x, float(lower[0]), float(upper[0])
+    table: RegretScores | str
+    space: RegretScores | str
+    spread: float
+
+    def __post_init__(self) -> None:
+        as_number("spread", self.spread, TINY)
+
+    @property
+    def longest(self) -> int:
+        """The larger of the two horizons; 0 where nothing was replayed."""
+        found = (self.table, self.space)
+        return max((s.horizon for s in found if isinstance(s, RegretScores)), default=0)
+
+    def scores_for(self, domain: Domain, delta: float) -> RegretScores | str:
+        """The scores that speak for an optimizer, or why none do."""
+        found = self.space if domain.points is None else self.table
+        if isinstance(found, str):
+            return found
+        if domain.points is None:
+            if domain.narrowed:
+                return f"past tasks were replayed {domain.narrowed}"
+        elif len(domain.points) > LARGER * found.points:
+            return (
+                f"the table has {len(domain.points)} candidates but past tasks recorded about "
+                f"{found.points}, which cannot stand for so many"
+            )
+        missing = found.missing(delta)
+        if missing:
+            return (
+                f"{found.tasks} past tasks cannot vouch at delta = {delta:g}; {missing} more are "
+                f"needed, or a delta of at least {1 / (found.tasks + 1):.2g}"
+            )
+        return found
+
+
+def as_tolerance(stop_at: float | str, spread: float | None) -> float:
+    """A regret in units of the output; text such as "1%" is a share of the usual spread."""
+    if isinstance(stop_at, str):
+        number, percent = stop_at.strip().removesuffix("%"), stop_at.strip().endswith("%")
+        try:
+            value = float(number)
+        except ValueError:
+            raise InputError(
+                f'stop_at is {stop_at!r}; expected a number, or a share of the spread as in "1%"'
+            ) from None
+        if percent and spread is None:
+            raise InputError(
+                f"stop_at is {stop_at!r}, but the usual spread of a task is not known; expected a "
+                "number, or a prior whose certificate was calibrated (learn_prior)"
+            )
+        stop_at = value / 100 * (spread or 0.0) if percent else value
+    if not (is_number(stop_at) and isfinite(stop_at) and stop_at >= 0):
+        raise InputError(f"stop_at is {shown(stop_at)}; expected a number >= 0")
+    return float(stop_at)
+
+
+def _rank(delta: float, tasks: int) -> int:
+    return ceil((1 - _checked(delta)) * (tasks + 1) - 1e-9)
+
+
+def _checked(delta: float) -> float:
+    if not 0 < delta < 1:
+        raise InputError(f"delta is {delta}; expected a number between 0 and 1")
+    return delta

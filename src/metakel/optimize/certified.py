@@ -20,7 +20,7 @@ from metakel.confidence.set import ConfidenceSet, closed_form_set
 from metakel.errors import InputError
 from metakel.gp import Posterior, posterior
 from metakel.kernels.sum import KernelFunction, KernelSum, as_kernel
-from metakel.optimize.model import Model, Score
+from metakel.optimize.model import LOADERS, Model, Score
 from metakel.optimize.outcomes import Outcomes, nothing
 from metakel.optimize.upper_bound import (
     FixedNu,
@@ -30,7 +30,7 @@ from metakel.optimize.upper_bound import (
     at_step,
     checked_schedule,
 )
-from metakel.search import Domain, Finite, InContext, StartPoints
+from metakel.search import Domain, StartPoints
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,7 +98,7 @@ class CertifiedModel(Model):
         probes = int(as_number("probes", probes, 0))
         sequence = None
         if nu is None or norm_bound is not None:
-            options["points"] = domain.X if isinstance(domain, Finite) else None
+            options["points"] = None if domain is None else domain.points
             options["centre"] = centre
             sequence = ConfidenceSequence(
                 kernel, noise_std=noise_std, norm_bound=norm_bound, **options
@@ -340,8 +340,8 @@ class CertifiedModel(Model):
         Never below the upper bounds of the points that were observed. Between the points that a
         search has looked at, a kernel without derivatives can do anything that its norm allows.
         """
-        if isinstance(domain, Finite):
-            return float(self.bounds_within(domain.X)[1].max())
+        if domain.points is not None:
+            return float(self.bounds_within(domain.points)[1].max())
         current = self.certified.current
         if not current.kernel.smooth:
             if self.centre is not None:  # nothing says how large it gets
@@ -354,9 +354,9 @@ class CertifiedModel(Model):
         return max(float(values.max()), self._largest_observed(domain))
 
     def _largest_observed(self, domain: Domain) -> float:
-        """The largest upper bound of an observed point; of those in one context, if it is one."""
+        """The largest upper bound of an observed point of the domain."""
         X = np.zeros((0, domain.d0)) if self.outcomes is None else self.outcomes.X
-        if isinstance(domain, InContext) and len(X):
+        if domain.narrowed and len(X):
             X = X[domain.contains(X)]
         return float(self._at_observed(X)[2].max()) if len(X) else -inf
 
@@ -442,6 +442,9 @@ def load_certified(
     probes = int(as_number("probes", data.get("probes", 0), 0))
     stops = bool(data["stops"])
     return CertifiedModel(kernel, sequence, fixed, noise_std, noise_var, centre, probes, stops)
+
+
+LOADERS[CertifiedModel.kind] = load_certified
 
 
 def most_certain(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel._html import card, items, paragraph
 from metakel.gp.averages import UCB_WIDTH
-from metakel.optimize.ask_tell import Snapshot
 from metakel.optimize.certificate import describe
 from metakel.optimize.model import BestRuns, Model
-from metakel.optimize.safe import SafeModel
-from metakel.search import Domain, InContext, StartPoints
+from metakel.search import Domain, StartPoints
+
+if TYPE_CHECKING:
+    from metakel.optimize.optimizer import State
 
 NEIGHBOURS = 3  # runs that are named
 ALTERNATIVES = 32  # of the observed points, the best ones
@@ -192,19 +193,19 @@ class Reasons:
         return card(self.sentence, *sentences[:-1], runs, sentences[-1])
 
 
-def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: StartPoints) -> Reasons:
+def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoints) -> Reasons:
     """Why to try a point, which is ``x`` (d0,) to the model.
 
-    ``place`` is where it could be chosen from, with its start points: the domain, or the domain in
-    the context of the point. Other choices and values to compare with are those of the place.
+    ``place`` is where it could be chosen from, with its start points: the domain, or the part of it
+    in which some parameters are held. Other choices and values to compare with are those of it.
     """
-    domain, sign, found = snapshot.domain, snapshot.sign, snapshot.outcomes
-    model, here = snapshot.model, snapshot.outcomes.counts
+    domain, sign, found = state.domain, state.sign, state.outcomes
+    model, here = state.model, state.outcomes.counts
     if place is not domain:
         here = here & place.contains(found.X)
-    fantasies = _before(snapshot, x)
+    fantasies = _before(state, x)
     if fantasies is found.fantasies:
-        model = snapshot.outlook
+        model = state.deciding
     elif len(fantasies):
         model = model.with_fantasies(fantasies)
     mean, sd = (float(value[0]) for value in model.predict(x[None]))
@@ -214,7 +215,7 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
     highest = mean
     if len(fantasies):  # what is running or has failed is no alternative
         highest = max(float(model.predict(X)[0].max()) for X in (fantasies, Z[np.isfinite(sds)]))
-        _, alone = snapshot.model.predict(Z)
+        _, alone = state.model.predict(Z)
         sds = np.where(sds**2 < (1 - TOLD_SOON) * alone**2, inf, sds)
     past = model.best_runs
     differ = _other_choices(point, () if past is None else past.points)
@@ -230,7 +231,7 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
     safer = None
     if gain > SAFER * sd and not domain.same(Z[[surest]], x[None])[0, 0]:
         row = surest - len(start.X)
-        other = place.decode(Z[surest]) if row < 0 else snapshot.point(int(looked_at[row]))
+        other = place.decode(Z[surest]) if row < 0 else state.point(int(looked_at[row]))
         safer = expected(Z[surest], other, float(means[surest]), float(sds[surest]))
     values = found.y[here]
     top = int(np.argmax(np.where(np.isfinite(sds), means, -inf)))
@@ -239,10 +240,10 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
     worse = behind and bool(promise < -GIVEN_UP * sd)  # with all that is not known of it
     return Reasons(
         expected=expected(x, copy(point), mean, sd),
-        typical=float(np.clip(sign * np.median(snapshot.model.predict(start.X)[0]), least, most)),
+        typical=float(np.clip(sign * np.median(state.model.predict(start.X)[0]), least, most)),
         best=sign * float(values.max()) if len(values) else None,
         explores=behind and not worse,
-        neighbours=_neighbours(snapshot, past, differ, point, x, place),
+        neighbours=_neighbours(state, past, differ, point, x),
         near=0 if past is None else len(_tasks_near(past, differ, x)),
         tasks=0 if past is None else len(set(past.tasks)),
         safer=safer,
@@ -253,9 +254,9 @@ def explain(snapshot: Snapshot, point: Any, x: Array, place: Domain, start: Star
     )
 
 
-def _before(snapshot: Snapshot, x: Array) -> Array:
+def _before(state: State, x: Array) -> Array:
     """(q, d0) runs without a value that were known when ``x`` was asked for, if it is pending."""
-    record, domain, found = snapshot.record, snapshot.domain, snapshot.outcomes.fantasies
+    record, domain, found = state.record, state.domain, state.outcomes.fantasies
     asked = [t.number for t in record.pending if domain.same(t.x[None], x[None])[0, 0]]
     if not asked or not len(found):
         return found
@@ -268,7 +269,7 @@ def _elsewhere(model: Model, observed: Array, start: Array) -> tuple[Array, Arra
     """Points at which a search begins and observed ones, with means and standard deviations."""
     parts = [(Z, *model.predict(Z)) for Z in (start, observed) if len(Z)]
     Z, means, sds = (np.concatenate(column) for column in zip(*parts, strict=True))
-    if isinstance(model, SafeModel):  # nothing else is ever asked for
+    if model.stays_safe:  # nothing else is ever asked for
         sds = np.where(model.safe(Z), sds, inf)
     return Z, means, sds
 
@@ -289,26 +290,23 @@ def _tasks_near(past: BestRuns, differ: NDArray[np.intp], x: Array) -> set[str]:
 
 
 def _neighbours(
-    snapshot: Snapshot,
+    state: State,
     past: BestRuns | None,
     differ: NDArray[np.intp],
     point: Any,
     x: Array,
-    place: Domain,
 ) -> tuple[Neighbour, ...]:
     """The nearest ones, at most one of every past task; of this task only those that are near.
 
     Those with the same choices come first.
     """
-    seen = snapshot.outcomes
+    seen = state.outcomes
     scales = np.ones(x.shape) if past is None else past.lengthscales
     away = np.linalg.norm((seen.X - x) / scales, axis=1)
-    if isinstance(place, InContext):  # whose points do not say in which context they were tried
-        away = np.where(place.contains(seen.X), away, inf)
     near = [i for i in np.argsort(away, kind="stable")[:NEIGHBOURS] if away[i] <= NEAR]
-    points = [snapshot.point(i) for i in near]
+    points = [state.point(i) for i in near]
     own = [
-        Neighbour("", tried, snapshot.sign * float(seen.y[i]), float(away[i]))
+        Neighbour("", tried, state.sign * float(seen.y[i]), float(away[i]))
         for i, tried, others in zip(near, points, _other_choices(point, points), strict=True)
         if not others
     ]

@@ -26,7 +26,8 @@ def GPUCB(
     kernel: KernelSum,
     domain: Domain | Space,
     *,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None = None,
+    seed: int | None = None,
     noise_std: float,
     norm_bound: NormBound = None,
     delta: float = 0.1,
@@ -49,9 +50,8 @@ def GPUCB(
     limits: Mapping[str, Limit] | None = None,
     start: StartSet | ArrayLike | Sequence[Mapping[str, Any]] | None = None,
     acquisition: str | Acquisition = "ucb",
-    maximize: bool = True,
+    minimize: bool = False,
     stop_at: float | None = None,
-    context: Domain | Space | None = None,
 ) -> Optimizer:
     """An `Optimizer` that maximises the upper confidence bound of a kernel's functions (Eq. 11).
 
@@ -69,8 +69,8 @@ def GPUCB(
     domain : Domain or Space
         `box`, `grid` or `candidates`, within the domain of the base kernels; or a space of named
         parameters, whose numeric inputs lie in [-1, 1].
-    rng : Generator
-        Draws the start of the search and breaks ties.
+    rng, seed : Generator or int, optional
+        Draws the start of the search and breaks ties; by default always the same.
     noise_std : float
         Bound of the noise level sigma of an observation.
     norm_bound : float, callable or None
@@ -105,23 +105,18 @@ def GPUCB(
         A `Limit` for every other output that is measured; `Optimizer.tell` then takes their
         values, as in ``tell(x, y, {"temperature": 71.3})``.
     start : SafeStart, or points
-        Where to begin: a set from past tasks (`safe_start`), or points that you vouch for; with
-        contexts, in every one of them.
-    acquisition, maximize, stop_at
+        Where to begin: a set from past tasks (`safe_start`), or points that you vouch for.
+    acquisition, minimize, stop_at
         See `Optimizer`. With limits it is maximised among the points that may be safe.
-    context : Domain or Space, optional
-        Where contexts come from: inputs that are given, not chosen (``docs/guide/contexts.md``).
-        The kernel takes the inputs of the domain, then those of a context.
     """
-    domain, context = _as_domain(domain), None if context is None else _as_domain(context)
+    domain = _as_domain(domain)
     limited = bool(limits) or at_least is not None or at_most is not None
     if start is not None and not limited:
         raise InputError("start is given without a limit; expected at_least, at_most or limits too")
     if on_alarm is None:
         on_alarm = "stop" if limited else "widen"
-    if centre is not None and not maximize:
+    if centre is not None and minimize:
         centre = _negative(centre)
-    finite = None if context is not None else domain  # where sets are intersected over time
     options: dict[str, Any] = {
         "noise_std": noise_std,
         "norm_bound": norm_bound,
@@ -147,27 +142,33 @@ def GPUCB(
         allowed = Range.of("GPUCB", at_least, at_most)
         model = SafeModel.within(
             kernel,
-            finite,
-            range=allowed if maximize else -allowed,
+            domain,
+            range=-allowed if minimize else allowed,
             limits=dict(limits or {}),
             start=as_start_set(start, domain),
             **options,
         )
     else:
-        model = CertifiedModel.make(kernel, finite, **options)
+        model = CertifiedModel.make(kernel, domain, **options)
     return Optimizer(
         model,
         domain,
         rng=rng,
+        seed=seed,
         acquisition=acquisition,
-        maximize=maximize,
+        minimize=minimize,
         stop_at=stop_at,
-        context=context,
     )
 
 
 def _as_domain(domain: Domain | Space) -> Domain:
-    return SearchSpace(domain, domain) if isinstance(domain, Space) else domain
+    if isinstance(domain, Space):
+        return SearchSpace(domain, domain)
+    if not isinstance(domain, Domain):
+        raise InputError(
+            f"domain is a {type(domain).__name__}; use mk.box, mk.grid or mk.candidates, or a Space"
+        )
+    return domain
 
 
 def _negative(centre: Centre) -> Centre:

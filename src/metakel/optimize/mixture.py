@@ -12,11 +12,11 @@ rest on the first ones, which is valid: they were not selected by what came late
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +40,19 @@ from metakel.gp.factor import Factor, Frame, Prediction, common_rows
 from metakel.gp.posterior import LEVEL_VARIANCE, fit_matern52
 from metakel.gp.processes import ColdProcess, KnownScale, LevelAndScale, TaskProcess
 from metakel.gp.success import Runs, SuccessChance
+from metakel.optimize.certificate import (
+    Certificate,
+    RegretCalibration,
+    RegretScores,
+    RegretTrace,
+    shape,
+)
 from metakel.optimize.model import BestRuns, Chance, Model, Score, Search, spread_batch
 from metakel.optimize.outcomes import LIMIT, Outcomes, nothing, representative
-from metakel.optimize.regret import RegretCalibration, RegretTrace, shape
 from metakel.search import StartPoints
+
+if TYPE_CHECKING:
+    from metakel.optimize.optimizer import State
 
 # Below this weight the history is given up. If the learned process is right, its weight ever falls
 # from 0.95 to 0.01 with probability below 0.06 % (Ville's inequality).
@@ -362,6 +371,65 @@ class Mixture(Model):
         """Probability with which a certificate may fail."""
         return self.prior.delta
 
+    @property
+    def spread(self) -> float | None:
+        found = self.prior.regret
+        return found.spread if isinstance(found, RegretCalibration) else None
+
+    def certificate(self, state: State) -> Certificate:
+        """How far the best point can be from the optimum, by replays on past tasks."""
+        found, scores = state.outcomes, self._scores(state)
+        if isinstance(scores, str):
+            return Certificate(inf, delta=self.delta, reason=scores, final=True)
+        reason = ""
+        if not found.counts.any():
+            reason = "nothing was observed yet"
+        elif self.alarm is not None:
+            reason = f"alarm after {self.alarm.time} values: {self.alarm.reason}"
+        elif found.constraints:
+            reason = "past tasks were replayed without constraints"
+        elif not self.trace.best:
+            reason = "the first point is not the one that this optimizer asks for"
+        if reason:
+            return Certificate(inf, delta=self.delta, reason=reason)
+        return self._by_replays(state, scores)
+
+    def _scores(self, state: State) -> RegretScores | str:
+        """Scores of past tasks that speak for this optimizer, or why there are none."""
+        regret = self.prior.regret
+        if isinstance(regret, str):
+            return regret
+        if state.acquisition != self.acquisition:
+            return f"past tasks were replayed with acquisition={self.acquisition!r}, not this one"
+        return regret.scores_for(state.domain, self.delta)
+
+    def _by_replays(self, state: State, scores: RegretScores) -> Certificate:
+        found, sign = state.outcomes, state.sign
+        values, factor = np.where(found.counts, found.y, -inf), scores.factor(self.delta)
+        best = top = int(np.argmax(values))
+        if scores.basis == "emulated":
+            # Values may be noisy, so the ceiling would be about them. What holds is the bound of
+            # the last time, for the best point of that time.
+            values, regret = self.trace.last(values, factor, scores.horizon)
+            best = int(np.argmax(values))
+        else:
+            regret = self.trace.ceiling(factor, scores.horizon) - values.max()
+        most, limit = self.limits[1] - float(found.y[top]), None
+        if most <= regret and most < inf:  # it says more, and says it of the best point of all
+            best, limit = top, sign * self.limits[1] + 0.0  # and no -0
+        value = sign * float(found.y[best])
+        return Certificate(
+            max(min(regret, most), 0.0),
+            state.point(best),
+            value,
+            value,
+            self.delta,
+            basis=scores.basis,
+            horizon=scores.horizon,
+            tasks=scores.tasks,
+            limit=limit,
+        )
+
     # Predictions and scores
 
     def predict(self, Z: Array) -> tuple[Array, Array]:
@@ -536,17 +604,3 @@ def own_scale(y: Array, past: LevelAndScale) -> LevelAndScale:
 def _log(values: Array) -> Array:
     """Of numbers that may be 0; -inf stays."""
     return np.where(values < 0, -np.inf, np.log(np.maximum(values, TINY)))
-
-
-Loader = Callable[[Mapping[str, Any]], Mixture]
-_LOADERS: dict[str, Loader] = {}
-
-
-def register_loader(kind: str, loader: Loader) -> None:
-    """How to read a stored model that was made from a prior; called by `metakel.priors`."""
-    _LOADERS[kind] = loader
-
-
-def load_mixture(data: Mapping[str, Any]) -> Mixture:
-    """Inverse of `Mixture.to_dict`."""
-    return _LOADERS[Mixture.kind](data)

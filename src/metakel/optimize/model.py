@@ -9,8 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from math import inf
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,13 @@ from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError
 from metakel.gp.averages import ROOT_TWO_PI, UCB_WIDTH
 from metakel.kernels.stationary import typical_lengthscale
+from metakel.optimize.certificate import UNBOUNDED, Certificate
 from metakel.optimize.outcomes import Outcomes
-from metakel.search import Domain, Finite, StartPoints
+from metakel.search import Domain, StartPoints
 from metakel.search.domain import Score as Score
+
+if TYPE_CHECKING:
+    from metakel.optimize.optimizer import State
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +79,6 @@ class BestRuns:
         return np.asarray(np.linalg.norm((self.X - x) / self.lengthscales, axis=1))
 
 
-CertificateBasis = Literal["norm bound", "exact", "folds", "emulated"]
-
 # (n, d0) points -> (n,) chances that all constraints hold
 Chance = Callable[[Array], Array]
 
@@ -112,7 +115,7 @@ class Search:
 
     def rounded(self, x: Array) -> Array:
         """(d0,) the point as it will be read again from a file or a host's record, to the bit."""
-        if isinstance(self.domain, Finite):
+        if self.domain.points is not None:
             return x
         return np.asarray(self.domain.encode([self.domain.decode(x)], "ask")[0])
 
@@ -277,6 +280,11 @@ class Model(ABC):
         """The next point (d0,): the best one by the score, unless something else matters too."""
         return search.rounded(search.maximise(score))
 
+    @property
+    def stays_safe(self) -> bool:
+        """Whether only points that respect limits are asked for."""
+        return False
+
     def safe(self, Z: Array) -> NDArray[np.bool_]:
         """(n,) which of the points ``Z`` (n, d0) may be tried without violating a limit."""
         raise InputError("there are no limits; give at_least=, at_most= or limits= to GPUCB")
@@ -308,6 +316,42 @@ class Model(ABC):
 
         return Score(values)
 
+    def surest(self, search: Search) -> Array:
+        """The point (d0,) with the largest lower bound; where all are infinite, mean."""
+        return search.maximise(self._height(search.start.X))
+
+    def _height(self, start: Array) -> Score:
+        first = None if self.no_bounds else self.bounds(start)[0]
+
+        def height(Z: Array) -> Array:
+            if first is None or not np.isfinite(first).any():
+                return self.predict(Z)[0]
+            return first if Z is start else self.bounds(Z)[0]
+
+        return Score(height)
+
+    def certificate(self, state: State) -> Certificate:
+        """How far the best point can be from the optimum, in the sign of the values."""
+        if self.no_bounds:
+            return Certificate(inf, delta=self.delta, reason=self.no_bounds, final=True)
+        if not state.outcomes.counts.any():
+            return Certificate(inf, delta=self.delta, reason="nothing was observed yet")
+        chosen, lower, upper = self.certain(state.outcomes)
+        highest = self.largest_upper(state.domain, state.start)
+        return self.by_bounds(state.point(chosen), (lower, upper, highest), state.sign)
+
+    def by_bounds(self, point: Any, bounds: tuple[float, float, float], sign: float) -> Certificate:
+        """From the bounds of a point and the largest upper bound of all."""
+        lower, upper, highest = bounds
+        regret = max(highest, upper) - lower
+        low, high = sorted((sign * lower, sign * upper))
+        return Certificate(regret, point, low, high, self.delta, "" if regret < inf else UNBOUNDED)
+
+    @property
+    def spread(self) -> float | None:
+        """The usual range of the values of a task, where it is known."""
+        return None
+
     def best(self, outcomes: Outcomes) -> tuple[int, float, float, float]:
         """Which of the observations that count is best; value, lower and upper bound there."""
         y = np.where(outcomes.counts, outcomes.y, -inf)
@@ -330,3 +374,21 @@ class Model(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form of the model before any observation."""
         raise InputError(f"a {type(self).__name__} cannot be stored; it has no to_dict")
+
+    @staticmethod
+    def from_dict(
+        data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> Model:
+        """Inverse of `to_dict`, whichever model it was."""
+        kind = data["kind"]
+        if kind in HOMES:
+            import_module(HOMES[kind])
+        if kind not in LOADERS:
+            known = ", ".join(sorted({*LOADERS, *HOMES}))
+            raise InputError(f"stored model is of kind {kind!r}; known: {known}")
+        return LOADERS[kind](data, functions)
+
+
+Loader = Callable[[Mapping[str, Any], Mapping[str, Callable[..., Any]] | None], Model]
+LOADERS: dict[str, Loader] = {}  # by kind
+HOMES = {"mixture": "metakel.priors"}  # who reads a kind that is not known here

@@ -1,50 +1,157 @@
-"""The optimizer: a model, a domain and a record; what it answers, and how it is kept."""
+"""The optimizer: a record, what follows from it, the next point, and what it answers."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial, wraps
 from pathlib import Path
-from typing import Any
+from threading import RLock
+from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array, single_blas_thread
-from metakel._files import Format, write_file
-from metakel.errors import InputError
-from metakel.optimize.acquisition import Acquisition
-from metakel.optimize.ask_tell import AskTell, points_of, stream
-from metakel.optimize.certificate import (
-    Best,
-    Certificate,
-    best_in,
-    certificate_in,
-    cumulative_regret,
-    describe,
-    no_certificate,
+from metakel._arrays import (
+    Array,
+    as_generator,
+    check_count,
+    refuse_masked,
+    single_blas_thread,
 )
-from metakel.optimize.certified import load_certified
+from metakel._files import Format, write_file
+from metakel.confidence.fallback import Alarm, AlarmEvent
+from metakel.errors import InputError, ShapeError
+from metakel.optimize.acquisition import (
+    Acquisition,
+    Feasibility,
+    as_acquisition,
+    constrained,
+    without_nan,
+)
+from metakel.optimize.certificate import Best, Certificate, as_tolerance, describe
 from metakel.optimize.explain import Reasons, explain
-from metakel.optimize.mixture import load_mixture
-from metakel.optimize.model import Model
-from metakel.optimize.record import Record, Trial
-from metakel.optimize.safe import load_safe
-from metakel.search import Domain, Finite, StartPoints, domain_from_dict
-from metakel.search.context import check_agreement
+from metakel.optimize.model import Model, Score, Search
+from metakel.optimize.outcomes import Outcomes, outcomes
+from metakel.optimize.record import (
+    Record,
+    Trial,
+    as_noise_levels,
+    as_outputs,
+    as_values,
+    feasible,
+)
+from metakel.search import Domain, StartPoints, domain_from_dict
 
+LOGGER = logging.getLogger("metakel")
 FORMAT = Format("metakel.Optimizer", version=1, noun="optimizer")
-BEST_STREAM = 2
+START_STREAM, ASK_STREAM, BEST_STREAM = 0, 1, 2
+Functions = Mapping[str, Callable[..., Any]]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class Optimizer(AskTell):
+@dataclass(frozen=True, eq=False)
+class State:
+    """A record and all that an optimizer concludes from it.
+
+    Parameters
+    ----------
+    record : Record
+    outcomes : Outcomes
+        What the record means for a model.
+    model : Model
+        Given the outcomes; in the sign to be maximised.
+    feasibility : Feasibility
+        Given the constraints.
+    domain, start, acquisition, sign
+        Of the optimizer; ``sign`` is 1 to maximise, -1 to minimise.
+    """
+
+    record: Record
+    outcomes: Outcomes
+    model: Model
+    feasibility: Feasibility
+    domain: Domain
+    start: StartPoints
+    acquisition: str | Acquisition
+    sign: float
+
+    @single_blas_thread
+    def after(self, record: Record) -> State:
+        """Of another record; what both have in common is not computed again."""
+        found, feasibility = outcomes(record, d0=self.domain.d0, sign=self.sign), self.feasibility
+        if found.constraints or self.outcomes.constraints:
+            feasibility = feasibility.given(found.constraints)
+        model = self.model.given(found)
+        return replace(self, record=record, outcomes=found, model=model, feasibility=feasibility)
+
+    @cached_property
+    def deciding(self) -> Model:
+        """The model that decides: given the values, and runs without one as fantasies."""
+        fantasies = self.outcomes.fantasies
+        return self.model.with_fantasies(fantasies) if len(fantasies) else self.model
+
+    def point(self, i: int) -> Any:
+        """The i-th observed point, as users see it."""
+        return copy(self.record.trials[self.outcomes.numbers[i]].point)
+
+    @cached_property
+    def best(self) -> Best:
+        """The best observed point."""
+        found, sign = self.outcomes, self.sign
+        if not found.counts.any():
+            seen = f"all {found.t} are infeasible" if found.t else "nothing was observed yet"
+            raise InputError(f"best: {seen}")
+        chosen, value, lower, upper = self.model.best(found)
+        low, high = sorted((sign * lower, sign * upper))
+        return Best(self.point(chosen), sign * value, low, high)
+
+    @cached_property
+    @single_blas_thread
+    def certificate(self) -> Certificate:
+        """How far the best point can be from the optimum."""
+        return self.model.certificate(self)
+
+    def score(self) -> Score:
+        """What the next point maximises."""
+        model, found = self.deciding, self.outcomes
+        first = model.first_score()
+        if first is not None and not found.constraints:
+            return first
+        counted = found.y[found.counts]
+        if found.constraints:
+            best = float(counted.max()) if len(counted) else None
+            return constrained(model, best, self.feasibility)
+        values = counted if len(counted) else found.y
+        best = float(values.max()) if len(values) else None
+        return as_acquisition(self.acquisition)(model, best)
+
+
+def _one_at_a_time(method: Method) -> Method:
+    """For methods that change the record: threads that share an optimizer take turns."""
+
+    @wraps(method)
+    def alone(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        with self._turn:
+            return method(self, *args, **kwargs)
+
+    return cast("Method", alone)
+
+
+class Optimizer:
     """Ask where to look next, tell what was observed there.
 
     The next point maximises an acquisition of the model, given the record. Points that were asked
     for and have no value yet are pending: the search keeps away from them. Results may come in any
-    order, or never (`forget`). The same record gives the same next point, whatever the order in
-    which it came about, and after a restart too. Threads may share an optimizer.
+    order, or never (`drop`). The same record gives the same next point, whatever the order in which
+    it came about, and after a restart too. Threads may share an optimizer.
 
     `mk.GPUCB` and `Prior.optimizer` make optimizers; see there.
+
+    On a space of named parameters, ``fixed={...}`` holds some of them at a value for one question:
+    the weather of today, say, which is given and not chosen (``docs/guide/contexts.md``).
 
     Parameters
     ----------
@@ -52,99 +159,347 @@ class Optimizer(AskTell):
         What is believed of the objective.
     domain : Domain
         Where to look.
-    rng : Generator
-        Draws the start of the search and breaks ties; used once, here.
+    rng, seed : Generator or int, optional
+        Draws the start of the search and breaks ties; used once, here. By default always the same.
     acquisition : str or callable, optional
         "ucb", "ei", or a function of your own (`metakel.optimize.acquisition`). By default that of
         the model: "ei" for a cold start, "ucb" for all others.
-    maximize : bool
-        False to minimise; everything is reported in the sign of the values.
+    minimize : bool
+        True to minimise; everything is reported in the sign of the values.
     stop_at : float or str, optional
         `done` is True once the certificate's regret is at most this, in units of the output; text
         such as "1%" is a share of the usual spread of a task.
-    context : Domain, optional
-        Where contexts come from. The model takes the inputs of a point, then those of a context,
-        and every point is asked for in a context: see `ask`.
     """
+
+    def __init__(
+        self,
+        model: Model,
+        domain: Domain,
+        *,
+        rng: np.random.Generator | None = None,
+        seed: int | None = None,
+        acquisition: str | Acquisition | None = None,
+        minimize: bool = False,
+        stop_at: float | str | None = None,
+    ) -> None:
+        if not isinstance(domain, Domain):
+            raise InputError(
+                f"domain is a {type(domain).__name__}; use mk.box, mk.grid or mk.candidates, or a "
+                "Space"
+            )
+        if model.d0 not in (None, domain.d0):
+            raise ShapeError(f"the model takes {model.d0} inputs but the domain has {domain.d0}")
+        self._turn = RLock()
+        self.domain, self.minimize = domain, minimize
+        self.stop_at = None if stop_at is None else as_tolerance(stop_at, model.spread)
+        self.acquisition = model.acquisition if acquisition is None else acquisition
+        as_acquisition(self.acquisition)
+        self._accepted = 0
+        self._begin(model, int(as_generator(rng, seed).integers(2**63)))
+
+    def _begin(self, model: Model, seed: int) -> None:
+        """With an empty record."""
+        domain, self._seed = self.domain, seed
+        start = domain.start_points(stream(seed, START_STREAM), model.landmarks)
+        none = outcomes(Record(), d0=domain.d0, sign=self._sign)
+        ready, feasibility = model.prepare(start).given(none), Feasibility(start.X)
+        rest = (domain, start, self.acquisition, self._sign)
+        self._last = State(Record(), none, ready, feasibility, *rest)
+        self._record = self._last.record
+
+    @property
+    def _sign(self) -> float:
+        return -1.0 if self.minimize else 1.0
+
+    @property
+    def record(self) -> Record:
+        """All trials: the whole memory. It may be replaced by another record of the same domain."""
+        return self._record
+
+    @record.setter
+    def record(self, record: Record) -> None:
+        self._last = self._last.after(record)
+        self._record = record
+
+    @property
+    def state(self) -> State:
+        """What follows from the record; worked out when something is asked that needs it."""
+        if self._last.record is not self._record:
+            self._last = self._last.after(self._record)
+        return self._last
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a copy, which goes on by itself in the same way; locks are not shared."""
+        return {name: value for name, value in vars(self).items() if name != "_turn"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _turn=RLock())
+
+    def _place(self, fixed: Mapping[str, Any] | None, where: str) -> tuple[Domain, StartPoints]:
+        """Where to look: the domain, or the part of it in which some parameters are held."""
+        if not fixed:
+            return self.domain, self._last.start
+        place = self.domain.holding(fixed, where)
+        return place, place.start_points(stream(self._seed, START_STREAM), self.model.landmarks)
+
+    # Ask
+
+    @_one_at_a_time
+    @single_blas_thread
+    def ask(self, fixed: Mapping[str, Any] | None = None) -> Any:
+        """The next point: an array (d0,), or a dict of named parameters. It is pending then.
+
+        ``fixed`` holds named parameters at the values that are given, for this question.
+        """
+        point, x = self._suggest(fixed, "ask")
+        self._record = self._record.with_pending(point, x)
+        return copy(point)
+
+    @_one_at_a_time
+    @single_blas_thread
+    def ask_batch(self, n: int, fixed: Mapping[str, Any] | None = None) -> list[Any]:
+        """The next ``n`` points, to be run side by side; all are pending then."""
+        check_count("ask_batch: n", n)
+        self._check_supply(n, self._place(fixed, "ask_batch")[0])
+        return [self.ask(fixed) for _ in range(n)]
+
+    @single_blas_thread
+    def peek(self, fixed: Mapping[str, Any] | None = None) -> Any:
+        """The point that `ask` would give, without noting it."""
+        return copy(self._suggest(fixed, "peek")[0])
+
+    def _suggest(self, fixed: Mapping[str, Any] | None, where: str) -> tuple[Any, Array]:
+        place, start = self._place(fixed, where)
+        self._check_supply(1, place)
+        self._check_alarm()
+        state, found = self.state, self.state.outcomes
+        draws = cache(partial(stream, self._seed, ASK_STREAM, len(self._record)))
+        exclude = place.excluded(found.closed, found.pending)
+        search = Search(place, start, draws, exclude, found.pending)
+        x = state.deciding.choose(without_nan(state.score(), state.deciding), search)
+        return place.decode(x), x
+
+    def _check_supply(self, n: int, place: Domain) -> None:
+        found = self.state.outcomes
+        if place.points is not None and n <= len(place.points) - len(found.closed) - len(
+            found.pending
+        ):
+            return  # even if all of them are different
+        supply = place.supply(found.closed, found.pending)
+        if n > supply:
+            raise InputError(f"ask: {n} asked for, but {supply:g} points are left to ask for")
+
+    def _check_alarm(self) -> None:
+        alarm = self.alarm
+        if self.model.stops and alarm is not None and alarm.time > self._accepted:
+            raise Alarm(
+                f"after {alarm.time} values: {alarm.reason}. Nothing is asked for until "
+                "accept_alarm() is called"
+            )
+
+    # Tell
+
+    @_one_at_a_time
+    @single_blas_thread
+    def tell(
+        self,
+        x: Any,
+        value: Any = None,
+        outputs: Mapping[str, Any] | None = None,
+        *,
+        failed: bool = False,
+        noise_std: float | ArrayLike | None = None,
+        constraints: Mapping[str, float] | None = None,
+    ) -> None:
+        """Take in what was observed; on bad input nothing has changed.
+
+        Parameters
+        ----------
+        x : point, or several
+            Asked for or not. For a domain of one input, a vector is several points.
+        value : float, or one for every point
+            nan, or a value beyond 1e50, stands for a failed run; among several values None does.
+        outputs : dict, optional
+            What else was measured, by name: a number, or one for every point. None or nan where it
+            was not measured.
+        failed : bool
+            The run gave no value, and never will: it is no evidence, and the search keeps away from
+            the point.
+        noise_std : float, optional
+            Noise level of these observations, if it is not that of the model.
+        constraints : dict, optional
+            Numbers by name. A run is feasible where none of them is above 0. An infeasible run
+            updates the model but is never the best; later suggestions avoid that region.
+        """
+        refuse_masked("tell: the value", value)
+        if failed != (value is None):
+            given = "a value and failed=True" if failed else "no value"
+            raise InputError(f"tell: there is {given}; expected a number, or failed=True")
+        asked = self._asked(x)
+        X = self.domain.encode(x, "tell") if asked is None else asked.x[None]
+        values = [None] * len(X) if failed else as_values(value, len(X))
+        noise = as_noise_levels(noise_std, len(X))
+        limits = dict(constraints or {})
+        feasible(limits)
+        measured = as_outputs(outputs, self._last.model.output_names, len(X))
+        if not len(X):
+            return
+        points = points_of(x, X, self.domain)
+        results, waiting, number = [], list(self._record.pending), len(self._record)
+        for point, row, found, level, other in zip(points, X, values, noise, measured, strict=True):
+            trial = asked or self._take(waiting, row)
+            if trial is None:
+                trial = Trial(number, point, row)
+                number += 1
+            results.append(trial.with_result(found, level, limits, other))
+        before = self._last.model.alarm
+        self.record = self._record.with_results(results)
+        alarm = self.alarm
+        if alarm is not None and (before is None or before.time != alarm.time):
+            if self.model.raised is not None:
+                raise self.model.raised
+            LOGGER.warning("alarm at t=%d: %s", alarm.time, alarm.reason)
+
+    def _asked(self, x: Any) -> Trial | None:
+        """The pending trial whose configuration this is, as `ask` gave it: it need not be read."""
+        if type(x) is not dict:
+            return None
+        kinds = [type(value) for value in x.values()]  # 1 equals True
+
+        def alike(point: Any) -> bool:
+            named = isinstance(point, dict)
+            return named and [type(v) for v in point.values()] == kinds and bool(point == x)
+
+        return next((trial for trial in self._record.pending if alike(trial.point)), None)
+
+    def _take(self, waiting: list[Trial], x: Array) -> Trial | None:
+        """The first of the waiting trials at this point, removed from them."""
+        for i, trial in enumerate(waiting):
+            if self.domain.same(trial.x[None], x[None])[0, 0]:
+                return waiting.pop(i)
+        return None
+
+    @_one_at_a_time
+    def add_pending(self, x: Any) -> None:
+        """Points that are being run without having been asked for: the search keeps away."""
+        X, record = self.domain.encode(x, "add_pending"), self._record
+        for point, row in zip(points_of(x, X, self.domain), X, strict=True):
+            record = record.with_pending(point, row)
+        self.record = record
+
+    @_one_at_a_time
+    def drop(self, x: Any) -> None:
+        """Points that were asked for will not be run: they are pending no more."""
+        waiting, numbers = list(self._record.pending), []
+        for row in self.domain.encode(x, "drop"):
+            trial = self._take(waiting, row)
+            if trial is None:
+                raise InputError(f"drop: the point {self.domain.decode(row)} is not pending")
+            numbers.append(trial.number)
+        self.record = self._record.with_dropped(numbers)
+
+    def accept_alarm(self) -> None:
+        """Go on after an alarm that has stopped `ask`.
+
+        The intervals are those of the wider assumption from then on. A start set from past tasks
+        does not count any more, one that you have vouched for does.
+        """
+        if self.alarm is None:
+            raise InputError("accept_alarm: there was no alarm")
+        self._accepted = self.alarm.time
 
     # What it answers
 
     @property
     def t(self) -> int:
-        """How many values were observed."""
-        return self._snapshot.outcomes.t
+        """Number of values."""
+        return self.state.outcomes.t
 
     @property
     def X(self) -> Array:
         """(t, d0) where values were observed, as the model sees it."""
-        return self._snapshot.outcomes.X
+        return self.state.outcomes.X
 
     @property
     def y(self) -> Array:
         """(t,) the observed values."""
-        return self._sign * self._snapshot.outcomes.y
+        return self._sign * self.state.outcomes.y
 
     @property
     def pending(self) -> list[Any]:
-        """Points that were asked for, and neither observed nor forgotten."""
+        """Points that were asked for, and neither observed nor dropped."""
         return [trial.point for trial in self._record.pending]
+
+    @property
+    def model(self) -> Model:
+        """What is believed of the objective, given all values; in the sign to be maximised."""
+        return self.state.model
 
     @property
     def trust(self) -> float:
         """Posterior weight of what was learned from the past, given the values so far."""
-        return self._snapshot.model.transfer_weight
+        return self.model.transfer_weight
 
-    def safe(self, x: Any, context: Any = None) -> NDArray[np.bool_]:
+    @property
+    def alarm(self) -> AlarmEvent | None:
+        """The time at which the values contradicted what was assumed; None as long as they agree.
+
+        It is logged as a warning, too.
+        """
+        return self.model.alarm
+
+    def safe(self, x: Any) -> NDArray[np.bool_]:
         """(n,) which of the points ``x`` may be tried without violating a limit.
 
         With probability 1 - delta all points that are ever found safe respect all limits.
         """
-        place, _ = self._place(context, "safe")
-        return self.model.safe(place.locate(x, "safe"))
-
-    def __repr__(self) -> str:
-        found = ""
-        if self._snapshot.outcomes.counts.any() and self.contexts is None:
-            x = describe(self.best.x)
-            at = f"({x})" if isinstance(self.best.x, Mapping) else x
-            found = f", best {self.best.value:.4g} at {at}"
-        goal = "maximise" if self.maximize else "minimise"
-        rung = f", alarm at t={self.alarm.time}" if self.alarm else ""
-        failed = sum(trial.state == "failed" for trial in self._record.trials)
-        counts = f"t={self.t}{f', failed={failed}' if failed else ''}{rung}"
-        contexts = "" if self.contexts is None else f" in contexts of {self.contexts!r}"
-        return (
-            f"Optimizer({goal} over {self.domain!r}{contexts}, "
-            f"{self._snapshot.model.describe()}, {counts}, "
-            f"pending={len(self._snapshot.outcomes.pending)}{found})"
-        )
+        return self.model.safe(self.domain.locate(x, "safe"))
 
     @single_blas_thread
-    def predict(self, x: Any, context: Any = None) -> tuple[Array, Array]:
+    def predict(self, x: Any) -> tuple[Array, Array]:
         """(n,) means and standard deviations, by the model that decides next.
 
         With pending or failed runs it takes them as if they had shown less than expected, so that
         the search keeps away from them: its means are lower then, and its deviations smaller.
         """
-        place, _ = self._place(context, "predict")
-        mean, sd = self._snapshot.outlook.predict(place.locate(x, "predict"))
+        mean, sd = self.state.deciding.predict(self.domain.locate(x, "predict"))
         return self._sign * mean, sd
 
     @single_blas_thread
-    def explain(self, x: Any, context: Any = None) -> Reasons:
+    def confidence(self, x: Any = None) -> tuple[Array, Array]:
+        """Lower and upper bounds (n,) of the objective, for all points and times at once.
+
+        By default at the points of a finite domain. What they decide is right at all times: a level
+        set, and which points may be optimal (Statement 18 of ``docs/guide/decide.md``).
+        """
+        model = self.model
+        if x is None and self.domain.points is None:
+            raise InputError(
+                f"confidence: the domain {self.domain!r} has no finite number of points; give some,"
+                f" as in confidence(Z) with Z of shape (n, {self.domain.d0})"
+            )
+        if model.no_bounds:
+            raise InputError(f"there is no confidence band: {model.no_bounds}")
+        if x is None:
+            lower, upper = model.bounds_within(self._last.start.X)
+        else:
+            lower, upper = model.bounds(self.domain.locate(x, "confidence"))
+        return (-upper, -lower) if self.minimize else (lower, upper)
+
+    @single_blas_thread
+    def explain(self, x: Any, fixed: Mapping[str, Any] | None = None) -> Reasons:
         """Why to try the point ``x``: what is expected, which runs speak for it, what is safer.
 
-        A pending point is explained as it was when it was asked for. With a context, it is compared
-        with other choices in the same context.
+        A pending point is explained as it was when it was asked for. With ``fixed`` parameters, it
+        is compared with other choices that have the same.
         """
-        if isinstance(context, Mapping):
-            check_agreement(x, context, "explain")
-        place, start = self._place(context, "explain")
-        X = place.locate(x, "explain")
+        place, start = self._place(fixed, "explain")
+        X = self.domain.locate(x, "explain")
         if len(X) != 1:
             raise InputError(f"explain: {len(X)} points; expected one")
-        place = self._points if place is self.domain else place
-        return explain(self._snapshot, points_of(x, X, place)[0], X[0], place, start)
+        if place is not self.domain and not place.contains(X)[0]:
+            raise InputError(f"explain: {x!r} does not have {dict(fixed or {})}")
+        return explain(self.state, points_of(x, X, place)[0], X[0], place, start)
 
     @property
     def output_limits(self) -> tuple[float, float]:
@@ -153,100 +508,53 @@ class Optimizer(AskTell):
         return low, high
 
     @single_blas_thread
-    def confidence(self, x: Any = None, context: Any = None) -> tuple[Array, Array]:
-        """Lower and upper bounds (n,) of the objective, for all points and times at once.
+    def best(self, fixed: Mapping[str, Any] | None = None) -> Best:
+        """The best observed point; see `Best` for what is best to which model.
 
-        By default at the points of a finite domain. With contexts, for all contexts at once. What
-        they decide is right at all times: a level set, and which points may be optimal (Statement
-        18 of ``docs/guide/decide.md``).
+        With ``fixed`` parameters: what to choose beside them, the point with the largest lower
+        bound, or mean where nothing bounds it. It need not have been observed.
         """
-        place, start = self._place(context, "confidence")
-        if x is None and not isinstance(self.domain, Finite):
-            raise InputError(
-                f"confidence: the domain {self.domain!r} has no finite number of points; give some,"
-                f" as in confidence(Z) with Z of shape (n, {self.domain.d0})"
-            )
-        model = self._snapshot.model
-        if model.no_bounds:
-            raise InputError(f"there is no confidence band: {model.no_bounds}")
-        if x is not None:
-            lower, upper = model.bounds(place.locate(x, "confidence"))
-        elif self.contexts is not None:
-            lower, upper = model.bounds(start.X)
-        else:
-            lower, upper = model.bounds_within(start.X)
-        return (lower, upper) if self.maximize else (-upper, -lower)
-
-    @property
-    def best(self) -> Best:
-        """The best observed point; see `Best` for what is best to which model."""
-        if self.contexts is not None:
-            raise InputError("best: what is best depends on the context; use best_for(context)")
-        return self._snapshot.best
+        if not fixed:
+            return self.state.best
+        place, x, lower, upper, _ = self._surest(fixed, "best")
+        mean = float(self.model.predict(x[None])[0][0])
+        low, high = sorted((self._sign * lower, self._sign * upper))
+        return Best(place.decode(x), self._sign * min(max(mean, lower), upper), low, high)
 
     @single_blas_thread
-    def best_for(self, context: Any) -> Best:
-        """What to choose in a context, seen or not: the point with the largest lower bound.
-
-        It need not have been observed.
-        """
-        model = self._snapshot.model
-        return best_in(model, *self._in_context(context, "best_for"), self._sign)
-
-    @single_blas_thread
-    def certificate_for(self, context: Any) -> Certificate:
-        """How far `best_for` of this context can be from the optimum in it.
-
-        With probability 1 - delta this holds for all contexts and all times together, also for
-        contexts that were never seen, whoever chose them. On a continuous domain the largest upper
-        bound is the largest that the search found.
-        """
-        model = self._snapshot.model
-        return certificate_in(model, *self._in_context(context, "certificate_for"), self._sign)
-
-    def _in_context(
-        self, context: Any, where: str
-    ) -> tuple[Domain, StartPoints, np.random.Generator]:
-        place, start = self._place(context, where)
-        if place is self.domain:
-            raise InputError(f"{where}: this optimizer has no contexts; use best and certificate")
-        return place, start, stream(self._seed, BEST_STREAM, len(self._record))
-
-    @property
-    @single_blas_thread
-    def regret_certificate(self) -> float:
-        """Bound of the cumulative regret of all observed points, each in its context.
-
-        With probability 1 - delta at all times, however the points were chosen. inf where nothing
-        is promised.
-        """
-        X = self._snapshot.outcomes.X
-        places: dict[bytes, tuple[Domain, StartPoints]] = {}
-        for x in X:
-            z = x[self.domain.d0 :]
-            if z.tobytes() not in places:
-                places[z.tobytes()] = self._place(self._context_of(x), "regret_certificate")
-        each = [places[x[self.domain.d0 :].tobytes()] for x in X]
-        return cumulative_regret(self._snapshot.model, X, each)
-
-    @property
-    def certificate(self) -> Certificate:
-        """How far the best point can be from the optimum.
+    def certificate(self, fixed: Mapping[str, Any] | None = None) -> Certificate:
+        """How far the best point can be from the optimum; where nothing is promised, why.
 
         With a prior it rests on replays of this optimizer on past tasks (`RegretCalibration`), and
         is about tasks like them. It improves as long as the points are those of `ask`, one at a
         time; after an alarm nothing is promised any more. With a norm bound it is the largest upper
         bound in the domain minus the largest lower bound of an observed point. On a continuous
         domain the former is the largest that the search found.
-        """
-        if self.contexts is not None:
-            raise InputError("certificate: it depends on the context; use certificate_for(context)")
-        return self._snapshot.certificate
 
-    @property
-    def no_certificate(self) -> str:
-        """Why there will be no certificate, whatever is observed; empty where there may be one."""
-        return no_certificate(self._snapshot)
+        With ``fixed`` parameters: how far ``best(fixed)`` can be from the best choice beside them
+        (Statement 7). With probability 1 - delta this holds for all their values and all times
+        together, also for values that were never seen, whoever chose them.
+        """
+        if not fixed:
+            return self.state.certificate
+        model = self.model
+        if model.no_bounds:
+            return Certificate(np.inf, delta=model.delta, reason=model.no_bounds, final=True)
+        place, x, lower, upper, start = self._surest(fixed, "certificate")
+        bounds = lower, upper, model.largest_upper(place, start)
+        return model.by_bounds(place.decode(x), bounds, self._sign)
+
+    def _surest(
+        self, fixed: Mapping[str, Any], where: str
+    ) -> tuple[Domain, Array, float, float, StartPoints]:
+        """Where some parameters are held: the place, the surest point, its bounds, the start."""
+        place, start = self._place(fixed, where)
+        rng = stream(self._seed, BEST_STREAM, len(self._record))
+        x = self.model.surest(Search(place, start, lambda: rng))
+        if self.model.no_bounds:
+            return place, x, -np.inf, np.inf, start
+        lower, upper = self.model.bounds(x[None])
+        return place, x, float(lower[0]), float(upper[0]), start
 
     @property
     def done(self) -> bool:
@@ -260,24 +568,41 @@ class Optimizer(AskTell):
     @property
     def stop_reason(self) -> str:
         """Why nothing more is asked for; empty while there is something to do."""
-        found = self._snapshot.outcomes
-        if self.contexts is None and not self.domain.supply(found.closed, found.pending):
+        found = self.state.outcomes
+        if not self.domain.supply(found.closed, found.pending):
             return f"all points of the {self.domain!r} were asked for"
-        if self.stop_at is not None and self.certificate.regret <= self.stop_at:
-            return f"{self.certificate} (stop_at={self.stop_at:.3g})"
+        if self.stop_at is not None and self.certificate().regret <= self.stop_at:
+            return f"{self.certificate()} (stop_at={self.stop_at:.3g})"
         return ""
+
+    def __repr__(self) -> str:
+        found = ""
+        if self.state.outcomes.counts.any():
+            best = self.best()
+            x = describe(best.x)
+            at = f"({x})" if isinstance(best.x, Mapping) else x
+            found = f", best {best.value:.4g} at {at}"
+        goal = "minimise" if self.minimize else "maximise"
+        rung = f", alarm at t={self.alarm.time}" if self.alarm else ""
+        failed = sum(trial.state == "failed" for trial in self._record.trials)
+        counts = f"t={self.t}{f', failed={failed}' if failed else ''}{rung}"
+        return (
+            f"Optimizer({goal} over {self.domain!r}, {self.model.describe()}, {counts}, "
+            f"pending={len(self.state.outcomes.pending)}{found})"
+        )
 
     # How it is kept
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form; what is read from it goes on as this optimizer would."""
+        if not isinstance(self.acquisition, str):
+            raise InputError("an acquisition that is a function cannot be stored")
         return FORMAT.dump(
             {
                 "model": self.model.to_dict(),
                 "domain": self.domain.to_dict(),
-                "context": None if self.contexts is None else self.contexts.to_dict(),
-                "acquisition": stored_acquisition(self.acquisition),
-                "maximize": self.maximize,
+                "acquisition": self.acquisition,
+                "minimize": self.minimize,
                 "stop_at": self.stop_at,
                 "seed": self._seed,
                 "accepted_alarm": self._accepted,
@@ -286,50 +611,55 @@ class Optimizer(AskTell):
         )
 
     @classmethod
-    def from_dict(
-        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> Optimizer:
+    def from_dict(cls, data: Mapping[str, Any], functions: Functions | None = None) -> Optimizer:
         """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
         with FORMAT.load(data) as content:
             return cls._from_content(content, functions)
 
     @classmethod
-    def _from_content(
-        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
-    ) -> Optimizer:
-        model, contexts = model_from_dict(data["model"], functions), data.get("context")
+    def _from_content(cls, data: Mapping[str, Any], functions: Functions | None) -> Optimizer:
+        model = Model.from_dict(data["model"], functions)
         optimizer = cls(
             model,
             domain_from_dict(data["domain"]),
-            rng=np.random.default_rng(0),
             acquisition=str(data["acquisition"]),
-            maximize=bool(data["maximize"]),
+            minimize=bool(data["minimize"]),
             stop_at=data["stop_at"],
-            context=None if contexts is None else domain_from_dict(contexts),
         )
-        optimizer._start_up(model, int(data["seed"]))
+        optimizer._begin(model, int(data["seed"]))
         optimizer.record = Record.from_dict(data["record"], optimizer._stored_point)
-        optimizer._accepted = int(data.get("accepted_alarm", 0))
+        optimizer._accepted = int(data["accepted_alarm"])
         return optimizer
 
-    def _stored_point(self, stored: Any, context: Any) -> tuple[Any, Any, Array]:
-        X = self._encode(stored, context, "stored optimizer")
+    def _stored_point(self, stored: Any) -> tuple[Any, Array]:
+        X = self.domain.encode(stored, "stored optimizer")
         if len(X) != 1:
             raise InputError(f"stored point is {stored!r}; expected one point")
-        point = dict(stored) if isinstance(stored, Mapping) else X[0, : self.domain.d0].copy()
-        return point, self._context_of(X[0]), X[0]
+        return dict(stored) if isinstance(stored, Mapping) else X[0].copy(), X[0]
 
     def save(self, path: str | Path) -> None:
         """Write `to_dict` to a file."""
         write_file(path, self.to_dict())
 
     @classmethod
-    def load(
-        cls, path: str | Path, functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> Optimizer:
+    def load(cls, path: str | Path, functions: Functions | None = None) -> Optimizer:
         """Read what `save` wrote."""
         with FORMAT.read_file(path) as content:
             return cls._from_content(content, functions)
+
+
+def stream(seed: int, *key: int) -> np.random.Generator:
+    """Random numbers of their own for every purpose and step."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def points_of(x: Any, X: Array, domain: Domain) -> list[Any]:
+    """Points as users see them: dicts as they were given, arrays as the domain has them."""
+    if isinstance(x, Mapping):
+        return [dict(x)]
+    if isinstance(x, Sequence) and len(x) and isinstance(x[0], Mapping):
+        return [dict(row) for row in x]
+    return [domain.decode(row) for row in X]
 
 
 def rehearse(optimizer: Optimizer, value: Callable[[Trial], float]) -> float:
@@ -347,27 +677,3 @@ def give(optimizer: Optimizer, points: Sequence[Any], values: Array) -> None:
     asked = optimizer.record.pending
     results = [trial.with_result(float(v)) for trial, v in zip(asked, values, strict=True)]
     optimizer.record = optimizer.record.with_results(results)
-
-
-def model_from_dict(
-    data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None
-) -> Model:
-    """Inverse of `Model.to_dict`, whichever model it was."""
-    kind = data["kind"]
-    if kind == "mixture":
-        return load_mixture(data)
-    loaders: dict[str, Callable[..., Model]] = {
-        "certified": load_certified,
-        "safe": load_safe,
-    }
-    if kind not in loaders:
-        known = ", ".join([*loaders, "mixture"])
-        raise InputError(f"stored model is of kind {kind!r}; known: {known}")
-    return loaders[kind](data, functions)
-
-
-def stored_acquisition(acquisition: str | Acquisition) -> str:
-    """As JSON."""
-    if isinstance(acquisition, str):
-        return acquisition
-    raise InputError("an acquisition that is a function cannot be stored")

@@ -84,8 +84,6 @@ class Trial:
         What was measured beside the objective, by name; for `Limit`.
     closed : bool
         Whether the point is not to be asked for again, in a domain that does not repeat points.
-    context : object
-        The context that the point was chosen for, as the user sees it; None where there are none.
     note : Note
         What a store remembers of it.
     """
@@ -99,7 +97,6 @@ class Trial:
     constraints: Mapping[str, float] = field(default_factory=dict)
     outputs: Mapping[str, float] = field(default_factory=dict)
     closed: bool = True
-    context: Any = None
     note: Note = field(default=NO_NOTE, repr=False)
 
     @property
@@ -124,14 +121,13 @@ class Trial:
         return Trial(  # `replace` takes five times as long, which shows in long records
             *(self.number, self.point, self.x, state),
             *(None if value is None else float(value), noise_std, limits, measured),
-            *(self.closed, self.context, self.note),
+            *(self.closed, self.note),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
         stored = {
             "point": _plain(self.point),
-            "context": _plain(self.context),
             "state": self.state,
             "value": self.value,
             "noise_std": self.noise_std,
@@ -218,9 +214,9 @@ class Record:
         done = (self.trials[number] for step in self.steps for number in step)
         return tuple(trial for trial in done if trial.value is not None)
 
-    def with_pending(self, point: Any, x: Array, context: Any = None) -> Record:
+    def with_pending(self, point: Any, x: Array) -> Record:
         """After one more point was asked for."""
-        trial = Trial(len(self.trials), point, x, context=context)
+        trial = Trial(len(self.trials), point, x)
         return Record((*self.trials, trial), self.steps)
 
     def with_results(self, results: Sequence[Trial]) -> Record:
@@ -246,14 +242,7 @@ class Record:
         trials = tuple(
             trial
             if trial.number in known
-            else Trial(
-                trial.number,
-                trial.point,
-                trial.x,
-                "dropped",
-                closed=False,
-                context=trial.context,
-            )
+            else Trial(trial.number, trial.point, trial.x, "dropped", closed=False)
             for trial in self.trials[: max(known, default=-1) + 1]
         )
         return Record(trials, self.steps[:step])
@@ -269,7 +258,7 @@ class Record:
     def from_dict(cls, data: Mapping[str, Any], encode: Any) -> Record:
         """Inverse of `to_dict`.
 
-        ``encode(point, context)`` gives point, context and (d0,) array of what was stored.
+        ``encode(point)`` gives point and (d0,) array of what was stored.
         """
         trials = []
         for number, entry in enumerate(data["trials"]):
@@ -277,11 +266,11 @@ class Record:
             if state not in get_args(State):
                 known = ", ".join(get_args(State))
                 raise InputError(f"stored trial {number} is {state!r}; known states: {known}")
-            point, context, x = encode(entry["point"], entry.get("context"))
+            point, x = encode(entry["point"])
             kept = {name: entry[name] for name in ("value", "noise_std") if name in entry}
             kept |= {name: dict(entry.get(name, {})) for name in ("constraints", "outputs")}
             kept["closed"] = entry["closed"]
-            trials.append(Trial(number, point, x, state, context=context, **kept))
+            trials.append(Trial(number, point, x, state, **kept))
         steps = tuple(tuple(map(int, step)) for step in data["steps"])
         finished = [number for step in steps for number in step]
         expected = [t.number for t in trials if t.state not in ("pending", "dropped")]
@@ -364,7 +353,7 @@ def _as_value(value: Any) -> float | None:
     except (TypeError, ValueError):
         pass
     raise InputError(
-        f"tell: the value is {value!r}; expected a number, or None or nan for a failed run"
+        f"tell: the value is {value!r}; expected a number, or nan or failed=True for a failed run"
     )
 
 

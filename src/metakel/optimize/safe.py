@@ -29,6 +29,7 @@ from metakel._arrays import Array
 from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError, MetaKelError
 from metakel.kernels.sum import KernelSum
+from metakel.optimize.certificate import Certificate
 from metakel.optimize.certified import CertifiedModel, load_certified
 from metakel.optimize.limits import (
     OBJECTIVE,
@@ -40,10 +41,10 @@ from metakel.optimize.limits import (
     shares,
     start_from_dict,
 )
-from metakel.optimize.model import Score, Search
+from metakel.optimize.model import LOADERS, Score, Search
 from metakel.optimize.outcomes import Outcomes
 from metakel.optimize.upper_bound import UpperBound
-from metakel.search import Domain, Finite, InContext, StartPoints
+from metakel.search import Domain, StartPoints
 
 EXPLORING = 3  # every so many turns go to the goal, whatever it promises
 # The goal is not safe yet: an improvement that it promises takes some measurements more.
@@ -236,6 +237,10 @@ class SafeModel(CertifiedModel):
         margin = self._smallest(lambda allowed: allowed.margin, Z)
         return np.where(self._in_start(Z), np.maximum(margin, 0.0), margin)
 
+    @property
+    def stays_safe(self) -> bool:
+        return True
+
     def safe(self, Z: Array) -> NDArray[np.bool_]:
         """(n,) which of the points ``Z`` (n, d0) are in the safe set."""
         found: NDArray[np.bool_] = self.margin(Z) >= 0
@@ -273,7 +278,7 @@ class SafeModel(CertifiedModel):
                 return found
         informative = self._informative(goal)
         found = best_within(search, informative, self.margin)
-        if found is None and (search.domain.repeat or not isinstance(search.domain, Finite)):
+        if found is None and (search.domain.repeat or search.domain.points is None):
             # All safe points were tried or are being run: measuring one again averages the noise.
             found = best_within(search.anew(), informative, self.margin)
         return self._refuse(search) if found is None else found
@@ -291,10 +296,10 @@ class SafeModel(CertifiedModel):
         """
         measured = np.zeros((0, len(x))) if self.outcomes is None else self.outcomes.X
         tried = np.concatenate([measured, self._pending]) if len(self._pending) else measured
+        if domain.narrowed and len(tried):
+            tried = tried[domain.contains(tried)]
         if not len(tried):
             return False
-        if isinstance(domain, InContext):
-            tried = domain.join(domain.split(tried)[0])
         improvement = self.expected_improvement(float(self.predict(tried)[0].max()))
         at_x, at_goal = improvement.values(np.stack([x, goal]))
         return bool(at_x > FAIR * at_goal * self._chance(goal))
@@ -364,9 +369,9 @@ class SafeModel(CertifiedModel):
 
     def largest_upper(self, domain: Domain, start: StartPoints) -> float:
         """The largest upper bound where a point may be safe: the best safe point is among these."""
-        if isinstance(domain, Finite):
-            upper = self.bounds_within(domain.X)[1]
-            return float(upper[self.hope(domain.X) >= 0].max(initial=-inf))
+        if domain.points is not None:
+            upper = self.bounds_within(domain.points)[1]
+            return float(upper[self.hope(domain.points) >= 0].max(initial=-inf))
         current = self.certified.current
         if not current.kernel.smooth or not np.isfinite(current.upper(start.X)).all():
             return super().largest_upper(domain, start)
@@ -386,6 +391,17 @@ class SafeModel(CertifiedModel):
         chosen, _, lower, upper = self.best(outcomes)
         known = bool(self.safe(outcomes.X[[chosen]])[0])
         return chosen, lower if known else -inf, upper
+
+    def surest(self, search: Search) -> Array:
+        """Of the safe points, the one with the largest lower bound."""
+        found = best_within(search, self._height(search.start.X), self.margin)
+        if found is None:
+            raise NoSafePoint(f"no point is known to be safe in {search.domain!r}")
+        return found
+
+    def by_bounds(self, point: Any, bounds: tuple[float, float, float], sign: float) -> Certificate:
+        """About the configurations that respect the limits, and about no others."""
+        return replace(super().by_bounds(point, bounds, sign), safe=True)
 
     def describe(self) -> str:
         """What is assumed of the objective, and the limits."""
@@ -418,6 +434,9 @@ def load_safe(
     return SafeModel.around(objective, allowed, outputs, ranges, start, delta)
 
 
+LOADERS[SafeModel.kind] = load_safe
+
+
 def best_within(search: Search, score: Score, margin: Callable[[Array], Array]) -> Array | None:
     """The best point (d0,) whose margin is not negative; None where a search finds none.
 
@@ -425,7 +444,7 @@ def best_within(search: Search, score: Score, margin: Callable[[Array], Array]) 
     and lower the more they miss, so that a search finds its way in.
     """
     start = search.start
-    if isinstance(search.domain, Finite):
+    if search.domain.points is not None:
         inside = (margin(start.X) >= 0) & ~search.excluded(start.X)
         if not inside.any():
             return None

@@ -21,14 +21,14 @@ from metakel.gp.averages import mixture_weights
 from metakel.gp.processes import ColdProcess, LearnedProcess, LevelAndScale, PointCache, TaskProcess
 from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import Mixture, Optimizer, Trial
-from metakel.optimize.mixture import TaskPrior
-from metakel.optimize.optimizer import rehearse
-from metakel.optimize.regret import (
+from metakel.optimize.certificate import (
     Basis,
     RegretCalibration,
     RegretScores,
     smallest_shape,
 )
+from metakel.optimize.mixture import TaskPrior
+from metakel.optimize.optimizer import rehearse
 from metakel.priors.prior import Prior
 from metakel.priors.standardize import winsorize
 from metakel.search import Domain, SearchSpace, candidates

@@ -23,10 +23,10 @@ from metakel.gp.processes import ColdProcess, LearnedProcess, LevelAndScale, Tas
 from metakel.gp.success import SuccessChance
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
-from metakel.optimize.mixture import Mixture, TaskPrior, register_loader
-from metakel.optimize.model import BestRuns
+from metakel.optimize.certificate import RegretCalibration
+from metakel.optimize.mixture import Mixture, TaskPrior
+from metakel.optimize.model import LOADERS, BestRuns
 from metakel.optimize.optimizer import Optimizer
-from metakel.optimize.regret import RegretCalibration
 from metakel.priors.calibration import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.certified_start import PastOutputs
 from metakel.priors.principal import NOISE_RATIOS, HeldOut
@@ -185,6 +185,7 @@ class Prior:
         candidates: Any = None,
         *,
         rng: np.random.Generator | None = None,
+        seed: int | None = None,
         acquisition: str | Acquisition | None = None,
         fixed: Mapping[str, Any] | None = None,
         extrapolate: bool | None = None,
@@ -199,7 +200,7 @@ class Prior:
         ----------
         candidates : frame, array or sequence of dicts, optional
             A finite table to choose from, each configuration once. Without it, the whole space.
-        rng : Generator, optional
+        rng, seed : Generator or int, optional
             Draws the points at which a search begins; by default always the same.
         acquisition : "ucb", "ei" or callable, optional
             Mean plus 1.5 standard deviations, or expected improvement of the value to be seen;
@@ -236,9 +237,10 @@ class Prior:
         return Optimizer(
             self.task_model(delta=delta, extrapolate=bool(extrapolate), new=new),
             domain,
-            rng=np.random.default_rng(0) if rng is None else rng,
+            rng=rng,
+            seed=seed,
             acquisition=acquisition,
-            maximize=not self.info.minimize,
+            minimize=self.info.minimize,
             stop_at=stop_at,
         )
 
@@ -412,7 +414,7 @@ def _check_storable(parameter: Parameter) -> None:
 
 
 @single_blas_thread
-def _load_model(data: Mapping[str, Any]) -> Mixture:
+def _load_model(data: Mapping[str, Any], functions: object = None) -> Mixture:
     """Inverse of what `Prior.task_model` stores."""
     prior = decode(Prior, data["prior"], "prior")
     return prior.task_model(
@@ -422,4 +424,4 @@ def _load_model(data: Mapping[str, Any]) -> Mixture:
     )
 
 
-register_loader(Mixture.kind, _load_model)
+LOADERS[Mixture.kind] = _load_model

@@ -24,7 +24,7 @@ from metakel.priors.principal import LEADING, NEEDED_LOG_SCORE
 from metakel.space import Categorical, Space
 
 if TYPE_CHECKING:
-    from metakel.optimize.regret import RegretScores
+    from metakel.optimize.certificate import RegretScores
     from metakel.priors.prior import Prior
 
 POINTS = 1024
@@ -271,7 +271,7 @@ def _cold_start(prior: Prior) -> str:
 def _common_shape(prior: Prior) -> list[str]:
     if prior.task_gp is None or not prior.info.mean:
         return []
-    top = prior.optimizer().suggest()
+    top = prior.optimizer().peek()
     where = _some(tuple(f"{name} = {_short(value)}" for name, value in top.items()))
     if not prior.helps:
         return [f"Tried first: {where}, the middle of the space."]

@@ -55,7 +55,7 @@ def _effect(curve: Curve, size: Axis) -> str:
 
 def _map(prior: Prior, by_share: list[str]) -> str:
     """The mean over the two numbers that matter most, others as in what is tried first."""
-    top = prior.optimizer().suggest()
+    top = prior.optimizer().peek()
     ranked = [name for name in by_share if top.get(name) is not None]
     numbers = [name for name in ranked if isinstance(prior.space[name], Float)][:2]
     if len(numbers) < 2:

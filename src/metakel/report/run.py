@@ -102,7 +102,7 @@ def replay_run(prior: Prior, whole: Record, options: RunOptions) -> RunReplay:
     shares = [_safe_share(optimizer, start)] if options.limits else []
     for t in steps:
         optimizer.record = whole.until(calls[t - 1])
-        rows.append((optimizer.certificate.regret, optimizer.trust))
+        rows.append((optimizer.certificate().regret, optimizer.trust))
         if options.limits:
             shares.append(_safe_share(optimizer, start))
     optimizer.record = whole.until(len(whole.steps))
@@ -120,7 +120,7 @@ def replay_run(prior: Prior, whole: Record, options: RunOptions) -> RunReplay:
         alarm=optimizer.alarm,
         failed=len(whole.failed),
         pending=len(whole.pending),
-        certificate=optimizer.certificate,
+        certificate=optimizer.certificate(),
         typical=nan if some is None else some.typical,
         next=upcoming,
         about=_about(whole, options),
@@ -136,7 +136,7 @@ def _safe_share(optimizer: Optimizer, points: Array) -> float:
 
 def _next(optimizer: Optimizer) -> Reasons | None:
     try:
-        return optimizer.explain(optimizer.suggest())
+        return optimizer.explain(optimizer.peek())
     except (InputError, Alarm, NoSafePoint):  # nothing may be asked for
         return None
 
@@ -246,7 +246,7 @@ def next_section(prior: Prior, run: RunReplay | None) -> str:
     """What to try next, and why."""
     if run is None:
         optimizer = prior.optimizer()
-        why: Reasons | None = optimizer.explain(optimizer.suggest())
+        why: Reasons | None = optimizer.explain(optimizer.peek())
     else:
         why = run.next
     if why is None:

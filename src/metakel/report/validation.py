@@ -133,7 +133,7 @@ def _try(prior: Prior, task: Task, seen: NDArray[np.intp]) -> HeldOutTask:
     # Whoever tries all rows finds the best: the last one shows nothing.
     for _ in range(min(EVALUATIONS, max(len(places) - 1, 1))):
         rehearse(optimizer, lambda asked: sign * float(task.y[places[tuple(asked.point.values())]]))
-        best.append(float(task.y.max() - sign * optimizer.best.value))
+        best.append(float(task.y.max() - sign * optimizer.best().value))
     spread = float(task.y.std())
     return HeldOutTask(surprises, float(sd.mean()) / spread, np.array(best) / spread)
 

@@ -1,7 +1,6 @@
 """Where points come from and the argmax over them (Eq. 11): tables, boxes and named spaces."""
 
 from metakel.search.box import Box, box
-from metakel.search.context import InContext
 from metakel.search.domain import Domain, Finite, StartPoints, candidates, domain_from_dict, grid
 from metakel.search.named import CandidateTable, SearchSpace
 
@@ -10,7 +9,6 @@ __all__ = [
     "CandidateTable",
     "Domain",
     "Finite",
-    "InContext",
     "SearchSpace",
     "StartPoints",
     "box",

@@ -59,6 +59,10 @@ class Box(Domain):
         return len(self.bounds)
 
     @property
+    def narrowed(self) -> str:
+        return ""
+
+    @property
     def _low(self) -> Array:
         return self.bounds[:, 0]
 

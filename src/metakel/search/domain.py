@@ -75,6 +75,23 @@ class Domain(ABC):
         """How many inputs a point has."""
 
     @property
+    def points(self) -> Array | None:
+        """(N, d0) all points of a finite domain; None for others."""
+        return None
+
+    @property
+    def narrowed(self) -> str:
+        """How it differs from the whole space of the model, for messages; empty if it does not."""
+        return "over the ranges of the prior, not over these"
+
+    def holding(self, fixed: Mapping[str, Any], where: str) -> Domain:
+        """The part of the domain in which parameters are held at these values."""
+        raise InputError(
+            f"{where}: fixed is {dict(fixed)}, but {self!r} has no named parameters; expected a "
+            "Space"
+        )
+
+    @property
     @abstractmethod
     def repeat(self) -> bool:
         """Whether a point may be chosen more than once."""
@@ -257,6 +274,14 @@ class Finite(Domain):
     @property
     def d0(self) -> int:
         return int(self.X.shape[1])
+
+    @property
+    def points(self) -> Array:
+        return self.X
+
+    @property
+    def narrowed(self) -> str:
+        return ""
 
     def __len__(self) -> int:
         return len(self.X)

@@ -91,16 +91,21 @@ class SearchSpace(Domain):
                 widths[self.model_space.columns[p.name]] = (high - low) / 2
         return widths
 
-    def holding(self, context: Mapping[str, Any], where: str) -> SearchSpace:
-        """The same space in a context: some of its parameters are given, not chosen."""
-        for name, value in context.items():
+    @property
+    def narrowed(self) -> str:
+        if self.space != self.model_space:
+            return "over the ranges of the prior, not over these"
+        return "with all parameters free; some are fixed here" if self.fixed else ""
+
+    def holding(self, fixed: Mapping[str, Any], where: str) -> SearchSpace:
+        for name, value in fixed.items():
             if name not in self.space.names:
                 known = ", ".join(map(repr, self.space.names))
-                raise InputError(f"{where}: the context has {name!r}; the parameters are {known}")
+                raise InputError(f"{where}: fixed has {name!r}; the parameters are {known}")
             self.space[name].encode([value], extrapolate=self.extrapolate)  # refuses a wrong one
-        if all(p.name in context for p in self._free):
-            raise InputError(f"{where}: the context {dict(context)} leaves nothing to choose")
-        return replace(self, fixed={**self.fixed, **context})
+        if all(p.name in fixed for p in self._free):
+            raise InputError(f"{where}: fixed={dict(fixed)} leaves nothing to choose")
+        return replace(self, fixed={**self.fixed, **fixed})
 
     # Coordinates
 

@@ -123,7 +123,7 @@ def _check_fantasies(model: Model, X: Array, y: Array, Z: Array) -> None:
 def _check_failures(optimizer: Optimizer) -> None:
     trust, evidence, t = optimizer.trust, optimizer.model.log_evidence, optimizer.t
     x = optimizer.ask()
-    optimizer.tell(x, None)
+    optimizer.tell(x, failed=True)
     law(optimizer.t == t, "a failed run counts as a value")
     law(optimizer.trust == trust, "a failed run changes the trust")
     law(optimizer.model.log_evidence == evidence, "a failed run changes the evidence")
@@ -131,7 +131,7 @@ def _check_failures(optimizer: Optimizer) -> None:
 
 def _check_replay(fresh: Optimizer, run: Optimizer) -> None:
     fresh.record = run.record
-    _same_point(run, fresh.suggest(), run.suggest(), "the same record gives another suggestion")
+    _same_point(run, fresh.peek(), run.peek(), "the same record gives another suggestion")
     law(fresh.trust == run.trust, "the same record gives another trust")
 
 
@@ -144,7 +144,7 @@ def _check_late_results(make: Callable[[], Optimizer], value: Callable[[Any], fl
     for x in reversed(batch):
         other.tell(x, value(x))
     message = "the order in which results arrive changes the suggestion"
-    _same_point(one, one.suggest(), other.suggest(), message)
+    _same_point(one, one.peek(), other.peek(), message)
 
 
 def _same_point(optimizer: Optimizer, x: Any, z: Any, message: str) -> None:

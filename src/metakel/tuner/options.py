@@ -119,7 +119,7 @@ def safe_optimizer(
         delta=delta,
         # The norm bounds are those of the start set, whose delta counts where they are used.
         delta_learning=found.delta if limits.start else 0.0,
-        maximize=not prior.info.minimize,
+        minimize=prior.info.minimize,
     )
 
 
@@ -422,7 +422,7 @@ class RunOptions:
             norm_of="truth" if bound is None else "kernel",
             delta=self.delta,
             delta_learning=learned.delta,
-            maximize=not source.minimize,
+            minimize=source.minimize,
         )
 
 

@@ -36,7 +36,7 @@ def draw_run(tuner: Tuner, ax: Any = None) -> Any:
     values = np.array([trial.value for trial in done], dtype=np.float64)
     steps = np.arange(1, len(values) + 1)
     if len(values):
-        best = (np.maximum if tuner.optimizer.maximize else np.minimum).accumulate(values)
+        best = (np.minimum if tuner.optimizer.minimize else np.maximum).accumulate(values)
         panel.steps(steps, best, LEARNED, label="best so far")
         panel.dots(steps, values, OBSERVED, label="each value")
     if alarm is not None:

@@ -18,9 +18,8 @@ from metakel.confidence import AlarmEvent
 from metakel.errors import InputError, MetaKelError
 from metakel.learn import LearnedKernel
 from metakel.optimize import Best, Certificate, Optimizer, Reasons
-from metakel.optimize.certificate import spread_of
+from metakel.optimize.certificate import as_tolerance
 from metakel.optimize.record import Record, Trial
-from metakel.optimize.regret import as_tolerance
 from metakel.priors import Prior
 from metakel.space import Space
 from metakel.tuner.events import Configuration, Event, as_value, plain, result
@@ -131,11 +130,13 @@ class Tuner:
         """``stop_at`` in units of the output; refused where there can be no certificate."""
         if self.stop_at is None:
             return None
-        tolerance = as_tolerance(self.stop_at, spread_of(self._optimizer.model))
+        tolerance = as_tolerance(self.stop_at, self._optimizer.model.spread)
         if tolerance == 0:
             raise InputError(f"stop_at is {self.stop_at}; expected a number > 0")
-        if lacking := self._optimizer.no_certificate:
-            raise InputError(f"stop_at needs a certificate; there is none: {lacking}")
+        certificate = self._optimizer.certificate()
+        if certificate.final:
+            reason = certificate.reason
+            raise InputError(f"stop_at needs a certificate; there is none: {reason}")
         return tolerance
 
     # The optimizer in step with the journal
@@ -208,7 +209,7 @@ class Tuner:
     @property
     def best(self) -> Best:
         """The best observed configuration."""
-        return self.optimizer.best
+        return self.optimizer.best()
 
     @property
     def alarm(self) -> AlarmEvent | None:
@@ -223,7 +224,7 @@ class Tuner:
     @property
     def certificate(self) -> Certificate:
         """How much better than the best configuration anything can be; see `Certificate`."""
-        return self.optimizer.certificate
+        return self.optimizer.certificate()
 
     def predict(self, configurations: Any) -> tuple[Array, Array]:
         """(n,) means and standard deviations, by the model that decides next."""
@@ -268,7 +269,7 @@ class Tuner:
 
     def _stop_reason(self, run: Run) -> str:
         if self.tolerance is not None:
-            certificate = self._optimizer.certificate
+            certificate = self._optimizer.certificate()
             if certificate.regret <= self.tolerance:
                 return f"{certificate} (stop_at={self.stop_at})"
         spent = self.budget is not None and run.spent >= self.budget
@@ -353,7 +354,7 @@ class Tuner:
     def _suggestion(self, run: Run, context: Mapping[str, Any] | None) -> Configuration:
         """The next configuration, if the journal said this; a candidate as it was listed."""
         self._condition(run)
-        chosen, listed = plain(self._optimizer.suggest(context)), self.options.candidates
+        chosen, listed = plain(self._optimizer.peek(context)), self.options.candidates
         return chosen if listed is None else listed.as_listed(chosen)
 
     def _expected(self, run: Run, configuration: Configuration) -> list[float]:

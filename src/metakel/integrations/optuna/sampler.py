@@ -250,13 +250,13 @@ class MetaKelSampler(BaseSampler):
             record = outcomes(found, minimize=prior.info.minimize)
             space = chosen(self._cache.common(study), prior.space) or varying(prior)
             if self._strict is not None:
-                return self._replay(prior, study, record, space).given(record).certificate
+                return self._replay(prior, study, record, space).given(record).certificate()
             reason = _unlike_the_past(space, varying(prior), record)
             if reason:
                 return Certificate(inf, delta=delta, reason=reason)
             seed = self._seed_for(study)
             replay = self._cache.replay(prior, study, record, space, seed, delta)
-            return replay.given(record).certificate
+            return replay.given(record).certificate()
 
     def usual_spread(self, study: Study) -> float | None:
         """The usual range of the values of a past study; None where it is not known."""

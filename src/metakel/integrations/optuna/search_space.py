@@ -16,7 +16,7 @@ from metakel.data import History
 from metakel.errors import InputError
 from metakel.integrations.optuna.strict import with_constraints
 from metakel.io.optuna import RecordedStudy, recorded_studies
-from metakel.optimize.regret import RegretCalibration
+from metakel.optimize.certificate import RegretCalibration
 from metakel.priors import Prior, learn_prior
 from metakel.space import Categorical, Condition, Fixed, Float, Parameter, Space
 

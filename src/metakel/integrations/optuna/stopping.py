@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial
 from metakel.errors import InputError
 from metakel.integrations.optuna.sampler import MetaKelSampler
 from metakel.integrations.optuna.search_space import LOGGER
-from metakel.optimize.regret import as_tolerance
+from metakel.optimize.certificate import as_tolerance
 
 CERTIFICATE = "metakel:certificate"  # a user attribute of the study
 

@@ -62,7 +62,7 @@ def held_values(prior: Prior, space: Space, record: Sequence[StudyOutcome]) -> d
 
 @lru_cache(maxsize=4)
 def _first_choice(prior: Prior) -> dict[str, Any]:
-    return dict(prior.optimizer(extrapolate=True).suggest())
+    return dict(prior.optimizer(extrapolate=True).peek())
 
 
 def _middle(parameter: Parameter) -> Any:
@@ -153,14 +153,14 @@ class StudyReplay:
         for number in running.choosing:
             before = {n: e for n, e in encoded.items() if n < number or n in finished}
             self._optimizer.record = self._record_of(before, record, finished)
-            point = self._optimizer.suggest()
+            point = self._optimizer.peek()
             encoded[number] = point, self._place(point)
         self._optimizer.record = self._record_of(encoded, record, finished)
         return self._optimizer
 
     def suggest(self, optimizer: Optimizer, fixed: Mapping[str, Any]) -> dict[str, Any]:
         """The next configuration, of the parameters to choose; ``fixed`` ones are given."""
-        found = optimizer.suggest(fixed or None)
+        found = optimizer.peek(fixed or None)
         return {n: value for n, value in found.items() if n in self._names}
 
     def near(
