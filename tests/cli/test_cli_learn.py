@@ -75,7 +75,7 @@ def test_no_file_a_folder_or_a_picture(metakel, tmp_path):
     assert "Traceback" not in picture.err
     assert "is not a saved prior" in metakel("show", _written(tmp_path / "x.json", "{")).err
     assert (
-        "expected 'metakel.Prior', version 2" in metakel("show", _written(tmp_path / "y", "{}")).err
+        "expected 'metakel.Prior', version" in metakel("show", _written(tmp_path / "y", "{}")).err
     )
 
 

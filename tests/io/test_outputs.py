@@ -7,7 +7,7 @@ import pytest
 
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.io.encoding import settled
+from metakel.io.outputs import settled
 
 NAMED = {"task": "data", "output": "score"}
 

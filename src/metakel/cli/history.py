@@ -13,10 +13,13 @@ import typer
 from metakel.data import History, Task
 from metakel.errors import InputError, MetaKelError
 from metakel.io import (
+    Schema,
     Source,
     csv_columns,
     excel_columns,
+    join_sources,
     parquet_columns,
+    propose,
     read_csv,
     read_excel,
     read_parquet,
@@ -114,6 +117,18 @@ class HistoryOptions:
 
     def read(self) -> History:
         """The history in files or in an Optuna storage."""
+        options = self._options()
+        if is_storage(self.sources[0]):
+            return _read_storage(self.sources[0], {k: v for k, v in options.items() if v})
+        sources, options = self._files({"minimize": self.minimize, **options})
+        return History.from_source(sources, **options)
+
+    def propose(self) -> Schema:
+        """What the files say, with what is guessed of it."""
+        sources, options = self._files({"minimize": self.minimize, **self._options()})
+        return propose(join_sources(sources), **options)
+
+    def _options(self) -> dict[str, Any]:
         options: dict[str, Any] = {
             "inputs": self.inputs,
             "exclude": [*self.exclude, *self.others],
@@ -127,9 +142,7 @@ class HistoryOptions:
         if self.space is not None:
             given = self.space
             options["space"] = Space.from_toml(given) if isinstance(given, Path) else given
-        if is_storage(self.sources[0]):
-            return _read_storage(self.sources[0], {k: v for k, v in options.items() if v})
-        return self._read_files({"minimize": self.minimize, **options})
+        return options
 
     def read_other(self, output: str, space: Space | None) -> History:
         """The same runs with another output, at the parameters that were found."""
@@ -138,7 +151,7 @@ class HistoryOptions:
             extrapolate=self.extrapolate, delimiter=self.delimiter, sheet=self.sheet,
         ).read()  # fmt: skip
 
-    def _read_files(self, options: dict[str, Any]) -> History:
+    def _files(self, options: dict[str, Any]) -> tuple[list[Source], dict[str, Any]]:
         lists = ("inputs", "exclude")
         several = any("," in name for key in lists for name in options[key] or ())
         columns: dict[str, Any] = {}
@@ -150,7 +163,7 @@ class HistoryOptions:
             for key in lists:
                 if options[key]:
                     options[key] = [name for text in options[key] for name in _names(text, columns)]
-        return History.from_source([self._read_file(source) for source in self.sources], **options)
+        return [self._read_file(source) for source in self.sources], options
 
     def _read_file(self, source: str) -> Source:
         columns = {"task": self.task, "output": self.output}

@@ -17,6 +17,8 @@ from metakel.data.merge import merged, numbered
 from metakel.data.task import Task, check_contexts
 from metakel.errors import InputError, ShapeError
 from metakel.io.columns import grouped, is_missing
+from metakel.io.propose import proposal
+from metakel.io.read import assemble
 from metakel.space import Space
 from metakel.space.parameters import distinct
 
@@ -192,7 +194,7 @@ class History:
         """What a reader returns, also one of your own, or several; options as for `from_frame`."""
         if not isinstance(source, io.Source):
             source = source[0] if len(source) == 1 else io.join_sources(source)
-        found, space, report = io.encode(source, **options)
+        found, space, report = assemble(proposal(source, **options)[1])
         tasks = tuple(Task(**task) for task in found)
         history = cls(tasks, space, report)
         check_contexts(history, context, source.columns)

@@ -6,10 +6,11 @@ takes what any of them returns.
 
 from metakel.io.columns import Column
 from metakel.io.csv_files import csv_columns, read_csv
-from metakel.io.encoding import encode
 from metakel.io.excel import excel_columns, read_excel
 from metakel.io.merge import join_sources
 from metakel.io.optuna import read_optuna
+from metakel.io.propose import propose
+from metakel.io.read import read
 from metakel.io.schema import Report, Schema, Source
 from metakel.io.tables import frame_columns, parquet_columns, read_frame, read_parquet
 
@@ -19,11 +20,12 @@ __all__ = [
     "Schema",
     "Source",
     "csv_columns",
-    "encode",
     "excel_columns",
     "frame_columns",
     "join_sources",
     "parquet_columns",
+    "propose",
+    "read",
     "read_csv",
     "read_excel",
     "read_frame",

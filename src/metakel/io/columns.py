@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,10 @@ from numpy.typing import NDArray
 from metakel.errors import InputError
 from metakel.space.parameters import distinct, to_python
 
+# How pandas calls a column without a name, such as an index that was saved.
+UNNAMED = re.compile(r"\s*|Unnamed: \d+")
+# Fewer rows than that may hold 1, 2, 3, ... or as many texts on purpose.
+MIN_ROWS = 10
 Mask = NDArray[np.bool_]
 NUMERIC = (bool, int, float)
 
@@ -173,3 +178,20 @@ def mix(hashes: NDArray[np.uint64], values: NDArray[np.uint64]) -> NDArray[np.ui
     """(n,) hashes of rows with one more value each."""
     mixed = (hashes ^ values) * np.uint64(0x9E3779B97F4A7C15)
     return np.asarray(mixed ^ (mixed >> np.uint64(29)))
+
+
+def counts_rows(column: Column) -> bool:
+    """Whether its whole numbers are first, first + 1, ..., each in one row of the table.
+
+    Rows that were added later may have none.
+    """
+    present = column.take(~column.missing)
+    n = len(present)
+    if n < MIN_ROWS or 2 * n <= len(column) or present.dtype.kind not in "iu":
+        return False
+    return int(present.max()) - int(present.min()) == n - 1 and len(np.unique(present)) == n
+
+
+def numbers_rows(name: str, column: Column) -> bool:
+    """Whether it only says where in the table a row is: an index, or a running number."""
+    return bool(UNNAMED.fullmatch(name)) or counts_rows(column)

@@ -56,7 +56,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Schema:
-    """What the caller says about the columns; `History.from_frame` explains the options."""
+    """What the columns of a table are; `History.from_frame` explains the options.
+
+    A caller says some of it, and `propose` the rest, with ``notes`` on what it guessed, and with
+    the ``doubtful`` columns that may be inputs after all.
+    """
 
     task: str
     output: str
@@ -70,6 +74,8 @@ class Schema:
     extrapolate: bool = False
     status: str | None = None
     noise: str | None = None
+    notes: tuple[str, ...] = ()
+    doubtful: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for option in ("inputs", "exclude", "categories"):
@@ -87,7 +93,8 @@ class Schema:
     @classmethod
     def of(cls, source: Source, **options: Any) -> Schema:
         """The options of a caller, and what the source says where they are silent."""
-        known = [name for name in cls.__dataclass_fields__ if name not in ("task", "output")]
+        own = ("task", "output", "notes", "doubtful")
+        known = [name for name in cls.__dataclass_fields__ if name not in own]
         for name in options:
             if name not in known:
                 raise InputError(

@@ -1,17 +1,11 @@
-"""From the columns of a source to numeric rows, with a report on what was left out.
-
-The true value of a run with a bound (``<0.01``, ``>3600``) is somewhere beyond it. It is taken as
-the mean of what the values of the task beyond the bound say, which is Efron's redistribution to the
-right (the mean of the Kaplan-Meier estimate beyond the bound), and as the bound itself where
-nothing is beyond.
-"""
+"""Read the rows of a source as a schema says: numbers, or a refusal with its line and a remedy."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,56 +13,61 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError, Problems, typed_list
-from metakel.io.cleaning import (
-    FAILED,
-    Place,
-    clean_input,
-    clean_output,
-    missing_words_note,
-    normalised,
-    without_bounds,
-    without_unit,
-)
-from metakel.io.columns import Column, Columns, Mask, grouped, mix
-from metakel.io.inputs import (
-    InputTable,
-    choose_inputs,
-    condition_note,
-    find_gaps,
-    numbers_rows,
-    recorded_space,
-    with_default,
-)
+from metakel.io.cleaning import Place, clean_input, missing_words_note, normalised, without_unit
+from metakel.io.columns import Column, Columns, Mask, grouped, mix, numbers_rows
+from metakel.io.gaps import InputTable, find_gaps, with_default
+from metakel.io.outputs import DONE, read_outputs
 from metakel.io.schema import Report, Schema, Source, TaskLabels
-from metakel.space import Condition, Parameter, Space, infer_space
+from metakel.space import Condition, Parameter, Space
 from metakel.space.parameters import RANGE_SLACK
 
-# Whole numbers below this are exact as floats.
-EXACT = 2.0**53
 SHOWN = 5
 # Names of tasks that stand above blocks of rows are hardly ever repeated.
 BLOCKS_PER_TASK = 3
-# Words in a status that say that a run gave its value.
-DONE = frozenset(
-    {"ok", "okay", "success", "successful", "succeeded", "done", "complete", "completed"}
-    | {"finished", "passed", "valid", "true", "1", "0k"}
-)
-NOT_DONE = FAILED | frozenset(
-    {"diverged", "oom", "out of memory", "cancelled", "canceled", "invalid", "false"}
-)
-# Words of runs that were stopped or are not done: they say nothing of where runs fail.
-UNFINISHED = frozenset({"pruned", "running", "waiting", "pending", "scheduled", "stopped"})
-STATUS_NAMES = frozenset({"status", "state", "outcome", "result", "run_status", "run status"})
 
 
-def encode(source: Source, **options: Any) -> tuple[list[dict[str, Any]], Space, Report]:
-    """The rows that can be used, as numbers, with a report on the others.
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A source without units, with the task and the output of every row."""
 
-    Parameters
-    ----------
-    source : Source
-    **options
-        Those of `Schema`; they take precedence over what the source says.
+    source: Source
+    table: InputTable
+    noise_std: Array | None
+    unfinished: Mask
+    problems: Problems
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Cleaned rows: which can be used, and where values are not there by a condition."""
+
+    source: Source
+    table: InputTable
+    noise_std: Array | None
+    unfinished: Mask
+    conditions: Sequence[Condition]
+    unfilled: Mapping[str, Mask]
+    gaps: Mapping[str, Mask]
+    holed: frozenset[str]
+    kept: Mask
+    counts: Mapping[str, int]
+
+    @property
+    def cells(self) -> dict[str, NDArray[Any]]:
+        """The values of every input in the rows that are used."""
+        columns = self.table.columns.items()
+        return {name: column.take(self.kept & ~self.unfilled[name]) for name, column in columns}
+
+    def where(self, i: int) -> str:
+        """The place and the task of a row that is used."""
+        row, labels = int(np.flatnonzero(self.kept)[i]), self.table.labels
+        return f"{self.source.place(row)}, task {labels.names[labels.codes[row]]}"
+
+
+def read(source: Source, schema: Schema) -> tuple[list[dict[str, Any]], Space, Report]:
+    """The rows that a schema describes, as numbers, with a report on the others.
+
+    Nothing is guessed: what does not fit the schema is refused. `propose` makes a schema.
 
     Returns
     -------
@@ -77,63 +76,74 @@ def encode(source: Source, **options: Any) -> tuple[list[dict[str, Any]], Space,
     space : Space
     report : Report
     """
-    source = _known_export(source)
-    schema, notes = Schema.of(source, **options), list(source.notes)
+    if schema.space is None or schema.inputs is None:
+        raise InputError("the schema has no space; expected one that `propose` has completed")
+    return assemble(clean_rows(prepare(known_export(source), schema, [], []), []))
+
+
+def prepare(source: Source, schema: Schema, notes: list[str], on_outputs: list[str]) -> Prepared:
+    """Tasks and outputs of all rows; what is wrong with outputs joins the problems."""
     if source.space is None:  # else a program has written it
         source = replace(source, columns=_readable(source.columns, schema, notes))
-    problems, on_outputs = Problems(source.name), list[str]()
+    problems = Problems(source.name)
     labels = TaskLabels.of(source.columns[schema.task], notes)
-    outputs, noise_std, unfinished = _outputs(source, schema, labels, problems, on_outputs)
+    outputs, noise_std, unfinished = read_outputs(source, schema, labels, problems, on_outputs)
     table = InputTable(source.columns, schema, labels, outputs)
-    if source.space is not None and schema.space is source.space:
-        space = recorded_space(table, source.space, source.conflicts, notes)
-        schema = replace(schema, space=space)
-        table = replace(table, schema=schema)
-    names, doubtful = choose_inputs(table, notes)
-    notes += on_outputs
-    inputs = _cleaned(source, schema, names, problems, notes)
-    holed = {name for name, column in inputs.items() if column.missing.any()}
+    return Prepared(source, table, noise_std, unfinished, problems)
+
+
+def clean_rows(prepared: Prepared, notes: list[str]) -> Rows:
+    """Inputs as numbers and choices, and which rows can be used."""
+    source, schema = prepared.source, prepared.table.schema
+    inputs = _cleaned(source, schema, schema.inputs or (), prepared.problems, notes)
+    holed = frozenset(name for name, column in inputs.items() if column.missing.any())
     inputs = {name: with_default(column, name, schema) for name, column in inputs.items()}
-    table = replace(table, columns=inputs)
+    table = replace(prepared.table, columns=inputs)
     conditions, unfilled = find_gaps(table)
     gaps = {name: table.gap(name) & ~unfilled[name] for name in inputs}
     kept, counts = _usable_rows(source, table, gaps, notes)
     notes += _gone(table, kept)
-    cells = {name: column.take(kept & ~unfilled[name]) for name, column in inputs.items()}
-    space = schema.space or _inferred(cells, schema, holed, conditions, notes)
+    return Rows(
+        source, table, prepared.noise_std, prepared.unfinished,
+        conditions, unfilled, gaps, holed, kept, counts,
+    )  # fmt: skip
 
-    def where(i: int) -> str:
-        row = int(np.flatnonzero(kept)[i])
-        return f"{source.place(row)}, task {labels.names[labels.codes[row]]}"
 
-    filled = {name: ~unfilled[name][kept] for name in inputs}
-    X = _points(space, cells, filled, where, extrapolate=schema.extrapolate)
+def assemble(rows: Rows) -> tuple[list[dict[str, Any]], Space, Report]:
+    """Tasks, space and report of cleaned rows."""
+    schema, labels, kept = rows.table.schema, rows.table.labels, rows.kept
+    space = schema.space
+    assert space is not None
+    filled = {name: ~unfilled[kept] for name, unfilled in rows.unfilled.items()}
+    X = _points(space, rows.cells, filled, rows.where, extrapolate=schema.extrapolate)
+    notes = list(schema.notes)
     if schema.extrapolate:
         beyond = int((np.abs(X) > 1 + RANGE_SLACK).any(axis=1).sum())
         notes += [f"{beyond} rows lie outside of the ranges of the space"] if beyond else []
-    y = (-1.0 if schema.minimize else 1.0) * outputs[kept]
-    failures = _failures(table, space, unfinished, gaps, unfilled)
+    y = (-1.0 if schema.minimize else 1.0) * rows.table.outputs[kept]
+    failures = _failures(rows.table, space, rows.unfinished, rows.gaps, rows.unfilled)
+    noise_std = None if rows.noise_std is None else rows.noise_std[kept]
     tasks = [
         {
-            "X": X[rows],
-            "y": y[rows],
+            "X": X[part],
+            "y": y[part],
             "name": labels.names[s],
             "failed": failures.get(s),
-            "noise_std": None if noise_std is None else noise_std[kept][rows],
+            "noise_std": None if noise_std is None else noise_std[part],
         }
-        for s, rows in grouped(labels.codes[kept])
+        for s, part in grouped(labels.codes[kept])
     ]
     report = Report(
-        source.name,
+        rows.source.name,
         schema.task,
         schema.output,
         schema.minimize,
-        rows=len(kept) + source.failed,
+        rows=len(kept) + rows.source.failed,
         kept=int(kept.sum()),
         notes=tuple(notes),
-        inputs=names,
-        doubtful=doubtful,
-        **counts,
+        inputs=tuple(schema.inputs or ()),
+        doubtful=schema.doubtful,
+        **rows.counts,
     )
     return tasks, space, report
 
@@ -151,29 +161,6 @@ def _cleaned(
         notes += missing_words_note(name, column)
     problems.refuse(names)
     return inputs
-
-
-def _inferred(
-    cells: dict[str, NDArray[Any]],
-    schema: Schema,
-    holed: Collection[str],
-    conditions: Sequence[Condition],
-    notes: list[str],
-) -> Space:
-    """The space that the values of the inputs suggest.
-
-    Columns with holes are floats in most files; those of whole numbers become such in ``cells``.
-    """
-    whole = [name for name in cells if name in holed and _whole_floats(cells[name])]
-    cells |= {name: cells[name].astype(np.int64) for name in whole}
-    space, guesses = infer_space(cells, log=schema.log, categories=schema.categories)
-    notes += [*map(condition_note, conditions), *guesses]
-    notes += [
-        f"{name} is taken as whole numbers, as all its values are but the missing ones "
-        "(a space can say otherwise)"
-        for name in whole
-    ]
-    return space.conditioned(conditions)
 
 
 def _points(
@@ -247,7 +234,7 @@ def _failures(
     return {s: np.array(found) for s, found in points.items()}
 
 
-def _known_export(source: Source) -> Source:
+def known_export(source: Source) -> Source:
     """What ``study.trials_dataframe()`` of Optuna writes, under the names of its parameters."""
     columns = source.columns
     params = [n for n in columns if n.startswith("params_")]
@@ -288,104 +275,6 @@ def _readable(columns: Columns, schema: Schema, notes: list[str]) -> Columns:
             found[schema.task] = Column.of([values[named[k]] for k in above])
             rows = f"{n - len(named)} rows, which are taken as of the one above"
             notes.append(f"{schema.task} is empty in {rows}")
-    return found
-
-
-def _outputs(
-    source: Source, schema: Schema, labels: TaskLabels, problems: Problems, notes: list[str]
-) -> tuple[Array, Array | None, Mask]:
-    """(n,) outputs, nan for runs that failed, their noise if there is a column of it, and (n,)
-    which runs were not finished.
-
-    What is wrong with them joins the problems.
-    """
-    column = source.columns[schema.output]
-    values = np.zeros(len(column))  # inputs are looked at as if every run had an output
-    unfinished = np.zeros(len(column), dtype=bool)
-    measured, signs = without_bounds(column)
-    with problems.collected():
-        values = clean_output(schema.output, measured, source.place, notes)
-    if signs.any():
-        rows = np.flatnonzero(signs)
-        notes.append(
-            f"{schema.output} is a bound in {len(rows)} rows (e.g. {column[int(rows[0])]!r}): "
-            "taken as the mean of the values of its task beyond it, or as the bound where there "
-            "are none"
-        )
-    others = [n for n in source.columns if n not in (schema.task, schema.output)]
-    found = [n for n in others if _is_status(n, source.columns[n])]
-    for name in found if schema.status is None else [schema.status]:
-        with problems.collected():
-            failed, stopped = _failed_by_status(source, name)
-            unfinished |= stopped
-            count = int((failed & np.isfinite(values)).sum())
-            values = np.where(failed, np.nan, values)
-            if count:
-                notes.append(
-                    f"{name} says that {count} runs with an output failed: it does not count"
-                )
-    noise_std = None
-    with problems.collected():
-        noise_std = _noise_levels(source, schema)
-    return settled(values, signs, labels.codes), noise_std, unfinished
-
-
-def settled(values: Array, signs: NDArray[np.int8], tasks: NDArray[np.intp]) -> Array:
-    """(n,) the values with those beyond a bound as what the values of their task say."""
-    found = values.copy()
-    for task in np.unique(tasks[signs != 0]):
-        rows = np.flatnonzero((tasks == task) & np.isfinite(values))
-        for side in (1, -1):
-            beyond = _redistributed(side * found[rows], signs[rows] == side)
-            found[rows] = side * beyond
-    return found
-
-
-def _redistributed(y: Array, censored: Mask) -> Array:
-    """Values (n,) with each censored one as the mean of all larger ones, themselves settled."""
-    order = np.lexsort((censored, y))  # of equal values, the observed ones first
-    found, total, count = y.copy(), 0.0, 0
-    for i in order[::-1]:
-        if censored[i] and count:
-            found[i] = max(total / count, y[i])
-        total, count = total + found[i], count + 1
-    return found
-
-
-def _is_status(name: str, column: Column) -> bool:
-    """Whether a column says by its name and its words which runs failed."""
-    if normalised(name) not in STATUS_NAMES:
-        return False
-    words = {normalised(text) for text in column.texts}
-    return bool(words & (NOT_DONE | UNFINISHED)) and words <= DONE | NOT_DONE | UNFINISHED
-
-
-def _failed_by_status(source: Source, name: str) -> tuple[Mask, Mask]:
-    """(n,) which runs a column of statuses calls failed or not finished, and which of them the
-    latter; every word has to be a known one.
-    """
-    words = ["ok" if v is None else normalised(str(v)) for v in source.columns[name].tolist()]
-    for i, word in enumerate(words):
-        if word not in DONE | NOT_DONE | UNFINISHED:
-            raise InputError(
-                f"the status {source.columns[name][i]!r} in {source.place(i)} is not known; "
-                "expected words such as 'ok', 'done' and 'failed', 'crashed'"
-            )
-    stopped = np.array([word in UNFINISHED for word in words], dtype=bool)
-    return stopped | np.array([word in NOT_DONE for word in words], dtype=bool), stopped
-
-
-def _noise_levels(source: Source, schema: Schema) -> Array | None:
-    """(n,) standard deviations of the outputs, nan where there is none."""
-    if schema.noise is None:
-        return None
-    found = clean_output(schema.noise, source.columns[schema.noise], source.place, [])
-    wrong = (found < 0) | np.isinf(found)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise InputError(
-            f"the noise in {source.place(row)} is {found[row]:g}; expected a number >= 0"
-        )
     return found
 
 
@@ -479,13 +368,3 @@ def _copies(columns: Sequence[NDArray[Any]], kept: Mask) -> NDArray[np.intp]:
             copies.append(i)
         seen.add(row)
     return np.array(copies, dtype=np.intp)
-
-
-def _whole_floats(values: NDArray[Any]) -> bool:
-    """Whether whole numbers became floats only because others are missing."""
-    if values.dtype.kind == "O":
-        kinds = set(map(type, values))
-        return kinds == {int, float} and _whole_floats(values.astype(np.float64))
-    if values.dtype.kind != "f":
-        return False
-    return bool((np.abs(values) < EXACT).all() and (values == np.rint(values)).all())

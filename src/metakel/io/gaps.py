@@ -1,0 +1,153 @@
+"""Rows without a value, and why: a condition does not hold, as momentum is there only with sgd."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel._arrays import Array
+from metakel.io.columns import Column, Columns, Mask, grouped
+from metakel.io.schema import Schema, TaskLabels
+from metakel.space import Condition
+from metakel.space.infer import MOST_CATEGORIES
+from metakel.space.parameters import own_value
+
+# A parameter that more tasks did not record is left out; fewer tasks are left out themselves.
+FEW_TASKS = 0.25
+# Fewer empty cells may be empty by accident.
+FEWEST = 3
+
+
+@dataclass(frozen=True, eq=False)
+class InputTable:
+    """Columns, what is said about them, and the task and the output of every row."""
+
+    columns: Columns
+    schema: Schema
+    labels: TaskLabels
+    outputs: Array
+
+    @cached_property
+    def measured(self) -> Mask:
+        """(n,) rows of a task with an output; a failed run may lack everything."""
+        return np.isfinite(self.outputs) & (self.labels.codes >= 0)
+
+    def gap(self, name: str) -> Mask:
+        """(n,) rows without a value."""
+        return self.schema.gap(name, self.columns[name])
+
+    def recorded(self, name: str) -> Mask:
+        """(n,) rows with an output, of tasks that have the parameter in some run."""
+        with_it = np.unique(self.labels.codes[self.measured & ~self.gap(name)])
+        found = self.measured & np.isin(self.labels.codes, with_it)
+        return found if found.any() else self.measured
+
+    def unrecorded(self, name: str, parents: Sequence[str]) -> str:
+        """How many tasks have no value in any run in which it is there, where these are many."""
+        decided, rows = self.condition(name, parents), self.measured
+        if decided is not None:
+            rows = rows & self.holds(decided)
+        without = rows & ~self.recorded(name)
+        count, tasks = (len(np.unique(self.labels.codes[part])) for part in (without, rows))
+        many = count > FEW_TASKS * tasks
+        return f"is not recorded in {count} of {tasks} tasks" if many else ""
+
+    def holds(self, condition: Condition) -> Mask:
+        """(n,) rows in which the parent has one of the values."""
+        parent = self.columns[condition.parent]
+        if parent.levels is None:
+            numbers = [float(v) for v in condition.values if isinstance(v, Real)]
+            return np.asarray(np.isin(parent.values, numbers) & ~parent.missing)
+        return np.asarray(
+            np.array([v in condition.values for v in parent.levels], dtype=bool)[parent.values]
+        )
+
+    def condition(self, name: str, parents: Sequence[str]) -> Condition | None:
+        """The choices of another column that decide whether it is filled; None if none do."""
+        gap, rows = self.gap(name), self.recorded(name)
+        if min((gap & rows).sum(), (~gap & rows).sum()) < FEWEST:
+            return None
+        found = []
+        for parent in parents:
+            counted = rows & self.recorded(parent)
+            values = _deciding(self.columns[parent], gap, counted) if parent != name else ()
+            if values:
+                # Of several, one that is always there is the simplest.
+                holes = int((self.columns[parent].missing & counted).sum())
+                found.append((holes, Condition(name, parent, values)))
+        return min(found, key=lambda pair: pair[0])[1] if found else None
+
+    @property
+    def candidates(self) -> list[str]:
+        """Columns that may be settings, as far as the caller says."""
+        return [name for name in self.columns if name not in self.schema.roles]
+
+    @cached_property
+    def runs(self) -> list[NDArray[np.intp]]:
+        """The rows of every task that have an output."""
+        rows = np.flatnonzero(self.measured)
+        return [rows[group] for _, group in grouped(self.labels.codes[rows])]
+
+
+def find_gaps(table: InputTable) -> tuple[list[Condition], dict[str, Mask]]:
+    """Why the columns of a table have no value in some rows.
+
+    Returns
+    -------
+    conditions : list of Condition
+        Which choices decide whether parameters are there, those of parents first.
+    unfilled : dict of (n,) bool
+        Rows that need no value, as a condition does not hold.
+    """
+    names, space = tuple(table.columns), table.schema.space
+    if space is not None:
+        conditions = [c for c in space.parents_first if {c.name, c.parent} <= {*names}]
+    else:
+        found = {name: c for name in names if (c := table.condition(name, names)) is not None}
+        conditions = sorted(found.values(), key=lambda c: c.parent in found)
+    unfilled = {name: np.zeros(len(table.outputs), dtype=bool) for name in names}
+    for c in conditions:
+        unfilled[c.name] = (~table.holds(c) & ~table.gap(c.parent)) | unfilled[c.parent]
+    return conditions, unfilled
+
+
+def with_default(column: Column, name: str, schema: Schema) -> Column:
+    """The default where there is no value, written as the column writes it: True for 'true'."""
+    default, gaps = schema.defaults.get(name), schema.gap(name, column)
+    if default is None or not gaps.any():
+        return column
+    values = [column[i] for i in range(len(column))]
+    own = own_value([v for v, gap in zip(values, gaps, strict=True) if not gap], default)
+    return Column.of([own if gap else v for v, gap in zip(values, gaps, strict=True)])
+
+
+def _deciding(column: Column, gap: Mask, rows: Mask) -> tuple[Any, ...]:
+    """The values with which a parameter is there, if they decide it."""
+    levels, codes = _choices(column)
+    if not levels or not gap[column.missing & rows].all():
+        return ()
+    counted = rows & ~column.missing
+    total = np.bincount(codes[counted], minlength=len(levels))
+    lacking = np.bincount(codes[gap & counted], minlength=len(levels))
+    used = total > 0
+    if used.sum() < 2 or ((lacking[used] != 0) & (lacking[used] != total[used])).any():
+        return ()
+    with_it = np.flatnonzero(used & (lacking == 0))
+    return () if len(with_it) == used.sum() else tuple(levels[i] for i in with_it)
+
+
+def _choices(column: Column) -> tuple[list[Any], NDArray[np.intp]]:
+    """Distinct values of a column of choices, and the index of each row's; none for numbers."""
+    if column.levels is None:
+        if column.values.dtype.kind != "b":
+            return [], np.zeros(len(column), dtype=np.intp)
+        return [False, True], column.values.astype(np.intp)
+    flags = all(isinstance(v, bool) for v in column.levels if v is not None and v == v)
+    texts = 2 <= len(column.texts) <= MOST_CATEGORIES
+    return (column.levels if texts or flags else []), np.asarray(column.values)

@@ -1,0 +1,128 @@
+"""What was measured: outputs, bounds, failed and unfinished runs, and their noise.
+
+The true value of a run with a bound (``<0.01``, ``>3600``) is somewhere beyond it. It is taken as
+the mean of what the values of the task beyond the bound say, which is Efron's redistribution to the
+right (the mean of the Kaplan-Meier estimate beyond the bound), and as the bound itself where
+nothing is beyond.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metakel._arrays import Array
+from metakel.errors import InputError, Problems
+from metakel.io.cleaning import FAILED, clean_output, normalised, without_bounds
+from metakel.io.columns import Column, Mask
+from metakel.io.schema import Schema, Source, TaskLabels
+
+# Words in a status that say that a run gave its value.
+DONE = frozenset(
+    {"ok", "okay", "success", "successful", "succeeded", "done", "complete", "completed"}
+    | {"finished", "passed", "valid", "true", "1", "0k"}
+)
+NOT_DONE = FAILED | frozenset(
+    {"diverged", "oom", "out of memory", "cancelled", "canceled", "invalid", "false"}
+)
+# Words of runs that were stopped or are not done: they say nothing of where runs fail.
+UNFINISHED = frozenset({"pruned", "running", "waiting", "pending", "scheduled", "stopped"})
+STATUS_NAMES = frozenset({"status", "state", "outcome", "result", "run_status", "run status"})
+
+
+def read_outputs(
+    source: Source, schema: Schema, labels: TaskLabels, problems: Problems, notes: list[str]
+) -> tuple[Array, Array | None, Mask]:
+    """(n,) outputs, nan for runs that failed, their noise if there is a column of it, and (n,)
+    which runs were not finished.
+
+    What is wrong with them joins the problems.
+    """
+    column = source.columns[schema.output]
+    values = np.zeros(len(column))  # inputs are looked at as if every run had an output
+    unfinished = np.zeros(len(column), dtype=bool)
+    measured, signs = without_bounds(column)
+    with problems.collected():
+        values = clean_output(schema.output, measured, source.place, notes)
+    if signs.any():
+        rows = np.flatnonzero(signs)
+        notes.append(
+            f"{schema.output} is a bound in {len(rows)} rows (e.g. {column[int(rows[0])]!r}): "
+            "taken as the mean of the values of its task beyond it, or as the bound where there "
+            "are none"
+        )
+    others = [n for n in source.columns if n not in (schema.task, schema.output)]
+    found = [n for n in others if _is_status(n, source.columns[n])]
+    for name in found if schema.status is None else [schema.status]:
+        with problems.collected():
+            failed, stopped = _failed_by_status(source, name)
+            unfinished |= stopped
+            count = int((failed & np.isfinite(values)).sum())
+            values = np.where(failed, np.nan, values)
+            if count:
+                notes.append(
+                    f"{name} says that {count} runs with an output failed: it does not count"
+                )
+    noise_std = None
+    with problems.collected():
+        noise_std = _noise_levels(source, schema)
+    return settled(values, signs, labels.codes), noise_std, unfinished
+
+
+def settled(values: Array, signs: NDArray[np.int8], tasks: NDArray[np.intp]) -> Array:
+    """(n,) the values with those beyond a bound as what the values of their task say."""
+    found = values.copy()
+    for task in np.unique(tasks[signs != 0]):
+        rows = np.flatnonzero((tasks == task) & np.isfinite(values))
+        for side in (1, -1):
+            beyond = _redistributed(side * found[rows], signs[rows] == side)
+            found[rows] = side * beyond
+    return found
+
+
+def _redistributed(y: Array, censored: Mask) -> Array:
+    """Values (n,) with each censored one as the mean of all larger ones, themselves settled."""
+    order = np.lexsort((censored, y))  # of equal values, the observed ones first
+    found, total, count = y.copy(), 0.0, 0
+    for i in order[::-1]:
+        if censored[i] and count:
+            found[i] = max(total / count, y[i])
+        total, count = total + found[i], count + 1
+    return found
+
+
+def _is_status(name: str, column: Column) -> bool:
+    """Whether a column says by its name and its words which runs failed."""
+    if normalised(name) not in STATUS_NAMES:
+        return False
+    words = {normalised(text) for text in column.texts}
+    return bool(words & (NOT_DONE | UNFINISHED)) and words <= DONE | NOT_DONE | UNFINISHED
+
+
+def _failed_by_status(source: Source, name: str) -> tuple[Mask, Mask]:
+    """(n,) which runs a column of statuses calls failed or not finished, and which of them the
+    latter; every word has to be a known one.
+    """
+    words = ["ok" if v is None else normalised(str(v)) for v in source.columns[name].tolist()]
+    for i, word in enumerate(words):
+        if word not in DONE | NOT_DONE | UNFINISHED:
+            raise InputError(
+                f"the status {source.columns[name][i]!r} in {source.place(i)} is not known; "
+                "expected words such as 'ok', 'done' and 'failed', 'crashed'"
+            )
+    stopped = np.array([word in UNFINISHED for word in words], dtype=bool)
+    return stopped | np.array([word in NOT_DONE for word in words], dtype=bool), stopped
+
+
+def _noise_levels(source: Source, schema: Schema) -> Array | None:
+    """(n,) standard deviations of the outputs, nan where there is none."""
+    if schema.noise is None:
+        return None
+    found = clean_output(schema.noise, source.columns[schema.noise], source.place, [])
+    wrong = (found < 0) | np.isinf(found)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(
+            f"the noise in {source.place(row)} is {found[row]:g}; expected a number >= 0"
+        )
+    return found
