@@ -20,8 +20,8 @@ from metakel.kernels import KernelSum, squared_exponential
 from metakel.optimize import GPUCB
 from metakel.optimize.optimizer import rehearse
 from metakel.priors import Prior, learn_prior
+from metakel.priors.replays import random_regret
 from metakel.report import replay_run, validate_history, write_report
-from metakel.report.validation import random_regret
 from metakel.search import candidates
 from metakel.tuner import Tuner
 from metakel.tuner.events import key

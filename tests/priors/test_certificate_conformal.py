@@ -293,15 +293,15 @@ def test_a_model_of_nonsense_still_covers(untested):
     groups = 40
     found = [replay_table(nonsense, *table(rng, 10)) for _ in range(5 * groups)]
     assert sum(replay.ended for replay in found) < groups
-    calibrating, new = np.split(np.array(found, dtype=object), [4 * groups])
-    factors = [scores_of(four).factor(0.2) for four in calibrating.reshape(groups, 4, 2).tolist()]
-    covered = sum(score <= q for (score, _), q in zip(new.tolist(), factors, strict=True))
+    calibrating, new = found[: 4 * groups], found[4 * groups :]
+    factors = [scores_of(calibrating[4 * g : 4 * g + 4]).factor(0.2) for g in range(groups)]
+    covered = sum(replay.score <= q for replay, q in zip(new, factors, strict=True))
     assert groups > covered >= binom.ppf(1e-3, groups, 0.8)
 
 
 def scores_of(replays) -> RegretScores:
-    everything = np.sort([score for score, _ in replays])
-    lasting = np.sort([score for score, ended in replays if not ended])
+    everything = np.sort([replay.score for replay in replays])
+    lasting = np.sort([replay.score for replay in replays if not replay.ended])
     return RegretScores(everything, lasting, "exact", 50, 10)
 
 
@@ -312,12 +312,12 @@ def test_tasks_that_last_are_vouched_for_by_tasks_that_lasted():
     for _ in range(400):
         scores, ended = rng.exponential(size=(2, 31))[0], rng.uniform(size=31) < 0.4
         replays = [TaskScore(0.0 if e else s, bool(e)) for s, e in zip(scores, ended, strict=True)]
-        *past, (score, end) = replays
+        *past, (score, end, _) = replays
         if not end:
             lasted += 1
             wrong += score > scores_of(past).factor(delta)
     assert wrong <= binom.ppf(1 - 1e-3, lasted, delta)
-    assert scores_of([(0.0, True)] * 9 + [(1.0, False)] * 3).factor(0.2) == np.inf
+    assert scores_of([TaskScore(0.0, True)] * 9 + [TaskScore(1.0, False)] * 3).factor(0.2) == np.inf
     assert scores_of([(0.0, True)] * 9 + [(1.0, False)] * 4).factor(0.2) == 1
 
 

@@ -22,6 +22,7 @@ from chromium import browser, chromium
 from metakel import History, Prior, datasets, learn_prior
 from metakel.charts import number, short
 from metakel.optimize import Certificate
+from metakel.priors.replays import random_regret
 from metakel.report import (
     RunReplay,
     Validation,
@@ -32,7 +33,6 @@ from metakel.report import (
 )
 from metakel.report.configurations import as_csv
 from metakel.report.run import promise
-from metakel.report.validation import random_regret
 from metakel.space import Categorical
 from metakel.tuner import Tuner
 

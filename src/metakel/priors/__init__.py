@@ -4,6 +4,7 @@ from metakel.priors.calibration import ConfidenceBand
 from metakel.priors.certified_start import PastOutput, PastOutputs, safe_start
 from metakel.priors.learn import learn_outputs, learn_prior
 from metakel.priors.prior import Prior
+from metakel.priors.replays import Replays
 from metakel.priors.summary import Explanation
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "PastOutput",
     "PastOutputs",
     "Prior",
+    "Replays",
     "learn_outputs",
     "learn_prior",
     "safe_start",

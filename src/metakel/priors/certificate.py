@@ -30,6 +30,7 @@ from metakel.optimize.certificate import (
 from metakel.optimize.mixture import TaskPrior
 from metakel.optimize.optimizer import rehearse
 from metakel.priors.prior import Prior
+from metakel.priors.replays import EVALUATIONS, Replays, random_regret
 from metakel.priors.standardize import winsorize
 from metakel.search import Domain, SearchSpace, candidates
 
@@ -51,10 +52,10 @@ Progress = Callable[[int, int], None]
 
 def calibrate_folds(
     history: History, learn: Learn, progress: Progress | None = None, workers: int = 1
-) -> RegretCalibration:
+) -> tuple[RegretCalibration, Replays | None]:
     """Every task is replayed with a prior learned from the tasks of the other folds."""
     if len(history) < FEWEST_TASKS:
-        return without_scores(history, f"fewer than {FEWEST_TASKS} past tasks")
+        return without_scores(history, f"fewer than {FEWEST_TASKS} past tasks"), None
     replayed = spread_rows(np.array(_calibrating(history)), TABLE_TASKS)
     count = FOLDS if len(history) <= MANY else 1
     folds = [replayed[k::count].tolist() for k in range(count)]
@@ -69,7 +70,7 @@ def calibrate_folds(
 
 def calibrate_split(
     prior: Prior, history: History, progress: Progress | None = None, workers: int = 1
-) -> RegretCalibration:
+) -> tuple[RegretCalibration, Replays | None]:
     """Replay a prior on tasks from which it was not learned: exact, if tasks are exchangeable."""
     jobs = [(prior, history[s]) for s in _calibrating(history)]
     return _calibration(history, jobs, "exact", progress, workers)
@@ -103,9 +104,10 @@ def _calibration(
     basis: Basis,
     progress: Progress | None,
     workers: int,
-) -> RegretCalibration:
+) -> tuple[RegretCalibration, Replays | None]:
     if not jobs:
-        return without_scores(history, "no past task has several runs, so none can be replayed")
+        reason = "no past task has several runs, so none can be replayed"
+        return without_scores(history, reason), None
     emulated = spread_rows(np.arange(len(jobs)), SPACE_TASKS).tolist()
     tables = [(prior, *_distinct(task)) for prior, task in jobs]
     draws = [(*jobs[i], i) for i in emulated]
@@ -116,11 +118,29 @@ def _calibration(
             if progress is not None:
                 progress(len(found), total)
     sizes = [len(X) for _, X, _ in tables]
-    return RegretCalibration(
+    calibration = RegretCalibration(
         RegretScores(*_sorted(found[: len(tables)]), basis, TABLE_HORIZON, int(np.median(sizes))),
         RegretScores(*_sorted(found[len(tables) :]), "emulated", SPACE_HORIZON),
         _spread(history),
     )
+    names = [task.name for _, task in jobs]
+    values = [y for _, _, y in tables]
+    return calibration, _replays(names, values, found[: len(tables)])
+
+
+def _replays(
+    names: Sequence[str], values: Sequence[Array], found: Sequence[TaskScore]
+) -> Replays | None:
+    """The regret of all tasks whose values vary, in units of their spread."""
+    varying = [i for i, y in enumerate(values) if np.ptp(y) > 0]
+    if not varying:
+        return None
+    regret, random = (np.zeros((len(varying), EVALUATIONS)) for _ in range(2))
+    for row, i in enumerate(varying):
+        spread = float(values[i].std())
+        regret[row, : len(found[i].regret)] = np.array(found[i].regret) / spread
+        random[row] = random_regret(values[i] / spread, EVALUATIONS)
+    return Replays(tuple(names[i] for i in varying), regret, random)
 
 
 def _sorted(found: Sequence[TaskScore]) -> tuple[Array, Array]:
@@ -157,10 +177,14 @@ class Objective:
 
 
 class TaskScore(NamedTuple):
-    """What came of a past task: max r_t / g_t, and whether an alarm ended it too early."""
+    """What came of a past task: max r_t / g_t, and whether an alarm ended it too early.
+
+    ``regret`` is r_t of the first values, 0 once everything was tried.
+    """
 
     score: float
     ended: bool
+    regret: tuple[float, ...] = ()
 
 
 def replay_table(prior: Prior, X: Array, y: Array, horizon: int = TABLE_HORIZON) -> TaskScore:
@@ -168,7 +192,7 @@ def replay_table(prior: Prior, X: Array, y: Array, horizon: int = TABLE_HORIZON)
     domain = candidates(X, repeat=False)
     values = {row.tobytes(): float(value) for row, value in zip(domain.X, y, strict=True)}
     recorded = Objective(lambda X: np.array([values[x.tobytes()] for x in X]))
-    return _replay(prior, domain, recorded, float(y.max()), horizon)
+    return _replay(prior, domain, recorded, float(y.max()), horizon, EVALUATIONS)
 
 
 def replay_draw(prior: Prior, task: Task, number: int) -> TaskScore:
@@ -186,8 +210,9 @@ def replay_draw(prior: Prior, task: Task, number: int) -> TaskScore:
 
 
 def _replay(
-    prior: Prior, domain: Domain, objective: Objective, highest: float, horizon: int
+    prior: Prior, domain: Domain, objective: Objective, highest: float, horizon: int, keep: int = 0
 ) -> TaskScore:
+    """``keep`` values are followed whatever the score, as long as there is any regret."""
     optimizer = Optimizer(replayed_model(prior, horizon), domain, rng=np.random.default_rng(0))
     rng, seen = np.random.default_rng(1), []
     values: list[float] = []
@@ -197,17 +222,22 @@ def _replay(
         return values[-1] + objective.noise_std * float(rng.standard_normal())
 
     score, least = 0.0, smallest_shape(optimizer.model.scale)
+    regrets: list[float] = []
+    decided = ended = False
     for _ in range(int(min(horizon, domain.supply(*(np.empty((0, domain.d0)),) * 2)))):
         seen.append(rehearse(optimizer, observed))
-        if optimizer.alarm is not None:  # from here on nothing would have been promised
-            return TaskScore(score, True)
         regret = max(highest - values[int(np.argmax(seen))], 0.0)
-        trace = optimizer.model.trace  # type: ignore[attr-defined]
-        score = max(score, regret / trace.shapes[-1])
-        # Without noise the regret never rises, so that no later ratio can exceed the score.
-        if not objective.noise_std and regret <= score * least:
+        regrets.append(regret)
+        if not decided:
+            ended = optimizer.alarm is not None  # from here on nothing would have been promised
+            if not ended:
+                trace = optimizer.model.trace  # type: ignore[attr-defined]
+                score = max(score, regret / trace.shapes[-1])
+            # Without noise the regret never rises, so that no later ratio can exceed the score.
+            decided = ended or bool(not objective.noise_std and regret <= score * least)
+        if decided and (len(regrets) >= keep or regret == 0):
             break
-    return TaskScore(score, False)
+    return TaskScore(score, ended, tuple(regrets[:keep]))
 
 
 def replayed_model(prior: Prior, horizon: int) -> Mixture:

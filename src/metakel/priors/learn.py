@@ -113,13 +113,14 @@ def learn_prior(
     if way == "exact":
         taught, measured = taught_and_measured(history)
         prior = learn(taught)
-        return replace(prior, certificate=calibrate_split(prior, measured, progress, workers))
+        certificate, replays = calibrate_split(prior, measured, progress, workers)
+        return replace(prior, certificate=certificate, replays=replays)
     prior = learn(history)
     if way == "none":
         found = without_scores(history, "the optimizer was not replayed on past tasks")
-    else:
-        found = calibrate_folds(history, partial(learn, to_replay=True), progress, workers)
-    return replace(prior, certificate=found)
+        return replace(prior, certificate=found)
+    found, replays = calibrate_folds(history, partial(learn, to_replay=True), progress, workers)
+    return replace(prior, certificate=found, replays=replays)
 
 
 def _learn(

@@ -30,6 +30,7 @@ from metakel.optimize.optimizer import Optimizer
 from metakel.priors.calibration import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.certified_start import PastOutputs
 from metakel.priors.principal import NOISE_RATIOS, HeldOut
+from metakel.priors.replays import Replays
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Fixed, Parameter, Space
@@ -94,6 +95,8 @@ class Prior:
         The best runs of every past task, to refer to.
     success : SuccessChance or None
         Where past runs failed; None where they did nowhere in particular.
+    replays : Replays or None
+        Regret of searches that were replayed on past tasks, beside that of random search.
     """
 
     space: Space
@@ -107,6 +110,7 @@ class Prior:
     past: PastOutputs | None = None
     best_runs: BestRuns | None = None
     success: SuccessChance | None = None
+    replays: Replays | None = None
 
     def __post_init__(self) -> None:
         as_number("cold_weight", self.cold_weight, 0, 1)

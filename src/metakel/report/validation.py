@@ -15,6 +15,7 @@ from metakel.errors import InputError
 from metakel.optimize.optimizer import give, rehearse
 from metakel.priors import Prior, learn_prior
 from metakel.priors.principal import NEEDED_LOG_SCORE
+from metakel.priors.replays import random_regret
 from metakel.report.html import figure, figures, paragraph, section
 
 FOLDS = 3
@@ -141,21 +142,6 @@ def _try(prior: Prior, task: Task, seen: NDArray[np.intp]) -> HeldOutTask:
 def _some_rows(task: Task, rng: np.random.Generator) -> Task:
     kept = np.sort(rng.permutation(task.n)[:ROWS])
     return Task(task.X[kept], task.y[kept], task.name)
-
-
-def random_regret(y: Array, evaluations: int) -> Array:
-    """(T,) expected regret of rows drawn without repetition, exactly."""
-    order = np.sort(y)
-    n = len(order)
-    regret = np.zeros(evaluations)
-    # P(best of t is at most the i-th smallest) = C(i, t) / C(n, t), by a running product.
-    for t in range(1, evaluations + 1):
-        below = np.arange(n + 1, dtype=np.float64)
-        chance = np.ones(n + 1)
-        for k in range(min(t, n)):
-            chance *= np.maximum(below - k, 0) / (n - k)
-        regret[t - 1] = order[-1] - np.diff(chance) @ order
-    return regret
 
 
 def _covered(played: Sequence[HeldOutTask]) -> Array:
