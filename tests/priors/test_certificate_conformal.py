@@ -318,7 +318,7 @@ def test_tasks_that_last_are_vouched_for_by_tasks_that_lasted():
             wrong += score > scores_of(past).factor(delta)
     assert wrong <= binom.ppf(1 - 1e-3, lasted, delta)
     assert scores_of([TaskScore(0.0, True)] * 9 + [TaskScore(1.0, False)] * 3).factor(0.2) == np.inf
-    assert scores_of([(0.0, True)] * 9 + [(1.0, False)] * 4).factor(0.2) == 1
+    assert scores_of([TaskScore(0.0, True)] * 9 + [TaskScore(1.0, False)] * 4).factor(0.2) == 1
 
 
 def test_tasks_from_another_urn_are_not_covered(prior):
