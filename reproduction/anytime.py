@@ -11,10 +11,12 @@ from matplotlib.figure import Figure as Canvas
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from metakel import plots
 from metakel._arrays import Array
-from metakel.charts import COLD, LEARNED, REFERENCE, SERIES, SPREAD, TRUTH, Panel, Style, tidy
+from metakel.charts import COLD, LEARNED, REFERENCE, SERIES, SPREAD, TRUTH, Style
 from metakel.confidence import ConfidenceSequence
 from metakel.kernels import KernelSum
+from metakel.plots import tidy
 from reproduction.drawing import rates
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.play import OnGrid, play_paper
@@ -170,7 +172,7 @@ def _draw_widths(table: Table, ax: Axes) -> None:
         t, mean = np.array(list(grouped.groups)), grouped.mean().to_numpy()
         spread = 2 * grouped.std().fillna(0.0).to_numpy() / np.sqrt(grouped.count().to_numpy())
         low, high = np.maximum(mean - spread, 1e-4), mean + spread
-        Panel(ax).curve(t, mean, low, high, style, label=label, linewidth=1.3)
+        plots.curve(t, mean, low, high, style=style, label=label, ax=ax, linewidth=1.3)
     ax.set(
         title="width (bands: 2 s.e.)",
         yscale="log",
@@ -191,7 +193,7 @@ def _draw_coverage(table: Table, ax: Axes, *, promised: float) -> None:
     whiskers = np.abs([mean - low, high - mean])
     ax.errorbar(mean, range(len(shown)), xerr=whiskers, fmt="none", ecolor=TRUTH.colour, capsize=2)
     ax.set_yticks(range(len(shown)), [labels[name] for name in shown], fontsize=7)
-    Panel(ax).rule(promised, TRUTH)
+    ax.axvline(promised, linewidth=1.2, **TRUTH.look)
     ax.set(xlabel="runs covered at all x and t (dashed: promised)", xlim=(0, 1.05))
     ax.set_title("anytime coverage (Wilson 95 %)")
 

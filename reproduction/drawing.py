@@ -12,9 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from numpy.typing import ArrayLike
 
+from metakel import plots
 from metakel._arrays import Array
-from metakel.charts import COLD, LEARNED, OBSERVED, RANDOM, SERIES, TRUTH, Panel, tidy
+from metakel.charts import COLD, LEARNED, OBSERVED, RANDOM, SERIES, TRUTH
 from metakel.learn import Scale
+from metakel.plots import tidy
 from reproduction.figure import Figure, Table, rate
 from reproduction.settings import ExperimentSettings
 
@@ -58,7 +60,6 @@ def curves(
     or from the 10 % to the 90 % quantile ("quantiles"), which suits logarithmic axes; ``clusters``
     names the column of what was drawn independently, if not the runs.
     """
-    panel = Panel(ax)
     for kernel in (name for name in LABELS if name in set(table["kernel"])):
         one = table[table["kernel"] == kernel]
         wide = one.pivot_table(index=["draw", "run"], columns="t", values=value)
@@ -72,15 +73,16 @@ def curves(
         low, high = mean - width, mean + width
         if spread == "quantiles":
             low, high = wide.quantile(0.1).to_numpy(), wide.quantile(0.9).to_numpy()
-        panel.curve(t, mean, low, high, STYLES[kernel], label=LABELS[kernel])
+        plots.curve(t, mean, low, high, style=STYLES[kernel], label=LABELS[kernel], ax=ax)
     tidy(ax)
 
 
 def estimate(ax: Axes, x: Array, f: Array, mean: Array, width: Array, *, label: str) -> None:
     """A function and its estimate with the learned kernel, framed by the function."""
     margin = 0.3 * np.ptp(f)
-    panel = Panel(ax).band(x, mean - width, mean + width, LEARNED, label=label)
-    panel.line(x, mean, LEARNED, linewidth=1.2).line(x, f, TRUTH, label="f", linewidth=1.2)
+    plots.shade(ax, x, mean - width, mean + width, LEARNED, label=label)
+    ax.plot(x, mean, linewidth=1.2, **LEARNED.look)
+    ax.plot(x, f, label="f", linewidth=1.2, **TRUTH.look)
     ax.set_ylim(f.min() - margin, f.max() + margin)
 
 

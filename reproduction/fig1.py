@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure as Canvas
 
-from metakel.charts import LEARNED, SERIES, TRUTH, tidy
+from metakel.charts import LEARNED, SERIES, TRUTH
+from metakel.plots import tidy
 from reproduction.drawing import estimate, observations, one_run, weights_label
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.play import band_after, play_paper

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from metakel.charts import LEARNED, REFERENCE, TRUTH, Panel, tidy
+from metakel import plots
+from metakel.charts import REFERENCE, TRUTH
 from metakel.grouplasso import lambda_max
+from metakel.plots import tidy
 from reproduction.drawing import LABELS
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.play import play_paper
@@ -77,9 +79,8 @@ def draw(table: Table, settings: LambdaChoice, canvas: Canvas) -> None:
     lam, mean = np.array(list(swept.groups)), swept["mu"].mean().to_numpy()
     error = 2 * swept["mu"].sem().fillna(0.0).to_numpy()
     marks: dict[str, Any] = {"marker": "o", "markersize": 3}
-    regret = Panel(left)
-    regret.curve(lam, mean, mean - error, mean + error, LEARNED, label=LABELS["learned"], **marks)
-    regret.level(oracle.mean(), TRUTH, LABELS["true"])
+    plots.curve(lam, mean, mean - error, mean + error, label=LABELS["learned"], ax=left, **marks)
+    left.axhline(oracle.mean(), label=LABELS["true"], linewidth=1.2, **TRUTH.look)
     left.set_ylabel(f"inference regret at T = {settings.horizon}\n(units of f; mean ± 2 s.e.)")
     left.set_yscale("log")
     left.yaxis.set_major_formatter("{x:g}")
@@ -87,13 +88,14 @@ def draw(table: Table, settings: LambdaChoice, canvas: Canvas) -> None:
     decades = np.log10(mean[mean > 0])
     left.set_ylim(10 ** np.floor(decades.min()), 10 ** np.ceil(decades.max()) * 1.3)
     size, spread = swept["size"].mean().to_numpy(), swept["size"].std().fillna(0.0).to_numpy()
-    sizes, label = Panel(right), "selected, $|\\hat{J}|$"
-    sizes.curve(lam, size, size - spread, size + spread, LEARNED, label=label, **marks)
-    sizes.level(settings.sparsity, TRUTH, "true, $|J^*|$")
+    label = "selected, $|\\hat{J}|$"
+    plots.curve(lam, size, size - spread, size + spread, label=label, ax=right, **marks)
+    right.axhline(settings.sparsity, label="true, $|J^*|$", linewidth=1.2, **TRUTH.look)
     right.set(ylabel="base kernels, mean ± 1 std", ylim=(0, settings.p + 1))
     threshold = theory_lambda(settings)
     for ax in (left, right):
-        Panel(ax).rule(threshold, REFERENCE, f"Theorem 4.3: λ ≥ {threshold:.4f}")
+        limit = f"Theorem 4.3: λ ≥ {threshold:.4f}"
+        ax.axvline(threshold, label=limit, linewidth=1.2, **REFERENCE.look)
         ax.set_xscale("log")
         ax.set_xlabel("λ")
         tidy(ax)

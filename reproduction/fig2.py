@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import FancyBboxPatch
 
-from metakel.charts import ALARM, BAND_OPACITY, tidy
+from metakel.charts import ALARM, BAND_OPACITY
+from metakel.plots import tidy
 from reproduction.drawing import STYLES, one_run, weights_label
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.settings import ExperimentSettings, Streams

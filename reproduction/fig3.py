@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
+from metakel import plots
 from metakel._arrays import Array
-from metakel.charts import REFERENCE, Panel, tidy
+from metakel.charts import REFERENCE
 from metakel.gp import posterior
 from metakel.kernels import KernelSum
+from metakel.plots import tidy
 from reproduction.drawing import LABELS, STYLES
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.settings import ExperimentSettings, Streams
@@ -89,14 +91,14 @@ def measure(table: Table) -> dict[str, float]:
 def draw(table: Table, settings: Calibration, canvas: Canvas) -> None:
     """Coverage against level on the left, posterior variance on the right."""
     left, right = canvas.subplots(1, 2, width_ratios=(1.6, 1))
-    panel = Panel(left)
-    panel.line([0, 1], [0, 1], REFERENCE, label="exactly calibrated", linewidth=0.8)
+    left.plot([0, 1], [0, 1], label="exactly calibrated", linewidth=0.8, **REFERENCE.look)
     shown = [name for name in LABELS if name in set(table["kernel"])]
     for name in shown:
         grouped = table[table["kernel"] == name].groupby("level")["coverage"]
         level, mean = np.array(list(grouped.groups)), grouped.mean().to_numpy()
         error = 2 * grouped.std().to_numpy() / np.sqrt(grouped.count().to_numpy())
-        panel.curve(level, mean, mean - error, mean + error, STYLES[name], label=LABELS[name])
+        low, high = mean - error, mean + error
+        plots.curve(level, mean, low, high, style=STYLES[name], label=LABELS[name], ax=left)
     left.set(xlabel="level of the interval", ylabel="fraction of test points covered")
     left.set(xlim=(0, 1), ylim=(0, 1.04))
     left.legend(loc="best")

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
+from metakel import plots
 from metakel._arrays import Array
-from metakel.charts import SERIES, Panel, tidy
+from metakel.charts import SERIES
 from metakel.kernels import KernelSum
+from metakel.plots import tidy
 from reproduction.drawing import LABELS, STYLES, legend_below, mark_values, rates
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.play import play_paper
@@ -105,11 +107,12 @@ def draw(table: Table, settings: Consistency, canvas: Canvas) -> None:
         error = 2 * grouped["mu"].sem().fillna(0.0).to_numpy()
         label = "λ of Theorem 4.3" if lam == THEOREM else f"λ = {lam}"
         name = f"$\\hat{{k}}$, {label}"
-        Panel(left).curve(m, mean, mean - error, mean + error, style, label=name, **marks)
-        Panel(right).curve(m, *rates(grouped["found"]), style, label=label, **marks)
+        marks["style"] = style
+        plots.curve(m, mean, mean - error, mean + error, label=name, ax=left, **marks)
+        plots.curve(m, *rates(grouped["found"]), label=label, ax=right, **marks)
     for name in ("true", "full"):
         level = table[table["kernel"] == name]["mu"].mean()
-        Panel(left).level(level, STYLES[name], LABELS[name])
+        left.axhline(level, label=LABELS[name], linewidth=1.2, **STYLES[name].look)
     for ax in (left, right):
         mark_values(ax, settings.tasks)
         ax.set_xlabel("past tasks m")

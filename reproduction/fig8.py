@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from metakel.charts import SERIES, Panel, tidy
+from metakel.charts import SERIES
+from metakel.plots import tidy
 from reproduction.drawing import one_run
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.settings import ExperimentSettings, Streams
@@ -52,7 +53,7 @@ def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
     for run in range(min(SHOWN, settings.runs)):
         one = one_run(table, run)
         label = f"task {run + 1}: {one['used'].iloc[0]} kernels"
-        Panel(ax).line(one["x"], one["f"], SERIES[run], label=label, linewidth=1.2)
+        ax.plot(one["x"], one["f"], label=label, linewidth=1.2, **SERIES[run].look)
     ax.set(xlabel="x", ylabel="f_s(x)")
     ax.legend(ncols=2)
     tidy(ax)

@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from metakel.charts import tidy
+from metakel.plots import tidy
 from reproduction.drawing import estimate, observations, one_run
 from reproduction.figure import Claim, Figure, Rows, Table, ratio
 from reproduction.play import band_after, play_paper

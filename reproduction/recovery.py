@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from metakel.charts import COLD, LEARNED, SERIES, TRUTH, Panel, tidy
+from metakel import plots
+from metakel.charts import COLD, LEARNED, SERIES, TRUTH
+from metakel.plots import tidy
 from reproduction.drawing import legend_below, mark_values, rates
 from reproduction.figure import Claim, Figure, Rows, Table, rate
 from reproduction.settings import ExperimentSettings, Streams
@@ -103,10 +105,10 @@ def draw(table: Table, settings: Recovery, canvas: Canvas) -> None:
             grouped = swept[swept["rule"] == rule].groupby("value")
             x, (found, low, high) = np.array(list(grouped.groups)), rates(grouped["found"])
             marks: dict[str, Any] = {"marker": "o", "linewidth": width, "markersize": width + 2}
-            Panel(above).curve(x, found, low, high, style, label=name, **marks)
+            plots.curve(x, found, low, high, style=style, label=name, ax=above, **marks)
             size, spread = grouped["size"].mean().to_numpy(), grouped["size"].std().to_numpy()
-            Panel(below).curve(x, size, size - spread, size + spread, style, **marks)
-        Panel(below).level(settings.sparsity, TRUTH)
+            plots.curve(x, size, size - spread, size + spread, style=style, ax=below, **marks)
+        below.axhline(settings.sparsity, linewidth=1.2, **TRUTH.look)
         mark_values(below, sorted(set(swept["value"])))
         below.set_xlabel(label)
         tidy(above, below)

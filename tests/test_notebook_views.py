@@ -94,17 +94,6 @@ def test_trials_are_listed_indexed_and_a_frame():
     assert len(mk.Tuner(tuner.prior).trials.to_frame()) == 0
 
 
-def test_the_pictures_show_every_value():
-    plt = pytest.importorskip("matplotlib.pyplot")
-    tuner = evil_tuner()
-    drawn = tuner.plot()
-    values = next(x for x in drawn.lines if x.get_marker() == "o").get_ydata()
-    np.testing.assert_array_equal(values, [trial.value for trial in tuner.trials.observed])
-    assert len(tuner.prior.plot()) == len(tuner.space.free)
-    mk.Tuner(tuner.prior).plot()
-    plt.close("all")
-
-
 def test_the_embedded_report_is_in_a_frame_of_its_own():
     tuner = evil_tuner()
     run = replay_run(tuner.prior, tuner.trials, tuner.options)

@@ -12,10 +12,8 @@ from numpy.testing import assert_allclose
 
 from metakel import plots
 from metakel.confidence import ConfidenceSequence
-from metakel.data import History
 from metakel.errors import InputError, ShapeError
-from metakel.kernels import KernelSum, legendre, tensor_product
-from metakel.learn import learn_kernel
+from metakel.kernels import KernelSum, legendre
 from metakel.optimize import GPUCB
 from metakel.search import box
 
@@ -109,59 +107,17 @@ def test_the_band_of_a_sequence_on_given_axes_before_any_data():
     assert legend(ax) == ["95% confidence, all x and t", "posterior mean", "next point"]
 
 
-def test_the_trace_ends_with_the_present_width_and_certificate():
-    optimizer = game()
-    ax = plots.trace(optimizer, Z)
-    lower, upper = optimizer.confidence(Z)
-    steps, widths = ax.lines[0].get_data()
-    assert_allclose(steps, np.arange(6))
-    assert_allclose(widths[-1], np.median(upper - lower) / 2, rtol=1e-2)
-    assert_allclose(ax.lines[1].get_ydata()[-1], optimizer.certificate().regret, rtol=0.05)
-    assert np.isnan(ax.lines[1].get_ydata()[0])
-    assert (np.diff(widths) < 1e-6).all()
-    assert ax.get_yscale() == "log"
-
-
-def test_the_trace_goes_through_alarms_and_marks_them():
-    optimizer = game(norm_bound=0.01)
-    assert optimizer.alarm is not None
-    assert "alarm" in legend(plots.trace(optimizer, Z, times=[1, 3, 5]))
-
-
 def test_a_fixed_nu_alone_has_no_band():
-    optimizer = game(nu=2.0, norm_bound=None)
-    for draw in (plots.band, plots.trace):
-        with pytest.raises(InputError, match="nu alone"):
-            draw(optimizer, Z)
+    with pytest.raises(InputError, match="nu alone"):
+        plots.band(game(nu=2.0, norm_bound=None), Z)
 
 
-def test_weights_are_bars_by_name_and_the_strongest_when_there_are_many():
-    ax = plots.weights(KernelSum(BASE, [0, 0.5, 0, 0.25, 0, 1]))
-    assert_allclose([bar.get_height() for bar in ax.patches], [0, 0.5, 0, 0.25, 0, 1])
-    assert [text.get_text() for text in ax.get_xticklabels()] == list(BASE.names)
-    assert legend(ax) == ["dropped"]
-    many = tensor_product(2, 8, scaling="l2")
-    eta = np.zeros(many.p)
-    eta[[3, 20, 30]] = [1, 3, 2]
-    ax = plots.weights(KernelSum(many, eta), limit=2)
-    assert [text.get_text() for text in ax.get_xticklabels()] == [many.names[20], many.names[30]]
-    assert "the strongest 2 of 44" in ax.get_xlabel()
-
-
-def test_weights_of_a_learned_kernel_are_the_strengths_found(rng):
-    X = rng.uniform(-1, 1, (4, 30, 1))
-    history = History.from_pairs([(x, BASE.features(x)[:, 2] + 0.01 * x[:, 0]) for x in X])
-    learned = learn_kernel(history, BASE, noise_std=0.05)
-    ax = plots.weights(learned)
-    assert_allclose([bar.get_height() for bar in ax.patches], learned.solution.eta)
-
-
-def test_functions_are_lines_with_their_names():
-    values = np.stack([Z, Z**2])
-    ax = plots.functions(Z[::-1], values[:, ::-1], names=["line", "bowl"])
-    assert_allclose(ax.lines[1].get_ydata(), Z**2)
-    assert legend(ax) == ["line", "bowl"]
-    assert plots.functions(Z, values).get_legend() is None
+def test_a_curve_has_its_spread_where_it_is_finite():
+    t, mean = np.arange(4.0), np.ones(4)
+    ax = plots.curve(t, mean, mean - 1, [2, 2, 2, np.inf], label="regret", marker="o")
+    assert ax.lines[0].get_label() == "regret"
+    assert_allclose(ax.lines[0].get_ydata(), mean)
+    assert ax.collections[0].get_paths()[0].get_extents().x1 == 2
 
 
 def test_what_cannot_be_drawn_is_refused():
@@ -169,7 +125,3 @@ def test_what_cannot_be_drawn_is_refused():
         plots.band(game(), np.zeros((4, 2)))
     with pytest.raises(ShapeError, match="truth"):
         plots.band(game(), Z, truth=[1.0])
-    with pytest.raises(ShapeError, match="values have shape"):
-        plots.functions(Z, np.zeros((2, 3)))
-    with pytest.raises(ShapeError, match="1 names for 2"):
-        plots.functions(Z, np.zeros((2, 60)), names=["one"])

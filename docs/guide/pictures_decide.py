@@ -19,7 +19,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from metakel import plots
-from metakel.charts import ALARM, REFERENCE, TRUTH, Panel
+from metakel.charts import ALARM, REFERENCE, TRUTH
 
 HERE = Path(__file__).parent
 PICTURES = HERE.parent / "img" / "guide"
@@ -81,7 +81,8 @@ def draw_alarm(page: dict[str, Any]) -> Figure:
         outside = (truth < lower) | (truth > upper)
         if outside.any():
             label = "function outside of the band"
-            Panel(ax).dots(page["Z"][outside], truth[outside], ALARM, label=label, size=4)
+            places = page["Z"][outside]
+            ax.plot(places, truth[outside], "o", color=ALARM.colour, markersize=2.4, label=label)
         share = f"outside at {np.mean(outside):.0%} of the points" if outside.any() else "inside"
         ax.set_title(f'on_alarm="{on_alarm}", 40 results: {share}', fontsize=11)
         ax.set_ylim(-6, 5)
@@ -96,14 +97,11 @@ def draw_certificate(page: dict[str, Any]) -> Figure:
     optimizer, f, Z = page["optimizer"], page["f"], page["Z"]
     plots.band(optimizer.model.sequence, Z, ax=left, truth=f(Z))
     left.set_title(f"when it stops, after {optimizer.t} results", fontsize=11)
-    plots.trace(optimizer, Z, ax=right)
-    best_so_far = np.maximum.accumulate(f(optimizer.X))
-    Panel(right).steps(
-        np.arange(1, optimizer.t + 1),
-        np.maximum(f(Z).max() - best_so_far, 1e-3),
-        TRUTH,
-        label="true distance to the optimum (unknown in practice)",
-    ).level(optimizer.stop_at, REFERENCE, "stop_at")
+    distance = np.maximum(f(Z).max() - np.maximum.accumulate(f(optimizer.X)), 1e-3)
+    label = "true distance to the optimum (unknown in practice)"
+    right.step(np.arange(1, optimizer.t + 1), distance, where="post", label=label, **TRUTH.look)
+    right.axhline(optimizer.stop_at, label="stop_at", linewidth=1.2, **REFERENCE.look)
+    right.set(yscale="log", xlabel="observations")
     right.set_title("the path to it", fontsize=11)
     for ax in (left, right):
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), fontsize=8.5, frameon=False)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 
 import metakel as mk
-from metakel.charts import COLD, LEARNED, OBSERVED, REFERENCE, SERIES, Panel, new_axes
+from metakel import plots
+from metakel.charts import COLD, LEARNED, OBSERVED, REFERENCE, SERIES
 
 matplotlib.use("Agg")
 
@@ -50,25 +52,35 @@ def regrets(prior: mk.Prior, tasks: list[mk.Task]) -> tuple[np.ndarray, np.ndarr
 
 
 def draw_effects(prior: mk.Prior) -> None:
-    axes = prior.explain().plot()
-    axes[0].figure.savefig(FOLDER / "prior-effects.png", dpi=110)
+    curves = prior.explain().curves
+    figure, axes = plt.subplots(
+        1, len(curves), figsize=(3.2 * len(curves), 2.8), sharey=True, layout="constrained"
+    )
+    for curve, ax in zip(curves, axes, strict=True):
+        ends = curve.common - curve.spread, curve.common + curve.spread
+        plots.curve(curve.values, curve.common, *ends, ax=ax)
+        ax.axhline(0, color=REFERENCE.colour, linewidth=0.6, zorder=0)
+        ax.set(xscale="log" if curve.log else "linear", xlabel=curve.name)
+    axes[0].set_ylabel("effect, in spreads of a task")
+    figure.savefig(FOLDER / "prior-effects.png", dpi=110)
 
 
 def draw_trust(prior: mk.Prior) -> None:
     held = prior.heldout
-    (ax,) = new_axes(size=(5, 3))
+    _, ax = plt.subplots(figsize=(5, 3), layout="constrained")
     order = np.argsort(held.log_scores)
     places, label = range(len(order)), "prior learned from the others"
     ax.bar(places, held.log_scores[order], color=LEARNED.colour, label=label)
     cold = np.maximum(held.cold_log_scores[order], -3)
-    Panel(ax).dots(places, cold, COLD, label="cold start (cut at -3)").level(0, REFERENCE)
+    ax.plot(places, cold, "o", color=COLD.colour, markersize=4.2, label="cold start (cut at -3)")
+    ax.axhline(0, linewidth=1.2, **REFERENCE.look)
     ax.set(xlabel="held-out task", ylabel="nats per observation over white noise")
     ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, fontsize=8)
     ax.figure.savefig(FOLDER / "prior-trust.png", dpi=110)
 
 
 def draw_search(splits: list[tuple[dict[str, mk.Prior], list[mk.Task]]]) -> None:
-    left, right = new_axes(2, size=(8, 3))
+    _, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
     steps = np.arange(1, STEPS + 1)
     for style, name in zip((LEARNED, SERIES[4], COLD), splits[0][0], strict=True):
         found = [regrets(priors[name], tasks) for priors, tasks in splits]
@@ -76,9 +88,9 @@ def draw_search(splits: list[tuple[dict[str, mk.Prior], list[mk.Task]]]) -> None
         for below, line in ((0.05, "-"), (0.01, ":")):
             label = name if line == "-" else ""
             share = (curves <= below).mean(axis=0)
-            Panel(left).line(steps, share, style, label=label, linestyle=line)
+            left.plot(steps, share, line, color=style.colour, label=label or None)
         if name != "cold start":
-            Panel(right).line(steps, trust.mean(axis=0), style, label=name, linestyle="-")
+            right.plot(steps, trust.mean(axis=0), "-", color=style.colour, label=name)
     left.set(xlabel="evaluations", ylabel=f"share of {len(curves)} searches", ylim=(-0.03, 1.03))
     left.set_title("regret below 0.05 (dotted: 0.01)", fontsize=10)
     right.set(xlabel="evaluations", ylim=(-0.03, 1.03))
@@ -93,19 +105,21 @@ def draw_band(prior: mk.Prior, task: mk.Task) -> None:
     band = prior.confidence(delta=0.3)
     lambdas = np.geomspace(2e-3, 500, 120)
     configurations = [{"alpha": 0.5, "lambda": float(value)} for value in lambdas]
-    (ax,) = new_axes(size=(5.5, 3.2))
-    panel = Panel(ax)
+    _, ax = plt.subplots(figsize=(5.5, 3.2), layout="constrained")
     near = np.abs(task.X[:, 0]) < 0.15
     for count in (0, 6):  # the second band lies in the first
         if count:
             rows = rng.choice(np.flatnonzero(near), count, replace=False)
             tried = prior.space.decode(task.X[rows])
             band.tell(tried, task.y[rows])
-            panel.dots([row["lambda"] for row in tried], task.y[rows], OBSERVED, label="measured")
-        panel.band(lambdas, *band.interval(configurations), LEARNED)
-    panel.line(lambdas, prior.mean(configurations), LEARNED, label="typical task", linestyle="--")
+            measured = [row["lambda"] for row in tried]
+            ax.plot(measured, task.y[rows], "o", color=OBSERVED.colour, ms=4.2, label="measured")
+        plots.shade(ax, lambdas, *band.interval(configurations), LEARNED)
+    typical = prior.mean(configurations)
+    ax.plot(lambdas, typical, "--", color=LEARNED.colour, label="typical task")
     seen = prior.space.decode(task.X[near])
-    panel.dots([row["lambda"] for row in seen], task.y[near], COLD, label="the task", size=3)
+    places = [row["lambda"] for row in seen]
+    ax.plot(places, task.y[near], "o", color=COLD.colour, ms=1.8, label="the task")
     ax.set(xscale="log", xlabel="lambda (alpha = 0.5)", ylabel="AUC", ylim=(-1, 2.2))
     ax.legend(frameon=False)
     ax.figure.savefig(FOLDER / "prior-band.png", dpi=110)

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from metakel import plots
 from metakel._arrays import Array
-from metakel.charts import CHOSEN, COLD, LEARNED, RANDOM, Panel, tidy
+from metakel.charts import CHOSEN, COLD, LEARNED, RANDOM
 from metakel.data import History, Task
 from metakel.datasets import load_glmnet
 from metakel.kernels import KernelSum, squared_exponential
@@ -209,12 +210,12 @@ def draw(prior: Prior, task: Task, tuner: Tuner, compared: Sequence[Comparison],
         curves = np.array([c.regret[way] for c in compared])
         mean, error = curves.mean(axis=0), curves.std(axis=0) / np.sqrt(len(curves))
         low, middle, high = (np.maximum(v, 1e-4) for v in (mean - error, mean, mean + error))
-        Panel(right).curve(steps, middle, low, high, style, label=way, linewidth=2.2)
+        plots.curve(steps, middle, low, high, style=style, label=way, ax=right, linewidth=2.2)
     right.set(
         yscale="log", xlabel="evaluations", ylabel="distance to the best AUC",
         title=f"Mean ± standard error over {len(compared)} new data sets",
     )  # fmt: skip
-    tidy(right)
+    plots.tidy(right)
     right.legend()
     figure.savefig(path, dpi=110)
     return str(path)

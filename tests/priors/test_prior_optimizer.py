@@ -208,15 +208,6 @@ def test_the_explanation_names_what_matters(prior):
     assert "rate" in str(explained)
 
 
-def test_the_explanation_can_be_drawn(prior):
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    axes = prior.explain().plot()
-    assert [ax.get_xlabel() for ax in axes] == ["rate", "depth", "kind"]
-    assert axes[0].get_xscale() == "log"
-    matplotlib.pyplot.close("all")
-
-
 def test_even_points_are_even():
     for d in (1, 3, 8):
         points = even_points(1024, d)

@@ -1,10 +1,9 @@
-"""One vocabulary for every picture: what is drawn has a role, and a role looks the same everywhere.
+"""Charts as inline SVG, for the report and notebooks.
 
-`metakel.plots`, the effects of a prior, the demo, the guide and the figures of the paper are drawn
-with matplotlib (`Panel`); the report is inline SVG (`SvgChart`). Both take the same words.
+What is drawn has a role, and a role looks the same everywhere. The pictures of papers
+(`metakel.plots`) are drawn with matplotlib in the same colours.
 """
 
-from metakel.charts.axes import Panel, new_axes, tidy
 from metakel.charts.style import (
     ALARM,
     BAND_OPACITY,
@@ -25,8 +24,6 @@ from metakel.charts.style import (
 )
 from metakel.charts.svg import SvgChart
 
-Chart = Panel | SvgChart
-
 __all__ = [
     "ALARM",
     "BAND_OPACITY",
@@ -41,12 +38,8 @@ __all__ = [
     "SPREAD",
     "TRUTH",
     "Axis",
-    "Chart",
-    "Panel",
     "Style",
     "SvgChart",
-    "new_axes",
     "number",
     "short",
-    "tidy",
 ]

@@ -32,6 +32,11 @@ class Style:
     on_dark: str = ""
     line: str = "-"
 
+    @property
+    def look(self) -> dict[str, Any]:
+        """Options of matplotlib's lines."""
+        return {"color": self.colour, "linestyle": self.line}
+
 
 LEARNED = Style("learned", "#0072b2", "#6cb8ea")  # with what past tasks teach
 COLD = Style("cold", "#d55e00", "#ff9d5c")  # without it: a cold start, or all base kernels

@@ -374,10 +374,6 @@ class Prior:
     def __str__(self) -> str:
         return summary(self)
 
-    def plot(self, axes: Sequence[Any] | None = None) -> Sequence[Any]:
-        """The effect of every parameter, with the spread between tasks; returns the axes."""
-        return self.explain().plot(axes)
-
     def _repr_html_(self) -> str:
         return text_card(str(self))
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from metakel._arrays import Array
 from metakel._html import card, table
-from metakel.charts import LEARNED, REFERENCE, Axis, Chart, Panel, new_axes
+from metakel.charts import LEARNED, Axis, SvgChart
 from metakel.gp.processes import LearnedProcess
 from metakel.priors.principal import LEADING, NEEDED_LOG_SCORE
 from metakel.space import Categorical, Space
@@ -76,10 +76,6 @@ class Explanation:
         rows = [[n, f"{self.common[n]:.0%}", f"{self.differences[n]:.0%}"] for n in order]
         header = ["parameter", "common shape", "differences between tasks"]
         return card("Shares of the variance", table(header, rows))
-
-    def plot(self, axes: Sequence[Any] | None = None) -> Sequence[Any]:
-        """Effect of every parameter with the spread between tasks; returns matplotlib axes."""
-        return draw_effects(self.curves, axes)
 
 
 def explain(task_gp: LearnedProcess, space: Space, *, minimize: bool = False) -> Explanation:
@@ -186,18 +182,7 @@ def _parameters_and_pairs(space: Space) -> list[tuple[str, ...]]:
 EFFECT = "effect, in spreads of a task"
 
 
-def draw_effects(curves: Sequence[Curve], axes: Sequence[Any] | None = None) -> Sequence[Any]:
-    """One matplotlib panel per parameter."""
-    if axes is None:
-        axes = new_axes(len(curves), size=(3.2 * len(curves), 2.8), sharey=True)
-    for curve, ax in zip(curves, axes, strict=True):
-        draw_effect(Panel(ax, effect_axis(curve)), curve)
-        ax.axhline(0, color=REFERENCE.colour, linewidth=0.6, zorder=0)
-    axes[0].set_ylabel(EFFECT)
-    return axes
-
-
-def draw_effect(chart: Chart, curve: Curve) -> None:
+def draw_effect(chart: SvgChart, curve: Curve) -> None:
     """The common effect of a parameter, with one standard deviation between tasks."""
     lower, upper = curve.common - curve.spread, curve.common + curve.spread
     names = {"common": "common", "between": "± between tasks"}

@@ -27,7 +27,7 @@ from metakel.tuner.journal import used_by_this_thread
 from metakel.tuner.lock import is_alive, this_process
 from metakel.tuner.options import Candidates, RunLimits, RunOptions, TuningSource
 from metakel.tuner.run import Run, age
-from metakel.tuner.show import draw_run, tuner_card
+from metakel.tuner.show import tuner_card
 from metakel.tuner.store import Store
 
 LOG = logging.getLogger("metakel")
@@ -250,10 +250,6 @@ class Tuner:
 
     def _repr_html_(self) -> str:
         return tuner_card(self)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Every value and the best so far, on matplotlib axes, which are returned."""
-        return draw_run(self, ax)
 
     # Ask
 
