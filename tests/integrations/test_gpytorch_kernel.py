@@ -18,9 +18,6 @@ from torch_kernels import FAMILIES, MODEL, OWN, shape_in
 import metakel as mk
 from metakel.errors import InputError, ShapeError
 from metakel.integrations.gpytorch import GPyTorchKernel, GPyTorchMean
-from metakel.kernels.base import FeatureFamily, GramFamily
-from metakel.kernels.random_fourier import Fourier
-from metakel.kernels.stationary import Stationary
 from metakel.priors.calibration import Calibration
 
 ALL = {**{name: make(2) for name, make in FAMILIES.items()}, **OWN}
@@ -145,33 +142,6 @@ def test_your_own_function_has_values_and_says_that_it_has_no_slope(name):
     assert_allclose(kernel(x).to_dense().detach(), OWN[name](X), rtol=1e-12)
     with pytest.raises(InputError, match=r"'mine' is your own NumPy function.*with_grad"):
         kernel(x).to_dense().sum().backward()
-
-
-class ForeignFeatures(Fourier):
-    """A feature family that torch knows nothing of, with the derivatives of its parent."""
-
-
-class ForeignGrams(Stationary):
-    """The same for Gram matrices."""
-
-
-@pytest.mark.parametrize("kind", ["features", "grams"])
-def test_families_that_torch_does_not_know_bring_their_own_slopes(kind, monkeypatch):
-    frequencies = FAMILIES["fourier"](2).base.families[0].frequencies
-    family: FeatureFamily | GramFamily
-    if kind == "features":
-        monkeypatch.setattr("metakel.integrations.gpytorch.families.Fourier", type(None))
-        family = ForeignFeatures(frequencies, np.ones(len(frequencies)))
-    else:
-        monkeypatch.setattr("metakel.integrations.gpytorch.families.Stationary", type(None))
-        family = ForeignGrams("matern52", (0.4, 0.7), (None, (1,)), 2)
-    numpy_kernel = mk.KernelSum.uniform(mk.kernels.KernelDictionary((family,)), weight=0.7)
-    kernel = GPyTorchKernel(numpy_kernel).double()
-    assert_allclose(dense(kernel, X, Z), numpy_kernel(X, Z), rtol=1e-12)
-    x = torch.tensor(X[:6].reshape(2, 3, 2), requires_grad=True)
-    z = torch.tensor(Z, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x, z: kernel(x, z.expand(2, 5, 2)).to_dense(), (x, z))
-    assert torch.autograd.gradcheck(lambda x: kernel(x, diag=True), (x,))
 
 
 def test_the_mean_is_that_of_the_prior_and_differentiable():

@@ -1,13 +1,13 @@
-"""Base kernels in torch, or evaluated by NumPy where torch has no form of them.
+"""Base kernels in torch: values and gradients in x are those that the NumPy family gives.
 
-Gradients in x are those that the family gives. A user's own function has none: its values work,
-and a request for its gradient raises an error that says what to do instead.
+So there is one form of every kernel. A user's own function has no gradient: its values work, and a
+request for its gradient raises an error that says what to do instead. Values have first derivatives
+only, which is what optimizers of acquisition functions ask for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from math import pi, prod, sqrt
 from typing import Any, Self
 
 import numpy as np
@@ -19,10 +19,6 @@ from metakel._arrays import Array
 from metakel.errors import InputError
 from metakel.kernels.base import Family, FeatureFamily, GramFamily
 from metakel.kernels.custom import Custom
-from metakel.kernels.nystrom import Eigenfunctions, NystromFeatures
-from metakel.kernels.products import Products
-from metakel.kernels.random_fourier import Fourier
-from metakel.kernels.stationary import Stationary
 
 
 class NumpyFeatures(torch.nn.Module):
@@ -122,10 +118,6 @@ def _to_torch(values: Array, like: Tensor) -> Tensor:
     return torch.from_numpy(np.array(values)).to(like)
 
 
-# The square root has infinite slope at 0. Squared distances below this count as 0, with slope 0.
-COINCIDENT = 1e-30
-
-
 class Float64Buffers(torch.nn.Module):
     """A module whose double-precision buffers stay double when it is moved to another precision.
 
@@ -158,7 +150,7 @@ class WeightedFeatures(Float64Buffers):
         dims = [dim for family in families for dim in family.dims]
         self.p, self.dim = len(dims), sum(family.dim for family in families)
         self.add_buffer("owner", np.repeat(np.arange(self.p), np.array(dims, dtype=np.intp)))
-        self.families = torch.nn.ModuleList(torch_features(family) for family in families)
+        self.families = torch.nn.ModuleList(NumpyFeatures(family) for family in families)
 
     def forward(self, x: Tensor, eta: Tensor) -> Tensor:
         """(..., n, d) features of (..., n, d0) points, for weights (..., p or more)."""
@@ -168,166 +160,6 @@ class WeightedFeatures(Float64Buffers):
     def _side_by_side(self, x: Tensor) -> Tensor:
         parts = [family(x) for family in self.families]
         return torch.cat([x.new_empty(*x.shape[:-1], 0), *parts], dim=-1)
-
-
-def torch_features(family: FeatureFamily) -> torch.nn.Module:
-    """The features of a family in torch, evaluated by NumPy where torch has no form of them."""
-    if isinstance(family, Products):
-        return ProductFeatures(family)
-    if isinstance(family, Fourier):
-        return FourierFeatures(family)
-    if isinstance(family, Eigenfunctions):
-        return EigenfunctionFeatures(family)
-    return NumpyFeatures(family)
-
-
-def torch_grams(family: GramFamily) -> torch.nn.Module:
-    """The Gram matrices of a family in torch, by NumPy where torch has no form of them."""
-    return StationaryGrams(family) if isinstance(family, Stationary) else NumpyGrams(family)
-
-
-class ProductFeatures(Float64Buffers):
-    r"""Products :math:`c_j \prod_i u_{a_{ji}}(x_i)` of Legendre polynomials or cosines."""
-
-    factors: Tensor
-    scales: Tensor
-
-    def __init__(self, family: Products) -> None:
-        super().__init__()
-        self.basis = family.basis
-        self.top = int(family.orders.max())
-        count = max(1, int((family.orders > 0).sum(axis=1).max()))
-        inputs = np.argsort(family.orders == 0, axis=1, kind="stable")[:, :count]
-        orders = np.take_along_axis(family.orders, inputs, axis=1)
-        # Row q: factor q of every kernel, as a column of the table of all inputs and orders.
-        # Kernels with fewer factors are filled up with order 0, the constant 1.
-        self.add_buffer("factors", (inputs * (self.top + 1) + orders).T)
-        self.add_buffer("scales", np.sqrt(family.sup))  # |u| <= 1 is attained, so sup k_j = c_j^2
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., n, p) features."""
-        values = legendre(x, self.top) if self.basis == "legendre" else cosines(x, self.top)
-        table = values.flatten(-2)  # (..., n, d0 (top + 1))
-        factors = (table.index_select(-1, columns) for columns in self.factors)
-        return prod(factors, start=self.scales.to(x))
-
-
-def legendre(x: Tensor, top: int) -> Tensor:
-    """(..., top + 1) Legendre polynomials, by the recurrence of `metakel.kernels.products`."""
-    rows = [torch.ones_like(x), x]
-    for k in range(1, top):
-        step = x * rows[k]
-        rows.append(step + k / (k + 1) * (step - rows[k - 1]))
-    return torch.stack(rows[: top + 1], dim=-1)
-
-
-def cosines(x: Tensor, top: int) -> Tensor:
-    """(..., top + 1) values cos(pi k x)."""
-    return torch.cos(pi * x[..., None] * torch.arange(top + 1).to(x))
-
-
-class FourierFeatures(Float64Buffers):
-    """Pairs cos w'x, sin w'x."""
-
-    frequencies: Tensor
-
-    def __init__(self, family: Fourier) -> None:
-        super().__init__()
-        self.add_buffer("frequencies", family.frequencies)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., n, 2p) features, cosine and sine alternating."""
-        phase = x @ self.frequencies.to(x).mT
-        return torch.stack([phase.cos(), phase.sin()], dim=-1).flatten(-2)
-
-
-class EigenfunctionFeatures(Float64Buffers):
-    r"""Principal functions :math:`c_j + \psi(x)^\top u_j` of past tasks."""
-
-    constants: Tensor
-
-    def __init__(self, family: Eigenfunctions) -> None:
-        super().__init__()
-        self.functions = NystromFunctions(family.basis, family.directions)
-        self.add_buffer("constants", family.constants)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., n, p) features."""
-        values: Tensor = self.functions(x) + self.constants
-        return values.to(x)
-
-
-class NystromFunctions(Float64Buffers):
-    r"""Functions :math:`\psi(x)^\top u_j` of the Nystrom features psi of a Matern-5/2 kernel."""
-
-    lengthscales: Tensor
-    landmarks: Tensor
-    coefficients: Tensor
-
-    def __init__(self, basis: NystromFeatures, directions: np.ndarray[Any, Any]) -> None:
-        super().__init__()
-        self.signal = float(basis.shared.signal)
-        self.add_buffer("lengthscales", basis.shared.lengthscales)
-        self.add_buffer("landmarks", basis.landmarks / basis.shared.lengthscales)
-        self.add_buffer("coefficients", basis.inverse.T @ directions)  # (r, p)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., n, p) values, in double precision: the coefficients amplify rounding by 1000."""
-        left, right = x.double() / self.lengthscales, self.landmarks
-        squares = left.square().sum(-1, keepdim=True) + right.square().sum(-1)
-        K = self.signal * radial("matern52", squares - 2 * left @ right.mT)
-        return K @ self.coefficients
-
-
-class StationaryGrams(Float64Buffers):
-    """Kernels of the distance over a lengthscale, exact."""
-
-    def __init__(self, family: Stationary) -> None:
-        super().__init__()
-        self.shape = family.shape
-        self.columns = family.columns
-        self.vectors = [isinstance(scale, tuple) for scale in family.lengthscales]
-        for j, scale in enumerate(family.lengthscales):
-            self.add_buffer(f"lengthscale{j}", scale)
-
-    def forward(self, x1: Tensor, x2: Tensor, *, diag: bool) -> Iterator[Tensor]:
-        """(..., n, k) matrices, or with ``diag`` (..., n) values for pairs of rows."""
-        shared: dict[tuple[int, ...] | None, Tensor] = {}
-        for j, columns in enumerate(self.columns):
-            scale = self.get_buffer(f"lengthscale{j}").to(x1)
-            if self.vectors[j]:
-                squares = squared_distances(x1, x2, columns, scale, diag=diag)
-            else:  # kernels of the same inputs share the distance before it is divided
-                if columns not in shared:
-                    one = torch.ones_like(scale)
-                    shared[columns] = squared_distances(x1, x2, columns, one, diag=diag)
-                squares = shared[columns] / scale**2
-            yield radial(self.shape, squares)
-
-
-def squared_distances(
-    x1: Tensor, x2: Tensor, columns: tuple[int, ...] | None, scale: Tensor, *, diag: bool
-) -> Tensor:
-    """Sums of squared differences, which are accurate for close points."""
-    if columns is not None:
-        x1, x2 = x1[..., list(columns)], x2[..., list(columns)]
-    left, right = x1 / scale, x2 / scale
-    difference = left - right if diag else left[..., :, None, :] - right[..., None, :, :]
-    return difference.square().sum(-1)
-
-
-def radial(shape: str, squares: Tensor) -> Tensor:
-    """Squared exponential or Matern kernel of squared scaled distances, elementwise."""
-    if shape == "se":
-        return torch.exp(-squares / 2)
-    r = squares.clamp_min(COINCIDENT).sqrt()
-    if shape == "matern12":
-        return torch.exp(-r)
-    if shape == "matern32":
-        s = sqrt(3) * r
-        return (1 + s) * torch.exp(-s)
-    s = sqrt(5) * r
-    return (1 + s + s * s / 3) * torch.exp(-s)
 
 
 def evaluate_distinct(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -22,13 +22,14 @@ from torch import Tensor
 from metakel.errors import InputError, ShapeError
 from metakel.integrations.gpytorch.families import (
     Float64Buffers,
-    NystromFunctions,
+    NumpyFeatures,
+    NumpyGrams,
     WeightedFeatures,
     evaluate_distinct,
-    torch_grams,
 )
 from metakel.kernels import KernelSum
 from metakel.kernels.base import DOMAIN_SLACK, FeatureFamily, GramFamily
+from metakel.kernels.nystrom import Eigenfunctions
 from metakel.kernels.sum import as_kernel
 from metakel.priors import Prior
 from metakel.priors.calibration import Calibration
@@ -66,7 +67,8 @@ class GPyTorchMean(Float64Buffers, gpytorch.means.Mean):  # type: ignore[misc]
         self.add_buffer("scale", learned.model.scale)
         self.common_shape = None
         if shape is not None:
-            self.common_shape = NystromFunctions(shape.basis, shape.mu[:, None])
+            common = Eigenfunctions(shape.basis, np.zeros(1), shape.mu[:, None], ("common",))
+            self.common_shape = NumpyFeatures(common)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., n) values, differentiable in x."""
@@ -125,7 +127,7 @@ class GPyTorchKernel(Float64Buffers, gpytorch.kernels.Kernel):  # type: ignore[m
         copies = () if batch_shape is None else tuple(batch_shape)
         self.add_buffer("eta", np.tile(kernel.eta[order], (*copies, 1)))
         self.mapped = WeightedFeatures(mapped)
-        self.unmapped = torch.nn.ModuleList(torch_grams(family) for family in unmapped)
+        self.unmapped = torch.nn.ModuleList(NumpyGrams(family) for family in unmapped)
         self._probe = torch.empty(0)  # a tensor that goes wherever the module is moved
 
     def forward(
