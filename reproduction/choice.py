@@ -8,7 +8,7 @@ from functools import partial
 from metakel.data import History, Task
 from metakel.gp.posterior import log_evidence
 from metakel.kernels import KernelDictionary, KernelSum
-from metakel.learn import Scale, learn_kernel
+from metakel.learn import EtaWeights, Scale, learn_kernel
 from metakel.learn.select import score_held_out
 
 TOLERANCE = 1e-6  # of the kernels that are only compared
@@ -61,8 +61,7 @@ def choose_learned(
                 kernels,
                 lam=lam,
                 noise_std=noise_std,
-                weights="eta",
-                scale=scale,
+                weights=EtaWeights(scale),
                 tol=TOLERANCE,
             )
             for lam in lams

@@ -14,7 +14,7 @@ from metakel._arrays import Array
 from metakel.charts import ALARM, SERIES
 from metakel.data import History
 from metakel.kernels import KernelDictionary, random_fourier
-from metakel.learn import learn_kernel
+from metakel.learn import EtaWeights, learn_kernel
 from reproduction.drawing import one_run
 from reproduction.figure import Claim, Figure, Rows, Table
 from reproduction.settings import ExperimentSettings, Streams
@@ -28,8 +28,9 @@ def run_once(settings: ExperimentSettings, streams: Streams) -> Rows:
     """Entries of the block-diagonal Phi, y and beta; and how well beta solves that regression."""
     base = random_fourier(settings.p, 1, lengthscales=0.4, rng=streams.rng("features"))
     history = _history(settings, base, streams)
+    weights = EtaWeights("raw")
     learned = learn_kernel(
-        history, base, lam=settings.lam, noise_std=settings.noise_std, weights="eta", scale="raw"
+        history, base, lam=settings.lam, noise_std=settings.noise_std, weights=weights
     )
     Phi, y = stacked(history, base)
     beta = learned.solution.beta

@@ -19,7 +19,7 @@ from metakel._arrays import Array
 from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.kernels import KernelDictionary, KernelSum, random_fourier, squared_exponential
-from metakel.learn import learn_kernel
+from metakel.learn import EtaWeights, learn_kernel
 from reproduction.choice import choose_fixed, choose_learned
 from reproduction.settings import ExperimentSettings, Streams
 
@@ -202,8 +202,7 @@ def learner(settings: TuningSettings, seed: int, run: int) -> Learner:
         base(length),
         lam=lam,
         noise_std=settings.noise_std,
-        weights="eta",
-        scale=settings.reading.scale,
+        weights=EtaWeights(settings.reading.scale),
     )
     kernels = learned.kernel, KernelSum.uniform(base(full))
     return Learner(*kernels, smooth, lam, length, tests, float(centre), float(spread))

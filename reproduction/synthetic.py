@@ -10,7 +10,7 @@ import numpy as np
 from metakel._arrays import Array
 from metakel.data import History
 from metakel.kernels import KernelDictionary, KernelSum, legendre, legendre_2d
-from metakel.learn import LearnedKernel, learn_kernel
+from metakel.learn import EtaWeights, LearnedKernel, learn_kernel
 from metakel.theory import exploration_oracle, lambda_min_paper, noise_var_paper
 from reproduction.settings import ExperimentSettings, Signs, Streams
 
@@ -152,9 +152,7 @@ class Instance:
             noise_std=self.settings.noise_std,
             strength=1.0,  # the paper's constant
             delta=self.settings.delta,
-            weights="eta",
-            scale=self.settings.reading.scale,
-            beta_min=self.beta_min,
+            weights=EtaWeights(self.settings.reading.scale, self.beta_min),
         )
 
 

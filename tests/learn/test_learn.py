@@ -13,7 +13,7 @@ from scipy import stats
 import metakel as mk
 from metakel.errors import ShapeError
 from metakel.grouplasso import lambda_max
-from metakel.learn import as_problem
+from metakel.learn import EtaWeights, as_problem
 from reproduction.synthetic import sample_history, true_kernel
 
 L2 = mk.kernels.legendre(20, scaling="l2")
@@ -71,14 +71,14 @@ def test_uniform_weights_are_one_on_the_selection_and_eta_is_proposition_4_1():
     uniform = mk.learn_kernel(history, L2, noise_std=0.01)
     assert_array_equal(uniform.kernel.eta[uniform.active], 1.0)
     assert uniform.kernel.min_weight == 1.0
-    raw = mk.learn_kernel(history, L2, noise_std=0.01, weights="eta", scale="raw")
+    raw = mk.learn_kernel(history, L2, noise_std=0.01, weights=EtaWeights("raw"))
     norms = [np.linalg.norm(raw.solution.beta[:, g]) for g in L2.groups]
     assert_allclose(raw.kernel.eta, norms, rtol=1e-10)
-    summed = mk.learn_kernel(history, L2, noise_std=0.01, weights="eta", scale="sum")
+    summed = mk.learn_kernel(history, L2, noise_std=0.01, weights=EtaWeights("sum"))
     assert_allclose(summed.kernel.eta, raw.kernel.eta / raw.kernel.eta.sum(), rtol=1e-12)
-    smallest = mk.learn_kernel(history, L2, noise_std=0.01, weights="eta", scale="c1")
+    smallest = mk.learn_kernel(history, L2, noise_std=0.01, weights=EtaWeights("c1"))
     assert_allclose(smallest.kernel.min_weight, 1.0)
-    given = mk.learn_kernel(history, L2, noise_std=0.01, weights="eta", scale="c1", beta_min=2.0)
+    given = mk.learn_kernel(history, L2, noise_std=0.01, weights=EtaWeights("c1", 2.0))
     assert_allclose(given.kernel.eta, raw.kernel.eta / 2, rtol=1e-12)
 
 
@@ -96,7 +96,7 @@ def test_refit_removes_the_shrinkage():
     assert shrunk.max() < 0.999
     assert_allclose(learned.refitted()[truth.active] / norms, 1, atol=5e-3)
     weighed = mk.learn_kernel(
-        history, L2, noise_std=0.01, lam=0.03, weights="eta", scale="raw", refit=True
+        history, L2, noise_std=0.01, lam=0.03, weights=EtaWeights("raw", refit=True)
     )
     assert_allclose(weighed.kernel.eta, learned.refitted())
 
@@ -210,9 +210,7 @@ def test_selection_is_the_same_below_lambda_max_only():
         ({"noise_std": np.nan}, "positive number"),
         ({"noise_std": None, "lam": "hkz"}, "needs noise_std"),
         ({"delta": 1.5}, "delta"),
-        ({"weights": "equal"}, "'uniform' or 'eta'"),
-        ({"scale": "max"}, "'sum', 'c1' or 'raw'"),
-        ({"beta_min": -1}, "beta_min"),
+        ({"weights": "equal"}, "'uniform' or EtaWeights"),
         ({"loss": "mean"}, "'points' or 'tasks'"),
     ],
 )
@@ -221,6 +219,13 @@ def test_bad_options_are_refused(options, words):
     history = mk.History((*history.tasks, mk.Task([0.0], [0.0])))  # ragged, so that loss matters
     with pytest.raises(mk.InputError, match=words):
         mk.learn_kernel(history, L2, **{"noise_std": 0.1, **options})
+
+
+def test_bad_weights_are_refused():
+    with pytest.raises(mk.InputError, match="'sum', 'c1' or 'raw'"):
+        EtaWeights("max")
+    with pytest.raises(mk.InputError, match="beta_min is -1"):
+        EtaWeights("c1", -1.0)
 
 
 def test_bad_data_are_refused():
@@ -234,7 +239,7 @@ def test_bad_data_are_refused():
 @pytest.mark.parametrize("scale", ["sum", "c1", "raw"])
 def test_a_refit_that_finds_nothing_above_the_noise_gives_the_empty_kernel(scale):
     _, history = example(0, m=3)
-    options = {"lam": 0.03, "weights": "eta", "scale": scale, "refit": True}
+    options = {"lam": 0.03, "weights": EtaWeights(scale, refit=True)}
     drowned = mk.learn_kernel(history, L2, noise_std=1e4, **options)
     assert drowned.active.size
     assert not drowned.refitted().any()

@@ -2,6 +2,7 @@
 
 from metakel.learn.kernel import LearnedKernel, learn_kernel
 from metakel.learn.problem import (
+    EtaWeights,
     LearnOptions,
     Loss,
     Scale,
@@ -10,6 +11,7 @@ from metakel.learn.problem import (
 )
 
 __all__ = [
+    "EtaWeights",
     "LearnOptions",
     "LearnedKernel",
     "Loss",

@@ -26,7 +26,6 @@ from metakel.learn.problem import (
     PIVOTAL,
     LearnOptions,
     Loss,
-    Scale,
     ScannedTasks,
     Weights,
     as_problem,
@@ -391,9 +390,6 @@ def learn_kernel(
     strength: float = 0.5,
     delta: float = 0.1,
     weights: Weights = "uniform",
-    scale: Scale = "sum",
-    beta_min: float | None = None,
-    refit: bool = False,
     loss: Loss = "points",
     tol: float = 1e-10,
     rng: np.random.Generator | None = None,
@@ -427,15 +423,10 @@ def learn_kernel(
         makes intervals wider, not wrong. Not for "cv" and for values.
     delta : float
         Probability with which the noise event that ``lam`` guards against may fail.
-    weights : "uniform" or "eta"
+    weights : "uniform" or EtaWeights
         Weight 1 on every selected kernel, which gives the sharpest certified confidence sets
-        (``docs/reading-the-paper.md``), or the paper's eta of Proposition 4.1.
-    scale : "sum", "c1" or "raw"
-        With "eta": divided by their sum, by ``beta_min``, or as they are.
-    beta_min : float, optional
-        With ``scale="c1"``: the c_1 of Eq. 9; the smallest selected eta where it is not given.
-    refit : bool
-        With "eta": weights from a least-squares refit, free of the lasso's shrinkage.
+        (``docs/reading-the-paper.md``), or the paper's eta of Proposition 4.1
+        (`metakel.learn.EtaWeights`).
     loss : "points" or "tasks"
         For tasks of unequal size: every observation counts alike (default), or every task does.
     tol : float
@@ -446,7 +437,7 @@ def learn_kernel(
     """
     if rng is not None:
         check_generator(rng)
-    how = LearnOptions(noise_std, lam, strength, delta, weights, scale, beta_min, refit, loss, tol)
+    how = LearnOptions(noise_std, lam, strength, delta, weights, loss, tol)
     base = matching_base(history, base)
     problem = as_problem(history, base, loss)
     return learn_again(history, problem, base, how, None, rng, progress)

@@ -107,9 +107,46 @@ def root_mean_square(problem: Problem) -> float:
 
 DEFAULT, PIVOTAL, CV = "self-normalised", "square-root", "cv"
 
-Weights = Literal["uniform", "eta"]
 Scale = Literal["sum", "c1", "raw"]
 Loss = Literal["points", "tasks"]
+
+
+@dataclass(frozen=True)
+class EtaWeights:
+    """The paper's weights eta of Proposition 4.1, for ``learn_kernel(..., weights=EtaWeights())``.
+
+    Parameters
+    ----------
+    scale : "sum", "c1" or "raw"
+        Divided by their sum, by ``beta_min``, or as they are.
+    beta_min : float, optional
+        With "c1": the c_1 of Eq. 9; the smallest selected eta where it is not given.
+    refit : bool
+        Weights from a least-squares refit, free of the lasso's shrinkage.
+    """
+
+    scale: Scale = "sum"
+    beta_min: float | None = None
+    refit: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scale not in get_args(Scale):
+            raise InputError(f"scale is {self.scale!r}; expected 'sum', 'c1' or 'raw'")
+        if self.beta_min is not None and not self.beta_min > 0:
+            raise InputError(f"beta_min is {self.beta_min}; expected a positive number")
+
+    def __str__(self) -> str:
+        return "eta"
+
+    def kernel(self, base: KernelDictionary, eta: Array) -> KernelSum:
+        """The sum of base kernels with these weights (Eq. 9)."""
+        if not eta.any():  # a refit that finds nothing above the noise: the empty kernel
+            return KernelSum(base, eta)
+        divisors = {"sum": eta.sum(), "c1": self.beta_min or eta[eta > 0].min(), "raw": 1.0}
+        return KernelSum(base, eta / divisors[self.scale])
+
+
+Weights = Literal["uniform"] | EtaWeights
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,14 +158,11 @@ class LearnOptions:
     strength: float
     delta: float
     weights: Weights
-    scale: Scale
-    beta_min: float | None
-    refit: bool
     loss: Loss
     tol: float
 
     def __post_init__(self) -> None:
-        noise_std, beta_min = self.noise_std, self.beta_min
+        noise_std = self.noise_std
         _check_lam(self.lam, noise_std)
         if noise_std is not None and not (np.isfinite(noise_std) and noise_std > 0):
             raise InputError(f"noise_std is {noise_std}; expected a positive number, or None")
@@ -137,24 +171,19 @@ class LearnOptions:
                 f"strength is {self.strength!r}; expected a number in (0, 1]: 1 is the lambda of "
                 "the rule, 0.5 half of it"
             )
-        if self.weights not in get_args(Weights):
-            raise InputError(f"weights is {self.weights!r}; expected 'uniform' or 'eta'")
-        if self.scale not in get_args(Scale):
-            raise InputError(f"scale is {self.scale!r}; expected 'sum', 'c1' or 'raw'")
-        if beta_min is not None and not beta_min > 0:
-            raise InputError(f"beta_min is {beta_min}; expected a positive number")
+        if self.weights != "uniform" and not isinstance(self.weights, EtaWeights):
+            raise InputError(f"weights is {self.weights!r}; expected 'uniform' or EtaWeights()")
+
+    @property
+    def refit(self) -> bool:
+        """Whether weights come from a refit."""
+        return self.weights != "uniform" and self.weights.refit
 
     def kernel(self, base: KernelDictionary, active: NDArray[np.intp], eta: Array) -> KernelSum:
         """The sum of the selected base kernels, weighed as asked (Eq. 9)."""
         if self.weights == "uniform" or not active.size:
             return KernelSum.uniform(base, active=active)
-        if not eta.any():  # a refit that finds nothing above the noise: the empty kernel
-            return KernelSum(base, eta)
-        if self.scale == "sum":
-            return KernelSum(base, eta / eta.sum())
-        if self.scale == "c1":
-            return KernelSum(base, eta / (self.beta_min or eta[eta > 0].min()))
-        return KernelSum(base, eta)
+        return self.weights.kernel(base, eta)
 
 
 def _check_lam(lam: str | ArrayLike | None, noise_std: float | None) -> None:
