@@ -35,6 +35,29 @@ def assignments(space: Space, texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+_RANGE = re.compile(r"(.+?)=\s*(.+?)\s*\.\.\s*(.+?)\s*").fullmatch
+
+
+def read_space(
+    space: Space, ranges: Sequence[str] | None, exclude: Sequence[str] | None
+) -> Space | None:
+    """The space within ``name=low..high`` and without ``name=value``; None where none is said."""
+    if not ranges and not exclude:
+        return None
+    narrowed: dict[str, tuple[float, float]] = {}
+    for text in ranges or ():
+        parts = _RANGE(text)
+        low, high = (quantity(parts[2]), quantity(parts[3])) if parts else (None, None)
+        if parts is None or low is None or high is None:
+            raise InputError(f"--range {text!r}; expected name=low..high, as in rate=0.001..0.1")
+        narrowed[parts[1]] = low, high
+    gone: dict[str, list[Any]] = {}
+    for text in exclude or ():
+        for name, value in assignments(space, [text]).items():
+            gone.setdefault(name, []).append(value)
+    return space.restricted(narrowed, gone)
+
+
 # A number that stands alone or after its name, as in "0.93", "auc: 0.93" or "epoch 3, loss 0.2".
 # After another number, as in 14:05:33, "1 234.5" or "- 0.5", it may be a part of something else.
 # Digits are those of ASCII; 1_000 is a thousand, and 3_3 is the name of something.

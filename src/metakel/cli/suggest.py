@@ -18,6 +18,7 @@ from metakel.cli.outputs import (
     announce,
     assignments,
     read_limits,
+    read_space,
     read_start,
     why_stopped,
 )
@@ -43,6 +44,14 @@ CandidatesPath = Annotated[
     ),
 ]
 Fix = Annotated[list[str] | None, typer.Option("--fix", help="name=value to hold fixed.")]
+Range = Annotated[
+    list[str] | None,
+    typer.Option("--range", help="name=low..high, a narrower range for the whole task."),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", help="name=value, a choice that cannot be tried in this task."),
+]
 Extrapolate = Annotated[
     bool, typer.Option("--extrapolate", help="Allow values beyond the recorded ranges.")
 ]
@@ -64,6 +73,8 @@ def suggest(
     candidates: CandidatesPath = None,
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     fix: Fix = None,
+    narrowed: Range = None,
+    exclude: Exclude = None,
     context: Annotated[
         list[str] | None,
         typer.Option("--context", help="name=value that is given this time, not chosen."),
@@ -80,8 +91,9 @@ def suggest(
 ) -> None:
     """Suggest the next configurations to try; with --journal they are recorded as pending.
 
-    --fix holds a parameter for the whole task. --context holds it for these suggestions only, as
-    the weather of today, and one journal may have suggestions for many contexts.
+    --fix, --range and --exclude hold or narrow a parameter for the whole task. --context holds it
+    for these suggestions only, as the weather of today, and one journal may have suggestions for
+    many contexts.
 
     Below the table it says why: what is expected against what is typical, the nearest runs of past
     tasks, and a safer choice. The range is one standard deviation, within the limits of the output.
@@ -92,6 +104,7 @@ def suggest(
     known = Prior.load(prior)
     tuner = open_tuner(
         known, journal, fix=fix, start=start, task=task, same_task=same_task, observed=observed,
+        space=read_space(known.space, narrowed, exclude),
         accept_alarm=accept_alarm, limits=read_limits(limit), seed=seed, delta=delta,
         extrapolate=extrapolate, manual=True, candidates=read_candidates(candidates, known.space),
     )  # fmt: skip

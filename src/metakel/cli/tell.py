@@ -40,6 +40,12 @@ def tell(
             help="name=value that was measured beside the value; every limited output is needed.",
         ),
     ] = None,
+    constraints: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--constraint", help="name=value of a constraint, which holds where it is not above 0."
+        ),
+    ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="There is no value.")] = False,
     drop: Annotated[
         bool, typer.Option("--drop", help="It will not be run, or its failure means nothing.")
@@ -61,46 +67,33 @@ def tell(
         raise typer.BadParameter(f"{'--drop' if drop else '--correct'} needs --number")
     if drop and (assigned or correct):
         raise typer.BadParameter("--drop beside --set or --correct: nothing was run")
-    record = Store.open(journal)
+    record, own = Store.open(journal), bool(assigned) and number is None
     if drop:
         assert number is not None
         trial = record.drop(number)
     else:
         measured = None if failed else _number(value)
         also = _outputs(record, outputs, failed=failed)
-        trial = _record(record, measured, number, assigned or [], reason, also, correct=correct)
+        limits = read_named_numbers(constraints, "--constraint")
+        changed = assignments(record.space, assigned or [])
+        if correct:
+            assert number is not None
+            wrong = record.run.result_of(number)
+            trial = record.correct(number, measured, {**wrong.point, **changed}, reason, also)
+        else:
+            if number is not None or not changed:  # a suggestion, and not a run of its own
+                suggested = record.run.pending_one(number)
+                number, changed = suggested.number, {**suggested.point, **changed}
+            trial = record.tell(changed, measured, number, reason, also, limits)
     count = len(record.run.record.observed)
     if json:
         emit({**described(trial), "complete": count})
         return
     say(f"recorded {record.space.show(trial.point)}: {_result(trial)}; {count} values")
-    if assigned and number is None and record.run.record.pending:
+    if own and record.run.record.pending:
         waiting = ", ".join(str(trial.number) for trial in record.run.record.pending)
         note(f"this is a run of its own; still pending: {waiting}. If it was one of them, use")
         note("--number with --set")
-
-
-def _record(
-    record: Store,
-    value: float | None,
-    number: int | None,
-    assigned: list[str],
-    reason: str,
-    outputs: dict[str, float],
-    *,
-    correct: bool,
-) -> Trial:
-    """The result of a suggestion or of a run of its own, or a correction of one."""
-    changed = assignments(record.space, assigned)
-    if correct:
-        assert number is not None
-        wrong = record.run.result_of(number)
-        return record.correct(number, value, {**wrong.point, **changed}, reason, outputs)
-    if assigned and number is None:
-        return record.tell(changed, value, None, reason, outputs)
-    suggested = record.run.pending_one(number)
-    used = {**suggested.point, **changed}
-    return record.tell(used, value, suggested.number, reason, outputs)
 
 
 def _outputs(record: Store, texts: list[str] | None, *, failed: bool) -> dict[str, float]:
@@ -116,7 +109,7 @@ def _outputs(record: Store, texts: list[str] | None, *, failed: bool) -> dict[st
 
 def _result(trial: Trial) -> str:
     why = f" ({trial.note.reason})" if trial.note.reason else ""
-    return short(trial.value) if trial.state == "complete" else f"{trial.state}{why}"
+    return f"{trial.state}{why}" if trial.value is None else short(trial.value)
 
 
 def _number(text: str) -> float:

@@ -29,6 +29,7 @@ from metakel.cli.outputs import (
     RunResult,
     Start,
     read_limits,
+    read_space,
     violations,
     why_stopped,
 )
@@ -36,9 +37,11 @@ from metakel.cli.program import Program, StopSignals, check_command, check_place
 from metakel.cli.show import PriorPath
 from metakel.cli.suggest import (
     CandidatesPath,
+    Exclude,
     Extrapolate,
     Fix,
     Observed,
+    Range,
     SameTask,
     Seed,
     TaskName,
@@ -93,6 +96,8 @@ def tune(
     observed: Observed = None,
     candidates: CandidatesPath = None,
     fix: Fix = None,
+    narrowed: Range = None,
+    exclude: Exclude = None,
     extrapolate: Extrapolate = False,
     task: TaskName = "",
     same_task: SameTask = False,
@@ -135,6 +140,7 @@ def tune(
         resumed = journal.exists()
         tuner = open_tuner(
             known, journal, fix=fix, limits=limits, start=start, task=task, command=command,
+            space=read_space(known.space, narrowed, exclude),
             same_task=same_task, observed=observed, accept_alarm=accept_alarm, seed=seed,
             delta=delta, extrapolate=extrapolate, budget=budget, stop_at=stop_at,
             adopt_after=adopt_after, candidates=read_candidates(candidates, known.space),

@@ -21,6 +21,7 @@ from metakel.space.parameters import own_value
 # A parameter that more tasks did not record is left out; fewer tasks are left out themselves.
 FEW_TASKS = 0.25
 # Fewer empty cells may be empty by accident.
+FEW_NUMBERS = 8  # distinct whole numbers, of which some may decide what else is there
 FEWEST = 3
 
 
@@ -143,11 +144,18 @@ def _deciding(column: Column, gap: Mask, rows: Mask) -> tuple[Any, ...]:
 
 
 def _choices(column: Column) -> tuple[list[Any], NDArray[np.intp]]:
-    """Distinct values of a column of choices, and the index of each row's; none for numbers."""
+    """Distinct values of a column of choices, and the index of each row's.
+
+    Numbers are choices where they are a few whole ones, as of layers.
+    """
     if column.levels is None:
-        if column.values.dtype.kind != "b":
+        if column.values.dtype.kind == "b":
+            return [False, True], column.values.astype(np.intp)
+        found = np.unique(column.values[~column.missing])
+        if not 2 <= len(found) <= FEW_NUMBERS or (found != np.round(found)).any():
             return [], np.zeros(len(column), dtype=np.intp)
-        return [False, True], column.values.astype(np.intp)
+        codes = np.searchsorted(found, np.where(column.missing, found[0], column.values))
+        return [int(value) for value in found], codes
     flags = all(isinstance(v, bool) for v in column.levels if v is not None and v == v)
     texts = 2 <= len(column.texts) <= MOST_CATEGORIES
     return (column.levels if texts or flags else []), np.asarray(column.values)

@@ -31,6 +31,7 @@ from metakel.optimize.outcomes import BLOCK, LIMIT
 from metakel.priors import Prior
 from metakel.report.configurations import parallel, slices, trial_table, trial_tip
 from metakel.report.html import cards, facts, figure, figures, paragraph, section, table
+from metakel.space import Space
 from metakel.tuner import Store
 from metakel.tuner.options import Candidates, RunLimits, RunOptions, TuningSource
 
@@ -186,6 +187,7 @@ def replay_journal(prior: Prior, path: str | Path, candidates: Any = None) -> Ru
         limits=RunLimits.from_header(record.header),
         task=str(head.get("task", "")),
         command=tuple(head.get("command", ())),
+        space=Space.from_dict(head["ranges"]) if "ranges" in head else None,
     )
     lacking = listed is None and head.get("candidates") is not None
     known = {**head, "candidates": None} if lacking else head

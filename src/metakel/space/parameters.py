@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import exp, floor, isfinite, log, nan
 from typing import Any, ClassVar
@@ -59,6 +59,13 @@ class Parameter(ABC):
     def normalise(self, value: Any) -> Any:
         """The value in the one form that it has here; what is not possible stays as it is."""
         return own_value(self.choices, value)
+
+    def between(self, low: float, high: float) -> Parameter:
+        """The same parameter with a narrower range."""
+        raise InputError(
+            f"a range from {low} to {high} of {self.name!r}, which is {self.describe()}; expected "
+            "a number"
+        )
 
     def nearest(self, columns: Array) -> Array:
         """(n, width) columns of the possible values next to these."""
@@ -214,6 +221,18 @@ class Float(Parameter):
         """Type, range and scale."""
         step = "" if self.step is None else f", step {self.step:g}"
         return f"{self.kind} in [{self.low:g}, {self.high:g}]{', log scale' * self.log}{step}"
+
+    def between(self, low: float, high: float) -> Parameter:
+        """The same parameter with a range within its own; a single value holds it."""
+        if not self.low <= low <= high <= self.high:
+            raise InputError(
+                f"a range from {low:g} to {high:g} of {self.name!r}; expected one within "
+                f"{self.low:g} to {self.high:g}, which past tasks have"
+            )
+        ends = self.parse(low), self.parse(high)
+        return (
+            Fixed(self.name, ends[0]) if low == high else replace(self, low=ends[0], high=ends[1])
+        )
 
 
 @dataclass(frozen=True)

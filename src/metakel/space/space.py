@@ -223,6 +223,30 @@ class Space:
         named = zip(self.names, self.cells(configuration), strict=True)
         return "  ".join(f"{name}={cell}" for name, cell in named if cell)
 
+    def restricted(
+        self,
+        ranges: Mapping[str, tuple[float, float]] | None = None,
+        exclude: Mapping[str, Sequence[Any]] | None = None,
+    ) -> Space:
+        """The space with narrower ranges of numbers and without some choices, as they are today."""
+        chosen = {p.name: p for p in self.parameters}
+        for name, (low, high) in (ranges or {}).items():
+            chosen[name] = self[name].between(low, high)
+        for name, values in (exclude or {}).items():
+            known = self[name].choices
+            gone = [self[name].parse(value) for value in values]
+            for value in gone:
+                if value not in known:
+                    has = ", ".join(map(repr, known)) or "and a number has none: narrow its range"
+                    raise InputError(
+                        f"{name!r} without {value!r}; expected one of its choices, {has}"
+                    )
+            left = tuple(value for value in known if value not in gone)
+            if not left:
+                raise InputError(f"{name!r} has no choice left; expected to leave one at least")
+            chosen[name] = self._only(self[name], left)
+        return Space(tuple(chosen.values())).conditioned(self.conditions)
+
     def holding(self, fixed: Row) -> Space:
         """The space in which parents of held parameters have only values with which these exist."""
         held = {name: self[name].normalise(value) for name, value in fixed.items()}

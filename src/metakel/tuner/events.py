@@ -13,7 +13,7 @@ import numpy as np
 
 from metakel._arrays import is_number, refuse_masked, shown
 from metakel.errors import InputError
-from metakel.optimize.record import LARGEST
+from metakel.optimize.record import LARGEST, feasible
 from metakel.space import Space
 from metakel.tuner.journal import FORMAT, VERSION
 
@@ -90,13 +90,16 @@ def result(
     value: Any,
     reason: str,
     outputs: Mapping[str, Any] | None = None,
+    constraints: Mapping[str, Any] | None = None,
 ) -> Event:
     """A result of a trial, or without a number of a new one."""
     found = judged(value, reason)
     kind = "failed" if found["value"] is None else "told"
     del found["reason" if kind == "told" else "value"]
     event = {"event": kind, "number": number, "configuration": configuration}
-    return {**event, **measured(outputs), **found}
+    limits = {str(name): as_value(value) for name, value in (constraints or {}).items()}
+    feasible(limits)
+    return {**event, **measured(outputs), **({"constraints": limits} if limits else {}), **found}
 
 
 def measured(outputs: Mapping[str, Any] | None) -> Event:
@@ -204,8 +207,14 @@ FIELDS: dict[str, dict[str, Expected]] = {
         "number": MAYBE_COUNT,
         "value": NUMBER,
         "outputs": OUTPUTS,
+        "constraints": OUTPUTS,
     },
-    "failed": {"configuration": MAPPING, "number": MAYBE_COUNT, "outputs": OUTPUTS},
+    "failed": {
+        "configuration": MAPPING,
+        "number": MAYBE_COUNT,
+        "outputs": OUTPUTS,
+        "constraints": OUTPUTS,
+    },
     "dropped": {"number": COUNT},
     "released": {"number": COUNT},
     "corrected": {

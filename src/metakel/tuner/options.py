@@ -313,6 +313,8 @@ class RunOptions:
         The command that is tuned, with its placeholders, if there is one.
     limits : RunLimits
         What every configuration must respect, and where to begin.
+    space : Space or None
+        Ranges and choices of this run, where they are not those of the past.
     """
 
     seed: int = 0
@@ -323,16 +325,18 @@ class RunOptions:
     task: str = ""
     command: tuple[str, ...] = ()
     limits: RunLimits = field(default_factory=RunLimits)
+    space: Space | None = None
 
     def __post_init__(self) -> None:
         if not is_integer(self.seed) or self.seed < 0:
             raise InputError(f"seed is {self.seed!r}; expected a whole number >= 0")
         if not (is_number(self.delta) and 0 < self.delta < 1):
             raise InputError(f"delta is {self.delta!r}; expected a number between 0 and 1")
-        if self.fixed and self.candidates is not None:
+        if (self.fixed or self.space is not None) and self.candidates is not None:
+            what = f"fixed = {dict(self.fixed)}" if self.fixed else "narrower ranges"
             raise InputError(
-                f"fixed = {dict(self.fixed)} beside candidates; expected one of the two: leave the "
-                "other candidates out instead"
+                f"{what} beside candidates; expected one of the two: leave the other candidates "
+                "out instead"
             )
         # As JSON keeps them, whatever type of number they came as.
         object.__setattr__(self, "seed", int(self.seed))
@@ -354,6 +358,7 @@ class RunOptions:
             "fixed": dict(self.fixed),
             "outside": self.extrapolate,
             "candidates": None if self.candidates is None else self.candidates.digest,
+            **({} if self.space is None else {"ranges": self.space.to_dict()}),
             **self.limits.header(),
             # What tells this task from another one of the same prior, as far as it is known.
             **({"task": self.task} if self.task else {}),
@@ -376,6 +381,11 @@ class RunOptions:
         for name in ("outputs", "task", "command"):  # not every journal says these
             if name not in found:
                 expected.pop(name, None)
+        if "ranges" in found and self.space is None:
+            raise InputError(
+                f"{where} was begun with other ranges than those of the prior; go on with the same "
+                "or begin another journal"
+            )
         for name, wanted in expected.items():
             # JSON keeps no tuples, so both sides are compared as they are stored.
             if name == "version" or json.loads(json.dumps(wanted)) == found.get(name):
@@ -395,13 +405,18 @@ class RunOptions:
             rows = [space.normalise(row) for row in self.candidates.rows]
         if isinstance(learned, Prior) and not self.limits:
             return learned.optimizer(
-                rows, rng=rng, fixed=self.fixed, extrapolate=self.extrapolate, delta=self.delta
+                rows,
+                rng=rng,
+                fixed=self.fixed,
+                extrapolate=self.extrapolate,
+                delta=self.delta,
+                space=self.space,
             )
         if self.limits and self.extrapolate:
             raise InputError(
                 "extrapolate beside limits: past tasks vouch for nothing beyond recorded ranges"
             )
-        domain: Domain = SearchSpace(space, space, dict(self.fixed), self.extrapolate)
+        domain: Domain = SearchSpace(self.space or space, space, dict(self.fixed), self.extrapolate)
         if rows is not None:
             X = space.encode(rows, extrapolate=self.extrapolate)
             domain = CandidateTable.of(rows, X, space)

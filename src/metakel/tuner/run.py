@@ -11,7 +11,7 @@ from typing import Any
 from metakel._arrays import Array
 from metakel.confidence import AlarmEvent
 from metakel.errors import Hint, InputError
-from metakel.optimize.record import NO_NOTE, UNPLACED, Note, Record, State, Trial
+from metakel.optimize.record import NO_NOTE, UNPLACED, Note, Record, State, Trial, feasible
 from metakel.space import Space
 from metakel.tuner.events import (
     Configuration,
@@ -23,7 +23,7 @@ from metakel.tuner.events import (
 )
 
 STATES: dict[str, State] = {"told": "complete", "failed": "failed", "dropped": "dropped"}
-FINISHED = ("complete", "failed")
+FINISHED = ("complete", "infeasible", "failed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,8 @@ class Run:
     def best(self) -> Trial | None:
         """The best of those with a value."""
         sign = -1.0 if self.header.get("minimize") else 1.0
-        return max(self.record.observed, key=lambda t: sign * (t.value or 0.0), default=None)
+        counted = (trial for trial in self.record.observed if trial.state == "complete")
+        return max(counted, key=lambda t: sign * (t.value or 0.0), default=None)
 
     def waiting(
         self, configuration: Mapping[str, Any], owner: Mapping[str, Any] | None = None
@@ -268,7 +269,10 @@ class _Fold:
         elif run is not None:
             self._run_instead(number, dict(run))
         trial = self._opened(number)
-        trial |= {"state": state, "value": event.get("value")}
+        limits = dict(event.get("constraints") or {})
+        if state == "complete" and not feasible(limits):
+            state = "infeasible"
+        trial |= {"state": state, "value": event.get("value"), "constraints": limits}
         trial["outputs"] = dict(event.get("outputs") or {})
         trial["closed"] = not event.get("again", False)
         trial["note"].update(note, released=False)

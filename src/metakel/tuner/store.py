@@ -115,6 +115,7 @@ class Store:
         number: int | None = None,
         reason: str = "",
         outputs: Mapping[str, Any] | None = None,
+        constraints: Mapping[str, Any] | None = None,
     ) -> Trial:
         """Add a result; None for a failed evaluation. Gives the trial as it is noted.
 
@@ -126,7 +127,7 @@ class Store:
         with self.turn():
             waiting = self.run.waiting(row) if number is None else self.run.pending_one(number)
             number = None if waiting is None else waiting.number
-            self.append([result(number, row, value, reason, outputs)])
+            self.append([result(number, row, value, reason, outputs, constraints)])
             (last,) = self.run.record.steps[-1]
             return self.run.record[last]
 

@@ -81,6 +81,9 @@ class Tuner:
         asked again by themselves.
     norm_bound : float, optional
         For a learned kernel: B of `ConfidenceSequence`.
+    space : Space, optional
+        Ranges and choices of this run, where they are narrower than those of the past
+        (`Space.restricted`).
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class Tuner:
         command: Sequence[str] = (),
         limits: Mapping[str, Sequence[float | None]] | None = None,
         start: Sequence[Mapping[str, Any]] | None = None,
+        space: Space | None = None,
     ) -> None:
         source = TuningSource(prior, norm_bound)
         listed = None if candidates is None else Candidates.of(candidates, source.space)
@@ -109,7 +113,8 @@ class Tuner:
         if delta is None:
             delta = LIMITED_DELTA if allowed else DELTA
         options = RunOptions(
-            seed, delta, plain(fixed or {}), extrapolate, listed, task, tuple(command), allowed
+            *(seed, delta, plain(fixed or {}), extrapolate, listed, task, tuple(command)),
+            *(allowed, space),
         )
         if budget is not None and not (is_integer(budget) and budget >= 1):
             raise InputError(
@@ -431,11 +436,15 @@ class Tuner:
         failed: bool = False,
         reason: str = "",
         instead_of: Mapping[str, Any] | int | None = None,
+        constraints: Mapping[str, float] | None = None,
     ) -> None:
         """The value of a configuration, asked or not; safe on disk when this returns.
 
         ``outputs`` are what else was measured, by name; with limits, one for every limited output
         (None where it was not measured).
+
+        ``constraints`` are numbers by name; a run in which one is above 0 is never the best, and
+        later suggestions avoid the place.
 
         A value that is not finite, or beyond 1e50, counts as failed. Where a suggestion was run
         with other settings, rounded ones say, tell those ``instead_of`` the suggestion (or its
@@ -449,7 +458,8 @@ class Tuner:
         with self._turn():
             waiting = self._settles(checked, instead_of)
             number = None if waiting is None else waiting.number
-            event = result(number, checked, None if failed else value, reason, outputs)
+            measured = None if failed else value
+            event = result(number, checked, measured, reason, outputs, constraints)
             self._append([event])
 
     def correct(

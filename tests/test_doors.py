@@ -1,0 +1,648 @@
+"""Features by doors: whatever a search knows, it knows through every door.
+
+A door plays the same three steps: the first suggestion gets a value, the second one fails, the
+third one is pending. The law of every cell is that the door asks for the same configurations as
+``prior.optimizer``, shows the same numbers and loses nothing; or that it refuses in words of ours,
+with what to do instead (`REFUSED`).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from html import unescape
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from numpy.testing import assert_allclose
+
+import metakel as mk
+from metakel.cli import main
+from metakel.errors import InputError
+from metakel.integrations.optuna import MetaKelSampler
+from metakel.optimize import Optimizer
+from metakel.report import write_report
+from metakel.report.run import replay_journal
+from metakel.space import Categorical, Condition, Float, Integer, Space
+from metakel.tuner import Store
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+X = Float("x", 0.0, 1.0)
+KIND = Categorical("kind", ("tree", "line"))
+DEPTH = Integer("depth", 1, 10)
+
+
+@dataclass(frozen=True)
+class Feature:
+    """Something that a search can have.
+
+    Parameters
+    ----------
+    space : Space
+        Of the history.
+    value : callable
+        From a configuration to what is measured; best inside of the space.
+    holds : callable
+        What every suggestion respects.
+    options : dict
+        Of ``prior.optimizer``.
+    minimize : bool
+    missing : bool
+        Whether some cells of the past are empty.
+    outputs : pair, optional
+        Limits of the output.
+    """
+
+    space: Space
+    value: Callable[[Mapping[str, Any]], float]
+    holds: Callable[[Mapping[str, Any]], bool] = lambda x: True
+    options: Mapping[str, Any] = field(default_factory=dict)
+    minimize: bool = False
+    missing: bool = False
+    outputs: tuple[float, float] | None = None
+
+
+def bowl(x: Mapping[str, Any]) -> float:
+    return 0.8 - (float(x["x"]) - 0.4) ** 2
+
+
+def with_choice(x: Mapping[str, Any]) -> float:
+    return bowl(x) - 0.2 * (x["kind"] == "line")
+
+
+def with_depth(x: Mapping[str, Any]) -> float:
+    return bowl(x) - 0.004 * (float(x.get("depth", 5)) - 6) ** 2
+
+
+def conditional(x: Mapping[str, Any]) -> float:
+    if x["kind"] == "line":
+        return bowl(x) - 0.1
+    return with_depth(x)
+
+
+def on_log(x: Mapping[str, Any]) -> float:
+    return 0.8 - 0.05 * (np.log10(x["rate"]) + 2) ** 2
+
+
+def with_switch(x: Mapping[str, Any]) -> float:
+    return bowl(x) - 0.1 * (not x["warm"])
+
+
+def by_parent(x: Mapping[str, Any]) -> float:
+    # The second layer is there only where there are two.
+    return bowl(x) - 0.05 * (x["layers"] == 1) - 0.004 * (float(x.get("width", 6)) - 6) ** 2
+
+
+TABLE = [{"x": round(0.05 * i, 2), "kind": kind} for i in range(20) for kind in ("tree", "line")]
+WIDE = Space((X, KIND))
+DEEP = Space((X, KIND, DEPTH), (Condition("depth", "kind", ("tree",)),))
+LAYERED = Space(
+    (X, Integer("layers", 1, 2), Integer("width", 2, 10)), (Condition("width", "layers", (2,)),)
+)
+SWITCHED = Space((X, Categorical("warm", (False, True))))
+
+FEATURES: dict[str, Feature] = {
+    "float": Feature(Space((X,)), bowl),
+    "log float": Feature(Space((Float("rate", 1e-4, 1.0, log=True),)), on_log),
+    "integer": Feature(
+        Space((X, DEPTH)), with_depth, lambda x: isinstance(x["depth"], int) and x["depth"] >= 1
+    ),
+    "category": Feature(WIDE, with_choice, lambda x: x["kind"] in ("tree", "line")),
+    "boolean": Feature(SWITCHED, with_switch, lambda x: isinstance(x["warm"], bool)),
+    "conditional parameter": Feature(
+        DEEP, conditional, lambda x: ("depth" in x) == (x["kind"] == "tree")
+    ),
+    "numeric parent": Feature(LAYERED, by_parent, lambda x: ("width" in x) == (x["layers"] == 2)),
+    "fixed value": Feature(
+        DEEP,
+        conditional,
+        lambda x: x["depth"] == 2 and x["kind"] == "tree",
+        options={"fixed": {"depth": 2}},
+    ),
+    "narrowed range": Feature(
+        WIDE,
+        with_choice,
+        lambda x: 0.6 <= x["x"] <= 0.9,
+        options={"space": Space((Float("x", 0.6, 0.9), KIND))},
+    ),
+    "excluded choice": Feature(
+        WIDE,
+        with_choice,
+        lambda x: x["kind"] == "line",
+        options={"fixed": {"kind": "line"}},
+    ),
+    "candidates": Feature(WIDE, with_choice, lambda x: x in TABLE, options={"candidates": TABLE}),
+    "constraints": Feature(WIDE, with_choice),
+    "failed and pending runs": Feature(WIDE, with_choice),
+    "minimize": Feature(WIDE, lambda x: -with_choice(x), minimize=True),
+    "output limits": Feature(WIDE, with_choice, outputs=(0.0, 1.0)),
+    "new parameter": Feature(
+        WIDE,
+        with_choice,
+        lambda x: 0 <= x["momentum"] <= 1,
+        options={"new": (Float("momentum", 0.0, 1.0),)},
+    ),
+    "missing values": Feature(Space((X, DEPTH)), with_depth, missing=True),
+}
+COMMANDS = ("look", "learn", "show", "suggest", "tell", "status", "tune", "report")
+DOORS = (
+    "optimizer",
+    "save and load",
+    "Tuner",
+    "sampler",
+    "report",
+    "notebook",
+    *COMMANDS,
+    *(f"{command} --json" for command in COMMANDS if command not in ("report", "learn")),
+)
+# Doors that a feature does not go through: what they say, which names what to do instead.
+REFUSED: dict[tuple[str, str], str] = {
+    ("new parameter", "Tuner"): "expected x, kind",
+    **{("new parameter", door): "a name among x, kind" for door in ("tell", "tell --json")},
+}
+# What a command has no words for: the same search without it, which is another cell of the table.
+NO_WORDS = {
+    ("new parameter", door) for door in ("suggest", "suggest --json", "tune", "tune --json")
+}
+
+
+@cache
+def history(name: str) -> mk.History:
+    feature, table = FEATURES[name], rows_of(name)
+    return mk.History.from_frame(
+        table, task="task", output="score", minimize=feature.minimize, space=feature.space
+    )
+
+
+@cache
+def rows_of(name: str) -> dict[str, list[Any]]:
+    """Eight tasks that differ by a level and a little noise."""
+    feature, rng = FEATURES[name], np.random.default_rng(0)
+    columns = ("task", *feature.space.names, "score")
+    table: dict[str, list[Any]] = {column: [] for column in columns}
+    for s in range(8):
+        level = 0.02 * rng.standard_normal()
+        for k, x in enumerate(feature.space.decode(feature.space.sample(rng, 14))):
+            row = {"task": f"t{s}", **x}
+            row["score"] = feature.value(x) + level + 0.001 * rng.standard_normal()
+            if feature.missing and k == 3:
+                row["depth"] = None
+            for column in columns:
+                table[column].append(row.get(column))
+    return table
+
+
+@cache
+def prior_of(name: str) -> mk.Prior:
+    return mk.learn_prior(history(name), outputs=FEATURES[name].outputs, certify="none")
+
+
+@dataclass(frozen=True)
+class Played:
+    """What became of the three steps: the configurations, and the mean expected of the third."""
+
+    asked: list[dict[str, Any]]
+    expected: float
+
+
+@cache
+def reference(name: str) -> Played:
+    feature = FEATURES[name]
+    optimizer = prior_of(name).optimizer(**feature.options)
+    return play(
+        feature,
+        optimizer.ask,
+        lambda x, value: optimizer.tell(x, value, **constraints(name)),
+        lambda x: tell_failed(optimizer, x),
+        lambda x: float(optimizer.explain(x).expected.value),
+    )
+
+
+def constraints(name: str) -> dict[str, Any]:
+    return {"constraints": {"memory": -1.0}} if name == "constraints" else {}
+
+
+def tell_failed(optimizer: Any, x: Any) -> None:
+    optimizer.tell(x, failed=True)
+
+
+def play(
+    feature: Feature,
+    ask: Callable[[], dict[str, Any]],
+    tell: Callable[[dict[str, Any], float], None],
+    fail: Callable[[dict[str, Any]], None],
+    expected: Callable[[dict[str, Any]], float],
+) -> Played:
+    first = ask()
+    tell(first, feature.value(first))
+    second = ask()
+    fail(second)
+    third = ask()
+    return Played([first, second, third], expected(third))
+
+
+def assert_same(name: str, found: Played, *, points: float = 1e-6) -> None:
+    """The same configurations as the optimizer's, within the feature, and the same expectation."""
+    feature, wanted = FEATURES[name], reference(name)
+    space = prior_of(name).space
+    if "new" in feature.options:
+        space = Space((*space.parameters, *feature.options["new"]))
+    assert [list(x) for x in found.asked] == [list(x) for x in wanted.asked]
+    assert all(map(feature.holds, found.asked))
+    assert_allclose(space.encode(found.asked), space.encode(wanted.asked), atol=points)
+    assert found.expected == pytest.approx(wanted.expected, rel=1e-4, abs=1e-6)
+
+
+# Doors
+
+
+def by_optimizer(name: str, where: Path) -> None:
+    assert_same(name, reference(name))
+    assert len({json.dumps(x) for x in reference(name).asked}) == 3
+
+
+def by_save_and_load(name: str, where: Path) -> None:
+    feature = FEATURES[name]
+    prior_of(name).save(where / "prior.json")
+    state = [mk.Prior.load(where / "prior.json").optimizer(**feature.options)]
+
+    def again() -> Any:
+        state[0].save(where / "run.json")
+        state[0] = Optimizer.load(where / "run.json")
+        return state[0]
+
+    found = play(
+        feature,
+        lambda: again().ask(),
+        lambda x, value: again().tell(x, value, **constraints(name)),
+        lambda x: tell_failed(again(), x),
+        lambda x: float(again().explain(x).expected.value),
+    )
+    assert_same(name, found)
+
+
+def tuner_options(name: str) -> dict[str, Any]:
+    options = dict(FEATURES[name].options)
+    options.pop("new", None)
+    return options
+
+
+def by_tuner(name: str, where: Path) -> None:
+    """Every step by another Tuner on the same journal."""
+    feature, prior = FEATURES[name], prior_of(name)
+
+    def tuner() -> mk.Tuner:
+        return mk.Tuner(prior, where / "run.jsonl", manual=True, **tuner_options(name))
+
+    if "new" in feature.options:
+        tuner().tell({**reference(name).asked[0]}, 0.5)
+    found = play(
+        feature,
+        lambda: tuner().ask(),
+        lambda x, value: tuner().tell(x, value, **constraints(name)),
+        lambda x: tuner().tell(x, failed=True),
+        lambda x: float(tuner().explain(x).expected.value),
+    )
+    assert_same(name, found)
+    record = tuner().trials
+    assert (len(record.observed), len(record.failed), len(record.pending)) == (1, 1, 1)
+
+
+def distributions(space: Space) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for p in space.parameters:
+        if isinstance(p, Integer):
+            found[p.name] = optuna.distributions.IntDistribution(p.low, p.high)
+        elif isinstance(p, Float):
+            found[p.name] = optuna.distributions.FloatDistribution(p.low, p.high, log=p.log)
+        else:
+            found[p.name] = optuna.distributions.CategoricalDistribution(p.choices)
+    return found
+
+
+def searched(name: str) -> Space:
+    """What a study suggests from: parameters that are held have one value."""
+    feature = FEATURES[name]
+    space = feature.options.get("space", feature.space)
+    return Space((*space.parameters, *feature.options.get("new", ())), space.conditions)
+
+
+def by_sampler(name: str, where: Path) -> None:
+    """Define by run: a parameter is asked for where it is there."""
+    feature = FEATURES[name]
+    direction = "minimize" if feature.minimize else "maximize"
+    sampler = MetaKelSampler(prior=prior_of(name), seed=0)
+    study = optuna.create_study(direction=direction, sampler=sampler)
+    space, fixed = searched(name), feature.options.get("fixed", {})
+    known, by_name = distributions(space), {c.name: c for c in space.conditions}
+    pending: list[optuna.Trial] = []
+
+    def ask() -> dict[str, Any]:
+        if "candidates" in feature.options:
+            study.enqueue_trial(reference(name).asked[len(study.trials)])
+        trial, x = study.ask(), {}
+        for p in space.parameters:
+            condition = by_name.get(p.name)
+            if condition and x.get(condition.parent) not in condition.values:
+                continue
+            held = {**fixed, **({"kind": "tree"} if "depth" in fixed else {})}
+            x[p.name] = (
+                trial._suggest(p.name, known[p.name]) if p.name not in held else held[p.name]
+            )
+        pending.append(trial)
+        return x
+
+    def tell(x: dict[str, Any], value: float) -> None:
+        for key, number in constraints(name).get("constraints", {}).items():
+            pending[-1].set_constraint(key, number)
+        study.tell(pending[-1], value)
+
+    found = play(
+        feature,
+        ask,
+        tell,
+        lambda x: study.tell(pending[-1], state=optuna.trial.TrialState.FAIL) and None,
+        lambda x: 0.0,
+    )
+    assert all(map(feature.holds, found.asked))
+    assert [list(x) for x in found.asked] == [list(x) for x in reference(name).asked]
+    states = [trial.state.name for trial in study.trials]
+    assert states == ["COMPLETE", "FAIL", "RUNNING"]
+    if not feature.options:
+        model = prior_of(name).space
+        ours, theirs = (model.encode(p.asked) for p in (found, reference(name)))
+        assert_allclose(ours[0], theirs[0], atol=1e-6)
+
+
+def begun(name: str, where: Path) -> Path:
+    """A journal in which the three steps were played."""
+    feature = FEATURES[name]
+    tuner = mk.Tuner(prior_of(name), where / "run.jsonl", manual=True, **tuner_options(name))
+    play(
+        feature,
+        tuner.ask,
+        tuner.tell,
+        lambda x: tuner.tell(x, failed=True, reason="diverged"),
+        lambda x: 0.0,
+    )
+    return where / "run.jsonl"
+
+
+def by_report(name: str, where: Path) -> None:
+    path, prior = begun(name, where), prior_of(name)
+    candidates = FEATURES[name].options.get("candidates")
+    run = replay_journal(prior, path, candidates)
+    page = write_report(prior, where / "page.html", run=run)
+    text = unescape(page.read_text(encoding="utf-8"))
+    (value,) = [trial.value for trial in run.trials]
+    assert f"{value:.4g}" in text
+    for cell in filter(None, prior.space.cells(run.trials[0].point)):
+        assert cell in text
+    assert run.failed == run.pending == 1
+
+
+def by_notebook(name: str, where: Path) -> None:
+    path, prior = begun(name, where), prior_of(name)
+    tuner = mk.Tuner(prior, path, manual=True, **tuner_options(name))
+    for html in (prior._repr_html_(), tuner._repr_html_(), tuner.trials._repr_html_()):
+        assert html.startswith("<")
+    assert "1 values, 1 failed, 1 pending" in tuner._repr_html_()
+    assert str(prior.space)
+    assert "t=1" in repr(tuner.optimizer)
+    frame = tuner.trials.to_frame()
+    assert list(frame["state"]) == ["complete", "failed", "pending"]
+    assert set(prior.space.names) - set(tuner.options.fixed) <= set(frame.columns)
+
+
+class Shell:
+    """``metakel ...`` in this process, in a folder of its own."""
+
+    def __init__(self, where: Path, monkeypatch: Any, capsys: Any) -> None:
+        self.where, self._patch, self._capsys = where, monkeypatch, capsys
+        monkeypatch.chdir(where)
+
+    def __call__(self, *words: object) -> str:
+        self._patch.setattr(sys, "argv", ["metakel", *map(str, words)])
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main()
+        out, err = self._capsys.readouterr()
+        if stop.value.code:
+            raise InputError(f"{err}{stop.value.code}")
+        return out
+
+
+def words_of(name: str, where: Path) -> list[str]:
+    """The options of a search as they are typed."""
+    options, words = FEATURES[name].options, []
+    for key, value in options.get("fixed", {}).items():
+        words += ["--fix", f"{key}={value}"]
+    if "space" in options:
+        words += ["--range", "x=0.6..0.9"]
+    if "candidates" in options:
+        write_csv(where / "candidates.csv", options["candidates"])
+        words += ["--candidates", "candidates.csv"]
+    return words
+
+
+def write_csv(path: Path, rows: list[Any]) -> None:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names, restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def past_table(name: str, where: Path) -> None:
+    table = rows_of(name)
+    rows = [dict(zip(table, cells, strict=True)) for cells in zip(*table.values(), strict=True)]
+    write_csv(where / "past.csv", rows)
+
+
+def by_look(name: str, shell: Shell, *, as_json: bool) -> None:
+    """The options that it prints say what it found."""
+    past_table(name, shell.where)
+    words = ["look", "past.csv", "--task", "task", "--output", "score", "--maximize"]
+    text = shell(*words, *(["--json"] if as_json else []))
+    command = json.loads(text)["command"] if as_json else text.splitlines()[-1].strip()
+    assert set(command.split("--input ")[1].split()[0].split(",")) == set(
+        FEATURES[name].space.names
+    )
+    shell(*command.split()[1:])
+    assert set(mk.Prior.load(shell.where / "prior.json").space.names) == set(
+        FEATURES[name].space.names
+    )
+
+
+def by_learn(name: str, shell: Shell, *, as_json: bool) -> None:
+    feature = FEATURES[name]
+    past_table(name, shell.where)
+    words = ["--minimize" if feature.minimize else "--maximize"]
+    if feature.outputs is not None:
+        words += ["--bounds", 0, 1]
+    shell("learn", "past.csv", "--task", "task", "--output", "score", *words)
+    learned = mk.Prior.load(shell.where / "prior.json")
+    assert set(learned.space.names) == set(feature.space.names)
+    assert {c.name for c in learned.space.conditions} == {c.name for c in feature.space.conditions}
+    assert learned.info.minimize == feature.minimize
+    assert learned.info.runs == prior_of(name).info.runs
+    assert learned.helps
+
+
+def by_show(name: str, shell: Shell, *, as_json: bool) -> None:
+    prior_of(name).save(shell.where / "prior.json")
+    text = shell("show", "prior.json", *(["--json"] if as_json else []))
+    for parameter in prior_of(name).space.names:
+        assert parameter in text
+    if as_json:
+        json.loads(text)
+
+
+def by_suggest(name: str, shell: Shell, *, as_json: bool) -> None:
+    prior, space = prior_of(name), prior_of(name).space
+    prior.save(shell.where / "prior.json")
+    words = ["suggest", "prior.json", "--journal", "run.jsonl", *words_of(name, shell.where)]
+    found, means = [], []
+    for step in range(3):
+        if as_json:
+            (answer,) = json.loads(shell(*words, "--json"))
+            x, mean = answer["configuration"], answer["mean"]
+        else:
+            text = shell(*words)
+            trial = Store.open(shell.where / "run.jsonl").run.record[-1]
+            x, mean = trial.point, trial.note.expected[0]
+            for cell in filter(None, space.cells(x)):
+                assert cell in text
+        found.append(x)
+        means.append(mean)
+        if step == 0:
+            more = ["--constraint", "memory=-1"] if constraints(name) else []
+            shell("tell", "run.jsonl", FEATURES[name].value(x), "--number", 0, *more)
+        elif step == 1:
+            shell("tell", "run.jsonl", "--failed", "--number", 1)
+    assert_same(name, Played(found, means[-1]))
+
+
+def by_tell(name: str, shell: Shell, *, as_json: bool) -> None:
+    """A value of a suggestion, a failure, and a run of one's own."""
+    prior_of(name).save(shell.where / "prior.json")
+    shell("suggest", "prior.json", "--journal", "run.jsonl", "-n", 2, *words_of(name, shell.where))
+    more = ["--json"] if as_json else []
+    shell("tell", "run.jsonl", "0.5", "--number", 0, *more)
+    shell("tell", "run.jsonl", "--failed", "--number", 1, "--reason", "diverged", *more)
+    own = reference(name).asked[2]
+    sets = [word for key, value in own.items() for word in ("--set", f"{key}={value}")]
+    if "candidates" in FEATURES[name].options:  # a run that is not listed is refused
+        sets = [word for key, v in Store.open(shell.where / "run.jsonl").run.record[0].point.items()
+                for word in ("--set", f"{key}={v}")]  # fmt: skip
+    answer = shell("tell", "run.jsonl", "0.25", *sets, *more)
+    assert (json.loads(answer)["value"] == 0.25) if as_json else ("0.25" in answer)
+    record = Store.open(shell.where / "run.jsonl").run.record
+    assert [trial.value for trial in record.observed] == [0.5, 0.25]
+    assert record.failed[0].note.reason == "diverged"
+
+
+def by_status(name: str, shell: Shell, *, as_json: bool) -> None:
+    path, space = begun(name, shell.where), prior_of(name).space
+    record = Store.open(path).run.record
+    text = shell("status", path, *(["--json"] if as_json else []))
+    if as_json:
+        found = json.loads(text)
+        assert [t["configuration"] for t in found["trials"]] == [t.point for t in record]
+        assert (found["complete"], found["failed"], found["pending"]) == (1, 1, [2])
+        return
+    assert "1 values, 1 failed, 1 pending" in text
+    for trial in record:
+        for cell in filter(None, space.cells(trial.point)):
+            assert cell in text
+
+
+PROGRAM = "import sys; assert 'None' not in sys.argv; print(0.7)"
+
+
+def by_tune(name: str, shell: Shell, *, as_json: bool) -> None:
+    prior, space = prior_of(name), prior_of(name).space
+    prior.save(shell.where / "prior.json")
+    (shell.where / "train.py").write_text(PROGRAM, encoding="utf-8")
+    places = [f"{{{parameter}}}" for parameter in space.free]
+    text = shell(
+        *("tune", "prior.json", "--budget", 2, *words_of(name, shell.where)),
+        *(["--json"] if as_json else []),
+        *("--", sys.executable, "train.py", *places),
+    )
+    record = Store.open(shell.where / "metakel-run.jsonl").run.record
+    assert [trial.value for trial in record.observed] == [0.7, 0.7]
+    assert all(FEATURES[name].holds(t.point) for t in record) or "new" in FEATURES[name].options
+    assert record[0].point == pytest.approx(prior_first(name))
+    if as_json:
+        assert "0.7" in text.splitlines()[-1]
+
+
+def prior_first(name: str) -> dict[str, Any]:
+    if "new" in FEATURES[name].options:
+        return prior_of(name).optimizer().ask()
+    return reference(name).asked[0]
+
+
+def by_report_command(name: str, shell: Shell, *, as_json: bool) -> None:
+    path = begun(name, shell.where)
+    prior_of(name).save(shell.where / "prior.json")
+    words = words_of(name, shell.where) if "candidates" in FEATURES[name].options else []
+    shell("report", "prior.json", "--journal", path.name, *words)
+    assert "The run" in (shell.where / "report.html").read_text(encoding="utf-8")
+
+
+IN_PYTHON: dict[str, Callable[[str, Path], None]] = {
+    "optimizer": by_optimizer,
+    "save and load": by_save_and_load,
+    "Tuner": by_tuner,
+    "sampler": by_sampler,
+    "report": by_report,
+    "notebook": by_notebook,
+}
+BY_COMMAND: dict[str, Callable[..., None]] = {
+    "look": by_look,
+    "learn": by_learn,
+    "show": by_show,
+    "suggest": by_suggest,
+    "tell": by_tell,
+    "status": by_status,
+    "tune": by_tune,
+    "report": by_report_command,
+}
+
+
+def go_through(name: str, door: str, where: Path, monkeypatch: Any, capsys: Any) -> None:
+    if door in IN_PYTHON and door != "report":
+        IN_PYTHON[door](name, where)
+    elif door == "report":
+        by_report(name, where)
+        by_report_command(name, Shell(where, monkeypatch, capsys), as_json=False)
+    else:
+        command, _, as_json = door.partition(" ")
+        BY_COMMAND[command](name, Shell(where, monkeypatch, capsys), as_json=bool(as_json))
+
+
+@pytest.mark.parametrize(("name", "door"), list(product(FEATURES, dict.fromkeys(DOORS))))
+def test_a_feature_goes_through_a_door(name, door, tmp_path, monkeypatch, capsys):
+    if (name, door) in NO_WORDS:
+        # The prior has no such parameter, so the command cannot name it; it says which it has.
+        shell = Shell(tmp_path, monkeypatch, capsys)
+        prior_of(name).save(tmp_path / "prior.json")
+        with pytest.raises(InputError, match="momentum"):
+            shell("suggest", "prior.json", "--fix", "momentum=0.5")
+        return
+    if (name, door) in REFUSED:
+        with pytest.raises(InputError) as refusal:
+            go_through(name, door, tmp_path, monkeypatch, capsys)
+        assert REFUSED[name, door] in str(refusal.value)
+        return
+    go_through(name, door, tmp_path, monkeypatch, capsys)
