@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from metakel.confidence import ConfidenceSequence
 from metakel.kernels import KernelSum
 from metakel.optimize import GPUCB, Optimizer
 from metakel.search import box
@@ -33,12 +34,9 @@ def nothing() -> None:
 def optimizer(kernel: KernelSum, seed: int) -> Optimizer:
     """Ours, as the benchmark uses it."""
     return GPUCB(
-        kernel,
+        ConfidenceSequence(kernel, noise_std=NOISE, norm_bound=NORM_BOUND, norm_of="kernel"),
         box(SQUARE),
         rng=np.random.default_rng(seed),
-        noise_std=NOISE,
-        norm_bound=NORM_BOUND,
-        norm_of="kernel",
     )
 
 

@@ -83,7 +83,9 @@ def run_once(policy: Policy, sigma: float, missing: bool, run: int, seed: int) -
         lower, upper = sequence.interval()
         alarms = sequence.alarms
     else:
-        optimizer = GPUCB(kernel, candidates(GRID), rng=rng, probes=policy.probes, **common)
+        optimizer = GPUCB(
+            ConfidenceSequence(kernel, **common), candidates(GRID), rng=rng, probes=policy.probes
+        )
         for e in noise:
             x = optimizer.ask()
             rows.append(int(np.abs(GRID[:, 0] - x[0]).argmin()))

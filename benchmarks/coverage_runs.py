@@ -185,13 +185,11 @@ def _play(
     kernel: KernelSum, world: World, streams: Streams, horizon: int, **options: object
 ) -> Game:
     optimizer = GPUCB(
-        kernel,
+        ConfidenceSequence(
+            kernel, noise_std=world.noise_std, norm_bound=world.norm_bound, delta=DELTA, **options
+        ),
         candidates(world.points),
         rng=streams.rng("ties"),
-        noise_std=world.noise_std,
-        norm_bound=world.norm_bound,
-        delta=DELTA,
-        **options,  # type: ignore[arg-type]
     )
     noise, top = streams.rng("noise"), float(world.f.max())
     values, violated, covered = [], 0, inside(world.f, *optimizer.confidence())

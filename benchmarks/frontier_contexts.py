@@ -78,13 +78,11 @@ class World:
         """40 decisions with a kernel."""
         rng = np.random.default_rng((seed, 1))
         game = mk.GPUCB(
-            kernel,
+            mk.ConfidenceSequence(
+                kernel, noise_std=NOISE, norm_bound=BOUND, delta=0.1, delta_learning=spent
+            ),
             SPACE,
             rng=rng,
-            noise_std=NOISE,
-            norm_bound=BOUND,
-            delta=0.1,
-            delta_learning=spent,
         )
         for _ in range(STEPS):
             z = choose(game, rng)
@@ -97,11 +95,11 @@ class World:
         rng = np.random.default_rng((seed, 1))
         base = mk.kernels.legendre(6, scaling="sup")
         game = mk.GPUCB(
-            mk.KernelSum.uniform(base, weight=1.0),
+            mk.ConfidenceSequence(
+                mk.KernelSum.uniform(base, weight=1.0), noise_std=1.0, norm_bound=BOUND
+            ),
             mk.candidates(CHOICES),
             rng=rng,
-            noise_std=1.0,  # what the context does is noise to it
-            norm_bound=BOUND,
         )
         lost = 0.0
         for _ in range(STEPS):

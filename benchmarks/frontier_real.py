@@ -16,6 +16,7 @@ import numpy as np
 
 import metakel as mk
 from benchmarks.seeds import Result
+from metakel import safe
 from metakel.data import History
 from metakel.priors import learn_outputs
 
@@ -93,7 +94,7 @@ def _ours(whole: History, s: int) -> list[int]:
     for _ in range(TRIES):
         try:
             x = tuner.ask()
-        except (mk.Alarm, mk.NoSafePoint):
+        except (mk.Alarm, safe.NoSafePoint):
             break
         rows.append(places[tuple(x.values())])
         tuner.tell(x, float(new.y[rows[-1]]))

@@ -15,6 +15,7 @@ import metakel as mk
 from benchmarks.frontier_rules import Process, feasible_ucb, safe_opt
 from benchmarks.frontier_worlds import BASE, GRID, NOISE, SPACE, Output, X, line, named, plane
 from benchmarks.seeds import Result
+from metakel import safe
 from metakel.search import Domain, SearchSpace
 
 TRIES = 40
@@ -26,25 +27,29 @@ HEAD = ("rule", "any unsafe try", "regret / range, 5 tries", "10", "last")
 
 
 def optimizer(
-    start: mk.optimize.SafeStart, domain: Domain, limit: float | None, rng: np.random.Generator
+    start: safe.SafeStart, domain: Domain, limit: float | None, rng: np.random.Generator
 ) -> mk.optimize.Optimizer:
     """The safe search that begins at a start set from past tasks."""
     return mk.GPUCB(
-        start.kernel,
+        safe.Limited(
+            mk.ConfidenceSequence(
+                start.kernel,
+                noise_std=NOISE,
+                centre=start.centre,
+                norm_bound=start.norm_bound,
+                norm_of="kernel",
+                delta=0.1,
+            ),
+            at_least=limit,
+            limits=start.limits(),
+            start=start,
+        ),
         domain,
         rng=rng,
-        noise_std=NOISE,
-        centre=start.centre,
-        norm_bound=start.norm_bound,
-        norm_of="kernel",
-        at_least=limit,
-        limits=start.limits(),
-        start=start,
-        delta=0.1,
     )
 
 
-def begin(world: Output, domain: Domain) -> mk.optimize.SafeStart:
+def begin(world: Output, domain: Domain) -> safe.SafeStart:
     """The start set of one output."""
     return mk.safe_start(
         world.history,
@@ -80,7 +85,7 @@ def one_limit(seed: int) -> Result:
     for _ in range(TRIES):
         try:
             x = game.ask()
-        except (mk.Alarm, mk.NoSafePoint):
+        except (mk.Alarm, safe.NoSafePoint):
             break
         rows.append(_row(x))
         game.tell(x, f[rows[-1]] + NOISE * rng.normal())
@@ -114,7 +119,7 @@ def two_limits(seed: int) -> Result:
     for _ in range(25):
         try:
             x = game.ask()
-        except (mk.Alarm, mk.NoSafePoint):
+        except (mk.Alarm, safe.NoSafePoint):
             break
         rows.append(_row(x))
         noise = NOISE * rng.normal(size=3)
@@ -144,7 +149,7 @@ def _elsewhere(world: Output, domain: Domain, rng: np.random.Generator) -> Resul
     for _ in range(10):
         try:
             x = game.ask()
-        except (mk.Alarm, mk.NoSafePoint):
+        except (mk.Alarm, safe.NoSafePoint):
             break
         values.append(float(world.f(domain.encode([x], "benchmark"))[0]))
         game.tell(x, values[-1] + NOISE * rng.normal())
@@ -170,7 +175,13 @@ def behind_a_gap(seed: int, noise: float = 0.02, tries: int = 80) -> Result:
             break
     first = int(apart[np.argmax(f[apart])])
     game = mk.GPUCB(
-        kernel, GRID, rng=rng, noise_std=noise, norm_bound=3.0, at_least=limit, start=[X[first]]
+        safe.Limited(
+            mk.ConfidenceSequence(kernel, noise_std=noise, norm_bound=3.0),
+            at_least=limit,
+            start=[X[first]],
+        ),
+        GRID,
+        rng=rng,
     )
     rows: list[int] = []
     for _ in range(tries):

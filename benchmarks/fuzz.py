@@ -183,7 +183,11 @@ def kinds(folder: Path) -> dict[str, Kind]:
     prior.save(folder / "prior.json")
     kernel = KernelSum.uniform(legendre(4, scaling="l2"))
     kernel.save(folder / "kernel.json")
-    gpucb = mk.GPUCB(kernel, mk.box([(-1, 1)]), rng=np.random.default_rng(0), noise_std=0.1, nu=2.0)
+    gpucb = mk.GPUCB(
+        mk.FixedWidth(kernel, nu=2.0, noise_var=0.01),
+        mk.box([(-1, 1)]),
+        rng=np.random.default_rng(0),
+    )
     gpucb.tell([0.5], 1.0)
     gpucb.save(folder / "optimizer.json")
     journal = (folder / "sound.jsonl").read_bytes()

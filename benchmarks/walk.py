@@ -116,7 +116,9 @@ def walks(folder: Path) -> dict[str, set[Path]]:
 
     def kernel_decides(kernel: mk.KernelSum) -> None:
         rng = np.random.default_rng(0)
-        optimizer = mk.GPUCB(kernel, domain, rng=rng, noise_std=0.05, norm_bound=4.0)
+        optimizer = mk.GPUCB(
+            mk.ConfidenceSequence(kernel, noise_std=0.05, norm_bound=4.0), domain, rng=rng
+        )
         decide(optimizer, lambda point: float(np.sin(point[0])))
 
     def prior_decides(prior: mk.Prior) -> None:

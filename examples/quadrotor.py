@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import betaincinv
 
 import metakel as mk
+from metakel import safe
 
 STEP, DURATION, DELAY, THRUST = 0.005, 2.5, 0.02, 40.0  # seconds; rad/s^2
 PEAK, NOISE, FLIGHTS = 1.3, 0.02, 20  # largest peak of a unit step; noise of both outputs
@@ -83,7 +84,7 @@ def principal_functions(records: list[tuple[np.ndarray, np.ndarray]], name: str)
 class Lesson:
     """What past vehicles say of the next one: where to begin, and how the outputs behave."""
 
-    start: mk.optimize.SafeStart
+    start: safe.SafeStart
 
     @classmethod
     def learn(cls, rng: np.random.Generator, teach: int = 40, calibrate: int = 40) -> Lesson:
@@ -108,16 +109,20 @@ class Lesson:
         start, peak = self.start, self.start.outputs["peak"]
         bound = {"norm_bound": peak.norm_bound, "centre": peak.centre, "norm_of": "kernel"}
         return mk.GPUCB(
-            start.kernel,
+            safe.Limited(
+                mk.ConfidenceSequence(
+                    start.kernel,
+                    noise_std=NOISE,
+                    norm_bound=start.norm_bound,
+                    norm_of="kernel",
+                    centre=start.centre,
+                    delta=0.1,
+                ),
+                limits={"peak": safe.Limit(peak.centre.kernel, NOISE, at_most=PEAK, **bound)},
+                start=start,
+            ),
             DOMAIN,
             rng=rng,
-            noise_std=NOISE,
-            norm_bound=start.norm_bound,
-            norm_of="kernel",
-            centre=start.centre,
-            limits={"peak": mk.Limit(peak.centre.kernel, NOISE, at_most=PEAK, **bound)},
-            start=start,
-            delta=0.1,
         )
 
     def tune(self, vehicle: Vehicle, rng: np.random.Generator) -> list[int]:
@@ -128,7 +133,7 @@ class Lesson:
                 x = game.ask()
                 flown.append(int(DOMAIN.index(x[None])[0]))
                 game.tell(x, *vehicle.fly(flown[-1], rng))
-        except (mk.NoSafePoint, mk.Alarm):
+        except (safe.NoSafePoint, mk.Alarm):
             pass  # the end of the run, without a dangerous flight
         return flown
 

@@ -25,7 +25,7 @@ for number in range(learned.history.m if learned else 0, 30):
     options = {"noise_std": noise_std, "norm_bound": 3.0, "delta": 0.05 + 0.05 * trusted}
     options |= {"delta_learning": 0.05 * trusted, "full": everything}
     kernel = learned.kernel if trusted else everything
-    optimizer = mk.GPUCB(kernel, settings, rng=rng, **options)
+    optimizer = mk.GPUCB(mk.ConfidenceSequence(kernel, **options), settings, rng=rng)
     for _ in range(25):
         x = optimizer.ask()
         optimizer.tell(x, output(x[None])[0] + noise_std * rng.normal())

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import metakel as mk
+from gpucb import gpucb
 from metakel._arrays import SingleBlasThread
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
@@ -32,7 +33,7 @@ def test_a_decision_runs_on_one_thread_and_gives_the_others_back(two_threads):
         return model.upper_bound()
 
     kernel = mk.KernelSum.uniform(mk.kernels.legendre(4, scaling="l2"))
-    optimizer = mk.GPUCB(
+    optimizer = gpucb(
         kernel,
         mk.box([(-1, 1)]),
         noise_std=0.1,

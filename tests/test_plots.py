@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from gpucb import gpucb
 from metakel import plots
 from metakel.confidence import ConfidenceSequence
 from metakel.errors import InputError, ShapeError
 from metakel.kernels import KernelSum, legendre
-from metakel.optimize import GPUCB
 from metakel.search import box
 
 matplotlib.use("Agg")
@@ -33,7 +33,7 @@ def closed_figures():
 
 def game(**options):
     settings = {"noise_std": 0.1, "norm_bound": 2.0, **options}
-    optimizer = GPUCB(KERNEL, box([(-1, 1)]), rng=np.random.default_rng(0), **settings)
+    optimizer = gpucb(KERNEL, box([(-1, 1)]), rng=np.random.default_rng(0), **settings)
     for _ in range(5):
         x = optimizer.ask()
         optimizer.tell(x, x**2)

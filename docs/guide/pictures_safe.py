@@ -67,11 +67,9 @@ def weather() -> None:
         return 0.02 * (supply - outdoor) + 0.0015 * missing**2
 
     control = mk.GPUCB(
-        kernel,
+        mk.ConfidenceSequence(kernel, noise_std=noise_std, norm_bound=5.0),
         Space((Float("supply", 25.0, 65.0), Float("outdoor", -15.0, 15.0))),
         minimize=True,
-        noise_std=noise_std,
-        norm_bound=5.0,
         rng=rng,
     )
     seen = 4 + 7 * np.sin(np.arange(20))

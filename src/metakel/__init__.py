@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from metakel.learn import LearnedKernel as LearnedKernel
     from metakel.learn import learn_kernel as learn_kernel
     from metakel.optimize import GPUCB as GPUCB
-    from metakel.optimize import Limit as Limit
-    from metakel.optimize import NoSafePoint as NoSafePoint
+    from metakel.optimize import FixedWidth as FixedWidth
     from metakel.optimize import Optimizer as Optimizer
     from metakel.priors import PastOutput as PastOutput
     from metakel.priors import Prior as Prior
@@ -42,7 +41,7 @@ if not TYPE_CHECKING:  # a type checker would conclude that every name exists
         "gp": ("posterior",),
         "kernels": ("KernelSum",),
         "learn": ("LearnedKernel", "learn_kernel"),
-        "optimize": ("GPUCB", "Limit", "NoSafePoint", "Optimizer"),
+        "optimize": ("GPUCB", "FixedWidth", "Optimizer"),
         "priors": ("PastOutput", "Prior", "learn_prior", "safe_start"),
         "search": ("box", "candidates", "grid"),
         "space": ("Space",),

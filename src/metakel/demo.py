@@ -18,7 +18,7 @@ from metakel.charts import CHOSEN, COLD, LEARNED, RANDOM
 from metakel.data import History, Task
 from metakel.datasets import load_glmnet
 from metakel.kernels import KernelSum, squared_exponential
-from metakel.optimize import GPUCB
+from metakel.optimize import GPUCB, FixedWidth
 from metakel.optimize.optimizer import rehearse
 from metakel.priors import Prior, learn_prior
 from metakel.priors.replays import random_regret
@@ -130,11 +130,9 @@ def cold_values(prior: Prior, task: Task) -> list[float]:
     """GP-UCB with a squared exponential; it even knows the usual level and scale of the AUC."""
     kernel = KernelSum.uniform(squared_exponential([LENGTHSCALE], d0=task.d0))
     optimizer = GPUCB(
-        kernel,
+        FixedWidth(kernel, nu=WIDTH, noise_var=NOISE**2),
         candidates(task.X, repeat=False),
         rng=np.random.default_rng(0),
-        noise_std=NOISE,
-        nu=WIDTH,
     )
     values = []
     for _ in range(EVALUATIONS):

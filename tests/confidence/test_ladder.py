@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from worlds import GRID, covered, failures_allowed
 
-from metakel import GPUCB, History, candidates, learn_kernel
+from gpucb import gpucb
+from metakel import History, candidates, learn_kernel
 from metakel.confidence import ConfidenceSequence
 from metakel.confidence.fallback import WATCHED
 from metakel.errors import InputError
@@ -128,7 +129,7 @@ def alarms(runs, *, probes, missing, watch_kernels=True, box=False):
         theta = np.zeros(BASE.p)
         theta[used] = rng.normal(size=4)
         theta[used[0]] = 10 * SIGMA * rng.choice([-1, 1])
-        optimizer = GPUCB(
+        optimizer = gpucb(
             kernel(used[missing:]),
             interval([(-1, 1)]) if box else candidates(TABLE),
             rng=rng,
@@ -162,7 +163,7 @@ def test_probes_are_spread_and_then_gp_ucb_goes_on():
     """They depend on the points alone, whatever the values are; other points do not."""
     chosen = []
     for sign in (1.0, -1.0):
-        optimizer = GPUCB(
+        optimizer = gpucb(
             kernel([1, 3]), candidates(TABLE), rng=np.random.default_rng(0), probes=4, **OPTIONS
         )
         points = []
@@ -178,7 +179,7 @@ def test_probes_are_spread_and_then_gp_ucb_goes_on():
 def test_an_optimizer_with_ladder_and_probes_is_stored_exactly():
     from metakel.optimize import Optimizer
 
-    optimizer = GPUCB(
+    optimizer = gpucb(
         kernel([1, 3]),
         candidates(TABLE),
         rng=np.random.default_rng(0),
@@ -200,7 +201,7 @@ def test_an_optimizer_with_ladder_and_probes_is_stored_exactly():
 
 def test_probes_need_an_alarm():
     with pytest.raises(InputError, match="no alarm to hear them"):
-        GPUCB(
+        gpucb(
             kernel([1]),
             candidates(TABLE),
             rng=np.random.default_rng(0),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import metakel as mk
+from gpucb import gpucb
 from metakel import History, InputError, Task
 from metakel.errors import ShapeError
 
@@ -156,7 +157,7 @@ def test_a_column_of_values_is_read_as_a_vector(rng):
         assert_array_equal(task.y, y)
     kernel = mk.KernelSum.uniform(mk.kernels.legendre(2, scaling="l2"))
     assert_array_equal(mk.posterior(kernel, x, y[:, None], noise_var=1.0).y, y)
-    optimizer = mk.GPUCB(kernel, mk.box([(-1, 1)]), rng=rng, noise_std=0.1, norm_bound=1)
+    optimizer = gpucb(kernel, mk.box([(-1, 1)]), rng=rng, noise_std=0.1, norm_bound=1)
     optimizer.tell(x, y[:, None])
     assert_array_equal(optimizer.y, y)
 

@@ -149,18 +149,15 @@ def replay(
     return steps
 
 
-def gpucb(domain: Any, given: list[Step] | None, **options: Any) -> list[Step]:
+def gpucb(domain: Any, given: list[Step] | None, **width: Any) -> list[Step]:
     learned, rng = learned_kernel(), np.random.default_rng(5)
-    optimizer = mk.GPUCB(
-        learned.kernel,
-        domain,
-        rng=np.random.default_rng(1),
-        noise_std=0.4,
-        norm_bound=3.0,
-        delta=0.1,
-        delta_learning=learned.delta,
-        **options,
+    sequence = mk.ConfidenceSequence(
+        learned.kernel, noise_std=0.4, norm_bound=3.0, delta=0.1, delta_learning=learned.delta
     )
+    assumed: Any = sequence
+    if width:
+        assumed = mk.FixedWidth(learned.kernel, **width, bounds=sequence)
+    optimizer = mk.GPUCB(assumed, domain, rng=np.random.default_rng(1))
 
     def tell(i: int, x: Any) -> None:
         point = np.array(x)

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import metakel as mk
+from gpucb import gpucb
 from metakel.errors import ShapeError
 from metakel.kernels.sum import KernelFunction
 
@@ -42,7 +43,7 @@ def test_it_has_one_coefficient_for_every_feature():
 @pytest.mark.parametrize("storable", [True, False])
 def test_around_it_a_search_of_a_box_asks_where_the_upper_bound_is_largest(storable):
     centre = F if storable else lambda X: F(X)
-    game = mk.GPUCB(
+    game = gpucb(
         KERNEL,
         mk.box([(-1, 1)] * 2),
         rng=np.random.default_rng(0),

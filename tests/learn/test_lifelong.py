@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binom
 
 import metakel as mk
+from gpucb import gpucb
 from metakel.errors import InputError
 from metakel.kernels import legendre
 from metakel.learn import as_problem, learn_kernel
@@ -29,7 +30,7 @@ def draw(rng, base=BASE, active=ACTIVE):
 
 def play(kernel, theta, rng, share=0.0, steps=15):
     """Points of a task that is decided with a kernel, and whether its final band covers."""
-    optimizer = mk.GPUCB(
+    optimizer = gpucb(
         kernel,
         DOMAIN,
         rng=rng,

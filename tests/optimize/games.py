@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpucb import gpucb
 from metakel.kernels import KernelSum, legendre, tensor_product
-from metakel.optimize import GPUCB
 
 NOISE, BOUND = 0.05, 4.0
 
@@ -52,7 +52,7 @@ def _problem(kernel, seed):
 def optimizer(problem, domain, *, seed=0, **options):
     """GP-UCB with everything that is known of the problem."""
     settings = {"noise_std": NOISE, "norm_bound": BOUND, "norm_of": "kernel", **options}
-    return GPUCB(problem.kernel, domain, rng=np.random.default_rng(seed), **settings)
+    return gpucb(problem.kernel, domain, rng=np.random.default_rng(seed), **settings)
 
 
 def play(game, problem, steps, seed=1):

@@ -8,8 +8,9 @@ from games import line_problem, optimizer, play, square_problem
 from numpy.testing import assert_allclose
 from scipy.stats import binom
 
+from gpucb import gpucb
 from metakel.kernels import KernelSum, from_features, legendre
-from metakel.optimize import GPUCB, Score
+from metakel.optimize import Score
 from metakel.search import Box, box, grid
 from metakel.theory import regret
 
@@ -142,7 +143,7 @@ def test_level_sets_and_optima_are_decided_rightly_at_all_times():
 
 def run_regret(problem, kernel, seed, *, steps=40):
     """Cumulative regret on the paper's 1-D example with signed coefficients."""
-    game = GPUCB(kernel, LINE, rng=np.random.default_rng(seed), noise_std=0.01, norm_bound=10.0)
+    game = gpucb(kernel, LINE, rng=np.random.default_rng(seed), noise_std=0.01, norm_bound=10.0)
     rng = np.random.default_rng(seed)
     values = []
     for _ in range(steps):
@@ -202,7 +203,7 @@ def test_on_a_box_a_kernel_without_derivatives_is_not_trusted_between_the_points
 
     kernel = KernelSum.uniform(from_features(features, 2, name="peak", d0=1, sup=sup), weight=1.0)
     common = {"rng": np.random.default_rng(0), "noise_std": 0.01, "norm_bound": 2.0}
-    game = GPUCB(kernel, box([(-1, 1)]), **common)
+    game = gpucb(kernel, box([(-1, 1)]), **common)
     for x in np.linspace(-1, 1, 9):
         game.tell(np.array([x]), 1.0)
     true_regret = np.sqrt(2.0**2 - 1)  # f = 1 + sqrt(3) at the peak
@@ -212,7 +213,7 @@ def test_on_a_box_a_kernel_without_derivatives_is_not_trusted_between_the_points
         assert "derivatives" in str(game.certificate())
     else:
         assert game.certificate().regret < 2.0 * np.sqrt(2.0)
-    finite = GPUCB(kernel, grid([(-1, 1)], 9), **common)
+    finite = gpucb(kernel, grid([(-1, 1)], 9), **common)
     for x in finite.domain.X:
         finite.tell(x, 1.0)
     assert finite.certificate().regret < 0.2

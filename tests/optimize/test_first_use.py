@@ -10,10 +10,10 @@ import pytest
 from games import NOISE, line_problem, optimizer, play
 from numpy.testing import assert_allclose, assert_array_equal
 
+from gpucb import gpucb
 from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.kernels import KernelSum, legendre
-from metakel.optimize import GPUCB
 from metakel.search import box, candidates, grid
 
 LINE = grid([(-1, 1)], 41)
@@ -24,7 +24,7 @@ def surprised(steps=25, **options):
     """An optimizer that learned two of eight base kernels of a function that uses all."""
     problem = line_problem(active=range(8))
     settings = {"rng": np.random.default_rng(0), "noise_std": NOISE, "norm_bound": 4.0, **options}
-    game = GPUCB(NARROW, LINE, **settings)
+    game = gpucb(NARROW, LINE, **settings)
     game.tell(LINE.X[::10], problem.f(LINE.X[::10]))
     return play(game, problem, steps)
 
@@ -99,7 +99,7 @@ def test_what_is_no_domain_is_named(domain, kind):
 def test_what_is_no_kernel_is_named(options):
     settings = {"rng": np.random.default_rng(0), "noise_std": 0.1, **options}
     with pytest.raises(InputError, match=r"kernel is a KernelDictionary; give KernelSum\.uniform"):
-        GPUCB(NARROW.base, LINE, **settings)
+        gpucb(NARROW.base, LINE, **settings)
 
 
 def test_confidence_on_a_box_says_what_to_pass():

@@ -7,9 +7,10 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import binom
 
+from gpucb import gpucb
 from metakel.errors import InputError
 from metakel.kernels import KernelSum, tensor_product
-from metakel.optimize import GPUCB, Optimizer
+from metakel.optimize import Optimizer
 from metakel.search import box
 from metakel.space import Float, Space
 
@@ -30,7 +31,7 @@ def world(seed, active=(1, 4, 6)):
 
 def optimizer(kernel, seed=0, **options):
     settings = {"noise_std": NOISE, "norm_bound": BOUND, "norm_of": "kernel", "full": kernel}
-    return GPUCB(kernel, SPACE, seed=seed, delta=DELTA, **(settings | options))
+    return gpucb(kernel, SPACE, seed=seed, delta=DELTA, **(settings | options))
 
 
 def play(game, f, contexts, rng):
@@ -131,6 +132,6 @@ def test_what_cannot_be_fixed_is_refused():
         game.peek(fixed={"x": 0.0, "z": 0.0})
     with pytest.raises(InputError, match="expected float in"):
         game.best(fixed={"z": 3.0})
-    plain = GPUCB(kernel, box([(-1, 1)] * 2), noise_std=NOISE, norm_bound=BOUND)
+    plain = gpucb(kernel, box([(-1, 1)] * 2), noise_std=NOISE, norm_bound=BOUND)
     with pytest.raises(InputError, match="no named parameters"):
         plain.certificate(fixed={"z": 0.0})

@@ -13,6 +13,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import metakel as mk
+from gpucb import gpucb
 from metakel.cli import main
 from metakel.integrations.optuna import MetaKelSampler
 from metakel.optimize import ACQUISITIONS, CertifiedModel, Optimizer, Record
@@ -174,7 +175,7 @@ def test_a_certified_model_decides_alike_in_any_order_and_as_a_batch(domain):
 
     def fresh():
         rng = np.random.default_rng(0)
-        return mk.GPUCB(KERNEL, domain, rng=rng, noise_std=0.05, norm_bound=3.0)
+        return gpucb(KERNEL, domain, rng=rng, noise_std=0.05, norm_bound=3.0)
 
     batch = fresh()
     batch.tell(X, y)
@@ -206,7 +207,7 @@ def test_what_is_shown_decided(tmp_path, capsys, monkeypatch):
 def test_a_run_without_a_value_changes_no_evidence_and_is_kept_away_from(make, fate):
     if make == "kernel":
         rng = np.random.default_rng(0)
-        optimizer = mk.GPUCB(KERNEL, mk.box([(-1, 1)]), rng=rng, noise_std=0.05, norm_bound=3.0)
+        optimizer = gpucb(KERNEL, mk.box([(-1, 1)]), rng=rng, noise_std=0.05, norm_bound=3.0)
         optimizer.tell([0.1, -0.5], [0.3, 0.2])
     else:
         optimizer = PRIOR.optimizer(POINTS if make == "table" else None)
@@ -251,7 +252,7 @@ def test_runs_without_a_value_do_not_shift_what_is_expected():
 
 def kernel_optimizer():
     rng = np.random.default_rng(0)
-    optimizer = mk.GPUCB(KERNEL, mk.box([(-1, 1)]), rng=rng, noise_std=1e-5, norm_bound=3.0)
+    optimizer = gpucb(KERNEL, mk.box([(-1, 1)]), rng=rng, noise_std=1e-5, norm_bound=3.0)
     optimizer.tell([0.1, -0.5, 0.7], KERNEL.features([[0.1], [-0.5], [0.7]]) @ [1.0, -0.5, 0.3])
     return optimizer
 
@@ -320,7 +321,7 @@ def test_boxes_and_named_domains_of_the_same_points_have_the_same_argmax():
 def test_a_space_is_a_domain_of_gpucb():
     space = Space((Float("a", 0.0, 10.0),))
     rng = np.random.default_rng(0)
-    optimizer = mk.GPUCB(KERNEL, space, rng=rng, noise_std=0.05, norm_bound=3.0)
+    optimizer = gpucb(KERNEL, space, rng=rng, noise_std=0.05, norm_bound=3.0)
     for _ in range(12):
         x = optimizer.ask()
         optimizer.tell(x, 1 - x["a"] / 5)  # the first Legendre polynomial, falling
@@ -334,8 +335,8 @@ def test_save_load_ask_equals_ask_for_every_constructor(tmp_path):
         fill(PRIOR.optimizer([*POINTS, *SPACE.decode(SPACE.sample(np.random.default_rng(8), 9))])),
         PRIOR.optimizer(fixed={"kind": "a"}, acquisition="ei", delta=0.3),
         kernel_optimizer(),
-        mk.GPUCB(KERNEL, mk.grid([(-1, 1)], 21), rng=np.random.default_rng(0), noise_std=0.1),
-        mk.GPUCB(
+        gpucb(KERNEL, mk.grid([(-1, 1)], 21), rng=np.random.default_rng(0), noise_std=0.1),
+        gpucb(
             KERNEL,
             Space((Float("a", 0.0, 1.0),)),
             rng=np.random.default_rng(0),
@@ -396,7 +397,7 @@ def test_an_empty_record_has_no_outcomes():
 @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))])
 def test_a_copy_goes_on_alike_and_by_itself(way):
     kernel = mk.KernelSum.uniform(mk.kernels.legendre(4, scaling="l2"))
-    certified = mk.GPUCB(
+    certified = gpucb(
         kernel, mk.box([(-1, 1)]), noise_std=0.1, norm_bound=1.0, rng=np.random.default_rng(0)
     )
     for optimizer in (certified, PRIOR.optimizer()):

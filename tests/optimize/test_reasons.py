@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import metakel as mk
+from gpucb import gpucb
 from metakel._codec import decode, encode
 from metakel.errors import InputError
 from metakel.priors.learn import KEPT_RUNS
@@ -228,7 +229,7 @@ def test_files_keep_the_runs():
 
 def test_a_kernel_without_past_runs_explains_too():
     base = mk.kernels.matern(2.5, 0.5, d0=2)
-    optimizer = mk.GPUCB(
+    optimizer = gpucb(
         mk.KernelSum.uniform(base), mk.box([(-1, 1)] * 2), rng=np.random.default_rng(0),
         noise_std=0.1, norm_bound=2.0,
     )  # fmt: skip

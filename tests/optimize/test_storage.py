@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from gpucb import gpucb
 from metakel.errors import InputError, ShapeError
 from metakel.kernels import KernelSum, from_features, matern
-from metakel.optimize import GPUCB, Optimizer
+from metakel.optimize import Optimizer
 from metakel.search import box, candidates, grid
 
 DOMAINS = {
@@ -120,7 +121,7 @@ def test_kernels_without_features_and_own_kernels_are_kept_too(tmp_path):
 
     base = matern(2.5, [0.5], d0=1) + from_features(ramp, dim=2, d0=1, name="ramp")
     kernel = KernelSum.uniform(base, weight=1.0)
-    game = GPUCB(
+    game = gpucb(
         kernel, DOMAINS["box"], rng=np.random.default_rng(0), noise_std=0.1, norm_bound=2.0
     )
     game.tell([0.3, -0.2], [1.0, 0.5])

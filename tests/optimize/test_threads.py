@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import metakel as mk
+from gpucb import gpucb
 from metakel import InputError
 
 POINTS = np.linspace(-1, 1, 200)
@@ -17,7 +18,7 @@ POINTS = np.linspace(-1, 1, 200)
 
 def optimizer() -> mk.Optimizer:
     domain = mk.candidates(POINTS[:, None])
-    return mk.GPUCB(
+    return gpucb(
         mk.KernelSum.uniform(mk.kernels.legendre(4, scaling="l2")),
         domain,
         rng=np.random.default_rng(0),

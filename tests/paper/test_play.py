@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from gpucb import gpucb
 from metakel.gp import posterior
 from metakel.kernels import KernelSum, legendre, squared_exponential
-from metakel.optimize import GPUCB
 from metakel.search import candidates
 from reproduction.play import OnGrid, first_at_random, play
 from reproduction.synthetic import coefficients, norm_in, true_kernel
@@ -44,7 +44,7 @@ def test_plays_like_gpucb():
     T = 15
     nu, noise_var = np.full(T, 3.0), 1 + 2 / np.arange(1, T + 1)
     game = play(OnGrid(kernel, X), f, nu=nu, noise_var=noise_var, noise_std=0.0, **streams())
-    optimizer = GPUCB(
+    optimizer = gpucb(
         kernel,
         candidates(X),
         rng=np.random.default_rng(0),

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import metakel as mk
+from gpucb import gpucb
 from metakel.optimize import Optimizer
 from metakel.priors.certified_start import TaskRecord
 from tests.confidence.worlds import failures_allowed
@@ -35,7 +36,7 @@ def start(history, limit, base=KERNEL, **options):
 
 
 def search(found, limit):
-    return mk.GPUCB(
+    return gpucb(
         found.kernel,
         GRID,
         rng=np.random.default_rng(0),
@@ -172,7 +173,7 @@ def test_delta_must_leave_something_for_the_search():
     history, _, limit = world(np.random.default_rng(8))
     found = start(history, limit)
     with pytest.raises(mk.InputError, match="nothing is left"):
-        mk.GPUCB(
+        gpucb(
             found.kernel,
             GRID,
             rng=np.random.default_rng(0),

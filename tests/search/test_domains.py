@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from gpucb import gpucb
 from metakel.errors import InputError, ShapeError
 from metakel.kernels import KernelSum, legendre
-from metakel.optimize import GPUCB, Score
+from metakel.optimize import Score
 from metakel.search import box, candidates, domain_from_dict, grid
 
 DOMAINS = {
@@ -224,7 +225,7 @@ def test_a_box_takes_its_own_bounds_from_float32_and_puts_them_right():
 @pytest.mark.parametrize("domain", [grid([(-1, 1)], 51), box([(-0.7, 0.1)])], ids=["grid", "box"])
 def test_an_optimizer_told_in_float32_counts_the_point_it_asked_for(domain):
     kernel = KernelSum.uniform(legendre(3, scaling="l2"))
-    optimizer = GPUCB(kernel, domain, rng=np.random.default_rng(0), noise_std=0.1, norm_bound=1)
+    optimizer = gpucb(kernel, domain, rng=np.random.default_rng(0), noise_std=0.1, norm_bound=1)
     for x in optimizer.ask_batch(6):
         optimizer.tell(x.astype(np.float32), np.float32(x[0]))
     assert not len(optimizer.pending)

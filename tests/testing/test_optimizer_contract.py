@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import metakel as mk
+from gpucb import gpucb
 from metakel.optimize import Model, Optimizer, Score
 from metakel.testing import check_model, check_optimizer, check_score
 
@@ -69,7 +70,7 @@ class Linear(Model):
 def certified(kernel=KERNEL, **options):
     rng = np.random.default_rng(0)
     settings = {"noise_std": 0.1, "norm_bound": 3.0, **options}
-    return mk.GPUCB(kernel, SQUARE, rng=rng, **settings)
+    return gpucb(kernel, SQUARE, rng=rng, **settings)
 
 
 MODELS = {
@@ -85,7 +86,7 @@ OPTIMIZERS = {
         Linear(), SQUARE, rng=np.random.default_rng(0), acquisition=probability_of_improvement
     ),
     "certified": certified,
-    "grid": lambda: mk.GPUCB(
+    "grid": lambda: gpucb(
         KERNEL,
         mk.grid([(-1, 1)] * 2, 11),
         rng=np.random.default_rng(0),

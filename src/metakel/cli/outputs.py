@@ -15,7 +15,7 @@ from metakel._arrays import is_number
 from metakel.cli.console import note, short
 from metakel.confidence import Alarm
 from metakel.errors import InputError
-from metakel.optimize import NoSafePoint
+from metakel.safe import NoSafePoint
 from metakel.space import Space
 from metakel.space.text import quantity
 from metakel.tuner import Tuner

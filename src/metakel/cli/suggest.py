@@ -26,9 +26,10 @@ from metakel.cli.show import PriorPath
 from metakel.confidence import Alarm
 from metakel.errors import Hint, InputError
 from metakel.io import csv_columns
-from metakel.optimize import NoSafePoint, Reasons, Trial
+from metakel.optimize import Reasons, Trial
 from metakel.priors import Prior
 from metakel.report.run import promise
+from metakel.safe import NoSafePoint
 from metakel.space import Float, Space
 from metakel.tuner import Store, Tuner
 

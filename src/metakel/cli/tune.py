@@ -50,8 +50,8 @@ from metakel.cli.suggest import (
 )
 from metakel.confidence import Alarm
 from metakel.errors import InputError
-from metakel.optimize import NoSafePoint
 from metakel.priors import Prior
+from metakel.safe import NoSafePoint
 from metakel.tuner import Tuner
 from metakel.tuner.lock import is_alive, this_process
 

@@ -80,7 +80,7 @@ class ConfidenceOptions:
     delta_learning: float
     method: Method
     norm_of: Literal["truth", "kernel"]
-    on_alarm: Literal["widen", "raise", "ignore"]
+    on_alarm: Literal["widen", "stop", "raise", "ignore"]
     norm_scales: Sequence[float] | None
     norm_range: tuple[float, float] | None
     misspecification_weight: float
@@ -93,7 +93,7 @@ class ConfidenceOptions:
     def __post_init__(self) -> None:
         check_choice("method", self.method, get_args(Method))
         check_choice("norm_of", self.norm_of, ("truth", "kernel"))
-        check_choice("on_alarm", self.on_alarm, ("widen", "raise", "ignore"))
+        check_choice("on_alarm", self.on_alarm, ("widen", "stop", "raise", "ignore"))
         for name in ("noise_std", "rho", "beta_min"):
             if name == "noise_std" or getattr(self, name) is not None:
                 self._set(name, positive(name, getattr(self, name)))

@@ -26,7 +26,7 @@ from metakel.confidence.observations import Batch, ObservationLog, Spectrum, no_
 from metakel.confidence.radius import Centre, ConfidenceOptions, Method, NormBound, centre_at
 from metakel.confidence.set import ConfidenceSet, Intersection
 from metakel.errors import InputError
-from metakel.kernels.sum import KernelSum, as_kernel
+from metakel.kernels.sum import KernelFunction, KernelSum, as_kernel
 
 
 def _from_version_1(content: Content) -> Content:
@@ -74,7 +74,7 @@ class ConfidenceSequence:
         Whose norm B bounds: that of the true kernel, with weights of at most 1 on some of the
         active base kernels, or that of ``kernel`` itself. For "truth" the bound in the norm of
         ``kernel`` is B / sqrt(its smallest weight): use weights of 1.
-    on_alarm : "widen", "raise" or "ignore"
+    on_alarm : "widen", "stop", "raise" or "ignore"
         What to do when no function fits, which has probability at most delta unless a base kernel
         is missing, or B or the noise is too small. "widen" falls back to all base kernels, and if
         these do not fit either, to any norm (kernels without features: a doubled norm bound), from
@@ -134,7 +134,7 @@ class ConfidenceSequence:
         delta_learning: float = 0.0,
         method: Method = "dmm",
         norm_of: Literal["truth", "kernel"] = "truth",
-        on_alarm: Literal["widen", "raise", "ignore"] = "widen",
+        on_alarm: Literal["widen", "stop", "raise", "ignore"] = "widen",
         full: KernelSum | Sequence[KernelSum] | None = None,
         points: ArrayLike | None = None,
         remember: int = 4,
@@ -371,12 +371,34 @@ class ConfidenceSequence:
 
         It continues after an alarm, and has no ``points``.
         """
-        options = asdict(self.options)
-        if options["on_alarm"] == "raise":
-            options["on_alarm"] = "widen"
-        options |= {"remember": self._kept.remember, "centre": self.centre}
-        full = self.wider or self.kernel
-        return type(self)(self.kernel, full=full, **options)
+        return self.over(None, on_alarm="widen" if self.options.on_alarm == "raise" else None)
+
+    def over(
+        self,
+        points: ArrayLike | None,
+        *,
+        negated: bool = False,
+        delta: float | None = None,
+        on_alarm: str | None = None,
+    ) -> Self:
+        """The same assumptions before any observation, about the points of a finite domain.
+
+        Parameters
+        ----------
+        points : (n, d0) array or None
+            See `ConfidenceSequence`.
+        negated : bool
+            Whether it is about minus the function, which is then minus its centre away.
+        delta, on_alarm : optional
+            Others than those of this sequence.
+        """
+        options, centre = asdict(self.options), self.centre
+        if negated and centre is not None:
+            centre = negative(centre)
+        options |= {"remember": self._kept.remember, "centre": centre, "points": points}
+        options |= {} if delta is None else {"delta": delta}
+        options |= {} if on_alarm is None else {"on_alarm": on_alarm}
+        return type(self)(self.kernel, full=self.wider or self.kernel, **options)
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form of options and state; `from_dict` needs kernel and centre again."""
@@ -432,3 +454,8 @@ class ConfidenceSequence:
 
 def _finite(bound: Array) -> list[float | None]:
     return [float(b) if np.isfinite(b) else None for b in bound]
+
+
+def negative(centre: Centre) -> Centre:
+    """Minus the function."""
+    return -centre if isinstance(centre, KernelFunction) else lambda Z: -centre(Z)

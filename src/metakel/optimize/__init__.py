@@ -2,16 +2,14 @@
 
 from metakel.optimize.acquisition import ACQUISITIONS, Acquisition
 from metakel.optimize.certificate import Best, Certificate
-from metakel.optimize.certified import CertifiedModel
+from metakel.optimize.certified import CertifiedModel, FixedWidth
 from metakel.optimize.explain import Expected, Neighbour, Reasons
 from metakel.optimize.gpucb import GPUCB
-from metakel.optimize.limits import Limit, SafeStart
 from metakel.optimize.mixture import Mixture
 from metakel.optimize.model import Model, Score
 from metakel.optimize.optimizer import Optimizer, State
 from metakel.optimize.outcomes import Outcomes, outcomes
 from metakel.optimize.record import Record, Trial
-from metakel.optimize.safe import NoSafePoint, SafeModel
 
 __all__ = [
     "ACQUISITIONS",
@@ -21,17 +19,14 @@ __all__ = [
     "Certificate",
     "CertifiedModel",
     "Expected",
-    "Limit",
+    "FixedWidth",
     "Mixture",
     "Model",
     "Neighbour",
-    "NoSafePoint",
     "Optimizer",
     "Outcomes",
     "Reasons",
     "Record",
-    "SafeModel",
-    "SafeStart",
     "Score",
     "State",
     "Trial",

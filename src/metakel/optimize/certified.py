@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from metakel._arrays import Array, as_number, positive
 from metakel.confidence.fallback import Alarm, AlarmEvent, everything
 from metakel.confidence.observations import Batch, Spectrum, no_observations
-from metakel.confidence.radius import Centre, NormBound, centre_at
-from metakel.confidence.sequence import ConfidenceSequence
+from metakel.confidence.radius import Centre, centre_at
+from metakel.confidence.sequence import ConfidenceSequence, negative
 from metakel.confidence.set import ConfidenceSet, closed_form_set
 from metakel.errors import InputError
 from metakel.gp import Posterior, posterior
@@ -77,39 +77,37 @@ class CertifiedModel(Model):
     _empty: Self | None = None  # before any value
 
     @classmethod
-    def make(
+    def of(
         cls,
-        kernel: KernelSum,
-        domain: Domain | None,
+        sequence: ConfidenceSequence,
+        domain: Domain | None = None,
         *,
-        noise_std: float,
-        norm_bound: NormBound = None,
-        nu: Schedule | None = None,
-        noise_var: Schedule | None = None,
-        centre: Centre | None = None,
+        minimize: bool = False,
         probes: int = 0,
-        stops: bool = False,
-        **options: Any,
     ) -> Self:
-        """With the arguments of `GPUCB`; ``options`` are those of `ConfidenceSequence`."""
-        kernel = as_kernel("kernel", kernel)
-        noise_std = positive("noise_std", noise_std)
-        nu, noise_var = checked_schedule("nu", nu), checked_schedule("noise_var", noise_var)
-        probes = int(as_number("probes", probes, 0))
-        sequence = None
-        if nu is None or norm_bound is not None:
-            options["points"] = None if domain is None else domain.points
-            options["centre"] = centre
-            sequence = ConfidenceSequence(
-                kernel, noise_std=noise_std, norm_bound=norm_bound, **options
+        """With the assumptions of a sequence, before any observation."""
+        if sequence.t:
+            raise InputError(
+                f"the sequence has {sequence.t} observations; expected none: tell the optimizer"
             )
-        fixed = None if nu is None else FixedNu.of(kernel, nu, noise_var, noise_std)
-        if probes and (sequence is None or sequence.method != "dmm"):
+        points = None if domain is None else domain.points
+        assumed = sequence.over(points, negated=minimize)
+        probes = int(as_number("probes", probes, 0))
+        if probes and sequence.method != "dmm":
             raise InputError(
                 f"probes is {probes}, but there is no alarm to hear them; expected 0, or a "
-                'norm_bound and method="dmm"'
+                'sequence with method="dmm"'
             )
-        return cls(kernel, sequence, fixed, noise_std, noise_var, centre, probes, stops)
+        options = assumed.options
+        return cls(
+            assumed.kernel,
+            assumed,
+            None,
+            options.noise_std,
+            centre=assumed.centre,
+            probes=probes,
+            stops=options.on_alarm == "stop",
+        )
 
     @property
     def d0(self) -> int | None:
@@ -178,7 +176,7 @@ class CertifiedModel(Model):
     @property
     def no_bounds(self) -> str:
         if self.sequence is None:
-            return "a fixed nu alone promises nothing; give a norm_bound for confidence"
+            return "a fixed nu alone promises nothing; give bounds= to FixedWidth for confidence"
         return ""
 
     @property
@@ -414,6 +412,53 @@ class CertifiedModel(Model):
             "probes": self.probes,
             "stops": self.stops,
         }
+
+
+@dataclass(frozen=True, eq=False)
+class FixedWidth:
+    """Explore with the posterior mean plus nu posterior standard deviations (Eqs. 3 and 11).
+
+    It promises nothing by itself: confidence bounds and certificate are those of ``bounds``.
+
+    Parameters
+    ----------
+    kernel : KernelSum
+    nu : float or callable
+        A number, or a function of the step t = 1, 2, ...
+    noise_var : float or callable
+        The regulariser of Eq. 3; Theorem 5.1 uses ``lambda t: 1 + 2 / t``.
+    bounds : ConfidenceSequence, optional
+        What bounds and certificates rest on.
+    centre : (n, d0) -> (n,), optional
+        What the objective is expected to be; 0 by default.
+    """
+
+    kernel: KernelSum
+    nu: Schedule
+    noise_var: Schedule
+    bounds: ConfidenceSequence | None = None
+    centre: Centre | None = None
+
+    def __post_init__(self) -> None:
+        as_kernel("kernel", self.kernel)
+        for name in ("nu", "noise_var"):
+            object.__setattr__(self, name, checked_schedule(name, getattr(self, name)))
+
+    def as_model(self, domain: Domain, *, minimize: bool, probes: int) -> CertifiedModel:
+        """The model of a domain."""
+        noise_std = 1.0 if callable(self.noise_var) else sqrt(float(self.noise_var))
+        sequence, centre = None, self.centre
+        if self.bounds is not None:
+            certified = CertifiedModel.of(self.bounds, domain, minimize=minimize, probes=probes)
+            sequence, noise_std = certified.sequence, certified.noise_std
+        elif probes:
+            raise InputError(f"probes is {probes}, but there is no alarm to hear them; expected 0")
+        if minimize and centre is not None:
+            centre = negative(centre)
+        fixed = FixedNu.of(self.kernel, self.nu, self.noise_var, noise_std)
+        return CertifiedModel(
+            self.kernel, sequence, fixed, noise_std, self.noise_var, centre, probes
+        )
 
 
 def load_certified(

@@ -287,7 +287,7 @@ class Model(ABC):
 
     def safe(self, Z: Array) -> NDArray[np.bool_]:
         """(n,) which of the points ``Z`` (n, d0) may be tried without violating a limit."""
-        raise InputError("there are no limits; give at_least=, at_most= or limits= to GPUCB")
+        raise InputError("there are no limits; give GPUCB a metakel.safe.Limited sequence")
 
     def first_score(self) -> Score | None:
         """What to maximise instead of the acquisition, where the first points are special."""
@@ -391,4 +391,7 @@ class Model(ABC):
 
 Loader = Callable[[Mapping[str, Any], Mapping[str, Callable[..., Any]] | None], Model]
 LOADERS: dict[str, Loader] = {}  # by kind
-HOMES = {"mixture": "metakel.priors"}  # who reads a kind that is not known here
+HOMES = {
+    "mixture": "metakel.priors",
+    "safe": "metakel.safe",
+}  # who reads a kind that is not known here

@@ -36,7 +36,7 @@ from metakel.errors import InputError
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.kernels.sum import KernelFunction
 from metakel.learn import learn_kernel
-from metakel.optimize.limits import OBJECTIVE, PastFunction, PastScore, Range, SafeStart
+from metakel.safe.limits import OBJECTIVE, PastFunction, PastScore, Range, SafeStart
 from metakel.search import Domain
 
 NEGLIGIBLE = 1e-8  # singular values below this share of the largest count as never observed

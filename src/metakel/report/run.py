@@ -21,7 +21,6 @@ from metakel.errors import InputError
 from metakel.optimize import (
     Certificate,
     Expected,
-    NoSafePoint,
     Optimizer,
     Reasons,
     Record,
@@ -31,6 +30,7 @@ from metakel.optimize.outcomes import BLOCK, LIMIT
 from metakel.priors import Prior
 from metakel.report.configurations import parallel, slices, trial_table, trial_tip
 from metakel.report.html import cards, facts, figure, figures, paragraph, section, table
+from metakel.safe import NoSafePoint
 from metakel.space import Space
 from metakel.tuner import Store
 from metakel.tuner.options import Candidates, RunLimits, RunOptions, TuningSource

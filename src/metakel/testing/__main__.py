@@ -53,10 +53,8 @@ def _check_learned_kernel() -> None:
     learned = mk.learn_kernel(_history(), mk.kernels.legendre(4, scaling="l2"), noise_std=0.1)
 
     def make() -> Optimizer:
-        return mk.GPUCB(
-            learned.kernel, mk.grid([(-1, 1)], 21), noise_std=0.1, norm_bound=3,
-            rng=np.random.default_rng(2),
-        )  # fmt: skip
+        sequence = mk.ConfidenceSequence(learned.kernel, noise_std=0.1, norm_bound=3)
+        return mk.GPUCB(sequence, mk.grid([(-1, 1)], 21), seed=2)
 
     check_optimizer(make, lambda x: float(-(x[0] ** 2)))
 

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import is_integer, is_number
+from metakel.confidence import ConfidenceSequence
 from metakel.errors import Hint, InputError
 from metakel.learn import LearnedKernel
 from metakel.optimize import GPUCB, Optimizer
-from metakel.optimize.limits import Range, SafeStart
 from metakel.priors import PastOutputs, Prior
+from metakel.safe import Limited, Range, SafeStart
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Space
 from metakel.tuner.events import Configuration, digest, key, plain
@@ -105,20 +106,23 @@ def safe_optimizer(
         _refuse_empty(found, domain)
     low, high = limits.ranges.get(past.names[0], Range()).to_list()
     return GPUCB(
-        found.kernel,
+        Limited(
+            ConfidenceSequence(
+                found.kernel,
+                noise_std=found.outputs["objective"].noise_std,
+                norm_bound=found.norm_bound,
+                norm_of="kernel",
+                centre=found.centre,
+                delta=delta,
+                delta_learning=found.delta if limits.start else 0.0,
+            ),
+            at_least=low,
+            at_most=high,
+            limits=found.limits(),
+            start=list(limits.start) or found,
+        ),
         domain,
         rng=rng,
-        noise_std=found.outputs["objective"].noise_std,
-        norm_bound=found.norm_bound,
-        norm_of="kernel",
-        centre=found.centre,
-        at_least=low,
-        at_most=high,
-        limits=found.limits(),
-        start=list(limits.start) or found,
-        delta=delta,
-        # The norm bounds are those of the start set, whose delta counts where they are used.
-        delta_learning=found.delta if limits.start else 0.0,
         minimize=prior.info.minimize,
     )
 
@@ -425,18 +429,20 @@ class RunOptions:
         if self.limits:
             raise InputError(
                 "limits need a prior with records of past outputs; for a learned kernel, "
-                "mk.GPUCB(kernel, space, limits={...}) takes a mk.Limit with a kernel of its own"
+                "metakel.safe.Limited(sequence, limits={...}) takes a Limit with its own kernel"
             )
         bound = source.norm_bound
         return GPUCB(
-            learned.kernel if bound is None else learned.confidence_kernel(bound),
+            ConfidenceSequence(
+                learned.kernel if bound is None else learned.confidence_kernel(bound),
+                noise_std=learned.noise_std,
+                norm_bound=bound,
+                norm_of="truth" if bound is None else "kernel",
+                delta=self.delta,
+                delta_learning=learned.delta,
+            ),
             domain,
             rng=rng,
-            noise_std=learned.noise_std,
-            norm_bound=bound,
-            norm_of="truth" if bound is None else "kernel",
-            delta=self.delta,
-            delta_learning=learned.delta,
             minimize=source.minimize,
         )
 

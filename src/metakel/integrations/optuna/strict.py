@@ -17,8 +17,8 @@ from metakel.data import History
 from metakel.errors import InputError
 from metakel.io.optuna import RecordedStudy
 from metakel.optimize import Optimizer
-from metakel.optimize.limits import Range
 from metakel.priors import Prior, learn_outputs
+from metakel.safe.limits import Range
 from metakel.search import SearchSpace
 from metakel.space import Float, Space
 from metakel.tuner.options import RunLimits, safe_optimizer

@@ -20,30 +20,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from math import inf
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.confidence.fallback import AlarmEvent
+from metakel.confidence.sequence import ConfidenceSequence
 from metakel.errors import InputError, MetaKelError
-from metakel.kernels.sum import KernelSum
 from metakel.optimize.certificate import Certificate
 from metakel.optimize.certified import CertifiedModel, load_certified
-from metakel.optimize.limits import (
+from metakel.optimize.model import LOADERS, Score, Search
+from metakel.optimize.outcomes import Outcomes
+from metakel.optimize.upper_bound import UpperBound
+from metakel.safe.limits import (
     OBJECTIVE,
     Limit,
     Range,
     SafeStart,
     StartSet,
+    as_start_set,
     refuse_growing,
     shares,
     start_from_dict,
 )
-from metakel.optimize.model import LOADERS, Score, Search
-from metakel.optimize.outcomes import Outcomes
-from metakel.optimize.upper_bound import UpperBound
 from metakel.search import Domain, StartPoints
 
 EXPLORING = 3  # every so many turns go to the goal, whatever it promises
@@ -51,6 +52,9 @@ EXPLORING = 3  # every so many turns go to the goal, whatever it promises
 FAIR = 1 / 4
 ATTEMPTS = 8  # at a point that is still safe as a configuration, after rounding
 TINY = 1e-12  # stands for no regulariser, relative to the largest eigenvalue
+
+
+OnAlarm = Literal["widen", "raise"]
 
 
 class NoSafePoint(MetaKelError, RuntimeError):
@@ -75,7 +79,7 @@ class NoSafePoint(MetaKelError, RuntimeError):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SafeModel(CertifiedModel):
-    """A certified objective, with limits on it and on other outputs; `within` makes it.
+    """A certified objective, with limits on it and on other outputs; `Limited` makes it.
 
     Parameters
     ----------
@@ -98,54 +102,6 @@ class SafeModel(CertifiedModel):
     ranges: Mapping[str, Range] = field(default_factory=dict)
     start: StartSet | None = None
     total_delta: float = 1.0
-
-    @classmethod
-    def within(
-        cls,
-        kernel: KernelSum,
-        domain: Domain | None,
-        *,
-        range: Range,
-        limits: Mapping[str, Limit],
-        start: StartSet | None,
-        **options: Any,
-    ) -> Self:
-        """With the arguments of `CertifiedModel.make`, of which limits allow only some.
-
-        Parameters
-        ----------
-        range : Range
-            Limits of the objective, in the sign to be maximised.
-        limits : dict of Limit
-            Of the other outputs.
-        start : StartSet or None
-            Points that may be tried before anything is known.
-        """
-        for name, limit in limits.items():
-            if not isinstance(limit, Limit):
-                raise InputError(f"limit {name!r} is a {type(limit).__name__}; expected mk.Limit")
-        delta, learning, on_alarm = (options[n] for n in ("delta", "delta_learning", "on_alarm"))
-        own, parts = shares(delta, learning + (0.0 if start is None else start.delta), limits)
-        if options["nu"] is not None:
-            raise InputError("nu promises nothing, so it cannot keep limits; leave it out")
-        if options["method"] != "dmm":
-            raise InputError(
-                f'method is {options["method"]!r}; limits need "dmm", which holds at all times'
-            )
-        if on_alarm == "ignore":
-            raise InputError(
-                'on_alarm is "ignore", after which nothing holds; with limits expected "stop"'
-            )
-        refuse_growing(options["norm_bound"])
-        objective = CertifiedModel.make(kernel, domain, **{**options, "delta": own + learning})
-        outputs = {
-            name: CertifiedModel.make(
-                limit.kernel, domain, on_alarm=on_alarm, **limit.sequence_options(parts[name])
-            )
-            for name, limit in limits.items()
-        }
-        ranges = {name: limit.range for name, limit in limits.items()}
-        return cls.around(objective, range, outputs, ranges, start, delta)
 
     @classmethod
     def around(
@@ -362,7 +318,7 @@ class SafeModel(CertifiedModel):
             f"no point is known to be safe; the closest is {search.domain.decode(x[0])}, where the "
             f"bounds of the {name} miss their limit by {amount:.3g}",
             amount,
-            "Give start= points that you vouch for, or a start set from past tasks (mk.safe_start)",
+            "Give start= points that you vouch for, or a start set from past tasks (safe_start)",
         )
 
     # What it answers
@@ -435,6 +391,81 @@ def load_safe(
 
 
 LOADERS[SafeModel.kind] = load_safe
+
+
+@dataclass(frozen=True, eq=False)
+class Limited:
+    """A `ConfidenceSequence` of the objective, and limits that are kept with probability 1 - delta.
+
+    Only points are asked for that respect all limits by the confidence bounds
+    (``docs/guide/safe-search.md``). Where there is no such point, `ask` raises `NoSafePoint`.
+
+    Parameters
+    ----------
+    sequence : ConfidenceSequence
+        Of the objective. Its delta is that of everything together: the objective and the limits
+        share what learning and a ``start`` from past tasks leave of it.
+    at_least, at_most : float, optional
+        Limits of the objective itself.
+    limits : dict, optional
+        A `Limit` for every other output that is measured; `Optimizer.tell` then takes their
+        values, as in ``tell(x, y, {"temperature": 71.3})``.
+    start : SafeStart, or points
+        Where to begin: a set from past tasks (`safe_start`), or points that you vouch for.
+    stops : bool
+        Whether `ask` raises `Alarm` after an alarm, until `Optimizer.accept_alarm` is called.
+    """
+
+    sequence: ConfidenceSequence
+    at_least: float | None = None
+    at_most: float | None = None
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    start: Any = None
+    stops: bool = True
+
+    def __post_init__(self) -> None:
+        for name, limit in self.limits.items():
+            if not isinstance(limit, Limit):
+                raise InputError(f"limit {name!r} is a {type(limit).__name__}; expected safe.Limit")
+        if not self.limits and not self._range.bounded:
+            raise InputError("there is no limit; expected at_least, at_most or limits")
+        options = self.sequence.options
+        if options.method != "dmm":
+            raise InputError(
+                f'method is {options.method!r}; limits need "dmm", which holds at all times'
+            )
+        if options.on_alarm == "ignore":
+            raise InputError(
+                'on_alarm is "ignore", after which nothing holds; with limits expected "widen"'
+            )
+        refuse_growing(options.norm_bound)
+
+    @property
+    def _range(self) -> Range:
+        return Range.of("limits", self.at_least, self.at_most)
+
+    def as_model(self, domain: Domain, *, minimize: bool, probes: int) -> SafeModel:
+        """The model of a domain, in the sign to be maximised."""
+        start, options = as_start_set(self.start, domain), self.sequence.options
+        learning = options.delta_learning
+        spent = learning + (0.0 if start is None else start.delta)
+        own, parts = shares(options.delta, spent, self.limits)
+        on_alarm: OnAlarm = "raise" if options.on_alarm == "raise" else "widen"
+        assumed = self.sequence.over(None, delta=own + learning, on_alarm=on_alarm)
+        objective = CertifiedModel.of(assumed, domain, minimize=minimize, probes=probes)
+        outputs = {
+            name: CertifiedModel.of(
+                ConfidenceSequence(
+                    limit.kernel, on_alarm=on_alarm, **limit.sequence_options(parts[name])
+                ),
+                domain,
+            )
+            for name, limit in self.limits.items()
+        }
+        ranges = {name: limit.range for name, limit in self.limits.items()}
+        allowed = -self._range if minimize else self._range
+        objective = replace(objective, stops=self.stops)
+        return SafeModel.around(objective, allowed, outputs, ranges, start, options.delta)
 
 
 def best_within(search: Search, score: Score, margin: Callable[[Array], Array]) -> Array | None:
