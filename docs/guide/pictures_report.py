@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import metakel as mk
-from metakel.report import replay_run, validate_history, write_report
+from metakel.report import replay_run, write_report
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "img" / "guide"
@@ -53,7 +53,6 @@ def write_page(path: Path) -> Path:
     return write_report(
         prior,
         path,
-        validation=validate_history(history, np.random.default_rng(0)),
         run=replay_run(prior, tuner.trials, tuner.options),
     )
 

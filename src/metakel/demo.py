@@ -22,7 +22,7 @@ from metakel.optimize import GPUCB, FixedWidth
 from metakel.optimize.optimizer import rehearse
 from metakel.priors import Prior, learn_prior
 from metakel.priors.replays import random_regret
-from metakel.report import replay_run, validate_history, write_report
+from metakel.report import replay_run, write_report
 from metakel.search import candidates
 from metakel.tuner import Tuner
 from metakel.tuner.events import key
@@ -82,7 +82,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     page = write_report(
         turn.prior,
         chosen.out / "report.html",
-        validation=validate_history(turn.known, np.random.default_rng(chosen.seed)),
         run=replay_run(turn.prior, tuner.trials, tuner.options),
         title=f"Elastic net on {typical.task.name}",
     )

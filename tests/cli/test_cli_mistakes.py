@@ -135,7 +135,6 @@ def test_a_fixed_value_arrives_as_it_was_typed(metakel, prior):
     [
         ("suggest", "prior.json", "--seed", "-1"),
         ("demo", "--seed", "-1"),
-        ("report", "prior.json", "--seed", "-1"),
         ("tune", "prior.json", "--seed", "-1", *ECHO),
         ("tune", "prior.json", "--timeout", "-1", *ECHO),
         ("tune", "prior.json", "--timeout", "0", *ECHO),
@@ -146,7 +145,6 @@ def test_a_fixed_value_arrives_as_it_was_typed(metakel, prior):
         ("learn", "sqlite:///x.db", "--minimize"),
         ("learn", "sqlite:///x.db", "--log", "a"),
         ("learn", "past runs.csv", *COLUMNS, "--space", "s.toml", "--log", "learning rate"),
-        ("report", "prior.json", "--history", "sqlite:///x.db", "--task", "study"),
     ],
 )
 def test_an_option_that_cannot_be_meant_is_wrong_usage(metakel, prior, history, words):

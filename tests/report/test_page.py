@@ -25,10 +25,8 @@ from metakel.optimize import Certificate
 from metakel.priors.replays import random_regret
 from metakel.report import (
     RunReplay,
-    Validation,
     replay_journal,
     replay_run,
-    validate_history,
     write_report,
 )
 from metakel.report.configurations import as_csv
@@ -57,21 +55,20 @@ def some_history() -> History:
 
 
 @cache
-def some_report() -> tuple[Prior, Validation, RunReplay]:
+def some_report() -> tuple[Prior, RunReplay]:
     prior = learn_prior(some_history())
     tuner = Tuner(prior, budget=10)
     for i, x in enumerate(tuner):
         value = -0.1 * (log10(x["rate"]) + 2) ** 2 - 0.02 * (x["depth"] - 6) ** 2
         tuner.tell(x, 0.9 + value, failed=i == 3, reason="oom")
-    validation = validate_history(some_history(), np.random.default_rng(0))
-    return prior, validation, replay_run(prior, tuner.trials, tuner.options)
+    return prior, replay_run(prior, tuner.trials, tuner.options)
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    prior, validation, run = some_report()
+    prior, run = some_report()
     path = tmp_path_factory.mktemp("report") / "report.html"
-    return write_report(prior, path, validation=validation, run=run, title=f"Tuning {EVIL}")
+    return write_report(prior, path, run=run, title=f"Tuning {EVIL}")
 
 
 def test_no_name_becomes_markup_and_nothing_is_fetched(page):
@@ -97,7 +94,7 @@ def test_only_the_style_and_script_of_the_page_are_allowed(page):
 
 def test_a_long_run_makes_a_small_page(tmp_path, monkeypatch):
     monkeypatch.setattr("metakel.report.run.DOTS", 60)
-    prior, _, _ = some_report()
+    prior, _ = some_report()
     rng = np.random.default_rng(0)
     rows = prior.space.decode(rng.uniform(-1, 1, (150, prior.space.d0)))
     tuner = Tuner(prior)
@@ -117,18 +114,16 @@ def test_a_long_run_makes_a_small_page(tmp_path, monkeypatch):
 
 def test_tuning_of_left_out_tasks_stops_before_their_rows_are_used_up(page):
     """With every row tried, any method has found the best one."""
-    _, validation, _ = some_report()
+    prior, _ = some_report()
     rows = min(task.n for task in some_history())
-    assert validation.evaluations == rows - 1
-    assert {len(curve) for curve in validation.curves.values()} == {rows - 1}
-    assert validation.curves["random"][-1] > 0
+    assert prior.replays.evaluations == rows - 1
     text = page.read_text(encoding="utf-8")
     assert f"The axis stops at {rows - 1}: a task has no more recorded rows" in text
     assert f"best of their recorded rows after {rows - 1}" in text
 
 
 def test_it_says_what_was_found_what_it_is_worth_and_what_to_try_next(page):
-    prior, _, run = some_report()
+    prior, run = some_report()
     text = unescape(page.read_text(encoding="utf-8"))
     best = max(run.trials, key=lambda trial: trial.value)
     assert (
@@ -145,7 +140,7 @@ def test_it_says_what_was_found_what_it_is_worth_and_what_to_try_next(page):
 
 
 def test_a_page_of_a_prior_alone_says_where_to_begin(tmp_path):
-    prior, _, _ = some_report()
+    prior, _ = some_report()
     sources = {"prior": "prior.json"}
     text = unescape(write_report(prior, tmp_path / "a.html", sources=sources).read_text())
     assert "Try this first, because" in text
@@ -154,7 +149,7 @@ def test_a_page_of_a_prior_alone_says_where_to_begin(tmp_path):
 
 
 def test_the_table_to_download_holds_every_value_and_no_formula():
-    prior, _, run = some_report()
+    prior, run = some_report()
     names = list(run.trials[0].point)
     rows = list(csv.reader(io.StringIO(as_csv(prior, run.trials, names))))
     assert rows[0] == ["trial", "score", "expected", "sd", *names]
@@ -164,7 +159,7 @@ def test_the_table_to_download_holds_every_value_and_no_formula():
 
 
 def test_an_absurd_certificate_is_not_printed():
-    prior, _, _ = some_report()
+    prior, _ = some_report()
     useless = Certificate(100 * prior.model.scale, delta=0.2)
     assert promise(prior, useless).startswith("Nothing useful can be promised yet")
     good = Certificate(0.01 * prior.model.scale, delta=0.2)
@@ -176,7 +171,7 @@ def test_every_part_is_there(page):
     for title in ("The run", "What was learned", "How far it can be trusted", "Certificate"):
         assert title in text
     assert "9 values, 1 failed, 0 pending" in text
-    assert "Calibration and sharpness" in text
+    assert "Tuning left-out tasks" in text
 
 
 @pytest.mark.parametrize("minimize", [False, True])
@@ -204,10 +199,10 @@ def test_the_map_is_strongest_where_it_is_best_and_drawn_around_what_is_tried_fi
 
 
 def test_parts_that_are_not_known_are_left_out_and_said(tmp_path):
-    prior, _, _ = some_report()
+    prior, _ = some_report()
     bare = write_report(prior, tmp_path / "a.html").read_text()
     assert "The run" not in bare
-    assert "metakel report --history adds" in bare
+    assert "Tuning left-out tasks" in bare
     useless = replace(prior, task_gp=None, calibration=None)
     flat = write_report(useless, tmp_path / "b.html").read_text()
     assert "there is no shape" in flat
@@ -216,7 +211,7 @@ def test_parts_that_are_not_known_are_left_out_and_said(tmp_path):
 
 
 def test_an_alarm_cannot_be_overlooked(tmp_path):
-    prior, _, _ = some_report()
+    prior, _ = some_report()
     tuner = Tuner(prior, budget=12)
     for x in tuner:
         tuner.tell(x, 30 + 5 * (log10(x["rate"]) + 2) ** 2)
@@ -228,7 +223,7 @@ def test_an_alarm_cannot_be_overlooked(tmp_path):
 
 
 def test_a_journal_is_replayed_like_its_tuner(tmp_path):
-    prior, _, _ = some_report()
+    prior, _ = some_report()
     tuner = Tuner(prior, tmp_path / "j", budget=4)
     for x in tuner:
         tuner.tell(x, log10(x["rate"]))
@@ -248,15 +243,6 @@ def test_random_search_is_computed_exactly():
     simulated = 5.0 - np.maximum.accumulate(drawn, axis=1).mean(axis=0)
     np.testing.assert_allclose(random_regret(y, 5), simulated, atol=0.02)
     assert random_regret(y, 7)[-1] == pytest.approx(0, abs=1e-12)
-
-
-def test_held_out_tasks_of_one_kind_are_predicted_honestly_and_tuned_fast():
-    _, validation, _ = some_report()
-    curves = validation.curves
-    assert curves["learned"][4] < curves["cold"][4] < curves["random"][0]
-    learned, _ = validation.covered
-    assert learned[-1] > 0.85  # 95 % promised
-    assert validation.sharpness[0] < validation.sharpness[1]
 
 
 @pytest.mark.skipif(browser() is None, reason="no chromium with chromedriver on this machine")
@@ -294,7 +280,7 @@ def test_a_real_browser_shows_it(page, tmp_path):
         assert kinds.count("text/csv") == 1
         assert kinds.count("image/svg+xml") == len(boxes)
         table = tab.run("return saved.find(blob => blob.type == 'text/csv').text()")
-        _, _, run = some_report()
+        _, run = some_report()
         assert table.count("\n") == len(run.trials) + 1
         chart = tab.run("return saved.find(blob => blob.type == 'image/svg+xml').text()")
         assert ElementTree.fromstring(chart).tag == "{http://www.w3.org/2000/svg}svg"

@@ -159,9 +159,15 @@ class Prior:
     @property
     def outliers(self) -> tuple[str, ...]:
         """Tasks that the others explain worse than white noise would."""
+        pairs = zip(self.heldout_names, self.heldout.log_scores, strict=True)
+        return tuple(name for name, score in pairs if score < 0)
+
+    @property
+    def heldout_names(self) -> tuple[str, ...]:
+        """Names of the tasks that were held out (`HeldOut.tasks`)."""
         unused = {*self.info.constant, *self.info.set_aside}
         varying = [name for name in self.info.tasks if name not in unused]
-        return tuple(varying[s] for s in self.heldout.tasks[self.heldout.log_scores < 0])
+        return tuple(varying[s] for s in self.heldout.tasks)
 
     @property
     def kernel(self) -> KernelSum:

@@ -10,6 +10,7 @@ from metakel._arrays import Array
 from metakel.errors import ShapeError
 
 EVALUATIONS = 20  # of a replay that are kept
+EXHAUSTED = 1e-12  # whoever tries all rows finds the best
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,11 @@ class Replays:
         """Tasks on which random search was better on average over all values."""
         worse = self.regret.mean(axis=1) > self.random.mean(axis=1)
         return tuple(name for name, is_worse in zip(self.tasks, worse, strict=True) if is_worse)
+
+    @property
+    def evaluations(self) -> int:
+        """For how many evaluations every task has recorded rows to choose from, one to spare."""
+        return max(int((self.random > EXHAUSTED).all(axis=0).sum()), 1)
 
     def within(self, share: float, evaluations: int) -> float:
         """Regret that this share of the tasks does not exceed after so many evaluations."""

@@ -17,7 +17,7 @@ from metakel.priors import Prior
 from metakel.report.html import bar_widths, cards, paragraph, section, side_by_side
 from metakel.report.model import model_section
 from metakel.report.run import RunReplay, about, headline, next_section, run_section
-from metakel.report.validation import Validation, validation_section
+from metakel.report.validation import validation_section
 
 # Even if something slipped through, a browser would run and fetch nothing: only this very style and
 # script are allowed, by their digests.
@@ -31,7 +31,6 @@ def write_report(
     prior: Prior,
     path: str | Path,
     *,
-    validation: Validation | None = None,
     run: RunReplay | None = None,
     title: str = "",
     sources: Mapping[str, str] | None = None,
@@ -42,8 +41,6 @@ def write_report(
     ----------
     prior : Prior
     path : path
-    validation : Validation, optional
-        Of `validate_history`: adds calibration and tuning of tasks that were left out.
     run : RunReplay, optional
         Of `replay_run`: adds how one run went.
     title : str
@@ -52,7 +49,7 @@ def write_report(
         What else to say about where it comes from, such as names of files.
     """
     target = Path(path)
-    page = render_report(prior, validation=validation, run=run, title=title, sources=sources)
+    page = render_report(prior, run=run, title=title, sources=sources)
     write_atomically(target, page)
     return target
 
@@ -76,20 +73,18 @@ class EmbeddedReport:
 def embed_report(
     prior: Prior,
     *,
-    validation: Validation | None = None,
     run: RunReplay | None = None,
     title: str = "",
     height: int = 700,
 ) -> EmbeddedReport:
     """The page for a notebook, which shows what this returns; ``height`` is in pixels."""
-    page = render_report(prior, validation=validation, run=run, title=title)
+    page = render_report(prior, run=run, title=title)
     return EmbeddedReport(page, height)
 
 
 def render_report(
     prior: Prior,
     *,
-    validation: Validation | None = None,
     run: RunReplay | None = None,
     title: str = "",
     sources: Mapping[str, str] | None = None,
@@ -104,7 +99,7 @@ def render_report(
             *_top(prior, run),
             run_section(prior, run) if run is not None else "",
             model_section(prior),
-            validation_section(prior, validation),
+            validation_section(prior),
             _notes(prior),
             "<footer>Made by metakel. This page needs no network.</footer>",
         ]
