@@ -217,7 +217,7 @@ def test_an_alarm_stops_a_run_until_it_is_accepted(prior, tmp_path):
         tuner.ask()
     tuner.accept_alarm()
     again = Tuner(prior, tmp_path / "j", limits={"temperature": (None, HOTTEST)})
-    assert again.trials.accepted == tuner.alarm.time
+    assert again.run.accepted == tuner.alarm.time
     again.optimizer._check_alarm()
 
 
