@@ -28,7 +28,7 @@ from torch_kernels import FAMILIES, MODEL, shape_in
 import metakel as mk
 from metakel.errors import InputError
 from metakel.integrations.gpytorch import GPyTorchKernel, GPyTorchMean
-from metakel.priors.calibration import Calibration
+from metakel.priors.confidence import Calibration
 
 SIDE = np.linspace(-1, 1, 41)
 GRID = np.stack(np.meshgrid(SIDE, SIDE), axis=-1).reshape(-1, 2)

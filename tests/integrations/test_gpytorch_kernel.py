@@ -18,7 +18,7 @@ from torch_kernels import FAMILIES, MODEL, OWN, shape_in
 import metakel as mk
 from metakel.errors import InputError, ShapeError
 from metakel.integrations.gpytorch import GPyTorchKernel, GPyTorchMean
-from metakel.priors.calibration import Calibration
+from metakel.priors.confidence import Calibration
 
 ALL = {**{name: make(2) for name, make in FAMILIES.items()}, **OWN}
 RNG = np.random.default_rng(0)

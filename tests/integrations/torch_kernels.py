@@ -8,7 +8,7 @@ import metakel as mk
 from metakel.gp.processes import LearnedProcess, LevelAndScale
 from metakel.kernels.nystrom import basis_at
 from metakel.kernels.stationary import Matern52ARD
-from metakel.priors.calibration import prior_kernel
+from metakel.priors.confidence import prior_kernel
 
 
 def shape_in(d0: int) -> LearnedProcess:

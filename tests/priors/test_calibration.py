@@ -13,7 +13,7 @@ from metakel.confidence.observations import Batch, no_observations
 from metakel.confidence.set import smallest_squared_radius
 from metakel.errors import InputError
 from metakel.kernels import legendre
-from metakel.priors.calibration import Calibration, needed_norms, prior_kernel, smallest_norm
+from metakel.priors.confidence import Calibration, needed_norms, prior_kernel, smallest_norm
 
 
 @pytest.fixture(scope="module")

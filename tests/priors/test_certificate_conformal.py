@@ -26,7 +26,7 @@ from metakel.optimize.certificate import (
     smallest_shape,
 )
 from metakel.priors import Prior
-from metakel.priors.certificate import TaskScore, emulate, replay_table
+from metakel.priors.regret_calibration import TaskScore, emulate, replay_table
 from metakel.space import Categorical, Float, Integer, Space
 
 SPACE = Space((Float("a", -1.0, 1.0), Float("b", -1.0, 1.0)))

@@ -50,7 +50,7 @@ def test_corollary_5_2_holds_for_gp_ucb_on_every_covered_run():
         )
         for t in range(horizon + 1):
             post = posterior(KERNEL, optimizer.X, optimizer.y, noise_var=noise_var)
-            gain = post.information_gain / 2
+            gain = post.information_gain
             nus.append(
                 exploration(
                     norm_bound=B,

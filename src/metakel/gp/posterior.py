@@ -125,8 +125,8 @@ class Posterior:
 
     @property
     def information_gain(self) -> float:
-        r"""Realised :math:`\log\det(I + \bar\sigma^{-2} K_t)`, twice the paper's gamma of X."""
-        return float(2 * np.log(np.abs(np.diag(self.factor))).sum())
+        r"""Realised :math:`\frac12 \log\det(I + \bar\sigma^{-2} K_t)`, the paper's gamma of X."""
+        return float(np.log(np.abs(np.diag(self.factor))).sum())
 
     def mean(self, Z: ArrayLike) -> Array:
         """(k,) posterior means."""

@@ -180,7 +180,7 @@ class LearnedKernel:
         itself, which is what ``norm_of="kernel"`` says::
 
             kernel = learned.confidence_kernel(3.0)
-            mk.GPUCB(kernel, domain, norm_bound=3.0, norm_of="kernel", ...)
+            mk.ConfidenceSequence(kernel, norm_bound=3.0, norm_of="kernel", ...)
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """A prior from past tasks: learn it, look at it, decide with it."""
 
-from metakel.priors.calibration import ConfidenceBand
 from metakel.priors.certified_start import PastOutput, PastOutputs, safe_start
+from metakel.priors.confidence import ConfidenceBand
 from metakel.priors.learn import learn_outputs, learn_prior
 from metakel.priors.prior import Prior
 from metakel.priors.replays import Replays

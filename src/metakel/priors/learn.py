@@ -18,16 +18,8 @@ from metakel.gp.success import SuccessChance
 from metakel.io.columns import numbered
 from metakel.kernels import KernelSum
 from metakel.optimize.model import BestRuns
-from metakel.priors.calibration import Calibration, needed_norms, principal_kernel
-from metakel.priors.certificate import (
-    Progress,
-    calibrate_folds,
-    calibrate_split,
-    check_way,
-    taught_and_measured,
-    without_scores,
-)
 from metakel.priors.certified_start import PastOutput, PastOutputs
+from metakel.priors.confidence import Calibration, needed_norms, principal_kernel
 from metakel.priors.principal import (
     DEFAULT_LAM_RATIO,
     DEFAULT_RESIDUAL_WEIGHT,
@@ -39,6 +31,14 @@ from metakel.priors.principal import (
     spoiling_note,
 )
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
+from metakel.priors.regret_calibration import (
+    Progress,
+    calibrate_folds,
+    calibrate_split,
+    check_way,
+    taught_and_measured,
+    without_scores,
+)
 from metakel.priors.robust import agreeing_tasks
 from metakel.priors.standardize import (
     Limits,

@@ -27,8 +27,8 @@ from metakel.optimize.certificate import RegretCalibration
 from metakel.optimize.mixture import Mixture, TaskPrior
 from metakel.optimize.model import LOADERS, BestRuns
 from metakel.optimize.optimizer import Optimizer
-from metakel.priors.calibration import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.certified_start import PastOutputs
+from metakel.priors.confidence import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.principal import NOISE_RATIOS, HeldOut
 from metakel.priors.replays import Replays
 from metakel.priors.summary import Explanation, explain, summary

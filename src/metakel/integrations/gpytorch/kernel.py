@@ -32,7 +32,7 @@ from metakel.kernels.base import DOMAIN_SLACK, FeatureFamily, GramFamily
 from metakel.kernels.nystrom import Eigenfunctions
 from metakel.kernels.sum import as_kernel
 from metakel.priors import Prior
-from metakel.priors.calibration import Calibration
+from metakel.priors.confidence import Calibration
 
 
 class GPyTorchMean(Float64Buffers, gpytorch.means.Mean):  # type: ignore[misc]
