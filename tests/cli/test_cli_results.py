@@ -85,3 +85,18 @@ def test_decimal_commas_and_units_in_tell(metakel, lab_prior):
     assert "read '71,5 %' as 71.5" in told.err
     (trial,) = json.loads(metakel("status", "new.jsonl", "--json").out)["trials"]
     assert (trial["configuration"]["heat"], trial["value"]) == (49.4, 71.5)
+
+
+def test_observed_runs_and_candidates_are_read_from_workbooks_too(metakel, lab_prior):
+    openpyxl = pytest.importorskip("openpyxl")
+    Path("prior.json").write_bytes(lab_prior)
+    book = openpyxl.Workbook()
+    for row in (["heat", "hours", "yield"], [60.5, 6, 71.5], [49.4, 5, 66.1]):
+        book.active.append(row)
+    book.save("runs.xlsx")
+    seen = metakel("suggest", "prior.json", "--observed", "runs.xlsx")
+    assert seen.code == 0, seen.err
+    assert "2 runs of runs.xlsx added" in seen.err
+    chosen = metakel("suggest", "prior.json", "--candidates", "runs.xlsx", "--json")
+    assert chosen.code == 0, chosen.err
+    assert json.loads(chosen.out)[0]["configuration"]["heat"] in (60.5, 49.4)

@@ -9,12 +9,11 @@ from numpy.testing import assert_allclose
 
 from metakel.data import History, Task
 from metakel.gp.processes import level_and_scale
+from metakel.priors.heldout import RESIDUAL_WEIGHTS, hold_out
 from metakel.priors.principal import (
     LAM_RATIOS,
-    RESIDUAL_WEIGHTS,
     featurize,
     fit_task_gp,
-    hold_out,
     moments,
     principal_functions,
     select_along_path,

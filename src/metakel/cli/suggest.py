@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from metakel.cli.console import Json, emit, grid, note
+from metakel.cli.history import table_columns
 from metakel.cli.outputs import (
     AcceptAlarm,
     Delta,
@@ -25,7 +26,6 @@ from metakel.cli.outputs import (
 from metakel.cli.show import PriorPath
 from metakel.confidence import Alarm
 from metakel.errors import Hint, InputError
-from metakel.io import csv_columns
 from metakel.optimize import Reasons, Trial
 from metakel.priors import Prior
 from metakel.report.run import promise
@@ -34,13 +34,13 @@ from metakel.space import Float, Space
 from metakel.tuner import Store, Tuner
 
 Observed = Annotated[
-    Path | None, typer.Option(help="CSV file with runs of this very task, to start from.")
+    Path | None, typer.Option(help="Table with runs of this very task, to start from.")
 ]
 CandidatesPath = Annotated[
     Path | None,
     typer.Option(
         "--candidates",
-        help="CSV file with the only configurations that can be tried, one in a row; columns that "
+        help="Table with the only configurations that can be tried, one in a row; columns that "
         "are no parameters are ignored. Certificates are then about these.",
     ),
 ]
@@ -195,8 +195,8 @@ def open_tuner(
 
 
 def _add_observed(tuner: Tuner, path: Path) -> None:
-    """Tell the runs of a CSV file, and say how many were added and why others were not."""
-    columns = _of_this_task(csv_columns(path), tuner, path)
+    """Tell the runs of a table, and say how many were added and why others were not."""
+    columns = _of_this_task(table_columns(path), tuner, path)
     output, others = tuner.output, tuner.optimizer.model.output_names
     for name in (*tuner.space.free, output, *others):
         if name not in columns:
@@ -224,10 +224,10 @@ def _add_observed(tuner: Tuner, path: Path) -> None:
 
 
 def read_candidates(path: Path | None, space: Space) -> list[dict[str, Any]] | None:
-    """The configurations that a CSV file lists; None without a file."""
+    """The configurations that a table lists; None without a file."""
     if path is None:
         return None
-    columns = csv_columns(path)
+    columns = table_columns(path)
     missing = [name for name in space.free if name not in columns]
     if missing:
         raise InputError(

@@ -20,16 +20,8 @@ from metakel.kernels import KernelSum
 from metakel.optimize.model import BestRuns
 from metakel.priors.certified_start import PastOutput, PastOutputs
 from metakel.priors.confidence import Calibration, needed_norms, principal_kernel
-from metakel.priors.principal import (
-    DEFAULT_LAM_RATIO,
-    DEFAULT_RESIDUAL_WEIGHT,
-    HeldOut,
-    TaskFeatures,
-    featurize,
-    fit_task_gp,
-    hold_out,
-    spoiling_note,
-)
+from metakel.priors.heldout import DEFAULT_RESIDUAL_WEIGHT, HeldOut, hold_out, spoiling_note
+from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
 from metakel.priors.regret_calibration import (
     Progress,

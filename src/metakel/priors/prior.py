@@ -29,7 +29,7 @@ from metakel.optimize.model import LOADERS, BestRuns
 from metakel.optimize.optimizer import Optimizer
 from metakel.priors.certified_start import PastOutputs
 from metakel.priors.confidence import Calibration, ConfidenceBand, prior_kernel
-from metakel.priors.principal import NOISE_RATIOS, HeldOut
+from metakel.priors.heldout import NOISE_RATIOS, HeldOut
 from metakel.priors.replays import Replays
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace

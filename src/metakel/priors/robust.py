@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.kernels.nystrom import spread_rows
-from metakel.priors.principal import ROWS, TaskFeatures
+from metakel.priors.heldout import ROWS
+from metakel.priors.principal import TaskFeatures
 
 # From fewer tasks nothing can be learned and checked on the others.
 SMALLEST_CORE = 3

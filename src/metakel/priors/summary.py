@@ -20,7 +20,8 @@ from metakel._arrays import Array
 from metakel._html import card, table
 from metakel.charts import LEARNED, Axis, SvgChart
 from metakel.gp.processes import LearnedProcess
-from metakel.priors.principal import LEADING, NEEDED_LOG_SCORE
+from metakel.priors.heldout import NEEDED_LOG_SCORE
+from metakel.priors.principal import LEADING
 from metakel.space import Categorical, Space
 
 if TYPE_CHECKING:

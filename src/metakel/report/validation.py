@@ -8,7 +8,7 @@ import numpy as np
 
 from metakel.charts import LEARNED, RANDOM, REFERENCE, Axis, SvgChart, number
 from metakel.priors import Prior, Replays
-from metakel.priors.principal import NEEDED_LOG_SCORE
+from metakel.priors.heldout import NEEDED_LOG_SCORE
 from metakel.report.html import figure, figures, paragraph, section
 
 WITH_HISTORY = "with the history"
