@@ -29,7 +29,7 @@ from metakel.integrations.optuna.record import (
     EXPECTED_SD,
     TRUST,
     WHY,
-    outcomes,
+    finished_trials,
 )
 from metakel.integrations.optuna.search_space import chosen
 from metakel.integrations.optuna.study_replay import StudyReplay
@@ -447,7 +447,7 @@ def test_a_conditional_parameter_is_chosen_with_the_others(caplog):
     assert study.best_value < 0.005
     # All trials are evidence, with momentum and without.
     space = chosen(study.trials[0].distributions, sampler.prior.space)
-    record = outcomes(study.trials, minimize=True)
+    record = finished_trials(study.trials, minimize=True)
     replay = StudyReplay(sampler.prior, space, {}, 0)
     assert len(replay.given(record).X) == 8
     study.enqueue_trial({"kind": "adam"})

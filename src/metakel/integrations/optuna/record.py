@@ -21,6 +21,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from metakel.optimize import Optimizer
+from metakel.optimize.record import NO_NOTE, UNPLACED, Note, Trial
 
 KEY = "metakel:params:"
 # User attributes of a trial: what was expected of it when it was chosen.
@@ -29,36 +30,14 @@ ALARM, WHY = "metakel:alarm", "metakel:why"
 CHUNK = 2045  # what every SQL storage can hold in one attribute
 # A worker announces its choice within a second or so. One that has not after this was killed.
 UNANNOUNCED = timedelta(seconds=60)
+PRUNED = Note(reason="pruned")
 
 
-@dataclass(frozen=True)
-class StudyOutcome:
-    """A finished trial.
+def finished_trials(trials: Iterable[FrozenTrial], *, minimize: bool) -> list[Trial]:
+    """Finished trials in the order in which they finished, so that new ones come last.
 
-    Parameters
-    ----------
-    number : int
-    params : dict
-    value : float or None
-        None where it failed or is not finite, or was pruned and nothing can be said of it.
-    constraints : dict
-    pruned : bool
+    Their points are parameters as Optuna has them, which `StudyReplay` places.
     """
-
-    number: int
-    params: dict[str, Any]
-    value: float | None
-    constraints: dict[str, float]
-    pruned: bool = False
-
-    @property
-    def counts(self) -> bool:
-        """Whether it may be the best, by Optuna's rule."""
-        return not self.pruned and all(value <= 0 for value in self.constraints.values())
-
-
-def outcomes(trials: Iterable[FrozenTrial], *, minimize: bool) -> list[StudyOutcome]:
-    """Finished trials in the order in which they finished, so that new ones come last."""
     finished = [trial for trial in trials if trial.state.is_finished()]
     # An order that does not depend on who reads, also for trials that were added all at once.
     finished.sort(key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
@@ -71,7 +50,11 @@ def outcomes(trials: Iterable[FrozenTrial], *, minimize: bool) -> list[StudyOutc
             value = trial.value
         if value is not None and not pruned:
             insort(completed, value)
-        found.append(StudyOutcome(trial.number, attempted(trial), value, trial.constraints, pruned))
+        asked = Trial(trial.number, attempted(trial), UNPLACED, note=PRUNED if pruned else NO_NOTE)
+        done = asked.with_result(value, constraints=trial.constraints)
+        # A pruned one is like an infeasible one: its value is evidence, but it cannot be the best.
+        worse = pruned and done.value is not None
+        found.append(replace(done, state="infeasible") if worse else done)
     return found
 
 

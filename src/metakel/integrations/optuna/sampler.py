@@ -18,9 +18,8 @@ from optuna.trial import FrozenTrial, TrialState
 from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.integrations.optuna.record import (
-    StudyOutcome,
     attempted,
-    outcomes,
+    finished_trials,
     read_choice,
     running,
     write_choice,
@@ -34,7 +33,7 @@ from metakel.integrations.optuna.search_space import (
 )
 from metakel.integrations.optuna.strict import Strict, check_unchanged
 from metakel.integrations.optuna.study_replay import SamplerCache, StudyReplay, varying
-from metakel.optimize import Certificate
+from metakel.optimize import Certificate, Trial
 from metakel.priors import Prior
 from metakel.space import Space
 
@@ -218,7 +217,7 @@ class MetaKelSampler(BaseSampler):
             return 0.0
         space = space or varying(prior)
         with self._cache.lock:
-            record = outcomes(trials, minimize=prior.info.minimize)
+            record = finished_trials(trials, minimize=prior.info.minimize)
             replay = self._replay(prior, study, record, space)
             return replay.given(record).trust
 
@@ -247,7 +246,7 @@ class MetaKelSampler(BaseSampler):
         _check_direction(study, prior)
         with self._cache.lock:
             found = study.get_trials(deepcopy=False) if trials is None else trials
-            record = outcomes(found, minimize=prior.info.minimize)
+            record = finished_trials(found, minimize=prior.info.minimize)
             space = chosen(self._cache.common(study), prior.space) or varying(prior)
             if self._strict is not None:
                 return self._replay(prior, study, record, space).given(record).certificate()
@@ -308,9 +307,7 @@ class MetaKelSampler(BaseSampler):
             self.prior = self._cache.learned(study, self._past)
             return self.prior
 
-    def _replay(
-        self, prior: Prior, study: Study, record: list[StudyOutcome], space: Space
-    ) -> StudyReplay:
+    def _replay(self, prior: Prior, study: Study, record: list[Trial], space: Space) -> StudyReplay:
         seed = self._seed_for(study)
         return self._cache.replay(prior, study, record, space, seed, strict=self._strict)
 
@@ -360,7 +357,7 @@ class MetaKelSampler(BaseSampler):
         choice: dict[str, Any] = {}
         own, rivals = trial.number, set[int]()
         for _ in range(ATTEMPTS):
-            record = outcomes(trials, minimize=prior.info.minimize)
+            record = finished_trials(trials, minimize=prior.info.minimize)
             others = running(trials, own)
             if rivals:
                 again = sum(number < own for number in rivals & others.announced.keys())
@@ -381,7 +378,7 @@ class MetaKelSampler(BaseSampler):
                 ) from None
             write_choice(study, trial, choice)
             trials = study.get_trials(deepcopy=False)
-            known = {**others.announced, **{o.number: o.params for o in record}}
+            known = {**others.announced, **{t.number: t.point for t in record}}
             meanwhile = {t.number: attempted(t) for t in trials if t.number != own}
             news = {n: params for n, params in meanwhile.items() if params != known.get(n)}
             rivals = replay.near(choice, news)
@@ -396,13 +393,13 @@ class MetaKelSampler(BaseSampler):
         return f"{type(self).__name__}(prior={self.prior!r}, seed={self._seed})"
 
 
-def _unlike_the_past(space: Space, past: Space, record: Sequence[StudyOutcome]) -> str:
+def _unlike_the_past(space: Space, past: Space, record: Sequence[Trial]) -> str:
     """Why past studies say nothing of the regret; empty where they may."""
     other = sorted(set(space.parameters) ^ set(past.parameters), key=lambda p: p.name)
     if other:
         names = dict.fromkeys(p.name for p in other)
         return f"the search space is not that of the past studies: {', '.join(names)} differ"
-    if any(outcome.pruned for outcome in record):
+    if any(trial.note.reason == "pruned" for trial in record):
         return "some trials were pruned, and past studies were replayed without pruning"
     return ""
 

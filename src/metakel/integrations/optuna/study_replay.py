@@ -15,7 +15,7 @@ from optuna.study import Study
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.integrations.optuna.record import Running, StudyOutcome, asked_for
+from metakel.integrations.optuna.record import Running, asked_for
 from metakel.integrations.optuna.search_space import (
     LOGGER,
     SourceStudies,
@@ -41,7 +41,7 @@ def varying(prior: Prior) -> Space:
     return prior.space.among([prior.space[name] for name in prior.space.free])
 
 
-def held_values(prior: Prior, space: Space, record: Sequence[StudyOutcome]) -> dict[str, Any]:
+def held_values(prior: Prior, space: Space, record: Sequence[Trial]) -> dict[str, Any]:
     """Values for parameters that the prior knows and the search space lacks.
 
     Where the study has them after all, only not in all trials, they are those of its best trial;
@@ -51,7 +51,7 @@ def held_values(prior: Prior, space: Space, record: Sequence[StudyOutcome]) -> d
     if not missing:
         return {}
     worse = 1.0 if prior.info.minimize else -1.0
-    valued = [(worse * o.value, o.params) for o in record if o.value is not None and o.counts]
+    valued = [(worse * (t.value or 0.0), t.point) for t in record if t.state == "complete"]
     valued.sort(key=lambda pair: pair[0])
     held, first = {}, _first_choice(prior)
     for p in missing:
@@ -135,11 +135,9 @@ class StudyReplay:
         self._encoded: dict[int, tuple[dict[str, Any], Array]] = {}
         # What has not changed since the last trial is not made again.
         self._params: dict[int, Mapping[str, Any]] = {}
-        self._made: dict[int, tuple[StudyOutcome, Trial]] = {}
+        self._made: dict[int, tuple[Trial, Trial]] = {}
 
-    def given(
-        self, record: Sequence[StudyOutcome], running: Running = NOTHING_RUNNING
-    ) -> Optimizer:
+    def given(self, record: Sequence[Trial], running: Running = NOTHING_RUNNING) -> Optimizer:
         """The optimizer, given finished trials in the order in which they finished.
 
         A trial that is still choosing is taken to try what the optimizer suggests for it, given the
@@ -147,7 +145,7 @@ class StudyReplay:
         results.
         """
         finished = {outcome.number: outcome for outcome in record}
-        params = {**running.announced, **{n: o.params for n, o in finished.items()}}
+        params = {**running.announced, **{n: t.point for n, t in finished.items()}}
         self._encode_new(params)
         encoded = {n: found for n in params if (found := self._encode(n, params[n]))}
         for number in running.choosing:
@@ -213,21 +211,30 @@ class StudyReplay:
     def _record_of(
         self,
         encoded: Mapping[int, tuple[dict[str, Any], Array]],
-        record: Sequence[StudyOutcome],
-        finished: Mapping[int, StudyOutcome],
+        record: Sequence[Trial],
+        finished: Mapping[int, Trial],
     ) -> Record:
         """Trials of a study by their numbers there, with the outcomes of those that finished."""
         trials = {}
         for place, number in enumerate(sorted(encoded)):
             outcome, (point, x) = finished.get(number), encoded[number]
             before, made = self._made.get(number, (None, None))
-            if made is None or before != outcome or made.x is not x or made.number != place:
-                made = _finished(Trial(place, point, x), outcome, strict=self._strict)
+            if made is None or made.x is not x or made.number != place or _differ(before, outcome):
+                made = self._placed(outcome, place, point, x)
                 if outcome is not None:
                     self._made[number] = outcome, made
             trials[number] = made
         steps = tuple((trials[o.number].number,) for o in record if o.number in trials)
         return Record(tuple(trials.values()), steps)
+
+    def _placed(self, outcome: Trial | None, number: int, point: Any, x: Array) -> Trial:
+        """A trial as the model sees it; strict constraints are outputs with limits."""
+        trial = replace(outcome or Trial(number, point, x), number=number, point=point, x=x)
+        if not self._strict or outcome is None:
+            return trial
+        counts = trial.state == "infeasible" and trial.note.reason != "pruned"
+        state = "complete" if counts else trial.state
+        return replace(trial, state=state, constraints={}, outputs=trial.constraints)
 
     def _place(self, point: Mapping[str, Any]) -> Array:
         """(d0,) how the model sees a point; trials may be beyond all ranges."""
@@ -242,14 +249,11 @@ class StudyReplay:
         return list(domain.model_space.encode(full, extrapolate=True))
 
 
-def _finished(trial: Trial, outcome: StudyOutcome | None, *, strict: bool) -> Trial:
-    """With its outcome, if it has one; strict constraints are outputs with limits."""
-    if outcome is None:
-        return trial
-    limits, outputs = ({}, outcome.constraints) if strict else (outcome.constraints, {})
-    done = trial.with_result(outcome.value, None, limits, outputs)
-    # Like an infeasible one: its value is evidence, but it cannot be the best.
-    return replace(done, state="infeasible") if outcome.pruned and done.value is not None else done
+def _differ(one: Trial | None, other: Trial | None) -> bool:
+    if one is None or other is None:
+        return one is not other
+    was, now = ((t.state, t.value, t.constraints, t.note.reason) for t in (one, other))
+    return was != now
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -275,7 +279,7 @@ class SamplerCache:
         self,
         prior: Prior,
         study: Study,
-        record: list[StudyOutcome],
+        record: list[Trial],
         space: Space,
         seed: int,
         delta: float | None = None,
