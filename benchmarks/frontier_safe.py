@@ -51,7 +51,7 @@ def optimizer(
 
 def begin(world: Output, domain: Domain) -> safe.SafeStart:
     """The start set of one output."""
-    return mk.safe_start(
+    return safe.safe_start(
         world.history,
         BASE if domain is GRID else world.kernel.base,
         domain=domain,
@@ -108,10 +108,10 @@ def two_limits(seed: int) -> Result:
     rng = np.random.default_rng(seed)
     goal, *others = line(rng, 3)
     limits = {
-        str(i): mk.PastOutput(o.history, BASE, NOISE, at_least=o.limit)
+        str(i): safe.LimitHistory(o.history, BASE, NOISE, at_least=o.limit)
         for i, o in enumerate(others)
     }
-    start = mk.safe_start(goal.history, BASE, domain=GRID, noise_std=NOISE, limits=limits)
+    start = safe.safe_start(goal.history, BASE, domain=GRID, noise_std=NOISE, limits=limits)
     if not start.contains(X).any():
         return {"start": False}
     game, f, rows = optimizer(start, GRID, None, rng), goal.f(X), []

@@ -100,9 +100,11 @@ class Lesson:
             ]
             kernels.append(principal_functions(records, name))
             past.append(mk.History.from_pairs(records + [(DOMAIN.X, y) for y in values[teach:]]))
-        peak = mk.PastOutput(past[1], kernels[1], 0.0, at_most=PEAK)  # 0: calibrated without noise
+        peak = safe.LimitHistory(
+            past[1], kernels[1], 0.0, at_most=PEAK
+        )  # 0: calibrated without noise
         options = {"domain": DOMAIN, "noise_std": 0.0, "teach": teach / (teach + calibrate)}
-        return cls(mk.safe_start(past[0], kernels[0], limits={"peak": peak}, **options))
+        return cls(safe.safe_start(past[0], kernels[0], limits={"peak": peak}, **options))
 
     def optimizer(self, rng: np.random.Generator) -> mk.optimize.Optimizer:
         """A safe search for the gains of the next vehicle."""

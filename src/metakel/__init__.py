@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from metakel.optimize import GPUCB as GPUCB
     from metakel.optimize import FixedWidth as FixedWidth
     from metakel.optimize import Optimizer as Optimizer
-    from metakel.priors import PastOutput as PastOutput
     from metakel.priors import Prior as Prior
     from metakel.priors import learn_prior as learn_prior
-    from metakel.priors import safe_start as safe_start
     from metakel.search import box as box
     from metakel.search import candidates as candidates
     from metakel.search import grid as grid
@@ -42,7 +40,7 @@ if not TYPE_CHECKING:  # a type checker would conclude that every name exists
         "kernels": ("KernelSum",),
         "learn": ("LearnedKernel", "learn_kernel"),
         "optimize": ("GPUCB", "FixedWidth", "Optimizer"),
-        "priors": ("PastOutput", "Prior", "learn_prior", "safe_start"),
+        "priors": ("Prior", "learn_prior"),
         "search": ("box", "candidates", "grid"),
         "space": ("Space",),
         "tuner": ("Tuner",),

@@ -1,6 +1,5 @@
 """A prior from past tasks: learn it, look at it, decide with it."""
 
-from metakel.priors.certified_start import PastOutput, PastOutputs, safe_start
 from metakel.priors.confidence import ConfidenceBand
 from metakel.priors.learn import learn_outputs, learn_prior
 from metakel.priors.prior import Prior
@@ -10,11 +9,8 @@ from metakel.priors.summary import Explanation
 __all__ = [
     "ConfidenceBand",
     "Explanation",
-    "PastOutput",
-    "PastOutputs",
     "Prior",
     "Replays",
     "learn_outputs",
     "learn_prior",
-    "safe_start",
 ]

@@ -23,7 +23,7 @@ from metakel.errors import InputError
 from metakel.gp.processes import LearnedProcess, LevelAndScale
 from metakel.kernels import KernelDictionary, KernelSum, matern
 from metakel.kernels.nystrom import Eigenfunctions, spread_rows
-from metakel.priors.certified_start import conformal_rank
+from metakel.safe.start import conformal_rank
 from metakel.space import Space
 
 ROWS = 300

@@ -18,7 +18,6 @@ from metakel.gp.success import SuccessChance
 from metakel.io.columns import numbered
 from metakel.kernels import KernelSum
 from metakel.optimize.model import BestRuns
-from metakel.priors.certified_start import PastOutput, PastOutputs
 from metakel.priors.confidence import Calibration, needed_norms, principal_kernel
 from metakel.priors.heldout import DEFAULT_RESIDUAL_WEIGHT, HeldOut, hold_out, spoiling_note
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
@@ -40,6 +39,7 @@ from metakel.priors.standardize import (
     with_space,
     without_failures,
 )
+from metakel.safe.start import LimitHistory, PastOutputs
 from metakel.space import Space
 
 SMALLEST_CALIBRATION = 4
@@ -316,7 +316,7 @@ def _same_tasks(histories: Mapping[str, History]) -> dict[str, History]:
     return found
 
 
-def _recorded(name: str, history: History, noise_std: float | None) -> PastOutput:
+def _recorded(name: str, history: History, noise_std: float | None) -> LimitHistory:
     teaching = replace(history, tasks=history.tasks[: round(len(history) / 2)])
     learned = learn_prior(teaching, certify="none")
     if learned.task_gp is None:
@@ -328,7 +328,7 @@ def _recorded(name: str, history: History, noise_std: float | None) -> PastOutpu
     flipped = history.report is not None and history.report.minimize
     sign = -1.0 if flipped else 1.0
     tasks = tuple(Task(task.X, sign * task.y, task.name) for task in history)
-    return PastOutput(History(tasks), kernel, positive(f"noise of {name!r}", noise))
+    return LimitHistory(History(tasks), kernel, positive(f"noise of {name!r}", noise))
 
 
 def _unexplained(name: str, teaching: History, kernel: KernelSum) -> float:

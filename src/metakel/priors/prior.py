@@ -27,11 +27,11 @@ from metakel.optimize.certificate import RegretCalibration
 from metakel.optimize.mixture import Mixture, TaskPrior
 from metakel.optimize.model import LOADERS, BestRuns
 from metakel.optimize.optimizer import Optimizer
-from metakel.priors.certified_start import PastOutputs
 from metakel.priors.confidence import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.heldout import NOISE_RATIOS, HeldOut
 from metakel.priors.replays import Replays
 from metakel.priors.summary import Explanation, explain, summary
+from metakel.safe.start import PastOutputs
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Fixed, Parameter, Space
 from metakel.space.parameters import storable

@@ -18,8 +18,8 @@ from metakel.confidence import ConfidenceSequence
 from metakel.errors import Hint, InputError
 from metakel.learn import LearnedKernel
 from metakel.optimize import GPUCB, Optimizer
-from metakel.priors import PastOutputs, Prior
-from metakel.safe import Limited, Range, SafeStart
+from metakel.priors import Prior
+from metakel.safe import Limited, PastOutputs, Range, SafeStart
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Space
 from metakel.tuner.events import Configuration, digest, key, plain

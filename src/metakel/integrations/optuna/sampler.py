@@ -74,7 +74,7 @@ class MetaKelSampler(BaseSampler):
         raises `metakel.NoSafePoint`, and after values that contradict the past `metakel.Alarm`.
         The study needs the parameters of the past, within their ranges. See
         ``docs/guide/safe-search.md``.
-        A ``prior`` has to bring records of the constraints (`metakel.priors.learn_outputs`).
+        A ``prior`` has to bring records of the constraints (`metakel.safe.learn_outputs`).
     outputs : pair of float, optional
         Limits between which all values lie: (0, 1) for an accuracy. What is said of trials and
         certificates keeps to them. Guessed by the name of the metric, if the source studies have

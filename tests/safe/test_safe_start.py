@@ -8,8 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import metakel as mk
 from gpucb import gpucb
+from metakel import safe
 from metakel.optimize import Optimizer
-from metakel.priors.certified_start import TaskRecord
+from metakel.safe.start import TaskRecord
 from tests.confidence.worlds import failures_allowed
 
 BASE = mk.kernels.legendre(8, scaling="sup")
@@ -32,7 +33,7 @@ def world(rng, tasks=30, n=12, noise=0.05, dense=False):
 
 def start(history, limit, base=KERNEL, **options):
     given = {"noise_std": 0.05, "at_least": limit, "delta": 0.1, "teach": 0.3, **options}
-    return mk.safe_start(history, base, domain=GRID, **given)
+    return safe.safe_start(history, base, domain=GRID, **given)
 
 
 def search(found, limit):
@@ -136,7 +137,7 @@ def test_two_outputs_share_one_calibration():
     rng = np.random.default_rng(5)
     history, _, limit = world(rng)
     heat, hot, ceiling = world(rng)
-    limits = {"heat": mk.PastOutput(heat, KERNEL, 0.05, at_most=-ceiling)}
+    limits = {"heat": safe.LimitHistory(heat, KERNEL, 0.05, at_most=-ceiling)}
     one, both = start(history, limit), start(history, limit, limits=limits)
     assert len(both.scores) == 2
     assert both.delta == one.delta

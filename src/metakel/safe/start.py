@@ -43,7 +43,7 @@ NEGLIGIBLE = 1e-8  # singular values below this share of the largest count as ne
 
 
 @dataclass(frozen=True, eq=False)
-class PastOutput:
+class LimitHistory:
     """Records of one output of past tasks; of several, the same tasks in the same order.
 
     Parameters
@@ -73,7 +73,7 @@ class PastOutput:
         """Values that are allowed."""
         return Range.of("safe_start", self.at_least, self.at_most)
 
-    def limited(self, allowed: Range) -> PastOutput:
+    def limited(self, allowed: Range) -> LimitHistory:
         """The output with these limits."""
         low, high = allowed.to_list()
         return replace(self, at_least=low, at_most=high)
@@ -85,7 +85,7 @@ class PastOutput:
         return {"kernel": self.base.to_json(), "noise_std": self.noise_std, "tasks": records}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> PastOutput:
+    def from_dict(cls, data: Mapping[str, Any]) -> LimitHistory:
         """Inverse of `to_dict`."""
         tasks = []
         for entry in data["tasks"]:
@@ -103,7 +103,7 @@ def safe_start(
     noise_std: float,
     at_least: float | None = None,
     at_most: float | None = None,
-    limits: Mapping[str, PastOutput] | None = None,
+    limits: Mapping[str, LimitHistory] | None = None,
     delta: float = 0.05,
     delta_records: float = 0.01,
     delta_learning: float = 0.02,
@@ -130,7 +130,7 @@ def safe_start(
         start set.
     at_least, at_most : float, optional
         Limits of the objective, in the sign of the history.
-    limits : dict of PastOutput, optional
+    limits : dict of LimitHistory, optional
         Other limited outputs.
     delta : float
         Probability with which the calibration may fail, over histories and the next task. At least
@@ -143,7 +143,7 @@ def safe_start(
     teach : float
         Share of the tasks, from the first on, that teach.
     """
-    outputs = {OBJECTIVE: PastOutput(history, base, noise_std, at_least, at_most)}
+    outputs = {OBJECTIVE: LimitHistory(history, base, noise_std, at_least, at_most)}
     outputs |= dict(limits or {})
     if not any(output.range.bounded for output in outputs.values()):
         raise InputError("there is no limit; expected at_least, at_most or limits")
@@ -195,7 +195,7 @@ class _Taught:
     norms: Array  # (m,) largest norm minus the centre that the band of each task allows
 
     @classmethod
-    def of(cls, output: PastOutput, first: int, delta: float, level: float, X: Array) -> _Taught:
+    def of(cls, output: LimitHistory, first: int, delta: float, level: float, X: Array) -> _Taught:
         tasks, kernel = output.history.tasks, output.base
         if isinstance(kernel, KernelDictionary):
             noise = output.noise_std or None
@@ -284,7 +284,7 @@ def conformal_rank(delta: float, count: int) -> int:
     return ceil((1 - delta) * (count + 1) - 1e-12)
 
 
-def _exact_margin(output: PastOutput, task: Task, X: Array) -> Array:
+def _exact_margin(output: LimitHistory, task: Task, X: Array) -> Array:
     """(N,) how far inside exact values are, of a task that recorded every point of the domain."""
     rows = {x.tobytes(): y for x, y in zip(task.X + 0.0, task.y, strict=True)}
     try:
@@ -321,13 +321,13 @@ class PastOutputs:
 
     Parameters
     ----------
-    outputs : dict of PastOutput
+    outputs : dict of LimitHistory
         By name; the objective is the first. In the sign in which they were measured, with points as
         the model sees them, without limits, and with kernels learned from the first half of the
         tasks.
     """
 
-    outputs: Mapping[str, PastOutput]
+    outputs: Mapping[str, LimitHistory]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -385,7 +385,7 @@ class PastOutputs:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PastOutputs:
         """Inverse of `to_dict`."""
-        found = {str(name): PastOutput.from_dict(o) for name, o in data.items()}
+        found = {str(name): LimitHistory.from_dict(o) for name, o in data.items()}
         if not found or len({len(o.history) for o in found.values()}) != 1:
             raise InputError("past outputs are not of the same tasks")
         return cls(found)
