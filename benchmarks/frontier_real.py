@@ -16,9 +16,9 @@ import numpy as np
 
 import metakel as mk
 from benchmarks.seeds import Result
-from metakel import safe
 from metakel.data import History
 from metakel.priors import learn_outputs
+from metakel.safe import NoSafePoint
 
 FLOOR, DELTA, TRIES, RECORDS, EVERY = -0.1, 0.2, 10, 60, 2
 IN_USE = {"alpha": 0.5, "lambda": 2.0**-8}
@@ -94,7 +94,7 @@ def _ours(whole: History, s: int) -> list[int]:
     for _ in range(TRIES):
         try:
             x = tuner.ask()
-        except (mk.Alarm, safe.NoSafePoint):
+        except (mk.Alarm, NoSafePoint):
             break
         rows.append(places[tuple(x.values())])
         tuner.tell(x, float(new.y[rows[-1]]))

@@ -15,7 +15,7 @@ import metakel as mk
 from benchmarks.frontier_rules import Process, feasible_ucb, safe_opt
 from benchmarks.frontier_worlds import BASE, GRID, NOISE, SPACE, Output, X, line, named, plane
 from benchmarks.seeds import Result
-from metakel import safe
+from metakel.safe import Limited, LimitHistory, NoSafePoint, SafeStart, safe_start
 from metakel.search import Domain, SearchSpace
 
 TRIES = 40
@@ -27,11 +27,11 @@ HEAD = ("rule", "any unsafe try", "regret / range, 5 tries", "10", "last")
 
 
 def optimizer(
-    start: safe.SafeStart, domain: Domain, limit: float | None, rng: np.random.Generator
+    start: SafeStart, domain: Domain, limit: float | None, rng: np.random.Generator
 ) -> mk.optimize.Optimizer:
     """The safe search that begins at a start set from past tasks."""
     return mk.GPUCB(
-        safe.Limited(
+        Limited(
             mk.ConfidenceSequence(
                 start.kernel,
                 noise_std=NOISE,
@@ -49,9 +49,9 @@ def optimizer(
     )
 
 
-def begin(world: Output, domain: Domain) -> safe.SafeStart:
+def begin(world: Output, domain: Domain) -> SafeStart:
     """The start set of one output."""
-    return safe.safe_start(
+    return safe_start(
         world.history,
         BASE if domain is GRID else world.kernel.base,
         domain=domain,
@@ -85,7 +85,7 @@ def one_limit(seed: int) -> Result:
     for _ in range(TRIES):
         try:
             x = game.ask()
-        except (mk.Alarm, safe.NoSafePoint):
+        except (mk.Alarm, NoSafePoint):
             break
         rows.append(_row(x))
         game.tell(x, f[rows[-1]] + NOISE * rng.normal())
@@ -108,10 +108,9 @@ def two_limits(seed: int) -> Result:
     rng = np.random.default_rng(seed)
     goal, *others = line(rng, 3)
     limits = {
-        str(i): safe.LimitHistory(o.history, BASE, NOISE, at_least=o.limit)
-        for i, o in enumerate(others)
+        str(i): LimitHistory(o.history, BASE, NOISE, at_least=o.limit) for i, o in enumerate(others)
     }
-    start = safe.safe_start(goal.history, BASE, domain=GRID, noise_std=NOISE, limits=limits)
+    start = safe_start(goal.history, BASE, domain=GRID, noise_std=NOISE, limits=limits)
     if not start.contains(X).any():
         return {"start": False}
     game, f, rows = optimizer(start, GRID, None, rng), goal.f(X), []
@@ -119,7 +118,7 @@ def two_limits(seed: int) -> Result:
     for _ in range(25):
         try:
             x = game.ask()
-        except (mk.Alarm, safe.NoSafePoint):
+        except (mk.Alarm, NoSafePoint):
             break
         rows.append(_row(x))
         noise = NOISE * rng.normal(size=3)
@@ -149,7 +148,7 @@ def _elsewhere(world: Output, domain: Domain, rng: np.random.Generator) -> Resul
     for _ in range(10):
         try:
             x = game.ask()
-        except (mk.Alarm, safe.NoSafePoint):
+        except (mk.Alarm, NoSafePoint):
             break
         values.append(float(world.f(domain.encode([x], "benchmark"))[0]))
         game.tell(x, values[-1] + NOISE * rng.normal())
@@ -175,7 +174,7 @@ def behind_a_gap(seed: int, noise: float = 0.02, tries: int = 80) -> Result:
             break
     first = int(apart[np.argmax(f[apart])])
     game = mk.GPUCB(
-        safe.Limited(
+        Limited(
             mk.ConfidenceSequence(kernel, noise_std=noise, norm_bound=3.0),
             at_least=limit,
             start=[X[first]],
