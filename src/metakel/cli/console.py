@@ -51,7 +51,8 @@ def version_option(
 
 # The first sentence of the help of every command, in the order of use.
 SUMMARIES = {
-    "look": "Look at a table: which parameters are found in it, and which options say the same.",
+    "look": "Look at a table: which parameters are found in it, and which options of `learn` say "
+    "the same.",
     "learn": "Learn a prior for the next task from a table of past runs.",
     "show": "Show what was learned, and how far it can be trusted.",
     "suggest": "Suggest the next configurations to try; with --journal they are recorded as "
