@@ -6,9 +6,9 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -145,17 +145,14 @@ class Format:
     name : str
         For example "metakel.Prior"; stored in every document.
     version : int
-        The version that is written.
+        The version that is written, and the only one that is read.
     noun : str
         What messages call the stored object, for example "prior".
-    upgrades : mapping of int to callable
-        Turns the content of an older version into that of the version after it.
     """
 
     name: str
     version: int
     noun: str
-    upgrades: Mapping[int, Callable[[Content], Content]] = field(default_factory=dict)
 
     def dump(self, content: Mapping[str, Any]) -> Content:
         """The document that holds this content."""
@@ -163,7 +160,7 @@ class Format:
 
     @contextmanager
     def load(self, data: Any, what: str | None = None) -> Iterator[Content]:
-        """The content of a document, in the current version, for the block that reads it.
+        """The content of a document, for the block that reads it.
 
         Whatever is wrong with the document, or found wrong by the block, becomes an `InputError`
         that names ``what``: a file, or "stored ..." by default.
@@ -171,14 +168,12 @@ class Format:
         what = what or f"stored {self.noun}"
         content = dict(data) if isinstance(data, Mapping) else {}
         name, version = content.pop("format", None), content.pop("version", None)
-        if name != self.name or not self._reads(version):
+        if name != self.name or type(version) is not int or version != self.version:
             raise InputError(
                 f"{what} has format {name!r}, version {version!r}; "
                 f"expected {self.name!r}, version {self.version}"
             )
         try:
-            for older in range(version, self.version):
-                content = self.upgrades[older](content)
             yield content
         except MetaKelError as error:
             if str(error).startswith(what):
@@ -201,9 +196,6 @@ class Format:
         text = read_text(path, f"a saved {self.noun}")
         with self.load(self.parse(text, str(path)), str(path)) as content:
             yield content
-
-    def _reads(self, version: Any) -> bool:
-        return type(version) is int and version in (self.version, *self.upgrades)
 
 
 def write_file(path: str | Path, document: Mapping[str, Any]) -> None:

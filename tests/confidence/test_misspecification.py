@@ -6,7 +6,7 @@ from math import log, sqrt
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from worlds import GRID, World, covered, failures_allowed
 
 from metakel.confidence import ConfidenceSequence
@@ -134,22 +134,6 @@ def test_the_size_of_the_weights_does_not_matter():
             found.append((sequence.radius, *sequence.interval(GRID)[1]))
     for other in (found[2:4], found[4:]):
         assert_allclose(other, found[:2], rtol=1e-6)
-
-
-def test_a_file_from_before_misspecification_scales_keeps_its_mixture():
-    old = told(MAPPED, 1.0, misspecification_weight=0.0)
-    stored = {**old.to_dict(), "version": 1}
-    stored["settings"] = stored.pop("options")
-    del stored["settings"]["misspecification_weight"]
-    stored["settings"]["norm_range"] = [1e-3, 1e3]
-    again = ConfidenceSequence.from_dict(stored, MAPPED)
-    for sequence in (old, again):
-        sequence.tell([0.1], [1e3])
-    assert again.options.misspecification_weight == 0
-    assert again.radius == old.radius
-    assert_array_equal(again.interval(GRID), old.interval(GRID))
-    kept = ConfidenceSequence.from_dict(told(MAPPED, 1.0).to_dict(), MAPPED)
-    assert kept.options.misspecification_weight == 0.01
 
 
 @pytest.mark.parametrize("weight", [-0.1, 1.0, "much"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -137,21 +136,6 @@ def test_a_stored_sequence_goes_on_exactly(before, after, kernel, on_points, wro
     assert_array_equal(restored.interval(Z), straight.interval(Z))
     if on_points:
         assert_array_equal(restored.interval(), straight.interval())
-
-
-def test_a_document_of_0_1_is_read_and_goes_on():
-    stored = json.loads((Path(__file__).parent / "data" / "sequence_v1.json").read_text())
-    kernel = KernelSum.from_json(json.dumps(stored["kernel"]))
-    loaded = ConfidenceSequence.from_dict(stored["sequence"], kernel)
-    assert loaded.options.misspecification_weight == 0.01
-    assert_array_equal(loaded.interval(), stored["interval"])
-    assert_allclose(loaded.radius, stored["radius"], rtol=1e-12)
-    fresh = ConfidenceSequence(kernel, noise_std=0.1, norm_bound=2.0, points=GRID)
-    for batch in loaded.told.batches:
-        fresh.tell(batch.X, batch.y)
-    for sequence in (fresh, loaded):
-        sequence.tell([[0.1]], [0.05])
-    assert_allclose(loaded.interval(Z), fresh.interval(Z), rtol=1e-9, atol=1e-9)
 
 
 def test_what_cannot_be_stored_or_read_is_refused():

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -157,13 +156,6 @@ def test_file_gives_back_the_same_kernel(tmp_path):
     loaded = KernelSum.load(tmp_path / "kernel.json")
     assert_array_equal(loaded(X, Z), kernel(X, Z))
     assert loaded.d0 == 2
-
-
-def test_a_file_of_0_1_is_read():
-    loaded = KernelSum.load(Path(__file__).parent / "data" / "kernel_v1.json")
-    base = legendre(3, scaling="l2") + squared_exponential([0.5], d0=1)
-    line = np.linspace(-1, 1, 7)
-    assert_array_equal(loaded(line), KernelSum.uniform(base, active=[0, 2, 3])(line))
 
 
 def test_a_missing_file_is_named(tmp_path):

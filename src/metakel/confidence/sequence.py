@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel._arrays import Array
-from metakel._files import Content, Format
+from metakel._files import Format
 from metakel.confidence.fallback import (
     Alarm,
     AlarmEvent,
@@ -28,17 +28,7 @@ from metakel.confidence.set import ConfidenceSet, Intersection
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum, as_kernel
 
-
-def _from_version_1(content: Content) -> Content:
-    options = dict(content["settings"])
-    # The first files had no such scales, and a mixture must not change.
-    options["misspecification_weight"] = options.pop("watch", 0.0)
-    return {**content, "options": options}
-
-
-FORMAT = Format(
-    "metakel.ConfidenceSequence", version=2, noun="sequence", upgrades={1: _from_version_1}
-)
+FORMAT = Format("metakel.ConfidenceSequence", version=2, noun="sequence")
 
 
 class ConfidenceSequence:
