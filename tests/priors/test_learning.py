@@ -23,7 +23,7 @@ def search(prior, X, y, horizon=20):
 
 
 def regret(prior, X, y, horizon=20):
-    best = search(prior, X, y, horizon).best.value
+    best = search(prior, X, y, horizon).best().value
     return (y.max() - best) / (y.max() - np.median(y))
 
 
