@@ -230,3 +230,21 @@ def test_what_was_run_is_what_was_asked_where_only_the_form_differs(tmp_path, as
     ]
     path = written(tmp_path / "j", [*lines(tmp_path / "j"), *events])
     assert (Store.open(path).run.record[0].note.suggested is not None) is differs
+
+
+def test_an_interrupt_while_a_file_is_closed_sends_no_value_to_another_file(tmp_path, monkeypatch):
+    tuner, close = Tuner(PRIOR, tmp_path / "j"), os.close
+
+    def interrupted(descriptor: int) -> None:
+        close(descriptor)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tuner.tell(X, 0.85)
+    with (tmp_path / "notes.txt").open("w+b") as other:  # it gets the number of the closed file
+        tuner.tell({**X, "depth": 5}, 0.8)
+        assert other.read() == b""
+    assert [trial.value for trial in Store.open(tmp_path / "j").run.record.observed] == [0.85, 0.8]
+    assert [trial.value for trial in tuner.trials.observed] == [0.85, 0.8]

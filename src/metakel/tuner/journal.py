@@ -140,6 +140,7 @@ class Journal:
             self._memory += [json.loads(json.dumps(event, allow_nan=False)) for event in events]
             return
         assert self._descriptor is not None, "append belongs within exclusive"
+        self._recognise(os.fstat(self._descriptor))
         end = os.lseek(self._descriptor, 0, os.SEEK_END)
         last = self._read.last if end == self._read.offset else _last_line(self._descriptor, end)
         self._write(self._descriptor, encoded(events, last), end)
@@ -234,9 +235,11 @@ class Journal:
             self._recognise(os.fstat(descriptor))
             yield descriptor
         finally:
-            if self._descriptor == descriptor:  # a fork has closed its copy
+            # Forgotten before it is closed: an interrupt in between must not leave the number of
+            # a closed file behind, which may be another file's by then.
+            mine, self._descriptor = self._descriptor == descriptor, None
+            if mine:  # a fork has closed its copy
                 os.close(descriptor)
-                self._descriptor = None
 
     def _open(self) -> int:
         assert self.place is not None
@@ -292,9 +295,9 @@ class Journal:
         A lock ends when the last copy of the descriptor is closed, so a fork that kept its copy
         would hold the lock of a parent that was killed.
         """
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
         self._threads = threading.RLock()
 
 

@@ -236,10 +236,10 @@ class Tuner:
         return self.optimizer.predict(configurations)
 
     def explain(
-        self, configuration: Mapping[str, Any], context: Mapping[str, Any] | None = None
+        self, configuration: Mapping[str, Any], fixed: Mapping[str, Any] | None = None
     ) -> Reasons:
         """Why to try a configuration, for example one that was asked for; see `Reasons`."""
-        return self.optimizer.explain(configuration, context)
+        return self.optimizer.explain(configuration, fixed)
 
     def confidence(self, configurations: Any) -> tuple[Array, Array]:
         """(n,) lower and upper confidence bounds, for all configurations and times at once."""
@@ -281,21 +281,21 @@ class Tuner:
             return f"all {len(listed.rows)} candidates were asked"
         return ""
 
-    def ask(self, context: Mapping[str, Any] | None = None) -> Configuration:
+    def ask(self, fixed: Mapping[str, Any] | None = None) -> Configuration:
         """The configuration to try next; pending from now on.
 
-        ``context`` holds parameters that are given this time, not chosen: the weather, say.
+        ``fixed`` holds parameters that are given this time, not chosen: the weather, say.
         """
-        return self.ask_batch(1, context)[0]
+        return self.ask_batch(1, fixed)[0]
 
-    def ask_batch(self, n: int, context: Mapping[str, Any] | None = None) -> list[Configuration]:
+    def ask_batch(self, n: int, fixed: Mapping[str, Any] | None = None) -> list[Configuration]:
         """The next ``n`` configurations, to be evaluated side by side.
 
         Fewer where fewer are left; `Finished` where none is.
         """
-        return [dict(trial.point) for trial in self.ask_trials(n, context)]
+        return [dict(trial.point) for trial in self.ask_trials(n, fixed)]
 
-    def ask_trials(self, n: int, context: Mapping[str, Any] | None = None) -> list[Trial]:
+    def ask_trials(self, n: int, fixed: Mapping[str, Any] | None = None) -> list[Trial]:
         """The same with their numbers, and with what the model expects of them.
 
         The choice is computed while other processes may read and write. If they ask meanwhile, it
@@ -307,12 +307,12 @@ class Tuner:
         with self._store.alone():
             for _ in range(UNDISTURBED_TRIES):
                 run = self._latest()
-                events = self._choose(n, run, context)
+                events = self._choose(n, run, fixed)
                 with self._turn():
                     if self._store.run.revision == run.revision:
                         return self._note(n, events)
             with self._turn():
-                return self._note(n, self._choose(n, self._store.run, context))
+                return self._note(n, self._choose(n, self._store.run, fixed))
 
     def _note(self, n: int, events: list[Event]) -> list[Trial]:
         if n and not events:
@@ -322,18 +322,18 @@ class Tuner:
         numbers = [event["number"] if "number" in event else next(new) for event in events]
         return [self._store.run.record[number] for number in numbers]
 
-    def _choose(self, n: int, run: Run, context: Mapping[str, Any] | None) -> list[Event]:
+    def _choose(self, n: int, run: Run, fixed: Mapping[str, Any] | None) -> list[Event]:
         """What to note for the next configurations; fewer where fewer are left."""
         events: list[Event] = []
         for _ in range(n):
-            event = self._next(run, context)
+            event = self._next(run, fixed)
             if event is None:
                 break
             events.append(event)
             run = run.after([event])
         return events
 
-    def _next(self, run: Run, context: Mapping[str, Any] | None) -> Event | None:
+    def _next(self, run: Run, fixed: Mapping[str, Any] | None) -> Event | None:
         """What to note for the next configuration; None where nothing is left to ask for."""
         by = None if self._manual else this_process()
         orphans = self._orphans(run)
@@ -341,9 +341,9 @@ class Tuner:
             return {"event": "adopted", "number": orphans[0].number, "by": by}
         if self._stop_reason(run):
             return None
-        # What was queued is for no context in particular.
-        queued = run.queued[:1] if context is None else ()
-        chosen = queued[0] if queued else self._suggestion(run, context)
+        # What was queued holds nothing in particular.
+        queued = run.queued[:1] if fixed is None else ()
+        chosen = queued[0] if queued else self._suggestion(run, fixed)
         return {
             "event": "asked",
             "configuration": chosen,
@@ -352,10 +352,10 @@ class Tuner:
             "expected": self._expected(run, chosen),
         }
 
-    def _suggestion(self, run: Run, context: Mapping[str, Any] | None) -> Configuration:
+    def _suggestion(self, run: Run, fixed: Mapping[str, Any] | None) -> Configuration:
         """The next configuration, if the journal said this; a candidate as it was listed."""
         self._condition(run)
-        chosen, listed = plain(self._optimizer.peek(context)), self.options.candidates
+        chosen, listed = plain(self._optimizer.peek(fixed)), self.options.candidates
         return chosen if listed is None else listed.as_listed(chosen)
 
     def _expected(self, run: Run, configuration: Configuration) -> list[float]:
