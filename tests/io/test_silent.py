@@ -1,4 +1,4 @@
-"""What was once wrong in silence: settings that look like times, thousands, labels, exports."""
+"""What was once wrong in silence: settings that look like times, thousands, scales, exports."""
 
 from __future__ import annotations
 
@@ -89,6 +89,76 @@ def test_exact_copies_with_an_empty_cell_are_copies():
     rows += [{**row, "other": 1.0}, rows[3], rows[4]]
     table = {name: [r[name] for r in rows] for name in row}
     assert History.from_frame(table, task="data", output="auc").report.duplicates == 2
+
+
+# Per cent and shares
+
+
+def formatted(tmp_path, name, cells):
+    """A workbook with an output of cells, each a value or a value and its number format."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["Substrate", "Heat", name])
+    for i, (value, form) in enumerate(cells):
+        book.active.append(["AB"[i % 2], 40.5 + i, value])
+        book.active.cell(i + 2, 3).number_format = form
+    book.save(tmp_path / "runs.xlsx")
+    history = History.from_excel(tmp_path / "runs.xlsx", task="Substrate", output=name)
+    return sorted(np.concatenate([t.y for t in history]).tolist()), str(history.report)
+
+
+SHARE_CELLS = [(0.07, "0.0%"), (0.632, "0.00%"), (0.8, "0%"), (0.941, "0.0%"), (1, "0%")]
+IN_PER_CENT = [7, 63.2, 80, 94.1, 100]
+
+
+def test_cells_shown_as_per_cent_are_per_cent_where_the_column_says_so(tmp_path):
+    values, report = formatted(tmp_path, "Yield (%)", SHARE_CELLS)
+    assert values == IN_PER_CENT
+    assert "Yield (%) has cells in the format per cent (row 2, 3, 4, 5, 6): 7% is read as 7" in (
+        report
+    )
+    assert formatted(tmp_path, "Yield", SHARE_CELLS)[0] == [0.07, 0.632, 0.8, 0.941, 1]
+    literal = [(63.2, '0.0"%"'), (94.1, "0.0\\%"), (94.5, "0.0"), (95.0, "General")]
+    assert formatted(tmp_path, "Yield (%)", literal)[0] == [63.2, 94.1, 94.5, 95]
+
+
+def test_plain_numbers_among_cells_shown_as_per_cent_decide_or_are_refused(tmp_path):
+    above, below = [(93.5, "General"), (0.5, "0.0")], [(0.93, "General"), (0.5, "0.0")]
+    values, report = formatted(tmp_path, "Yield (%)", SHARE_CELLS + above)
+    assert values == sorted([*IN_PER_CENT, 0.5, 93.5])
+    assert "beside plain numbers as they are" in report
+    assert formatted(tmp_path, "Yield", SHARE_CELLS + above[:1])[0] == sorted([*IN_PER_CENT, 93.5])
+    values, report = formatted(tmp_path, "Yield", SHARE_CELLS + below)
+    assert values == sorted([0.07, 0.5, 0.632, 0.8, 0.93, 0.941, 1])
+    assert "7% is read as 0.07" in report
+    for name, cells in (("Yield (%)", below), ("Yield", above)):
+        with pytest.raises(InputError, match=r"\(row 2, 3, 4, 5, 6\) beside plain .* in row 7"):
+            formatted(tmp_path, name, SHARE_CELLS + cells)
+
+
+def scaled(output, factors, **options):
+    rng, n = np.random.default_rng(0), 12 * len(factors)
+    values = rng.uniform(0.4, 0.95, n) * np.repeat(factors, 12)
+    table = {
+        "data": np.repeat([f"t{s}" for s in range(len(factors))], 12),
+        "x": rng.uniform(size=n),
+    }
+    return History.from_frame({**table, output: values}, task="data", output=output, **options)
+
+
+@pytest.mark.parametrize("output", ["accuracy", "Yield (%)", "val_auc"])
+def test_shares_in_some_tasks_and_per_cent_in_others_are_refused(output):
+    with pytest.raises(InputError, match=r"1 in 2 tasks \(t0, t2; .* in 1 \(t1; .* by 100"):
+        scaled(output, [1, 100, 1])
+    for factors in ([1, 1, 1], [100, 100, 100], [1, 10, 100], [0.01, 1, 0.1], [0.1, 0.1, 100]):
+        assert scaled(output, factors).m == 3
+
+
+def test_two_scales_that_may_be_meant_are_noted():
+    for output, factors in (("rmse", [1, 100]), ("titre", [1, 1000]), ("Yield (%)", [0.1, 100])):
+        report = str(scaled(output, factors, minimize=output == "rmse").report)
+        assert "is this one unit?" in report
+    assert "is this one unit?" not in str(scaled("rmse", [1, 10], minimize=True).report)
 
 
 # Optuna's own export

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +14,17 @@ from metakel.errors import Hint, InputError
 from metakel.io.cleaning import typed
 from metakel.io.columns import Column, Columns, check_names
 from metakel.io.schema import Source
+from metakel.space.text import is_numeric
 
 # A title and remarks may stand in so many rows above a table.
 TITLE_ROWS = 10
 SHOWN = 5
+# Of a number format: what stands there as it is, and scales nothing.
+LITERAL = re.compile(r'"[^"]*"|\\.')
+
+
+class PerCent(float):
+    """A share that its cell shows as per cent: 0.941 as 94.1%."""
 
 
 def read_excel(path: str | Path, *, task: str, output: str, sheet: str | None = None) -> Source:
@@ -58,14 +66,13 @@ def _read(
     if not header or not rows:
         raise InputError(f"{file.name}, sheet {page.title!r}: expected a header and rows below it")
     check_names(filter(None, header), f"{file.name}, sheet {page.title!r}")
-    columns = {
-        name: Column.of(
-            _numbers([c[k] if k < len(c) else None for c in rows.values()], as_text=name in as_text)
-        )
-        for k, name in enumerate(header)
-        if name
-    }
-    notes = []
+    notes = list[str]()
+    columns = Columns()
+    for k, name in enumerate(header):
+        if name:
+            cells = {row: c[k] if k < len(c) else None for row, c in rows.items()}
+            values = _on_one_scale(name, cells, f"{file.name}, sheet {page.title!r}", notes)
+            columns[name] = Column.of(_numbers(values, as_text=name in as_text))
     if others and sheet is None:
         aside = f"(there are also {', '.join(others)})"
         notes.append(f"read from the sheet {page.title!r} {aside}")
@@ -89,10 +96,7 @@ def _table(
         )
     tables = []
     for page in book.worksheets if wanted is None else [book[wanted]]:
-        cells = (
-            [(c.strip() or None) if isinstance(c, str) else c for c in row]
-            for row in page.iter_rows(values_only=True)
-        )
+        cells = ([_value(cell) for cell in row] for row in page.iter_rows())
         filled = {k: row for k, row in enumerate(cells, start=1) if row.count(None) < len(row)}
         tables.append((page, *_header(filled), filled))
         if filled:
@@ -119,6 +123,46 @@ def _is_header(cells: Sequence[Any], header: Sequence[str]) -> bool:
 
 def _names(cells: Sequence[Any]) -> list[str]:
     return ["" if cell is None else str(cell).strip() for cell in cells]
+
+
+def _value(cell: Any) -> Any:
+    value = cell.value
+    if isinstance(value, str):
+        return value.strip() or None
+    if is_numeric(value) and "%" in LITERAL.sub("", cell.number_format or ""):
+        return PerCent(value)
+    return value
+
+
+def _on_one_scale(name: str, cells: Mapping[int, Any], where: str, notes: list[str]) -> list[Any]:
+    """The cells of a column, by their rows, without formats: all in per cent or all as shares.
+
+    The name of the column decides, or the plain numbers among them; where these do not tell, the
+    column is refused.
+    """
+    shown = {row: value for row, value in cells.items() if isinstance(value, PerCent)}
+    if not shown:
+        return list(cells.values())
+    plain = [v for v in cells.values() if is_numeric(v) and not isinstance(v, PerCent)]
+    above = [abs(v) > 1 for v in plain if v]
+    named = "%" in name
+    rows = ", ".join(map(str, list(shown)[:SHOWN])) + (" ..." if len(shown) > SHOWN else "")
+    if above and not any(above) if named else any(above) and not all(above):
+        other = next(row for row, v in cells.items() if v and v in plain)
+        raise InputError(
+            f"{where}: {name} has cells in the format per cent (row {rows}) beside plain numbers "
+            f"(e.g. {cells[other]} in row {other}), which may be shares or per cent; expected one "
+            "format in all cells of the column"
+        )
+    scale = 100 if named or any(above) else 1
+    row, first = next(iter(shown.items()))
+    read = {k: float(f"{scale * v:.15g}") for k, v in shown.items()}
+    if scale > 1 or plain:
+        notes.append(
+            f"{name} has cells in the format per cent (row {rows}): {100 * first:g}% is read as "
+            f"{read[row]:g}" + (", beside plain numbers as they are" if plain else "")
+        )
+    return [read.get(k, v) for k, v in cells.items()]
 
 
 def _numbers(values: list[Any], *, as_text: bool) -> list[Any]:

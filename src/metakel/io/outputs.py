@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.errors import InputError, Problems
 from metakel.io.cleaning import FAILED, clean_output, normalised, without_bounds
-from metakel.io.columns import Column, Mask
+from metakel.io.columns import Column, Mask, grouped
 from metakel.io.schema import Schema, Source, TaskLabels
+from metakel.io.words import is_share
 
 # Words in a status that say that a run gave its value.
 DONE = frozenset(
@@ -28,6 +29,14 @@ NOT_DONE = FAILED | frozenset(
 # Words of runs that were stopped or are not done: they say nothing of where runs fail.
 UNFINISHED = frozenset({"pruned", "running", "waiting", "pending", "scheduled", "stopped"})
 STATUS_NAMES = frozenset({"status", "state", "outcome", "result", "run_status", "run status"})
+
+# Medians on two scales differ by a factor of about 100 or 1,000, and those of tasks on the two
+# sides by more than tasks on one scale do.
+FACTORS = (50.0, 2000.0)
+APART = 5.0
+# Runs with less than this may just be poor ones, in per cent as the others.
+POOR = 0.1
+SHOWN = 5
 
 
 def read_outputs(
@@ -63,6 +72,8 @@ def read_outputs(
                 notes.append(
                     f"{name} says that {count} runs with an output failed: it does not count"
                 )
+    with problems.collected():
+        _check_scales(schema.output, values, labels, notes)
     noise_std = None
     with problems.collected():
         noise_std = _noise_levels(source, schema)
@@ -89,6 +100,38 @@ def _redistributed(y: Array, censored: Mask) -> Array:
             found[i] = max(total / count, y[i])
         total, count = total + found[i], count + 1
     return found
+
+
+def _check_scales(name: str, values: Array, labels: TaskLabels, notes: list[str]) -> None:
+    """Refuse shares in some tasks beside per cent in others; a note where both may be meant."""
+    rows = np.flatnonzero(np.isfinite(values) & (labels.codes >= 0))
+    y, codes = values[rows], labels.codes[rows]
+    largest = np.full(len(labels.names), -np.inf)
+    np.maximum.at(largest, codes, y)
+    low = largest[codes] <= 1
+    if not len(y) or y.min() < 0 or low.all() or not low.any():
+        return
+    small, large = float(np.median(y[low])), float(np.median(y[~low]))
+    if not FACTORS[0] * small <= large <= FACTORS[1] * small:
+        return
+    medians = {s: float(np.median(y[part])) for s, part in grouped(codes)}
+    below, above = ([s for s in medians if (largest[s] <= 1) == side] for side in (True, False))
+    if min(medians[s] for s in above) < APART * max(medians[s] for s in below):
+        return
+    few, many = (
+        ", ".join(labels.names[s] for s in side[:SHOWN]) + (" ..." if len(side) > SHOWN else "")
+        for side in (below, above)
+    )
+    found = (
+        f"{name} is between 0 and 1 in {len(below)} tasks ({few}; median {small:.3g}) and about "
+        f"{large / small:.0f} times as large in {len(above)} ({many}; median {large:.3g})"
+    )
+    if is_share(name) and small >= POOR and y.max() <= 100:
+        raise InputError(
+            f"{found}; expected one scale. Multiply the former by 100, or learn from the two "
+            "separately"
+        )
+    notes.append(f"{found}: is this one unit?")
 
 
 def _is_status(name: str, column: Column) -> bool:

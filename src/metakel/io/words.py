@@ -29,6 +29,12 @@ METRICS = _words(
     "throughput latency yield conversion purity impurity selectivity "
     "fehler verlust genauigkeit trefferquote ausbeute umsatz reinheit selektivitat"
 )
+# Of these, shares: within 0 and 1, or 0 and 100 per cent.
+SHARES = _words(
+    "auc auroc auprc accuracy acc bacc f1 fscore precision recall specificity sensitivity yield "
+    "conversion purity selectivity pct percent prozent "
+    "genauigkeit trefferquote ausbeute umsatz reinheit selektivitat"
+)
 # Words that say which measurement it is, as in accuracy_test or fit_time_s.
 QUALIFIERS = _words(
     "train training val valid validation test holdout heldout oof cv fold mean avg std sd min max "
@@ -98,6 +104,11 @@ def is_metric(name: str) -> bool:
     while len(words) > 1 and words[-1] in QUALIFIERS:
         words.pop()
     return bool(words) and (words[-1] in METRICS or words[-1].endswith(LOSSES))
+
+
+def is_share(name: str) -> bool:
+    """Whether it is a part of a whole, as a share or in per cent: ``Yield (%)``, ``val_auc``."""
+    return "%" in name or bool(SHARES & set(words_of(name)))
 
 
 def is_bookkeeping(name: str) -> bool:
