@@ -13,7 +13,7 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 # Run in a size for tests, with more to check: tests/scale/test_example.py, tests/test_quadrotor.py.
 ELSEWHERE = {"scale.py", "quadrotor.py"}
-LONG = {"cart_pole.py": 50, "quadrotor.py": 180}
+LONG = {"ax_node.py": 45, "cart_pole.py": 50, "quadrotor.py": 180}
 
 
 def test_there_is_one_for_every_host():

@@ -301,6 +301,19 @@ def test_the_first_trial_in_a_narrower_range_is_the_best_point_within_it(valley)
     assert trial.user_attrs["metakel:expected"] == pytest.approx(mean[0], rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_narrower_range_beside_another_parameter_by_a_known_name(valley, seed):
+    """The past knows x as a number; here it is a choice that was handed out before y."""
+    study = optuna.create_study(sampler=MetaKelSampler(valley, seed=seed))
+
+    def objective(trial):
+        return trial.suggest_categorical("x", [True, False]) + trial.suggest_float("y", 0.9, 1.0)
+
+    study.optimize(objective, n_trials=4)
+    assert len(study.trials) == 4
+    assert all(0.9 <= trial.params["y"] <= 1.0 for trial in study.trials)
+
+
 def test_trials_side_by_side_are_spread_over_the_range_of_the_study(valley):
     study = optuna.create_study(sampler=MetaKelSampler(valley, seed=0))
     space = {"x": FloatDistribution(0.2, 0.4), "y": FloatDistribution(0.2, 0.4)}

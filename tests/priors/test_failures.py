@@ -41,7 +41,10 @@ def failures(prior, seed, steps=4, **options):
     for _ in range(steps):
         x = optimizer.ask()
         broken = x["x"] > EDGE
-        optimizer.tell(x, None if broken else float(f(SPACE.encode([x]))[0]))
+        if broken:
+            optimizer.tell(x, failed=True)
+        else:
+            optimizer.tell(x, float(f(SPACE.encode([x]))[0]))
         count += broken
     return count
 

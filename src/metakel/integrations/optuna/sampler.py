@@ -28,6 +28,7 @@ from metakel.integrations.optuna.record import (
 from metakel.integrations.optuna.search_space import (
     SourceStudies,
     chosen,
+    matching,
     narrowed,
     nearest_value,
 )
@@ -335,7 +336,9 @@ class MetaKelSampler(BaseSampler):
         trials = study.get_trials(deepcopy=False)
         known = {n: d for t in trials for n, d in t.distributions.items()}
         space = narrowed(varying(prior), {**known, **trial.distributions, name: distribution})
-        given = {n: v for n, v in trial.params.items() if n in space.free and n != name}
+        # Not those that are something else in the study than in the past.
+        judged = matching(trial.distributions, prior.space)
+        given = {n: v for n, v in trial.params.items() if n in judged and n != name}
         return self._choose(prior, study, trial, trials, space, given)
 
     def _choose(
