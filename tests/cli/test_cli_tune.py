@@ -161,10 +161,45 @@ def test_only_a_file_with_a_value_is_removed(metakel, prior, tmp_path, what, cod
     assert refused.code == code, refused.err
     assert "; expected " in refused.err
     assert prior.read_bytes() == before
-    assert events("j")[0]["event"] == "started"
+    assert what != "journal" or events("j")[0]["event"] == "started"
     assert Path("link").is_symlink()
     assert stat.S_ISFIFO(os.stat("fifo").st_mode)
     assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["results.csv", "out-{number}.txt"])
+@pytest.mark.parametrize("text", ["kind,acc\nadam,0.93\n", "my notes\n", "a,b\n1,2\n"])
+def test_a_file_that_was_there_and_is_no_value_is_kept(metakel, prior, name, text):
+    file = Path(name.format(number=0))
+    file.write_text(text)
+    write = (
+        "import os, pathlib; number = os.environ['METAKEL_NUMBER']; "
+        f"pathlib.Path({name!r}.format(number=number)).write_text('0.5')"
+    )
+    options = ("--budget", 1, "--value-file", name)
+    refused = metakel("tune", prior, *options, *python(write))
+    assert refused.code == 1
+    assert Path("metakel-run.jsonl").exists() is ("{number}" in name)  # else at the start
+    assert f"{file} is there already and is no value (found {text.splitlines()[0]!r})" in (
+        " ".join(refused.err.split())
+    )
+    assert "move this one away" in " ".join(refused.err.split())
+    assert file.read_text() == text
+    file.unlink()
+    assert metakel("tune", prior, *options, *python(write)).code == 0
+
+
+@pytest.mark.parametrize("text", ["", "\n", "0.5", "epoch 1\nloss: 0.5\n", "nan", '{"acc": NaN}'])
+def test_what_an_earlier_run_reported_is_replaced(tmp_path, text):
+    file = tmp_path / "v"
+    file.write_text(text)
+    program = Program(
+        [sys.executable, "-c", f"open({str(file)!r}, 'x').write('nonsense')"],
+        value_file=str(file), objective="acc",
+    )  # fmt: skip
+    with program.reserved(()):
+        for number in range(2):  # what this run has left is replaced, whatever it is
+            assert "found 'nonsense'" in program.run(number, {}).reason
 
 
 def test_a_value_file_with_two_names_is_one_file(tmp_path):

@@ -248,3 +248,92 @@ def test_an_interrupt_while_a_file_is_closed_sends_no_value_to_another_file(tmp_
         assert other.read() == b""
     assert [trial.value for trial in Store.open(tmp_path / "j").run.record.observed] == [0.85, 0.8]
     assert [trial.value for trial in tuner.trials.observed] == [0.85, 0.8]
+
+
+def test_a_long_reason_is_shortened(tmp_path):
+    tuner = Tuner(PRIOR, tmp_path / "j")
+    tuner.tell(X, failed=True, reason="x" * (1 << 24))
+    tuner.correct(0, failed=True, reason="y" * (1 << 24))
+    reasons = [event["reason"] for event in lines(tmp_path / "j")[1:]]
+    assert reasons == ["x" * 1997 + "...", "y" * 1997 + "..."]
+    assert Tuner(PRIOR, tmp_path / "j").trials[0].note.reason == reasons[1]
+
+
+def test_no_line_is_written_that_cannot_be_read(tmp_path, monkeypatch):
+    path = tmp_path / "j"
+    tuner = Tuner(PRIOR, path)
+    longest = max(map(len, path.read_bytes().splitlines(keepends=True)))
+    monkeypatch.setattr("metakel.tuner.journal.LONGEST_LINE", longest)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"an event 'told' of \d+ bytes; .*nothing was recorded"):
+        tuner.tell(X, 0.85, {"a" * longest: 1.0})
+    assert path.read_bytes() == before
+    tuner.tell(X, 0.85)
+    assert [trial.value for trial in Store.open(path).run.record.observed] == [0.85]
+
+
+def test_a_line_of_the_longest_length_is_read(tmp_path, monkeypatch):
+    journal, event = Journal(tmp_path / "j"), {"event": "a"}
+    with journal.exclusive():
+        journal.append([event])
+    size = (tmp_path / "j").stat().st_size
+    monkeypatch.setattr("metakel.tuner.journal.LONGEST_LINE", size)
+    with journal.exclusive():
+        journal.append([event])
+        with pytest.raises(InputError, match="nothing was recorded"):
+            journal.append([event, {"event": "ab"}])
+    assert journal.read() == [event, event]
+
+
+def crlf(text: bytes) -> bytes:
+    return text.replace(b"\n", b"\r\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        crlf,
+        lambda text: text + b"\n",
+        lambda text: crlf(text + b"\n\n"),
+        lambda text: b"\xef\xbb\xbf" + text,
+        lambda text: b"\xef\xbb\xbf" + crlf(text)[:-1],
+        lambda text: b"\xef\xbb\xbf" + text[:-1],
+    ],
+)
+@pytest.mark.parametrize("events", [0, 2])
+def test_line_ends_and_marks_of_other_programs_change_nothing(tmp_path, change, events):
+    path, values = tmp_path / "j", [0.85, 0.8][:events]
+    tuner = Tuner(PRIOR, path)
+    for value in values:
+        tuner.tell(X, value)
+    path.write_bytes(change(path.read_bytes()))
+    for value in (0.5, 0.25):
+        again = Tuner(PRIOR, path)
+        again.tell(X, value)
+        again.tell(X, value)
+        values += [value, value]
+        assert [trial.value for trial in again.trials.observed] == values
+        path.write_bytes(path.read_bytes() + b"\n")
+        assert [trial.value for trial in Store.open(path).run.record.observed] == values
+    text = path.read_bytes()
+    path.write_bytes(text.replace(b"0.25", b"0.75", 1))
+    with pytest.raises(InputError, match="was changed after it was written"):
+        Store.open(path)
+
+
+def test_an_empty_line_under_a_tuner_is_no_change(tmp_path):
+    path = tmp_path / "j"
+    tuner = Tuner(PRIOR, path)
+    for value in (0.85, 0.8):
+        with path.open("ab") as stream:
+            stream.write(b"\r\n")
+        tuner.tell(X, value)
+    assert [trial.value for trial in Store.open(path).run.record.observed] == [0.85, 0.8]
+
+
+@pytest.mark.parametrize("text", [b"\n", b"\n" * 100_000])
+def test_a_file_of_empty_lines_is_no_journal(tmp_path, text):
+    (tmp_path / "j").write_bytes(text)
+    with pytest.raises(InputError, match="is it a journal"):
+        Tuner(PRIOR, tmp_path / "j")
+    assert (tmp_path / "j").read_bytes() == text

@@ -100,6 +100,8 @@ class Program:
         Of all parameters.
     kept : sequence of Path
         Files that are no value files: the prior and the journal.
+    own : set of str
+        Value files of this run so far; what a file held before is removed only if it is a value.
     """
 
     command: Sequence[str]
@@ -111,12 +113,15 @@ class Program:
     others: Sequence[str] = ()
     names: Sequence[str] = ()
     kept: Sequence[Path] = ()
+    own: set[str] = field(default_factory=set)
 
     @contextmanager
     def reserved(self, names: Sequence[str]) -> Iterator[None]:
         """A value file of one name for all evaluations is this run's alone."""
         fixed = self.value_file and not _pattern((*names, "number")).search(self.value_file)
         with _reserved(Path(self.value_file)) if fixed else nullcontext():
+            if fixed:
+                self._refuse_no_value(self.value_file)
             yield
 
     def run(self, number: int, configuration: Mapping[str, Any]) -> RunResult:
@@ -136,8 +141,39 @@ class Program:
             return self._run(values, None)
         name = self._value_file(values)
         with nullcontext() if name == self.value_file else _reserved(Path(name)):
-            _remove_value(Path(name), self.kept)
+            # A value of an earlier try is not one of this.
+            self._refuse_no_value(name)
+            Path(name).unlink(missing_ok=True)
+            self.own.add(name)
             return self._run(values, Path(name))
+
+    def _refuse_no_value(self, name: str) -> None:
+        """Nothing but a file with a value, or without anything, is removed."""
+        file = Path(name)
+        refuse_device(file)
+        refuse_overwriting(file, *self.kept)
+        if file.is_symlink():
+            raise InputError(f"--value-file {file} is a link; expected a file, which is replaced")
+        if name in self.own or not file.exists():
+            return
+        lines = [line for line in _content(file).splitlines() if line.strip()]
+        if self._is_value(lines) if lines else os.access(file, os.R_OK):
+            return
+        found = f"found {lines[0][:80]!r}" if lines else "it cannot be read"
+        raise InputError(
+            f"--value-file {file} is there already and is no value ({found}); it is left as it is. "
+            "Every evaluation replaces this file; expected a value of an earlier run, or no file: "
+            "name another one, or move this one away"
+        )
+
+    def _is_value(self, lines: Sequence[str]) -> bool:
+        """Whether lines are what a program reports; a value that is not finite is one here."""
+        columns = {tuple(line.count(mark) for mark in ",;\t") for line in lines}
+        if len(lines) > 1 and len(columns) == 1 and any(*columns):  # a table
+            return False
+        text = re.sub(r"\b(nan|inf|infinity)\b", "0", "\n".join(lines), flags=re.IGNORECASE)
+        results = (read_result(text, self.objective, others) for others in (self.others, ()))
+        return any(result.value is not None for result in results)
 
     def _value_file(self, values: Mapping[str, Any]) -> str:
         """The name of the file; a value must not lead to another folder, as the file is removed."""
@@ -276,15 +312,6 @@ def _another_place(value_file: str, reason: str) -> InputError:
         f"--value-file {value_file}: {reason}, which would lead to another place; expected values "
         "without separators, as {number} has"
     )
-
-
-def _remove_value(file: Path, kept: Sequence[Path]) -> None:
-    """A value of an earlier try is not one of this; nothing but a file with a value is removed."""
-    refuse_device(file)
-    refuse_overwriting(file, *kept)
-    if file.is_symlink():
-        raise InputError(f"--value-file {file} is a link; expected a file, which is replaced")
-    file.unlink(missing_ok=True)
 
 
 @contextmanager

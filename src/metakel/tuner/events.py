@@ -21,6 +21,7 @@ Configuration = dict[str, Any]
 Event = dict[str, Any]
 Expected = tuple[str, Callable[[Any], bool]]
 LARGEST_PID = 2**32  # of any system
+LONGEST_REASON = 2_000
 
 
 # The header
@@ -138,7 +139,10 @@ def as_value(value: Any) -> float:
 
 
 def stamped(event: Event) -> Event:
-    """With the time of day, for people who read the journal."""
+    """With the time of day, for people who read the journal; a long reason is shortened."""
+    reason = event.get("reason")
+    if isinstance(reason, str) and len(reason) > LONGEST_REASON:
+        event = {**event, "reason": reason[: LONGEST_REASON - 3] + "..."}
     return {**event, "at": datetime.now(UTC).isoformat(timespec="seconds")}
 
 

@@ -4,7 +4,8 @@ A writer that is killed can leave an unfinished last line. Its event was never c
 the next writer removes it, and a reader does not see it. Nothing else is ever taken from a file.
 
 Every line ends with a checksum of itself and of the checksum before it, so that a line that was
-changed, removed or moved is noticed.
+changed, removed or moved is noticed. What other programs do to the ends of lines changes no event:
+a mark at the beginning of the file, CRLF, and a few empty lines after an event are passed over.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ Event = dict[str, Any]
 # The first bytes of every journal.
 BEGINNING = json.dumps({"event": "started", "format": FORMAT})[:-1].encode()
 LONGEST_LINE = 1 << 24
+MARK = b"\xef\xbb\xbf"  # some editors begin a file with it
+EMPTY = 16  # bytes of empty lines that may follow an event
 LARGE, BYTES_PER_SECOND = 1 << 26, 15_000_000  # a file whose reading is announced
 
 
@@ -121,7 +124,12 @@ class Journal:
         """Those of complete lines that were not read yet; ``position`` notes how far it came."""
         seal = checksum(position.last)
         for line in self._lines():
-            event, seal = _sealed(line, seal)
+            if _is_empty(line, position.last):
+                position.line += 1
+                position.offset += len(line)
+                position.last += line
+                continue
+            event, seal = _sealed(line if position.line else line.removeprefix(MARK), seal)
             if event is None:
                 hint = "" if position.line else " (is it a journal?)"
                 wrong = _what_is_wrong(line)
@@ -134,7 +142,8 @@ class Journal:
     def append(self, events: Sequence[Mapping[str, Any]]) -> None:
         """Write events and wait until they are on disk; within `exclusive`.
 
-        All of them are recorded or none. They come back by `read`, like everybody's.
+        All of them are recorded or none. They come back by `read`, like everybody's. An event whose
+        line would be too long to be read is refused.
         """
         if self.path is None:
             self._memory += [json.loads(json.dumps(event, allow_nan=False)) for event in events]
@@ -216,13 +225,13 @@ class Journal:
             return
         next(self._lines(), None)  # refuses a file that lacks what was read of it
         os.lseek(descriptor, 0, os.SEEK_SET)
-        first = os.read(descriptor, len(BEGINNING))
+        first = os.read(descriptor, len(MARK + BEGINNING)).removeprefix(MARK)[: len(BEGINNING)]
         if not BEGINNING.startswith(first):
             raise InputError(
                 f"{self.path} is not a journal, and is left as it is: it begins with "
                 f"{first!r}; expected {BEGINNING.decode()} ..."
             )
-        if parsed(last) is None:
+        if parsed(last.removeprefix(MARK)) is None:
             os.ftruncate(descriptor, size - len(last))
         else:  # only the end of the line is lacking, as some editors leave it
             self._write(descriptor, b"\n", size)
@@ -342,11 +351,18 @@ def encoded(events: Sequence[Mapping[str, Any]], last: bytes = b"") -> bytes:
         line = json.dumps(event, allow_nan=False).encode()
         before = crc32(line, before)
         lines.append(line[:-1] + _SEAL % before + b"\n")
+        if len(lines[-1]) > LONGEST_LINE:
+            raise InputError(
+                f"an event {event.get('event')!r} of {len(line)} bytes; expected at most "
+                f"{LONGEST_LINE >> 20} MB, as a longer line cannot be read; nothing was recorded"
+            )
     return b"".join(lines)
 
 
 def _sealed(line: bytes, before: int) -> tuple[Event | None, int]:
     """The event of a line, and its checksum; None where that does not follow the one ``before``."""
+    if line.endswith(b"\r\n"):
+        line = line[:-2] + b"\n"
     end = len(line) - _SEAL_LENGTH - 1
     found = crc32(b"}", crc32(line[:end], before))
     if line[end:] != _SEAL % found + b"\n":
@@ -354,11 +370,16 @@ def _sealed(line: bytes, before: int) -> tuple[Event | None, int]:
     return parsed(line[:end] + b"}"), found
 
 
+def _is_empty(line: bytes, last: bytes) -> bool:
+    """Whether a line is one of a few empty ones after the event ``last``."""
+    return line in (b"\n", b"\r\n") and bool(last) and bool(last[-EMPTY:].strip(b"\r\n"))
+
+
 def _what_is_wrong(line: bytes) -> str:
     """With a line whose checksum does not follow from the lines before."""
     if parsed(line) is None:
         return f"found {line[:60]!r}; expected an event"
-    if line.rstrip(b"\n")[-_SEAL_LENGTH:] != _SEAL % checksum(line):
+    if line.rstrip(b"\r\n")[-_SEAL_LENGTH:] != _SEAL % checksum(line):
         return "it has no checksum; expected one, as on the lines of every journal"
     return "it, or the line before it, was changed after it was written: its checksum differs"
 
@@ -366,7 +387,7 @@ def _what_is_wrong(line: bytes) -> str:
 def checksum(line: bytes) -> int:
     """The number at the end of a line; 0 where there is none."""
     try:
-        return int(line.rstrip(b"\n")[-10:-2], 16)
+        return int(line.rstrip(b"\r\n")[-10:-2], 16)
     except ValueError:
         return 0
 
@@ -381,11 +402,11 @@ def parsed(line: bytes) -> Event | None:
 
 
 def _last_line(descriptor: int, end: int, block: int = 1 << 16) -> bytes:
-    """What follows the last line end but one; all of an unfinished line."""
+    """The last line that is not empty, with what follows it; all of an unfinished line."""
     start, text = end, b""
-    while start and b"\n" not in text[:-1]:
+    while start and b"\n" not in text.rstrip(b"\r\n"):
         start = max(start - block, 0)
         os.lseek(descriptor, start, os.SEEK_SET)
         text = os.read(descriptor, end - start)
         block *= 2
-    return text[text.rfind(b"\n", 0, -1) + 1 :]
+    return text[text.rstrip(b"\r\n").rfind(b"\n") + 1 :]
