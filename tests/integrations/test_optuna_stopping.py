@@ -1,23 +1,21 @@
-"""Stopping a study by its certificate: the callback, and Optuna's terminator."""
+"""Stopping a study by its certificate."""
 
 from __future__ import annotations
 
 import logging
-import warnings
 from math import inf
 
 import numpy as np
 import optuna
 import pytest
 from numpy.testing import assert_allclose
-from optuna.terminator import StaticErrorEvaluator, Terminator, TerminatorCallback
 from optuna.trial import TrialState
 from optuna_helpers import lr_loss, lr_past
 
 from metakel import learn_prior
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.integrations.optuna import MetaKelRegretEvaluator, MetaKelSampler, StopAtCallback
+from metakel.integrations.optuna import MetaKelSampler, StopAtCallback
 
 TOLERANCE = 0.25  # about 5 % of the spread of a past study
 
@@ -73,19 +71,6 @@ def test_the_callback_stops_with_a_sentence_in_log_and_study(prior, caplog, stop
     before = optuna.create_study()
     before.add_trials(study.trials[:-1])
     assert study.sampler.certificate(study, trials=before.trials).regret > tolerance
-
-
-def test_the_terminator_stops_at_the_same_trial(prior):
-    ours = study_of(prior)
-    ours.optimize(lr_loss, n_trials=40, callbacks=[StopAtCallback(TOLERANCE)])
-    study = study_of(prior)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Optuna's: experimental, and to be removed
-        error = StaticErrorEvaluator(TOLERANCE)
-        terminator = Terminator(MetaKelRegretEvaluator(study), error, min_n_trials=1)
-        callback = TerminatorCallback(terminator)
-    study.optimize(lr_loss, n_trials=40, callbacks=[callback])
-    assert [t.params for t in study.trials] == [t.params for t in ours.trials]
 
 
 def other_range(trial):
@@ -145,7 +130,6 @@ def test_a_cold_start_and_an_uncalibrated_prior_say_so():
         (lambda: StopAtCallback(-1), "stop_at is -1"),
         (lambda: StopAtCallback("soon"), "stop_at is 'soon'"),
         (lambda: StopAtCallback(0.1, delta=2), "delta is 2"),
-        (lambda: MetaKelRegretEvaluator(optuna.create_study()), "expected a MetaKelSampler"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(make, says):

@@ -1,12 +1,8 @@
-"""Stop a study once its best trial is certified: a callback, and a terminator of Optuna.
-
-Optuna has deprecated ``optuna.terminator``; `StopAtCallback` does the same without it.
-"""
+"""Stop a study once its best trial is certified, by a callback."""
 
 from __future__ import annotations
 
-from optuna.study import Study, StudyDirection
-from optuna.terminator import BaseImprovementEvaluator
+from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from metakel.errors import InputError
@@ -65,27 +61,3 @@ def sampler_of(study: Study) -> MetaKelSampler:
             "MetaKelSampler, as certificates are about its choices"
         )
     return study.sampler
-
-
-class MetaKelRegretEvaluator(BaseImprovementEvaluator):  # type: ignore[misc, unused-ignore]
-    """Improvement that is still possible, by the certificate of a `MetaKelSampler`.
-
-    ``Terminator(MetaKelRegretEvaluator(study), StaticErrorEvaluator(0.01), min_n_trials=1)``
-    stops at a certified regret of 0.01.
-
-    Parameters
-    ----------
-    study : Study
-        Whose sampler is a `MetaKelSampler`.
-    delta : float
-        Probability with which the certificate may fail.
-    """
-
-    def __init__(self, study: Study, *, delta: float = 0.2) -> None:
-        sampler_of(study)
-        self._study, self._delta = study, delta
-
-    def evaluate(self, trials: list[FrozenTrial], study_direction: StudyDirection) -> float:
-        """The certified regret; inf where nothing is promised."""
-        sampler = sampler_of(self._study)
-        return sampler.certificate(self._study, delta=self._delta, trials=trials).regret
