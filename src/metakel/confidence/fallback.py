@@ -1,4 +1,8 @@
-"""What is assumed of f, from narrow hypotheses to wide ones; the set that follows, and alarms."""
+"""What is assumed of f, from narrow hypotheses to wide ones, and the set that follows.
+
+An alarm is given by `ConfidenceSequence`, once the set is empty, and by `Mixture`, once the values
+contradict the past.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +54,9 @@ class Alarm(MetaKelError, RuntimeError):
 
 @dataclass(frozen=True)
 class AlarmEvent:
-    """The confidence set became empty; under the assumptions this has probability at most delta.
+    """The values contradict what was assumed: a confidence set is empty, or the past does not fit.
+
+    An empty confidence set has probability at most delta under the assumptions.
 
     Parameters
     ----------

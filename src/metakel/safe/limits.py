@@ -1,4 +1,7 @@
-"""Limits: what is bounded, how sure one must be, and where a safe search may begin."""
+"""Limits: what is bounded, how sure one must be, and where a safe search may begin.
+
+`metakel.safe.model` respects them when it chooses the next point.
+"""
 
 from __future__ import annotations
 

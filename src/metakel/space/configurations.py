@@ -2,7 +2,7 @@
 
 `Space` offers these as methods. Everybody who reads, compares or prints a configuration goes
 through them: the readers, ``--observed``, ``--candidates``, ``--fix``, the journal, the report and
-the Optuna sampler.
+the Optuna sampler. What the space does not have is refused by `Space.encode`.
 """
 
 from __future__ import annotations
