@@ -104,6 +104,8 @@ def test_damage_anywhere_is_refused_with_the_name_of_the_file(prior, tmp_path, j
         fits = path[:2] in FREE or path in FREE or (junk is None and path[-1] in MAY_BE_NONE)
         if fits or (junk == -7 and path[-1] in MAY_BE_NEGATIVE):
             continue
+        if path[:2] == ("replays", "tasks") and len(path) == 3 and isinstance(junk, str):
+            continue  # a task that was left out of learning has a name of its own
         file.write_text(json.dumps(changed(content, path, junk)))
         with pytest.raises(InputError, match=r"prior\.json"):
             Prior.load(file)
