@@ -25,7 +25,6 @@ from metakel.priors.replays import random_regret
 from metakel.report import replay_run, write_report
 from metakel.search import candidates
 from metakel.tuner import Tuner
-from metakel.tuner.events import key
 
 TURNS = 3
 EVALUATIONS = 30
@@ -104,19 +103,22 @@ def tune(prior: Prior, task: Task, journal: Path) -> Tuner:
     """The tuner as anybody uses it, with its journal; a table stands for the evaluations."""
     journal.unlink(missing_ok=True)
     rows = prior.space.decode(task.X)
-    values = {key(row): float(value) for row, value in zip(rows, task.y, strict=True)}
+    values = {prior.space.key(row): float(value) for row, value in zip(rows, task.y, strict=True)}
     tuner = Tuner(prior, journal, budget=EVALUATIONS, candidates=rows)
     for configuration in tuner:
-        tuner.tell(configuration, values[key(configuration)])
+        tuner.tell(configuration, values[prior.space.key(configuration)])
     return tuner
 
 
 def compare(prior: Prior, task: Task) -> Comparison:
     """The same task with the history, with a cold GP-UCB, and at random."""
     rows = prior.space.decode(task.X)
-    values = {key(row): float(value) for row, value in zip(rows, task.y, strict=True)}
+    values = {prior.space.key(row): float(value) for row, value in zip(rows, task.y, strict=True)}
     ours = prior.optimizer(rows)
-    found = [rehearse(ours, lambda asked: values[key(asked.point)]) for _ in range(EVALUATIONS)]
+    found = [
+        rehearse(ours, lambda asked: values[prior.space.key(asked.point)])
+        for _ in range(EVALUATIONS)
+    ]
     by_way = {"metakel": found, "cold GP-UCB": cold_values(prior, task)}
     regret = {
         way: task.y.max() - np.maximum.accumulate(np.array(values))

@@ -12,7 +12,6 @@ from tuning_history import measure, small_prior
 
 from metakel import InputError
 from metakel.tuner import Finished, Tuner
-from metakel.tuner.events import key
 
 PRIOR = small_prior(certified=True)
 
@@ -142,7 +141,7 @@ def test_candidates_are_the_only_configurations_and_run_out():
     rows = [{"rate": r, "depth": d, "kind": "adam"} for r in (0.001, 0.01) for d in (4, 6)]
     tuner = Tuner(PRIOR, candidates=rows)
     told = run(tuner)
-    assert sorted(key(x) for x, _ in told) == sorted(key(row) for row in rows)
+    assert sorted(PRIOR.space.key(x) for x, _ in told) == sorted(map(PRIOR.space.key, rows))
     assert tuner.stop_reason == "all 4 candidates were asked"
     with pytest.raises(InputError, match="not among the 4 candidates"):
         tuner.tell({**rows[0], "depth": 9}, 0.1)

@@ -14,7 +14,6 @@ import numpy as np
 from metakel._arrays import is_number, refuse_masked, shown
 from metakel.errors import InputError
 from metakel.optimize.record import LARGEST, feasible
-from metakel.space import Space
 from metakel.tuner.journal import FORMAT, VERSION
 
 Configuration = dict[str, Any]
@@ -47,7 +46,7 @@ def check_header(first: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 
 
 def plain(configuration: Mapping[str, Any]) -> Configuration:
-    """Values as JSON keeps them: numbers of numpy become Python's."""
+    """Values as the user gave them and as JSON keeps them: numbers of numpy become Python's."""
     if not isinstance(configuration, Mapping):
         raise InputError(f"a configuration is a dict of named values; found {configuration!r}")
     return {str(k): _of_numpy(k, v) if hasattr(v, "item") else v for k, v in configuration.items()}
@@ -57,23 +56,6 @@ def _of_numpy(name: str, value: Any) -> Any:
     if np.ma.is_masked(value):  # its item is 0.0
         raise InputError(f"parameter {name!r} is masked: it is missing; expected a value")
     return value.item()
-
-
-def key(configuration: Mapping[str, Any], space: Space | None = None) -> str:
-    """The same for equal configurations, as a space sees them; 5 and 5.0 are always equal."""
-    if space is not None:
-        return space.key(configuration)
-    values = {name: _same(value) for name, value in plain(configuration).items()}
-    return json.dumps(values, sort_keys=True, default=repr)
-
-
-def _same(value: Any) -> Any:
-    """Equal for numbers that are equal, and for lists, which is what JSON makes of tuples."""
-    if isinstance(value, list | tuple):
-        return [_same(entry) for entry in value]
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
 
 
 def digest(data: Any) -> str:

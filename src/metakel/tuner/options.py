@@ -22,7 +22,7 @@ from metakel.priors import Prior
 from metakel.safe import Limited, PastOutputs, Range, SafeStart
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Space
-from metakel.tuner.events import Configuration, digest, key, plain
+from metakel.tuner.events import Configuration, digest, plain
 from metakel.tuner.journal import FORMAT, VERSION
 
 LOG = logging.getLogger("metakel")
@@ -204,7 +204,7 @@ class Candidates:
     def _by_key(self) -> dict[str, Configuration]:
         distinct: dict[str, Configuration] = {}
         for row in self.given:
-            distinct.setdefault(key(row, self.space), row)
+            distinct.setdefault(self.space.key(row), row)
         return distinct
 
     @property
@@ -214,14 +214,14 @@ class Candidates:
 
     def as_listed(self, configuration: Mapping[str, Any]) -> Configuration:
         """A configuration as it was listed; refused if it was not."""
-        found = self._by_key.get(key(configuration, self.space))
+        found = self._by_key.get(self.space.key(configuration))
         if found is None:
             raise InputError(f"{dict(configuration)} is not among the {len(self.rows)} candidates")
         return dict(found)
 
     def all_among(self, configurations: Sequence[Mapping[str, Any]]) -> bool:
         """Whether every candidate is one of these."""
-        return self._by_key.keys() <= {key(row, self.space) for row in configurations}
+        return self._by_key.keys() <= {self.space.key(row) for row in configurations}
 
     @cached_property
     def digest(self) -> str:

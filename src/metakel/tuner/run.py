@@ -74,10 +74,6 @@ class Run:
         """The parameters."""
         return Space.from_dict(self.header["space"])
 
-    def key(self, configuration: Mapping[str, Any]) -> str:
-        """The same for configurations that the space takes for equal."""
-        return self.space.key(configuration)
-
     @cached_property
     def spent(self) -> int:
         """Evaluations that count towards a budget: asked and not dropped."""
@@ -104,16 +100,16 @@ class Run:
 
         Where a configuration is evaluated several times at once, the one of ``owner`` is meant.
         """
-        wanted = self.key(configuration)
-        found = [trial for trial in self.record.pending if self.key(trial.point) == wanted]
+        wanted = self.space.key(configuration)
+        found = [trial for trial in self.record.pending if self.space.key(trial.point) == wanted]
         mine = [trial for trial in found if owner is not None and trial.note.owner == owner]
         return next(iter(mine or found), None)
 
     def done_as(self, configuration: Mapping[str, Any]) -> Trial:
         """The only trial with a result for this configuration."""
-        wanted = self.key(configuration)
+        wanted = self.space.key(configuration)
         done = (trial for trial in self.record if trial.state in FINISHED)
-        found = [trial for trial in done if self.key(trial.point) == wanted]
+        found = [trial for trial in done if self.space.key(trial.point) == wanted]
         if len(found) != 1:
             numbers = ", ".join(str(trial.number) for trial in found) or "none"
             raise InputError(f"which trial is meant? Say its number; with this result: {numbers}")
