@@ -669,11 +669,3 @@ def rehearse(optimizer: Optimizer, value: Callable[[Trial], float]) -> float:
     found = value(asked)
     optimizer.record = optimizer.record.with_results([asked.with_result(found)])
     return found
-
-
-def give(optimizer: Optimizer, points: Sequence[Any], values: Array) -> None:
-    """Give recorded values at several points at once."""
-    optimizer.add_pending(points)
-    asked = optimizer.record.pending
-    results = [trial.with_result(float(v)) for trial, v in zip(asked, values, strict=True)]
-    optimizer.record = optimizer.record.with_results(results)
