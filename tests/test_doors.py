@@ -152,7 +152,7 @@ FEATURES: dict[str, Feature] = {
     ),
     "missing values": Feature(Space((X, DEPTH)), with_depth, missing=True),
 }
-COMMANDS = ("look", "learn", "show", "suggest", "tell", "status", "tune", "report")
+COMMANDS = ("look", "learn", "show", "suggest", "table", "tell", "status", "tune", "report")
 DOORS = (
     "optimizer",
     "save and load",
@@ -170,7 +170,9 @@ REFUSED: dict[tuple[str, str], str] = {
 }
 # What a command has no words for: the same search without it, which is another cell of the table.
 NO_WORDS = {
-    ("new parameter", door) for door in ("suggest", "suggest --json", "tune", "tune --json")
+    ("new parameter", f"{command}{more}")
+    for command in ("suggest", "table", "tune")
+    for more in ("", " --json")
 }
 
 
@@ -531,6 +533,33 @@ def by_suggest(name: str, shell: Shell, *, as_json: bool) -> None:
     assert_same(name, Played(found, means[-1]))
 
 
+def by_table(name: str, shell: Shell, *, as_json: bool) -> None:
+    """One file that a person fills in, for which ``metakel suggest --table`` asks.
+
+    It has no words for constraints: the search is the one without.
+    """
+    name = "failed and pending runs" if name == "constraints" else name
+    prior_of(name).save(shell.where / "prior.json")
+    path, more = shell.where / "runs.csv", ["--json"] if as_json else []
+    words = ["suggest", "prior.json", "--table", "runs.csv", *words_of(name, shell.where), *more]
+    space, found, mean = prior_of(name).space, [], 0.0
+    for step in range(3):
+        text = shell(*words)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+        x = space.parse_row(rows[-1])
+        found.append(x)
+        if as_json:
+            (answer,) = json.loads(text)
+            assert space.encode([answer["configuration"]]) == pytest.approx(space.encode([x]))
+            mean = answer["mean"]
+        for cell in filter(None, space.cells(x)):
+            assert cell in text or as_json
+        rows[-1]["score"] = (FEATURES[name].value(x), "failed", "")[step]
+        write_csv(path, rows)
+    assert_same(name, Played(found, mean if as_json else reference(name).expected))
+
+
 def by_tell(name: str, shell: Shell, *, as_json: bool) -> None:
     """A value of a suggestion, a failure, and a run of one's own."""
     prior_of(name).save(shell.where / "prior.json")
@@ -613,6 +642,7 @@ BY_COMMAND: dict[str, Callable[..., None]] = {
     "learn": by_learn,
     "show": by_show,
     "suggest": by_suggest,
+    "table": by_table,
     "tell": by_tell,
     "status": by_status,
     "tune": by_tune,

@@ -15,6 +15,7 @@ from metakel.cli.outputs import (
     AcceptAlarm,
     Delta,
     Limits,
+    Sheet,
     Start,
     announce,
     assignments,
@@ -31,7 +32,8 @@ from metakel.priors import Prior
 from metakel.report.run import promise
 from metakel.safe import NoSafePoint
 from metakel.space import Float, Space
-from metakel.tuner import Store, Tuner
+from metakel.tuner import NextRows, Store, Tuner, suggest_rows
+from metakel.tuner.table import task_column
 
 Observed = Annotated[
     Path | None, typer.Option(help="Table with runs of this very task, to start from.")
@@ -64,12 +66,22 @@ SameTask = Annotated[
     bool,
     typer.Option("--same-task", help="It is the task of the journal, whatever name or command."),
 ]
+TablePath = Annotated[
+    Path | None,
+    typer.Option(
+        "--table",
+        help="Table that is the record, CSV or Excel: its results and open rows count, and the "
+        "next rows to fill in are added to it.",
+    ),
+]
 JournalPath = Annotated[Path | None, typer.Option(help="Journal to continue or to begin.")]
 
 
 def suggest(
     prior: PriorPath,
     journal: JournalPath = None,
+    table: TablePath = None,
+    sheet: Sheet = None,
     observed: Observed = None,
     candidates: CandidatesPath = None,
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
@@ -92,6 +104,9 @@ def suggest(
 ) -> None:
     """Suggest the next configurations to try; with --journal they are recorded as pending.
 
+    With --table a file that people fill in is all that has to be kept: fill in results, and call
+    it again. A run that failed has the word failed, a value that was changed is what was done.
+
     --fix, --range and --exclude hold or narrow a parameter for the whole task. --context holds it
     for these suggestions only, as the weather of today, and one journal may have suggestions for
     many contexts.
@@ -103,13 +118,27 @@ def suggest(
     what the model that chose it expects to be measured.
     """
     known = Prior.load(prior)
+    given = assignments(known.space, context) if context else None
+    options: dict[str, Any] = {
+        "space": read_space(known.space, narrowed, exclude), "limits": read_limits(limit),
+        "seed": seed, "delta": delta, "extrapolate": extrapolate,
+        "candidates": read_candidates(candidates, known.space),
+    }  # fmt: skip
+    if table is not None:
+        _refuse_beside_table(journal, observed, same_task, accept_alarm)
+        fixed, begin = assignments(known.space, fix or ()), read_start(known.space, start)
+        found = suggest_rows(
+            known, table, count, sheet=sheet, task=task, given=given, fixed=fixed, start=begin,
+            **options,
+        )  # fmt: skip
+        _show_rows(known, table, found, as_json=json, brief=count > 1)
+        return
+    if sheet is not None:
+        raise typer.BadParameter("--sheet without --table: there is no workbook to read")
     tuner = open_tuner(
         known, journal, fix=fix, start=start, task=task, same_task=same_task, observed=observed,
-        space=read_space(known.space, narrowed, exclude),
-        accept_alarm=accept_alarm, limits=read_limits(limit), seed=seed, delta=delta,
-        extrapolate=extrapolate, manual=True, candidates=read_candidates(candidates, known.space),
+        accept_alarm=accept_alarm, manual=True, **options,
     )  # fmt: skip
-    given = assignments(known.space, context) if context else None
     try:
         asked = tuner.ask_trials(count, given)
     except (Alarm, NoSafePoint) as error:
@@ -137,18 +166,63 @@ def _show(
     )
     for trial, why in asked:
         note(f"why {trial.number}: {why.sentence if brief else why}")
+    _show_run(tuner, known)
+    waiting = [t.number for t in tuner.trials.pending if t.number < asked[0][0].number]
+    if waiting:
+        note(f"still without a result: {', '.join(map(str, waiting))}")
+
+
+def _show_run(tuner: Tuner, known: Prior) -> None:
+    """What is known of the task so far."""
     rounded = [
         p.name for p in known.space.parameters if isinstance(p, Float) and p.digits is not None
     ]
     if rounded:
         note(f"rounded as in the past runs: {', '.join(rounded)}")
-    waiting = [t.number for t in tuner.trials.pending if t.number < asked[0][0].number]
-    if waiting:
-        note(f"still without a result: {', '.join(map(str, waiting))}")
     if tuner.trials.observed:
         note(f"best so far {tuner.best.value:.6g}. {promise(known, tuner.certificate)}")
     if tuner.alarm is not None:
         note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
+
+
+def _refuse_beside_table(
+    journal: Path | None, observed: Path | None, same_task: bool, accept_alarm: bool
+) -> None:
+    """The table holds all runs of the task, and nothing else is kept."""
+    said = {
+        "--journal": journal, "--observed": observed, "--same-task": same_task,
+        "--accept-alarm": accept_alarm,
+    }  # fmt: skip
+    given = [option for option, value in said.items() if value]
+    if given:
+        raise typer.BadParameter(
+            f"{given[0]} beside --table: the table is the record; write all runs into it"
+        )
+
+
+def _show_rows(known: Prior, table: Path, found: NextRows, *, as_json: bool, brief: bool) -> None:
+    """What was added to a table."""
+    for text in found.notes:
+        note(text)
+    if as_json:
+        emit([{"place": row.place, **_as_json(row.trial, row.why)} for row in found.rows])
+        return
+    grid(
+        ["in", *known.space.names, f"{known.info.output} expected"],
+        [
+            [row.place, *known.space.cells(row.trial.point), str(row.why.expected)]
+            for row in found.rows
+        ],
+    )
+    for row in found.rows:
+        note(f"why {row.place}: {row.why.sentence if brief else row.why}")
+    _show_run(found.tuner, known)
+    if found.open:
+        note(f"still without a result: {', '.join(found.open)}")
+    note(
+        f"added to {table}: fill in {known.info.output} (the word failed where there is none), "
+        "change what was done otherwise, and call this again"
+    )
 
 
 def _as_json(trial: Trial, why: Reasons) -> dict[str, Any]:
@@ -261,12 +335,6 @@ def _of_this_task(columns: dict[str, list[Any]], tuner: Tuner, path: Path) -> di
     kept = [i for i, name in enumerate(columns[column]) if str(name) == task]
     note(f"{path.name}: {len(kept)} rows are of {task}, the others of other tasks")
     return {name: [cells[i] for i in kept] for name, cells in columns.items()}
-
-
-def task_column(columns: Mapping[str, list[Any]], prior: Prior) -> str | None:
-    """The column that names past tasks of the prior, if the table has one."""
-    known = set(prior.info.tasks)
-    return next((name for name, v in columns.items() if known & set(map(str, v))), None)
 
 
 def _numbers(cells: Sequence[Any], where: str) -> list[float | None]:

@@ -7,7 +7,7 @@ import gzip
 import re
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -23,6 +23,7 @@ from metakel.errors import Hint, InputError
 from metakel.io.cleaning import comma_note, decimal_commas, texts, thousands_note, typed
 from metakel.io.columns import Column, Columns, check_names
 from metakel.io.schema import Source
+from metakel.space.text import has_decimal_comma, is_number_text
 
 # Excel writes semicolons where the comma is for decimals, and tabs when cells are copied.
 TAB = "\t"
@@ -44,14 +45,35 @@ def read_csv(path: str | Path, *, task: str, output: str, delimiter: str | None 
     """A CSV file; options as for `csv_columns`. Task labels are text."""
     sheet = _Sheet.open(Path(path), delimiter)
     columns, notes = _columns(sheet, as_text=(task,))
-    return Source(
-        sheet.file.name,
-        columns,
-        task,
-        output,
-        notes=notes,
-        place=lambda row: f"line {sheet.line(row)} of {sheet.file.name}",
-    )
+    return Source(sheet.file.name, columns, task, output, notes=notes, place=sheet.place)
+
+
+@dataclass(frozen=True, eq=False)
+class CsvTable:
+    """The table in a CSV file, and how it is written.
+
+    ``header`` has an empty text for a column without a name. ``place`` says where a row is found.
+    """
+
+    columns: Columns
+    header: tuple[str, ...]
+    encoding: str
+    delimiter: str
+    decimal_commas: bool
+    notes: tuple[str, ...]
+    place: Callable[[int], str]
+
+
+def read_csv_table(path: str | Path, delimiter: str | None = None) -> CsvTable:
+    """A CSV file that may have a header only."""
+    sheet = _Sheet.open(Path(path), delimiter)
+    cells = sheet.cells(may_be_empty=True)
+    columns, notes = _columns(sheet, cells=cells)
+    texts = [text.strip().lower() for distinct, _ in cells for text in distinct]
+    points = any("." in text and is_number_text(text) for text in texts)
+    commas = any(map(has_decimal_comma, texts)) or sheet.delimiter == ";"
+    how = sheet.encoding, sheet.delimiter, commas and not points and sheet.delimiter != ","
+    return CsvTable(columns, tuple(sheet.header), *how, notes, sheet.place)
 
 
 def csv_columns(path: str | Path, *, delimiter: str | None = None) -> dict[str, list[Any]]:
@@ -65,14 +87,19 @@ def csv_columns(path: str | Path, *, delimiter: str | None = None) -> dict[str, 
     return {name: column.tolist() for name, column in columns.items()}
 
 
-def _columns(sheet: _Sheet, as_text: Collection[str] = ()) -> tuple[Columns, tuple[str, ...]]:
+Cells = list[tuple[list[str], NDArray[np.intp]]]
+
+
+def _columns(
+    sheet: _Sheet, as_text: Collection[str] = (), cells: Cells | None = None
+) -> tuple[Columns, tuple[str, ...]]:
     """Columns that have a name in the header, and notes on what was found out.
 
     Columns named in ``as_text`` are text whatever they hold: 01 is not 1.
     """
     check_names(filter(None, sheet.header), sheet.file.name)
     names = {k: name for k, name in enumerate(sheet.header) if name}
-    cells = sheet.cells()
+    cells = sheet.cells() if cells is None else cells
     columns, notes = Columns(), list(sheet.notes)
     written: dict[str, list[str]] = {}
     for k, name in names.items():
@@ -164,7 +191,11 @@ class _Sheet:
             hints.append(Hint("say what separates cells", *how))
         return cls(file, encoding, found, start, header, tuple(hints), tuple(notes))
 
-    def cells(self) -> list[tuple[list[str], NDArray[np.intp]]]:
+    def place(self, row: int) -> str:
+        """Where a row is found."""
+        return f"line {self.line(row)} of {self.file.name}"
+
+    def cells(self, *, may_be_empty: bool = False) -> Cells:
         """Distinct cells of every column, and the index of each row's. Blank lines are left out."""
         width = len(self.header)
         large = self.file.stat().st_size > LARGE
@@ -186,9 +217,10 @@ class _Sheet:
             for k, cells in enumerate(zip(*rows, strict=True)):
                 index = map(distinct[k].__getitem__, cells)
                 codes[k].append(np.fromiter(index, dtype=np.intp, count=len(rows)))
-        if not count:
+        if not count and not may_be_empty:
             raise InputError(f"{self.file.name} has 1 lines; expected a header and rows")
-        return [(list(d), np.concatenate(c)) for d, c in zip(distinct, codes, strict=True)]
+        none = np.zeros(0, dtype=np.intp)
+        return [(list(d), np.concatenate([none, *c])) for d, c in zip(distinct, codes, strict=True)]
 
     def _blocks(self) -> Iterator[list[list[str]]]:
         with _errors_named(self.file), self._body() as (stream, line):
@@ -197,7 +229,7 @@ class _Sheet:
                 while rows := list(islice(filter(None, reader), BLOCK_ROWS)):
                     yield rows
 
-    def _by_pandas(self) -> list[tuple[list[str], NDArray[np.intp]]] | None:
+    def _by_pandas(self) -> Cells | None:
         """The same by pandas; None where it is not installed, or refuses what it finds."""
         try:
             import pandas

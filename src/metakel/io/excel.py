@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
@@ -13,6 +15,7 @@ from metakel._files import as_path, refuse_bomb, refuse_device
 from metakel.errors import Hint, InputError
 from metakel.io.cleaning import typed
 from metakel.io.columns import Column, Columns, check_names
+from metakel.io.excel_rows import letters
 from metakel.io.schema import Source
 from metakel.space.text import is_numeric
 
@@ -29,28 +32,71 @@ class PerCent(float):
 
 def read_excel(path: str | Path, *, task: str, output: str, sheet: str | None = None) -> Source:
     """A sheet of a workbook (needs openpyxl), by default the first one with a table."""
-    file = Path(path)
-    columns, rows, notes = _read(file, sheet, as_text=(task,))
-    return Source(
-        file.name,
-        columns,
-        task,
-        output,
-        notes=notes,
-        place=lambda i: f"row {rows[i]} of {file.name}",
-    )
+    found = read_sheet(path, sheet, as_text=(task,))
+    found.refuse_empty()
+    return Source(found.file, found.columns, task, output, notes=found.notes, place=found.place)
 
 
 def excel_columns(path: str | Path, *, sheet: str | None = None) -> dict[str, list[Any]]:
     """Columns of a sheet as lists, None for empty cells."""
-    columns, _, _ = _read(Path(path), sheet)
-    return {name: column.tolist() for name, column in columns.items()}
+    found = read_sheet(path, sheet)
+    found.refuse_empty()
+    return {name: column.tolist() for name, column in found.columns.items()}
 
 
-def _read(
-    file: Path, sheet: str | None, as_text: Sequence[str] = ()
-) -> tuple[Columns, list[int], tuple[str, ...]]:
-    """Columns with a name, the row of the sheet that each row stands in, and notes."""
+@dataclass(frozen=True, eq=False)
+class SheetTable:
+    """A table in a sheet of a workbook.
+
+    Parameters
+    ----------
+    file, sheet : str
+        Names of the workbook and of the sheet.
+    columns : dict of Column
+        Those with a name.
+    header : dict of int
+        The column of the sheet, from 1, of every name.
+    top : int
+        The row of the header.
+    rows : tuple of int
+        The row of the sheet that each row of the table stands in.
+    last : int
+        The last row of the sheet that holds anything.
+    like : dict of int
+        The row of the last value of every column.
+    scales : dict of float
+        Of columns whose last value is shown as per cent: by what it was multiplied.
+    notes : tuple of str
+    """
+
+    file: str
+    sheet: str
+    columns: Columns
+    header: Mapping[str, int]
+    top: int
+    rows: tuple[int, ...]
+    last: int
+    like: Mapping[str, int]
+    scales: Mapping[str, float]
+    notes: tuple[str, ...]
+
+    def refuse_empty(self) -> None:
+        """Refuse a sheet without a header or without rows."""
+        if not self.header or not self.rows:
+            raise InputError(
+                f"{self.file}, sheet {self.sheet!r}: expected a header and rows below it"
+            )
+
+    def place(self, i: int) -> str:
+        """Where a row of the table is found."""
+        return f"row {self.rows[i]} of {self.file}"
+
+
+def read_sheet(
+    path: str | Path, sheet: str | None = None, as_text: Sequence[str] = ()
+) -> SheetTable:
+    """The table in a sheet, by default in the first that has one."""
+    file = Path(path)
     with _errors_named(file):
         refuse_device(as_path(file))
         _refuse_bomb(file)
@@ -63,15 +109,17 @@ def _read(
     below = {k: cells for k, cells in filled.items() if k > top}
     repeated = [k for k, cells in below.items() if _is_header(cells, header)]
     rows = {k: cells for k, cells in below.items() if k not in repeated}
-    if not header or not rows:
-        raise InputError(f"{file.name}, sheet {page.title!r}: expected a header and rows below it")
     check_names(filter(None, header), f"{file.name}, sheet {page.title!r}")
     notes = list[str]()
-    columns = Columns()
+    columns, like, scales = Columns(), dict[str, int](), dict[str, float]()
     for k, name in enumerate(header):
         if name:
             cells = {row: c[k] if k < len(c) else None for row, c in rows.items()}
-            values = _on_one_scale(name, cells, f"{file.name}, sheet {page.title!r}", notes)
+            where = f"{file.name}, sheet {page.title!r}"
+            values, scale = _on_one_scale(name, cells, where, notes)
+            like[name] = max((r for r, v in cells.items() if v is not None), default=0)
+            if isinstance(cells.get(like[name]), PerCent):
+                scales[name] = scale
             columns[name] = Column.of(_numbers(values, as_text=name in as_text))
     if others and sheet is None:
         aside = f"(there are also {', '.join(others)})"
@@ -79,7 +127,12 @@ def _read(
     if repeated:
         shown = ", ".join(map(str, repeated[:SHOWN])) + (" ..." if len(repeated) > SHOWN else "")
         notes.append(f"the header is repeated in row {shown}")
-    return columns, list(rows), tuple(notes)
+    places = {name: k for k, name in enumerate(header, start=1) if name}
+    last = max(filled, default=1)
+    return SheetTable(
+        *(file.name, page.title, columns, places, top, tuple(rows), last),
+        *(like, scales, tuple(notes)),
+    )
 
 
 def _table(
@@ -134,15 +187,19 @@ def _value(cell: Any) -> Any:
     return value
 
 
-def _on_one_scale(name: str, cells: Mapping[int, Any], where: str, notes: list[str]) -> list[Any]:
+def _on_one_scale(
+    name: str, cells: Mapping[int, Any], where: str, notes: list[str]
+) -> tuple[list[Any], float]:
     """The cells of a column, by their rows, without formats: all in per cent or all as shares.
+
+    Also by what those in the format per cent were multiplied, 0 where there is none.
 
     The name of the column decides, or the plain numbers among them; where these do not tell, the
     column is refused.
     """
     shown = {row: value for row, value in cells.items() if isinstance(value, PerCent)}
     if not shown:
-        return list(cells.values())
+        return list(cells.values()), 0.0
     plain = [v for v in cells.values() if is_numeric(v) and not isinstance(v, PerCent)]
     above = [abs(v) > 1 for v in plain if v]
     named = "%" in name
@@ -162,7 +219,7 @@ def _on_one_scale(name: str, cells: Mapping[int, Any], where: str, notes: list[s
             f"{name} has cells in the format per cent (row {rows}): {100 * first:g}% is read as "
             f"{read[row]:g}" + (", beside plain numbers as they are" if plain else "")
         )
-    return [read.get(k, v) for k, v in cells.items()]
+    return [read.get(k, v) for k, v in cells.items()], float(scale)
 
 
 def _numbers(values: list[Any], *, as_text: bool) -> list[Any]:
@@ -173,6 +230,20 @@ def _numbers(values: list[Any], *, as_text: bool) -> list[Any]:
     if kinds == {int, float}:
         return [None if value is None else float(value) for value in values]
     return values
+
+
+def empty_workbook(names: Sequence[str], sheet: str | None = None) -> bytes:
+    """A workbook of one sheet with a header."""
+    book, content = _openpyxl().Workbook(), BytesIO()
+    page = book.active
+    page.title = sheet or "runs"
+    page.append(list(names))
+    for k, cell in enumerate(page[1], start=1):
+        cell.style = "Headline 4"
+        page.column_dimensions[letters(k)].width = max(10, len(str(cell.value)) + 3)
+    page.freeze_panes = "A2"
+    book.save(content)
+    return content.getvalue()
 
 
 def _openpyxl() -> Any:

@@ -61,7 +61,7 @@ def read_outputs(
             "are none"
         )
     others = [n for n in source.columns if n not in (schema.task, schema.output)]
-    found = [n for n in others if _is_status(n, source.columns[n])]
+    found = [n for n in others if is_status(n, source.columns[n])]
     for name in found if schema.status is None else [schema.status]:
         with problems.collected():
             failed, stopped = _failed_by_status(source, name)
@@ -134,7 +134,7 @@ def _check_scales(name: str, values: Array, labels: TaskLabels, notes: list[str]
     notes.append(f"{found}: is this one unit?")
 
 
-def _is_status(name: str, column: Column) -> bool:
+def is_status(name: str, column: Column) -> bool:
     """Whether a column says by its name and its words which runs failed."""
     if normalised(name) not in STATUS_NAMES:
         return False

@@ -16,7 +16,7 @@ is_number_text = re.compile(
 ).fullmatch
 has_decimal_comma = re.compile(r"[+-]?([0-9]+,[0-9]*|,[0-9]+)(e[+-]?[0-9]+)?").fullmatch
 # 1,234 is a decimal number in one country and a thousand in another.
-_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(?![0-9])(\s*[^0-9\s].*)?").fullmatch
+is_ambiguous = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(?![0-9])(\s*[^0-9\s].*)?").fullmatch
 # A unit has no digits, as in "87,5 %" or "49.4 °C", so that a time of day is none.
 _WITH_UNIT = re.compile(
     r"([+-]?[0-9.,]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9.,:+-][^0-9:]*)"
@@ -59,7 +59,7 @@ def quantity(value: Any) -> float | None:
     if not isinstance(value, str):
         return None if value is None or isinstance(value, bool) else as_float(value)
     text = value.strip()
-    if _THOUSANDS(text):
+    if is_ambiguous(text):
         raise InputError(
             f"found {text!r}, which may be {text.replace(',', '.')} or {text.replace(',', '')}; "
             "expected a decimal point, or no comma"

@@ -3,6 +3,17 @@
 from metakel.tuner.journal import Journal, JournalError
 from metakel.tuner.run import Run
 from metakel.tuner.store import Store
+from metakel.tuner.table import NextRow, NextRows, suggest_rows
 from metakel.tuner.tuner import Finished, Tuner
 
-__all__ = ["Finished", "Journal", "JournalError", "Run", "Store", "Tuner"]
+__all__ = [
+    "Finished",
+    "Journal",
+    "JournalError",
+    "NextRow",
+    "NextRows",
+    "Run",
+    "Store",
+    "Tuner",
+    "suggest_rows",
+]

@@ -1,0 +1,381 @@
+"""The table is the record: results and open rows are read from a file, the next rows added to it.
+
+A person keeps one CSV file or workbook. Every row is what was done, or is to be done; nothing else
+is remembered. A row with a result is a value of this task, one without is a suggestion that is
+still open, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from math import isfinite, nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metakel._files import as_path, write_atomically, writing
+from metakel.errors import CannotWrite, Hint, InputError
+from metakel.io import Column
+from metakel.io.cleaning import FAILED, normalised, without_bounds
+from metakel.io.outputs import NOT_DONE, UNFINISHED, is_status, settled
+from metakel.io.table_files import TableFile, empty_table, open_table
+from metakel.learn import LearnedKernel
+from metakel.optimize import Reasons, Trial
+from metakel.priors import Prior
+from metakel.space.configurations import is_empty
+from metakel.space.text import as_float, quantity
+from metakel.tuner.events import Configuration, Event, result
+from metakel.tuner.lock import locked
+from metakel.tuner.tuner import Tuner
+
+# By these files Excel and LibreOffice say that they have a table open.
+OPEN_ELSEWHERE = ("~${}", ".~lock.{}#")
+TRIES = 3  # how often to decide again because the file was saved meanwhile
+# A formula that waits for what is still to be measured.
+NOT_YET = frozenset({"#div/0!", "#value!", "#n/a", "#num!", "#ref!", "#name?", "-", "?"})
+
+
+@dataclass(frozen=True)
+class NextRow:
+    """A suggestion: where it stands in the file, what it is, and why."""
+
+    place: str
+    trial: Trial
+    why: Reasons
+
+
+@dataclass(frozen=True, eq=False)
+class NextRows:
+    """What was added to a table.
+
+    Parameters
+    ----------
+    tuner : Tuner
+        It knows the results and open rows of the table, and the new ones.
+    rows : tuple of NextRow
+    open : tuple of str
+        Where rows were found that have no result yet.
+    notes : tuple of str
+        What else was found in the table.
+    """
+
+    tuner: Tuner
+    rows: tuple[NextRow, ...]
+    open: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def suggest_rows(
+    prior: Prior | LearnedKernel,
+    path: str | Path,
+    n: int = 1,
+    *,
+    sheet: str | None = None,
+    task: str = "",
+    given: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> NextRows:
+    """Add the next rows to fill in to a table, a CSV file or a workbook.
+
+    What the table says is all that counts: rows may be in any order, and a value that was changed
+    is what was done. Formats, formulas and other sheets stay as they are. The file is replaced as
+    a whole or not at all, and other processes that add to it wait.
+
+    Parameters
+    ----------
+    prior : Prior or LearnedKernel
+    path : path
+        A file that is not there is begun, with a column for every parameter and the output.
+    n : int
+        How many rows to add.
+    sheet : str, optional
+        Of a workbook; by default the first with a table.
+    task : str
+        Name of this task, where a column of the table names several.
+    given : dict, optional
+        Parameters that are given for these rows, not chosen.
+    **options
+        Those of `Tuner`, except for its journal.
+    """
+    file = as_path(path)
+
+    def tuner() -> Tuner:
+        return Tuner(prior, None, manual=True, task=task, **options)
+
+    with _alone(file):
+        if not file.exists():
+            write_atomically(file, empty_table(file, _columns_of(tuner()), sheet))
+        for _ in range(TRIES):
+            before = file.read_bytes()
+            found = _Reading(tuner(), open_table(file, sheet))
+            found.check_writing()
+            trials = found.tuner.ask_trials(n, given)
+            content = found.with_rows(trials)
+            found.verify(content, trials, sheet)
+            _refuse_open_elsewhere(file)
+            if file.read_bytes() == before:
+                write_atomically(file, content)
+                return found.next_rows(trials, given)
+    raise CannotWrite(
+        f"{file} was saved {TRIES} times by another program while the next rows were chosen; "
+        "nothing was added"
+    )
+
+
+def _columns_of(tuner: Tuner) -> list[str]:
+    return [*tuner.space.free, tuner.output, *tuner.optimizer.model.output_names]
+
+
+class _Reading:
+    """A table as a record: a tuner that knows its rows, and the file that gets more."""
+
+    def __init__(self, tuner: Tuner, table: TableFile) -> None:
+        self.tuner, self.table = tuner, table
+        self.columns = table.columns
+        self.names = _matched(self.columns, _columns_of(tuner), tuner.space.names)
+        self.notes = list(table.notes)
+        table.refuse_uncalculated(list(self.names.values()))
+        self.label, rows = self._of_this_task()
+        self.open: list[str] = []
+        self.events = list(self._events(rows))
+        with tuner._turn():
+            tuner._append(self.events)
+
+    def _of_this_task(self) -> tuple[dict[str, str], list[int]]:
+        """What the column of tasks says in a new row, and the rows of this task."""
+        rows = list(range(len(next(iter(self.columns.values()), ()))))
+        column, task = task_column(self.columns, self.tuner.prior), self.tuner.options.task
+        if column is None:
+            return {}, rows
+        labels, above = list[str](), ""
+        for cell in self.columns[column]:  # a task may be named in the first row of its block
+            above = above if is_empty(cell) else str(cell)
+            labels.append(above)
+        names = list(dict.fromkeys(filter(None, labels)))
+        past = getattr(self.tuner.prior, "info", None)
+        new = [name for name in names if past is None or name not in past.tasks]
+        if not task and len(new) != 1:
+            some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+            raise InputError(
+                f"the table holds runs of {len(names)} tasks ({column}: {some}), of which "
+                f"{len(new)} are not known to the prior; expected to know which this is",
+                Hint("name it", "task=NAME", "--task NAME"),
+            )
+        task = task or new[0]
+        if past is not None and task in past.tasks:
+            self.notes.append(
+                f"the prior was learned from {task}, too, so its runs count twice: learn without it"
+            )
+        return {column: task}, [i for i in rows if labels[i] == task]
+
+    def _events(self, rows: Sequence[int]) -> Iterator[Event]:
+        """The rows as events, in the order of the file."""
+        values, failed, waiting = self._results(rows)
+        left_out: dict[str, list[str]] = {}
+        others = {n: self._numbers(n, rows) for n in self.tuner.optimizer.model.output_names}
+        for k, i in enumerate(rows):
+            cells = {name: self.columns[c][i] for name, c in self.names.items()}
+            filled = [v for v in cells.values() if not is_empty(v)]
+            if not filled:
+                continue
+            if len(filled) == 1 < len(self.tuner.space.free) and isinstance(filled[0], str):
+                self.notes.append(f"left out: {self.table.place(i)}, a remark ({filled[0]!r})")
+                continue
+            row = self._configuration(cells, i)
+            lacking = self.tuner.space.missing(row)
+            if lacking:
+                left_out.setdefault(", ".join(lacking), []).append(self.table.place(i))
+                continue
+            outputs = {name: found[k] for name, found in others.items()}
+            if waiting[k]:
+                self.open.append(self.table.place(i))
+                yield {"event": "asked", "configuration": row, "by": None, "queued": False}
+            else:
+                value = None if failed[k] else values[k]
+                yield result(None, row, value, failed[k], {} if failed[k] else outputs)
+        for what, places in left_out.items():
+            more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+            self.notes.append(f"left out: {places[0]}{more}, without {what}")
+
+    def _configuration(self, cells: Mapping[str, Any], i: int) -> Configuration:
+        try:
+            row = self.tuner.space.parse_row(cells)
+            return row if self.tuner.space.missing(row) else self.tuner._checked(row)
+        except InputError as error:
+            raise error.at(self.table.place(i)) from None
+
+    def _results(self, rows: Sequence[int]) -> tuple[list[float], list[str], list[bool]]:
+        """Values, why runs failed (empty where they did not), and which rows are open."""
+        name = self.tuner.output
+        said = [self.columns[self.names[name]][i] for i in rows]
+        column, signs = without_bounds(Column.of(said))
+        cells = [column[k] for k in range(len(column))]
+        words = self._statuses(rows)
+        failed, waiting, values = list[str](), list[bool](), np.full(len(cells), nan)
+        for k, cell in enumerate(cells):
+            word = normalised(cell) if isinstance(cell, str) else ""
+            number = as_float(cell) if not isinstance(cell, str) and not is_empty(cell) else None
+            empty = is_empty(cell) or word in UNFINISHED | NOT_YET
+            stopped = words[k] in NOT_DONE or (word in FAILED | NOT_DONE and not empty)
+            if number is None and not empty and not stopped:
+                number = self._quantity(name, cell, rows[k])
+            if number is not None and not isfinite(number):
+                stopped = True
+            failed.append(str(cell if word else words[k]) or "no value" if stopped else "")
+            waiting.append(not stopped and (empty or words[k] in UNFINISHED))
+            if number is not None and not failed[k] and not waiting[k]:
+                values[k] = number
+        beyond = settled(values, np.asarray(signs), np.zeros(len(cells), dtype=np.intp))
+        return beyond.tolist(), failed, waiting
+
+    def _statuses(self, rows: Sequence[int]) -> list[str]:
+        """What a column of statuses says, where there is one."""
+        for name, cells in self.columns.items():
+            if name not in self.names.values() and is_status(name, Column.of(cells)):
+                return ["" if is_empty(cells[i]) else normalised(str(cells[i])) for i in rows]
+        return [""] * len(rows)
+
+    def _numbers(self, name: str, rows: Sequence[int]) -> list[float | None]:
+        cells = [self.columns[self.names[name]][i] for i in rows]
+        found = zip(cells, rows, strict=True)
+        return [None if is_empty(v) else self._quantity(name, v, i) for v, i in found]
+
+    def _quantity(self, name: str, cell: Any, i: int) -> float:
+        try:
+            number = quantity(cell)
+        except InputError as error:
+            raise error.at(f"{self.table.place(i)}, {name}") from None
+        if number is None:
+            raise InputError(
+                f"{self.table.place(i)}: {name} is {cell!r}; expected a number, nothing while the "
+                "run is open, or a word such as 'failed'"
+            )
+        return number
+
+    # Writing
+
+    def check_writing(self) -> None:
+        """Find out whether rows can be added before anything is decided."""
+        self.table.with_rows([dict.fromkeys(self.names.values())])
+
+    def _row(self, trial: Trial) -> dict[str, Any]:
+        """The cells of a new row."""
+        point = trial.point.items()
+        return self.label | {self.names[name]: v for name, v in point if name in self.names}
+
+    def with_rows(self, trials: Sequence[Trial]) -> bytes:
+        """The file with the suggestions below its rows."""
+        return self.table.with_rows([self._row(trial) for trial in trials])
+
+    def verify(self, content: bytes, trials: Sequence[Trial], sheet: str | None) -> None:
+        """Read what is about to be written: all that was there, and all suggestions."""
+        n = len(next(iter(self.columns.values()), ()))
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / self.table.path.name
+            copy.write_bytes(content)
+            after = open_table(copy, sheet).columns
+        same = all(_alike(after.get(k, ())[:n], cells) for k, cells in self.columns.items())
+        rows = zip(*(after[column][n:] for column in self.names.values()), strict=True)
+        found = [self._key(dict(zip(self.names, row, strict=True))) for row in rows]
+        if not same or found != [self._key(trial.point) for trial in trials]:
+            raise CannotWrite(
+                f"{self.table.path} cannot be added to without changing what it says; it was left "
+                "as it is"
+            )
+
+    def _key(self, cells: Mapping[str, Any]) -> str:
+        space = self.tuner.space
+        return space.key(space.parse_row({k: v for k, v in cells.items() if k in self.names}))
+
+    def next_rows(self, trials: Sequence[Trial], given: Mapping[str, Any] | None) -> NextRows:
+        """What was added, and why."""
+        rows = tuple(
+            NextRow(self.table.next_place(i), trial, self.tuner.explain(trial.point, given))
+            for i, trial in enumerate(trials)
+        )
+        return NextRows(self.tuner, rows, tuple(self.open), tuple(self.notes))
+
+
+def task_column(columns: Mapping[str, Sequence[Any]], prior: Any) -> str | None:
+    """The column that names past tasks of the prior, if the table has one."""
+    known = set(prior.info.tasks) if isinstance(prior, Prior) else set()
+    return next((name for name, v in columns.items() if known & set(map(str, v))), None)
+
+
+def _matched(
+    columns: Mapping[str, Any], needed: Sequence[str], known: Sequence[str]
+) -> dict[str, str]:
+    """The column of every name; case and spaces may differ."""
+    found: dict[str, str] = {}
+    for name in dict.fromkeys((*needed, *known)):
+        alike = [c for c in columns if " ".join(c.split()).casefold() == name.casefold()]
+        if name in columns or len(alike) == 1:
+            found[name] = name if name in columns else alike[0]
+    lacking = [name for name in needed if name not in found]
+    if lacking:
+        raise InputError(
+            f"the table has no column {', '.join(map(repr, lacking))}; found {', '.join(columns)}, "
+            f"expected one for every parameter and the output: {', '.join(needed)}"
+        )
+    return found
+
+
+def _alike(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether cells say the same; whole numbers may have become others."""
+    pairs = zip(some, others, strict=False)
+    return len(some) == len(others) and all(a == b or str(a) == str(b) for a, b in pairs)
+
+
+# One writer at a time
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Hold the table; another process that adds to it waits. Refused where it cannot be written."""
+    place = Path(os.path.realpath(file))
+    lock = place.with_name(f".{place.name}.lock")
+    while True:
+        with writing(file):
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            with locked(descriptor, str(file)):
+                if not _is_this(lock, descriptor):
+                    continue  # whoever held it has removed it
+                try:
+                    _refuse_open_elsewhere(place)
+                    yield
+                    return
+                finally:
+                    with suppress(OSError):
+                        os.unlink(lock)
+        finally:
+            os.close(descriptor)
+
+
+def _is_this(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _refuse_open_elsewhere(file: Path) -> None:
+    """Refuse a file that may not be written, or that a spreadsheet has open."""
+    if not file.exists():
+        return
+    if not os.access(file, os.W_OK):
+        raise CannotWrite(f"{file} cannot be written: it is protected; nothing was chosen")
+    for pattern in OPEN_ELSEWHERE:
+        mark = file.with_name(pattern.format(file.name))
+        if mark.exists():
+            raise CannotWrite(
+                f"{file} is open in another program, which would overwrite what is added; save and "
+                f"close it there (if it is closed, remove {mark.name})"
+            )
+    with writing(file), file.open("r+b"):  # refused by Windows where another program has it open
+        pass
