@@ -10,6 +10,7 @@ import pytest
 from metakel import History, Prior, learn_prior
 from metakel.data import Task
 from metakel.optimize.outcomes import BLOCK, LIMIT, NEAREST, outcomes, representative
+from metakel.optimize.output import OutputScale
 from metakel.optimize.record import Record, Trial
 from metakel.space import Float, Space
 
@@ -42,7 +43,7 @@ def record(t: int, order: np.random.Generator | None = None) -> Record:
 
 
 def given(t: int):
-    return outcomes(record(t), d0=2, sign=1.0)
+    return outcomes(record(t), d0=2, scale=OutputScale())
 
 
 @pytest.mark.parametrize("t", [LIMIT + 1, LIMIT + BLOCK - 1, LIMIT + BLOCK, 2000])

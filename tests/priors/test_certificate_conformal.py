@@ -392,7 +392,10 @@ def test_a_run_stops_at_a_share_of_the_spread_and_says_why(prior):
     assert "4 times out of 5" in tuner.stop_reason
     assert tuner.certificate.regret <= 0.05 * prior.certificate.spread
     optimizer = prior.optimizer(X, stop_at="5%")
-    assert optimizer.stop_at == pytest.approx(0.05 * prior.certificate.spread)
+    while not optimizer.done:
+        x = optimizer.ask()
+        optimizer.tell(x, float(y[rows.index(x)]))
+    assert optimizer.certificate().regret <= 0.05 * prior.certificate.spread
     with pytest.raises(InputError, match="stop_at needs a certificate"):
         Tuner(prior, candidates=rows, stop_at="5%", delta=0.001)
 

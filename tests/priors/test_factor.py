@@ -18,6 +18,7 @@ from metakel.gp.averages import (
 from metakel.gp.factor import Factor, Prediction
 from metakel.gp.processes import ColdProcess
 from metakel.optimize import ACQUISITIONS, Record, Trial, outcomes
+from metakel.optimize.output import OutputScale
 
 RNG = np.random.default_rng(0)
 PARTS = ("offset", "slope", "variance", "noise")
@@ -43,7 +44,7 @@ def values(X, y):
     trials = [
         Trial(i, x, x).with_result(float(v)) for i, (x, v) in enumerate(zip(X, y, strict=True))
     ]
-    return outcomes(Record(tuple(trials), ((*range(len(y)),),)), d0=X.shape[1], sign=1.0)
+    return outcomes(Record(tuple(trials), ((*range(len(y)),),)), d0=X.shape[1], scale=OutputScale())
 
 
 def shapes(prior):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -97,6 +97,13 @@ def learn(
         tuple[float, float] | None,
         typer.Option(help="Limits of the output, such as 0 1. [default: 0 1 for an auc and alike]"),
     ] = None,
+    log_output: Annotated[
+        bool | None,
+        typer.Option(
+            "--log-output/--no-log-output",
+            help="Learn logarithms of the output. [default: of a loss that spans a factor of 3]",
+        ),
+    ] = None,
     workers: Annotated[
         int,
         typer.Option(help="Processes that replay past tasks for the certificate; -1: all cores."),
@@ -129,7 +136,7 @@ def learn(
     if journals:
         past, added = with_journals(past, journals)
         note(added)
-    prior = _learned(past, bounds, workers)
+    prior = _learned(past, outputs=bounds, log_output=log_output, workers=workers)
     if limited:
         more = {name: runs.read_other(name, past.space) for name in runs.others}
         # Runs that an optimizer chose cannot vouch for the first configurations of the next task.
@@ -147,17 +154,17 @@ def learn(
     note(f"saved {out}; next: metakel suggest {out}, or metakel report {out}")
 
 
-def _learned(past: History, bounds: tuple[float, float] | None, workers: int) -> Prior:
+def _learned(past: History, **options: Any) -> Prior:
     """With a bar while past tasks are replayed, where a person looks."""
     if not sys.stderr.isatty():
-        return learn_prior(past, outputs=bounds, workers=workers)
+        return learn_prior(past, **options)
     with typer.progressbar(length=1, label="replaying past tasks", file=sys.stderr) as bar:
 
         def progress(done: int, total: int) -> None:
             bar.length = total
             bar.update(done - bar.pos)
 
-        return learn_prior(past, outputs=bounds, progress=progress, workers=workers)
+        return learn_prior(past, progress=progress, **options)
 
 
 def _ask_about(past: History) -> list[str]:

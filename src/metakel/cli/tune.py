@@ -147,8 +147,9 @@ def tune(
         )  # fmt: skip
         if resumed:
             _continue(tuner, journal)
-        if tuner.tolerance is not None:
-            note(f"stops once nothing can be better by more than {tuner.tolerance:.3g}")
+        if tuner.stop_at is not None:
+            share = " of the usual spread of a task" * str(tuner.stop_at).endswith("%")
+            note(f"stops once nothing can be better by more than {tuner.stop_at}{share}")
         with _stoppable(journal):
             stopped, failures = "", 0
             try:

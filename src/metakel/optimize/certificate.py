@@ -103,6 +103,8 @@ class Certificate:
         Whether it is about the configurations that respect the limits, and about no others.
     limit : float or None
         The limit of the output where that gives it, and past tasks say no more; None otherwise.
+    spread : float or None
+        The usual range of the values of a task, in units of the output, where it is known.
     """
 
     regret: float
@@ -117,6 +119,11 @@ class Certificate:
     safe: bool = False
     limit: float | None = None
     final: bool = False
+    spread: float | None = None
+
+    def reaches(self, stop_at: float | str) -> bool:
+        """Whether the regret is at most this; text such as "1%" is a share of the usual spread."""
+        return self.regret < inf and self.regret <= as_tolerance(stop_at, self.spread)
 
     def __str__(self) -> str:
         if self.limit is not None:

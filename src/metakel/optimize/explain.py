@@ -199,7 +199,7 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
     ``place`` is where it could be chosen from, with its start points: the domain, or the part of it
     in which some parameters are held. Other choices and values to compare with are those of it.
     """
-    domain, sign, found = state.domain, state.sign, state.outcomes
+    domain, scale, found = state.domain, state.scale, state.outcomes
     model, here = state.model, state.outcomes.counts
     if place is not domain:
         here = here & place.contains(found.X)
@@ -219,12 +219,13 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
         sds = np.where(sds**2 < (1 - TOLD_SOON) * alone**2, inf, sds)
     past = model.best_runs
     differ = _other_choices(point, () if past is None else past.points)
-    least, most = sorted(sign * limit for limit in model.limits)
+    least, most = map(float, scale.interval(*model.limits))
 
     def expected(at: Array, point: Any, mean: float, sd: float) -> Expected:
-        runs = found.y[domain.same(found.X, at[None])[:, 0]]
-        measured = sign * float(runs[-1]) if len(runs) else None
-        return Expected.within((least, most), point, sign * mean, sd, measured)
+        (runs,) = np.nonzero(domain.same(found.X, at[None])[:, 0])
+        measured = state.value(int(runs[-1])) if len(runs) else None
+        around = float(scale.deviation(mean, sd))
+        return Expected.within((least, most), point, scale.value(mean), around, measured)
 
     surest = int(np.argmax(means - UCB_WIDTH * sds))
     gain = means[surest] - UCB_WIDTH * sds[surest] - (mean - UCB_WIDTH * sd)
@@ -233,15 +234,15 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
         row = surest - len(start.X)
         other = place.decode(Z[surest]) if row < 0 else state.point(int(looked_at[row]))
         safer = expected(Z[surest], other, float(means[surest]), float(sds[surest]))
-    values = found.y[here]
     top = int(np.argmax(np.where(np.isfinite(sds), means, -inf)))
     behind = bool(means[top] - mean > GIVEN_UP * sd and np.isfinite(sds[top]))
     promise = mean + UCB_WIDTH * sd - (means[top] + UCB_WIDTH * sds[top])
     worse = behind and bool(promise < -GIVEN_UP * sd)  # with all that is not known of it
+    middle = float(np.median(state.model.predict(start.X)[0]))
     return Reasons(
         expected=expected(x, copy(point), mean, sd),
-        typical=float(np.clip(sign * np.median(state.model.predict(start.X)[0]), least, most)),
-        best=sign * float(values.max()) if len(values) else None,
+        typical=float(np.clip(scale.value(middle), least, most)),
+        best=state.value(int(few[0])) if here.any() else None,
         explores=behind and not worse,
         neighbours=_neighbours(state, past, differ, point, x),
         near=0 if past is None else len(_tasks_near(past, differ, x)),
@@ -306,7 +307,7 @@ def _neighbours(
     near = [i for i in np.argsort(away, kind="stable")[:NEIGHBOURS] if away[i] <= NEAR]
     points = [state.point(i) for i in near]
     own = [
-        Neighbour("", tried, state.sign * float(seen.y[i]), float(away[i]))
+        Neighbour("", tried, state.value(int(i)), float(away[i]))
         for i, tried, others in zip(near, points, _other_choices(point, points), strict=True)
         if not others
     ]

@@ -404,7 +404,7 @@ class Mixture(Model):
         return regret.scores_for(state.domain, self.delta)
 
     def _by_replays(self, state: State, scores: RegretScores) -> Certificate:
-        found, sign = state.outcomes, state.sign
+        found, scale = state.outcomes, state.scale
         values, factor = np.where(found.counts, found.y, -inf), scores.factor(self.delta)
         best = top = int(np.argmax(values))
         if scores.basis == "emulated":
@@ -416,10 +416,10 @@ class Mixture(Model):
             regret = self.trace.ceiling(factor, scores.horizon) - values.max()
         most, limit = self.limits[1] - float(found.y[top]), None
         if most <= regret and most < inf:  # it says more, and says it of the best point of all
-            best, limit = top, sign * self.limits[1] + 0.0  # and no -0
-        value = sign * float(found.y[best])
+            best, limit = top, scale.value(self.limits[1])
+        value, seen = state.value(best), float(found.y[best])
         return Certificate(
-            max(min(regret, most), 0.0),
+            scale.difference(seen, max(min(regret, most), 0.0)),
             state.point(best),
             value,
             value,
@@ -428,6 +428,7 @@ class Mixture(Model):
             horizon=scores.horizon,
             tasks=scores.tasks,
             limit=limit,
+            spread=None if self.spread is None else scale.difference(seen, self.spread),
         )
 
     # Predictions and scores

@@ -24,6 +24,7 @@ from metakel.gp.averages import ROOT_TWO_PI, UCB_WIDTH
 from metakel.kernels.stationary import typical_lengthscale
 from metakel.optimize.certificate import UNBOUNDED, Certificate
 from metakel.optimize.outcomes import Outcomes
+from metakel.optimize.output import OutputScale
 from metakel.search import Domain, StartPoints
 from metakel.search.domain import Score as Score
 
@@ -338,13 +339,15 @@ class Model(ABC):
             return Certificate(inf, delta=self.delta, reason="nothing was observed yet")
         chosen, lower, upper = self.certain(state.outcomes)
         highest = self.largest_upper(state.domain, state.start)
-        return self.by_bounds(state.point(chosen), (lower, upper, highest), state.sign)
+        return self.by_bounds(state.point(chosen), (lower, upper, highest), state.scale)
 
-    def by_bounds(self, point: Any, bounds: tuple[float, float, float], sign: float) -> Certificate:
+    def by_bounds(
+        self, point: Any, bounds: tuple[float, float, float], scale: OutputScale
+    ) -> Certificate:
         """From the bounds of a point and the largest upper bound of all."""
         lower, upper, highest = bounds
-        regret = max(highest, upper) - lower
-        low, high = sorted((sign * lower, sign * upper))
+        regret = scale.difference(lower, max(highest, upper) - lower)
+        low, high = map(float, scale.interval(lower, upper))
         return Certificate(regret, point, low, high, self.delta, "" if regret < inf else UNBOUNDED)
 
     @property

@@ -35,6 +35,7 @@ from metakel.optimize.certificate import Best, Certificate, as_tolerance, descri
 from metakel.optimize.explain import Reasons, explain
 from metakel.optimize.model import Model, Score, Search
 from metakel.optimize.outcomes import Outcomes, outcomes
+from metakel.optimize.output import OutputScale
 from metakel.optimize.record import (
     Record,
     Trial,
@@ -65,8 +66,8 @@ class State:
         Given the outcomes; in the sign to be maximised.
     feasibility : Feasibility
         Given the constraints.
-    domain, start, acquisition, sign
-        Of the optimizer; ``sign`` is 1 to maximise, -1 to minimise.
+    domain, start, acquisition, scale
+        Of the optimizer; ``scale`` is how the model sees the values.
     """
 
     record: Record
@@ -76,12 +77,12 @@ class State:
     domain: Domain
     start: StartPoints
     acquisition: str | Acquisition
-    sign: float
+    scale: OutputScale
 
     @single_blas_thread
     def after(self, record: Record) -> State:
         """Of another record; what both have in common is not computed again."""
-        found, feasibility = outcomes(record, d0=self.domain.d0, sign=self.sign), self.feasibility
+        found, feasibility = outcomes(record, d0=self.domain.d0, scale=self.scale), self.feasibility
         if found.constraints or self.outcomes.constraints:
             feasibility = feasibility.given(found.constraints)
         model = self.model.given(found)
@@ -97,16 +98,21 @@ class State:
         """The i-th observed point, as users see it."""
         return copy(self.record.trials[self.outcomes.numbers[i]].point)
 
+    def value(self, i: int) -> float:
+        """The i-th observed value, as it was told."""
+        return float(self.record.trials[self.outcomes.numbers[i]].value or 0.0)
+
     @cached_property
     def best(self) -> Best:
         """The best observed point."""
-        found, sign = self.outcomes, self.sign
+        found = self.outcomes
         if not found.counts.any():
             seen = f"all {found.t} are infeasible" if found.t else "nothing was observed yet"
             raise InputError(f"best: {seen}")
         chosen, value, lower, upper = self.model.best(found)
-        low, high = sorted((sign * lower, sign * upper))
-        return Best(self.point(chosen), sign * value, low, high)
+        low, high = map(float, self.scale.interval(lower, upper))
+        told = self.value(chosen) if value == found.y[chosen] else self.scale.value(value)
+        return Best(self.point(chosen), told, low, high)
 
     @cached_property
     @single_blas_thread
@@ -166,6 +172,9 @@ class Optimizer:
         the model: "ei" for a cold start, "ucb" for all others.
     minimize : bool
         True to minimise; everything is reported in the sign of the values.
+    log_floor : float
+        If it is positive, the model is one of logarithms of the output, and smaller values count as
+        this one to it. Everything is told and reported in units of the output.
     stop_at : float or str, optional
         `done` is True once the certificate's regret is at most this, in units of the output; text
         such as "1%" is a share of the usual spread of a task.
@@ -180,6 +189,7 @@ class Optimizer:
         seed: int | None = None,
         acquisition: str | Acquisition | None = None,
         minimize: bool = False,
+        log_floor: float = 0.0,
         stop_at: float | str | None = None,
     ) -> None:
         if not isinstance(domain, Domain):
@@ -190,8 +200,10 @@ class Optimizer:
         if model.d0 not in (None, domain.d0):
             raise ShapeError(f"the model takes {model.d0} inputs but the domain has {domain.d0}")
         self._turn = RLock()
-        self.domain, self.minimize = domain, minimize
-        self.stop_at = None if stop_at is None else as_tolerance(stop_at, model.spread)
+        self.domain, self.scale, self.stop_at = domain, OutputScale(minimize, log_floor), stop_at
+        if stop_at is not None:
+            found = as_tolerance(stop_at, model.spread)
+            self.stop_at = stop_at if isinstance(stop_at, str) else found
         self.acquisition = model.acquisition if acquisition is None else acquisition
         as_acquisition(self.acquisition)
         self._accepted = 0
@@ -201,15 +213,16 @@ class Optimizer:
         """With an empty record."""
         domain, self._seed = self.domain, seed
         start = domain.start_points(stream(seed, START_STREAM), model.landmarks)
-        none = outcomes(Record(), d0=domain.d0, sign=self._sign)
+        none = outcomes(Record(), d0=domain.d0, scale=self.scale)
         ready, feasibility = model.prepare(start).given(none), Feasibility(start.X)
-        rest = (domain, start, self.acquisition, self._sign)
+        rest = (domain, start, self.acquisition, self.scale)
         self._last = State(Record(), none, ready, feasibility, *rest)
         self._record = self._last.record
 
     @property
-    def _sign(self) -> float:
-        return -1.0 if self.minimize else 1.0
+    def minimize(self) -> bool:
+        """Whether smaller is better."""
+        return self.scale.minimize
 
     @property
     def record(self) -> Record:
@@ -423,7 +436,8 @@ class Optimizer:
     @property
     def y(self) -> Array:
         """(t,) the observed values."""
-        return self._sign * self.state.outcomes.y
+        state = self.state
+        return np.array([state.value(i) for i in range(state.outcomes.t)], dtype=np.float64)
 
     @property
     def pending(self) -> list[Any]:
@@ -463,7 +477,7 @@ class Optimizer:
         the search keeps away from them: its means are lower then, and its deviations smaller.
         """
         mean, sd = self.state.deciding.predict(self.domain.locate(x, "predict"))
-        return self._sign * mean, sd
+        return self.scale.from_model(mean), self.scale.deviation(mean, sd)
 
     @single_blas_thread
     def confidence(self, x: Any = None) -> tuple[Array, Array]:
@@ -484,7 +498,7 @@ class Optimizer:
             lower, upper = model.bounds_within(self._last.start.X)
         else:
             lower, upper = model.bounds(self.domain.locate(x, "confidence"))
-        return (-upper, -lower) if self.minimize else (lower, upper)
+        return self.scale.interval(lower, upper)
 
     @single_blas_thread
     def explain(self, x: Any, fixed: Mapping[str, Any] | None = None) -> Reasons:
@@ -504,7 +518,7 @@ class Optimizer:
     @property
     def output_limits(self) -> tuple[float, float]:
         """Between which all values lie, as far as it is known; `predict` may go beyond."""
-        low, high = sorted(self._sign * limit for limit in self.model.limits)
+        low, high = map(float, self.scale.interval(*self.model.limits))
         return low, high
 
     @single_blas_thread
@@ -518,8 +532,8 @@ class Optimizer:
             return self.state.best
         place, x, lower, upper, _ = self._surest(fixed, "best")
         mean = float(self.model.predict(x[None])[0][0])
-        low, high = sorted((self._sign * lower, self._sign * upper))
-        return Best(place.decode(x), self._sign * min(max(mean, lower), upper), low, high)
+        low, high = map(float, self.scale.interval(lower, upper))
+        return Best(place.decode(x), self.scale.value(min(max(mean, lower), upper)), low, high)
 
     @single_blas_thread
     def certificate(self, fixed: Mapping[str, Any] | None = None) -> Certificate:
@@ -542,7 +556,7 @@ class Optimizer:
             return Certificate(np.inf, delta=model.delta, reason=model.no_bounds, final=True)
         place, x, lower, upper, start = self._surest(fixed, "certificate")
         bounds = lower, upper, model.largest_upper(place, start)
-        return model.by_bounds(place.decode(x), bounds, self._sign)
+        return model.by_bounds(place.decode(x), bounds, self.scale)
 
     def _surest(
         self, fixed: Mapping[str, Any], where: str
@@ -571,8 +585,8 @@ class Optimizer:
         found = self.state.outcomes
         if not self.domain.supply(found.closed, found.pending):
             return f"all points of the {self.domain!r} were asked for"
-        if self.stop_at is not None and self.certificate().regret <= self.stop_at:
-            return f"{self.certificate()} (stop_at={self.stop_at:.3g})"
+        if self.stop_at is not None and self.certificate().reaches(self.stop_at):
+            return f"{self.certificate()} (stop_at={self.stop_at})"
         return ""
 
     def __repr__(self) -> str:
@@ -603,6 +617,7 @@ class Optimizer:
                 "domain": self.domain.to_dict(),
                 "acquisition": self.acquisition,
                 "minimize": self.minimize,
+                "log_floor": self.scale.floor,
                 "stop_at": self.stop_at,
                 "seed": self._seed,
                 "accepted_alarm": self._accepted,
@@ -624,6 +639,7 @@ class Optimizer:
             domain_from_dict(data["domain"]),
             acquisition=str(data["acquisition"]),
             minimize=bool(data["minimize"]),
+            log_floor=float(data["log_floor"]),
             stop_at=data["stop_at"],
         )
         optimizer._begin(model, int(data["seed"]))

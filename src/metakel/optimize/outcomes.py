@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
+from metakel.optimize.output import OutputScale
 from metakel.optimize.record import Record, Trial
 
 LIMIT = 512
@@ -130,8 +131,8 @@ class Outcomes:
         return t if same.all() else int(np.argmin(same))
 
 
-def outcomes(record: Record, *, d0: int, sign: float) -> Outcomes:
-    """Apply the policy; ``sign`` is 1 to maximise, -1 to minimise.
+def outcomes(record: Record, *, d0: int, scale: OutputScale) -> Outcomes:
+    """Apply the policy; ``scale`` says how a model sees the values.
 
     Evidence is ordered by the numbers of the trials, whatever the order in which it came. A point
     depends only on the values of trials with smaller numbers, so this order is a valid one for
@@ -144,11 +145,13 @@ def outcomes(record: Record, *, d0: int, sign: float) -> Outcomes:
     def points(some: Iterable[Trial]) -> Array:
         return _points((trial.x for trial in some), d0)
 
+    values = np.array([trial.value for trial in seen], float)
+    noise = np.array([trial.noise_std for trial in seen], float)  # None becomes nan
     return Outcomes(
         numbers=tuple(trial.number for trial in seen),
         X=points(seen),
-        y=np.array([sign * trial.value for trial in seen if trial.value is not None], float),
-        noise_std=np.array([trial.noise_std for trial in seen], float),  # None becomes nan
+        y=scale.to_model(values),
+        noise_std=scale.noise(values, noise),
         counts=np.array([trial.state == "complete" for trial in seen], dtype=bool),
         ends=_ends(record, seen),
         constraints=tuple((t.x, t.constraints) for t in finished if t.constraints),
@@ -169,7 +172,7 @@ def _ends(record: Record, seen: list[Trial]) -> tuple[int, ...]:
 
 def nothing(d0: int) -> Outcomes:
     """The outcomes of an empty record."""
-    return outcomes(Record(), d0=d0, sign=1.0)
+    return outcomes(Record(), d0=d0, scale=OutputScale())
 
 
 def representative(outcomes: Outcomes) -> tuple[NDArray[np.intp], int]:

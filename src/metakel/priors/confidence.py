@@ -23,6 +23,7 @@ from metakel.errors import InputError
 from metakel.gp.processes import LearnedProcess, LevelAndScale
 from metakel.kernels import KernelDictionary, KernelSum, matern
 from metakel.kernels.nystrom import Eigenfunctions, spread_rows
+from metakel.optimize.output import OutputScale
 from metakel.safe.start import conformal_rank
 from metakel.space import Space
 
@@ -158,7 +159,7 @@ class ConfidenceBand:
         calibration: Calibration,
         space: Space,
         *,
-        minimize: bool,
+        scale: OutputScale,
         delta: float,
         noise_std: float | None,
         limits: tuple[float, float] = (-inf, inf),
@@ -169,7 +170,7 @@ class ConfidenceBand:
                 f"{len(calibration.norms)} held-out tasks cannot vouch for a norm bound at delta = "
                 f"{delta}; expected delta >= {2 / (len(calibration.norms) + 1):.3g}"
             )
-        self.calibration, self.space, self.minimize = calibration, space, minimize
+        self.calibration, self.space, self.scale = calibration, space, scale
         self.limits = limits
         kernel = calibration.kernel
         self.sequence = ConfidenceSequence(
@@ -186,14 +187,14 @@ class ConfidenceBand:
         """Take in measured values."""
         X = self.space.encode(configurations)
         y = as_values(values, len(X), "tell")
-        self.sequence.tell(X, (-y if self.minimize else y) - self.calibration.centre(X))
+        self.sequence.tell(X, self.scale.to_model(y) - self.calibration.centre(X))
 
     def interval(self, configurations: Any) -> tuple[Array, Array]:
         """Lower and upper ends, in units of the output and within its limits."""
         X = self.space.encode(configurations)
         centre = self.calibration.centre(X)
         lower, upper = (end + centre for end in self.sequence.interval(X))
-        ends = (-upper, -lower) if self.minimize else (lower, upper)
+        ends = self.scale.interval(lower, upper)
         return np.clip(ends[0], *self.limits), np.clip(ends[1], *self.limits)
 
     def __repr__(self) -> str:

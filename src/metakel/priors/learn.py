@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from metakel.gp.success import SuccessChance
 from metakel.io.columns import numbered
 from metakel.kernels import KernelSum
 from metakel.optimize.model import BestRuns
+from metakel.optimize.output import OutputScale
 from metakel.priors.confidence import Calibration, needed_norms, principal_kernel
 from metakel.priors.heldout import DEFAULT_RESIDUAL_WEIGHT, HeldOut, hold_out, spoiling_note
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
@@ -35,6 +37,8 @@ from metakel.priors.standardize import (
     Limits,
     failed_runs,
     output_limits,
+    output_scale,
+    rescaled,
     standardize,
     with_space,
     without_failures,
@@ -58,6 +62,7 @@ def learn_prior(
     cold_weight: float = COLD_WEIGHT,
     certify: str | bool = "folds",
     outputs: tuple[float, float] | None = None,
+    log_output: bool | None = None,
     progress: Progress | None = None,
     workers: int = 1,
 ) -> Prior:
@@ -86,6 +91,11 @@ def learn_prior(
     outputs : (low, high), optional
         Limits of the output, which bounds never exceed. By default guessed from the name of the
         output, as for an accuracy, and noted in ``prior.info.notes``.
+    log_output : bool, optional
+        Whether to learn logarithms of the output. By default those of a loss (an output that is
+        minimised) without limits whose values are all positive and differ by more than a factor of
+        three, within tasks or between them. Predictions and certificates stay in units of the
+        output.
     progress : callable, optional
         Called with the number of replays done, and of all.
     """
@@ -97,22 +107,39 @@ def learn_prior(
         check_count("workers", workers)
     way = check_way(certify)
     history, space = with_space(_with_distinct_names(history), space)
-    limits = output_limits(history, outputs)
+    limits, guessed = output_limits(history, outputs)
+    scale, why = output_scale(history, log_output, limits)
+    recorded, history = history, rescaled(history, scale)
+    notes = tuple(filter(None, (guessed, why)))
 
     def learn(part: History, *, to_replay: bool = False) -> Prior:
-        return _learn(part, space, lam, mean, float(cold_weight), limits, to_replay)
+        about = _Output(scale, limits, notes)
+        return _learn(part, space, lam, mean, float(cold_weight), about, to_replay)
 
     if way == "exact":
         taught, measured = taught_and_measured(history)
-        prior = learn(taught)
+        prior = _of(learn(taught), taught_and_measured(recorded)[0])
         certificate, replays = calibrate_split(prior, measured, progress, workers)
         return replace(prior, certificate=certificate, replays=replays)
-    prior = learn(history)
+    prior = _of(learn(history), recorded)
     if way == "none":
         found = without_scores(history, "the optimizer was not replayed on past tasks")
         return replace(prior, certificate=found)
     found, replays = calibrate_folds(history, partial(learn, to_replay=True), progress, workers)
     return replace(prior, certificate=found, replays=replays)
+
+
+class _Output(NamedTuple):
+    """What is known of the output."""
+
+    scale: OutputScale
+    limits: Limits
+    notes: tuple[str, ...]
+
+
+def _of(prior: Prior, recorded: History) -> Prior:
+    """With the digest of the runs as they were recorded."""
+    return replace(prior, info=replace(prior.info, source=_digest(recorded)))
 
 
 def _learn(
@@ -121,7 +148,7 @@ def _learn(
     lam: str | float,
     mean: bool,
     weight: float,
-    limits: tuple[Limits, str],
+    output: _Output,
     to_replay: bool,
 ) -> Prior:
     """The prior without a certificate; to replay it, no norm bound and no runs are needed."""
@@ -129,7 +156,6 @@ def _learn(
     history, marked = without_failures(recorded)
     tasks = standardize(history)
     runs, failing = failed_runs(recorded)
-    outputs, guessed = limits
     notes = () if report is None else report.notes
     info = PriorInfo(
         tasks=tuple(task.name for task in recorded),
@@ -140,9 +166,9 @@ def _learn(
         winsorized=tasks.winsorized,
         lam=str(lam),
         mean=bool(mean),
-        notes=(*notes, *filter(None, (guessed, marked, failing))),
-        outputs=outputs,
-        source=_digest(recorded),
+        notes=(*notes, *output.notes, *filter(None, (marked, failing))),
+        outputs=output.limits,
+        log_floor=output.scale.floor,
     )
     if tasks.m == 0:
         return Prior(space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight)
@@ -228,15 +254,15 @@ def _with_distinct_names(history: History) -> History:
 
 def _best_runs(history: History, space: Space, lengthscales: Array, info: PriorInfo) -> BestRuns:
     """The best few runs of every task; not of all where there are many."""
-    sign = -1.0 if info.minimize else 1.0
+    scale = OutputScale(info.minimize, info.log_floor)
     step = -(-len(history) * KEPT_RUNS // MOST_RUNS)
     X, tasks, values, typical = [], [], [], []
     for task in history.tasks[::step]:
         top = np.argsort(-task.y, kind="stable")[:KEPT_RUNS]
         X.append(task.X[top])
         tasks += [task.name] * len(top)
-        values.append(sign * task.y[top])
-        typical.append(np.full(len(top), sign * np.median(task.y)))
+        values.append(scale.from_model(task.y[top]))
+        typical.append(np.full(len(top), scale.value(float(np.median(task.y)))))
     points = np.concatenate(X)
     return BestRuns(
         points=tuple(space.decode(points)),
@@ -318,7 +344,7 @@ def _same_tasks(histories: Mapping[str, History]) -> dict[str, History]:
 
 def _recorded(name: str, history: History, noise_std: float | None) -> LimitHistory:
     teaching = replace(history, tasks=history.tasks[: round(len(history) / 2)])
-    learned = learn_prior(teaching, certify="none")
+    learned = learn_prior(teaching, certify="none", log_output=False)
     if learned.task_gp is None:
         raise InputError(f"{name!r} does not vary in the first half of the past tasks")
     runs = int(np.median(history.sizes))

@@ -27,6 +27,7 @@ from metakel.optimize.certificate import RegretCalibration
 from metakel.optimize.mixture import Mixture, TaskPrior
 from metakel.optimize.model import LOADERS, BestRuns
 from metakel.optimize.optimizer import Optimizer
+from metakel.optimize.output import OutputScale
 from metakel.priors.confidence import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.heldout import NOISE_RATIOS, HeldOut
 from metakel.priors.replays import Replays
@@ -62,11 +63,13 @@ class PriorInfo:
     mean: bool = True
     notes: tuple[str, ...] = ()
     outputs: tuple[float, float] | None = None  # limits of the output
+    log_floor: float = 0.0  # positive where logarithms are learned; smaller values count as this
     source: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch("([0-9a-f]{16})?", self.source):
             raise InputError(f"source is {self.source!r}; expected 16 hexadecimal digits")
+        as_number("log_floor", self.log_floor, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +144,11 @@ class Prior:
         return cls(**{**stored, "best_runs": best})
 
     @property
+    def scale(self) -> OutputScale:
+        """How the model sees the output: its sign, and whether logarithms were learned."""
+        return OutputScale(self.info.minimize, self.info.log_floor)
+
+    @property
     def helps(self) -> bool:
         """Whether what was learned enters decisions; otherwise they are those of a cold start."""
         return self.task_gp is not None and self.heldout.helps
@@ -184,7 +192,7 @@ class Prior:
         X = self.space.encode(configurations)
         common = self._learned.mean(X) if self.helps else np.zeros(len(X))
         values = self.model.level + self.model.scale * common
-        return np.clip(-values if self.info.minimize else values, *self.output_limits)
+        return np.clip(self.scale.from_model(values), *self.output_limits)
 
     def success_chance(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """(n,) chances that a run there gives a value, by the failures of past runs."""
@@ -252,6 +260,7 @@ class Prior:
             seed=seed,
             acquisition=acquisition,
             minimize=self.info.minimize,
+            log_floor=self.info.log_floor,
             stop_at=stop_at,
         )
 
@@ -326,13 +335,12 @@ class Prior:
     @property
     def output_limits(self) -> tuple[float, float]:
         """Between which all values lie; infinite where nothing is known of them."""
-        return self.info.outputs or (-inf, inf)
+        return self.info.outputs or (0.0 if self.scale.log else -inf, inf)
 
     @property
     def _limits(self) -> tuple[float, float]:
         """Of the output, in the sign to be maximised."""
-        low, high = self.output_limits
-        return (-high, -low) if self.info.minimize else (low, high)
+        return self.scale.limits(*self.output_limits)
 
     def norm_bound(self, delta: float = 0.1) -> float:
         """B: a task exchangeable with these needs at most this norm, with probability 1 - delta.
@@ -349,7 +357,7 @@ class Prior:
         return ConfidenceBand(
             self.calibration,
             self.space,
-            minimize=self.info.minimize,
+            scale=self.scale,
             delta=delta,
             noise_std=noise_std,
             limits=self.output_limits,

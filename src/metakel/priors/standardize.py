@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel._arrays import Array
+from metakel._arrays import TINY, Array
 from metakel.data import History, Task
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.nystrom import spread_rows
+from metakel.optimize.output import OutputScale
 from metakel.space import Fixed, Float, Parameter, Space
 
 PERCENTAGES = ("percent", "percentage", "pct")
@@ -53,6 +54,75 @@ def output_limits(history: History, given: Limits) -> tuple[Limits, str]:
         f"{name} is taken to lie between 0 and {highest:g}; outputs=(low, high) or --bounds low "
         "high says otherwise"
     )
+
+
+# Deciles of a loss this factor apart, within tasks or of their medians, are those of a log scale.
+WIDE = 3.0
+# A value this far below all of the past counts as this share of the smallest of them.
+LOG_FLOOR = 0.01
+
+
+def output_scale(history: History, log: bool | None, limits: Limits) -> tuple[OutputScale, str]:
+    """How to learn the output: as asked for, or as a logarithm where its values suggest one.
+
+    The values of an output with limits, such as a share, are learned as they are.
+    """
+    report = history.report
+    plain = OutputScale(report is not None and bool(report.minimize))
+    name = "the output" if report is None else report.output
+    values = [plain.from_model(task.y) for task in history]
+    smallest = min(float(v.min()) for v in values)
+    logarithms = replace(plain, floor=LOG_FLOOR * max(smallest, 0.0))
+    if log:
+        if smallest <= 0:
+            raise InputError(
+                f"log_output=True, but {name} has the value {smallest:g}; expected positive values"
+            )
+        return logarithms, ""
+    if log is not None or limits is not None or not plain.minimize or smallest <= 0:
+        return plain, ""
+    within = float(np.median([_factor(v) for v in values]))
+    between = _factor(np.array([np.median(v) for v in values]))
+    if max(within, between) <= WIDE or np.median([_tails(v) for v in values]) < 1:
+        return plain, ""
+    return logarithms, (
+        f"{name} is learned on a log scale: its values differ by a factor of {within:.2g} within a "
+        f"task and {between:.2g} between tasks; log_output=False or --no-log-output says otherwise"
+    )
+
+
+def _factor(values: Array) -> float:
+    """Between the deciles; the extremes of a few runs say little."""
+    low, high = np.quantile(values, [0.1, 0.9])
+    return float(high / low)
+
+
+def _tails(values: Array) -> float:
+    """How much longer the bad tail of a loss is than its good one, as logarithms.
+
+    Below 1 for an error that reaches 0, such as a squared distance from the optimum: as logarithms,
+    its best values would be outliers.
+    """
+    low, middle, high = np.log(np.quantile(values, [0, 0.5, 0.95]))
+    return float((high - middle) / max(middle - low, TINY))
+
+
+def rescaled(history: History, scale: OutputScale) -> History:
+    """The history as a model of this scale sees it; readers flip signs only."""
+    if not scale.log:
+        return history
+    plain = OutputScale(scale.minimize)
+
+    def seen(task: Task) -> Task:
+        values = plain.from_model(task.y)
+        noise = task.noise_std
+        return replace(
+            task,
+            y=scale.to_model(values),
+            noise_std=None if noise is None else scale.noise(values, noise),
+        )
+
+    return replace(history, tasks=tuple(seen(task) for task in history))
 
 
 def _largest_share(name: str, found: float) -> float | None:

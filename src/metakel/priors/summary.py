@@ -276,8 +276,15 @@ def _differences(prior: Prior) -> list[str]:
 
 def _new_task(prior: Prior) -> str:
     model = prior.model
-    level = -model.level if prior.info.minimize else model.level
     level_sd = float(model.scale * np.sqrt(model.level_variance))
+    if prior.scale.log:
+        low, high = map(float, prior.scale.interval(model.level - level_sd, model.level + level_sd))
+        return (
+            f"A new task has level {prior.scale.value(model.level):.3g} ({low:.3g} to {high:.3g}), "
+            f"and its values differ by a factor of {np.exp(model.scale):.2g} (one standard "
+            "deviation)."
+        )
+    level = prior.scale.value(model.level)
     low, high = np.clip([level - level_sd, level + level_sd], *prior.output_limits)
     clipped = high - low < 2 * level_sd * (1 - 1e-9)
     spread = f"({low:.3g} to {high:.3g})" if clipped else f"+- {level_sd:.2g}"

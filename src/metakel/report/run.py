@@ -326,10 +326,17 @@ def promise(prior: Prior, found: Certificate) -> str:
     """The certificate in one sentence."""
     if found.reason:
         return f"Nothing is promised about the best configuration: {found.reason}."
-    if found.regret > USEFUL * prior.model.scale:
+    if not _useful(prior, found, found.regret):
         return "Nothing useful can be promised yet of how much better another one could be."
     text = str(found)
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def _useful(prior: Prior, found: Certificate, regret: Any) -> Any:
+    """Whether regrets say something: they are not above what tasks usually differ by."""
+    if prior.scale.log:
+        return regret < found.lower if prior.info.minimize else np.isfinite(regret)
+    return regret <= USEFUL * prior.model.scale
 
 
 def _alarm(run: RunReplay) -> str:
@@ -406,7 +413,7 @@ def _expectations(prior: Prior, run: RunReplay) -> list[str]:
 
 
 def _certificate(prior: Prior, run: RunReplay) -> list[str]:
-    useful = np.where(run.regret <= USEFUL * prior.model.scale, run.regret, np.inf)
+    useful = np.where(_useful(prior, run.certificate, run.regret), run.regret, np.inf)
     if not np.isfinite(useful).any():
         return []
     sure = f"{1 - run.certificate.delta:.0%}"

@@ -33,6 +33,7 @@ from metakel.optimize.certificate import Certificate
 from metakel.optimize.certified import CertifiedModel, load_certified
 from metakel.optimize.model import LOADERS, Score, Search
 from metakel.optimize.outcomes import Outcomes
+from metakel.optimize.output import OutputScale
 from metakel.optimize.upper_bound import UpperBound
 from metakel.safe.limits import (
     OBJECTIVE,
@@ -355,9 +356,11 @@ class SafeModel(CertifiedModel):
             raise NoSafePoint(f"no point is known to be safe in {search.domain!r}")
         return found
 
-    def by_bounds(self, point: Any, bounds: tuple[float, float, float], sign: float) -> Certificate:
+    def by_bounds(
+        self, point: Any, bounds: tuple[float, float, float], scale: OutputScale
+    ) -> Certificate:
         """About the configurations that respect the limits, and about no others."""
-        return replace(super().by_bounds(point, bounds, sign), safe=True)
+        return replace(super().by_bounds(point, bounds, scale), safe=True)
 
     def describe(self) -> str:
         """What is assumed of the objective, and the limits."""

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from metakel._arrays import Array, as_points, as_values
 from metakel.optimize import Model, Optimizer, Record, Score
 from metakel.optimize.outcomes import outcomes
+from metakel.optimize.output import OutputScale
 from metakel.optimize.record import Trial
 from metakel.testing.kernels import close, law
 
@@ -85,7 +86,7 @@ def _observe(model: Model, X: Array, y: Array) -> Model:
         Trial(i, x, x).with_result(float(v)) for i, (x, v) in enumerate(zip(X, y, strict=True))
     ]
     record = Record(tuple(trials), tuple((i,) for i in range(len(trials))))
-    return model.given(outcomes(record, d0=X.shape[1], sign=1.0))
+    return model.given(outcomes(record, d0=X.shape[1], scale=OutputScale()))
 
 
 def _check_predictions(model: Model, X: Array, y: Array, Z: Array) -> None:

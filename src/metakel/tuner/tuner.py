@@ -59,7 +59,7 @@ class Tuner:
         (`drop_failed`).
     stop_at : float or str, optional
         Done as soon as the certificate is at most this, in units of the output; text such as "1%"
-        is a share of the usual spread of a task. The attribute ``tolerance`` has it as a number.
+        is a share of the usual spread of a task.
     seed, delta, fixed, extrapolate, candidates, task, command
         See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts. A
         journal that was begun with another task or command is refused. The default delta is 0.2,
@@ -126,15 +126,15 @@ class Tuner:
         self.budget, self.stop_at, self.adopt_after = budget, stop_at, adopt_after
         self._manual, self._wondered = manual, set[str]()  # what was warned of
         self._optimizer = options.optimizer(source)
-        self.tolerance = self._checked_tolerance()  # before a journal is begun
+        self._check_tolerance()  # before a journal is begun
         self._store = Store(journal, lambda h: options.refuse_another(source, h, str(journal)))
         self._known = self._store.run  # what the optimizer has seen
         self._latest()
 
-    def _checked_tolerance(self) -> float | None:
-        """``stop_at`` in units of the output; refused where there can be no certificate."""
+    def _check_tolerance(self) -> None:
+        """Refuse ``stop_at`` where there can be no certificate."""
         if self.stop_at is None:
-            return None
+            return
         tolerance = as_tolerance(self.stop_at, self._optimizer.model.spread)
         if tolerance == 0:
             raise InputError(f"stop_at is {self.stop_at}; expected a number > 0")
@@ -142,7 +142,6 @@ class Tuner:
         if certificate.final:
             reason = certificate.reason
             raise InputError(f"stop_at needs a certificate; there is none: {reason}")
-        return tolerance
 
     # The optimizer in step with the journal
 
@@ -269,9 +268,9 @@ class Tuner:
         return self._stop_reason(self._latest())
 
     def _stop_reason(self, run: Run) -> str:
-        if self.tolerance is not None:
+        if self.stop_at is not None:
             certificate = self._optimizer.certificate()
-            if certificate.regret <= self.tolerance:
+            if certificate.reaches(self.stop_at):
                 return f"{certificate} (stop_at={self.stop_at})"
         spent = self.budget is not None and run.spent >= self.budget
         if spent and not self._orphans(run):

@@ -80,6 +80,8 @@ class MetaKelSampler(BaseSampler):
         Limits between which all values lie: (0, 1) for an accuracy. What is said of trials and
         certificates keeps to them. Guessed by the name of the metric, if the source studies have
         one (``study.set_metric_names``).
+    log_output : bool, optional
+        Whether to learn logarithms of the values of the source studies (`metakel.learn_prior`).
     start : sequence of dict, optional
         With ``strict``: configurations that you vouch for. Without them past studies have to, of
         which half teach and at least 19 of the others vouch at the default ``delta``.
@@ -96,6 +98,7 @@ class MetaKelSampler(BaseSampler):
         independent_sampler: BaseSampler | None = None,
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
         outputs: tuple[float, float] | None = None,
+        log_output: bool | None = None,
         strict: bool = False,
         start: Sequence[Mapping[str, Any]] | None = None,
         delta: float = 0.1,
@@ -109,9 +112,11 @@ class MetaKelSampler(BaseSampler):
         self._strict = Strict(delta, tuple(start or ())) if strict else None
         self._past = None
         if source_studies is not None:
-            self._past = SourceStudies(source_studies, strict=strict, outputs=outputs)
-        elif outputs is not None:
-            raise InputError("outputs without source_studies; a prior has its own limits")
+            self._past = SourceStudies(
+                source_studies, strict=strict, outputs=outputs, log_output=log_output
+            )
+        elif outputs is not None or log_output is not None:
+            raise InputError("outputs, log_output: they are learned; a prior has its own limits")
         self.prior = prior if self._past is None else self._past.prior
         self._seed = seed
         self._independent = independent_sampler or TPESampler(seed=seed)
@@ -257,12 +262,6 @@ class MetaKelSampler(BaseSampler):
             seed = self._seed_for(study)
             replay = self._cache.replay(prior, study, record, space, seed, delta)
             return replay.given(record).certificate()
-
-    def usual_spread(self, study: Study) -> float | None:
-        """The usual range of the values of a past study; None where it is not known."""
-        prior = self._certified_prior(study)
-        known = None if prior is None else prior.certificate
-        return None if known is None else known.spread
 
     def _certified_prior(self, study: Study) -> Prior | None:
         prior = self._prior_for(study)

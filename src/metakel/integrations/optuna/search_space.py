@@ -33,16 +33,22 @@ class SourceStudies:
     source : sequence of studies, or a storage
     strict : bool
         Whether their constraints are learned, too, so that limits can be set on them.
-    outputs : pair of float, optional
-        Between which all values lie.
+    outputs, log_output
+        Of `learn_prior`.
     """
 
     def __init__(
-        self, source: Any, *, strict: bool = False, outputs: tuple[float, float] | None = None
+        self,
+        source: Any,
+        *,
+        strict: bool = False,
+        outputs: tuple[float, float] | None = None,
+        log_output: bool | None = None,
     ) -> None:
         studies = recorded_studies(source)
         self._studies = tuple(study for study in studies if _teaches(study))
-        self._strict, self._outputs = strict, outputs
+        self._strict = strict
+        self._output: dict[str, Any] = {"outputs": outputs, "log_output": log_output}
         self.prior = self._learned(self._studies)
 
     def prior_for(self, study: Study) -> Prior | None:
@@ -64,7 +70,7 @@ class SourceStudies:
             return None
         LOGGER.info("replaying the sampler on %d past studies, for a certificate", len(others))
         past = History.from_optuna(others)
-        return learn_prior(past, outputs=self._outputs, certify="folds").certificate
+        return learn_prior(past, **self._output, certify="folds").certificate
 
     def _without(self, study: Study) -> tuple[RecordedStudy, ...]:
         return tuple(record for record in self._studies if not record.is_of(study))
@@ -76,7 +82,7 @@ class SourceStudies:
                 "the past has no completed trial with parameters and a finite value: a cold start"
             )
             return None
-        prior = learn_prior(History.from_optuna(studies), outputs=self._outputs, certify="none")
+        prior = learn_prior(History.from_optuna(studies), **self._output, certify="none")
         for note in prior.info.notes:
             LOGGER.info("past studies: %s", note)
         if not prior.helps:

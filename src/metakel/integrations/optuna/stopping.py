@@ -45,7 +45,7 @@ class StopAtCallback:
             if certificate.reason not in self._warned:
                 LOGGER.warning("study %r: %s", study.study_name, certificate)
             self._warned.add(certificate.reason)
-        elif certificate.regret <= as_tolerance(self.stop_at, sampler.usual_spread(study)):
+        elif certificate.reaches(self.stop_at):
             LOGGER.info(
                 "study %r stops: %s (stop_at=%s)", study.study_name, certificate, self.stop_at
             )
