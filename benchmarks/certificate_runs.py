@@ -92,7 +92,7 @@ def bound(optimizer: Optimizer, scores: RegretScores | str, delta: float) -> flo
         best = float(values.max())
     else:
         regret = model.trace.ceiling(factor, scores.horizon) - best
-    return max(min(regret, model.limits[1] - best), 0.0)
+    return max(min(regret, model.output_range[1] - best), 0.0)
 
 
 class Watch:

@@ -18,7 +18,7 @@ import metakel as mk
 from benchmarks.seeds import Result
 from metakel.data import History
 from metakel.priors import learn_outputs
-from metakel.safe import NoSafePoint
+from metakel.safe import NoSafePoint, SafePrior
 
 FLOOR, DELTA, TRIES, RECORDS, EVERY = -0.1, 0.2, 10, 60, 2
 IN_USE = {"alpha": 0.5, "lambda": 2.0**-8}
@@ -87,8 +87,8 @@ def _ours(whole: History, s: int) -> list[int]:
     past = replace(whole, tasks=tuple(thinned))
     prior = replace(mk.learn_prior(past, certify="none"), past=learn_outputs({"auc": past}))
     decoded = [dict(row) for row in whole.space.decode(new.X)]
-    options = {"limits": {"auc": (FLOOR, None)}, "start": [decoded[int(np.argmin(np.abs(new.y)))]]}
-    tuner = mk.Tuner(prior, candidates=decoded, delta=DELTA, seed=s, **options)
+    source = SafePrior(prior, {"auc": (FLOOR, None)}, [decoded[int(np.argmin(np.abs(new.y)))]])
+    tuner = mk.Tuner(source, candidates=decoded, delta=DELTA, seed=s)
     rows: list[int] = []
     places = {tuple(row.values()): i for i, row in enumerate(decoded)}
     for _ in range(TRIES):

@@ -57,7 +57,7 @@ class Feature:
     minimize : bool
     missing : bool
         Whether some cells of the past are empty.
-    outputs : pair, optional
+    output_range : pair, optional
         Limits of the output.
     """
 
@@ -67,7 +67,7 @@ class Feature:
     options: Mapping[str, Any] = field(default_factory=dict)
     minimize: bool = False
     missing: bool = False
-    outputs: tuple[float, float] | None = None
+    output_range: tuple[float, float] | None = None
 
 
 def bowl(x: Mapping[str, Any]) -> float:
@@ -143,7 +143,7 @@ FEATURES: dict[str, Feature] = {
     "constraints": Feature(WIDE, with_choice),
     "failed and pending runs": Feature(WIDE, with_choice),
     "minimize": Feature(WIDE, lambda x: -with_choice(x), minimize=True),
-    "output limits": Feature(WIDE, with_choice, outputs=(0.0, 1.0)),
+    "output range": Feature(WIDE, with_choice, output_range=(0.0, 1.0)),
     "new parameter": Feature(
         WIDE,
         with_choice,
@@ -204,7 +204,7 @@ def rows_of(name: str) -> dict[str, list[Any]]:
 
 @cache
 def prior_of(name: str) -> mk.Prior:
-    return mk.learn_prior(history(name), outputs=FEATURES[name].outputs, certify="none")
+    return mk.learn_prior(history(name), output_range=FEATURES[name].output_range, certify="none")
 
 
 @dataclass(frozen=True)
@@ -488,8 +488,8 @@ def by_learn(name: str, shell: Shell, *, as_json: bool) -> None:
     feature = FEATURES[name]
     past_table(name, shell.where)
     words = ["--minimize" if feature.minimize else "--maximize"]
-    if feature.outputs is not None:
-        words += ["--bounds", 0, 1]
+    if feature.output_range is not None:
+        words += ["--output-range", 0, 1]
     shell("learn", "past.csv", "--task", "task", "--output", "score", *words)
     learned = mk.Prior.load(shell.where / "prior.json")
     assert set(learned.space.names) == set(feature.space.names)

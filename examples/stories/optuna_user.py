@@ -91,7 +91,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         storage = f"sqlite:///{Path(folder, 'past.db')}"
         tune_the_past(storage, options.past)
-        sampler = MetaKelSampler(storage, seed=0, outputs=(0, 1))  # an error rate
+        sampler = MetaKelSampler(storage, seed=0, output_range=(0, 1))  # an error rate
         study = optuna.create_study(study_name=f"digits {NEXT}", sampler=sampler)
         study.optimize(
             partial(objective, name=NEXT),

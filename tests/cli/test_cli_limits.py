@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from metakel import History, InputError, Prior, Space, learn_prior
-from metakel.cli.outputs import read_limits, read_result, read_start
+from metakel.cli.outputs import read_result
+from metakel.cli.safe import read_limits, read_start
 from metakel.priors import learn_outputs
+from metakel.safe import SafePrior
 from metakel.space import Categorical, Float
 from metakel.tuner import Store, Tuner
 
@@ -166,15 +168,15 @@ def test_learn_keeps_the_outputs_of_a_table(metakel):
 
 
 def test_the_journal_gives_a_tuner_all_that_it_knew(prior, tmp_path):
-    options = {"limits": {"temperature": (None, HOTTEST)}, "seed": 3}
-    tuner = Tuner(prior, tmp_path / "j", **options)
+    source = SafePrior(prior, {"temperature": (None, HOTTEST)})
+    tuner = Tuner(source, tmp_path / "j", seed=3)
     for _ in range(3):
         x = tuner.ask()
         found, heat = plant(x["power"], x["flow"], 0.5, 0.0)
         tuner.tell(x, found, {"temperature": heat})
-    again = Tuner(prior, tmp_path / "j", **options)
+    again = Tuner(source, tmp_path / "j", seed=3)
     Z = again.optimizer.domain.sample(np.random.default_rng(0), 50)
-    assert (again.optimizer.model.safe(Z) == tuner.optimizer.model.safe(Z)).all()
+    assert (again.optimizer.model.allowed(Z) == tuner.optimizer.model.allowed(Z)).all()
     assert vars(again.certificate) == vars(tuner.certificate)
     assert str(again.certificate).startswith("no safe configuration is better")
     expected = tuner.optimizer.peek()
@@ -185,7 +187,7 @@ def test_all_configurations_of_a_run_are_safe_on_fresh_tasks(prior):
     rng, unsafe = np.random.default_rng(1), 0
     for seed in range(8):
         a, b = rng.normal(size=2)
-        tuner = Tuner(prior, limits={"temperature": (None, HOTTEST)}, seed=seed)
+        tuner = Tuner(SafePrior(prior, {"temperature": (None, HOTTEST)}), seed=seed)
         heats = []
         for _ in range(4):
             x = tuner.ask()
@@ -208,7 +210,7 @@ def test_the_mixture_of_the_prior_crosses_the_limit_that_it_does_not_know(prior)
 
 
 def test_an_alarm_stops_a_run_until_it_is_accepted(prior, tmp_path):
-    tuner = Tuner(prior, tmp_path / "j", limits={"temperature": (None, HOTTEST)})
+    tuner = Tuner(SafePrior(prior, {"temperature": (None, HOTTEST)}), tmp_path / "j")
     rng = np.random.default_rng(0)
     while tuner.alarm is None:
         x = tuner.ask()
@@ -216,19 +218,19 @@ def test_an_alarm_stops_a_run_until_it_is_accepted(prior, tmp_path):
     with pytest.raises(Exception, match="Nothing is asked for"):
         tuner.ask()
     tuner.accept_alarm()
-    again = Tuner(prior, tmp_path / "j", limits={"temperature": (None, HOTTEST)})
+    again = Tuner(SafePrior(prior, {"temperature": (None, HOTTEST)}), tmp_path / "j")
     assert again.run.accepted == tuner.alarm.time
     again.optimizer._check_alarm()
 
 
 def test_nothing_is_queued_and_nothing_extrapolated_beside_limits(prior):
-    limits = {"temperature": (None, HOTTEST)}
-    with pytest.raises(InputError, match="enqueue in a run with limits"):
-        Tuner(prior, limits=limits).enqueue([{"power": 1.0, "flow": 0.5}])
+    source = SafePrior(prior, {"temperature": (None, HOTTEST)})
+    with pytest.raises(InputError, match="enqueue in a run with the limits"):
+        Tuner(source).enqueue([{"power": 1.0, "flow": 0.5}])
     with pytest.raises(InputError, match="vouch for nothing beyond"):
-        Tuner(prior, limits=limits, extrapolate=True)
+        Tuner(source, extrapolate=True)
     with pytest.raises(InputError, match="of which no past measurements are known"):
-        Tuner(prior, limits={"pressure": (0, 1)})
+        Tuner(SafePrior(prior, {"pressure": (0, 1)}))
 
 
 @pytest.mark.parametrize(

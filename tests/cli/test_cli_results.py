@@ -71,7 +71,7 @@ def test_a_value_far_beyond_the_limits_of_the_output_is_refused(metakel, lab_pri
     metakel("suggest", "share.json", "--journal", "new.jsonl", "-n", 2)
     wrong = metakel("tell", "new.jsonl", 690, "--number", 0)
     assert wrong.code == 1
-    assert "yield [%] is 690, far beyond its limits of 0 to 100" in wrong.err
+    assert "yield [%] is 690, far beyond its range of 0 to 100" in wrong.err
     assert metakel("tell", "new.jsonl", 101.2, "--number", 0).code == 0
     assert metakel("tell", "new.jsonl", -50, "--number", 0, "--correct").code == 1
     assert metakel("suggest", "share.json", "--journal", "new.jsonl").code == 0

@@ -65,7 +65,7 @@ def test_the_certificate_stops_a_run_over_candidates_and_says_why(metakel, best)
     (end,) = [json.loads(line) for line in again.out.splitlines()]
     certificate = end["certificate"]
     # Replays of past tasks have promised it, not the limit of an AUC.
-    assert (certificate["basis"], certificate["limit"]) == ("folds", None)
+    assert (certificate["basis"], certificate["range_end"]) == ("folds", None)
     assert end["alarm"] is None
     assert 0 < certificate["regret"] <= 0.01
     assert end["best"]["value"] + certificate["regret"] < 1

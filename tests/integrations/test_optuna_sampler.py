@@ -395,17 +395,17 @@ def test_choices_longer_than_an_attribute_are_read_back():
 
 
 @pytest.mark.filterwarnings("ignore:.*set_metric_names is experimental")
-@pytest.mark.parametrize("said", ["outputs", "name of the metric"])
+@pytest.mark.parametrize("said", ["output_range", "name of the metric"])
 def test_nothing_that_is_noted_leaves_the_limits_of_the_value(said):
     space = {"x": FloatDistribution(0, 1)}
     past = past_studies(space, m=6, n=12)
     for study in past if said == "name of the metric" else ():
         study.set_metric_names(["error_share"])
     free = MetaKelSampler(past_studies(space, m=6, n=12), seed=0).prior
-    assert free.output_limits == (-math.inf, math.inf)
-    options = {"outputs": (0, 1)} if said == "outputs" else {}
+    assert free.output_range == (-math.inf, math.inf)
+    options = {"output_range": (0, 1)} if said == "output_range" else {}
     sampler = MetaKelSampler(past, seed=0, **options)
-    assert sampler.prior.output_limits == (0, 1)
+    assert sampler.prior.output_range == (0, 1)
     study = optuna.create_study(sampler=sampler)
     for _ in range(4):
         trial = study.ask(space)
@@ -417,10 +417,10 @@ def test_nothing_that_is_noted_leaves_the_limits_of_the_value(said):
     found = sampler.certificate(study)
     assert found.regret <= study.best_value
     by_limit = found.regret == pytest.approx(study.best_value)
-    assert found.limit == (0 if by_limit else None)
-    assert ("cannot pass its limit of 0; past tasks" in str(found)) == by_limit
-    with pytest.raises(InputError, match="a prior has its own limits"):
-        MetaKelSampler(prior=sampler.prior, outputs=(0, 1))
+    assert found.range_end == (0 if by_limit else None)
+    assert ("cannot pass 0; past tasks" in str(found)) == by_limit
+    with pytest.raises(InputError, match="a prior has its own range"):
+        MetaKelSampler(prior=sampler.prior, output_range=(0, 1))
 
 
 def branching(trial):

@@ -19,6 +19,7 @@ from metakel.integrations.optuna import MetaKelSampler
 from metakel.optimize import ACQUISITIONS, CertifiedModel, Optimizer, Record
 from metakel.search import SearchSpace
 from metakel.space import Categorical, Float, Integer, Space
+from metakel.tuner import KernelSource
 
 SPACE = Space(
     (Float("rate", 1e-4, 1.0, log=True), Integer("depth", 2, 10), Categorical("kind", ("a", "b")))
@@ -372,7 +373,7 @@ def test_a_tuner_takes_a_learned_kernel():
     learned = mk.learn_kernel(
         past, mk.kernels.legendre(10, scaling="l2"), noise_std=0.05, delta=0.05
     )
-    tuner = mk.Tuner(learned, budget=10, norm_bound=4.0)
+    tuner = mk.Tuner(KernelSource(learned, norm_bound=4.0), budget=10)
     assert isinstance(tuner.optimizer.model, CertifiedModel)
     for x in tuner:
         z = 2 * x["a"] - 1

@@ -9,7 +9,7 @@ import pytest
 
 from metakel import History, Prior, learn_prior
 from metakel.data import Task
-from metakel.optimize.outcomes import BLOCK, LIMIT, NEAREST, outcomes, representative
+from metakel.optimize.outcomes import BLOCK, MOST, NEAREST, outcomes, representative
 from metakel.optimize.output import OutputScale
 from metakel.optimize.record import Record, Trial
 from metakel.space import Float, Space
@@ -46,11 +46,11 @@ def given(t: int):
     return outcomes(record(t), d0=2, scale=OutputScale())
 
 
-@pytest.mark.parametrize("t", [LIMIT + 1, LIMIT + BLOCK - 1, LIMIT + BLOCK, 2000])
+@pytest.mark.parametrize("t", [MOST + 1, MOST + BLOCK - 1, MOST + BLOCK, 2000])
 def test_a_long_record_is_thinned_to_the_limit(t):
     found = given(t)
     kept = representative(found)[0].tolist()
-    assert len(kept) <= LIMIT
+    assert len(kept) <= MOST
     assert set(range(BLOCK * (t // BLOCK), t)) <= set(kept)
     assert kept == sorted(set(kept))
     best = found.X[np.argmax(found.y[: BLOCK * (t // BLOCK)])]
@@ -68,11 +68,11 @@ def test_the_selection_depends_on_no_value_but_on_the_place_of_the_best():
 
 
 def test_a_long_record_decides_the_same_in_any_order_and_after_a_restart(prior):
-    t = LIMIT + BLOCK + 3
+    t = MOST + BLOCK + 3
     straight, shuffled, grown = (prior.optimizer() for _ in range(3))
     straight.record = record(t)
     shuffled.record = record(t, np.random.default_rng(2))
-    for part in (100, LIMIT, LIMIT + 5, LIMIT + BLOCK + 1, t):
+    for part in (100, MOST, MOST + 5, MOST + BLOCK + 1, t):
         grown.record = record(t).until(part)
     grown.record = record(t)
     assert straight.peek() == shuffled.peek() == grown.peek()

@@ -133,7 +133,7 @@ def test_explaining_changes_nothing():
 @pytest.mark.parametrize("minimize", [False, True])
 def test_nothing_that_is_said_leaves_the_limits(minimize):
     prior = accuracies(minimize)
-    assert prior.output_limits == (0, 1)
+    assert prior.output_range == (0, 1)
     optimizer = prior.optimizer()
     means, sds = optimizer.predict(configurations(prior, 50))
     assert max((means + sds).max(), 1 - (means - sds).min()) > 1, "limits are never reached"

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import metakel as mk
 from metakel.optimize import Optimizer
 from metakel.optimize.mixture import EVERY, last_fit
-from metakel.optimize.outcomes import LIMIT
+from metakel.optimize.outcomes import MOST
 from metakel.space import Categorical, Float, Space
 
 SPACE = Space(
@@ -142,7 +142,7 @@ def test_running_points_are_left_alone():
 
 def test_long_records_are_thinned():
     rng = np.random.default_rng(5)
-    points = SPACE.decode(SPACE.sample(rng, LIMIT + 40))
+    points = SPACE.decode(SPACE.sample(rng, MOST + 40))
     optimizer = PRIOR.optimizer()
     optimizer.tell(points, [measure(x) for x in points])
     mean, sd = optimizer.predict(points[:5])

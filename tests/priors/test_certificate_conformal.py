@@ -418,15 +418,15 @@ def test_limits_are_guessed_aloud_and_cap_everything_shown():
     rows = accuracies(np.random.default_rng(0), "valid_accuracy")
     history = History.from_frame(rows, task="task", output="valid_accuracy")
     prior = learn_prior(history)
-    assert prior.info.outputs == (0, 1)
+    assert prior.info.output_range == (0, 1)
     assert any("between 0 and 1" in note for note in prior.info.notes)
     X = np.random.default_rng(1).uniform(-0.9, 0.9, (12, 2))
     optimizer = prior.optimizer(X)
     optimizer.tell(optimizer.ask(), 0.99)
     assert optimizer.certificate().regret <= 0.01 + 1e-12
-    assert decode(Prior, plain(encode(prior)), "prior").info.outputs == (0, 1)
-    wide = learn_prior(history, outputs=(-np.inf, 2), certify="none")
-    assert decode(Prior, plain(encode(wide)), "prior").info.outputs == (-np.inf, 2)
+    assert decode(Prior, plain(encode(prior)), "prior").info.output_range == (0, 1)
+    wide = learn_prior(history, output_range=(-np.inf, 2), certify="none")
+    assert decode(Prior, plain(encode(wide)), "prior").info.output_range == (-np.inf, 2)
 
 
 def test_a_limit_of_the_output_is_about_the_best_value_also_after_a_batch():
@@ -440,13 +440,13 @@ def test_a_limit_of_the_output_is_about_the_best_value_also_after_a_batch():
     best, found = int(np.argmax(values)), optimizer.certificate()
     assert best > 0
     assert found.regret <= 1 - values[best] + 1e-12
-    assert found.limit == 1
+    assert found.range_end == 1
     assert (found.x, found.lower) == (batch[best], values[best])
 
 
 def test_limits_that_the_history_exceeds_are_refused():
     rows = accuracies(np.random.default_rng(0), "loss")
     history = History.from_frame(rows, task="task", output="loss", minimize=False)
-    assert learn_prior(history, certify="none").info.outputs is None
-    with pytest.raises(InputError, match="expected limits around all of them"):
-        learn_prior(history, outputs=(0.0, 0.5))
+    assert learn_prior(history, certify="none").info.output_range is None
+    with pytest.raises(InputError, match="expected a range around all of them"):
+        learn_prior(history, output_range=(0.0, 0.5))

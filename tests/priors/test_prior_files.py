@@ -112,7 +112,7 @@ def test_damage_anywhere_is_refused_with_the_name_of_the_file(prior, tmp_path, j
 
 
 MAY_BE_NONE = {"task_gp", "calibration", "step", "certificate", "past", "best_runs", "success"}
-MAY_BE_NONE |= {"outputs", "replays"}
+MAY_BE_NONE |= {"output_range", "replays"}
 MAY_BE_NEGATIVE = {"level", "low", "runs", "winsorized", 0}
 
 

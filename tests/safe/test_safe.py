@@ -107,13 +107,13 @@ def test_a_filter_of_two_standard_deviations_on_another_kernel_is_not_safe():
 def test_the_safe_set_only_grows_on_a_finite_domain_and_holds_what_is_asked_for():
     plant = Plant.draw(np.random.default_rng(1))
     game = optimizer(plant)
-    before = game.safe(X)
+    before = game.allowed(X)
     assert before.sum() == 1
     for _ in range(15):
         x = game.ask()
-        assert game.safe(x)[0]
+        assert game.allowed(x)[0]
         game.tell(x, plant.measure(x))
-        now = game.safe(X)
+        now = game.allowed(X)
         assert (now | ~before).all()
         before = now
     assert before.sum() > 10
@@ -167,7 +167,7 @@ def test_it_looks_beyond_once_safe_points_promise_little(told, expected):
     for x in told:
         game.tell([x], float(centre[int(x)]))
     assert game.t % 3  # not the turn of the goal
-    assert_array_equal(game.safe([[0.0], [1.0], [2.0]]), [True, True, False])
+    assert_array_equal(game.allowed([[0.0], [1.0], [2.0]]), [True, True, False])
     assert game.ask()[0] == expected
 
 
@@ -198,7 +198,7 @@ def test_a_limit_on_an_output_equal_to_the_objective_gives_the_same_safe_set():
         y = plant.measure(x)
         one.tell(x, y)
         two.tell(x, y, {"copy": y})
-        assert_array_equal(one.safe(X), two.safe(X))
+        assert_array_equal(one.allowed(X), two.allowed(X))
 
 
 def test_a_ceiling_is_a_floor_upside_down():
@@ -212,7 +212,7 @@ def test_a_ceiling_is_a_floor_upside_down():
         y = plant.measure(x)
         floor.tell(x, y)
         ceiling.tell(x, -y)
-        assert_array_equal(floor.safe(X), ceiling.safe(X))
+        assert_array_equal(floor.allowed(X), ceiling.allowed(X))
     assert_allclose(floor.certificate().regret, ceiling.certificate().regret)
 
 
@@ -230,12 +230,12 @@ def test_shares_of_delta_add_up():
 def test_a_batch_stays_inside_whatever_is_pending():
     plant = Plant.draw(np.random.default_rng(6))
     game = optimizer(plant)
-    assert game.safe(np.array(game.ask_batch(3))).all()  # one point, to be measured again
+    assert game.allowed(np.array(game.ask_batch(3))).all()  # one point, to be measured again
     for x in game.pending:
         game.tell(x, plant.measure(x))
     for _ in range(3):
         batch = game.ask_batch(4)
-        assert game.safe(np.array(batch)).all()
+        assert game.allowed(np.array(batch)).all()
         for x in batch[::-1]:
             game.tell(x, plant.measure(x))
 
@@ -249,7 +249,7 @@ def test_a_stored_search_has_the_same_safe_set_and_asks_for_the_same_point(domai
         x = game.ask()
         game.tell(x, plant.measure(x), {"heat": float(x[0])})
     again = Optimizer.from_dict(game.to_dict())
-    assert_array_equal(again.safe(X), game.safe(X))
+    assert_array_equal(again.allowed(X), game.allowed(X))
     assert_array_equal(again.model.margin(X[:, None]), game.model.margin(X[:, None]))
     assert_array_equal(again.ask(), game.ask())
 
@@ -261,11 +261,11 @@ def test_without_a_norm_bound_the_safe_set_is_the_start_until_the_features_are_s
     game = optimizer(plant, norm_bound=None, start=start[:, None], noise_std=0.002)
     for t in range(25):
         if t < 5:
-            assert_array_equal(X[game.safe(X)], start)
+            assert_array_equal(X[game.allowed(X)], start)
         x = game.ask()
         assert plant.f(x)[0] >= plant.limit
         game.tell(x, plant.measure(x, 0.002))
-    assert game.safe(X).sum() > len(start)
+    assert game.allowed(X).sum() > len(start)
 
 
 def test_statement_15_bounds_every_width_once_the_features_are_spanned():
@@ -313,7 +313,7 @@ def test_on_a_box_every_point_is_safe_too():
         plant = Plant.draw(rng)
         game, tried = play(plant, 8, domain=mk.box([(-1, 1)]))
         assert (plant.f(tried) >= plant.limit).all()
-        assert game.safe(tried).all()
+        assert game.allowed(tried).all()
 
 
 def test_in_a_named_space_the_rounded_configuration_is_safe():
@@ -340,7 +340,7 @@ def test_in_a_named_space_the_rounded_configuration_is_safe():
         x = game.ask()
         assert isinstance(x["steps"], int)
         assert f(x) >= 0
-        assert game.safe([x])[0]
+        assert game.allowed([x])[0]
         game.tell(x, f(x))
     assert game.best().value > 0.9 * (0.3 + 0.5 + 0.4 + 0.3)
 
@@ -368,8 +368,8 @@ def test_a_measurement_below_the_limit_is_no_violation_and_an_unsafe_tell_is_evi
     game = optimizer(plant)
     worst = X[[int(np.argmin(plant.f(X)))]]
     game.tell(worst, plant.measure(worst))
-    assert not game.safe(worst)[0]
-    assert game.safe(game.ask())[0]
+    assert not game.allowed(worst)[0]
+    assert game.allowed(game.ask())[0]
     assert game.certificate().regret == np.inf  # of a point that is not known to be safe
 
 

@@ -166,7 +166,7 @@ def test_a_search_begins_there_and_is_stored_with_it():
     assert x[0] == inside[np.argmax(means)]  # the first point is the best by the past
     game.tell(x, float(f[int(np.argmin(np.abs(X - x[0])))]))
     again = Optimizer.from_dict(game.to_dict())
-    assert_array_equal(again.safe(X), game.safe(X))
+    assert_array_equal(again.allowed(X), game.allowed(X))
     assert_array_equal(again.ask(), game.ask())
 
 

@@ -54,13 +54,13 @@ def table_columns(
 class HistoryOptions:
     """Where past runs are and how they are read, as they were typed.
 
-    ``limited`` are outputs that will have limits; ``space`` is a TOML file, or the space itself.
+    ``recorded`` are outputs of which records are kept; ``space`` is a TOML file, or the space.
     """
 
     sources: Sequence[str]
     task: str = ""
     output: str = ""
-    limited: Sequence[str] = ()
+    recorded: Sequence[str] = ()
     minimize: bool | None = None
     inputs: Sequence[str] | None = None
     exclude: Sequence[str] = ()
@@ -76,8 +76,8 @@ class HistoryOptions:
 
     @property
     def others(self) -> list[str]:
-        """Limited outputs beside the one that is optimised."""
-        return [name for name in self.limited if name != self.output]
+        """Recorded outputs beside the one that is optimised."""
+        return [name for name in self.recorded if name != self.output]
 
     def check(self) -> None:
         """Refuse options that do not go together."""
@@ -89,7 +89,7 @@ class HistoryOptions:
         said = {
             "--task": self.task,
             "--output": self.output,
-            "--limit-output": self.limited,
+            "--limit-output": self.recorded,
             "--log": self.log,
             "--space": self.space,
             "--category": self.categories,

@@ -13,6 +13,7 @@ from metakel._files import writing
 from metakel.cli.console import Json, at_terminal, emit, note, refuse_overwriting, say
 from metakel.cli.history import HistoryOptions, TaskColumn, with_journals
 from metakel.cli.outputs import Sheet, read_named_numbers
+from metakel.cli.safe import AlsoRecorded, Noise
 from metakel.cli.show import described
 from metakel.data import History
 from metakel.priors import Prior, learn_outputs, learn_prior
@@ -28,21 +29,8 @@ def learn(
     ] = None,
     task: TaskColumn = "",
     output: Annotated[str, typer.Option(help="Column with the measured value.")] = "",
-    limit_outputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--limit-output",
-            help="Column with another measured output, or several (a,b), or the output itself, "
-            "that `metakel tune --limit` will limit.",
-        ),
-    ] = None,
-    noise: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="name=value: noise (standard deviation) of an output that will be limited. "
-            "[default: what the first half of the tasks leaves unexplained]"
-        ),
-    ] = None,
+    also: AlsoRecorded = None,
+    noise: Noise = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="Where to save.")] = Path("prior.json"),
     minimize: Annotated[
         bool | None,
@@ -93,9 +81,9 @@ def learn(
         list[Path] | None,
         typer.Option(help="Journal of a finished run, or a folder of them: each is one task more."),
     ] = None,
-    bounds: Annotated[
+    output_range: Annotated[
         tuple[float, float] | None,
-        typer.Option(help="Limits of the output, such as 0 1. [default: 0 1 for an auc and alike]"),
+        typer.Option(help="Range of the output, such as 0 1. [default: 0 1 for an auc and alike]"),
     ] = None,
     log_output: Annotated[
         bool | None,
@@ -119,14 +107,14 @@ def learn(
     """
     if not history:
         raise typer.BadParameter("say which files hold past runs")
-    limited = [name.strip() for text in limit_outputs or () for name in text.split(",")]
+    recorded = [name.strip() for text in also or () for name in text.split(",")]
     runs = HistoryOptions(
-        history, task, output, limited, minimize, inputs, exclude or (), log, defaults or (),
+        history, task, output, recorded, minimize, inputs, exclude or (), log, defaults or (),
         categories or (), status, noise_column, space, extrapolate, delimiter, sheet,
     )  # fmt: skip
     runs.check()
-    if noise and not limit_outputs:
-        raise typer.BadParameter("--noise without --limit-output: only limits need it")
+    if noise and not also:
+        raise typer.BadParameter("--noise without --limit-output: nothing else needs it")
     refuse_overwriting(out, *history, space)
     past = runs.read()
     taken = [] if json else _ask_about(past)
@@ -136,8 +124,8 @@ def learn(
     if journals:
         past, added = with_journals(past, journals)
         note(added)
-    prior = _learned(past, outputs=bounds, log_output=log_output, workers=workers)
-    if limited:
+    prior = _learned(past, output_range=output_range, log_output=log_output, workers=workers)
+    if recorded:
         more = {name: runs.read_other(name, past.space) for name in runs.others}
         # Runs that an optimizer chose cannot vouch for the first configurations of the next task.
         known = learn_outputs({output: table, **more}, read_named_numbers(noise, "--noise"))

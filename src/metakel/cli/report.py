@@ -10,10 +10,12 @@ import typer
 
 from metakel._files import writing
 from metakel.cli.console import Json, emit, refuse_overwriting, say
+from metakel.cli.safe import source_of_journal
 from metakel.cli.show import PriorPath
 from metakel.cli.suggest import CandidatesPath, JournalPath, read_candidates
 from metakel.priors import Prior
 from metakel.report import replay_journal, write_report
+from metakel.tuner import Store
 
 
 def report(
@@ -30,7 +32,11 @@ def report(
     refuse_overwriting(out, prior, journal, candidates)
     known = Prior.load(prior)
     listed = read_candidates(candidates, known.space)
-    run = None if journal is None else replay_journal(known, journal, listed)
+    run = (
+        None
+        if journal is None
+        else replay_journal(source_of_journal(known, Store.open(journal).header), journal, listed)
+    )
     files = {"prior": prior, "journal": journal}
     sources = {name: str(path) for name, path in files.items() if path is not None}
     sources["written"] = f"{datetime.now():%Y-%m-%d %H:%M}"

@@ -12,7 +12,6 @@ from metakel.cli.console import Json, emit, grid, say, short
 from metakel.optimize import Trial
 from metakel.tuner import Store
 from metakel.tuner.lock import is_alive
-from metakel.tuner.options import RunLimits
 from metakel.tuner.run import age
 
 JournalArgument = Annotated[
@@ -57,8 +56,8 @@ def status(journal: JournalArgument, json: Json = False) -> None:
         )
     found = "" if best is None else f"; best {short(best.value)}, number {best.number}"
     say(trials.counts + found)
-    if limits := RunLimits.from_header(record.header):
-        say(f"limits: {limits}")
+    if rules := record.header.get("rules"):
+        say(f"with {rules['text']}")
     if alarm is not None:
         say(f"ALARM after {alarm.time} values: {alarm.reason}")
 

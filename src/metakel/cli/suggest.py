@@ -14,25 +14,21 @@ from metakel.cli.history import table_columns
 from metakel.cli.outputs import (
     AcceptAlarm,
     Delta,
-    Limits,
     Sheet,
-    Start,
-    announce,
     assignments,
-    read_limits,
     read_space,
-    read_start,
     why_stopped,
 )
+from metakel.cli.safe import Limits, Start, with_limits
 from metakel.cli.show import PriorPath
 from metakel.confidence import Alarm
 from metakel.errors import Hint, InputError
 from metakel.optimize import Reasons, Trial
+from metakel.optimize.model import NothingToAsk
 from metakel.priors import Prior
 from metakel.report.run import promise
-from metakel.safe import NoSafePoint
 from metakel.space import Float, Space
-from metakel.tuner import NextRows, Store, Tuner, suggest_rows
+from metakel.tuner import NextRows, Source, Store, Tuner, suggest_rows
 from metakel.tuner.table import task_column
 
 Observed = Annotated[
@@ -112,36 +108,36 @@ def suggest(
     many contexts.
 
     Below the table it says why: what is expected against what is typical, the nearest runs of past
-    tasks, and a safer choice. The range is one standard deviation, within the limits of the output.
+    tasks, and a safer choice. The range is one standard deviation, within the range of the output.
 
     With --json: a list with number, configuration, mean, sd, low, high and why; mean and sd are
     what the model that chose it expects to be measured.
     """
     known = Prior.load(prior)
     given = assignments(known.space, context) if context else None
+    source = with_limits(known, limit, start)
     options: dict[str, Any] = {
-        "space": read_space(known.space, narrowed, exclude), "limits": read_limits(limit),
+        "space": read_space(known.space, narrowed, exclude),
         "seed": seed, "delta": delta, "extrapolate": extrapolate,
         "candidates": read_candidates(candidates, known.space),
     }  # fmt: skip
     if table is not None:
         _refuse_beside_table(journal, observed, same_task, accept_alarm)
-        fixed, begin = assignments(known.space, fix or ()), read_start(known.space, start)
+        fixed = assignments(known.space, fix or ())
         found = suggest_rows(
-            known, table, count, sheet=sheet, task=task, given=given, fixed=fixed, start=begin,
-            **options,
-        )  # fmt: skip
+            source, table, count, sheet=sheet, task=task, given=given, fixed=fixed, **options
+        )
         _show_rows(known, table, found, as_json=json, brief=count > 1)
         return
     if sheet is not None:
         raise typer.BadParameter("--sheet without --table: there is no workbook to read")
     tuner = open_tuner(
-        known, journal, fix=fix, start=start, task=task, same_task=same_task, observed=observed,
+        source, journal, fix=fix, task=task, same_task=same_task, observed=observed,
         accept_alarm=accept_alarm, manual=True, **options,
     )  # fmt: skip
     try:
         asked = tuner.ask_trials(count, given)
-    except (Alarm, NoSafePoint) as error:
+    except (Alarm, NothingToAsk) as error:
         raise InputError(why_stopped(tuner, error)) from error
     # By the model that chose: later suggestions of the batch take the earlier ones into account.
     reasons = [tuner.explain(trial.point, given) for trial in asked]
@@ -239,11 +235,10 @@ def _as_json(trial: Trial, why: Reasons) -> dict[str, Any]:
 
 
 def open_tuner(
-    known: Prior,
+    source: Source,
     journal: Path | None,
     *,
     fix: list[str] | None,
-    start: list[str] | None,
     task: str,
     command: Sequence[str] = (),
     same_task: bool,
@@ -257,12 +252,12 @@ def open_tuner(
         header = Store.open(journal).header
         identity = {name: header.get(name) or given for name, given in identity.items()}
     tuner = Tuner(
-        known, journal, fixed=assignments(known.space, fix or ()),
-        start=read_start(known.space, start), **identity, **options,
+        source, journal, fixed=assignments(source.space, fix or ()), **identity, **options,
     )  # fmt: skip
     if observed is not None:
         _add_observed(tuner, observed)
-    announce(tuner)
+    if promise := source.promise(tuner.options.delta):
+        note(promise)
     if accept_alarm:
         tuner.accept_alarm()
     return tuner
@@ -320,7 +315,7 @@ def read_candidates(path: Path | None, space: Space) -> list[dict[str, Any]] | N
 
 def _of_this_task(columns: dict[str, list[Any]], tuner: Tuner, path: Path) -> dict[str, list[Any]]:
     """The rows of this task, where a column names several."""
-    column = task_column(columns, tuner.prior) if isinstance(tuner.prior, Prior) else None
+    column = task_column(columns, tuner.source.tasks)
     names = [] if column is None else sorted({str(v) for v in columns[column] if v is not None})
     if column is None or len(names) < 2:
         return columns

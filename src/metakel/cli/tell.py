@@ -37,7 +37,7 @@ def tell(
         list[str] | None,
         typer.Option(
             "--output",
-            help="name=value that was measured beside the value; every limited output is needed.",
+            help="name=value that was measured beside the value.",
         ),
     ] = None,
     constraints: Annotated[
@@ -74,7 +74,7 @@ def tell(
     else:
         measured = None if failed else _number(value)
         also = _outputs(record, outputs, failed=failed)
-        limits = read_named_numbers(constraints, "--constraint")
+        bounds = read_named_numbers(constraints, "--constraint")
         changed = assignments(record.space, assigned or [])
         if correct:
             assert number is not None
@@ -84,7 +84,7 @@ def tell(
             if number is not None or not changed:  # a suggestion, and not a run of its own
                 suggested = record.run.pending_one(number)
                 number, changed = suggested.number, {**suggested.point, **changed}
-            trial = record.tell(changed, measured, number, reason, also, limits)
+            trial = record.tell(changed, measured, number, reason, also, bounds)
     count = len(record.run.record.observed)
     if json:
         emit({**described(trial), "complete": count})
@@ -101,7 +101,7 @@ def _outputs(record: Store, texts: list[str] | None, *, failed: bool) -> dict[st
     lacking = [name for name in record.other_outputs if name not in found]
     if lacking and not failed:
         raise InputError(
-            f"no value of {', '.join(lacking)}, which is limited; expected --output "
+            f"no value of {', '.join(lacking)}, which has to be measured; expected --output "
             f"{lacking[0]}=VALUE"
         )
     return found

@@ -25,15 +25,12 @@ from metakel.cli.console import (
 from metakel.cli.outputs import (
     AcceptAlarm,
     Delta,
-    Limits,
     RunResult,
-    Start,
-    read_limits,
     read_space,
-    violations,
     why_stopped,
 )
 from metakel.cli.program import Program, StopSignals, check_command, check_placeholders
+from metakel.cli.safe import Limits, Start, with_limits
 from metakel.cli.show import PriorPath
 from metakel.cli.suggest import (
     CandidatesPath,
@@ -50,8 +47,8 @@ from metakel.cli.suggest import (
 )
 from metakel.confidence import Alarm
 from metakel.errors import InputError
+from metakel.optimize.model import NothingToAsk
 from metakel.priors import Prior
-from metakel.safe import NoSafePoint
 from metakel.tuner import Tuner
 from metakel.tuner.lock import is_alive, this_process
 
@@ -110,7 +107,7 @@ def tune(
     """Tune a command, whose value is the last line of its output: a number, alone or after a name.
 
     Several outputs are a JSON object on the last line, or lines such as temperature=71.3. With
-    --limit every limited output has to be among them.
+    --limit every output that it names has to be among them.
 
     The command is run without a shell. Its parameters are also in METAKEL_CONFIGURATION, as JSON,
     and its number in METAKEL_NUMBER. A run that was stopped or killed goes on when the same command
@@ -130,16 +127,15 @@ def tune(
     if unused:
         note(f"not in the command, only in METAKEL_CONFIGURATION: {', '.join(unused)}")
     signals = StopSignals()
-    limits = read_limits(limit)
-    others = tuple(name for name in limits if name != known.info.output)
+    source = with_limits(known, limit, start)
     kept = [path for path in (prior, journal, observed, candidates) if path is not None]
     program = Program(
-        command, timeout, retries, value_file, signals, known.info.output, others, names, kept
+        command, timeout, retries, value_file, signals, source.output, source.others, names, kept
     )
     with signals, program.reserved(names):
         resumed = journal.exists()
         tuner = open_tuner(
-            known, journal, fix=fix, limits=limits, start=start, task=task, command=command,
+            source, journal, fix=fix, task=task, command=command,
             space=read_space(known.space, narrowed, exclude),
             same_task=same_task, observed=observed, accept_alarm=accept_alarm, seed=seed,
             delta=delta, extrapolate=extrapolate, budget=budget, stop_at=stop_at,
@@ -154,7 +150,7 @@ def tune(
             stopped, failures = "", 0
             try:
                 failures = _loop(tuner, program, give_up, verbose=verbose, json=json)
-            except (Alarm, NoSafePoint) as error:
+            except (Alarm, NothingToAsk) as error:
                 stopped = why_stopped(tuner, error)
             _conclude(tuner, journal, failures, give_up, stopped, json=json)
     if not json:
@@ -233,7 +229,7 @@ def _loop(tuner: Tuner, program: Program, give_up: int, *, verbose: bool, json: 
         if tuner.alarm is not None and not alarmed:
             alarmed = True
             note(f"ALARM after {tuner.alarm.time} values: {tuner.alarm.reason}")
-            if not tuner.options.limits:
+            if not tuner.optimizer.model.stops:
                 note("there is no certificate from here on; the search goes on by the values")
         if failures >= give_up:
             break
@@ -255,24 +251,8 @@ def _show(
         values = f"{outcome.value:<10.6g}{mark} best {best:<10.6g}"
         others = f"  {one_line(outcome.outputs)}" if outcome.outputs else ""
         say(f"{number:4d}  {values}  {one_line(configuration)}{others}")
-        if tuner.options.limits:
-            _say_repeated(tuner, number, configuration)
-        for beyond in violations(tuner, outcome.value, outcome.outputs):
-            note(
-                f"{number}: measured beyond a limit: {beyond} (the limits are about values "
-                "without noise)"
-            )
-
-
-def _say_repeated(tuner: Tuner, number: int, configuration: dict[str, Any]) -> None:
-    """A run that is stuck looks like one that makes progress slowly."""
-    before = [t.number for t in tuner.trials.observed if t.point == configuration]
-    if before[0] != number:
-        note(
-            f"{number}: the same as {before[0]}: no other configuration is known to respect the "
-            "limits, and measuring it again averages the noise. More past tasks, or more "
-            "configurations that you vouch for (--start), widen the search"
-        )
+        for remark in tuner.source.remarks(tuner.trials.observed, number):
+            note(f"{number}: {remark}")
 
 
 def _conclude(
@@ -298,7 +278,7 @@ def _conclude(
         say(f"done: {why}")
         if trials.observed:
             say(f"best {tuner.best.value:.6g}  {one_line(tuner.best.x)}")
-            if tuner.options.limits or (tuner.stop_at is not None and str(certificate) not in why):
+            if tuner.source.rules or (tuner.stop_at is not None and str(certificate) not in why):
                 say(str(certificate))
         note(f"journal: {journal}")
     if stopped and not trials.failed:

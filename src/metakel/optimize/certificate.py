@@ -99,10 +99,10 @@ class Certificate:
         Up to which number of values it keeps improving; None for any.
     tasks : int
         How many past tasks vouch for it.
-    safe : bool
-        Whether it is about the configurations that respect the limits, and about no others.
-    limit : float or None
-        The limit of the output where that gives it, and past tasks say no more; None otherwise.
+    among : str
+        Of which configurations it speaks, one word; empty for all.
+    range_end : float or None
+        The end of the output's range where that gives it, and past tasks say no more.
     spread : float or None
         The usual range of the values of a task, in units of the output, where it is known.
     """
@@ -116,8 +116,8 @@ class Certificate:
     basis: CertificateBasis = "norm bound"
     horizon: int | None = None
     tasks: int = 0
-    safe: bool = False
-    limit: float | None = None
+    among: str = ""
+    range_end: float | None = None
     final: bool = False
     spread: float | None = None
 
@@ -126,18 +126,17 @@ class Certificate:
         return self.regret < inf and self.regret <= as_tolerance(stop_at, self.spread)
 
     def __str__(self) -> str:
-        if self.limit is not None:
+        if self.range_end is not None:
             return (
                 f"no configuration is better by more than {self.regret:.2g}, as the output cannot "
-                f"pass its limit of {self.limit:g}; past tasks say no more"
+                f"pass {self.range_end:g}; past tasks say no more"
             )
         if self.reason:
             return f"no certificate: {self.reason}"
         if self.basis == "norm bound":
             return (
-                f"no {'safe ' if self.safe else ''}configuration is better than the best one by "
-                f"more than {self.regret:.3g}, "
-                f"with probability {1 - self.delta:g}"
+                f"no {self.among}{' ' * bool(self.among)}configuration is better than the best one "
+                f"by more than {self.regret:.3g}, with probability {1 - self.delta:g}"
             )
         odds = Fraction(1 - self.delta).limit_denominator(100)
         none = "no configuration" if self.basis == "emulated" else "none of the candidates"

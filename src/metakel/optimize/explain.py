@@ -67,7 +67,7 @@ class Neighbour:
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What is expected at a point, within the limits of the output.
+    """What is expected at a point, within the range of the output.
 
     ``value`` is the mean, ``low`` and ``high`` are one standard deviation ``sd`` away from it, and
     ``measured`` is the value of a run there, if there was one.
@@ -83,15 +83,15 @@ class Expected:
     @classmethod
     def within(
         cls,
-        limits: tuple[float, float],
+        ends: tuple[float, float],
         x: Any,
         mean: float,
         sd: float,
         measured: float | None = None,
     ) -> Expected:
-        """A mean and a standard deviation, where no value is beyond the limits."""
-        value = float(np.clip(mean, *limits))
-        low, high = np.clip([value - sd, value + sd], *limits).tolist()
+        """A mean and a standard deviation, where no value is beyond these ends."""
+        value = float(np.clip(mean, *ends))
+        low, high = np.clip([value - sd, value + sd], *ends).tolist()
         return cls(x, value, low, high, sd, measured)
 
     def __str__(self) -> str:
@@ -219,7 +219,7 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
         sds = np.where(sds**2 < (1 - TOLD_SOON) * alone**2, inf, sds)
     past = model.best_runs
     differ = _other_choices(point, () if past is None else past.points)
-    least, most = map(float, scale.interval(*model.limits))
+    least, most = map(float, scale.interval(*model.output_range))
 
     def expected(at: Array, point: Any, mean: float, sd: float) -> Expected:
         (runs,) = np.nonzero(domain.same(found.X, at[None])[:, 0])
@@ -270,9 +270,7 @@ def _elsewhere(model: Model, observed: Array, start: Array) -> tuple[Array, Arra
     """Points at which a search begins and observed ones, with means and standard deviations."""
     parts = [(Z, *model.predict(Z)) for Z in (start, observed) if len(Z)]
     Z, means, sds = (np.concatenate(column) for column in zip(*parts, strict=True))
-    if model.stays_safe:  # nothing else is ever asked for
-        sds = np.where(model.safe(Z), sds, inf)
-    return Z, means, sds
+    return Z, means, np.where(model.allowed(Z), sds, inf)  # nothing else is ever asked for
 
 
 def _other_choices(point: Any, others: Sequence[Any]) -> NDArray[np.intp]:

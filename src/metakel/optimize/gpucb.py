@@ -42,7 +42,7 @@ def GPUCB(
 
     Parameters
     ----------
-    sequence : ConfidenceSequence, FixedWidth or metakel.safe.Limited
+    sequence : ConfidenceSequence or FixedWidth, or another that makes a model
         What is assumed of the objective: usually a sequence of a learned kernel, before its first
         observation. With ``on_alarm="stop"``, `ask` raises `Alarm` after an alarm until
         `Optimizer.accept_alarm` is called, and then goes on like "widen". On a finite domain its
@@ -55,8 +55,8 @@ def GPUCB(
     acquisition, minimize, stop_at
         See `Optimizer`.
     probes : int
-        How many points, after the first one, go where all base kernels know least, among the safe
-        ones where there are limits. GP-UCB alone looks where its kernel fits, and the alarm hardly
+        How many points, after the first one, go where all base kernels know least, among those
+        that may be asked for. GP-UCB alone looks where its kernel fits, and the alarm hardly
         ever notices a missing one. 4 to 8 make it notice, at the price of some regret
         (``docs/promises.md``).
     """

@@ -48,7 +48,7 @@ from metakel.optimize.certificate import (
     shape,
 )
 from metakel.optimize.model import BestRuns, Chance, Model, Score, Search, spread_batch
-from metakel.optimize.outcomes import LIMIT, Outcomes, nothing, representative
+from metakel.optimize.outcomes import MOST, Outcomes, nothing, representative
 from metakel.search import StartPoints
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class TaskPrior:
         What replays on past tasks say of the regret, or why there are none.
     delta : float
         Probability with which what is promised may fail.
-    limits : (low, high)
+    output_range : (low, high)
         Between which all values lie, in the sign to be maximised.
     best_runs : BestRuns, optional
         Runs of past tasks to refer to.
@@ -106,7 +106,7 @@ class TaskPrior:
     store: Callable[[], dict[str, Any]] = dict
     regret: RegretCalibration | str = "the optimizer was not replayed on past tasks"
     delta: float = 1.0
-    limits: tuple[float, float] = (-inf, inf)
+    output_range: tuple[float, float] = (-inf, inf)
     best_runs: BestRuns | None = None
     success: SuccessChance | None = None
 
@@ -160,7 +160,7 @@ class Mixture(Model):
         With runs without a value as fantasies.
     """
 
-    kind: ClassVar[str] = "mixture"
+    kind: ClassVar[str] = "priors.mixture"
 
     prior: TaskPrior
     factor: Factor
@@ -195,8 +195,8 @@ class Mixture(Model):
         return self.prior.task.scale
 
     @property
-    def limits(self) -> tuple[float, float]:
-        return self.prior.limits
+    def output_range(self) -> tuple[float, float]:
+        return self.prior.output_range
 
     @property
     def best_runs(self) -> BestRuns | None:
@@ -224,11 +224,11 @@ class Mixture(Model):
         """Given all outcomes of a record; what both have in common is not computed again."""
         now = self.outcomes
         shared = common_rows(now.X, now.y, outcomes.X, outcomes.y)
-        if outcomes.t <= LIMIT:
+        if outcomes.t <= MOST:
             return self._grown(outcomes, shared)
         first = self
-        if min(shared, now.t) < LIMIT:
-            first = self._grown(outcomes.first(LIMIT), shared)
+        if min(shared, now.t) < MOST:
+            first = self._grown(outcomes.first(MOST), shared)
         rows, selected = representative(outcomes)
         factor = self._factor(outcomes.X[rows], outcomes.y[rows], selected)
         return replace(first, outcomes=outcomes, factor=factor, ahead=None)
@@ -414,9 +414,9 @@ class Mixture(Model):
             best = int(np.argmax(values))
         else:
             regret = self.trace.ceiling(factor, scores.horizon) - values.max()
-        most, limit = self.limits[1] - float(found.y[top]), None
+        most, end = self.output_range[1] - float(found.y[top]), None
         if most <= regret and most < inf:  # it says more, and says it of the best point of all
-            best, limit = top, scale.value(self.limits[1])
+            best, end = top, scale.value(self.output_range[1])
         value, seen = state.value(best), float(found.y[best])
         return Certificate(
             scale.difference(seen, max(min(regret, most), 0.0)),
@@ -427,7 +427,7 @@ class Mixture(Model):
             basis=scores.basis,
             horizon=scores.horizon,
             tasks=scores.tasks,
-            limit=limit,
+            range_end=end,
             spread=None if self.spread is None else scale.difference(seen, self.spread),
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from math import inf
@@ -165,6 +166,10 @@ def spread_batch(score: Score, search: Search) -> Array:
     return x if near(other[None])[0] else other
 
 
+class NothingToAsk(InputError):
+    """There is no point that may be tried now."""
+
+
 class Model(ABC):
     """What is believed of the objective; larger is better.
 
@@ -185,7 +190,7 @@ class Model(ABC):
         return None
 
     @property
-    def limits(self) -> tuple[float, float]:
+    def output_range(self) -> tuple[float, float]:
         """Between which all values lie."""
         return -inf, inf
 
@@ -281,14 +286,9 @@ class Model(ABC):
         """The next point (d0,): the best one by the score, unless something else matters too."""
         return search.rounded(search.maximise(score))
 
-    @property
-    def stays_safe(self) -> bool:
-        """Whether only points that respect limits are asked for."""
-        return False
-
-    def safe(self, Z: Array) -> NDArray[np.bool_]:
-        """(n,) which of the points ``Z`` (n, d0) may be tried without violating a limit."""
-        raise InputError("there are no limits; give GPUCB a metakel.safe.Limited sequence")
+    def allowed(self, Z: Array) -> NDArray[np.bool_]:
+        """(n,) which of the points ``Z`` (n, d0) may be asked for."""
+        return np.ones(len(Z), dtype=bool)
 
     def first_score(self) -> Score | None:
         """What to maximise instead of the acquisition, where the first points are special."""
@@ -383,18 +383,16 @@ class Model(ABC):
         data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
     ) -> Model:
         """Inverse of `to_dict`, whichever model it was."""
-        kind = data["kind"]
-        if kind in HOMES:
-            import_module(HOMES[kind])
+        kind = str(data["kind"])
+        package, dot, _ = kind.partition(".")  # that reads it, as in "priors.mixture"
+        if dot and kind not in LOADERS and package.isidentifier():
+            with suppress(ModuleNotFoundError):
+                import_module(f"metakel.{package}")
         if kind not in LOADERS:
-            known = ", ".join(sorted({*LOADERS, *HOMES}))
+            known = ", ".join(sorted(LOADERS))
             raise InputError(f"stored model is of kind {kind!r}; known: {known}")
         return LOADERS[kind](data, functions)
 
 
 Loader = Callable[[Mapping[str, Any], Mapping[str, Callable[..., Any]] | None], Model]
 LOADERS: dict[str, Loader] = {}  # by kind
-HOMES = {
-    "mixture": "metakel.priors",
-    "safe": "metakel.safe",
-}  # who reads a kind that is not known here

@@ -352,8 +352,8 @@ class Optimizer:
         X = self.domain.encode(x, "tell") if asked is None else asked.x[None]
         values = [None] * len(X) if failed else as_values(value, len(X))
         noise = as_noise_levels(noise_std, len(X))
-        limits = dict(constraints or {})
-        feasible(limits)
+        bounds = dict(constraints or {})
+        feasible(bounds)
         measured = as_outputs(outputs, self._last.model.output_names, len(X))
         if not len(X):
             return
@@ -364,7 +364,7 @@ class Optimizer:
             if trial is None:
                 trial = Trial(number, point, row)
                 number += 1
-            results.append(trial.with_result(found, level, limits, other))
+            results.append(trial.with_result(found, level, bounds, other))
         before = self._last.model.alarm
         self.record = self._record.with_results(results)
         alarm = self.alarm
@@ -462,12 +462,9 @@ class Optimizer:
         """
         return self.model.alarm
 
-    def safe(self, x: Any) -> NDArray[np.bool_]:
-        """(n,) which of the points ``x`` may be tried without violating a limit.
-
-        With probability 1 - delta all points that are ever found safe respect all limits.
-        """
-        return self.model.safe(self.domain.locate(x, "safe"))
+    def allowed(self, x: Any) -> NDArray[np.bool_]:
+        """(n,) which of the points ``x`` may be asked for: all, but for `metakel.safe`."""
+        return self.model.allowed(self.domain.locate(x, "allowed"))
 
     @single_blas_thread
     def predict(self, x: Any) -> tuple[Array, Array]:
@@ -516,9 +513,9 @@ class Optimizer:
         return explain(self.state, points_of(x, X, place)[0], X[0], place, start)
 
     @property
-    def output_limits(self) -> tuple[float, float]:
+    def output_range(self) -> tuple[float, float]:
         """Between which all values lie, as far as it is known; `predict` may go beyond."""
-        low, high = map(float, self.scale.interval(*self.model.limits))
+        low, high = map(float, self.scale.interval(*self.model.output_range))
         return low, high
 
     @single_blas_thread

@@ -15,7 +15,7 @@ and without it. Every point that was asked for is closed: it is not asked for ag
 does not repeat points. Constraints of all finished runs, failed ones included, inform where they
 hold.
 
-A Gaussian process takes up to `LIMIT` values: the time of one suggestion grows with their square,
+A Gaussian process takes up to `MOST` values: the time of one suggestion grows with their square,
 and that of opening a record with the cube. Predictions and decisions of longer records use a part
 of all values:
 
@@ -41,9 +41,9 @@ from metakel._arrays import Array
 from metakel.optimize.output import OutputScale
 from metakel.optimize.record import Record, Trial
 
-LIMIT = 512
+MOST = 512
 BLOCK = 128
-NEAREST = (LIMIT - BLOCK) // 2
+NEAREST = (MOST - BLOCK) // 2
 BATCH = 64  # results of one call; more than these are one batch
 FINISHED = ("complete", "infeasible", "failed")
 Measured = tuple[tuple[Array, Mapping[str, float]], ...]  # points, and numbers by name
@@ -176,13 +176,13 @@ def nothing(d0: int) -> Outcomes:
 
 
 def representative(outcomes: Outcomes) -> tuple[NDArray[np.intp], int]:
-    """(k,) which values decide, at most `LIMIT` of all, and how many of them were selected."""
+    """(k,) which values decide, at most `MOST` of all, and how many of them were selected."""
     since = BLOCK * (outcomes.t // BLOCK)
     y = np.where(outcomes.counts, outcomes.y, -np.inf)[:since]
     distance = ((outcomes.X[:since] - outcomes.X[int(np.argmax(y))]) ** 2).sum(axis=1)
     order = np.argsort(distance, kind="stable")
     others = np.sort(order[NEAREST:])
-    room = LIMIT - BLOCK - NEAREST
+    room = MOST - BLOCK - NEAREST
     spaced = others[np.linspace(0, len(others) - 1, room).round().astype(np.intp)]
     base = np.sort(np.append(order[:NEAREST], spaced))
     return np.append(base, np.arange(since, outcomes.t)), len(base)

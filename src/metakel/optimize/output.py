@@ -60,8 +60,8 @@ class OutputScale:
         low, high = self.from_model(lower), self.from_model(upper)
         return (high, low) if self.minimize else (low, high)
 
-    def limits(self, low: float, high: float) -> tuple[float, float]:
-        """Limits of the output as limits for a model; a logarithm of 0 is no limit."""
+    def range(self, low: float, high: float) -> tuple[float, float]:
+        """The range of the output as that of a model; a logarithm of 0 is no end."""
         if not self.log:
             return (-high, -low) if self.minimize else (low, high)
         with np.errstate(divide="ignore"):

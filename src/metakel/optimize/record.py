@@ -81,7 +81,7 @@ class Trial:
     constraints : dict
         Numbers by name; a constraint holds where its number is not above 0.
     outputs : dict
-        What was measured beside the objective, by name; for `Limit`.
+        What was measured beside the objective, by name.
     closed : bool
         Whether the point is not to be asked for again, in a domain that does not repeat points.
     note : Note
@@ -114,13 +114,13 @@ class Trial:
         outputs: Mapping[str, float] | None = None,
     ) -> Trial:
         """After it was run; a value that is None, not finite or beyond 1e50 is a failure."""
-        limits, measured = dict(constraints or {}), dict(outputs or {})
-        state: State = "complete" if feasible(limits) else "infeasible"
+        bounds, measured = dict(constraints or {}), dict(outputs or {})
+        state: State = "complete" if feasible(bounds) else "infeasible"
         if value is None or not isfinite(value) or abs(value) > LARGEST:
             state, value, noise_std = "failed", None, self.noise_std
         return Trial(  # `replace` takes five times as long, which shows in long records
             *(self.number, self.point, self.x, state),
-            *(None if value is None else float(value), noise_std, limits, measured),
+            *(None if value is None else float(value), noise_std, bounds, measured),
             *(self.closed, self.note),
         )
 

@@ -2,6 +2,7 @@
 
 from metakel.priors.confidence import ConfidenceBand
 from metakel.priors.learn import learn_outputs, learn_prior
+from metakel.priors.outputs import PastOutput, PastOutputs
 from metakel.priors.prior import Prior
 from metakel.priors.replays import Replays
 from metakel.priors.summary import Explanation
@@ -9,6 +10,8 @@ from metakel.priors.summary import Explanation
 __all__ = [
     "ConfidenceBand",
     "Explanation",
+    "PastOutput",
+    "PastOutputs",
     "Prior",
     "Replays",
     "learn_outputs",

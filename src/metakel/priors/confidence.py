@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, isinf, sqrt
+from math import ceil, exp, inf, isinf, sqrt
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ from metakel.gp.processes import LearnedProcess, LevelAndScale
 from metakel.kernels import KernelDictionary, KernelSum, matern
 from metakel.kernels.nystrom import Eigenfunctions, spread_rows
 from metakel.optimize.output import OutputScale
-from metakel.safe.start import conformal_rank
 from metakel.space import Space
 
 ROWS = 300
@@ -124,6 +123,14 @@ def needed_norms(task_gp: LearnedProcess, model: LevelAndScale, tasks: History) 
     return np.array(norms)
 
 
+def conformal_rank(delta: float, count: int) -> int:
+    """Which of ``count`` scores, by size, the next one exceeds with probability ``delta`` at most.
+
+    Above ``count`` where there are too few.
+    """
+    return ceil((1 - delta) * (count + 1) - 1e-12)
+
+
 def smallest_norm(spectrum: Spectrum, squared_radius: float) -> float:
     """The smallest norm of a function whose squared distance from the values is so small.
 
@@ -162,7 +169,7 @@ class ConfidenceBand:
         scale: OutputScale,
         delta: float,
         noise_std: float | None,
-        limits: tuple[float, float] = (-inf, inf),
+        output_range: tuple[float, float] = (-inf, inf),
     ) -> None:
         bound = calibration.norm_bound(delta / 2)
         if isinf(bound):
@@ -171,7 +178,7 @@ class ConfidenceBand:
                 f"{delta}; expected delta >= {2 / (len(calibration.norms) + 1):.3g}"
             )
         self.calibration, self.space, self.scale = calibration, space, scale
-        self.limits = limits
+        self.output_range = output_range
         kernel = calibration.kernel
         self.sequence = ConfidenceSequence(
             kernel,
@@ -190,12 +197,12 @@ class ConfidenceBand:
         self.sequence.tell(X, self.scale.to_model(y) - self.calibration.centre(X))
 
     def interval(self, configurations: Any) -> tuple[Array, Array]:
-        """Lower and upper ends, in units of the output and within its limits."""
+        """Lower and upper ends, in units of the output and within its range."""
         X = self.space.encode(configurations)
         centre = self.calibration.centre(X)
         lower, upper = (end + centre for end in self.sequence.interval(X))
         ends = self.scale.interval(lower, upper)
-        return np.clip(ends[0], *self.limits), np.clip(ends[1], *self.limits)
+        return np.clip(ends[0], *self.output_range), np.clip(ends[1], *self.output_range)
 
     def __repr__(self) -> str:
         sequence = self.sequence

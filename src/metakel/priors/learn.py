@@ -22,6 +22,7 @@ from metakel.optimize.model import BestRuns
 from metakel.optimize.output import OutputScale
 from metakel.priors.confidence import Calibration, needed_norms, principal_kernel
 from metakel.priors.heldout import DEFAULT_RESIDUAL_WEIGHT, HeldOut, hold_out, spoiling_note
+from metakel.priors.outputs import PastOutput, PastOutputs
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
 from metakel.priors.regret_calibration import (
@@ -34,16 +35,15 @@ from metakel.priors.regret_calibration import (
 )
 from metakel.priors.robust import agreeing_tasks
 from metakel.priors.standardize import (
-    Limits,
+    Ends,
     failed_runs,
-    output_limits,
     output_scale,
+    range_of_output,
     rescaled,
     standardize,
     with_space,
     without_failures,
 )
-from metakel.safe.start import LimitHistory, PastOutputs
 from metakel.space import Space
 
 SMALLEST_CALIBRATION = 4
@@ -61,7 +61,7 @@ def learn_prior(
     mean: bool = True,
     cold_weight: float = COLD_WEIGHT,
     certify: str | bool = "folds",
-    outputs: tuple[float, float] | None = None,
+    output_range: tuple[float, float] | None = None,
     log_output: bool | None = None,
     progress: Progress | None = None,
     workers: int = 1,
@@ -88,12 +88,12 @@ def learn_prior(
         How to calibrate certificates of the regret, by replaying the optimizer on past tasks. In
         folds, each with a prior learned from the others; or on every other task, which is then not
         learned from: exact, at the price of half of the history. "none" takes no time.
-    outputs : (low, high), optional
-        Limits of the output, which bounds never exceed. By default guessed from the name of the
-        output, as for an accuracy, and noted in ``prior.info.notes``.
+    output_range : (low, high), optional
+        Smallest and largest output, which bounds never exceed. By default guessed from the name of
+        the output, as for an accuracy, and noted in ``prior.info.notes``.
     log_output : bool, optional
         Whether to learn logarithms of the output. By default those of a loss (an output that is
-        minimised) without limits whose values are all positive and differ by more than a factor of
+        minimised) without a range whose values are all positive and differ by more than a factor of
         three, within tasks or between them. Predictions and certificates stay in units of the
         output.
     progress : callable, optional
@@ -107,13 +107,13 @@ def learn_prior(
         check_count("workers", workers)
     way = check_way(certify)
     history, space = with_space(_with_distinct_names(history), space)
-    limits, guessed = output_limits(history, outputs)
-    scale, why = output_scale(history, log_output, limits)
+    ends, guessed = range_of_output(history, output_range)
+    scale, why = output_scale(history, log_output, ends)
     recorded, history = history, rescaled(history, scale)
     notes = tuple(filter(None, (guessed, why)))
 
     def learn(part: History, *, to_replay: bool = False) -> Prior:
-        about = _Output(scale, limits, notes)
+        about = _Output(scale, ends, notes)
         return _learn(part, space, lam, mean, float(cold_weight), about, to_replay)
 
     if way == "exact":
@@ -133,7 +133,7 @@ class _Output(NamedTuple):
     """What is known of the output."""
 
     scale: OutputScale
-    limits: Limits
+    ends: Ends
     notes: tuple[str, ...]
 
 
@@ -167,7 +167,7 @@ def _learn(
         lam=str(lam),
         mean=bool(mean),
         notes=(*notes, *output.notes, *filter(None, (marked, failing))),
-        outputs=output.limits,
+        output_range=output.ends,
         log_floor=output.scale.floor,
     )
     if tasks.m == 0:
@@ -302,7 +302,7 @@ NOISE_HINT = Hint("say the noise of a measurement", "noise_std={...}", "--noise 
 def learn_outputs(
     histories: Mapping[str, History], noise_std: Mapping[str, float] | None = None
 ) -> PastOutputs:
-    """Kernels, noise levels and records of several outputs, for a search with limits.
+    """Kernels, noise levels and records of several outputs, for `metakel.safe.SafePrior`.
 
     The first half of the tasks teaches a kernel for every output: the level, the common shape and
     up to six functions by which tasks differ. The other half is left to vouch for the first points
@@ -342,7 +342,7 @@ def _same_tasks(histories: Mapping[str, History]) -> dict[str, History]:
     return found
 
 
-def _recorded(name: str, history: History, noise_std: float | None) -> LimitHistory:
+def _recorded(name: str, history: History, noise_std: float | None) -> PastOutput:
     teaching = replace(history, tasks=history.tasks[: round(len(history) / 2)])
     learned = learn_prior(teaching, certify="none", log_output=False)
     if learned.task_gp is None:
@@ -354,7 +354,7 @@ def _recorded(name: str, history: History, noise_std: float | None) -> LimitHist
     flipped = history.report is not None and history.report.minimize
     sign = -1.0 if flipped else 1.0
     tasks = tuple(Task(task.X, sign * task.y, task.name) for task in history)
-    return LimitHistory(History(tasks), kernel, positive(f"noise of {name!r}", noise))
+    return PastOutput(tasks, kernel, positive(f"noise of {name!r}", noise))
 
 
 def _unexplained(name: str, teaching: History, kernel: KernelSum) -> float:

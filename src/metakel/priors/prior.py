@@ -30,9 +30,9 @@ from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.output import OutputScale
 from metakel.priors.confidence import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.heldout import NOISE_RATIOS, HeldOut
+from metakel.priors.outputs import PastOutputs
 from metakel.priors.replays import Replays
 from metakel.priors.summary import Explanation, explain, summary
-from metakel.safe.start import PastOutputs
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Fixed, Parameter, Space
 from metakel.space.parameters import storable
@@ -62,7 +62,7 @@ class PriorInfo:
     lam: str = "cv"
     mean: bool = True
     notes: tuple[str, ...] = ()
-    outputs: tuple[float, float] | None = None  # limits of the output
+    output_range: tuple[float, float] | None = None  # smallest and largest output
     log_floor: float = 0.0  # positive where logarithms are learned; smaller values count as this
     source: str = ""
 
@@ -93,7 +93,7 @@ class Prior:
     certificate : RegretCalibration or None
         What replays of the optimizer on past tasks say of its regret.
     past : PastOutputs or None
-        Records of all outputs, for a search with limits; None where none were given.
+        Records of all outputs, for `metakel.safe`; None where none were given.
     best_runs : BestRuns or None
         The best runs of every past task, to refer to.
     success : SuccessChance or None
@@ -188,11 +188,11 @@ class Prior:
         return prior_kernel(self._learned, self.model)
 
     def mean(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """(n,) what a typical task measures there, within the limits of the output."""
+        """(n,) what a typical task measures there, within the range of the output."""
         X = self.space.encode(configurations)
         common = self._learned.mean(X) if self.helps else np.zeros(len(X))
         values = self.model.level + self.model.scale * common
-        return np.clip(self.scale.from_model(values), *self.output_limits)
+        return np.clip(self.scale.from_model(values), *self.output_range)
 
     def success_chance(self, configurations: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """(n,) chances that a run there gives a value, by the failures of past runs."""
@@ -309,7 +309,7 @@ class Prior:
                 store=partial(self._stored, delta=delta, extrapolate=extrapolate, **options),
                 regret=reason or self._regret,
                 delta=delta,
-                limits=self._limits,
+                output_range=self._signed_range,
                 best_runs=None if new else self.best_runs,
                 success=None if new else self.success,
             )
@@ -333,14 +333,14 @@ class Prior:
         return self.certificate
 
     @property
-    def output_limits(self) -> tuple[float, float]:
+    def output_range(self) -> tuple[float, float]:
         """Between which all values lie; infinite where nothing is known of them."""
-        return self.info.outputs or (0.0 if self.scale.log else -inf, inf)
+        return self.info.output_range or (0.0 if self.scale.log else -inf, inf)
 
     @property
-    def _limits(self) -> tuple[float, float]:
+    def _signed_range(self) -> tuple[float, float]:
         """Of the output, in the sign to be maximised."""
-        return self.scale.limits(*self.output_limits)
+        return self.scale.range(*self.output_range)
 
     def norm_bound(self, delta: float = 0.1) -> float:
         """B: a task exchangeable with these needs at most this norm, with probability 1 - delta.
@@ -360,7 +360,7 @@ class Prior:
             scale=self.scale,
             delta=delta,
             noise_std=noise_std,
-            limits=self.output_limits,
+            output_range=self.output_range,
         )
 
     def explain(self) -> Explanation:

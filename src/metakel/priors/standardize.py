@@ -1,4 +1,4 @@
-"""Past tasks made comparable: failures left out, level and scale taken out, limits of the output.
+"""Past tasks made comparable: no failures, no level and scale, and the range of the output.
 
 Many tools record a failed run as a very bad number. Where that happened here and there, the number
 says nothing about the configuration, and the run is left out. Where failures lie together, they
@@ -29,10 +29,10 @@ SHARES = (
 )  # fmt: skip
 
 
-Limits = tuple[float, float] | None  # low and high, where there are any
+Ends = tuple[float, float] | None  # low and high, where there are any
 
 
-def output_limits(history: History, given: Limits) -> tuple[Limits, str]:
+def range_of_output(history: History, given: Ends) -> tuple[Ends, str]:
     """As given; or 0 to 1, or to 100, with a note, where name and values suggest a share."""
     report = history.report
     name = "" if report is None else report.output
@@ -44,15 +44,15 @@ def output_limits(history: History, given: Limits) -> tuple[Limits, str]:
         if not (low <= found[0] and found[1] <= high):
             raise InputError(
                 f"outputs are {(low, high)} but the history holds values from {found[0]:g} to "
-                f"{found[1]:g}; expected limits around all of them"
+                f"{found[1]:g}; expected a range around all of them"
             )
         return (low, high), ""
     highest = _largest_share(name, found[1])
     if highest is None or not 0 <= found[0] <= found[1] <= highest:
         return None, ""
     return (0.0, highest), (
-        f"{name} is taken to lie between 0 and {highest:g}; outputs=(low, high) or --bounds low "
-        "high says otherwise"
+        f"{name} is taken to lie between 0 and {highest:g}; output_range=(low, high) or "
+        "--output-range low high says otherwise"
     )
 
 
@@ -62,10 +62,10 @@ WIDE = 3.0
 LOG_FLOOR = 0.01
 
 
-def output_scale(history: History, log: bool | None, limits: Limits) -> tuple[OutputScale, str]:
+def output_scale(history: History, log: bool | None, ends: Ends) -> tuple[OutputScale, str]:
     """How to learn the output: as asked for, or as a logarithm where its values suggest one.
 
-    The values of an output with limits, such as a share, are learned as they are.
+    The values of an output with a range, such as a share, are learned as they are.
     """
     report = history.report
     plain = OutputScale(report is not None and bool(report.minimize))
@@ -79,7 +79,7 @@ def output_scale(history: History, log: bool | None, limits: Limits) -> tuple[Ou
                 f"log_output=True, but {name} has the value {smallest:g}; expected positive values"
             )
         return logarithms, ""
-    if log is not None or limits is not None or not plain.minimize or smallest <= 0:
+    if log is not None or ends is not None or not plain.minimize or smallest <= 0:
         return plain, ""
     within = float(np.median([_factor(v) for v in values]))
     between = _factor(np.array([np.median(v) for v in values]))

@@ -285,7 +285,7 @@ def _new_task(prior: Prior) -> str:
             "deviation)."
         )
     level = prior.scale.value(model.level)
-    low, high = np.clip([level - level_sd, level + level_sd], *prior.output_limits)
+    low, high = np.clip([level - level_sd, level + level_sd], *prior.output_range)
     clipped = high - low < 2 * level_sd * (1 - 1e-9)
     spread = f"({low:.3g} to {high:.3g})" if clipped else f"+- {level_sd:.2g}"
     return (

@@ -26,14 +26,14 @@ from metakel.optimize import (
     Record,
     Trial,
 )
-from metakel.optimize.outcomes import BLOCK, LIMIT
+from metakel.optimize.outcomes import BLOCK, MOST
 from metakel.priors import Prior
 from metakel.report.configurations import parallel, slices, trial_table, trial_tip
 from metakel.report.html import cards, facts, figure, figures, paragraph, section, table
-from metakel.safe import NoSafePoint
 from metakel.space import Space
 from metakel.tuner import Store
-from metakel.tuner.options import Candidates, RunLimits, RunOptions, TuningSource
+from metakel.tuner.options import Candidates, RunOptions
+from metakel.tuner.source import Source, as_source
 
 CROWDED = 200  # more dots than this are small
 DOTS = 1000  # of at most so many values the configuration is shown
@@ -67,11 +67,8 @@ class RunReplay:
         What to try next, and why; None where nothing is left to try.
     about : dict
         What run this is: task, command, and when it began and ended, as far as it is known.
-    delta : float
-    limits : RunLimits
-    safe : (k + 1,) array
-        With limits: which share of the space was known to respect them, before the run and at
-        these times.
+    rules : (str, rows)
+        How the run kept what its source promises, as text and as a table; see `Source.account`.
     """
 
     trials: tuple[Trial, ...]
@@ -86,26 +83,23 @@ class RunReplay:
     typical: float
     next: Reasons | None = None
     about: Mapping[str, str] = field(default_factory=dict)
-    delta: float = 0.2
-    limits: RunLimits = field(default_factory=RunLimits)
-    safe: Array = field(default_factory=lambda: np.zeros(0))
+    rules: tuple[str, list[tuple[str, ...]]] = ("", [])
 
 
-def replay_run(prior: Prior, whole: Record, options: RunOptions) -> RunReplay:
+def replay_run(prior: Prior | Source, whole: Record, options: RunOptions) -> RunReplay:
     """Go through a run again, with the optimizer that decided in it."""
-    optimizer = options.optimizer(TuningSource(prior))
+    source = as_source(prior)
+    optimizer = source.optimizer(options)
     values = np.array([trial.value for trial in whole.observed], dtype=np.float64)
-    best = (np.minimum if prior.info.minimize else np.maximum).accumulate(values)
+    best = (np.minimum if source.minimize else np.maximum).accumulate(values)
     # Calls with a value; a record is looked at after so many of them.
     calls = [i + 1 for i, (n,) in enumerate(whole.steps) if whole.trials[n].value is not None]
     steps, rows = _looked_at(len(calls)), []
     start = optimizer.domain.start_points(np.random.default_rng(0)).X
-    shares = [_safe_share(optimizer, start)] if options.limits else []
+    before = optimizer.model
     for t in steps:
         optimizer.record = whole.until(calls[t - 1])
         rows.append((optimizer.certificate().regret, optimizer.trust))
-        if options.limits:
-            shares.append(_safe_share(optimizer, start))
     optimizer.record = whole.until(len(whole.steps))
     regret, trust = np.array(rows, dtype=np.float64).reshape(-1, 2).T
     upcoming = _next(optimizer)
@@ -125,20 +119,14 @@ def replay_run(prior: Prior, whole: Record, options: RunOptions) -> RunReplay:
         typical=nan if some is None else some.typical,
         next=upcoming,
         about=_about(whole, options),
-        delta=options.delta,
-        limits=options.limits,
-        safe=np.array(shares),
+        rules=source.account(whole.observed, (before, optimizer.model), start, options.delta),
     )
-
-
-def _safe_share(optimizer: Optimizer, points: Array) -> float:
-    return float(optimizer.model.safe(points).mean())
 
 
 def _next(optimizer: Optimizer) -> Reasons | None:
     try:
         return optimizer.explain(optimizer.peek())
-    except (InputError, Alarm, NoSafePoint):  # nothing may be asked for
+    except (InputError, Alarm):  # nothing may be asked for
         return None
 
 
@@ -166,33 +154,32 @@ def _looked_at(t: int) -> NDArray[np.intp]:
     if t <= STEPS:
         return np.arange(1, t + 1)
     steps = np.geomspace(1, t, STEPS).round().astype(np.intp)
-    return np.append(np.unique(np.where(steps > LIMIT, steps // BLOCK * BLOCK, steps)[:-1]), t)
+    return np.append(np.unique(np.where(steps > MOST, steps // BLOCK * BLOCK, steps)[:-1]), t)
 
 
-def replay_journal(prior: Prior, path: str | Path, candidates: Any = None) -> RunReplay:
+def replay_journal(prior: Prior | Source, path: str | Path, candidates: Any = None) -> RunReplay:
     """Go through a journal; it must have been begun with this prior.
 
     The candidates of a run are not in its journal: without them, nothing is said of what comes
     next, and there is no certificate.
     """
-    record = Store.open(path)
+    source, record = as_source(prior), Store.open(path)
     head = record.header
-    listed = None if candidates is None else Candidates.of(candidates, prior.space)
+    listed = None if candidates is None else Candidates.of(candidates, source.space)
     options = RunOptions(
         int(head["seed"]),
         float(head["delta"]),
         dict(head["fixed"]),
         bool(head["outside"]),
         listed,
-        limits=RunLimits.from_header(record.header),
         task=str(head.get("task", "")),
         command=tuple(head.get("command", ())),
         space=Space.from_dict(head["ranges"]) if "ranges" in head else None,
     )
     lacking = listed is None and head.get("candidates") is not None
     known = {**head, "candidates": None} if lacking else head
-    options.refuse_another(TuningSource(prior), known, str(path))
-    found = replay_run(prior, record.run.record, options)
+    options.refuse_another(source, known, str(path))
+    found = replay_run(source, record.run.record, options)
     if not lacking:
         return found
     reason = "the candidates of the run are not in its journal; --candidates names their file"
@@ -293,33 +280,17 @@ def run_section(prior: Prior, run: RunReplay) -> str:
         "The run",
         paragraph(f"{counts}."),
         _alarm(run),
-        _limits(prior.info.output, run),
+        _rules(run),
         figures(*pictures, _trust(run)),
         figures(*parallel(prior, run.trials), *slices(prior, run.trials)),
         trial_table(prior, run.trials),
     )
 
 
-def _limits(output: str, run: RunReplay) -> str:
-    """A table of the limits; nothing for a run without limits."""
-    if not run.limits:
-        return ""
-    rows = []
-    for name, allowed in run.limits.ranges.items():
-        found = [t.value if name == output else t.outputs.get(name) for t in run.trials]
-        values = [value for value in found if value is not None]
-        beyond = sum(not allowed.low <= value <= allowed.high for value in values)
-        spread = f"{number(min(values))} to {number(max(values))}" if values else "never"
-        rows.append((name, str(allowed), spread, str(beyond)))
-    text = (
-        f"Known to be safe: {run.safe[0]:.0%} of the space before the run, "
-        f"{run.safe[-1]:.0%} after it. All configurations that were asked for respect the "
-        f"limits, with probability {1 - run.delta:g} for the whole run, if the learned "
-        "kernels and noise levels hold for this task. This is about values without "
-        "noise: a measurement slightly beyond a limit is no violation."
-    )
-    head = ("limited output", "allowed", "measured", "measured beyond")
-    return paragraph(text) + table(head, rows)
+def _rules(run: RunReplay) -> str:
+    """What the source promised, and how it was kept; nothing where it promised nothing."""
+    text, rows = run.rules
+    return paragraph(text) + table(rows[0], rows[1:]) if rows else ""
 
 
 def promise(prior: Prior, found: Certificate) -> str:
@@ -391,8 +362,8 @@ def _expectations(prior: Prior, run: RunReplay) -> list[str]:
     noted = [trial for trial in run.trials if trial.note.expected is not None]
     if not noted:
         return []
-    limits = prior.output_limits
-    expected = [Expected.within(limits, None, *(t.note.expected or (0.0, 0.0))) for t in noted]
+    ends = prior.output_range
+    expected = [Expected.within(ends, None, *(t.note.expected or (0.0, 0.0))) for t in noted]
     measured = np.array([trial.value for trial in noted], dtype=np.float64)
     inside = sum(e.low <= y <= e.high for e, y in zip(expected, measured, strict=True))
     few = np.linspace(0, len(noted) - 1, min(len(noted), DOTS // 2)).round().astype(np.intp)

@@ -2,7 +2,8 @@
 
 from metakel.safe.limits import Limit, PastFunction, PastScore, Range, SafeStart
 from metakel.safe.model import Limited, NoSafePoint, SafeModel
-from metakel.safe.start import LimitHistory, PastOutputs, safe_start
+from metakel.safe.source import SafePrior
+from metakel.safe.start import LimitHistory, safe_start
 
 __all__ = [
     "Limit",
@@ -10,10 +11,10 @@ __all__ = [
     "Limited",
     "NoSafePoint",
     "PastFunction",
-    "PastOutputs",
     "PastScore",
     "Range",
     "SafeModel",
+    "SafePrior",
     "SafeStart",
     "safe_start",
 ]

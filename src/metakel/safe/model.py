@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.confidence.fallback import AlarmEvent
 from metakel.confidence.sequence import ConfidenceSequence
-from metakel.errors import InputError, MetaKelError
+from metakel.errors import Hint, InputError
 from metakel.optimize.certificate import Certificate
 from metakel.optimize.certified import CertifiedModel, load_certified
-from metakel.optimize.model import LOADERS, Score, Search
+from metakel.optimize.model import LOADERS, NothingToAsk, Score, Search
 from metakel.optimize.outcomes import Outcomes
 from metakel.optimize.output import OutputScale
 from metakel.optimize.upper_bound import UpperBound
@@ -55,27 +55,29 @@ ATTEMPTS = 8  # at a point that is still safe as a configuration, after rounding
 TINY = 1e-12  # stands for no regulariser, relative to the largest eigenvalue
 
 
+START_HINT = Hint(
+    "name points that you vouch for", "start=[...] or safe_start", "--start name=value,name=value"
+)
+DELTA_HINT = Hint("accept a larger risk", "delta=...", "--delta")
 OnAlarm = Literal["widen", "raise"]
 
 
-class NoSafePoint(MetaKelError, RuntimeError):
+class NoSafePoint(NothingToAsk):
     """There is no point that may be tried.
 
     Parameters
     ----------
-    found : str
+    message : str
         What is the matter.
     margin : float
         By how much the bounds of the best point miss its limit, in units of that output; 0 where
         all safe points were tried.
-    advice : str
-        What to do about it.
     """
 
-    def __init__(self, found: str, margin: float = 0.0, advice: str = "") -> None:
-        super().__init__(f"{found}. {advice}" if advice else found)
-        self.args = found, margin, advice  # with which copies are made
-        self.found, self.margin = found, margin
+    def __init__(self, message: str, margin: float = 0.0) -> None:
+        super().__init__(message, *((START_HINT, DELTA_HINT) if margin else ()))
+        self.args = message, margin  # with which copies are made
+        self.margin = margin
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -96,7 +98,7 @@ class SafeModel(CertifiedModel):
         Probability that one of all the bounds fails, or the start set.
     """
 
-    kind: ClassVar[str] = "safe"
+    kind: ClassVar[str] = "safe.limited"
 
     range: Range = field(default_factory=Range)
     outputs: Mapping[str, CertifiedModel] = field(default_factory=dict)
@@ -194,11 +196,7 @@ class SafeModel(CertifiedModel):
         margin = self._smallest(lambda allowed: allowed.margin, Z)
         return np.where(self._in_start(Z), np.maximum(margin, 0.0), margin)
 
-    @property
-    def stays_safe(self) -> bool:
-        return True
-
-    def safe(self, Z: Array) -> NDArray[np.bool_]:
+    def allowed(self, Z: Array) -> NDArray[np.bool_]:
         """(n,) which of the points ``Z`` (n, d0) are in the safe set."""
         found: NDArray[np.bool_] = self.margin(Z) >= 0
         return found
@@ -214,7 +212,7 @@ class SafeModel(CertifiedModel):
         """The next point, safe as the configuration that it stands for."""
         for _ in range(ATTEMPTS):
             x = search.rounded(self._choose(score, search))
-            if self.safe(x[None])[0]:
+            if self.allowed(x[None])[0]:
                 return x
             search = search.without(x)
         raise NoSafePoint("no safe point stays safe as a configuration, after rounding")
@@ -227,7 +225,7 @@ class SafeModel(CertifiedModel):
         goal = best_within(search, score, self.hope)
         if goal is None:
             return self._refuse(search)
-        if self.safe(goal[None])[0]:
+        if self.allowed(goal[None])[0]:
             return goal
         if self._turn % EXPLORING:
             found = best_within(search, score, self.margin)
@@ -319,7 +317,6 @@ class SafeModel(CertifiedModel):
             f"no point is known to be safe; the closest is {search.domain.decode(x[0])}, where the "
             f"bounds of the {name} miss their limit by {amount:.3g}",
             amount,
-            "Give start= points that you vouch for, or a start set from past tasks (safe_start)",
         )
 
     # What it answers
@@ -340,13 +337,13 @@ class SafeModel(CertifiedModel):
 
     def best(self, outcomes: Outcomes) -> tuple[int, float, float, float]:
         """The safe observed point with the largest lower bound; of all where none is safe."""
-        counts = outcomes.counts & self.safe(outcomes.X)
+        counts = outcomes.counts & self.allowed(outcomes.X)
         return super().best(replace(outcomes, counts=counts) if counts.any() else outcomes)
 
     def certain(self, outcomes: Outcomes) -> tuple[int, float, float]:
         """The same point; nothing is certain of one that is not known to be safe."""
         chosen, _, lower, upper = self.best(outcomes)
-        known = bool(self.safe(outcomes.X[[chosen]])[0])
+        known = bool(self.allowed(outcomes.X[[chosen]])[0])
         return chosen, lower if known else -inf, upper
 
     def surest(self, search: Search) -> Array:
@@ -360,7 +357,7 @@ class SafeModel(CertifiedModel):
         self, point: Any, bounds: tuple[float, float, float], scale: OutputScale
     ) -> Certificate:
         """About the configurations that respect the limits, and about no others."""
-        return replace(super().by_bounds(point, bounds, scale), safe=True)
+        return replace(super().by_bounds(point, bounds, scale), among="safe")
 
     def describe(self) -> str:
         """What is assumed of the objective, and the limits."""

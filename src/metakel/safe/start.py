@@ -16,26 +16,25 @@ The norm of a task minus the mean of the teaching tasks is calibrated together w
 of the two, each in units of the teaching tasks, is the score of a task. So both share one delta.
 The record has to be right in one direction for it, that of the task minus the mean.
 
-A prior keeps records of everything that past tasks measured (`PastOutputs`): a safe search decides
-by confidence bounds, not by the Gaussian processes of the prior, so it needs kernels with features,
-noise levels, and past tasks that did not teach these kernels and can vouch for the first points.
+Of a prior, the records of everything that past tasks measured (`PastOutputs`) say where to begin.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from math import ceil, inf, log, sqrt
-from typing import Any
+from dataclasses import dataclass
+from math import inf, log, sqrt
 
 import numpy as np
 
-from metakel._arrays import Array, as_number, as_numbers, positive
+from metakel._arrays import Array, as_number
 from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.kernels.sum import KernelFunction
 from metakel.learn import learn_kernel
+from metakel.priors import PastOutput, PastOutputs
+from metakel.priors.confidence import conformal_rank
 from metakel.safe.limits import OBJECTIVE, PastFunction, PastScore, Range, SafeStart
 from metakel.search import Domain
 
@@ -73,26 +72,10 @@ class LimitHistory:
         """Values that are allowed."""
         return Range.of("safe_start", self.at_least, self.at_most)
 
-    def limited(self, allowed: Range) -> LimitHistory:
-        """The output with these limits."""
-        low, high = allowed.to_list()
-        return replace(self, at_least=low, at_most=high)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form of a learned kernel and the records, without limits."""
-        assert isinstance(self.base, KernelSum)
-        records = [{"name": t.name, "X": t.X.tolist(), "y": t.y.tolist()} for t in self.history]
-        return {"kernel": self.base.to_json(), "noise_std": self.noise_std, "tasks": records}
-
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> LimitHistory:
-        """Inverse of `to_dict`."""
-        tasks = []
-        for entry in data["tasks"]:
-            X = as_numbers("X", entry["X"], (None, None))
-            tasks.append(Task(X, as_numbers("y", entry["y"], (len(X),)), str(entry["name"])))
-        kernel = KernelSum.from_json(data["kernel"])
-        return cls(History(tuple(tasks)), kernel, positive("noise_std", data["noise_std"]))
+    def of(cls, output: PastOutput, allowed: Range) -> LimitHistory:
+        """The records of a prior, with these limits."""
+        return cls(output.history, output.kernel, output.noise_std, *allowed.to_list())
 
 
 def safe_start(
@@ -276,14 +259,6 @@ def _deviation(delta: float) -> float:
     return sqrt(2 * log(1 / delta)) if delta else 0.0
 
 
-def conformal_rank(delta: float, count: int) -> int:
-    """Which of ``count`` scores, by size, the next one exceeds with probability ``delta`` at most.
-
-    Above ``count`` where there are too few.
-    """
-    return ceil((1 - delta) * (count + 1) - 1e-12)
-
-
 def _exact_margin(output: LimitHistory, task: Task, X: Array) -> Array:
     """(N,) how far inside exact values are, of a task that recorded every point of the domain."""
     rows = {x.tobytes(): y for x, y in zip(task.X + 0.0, task.y, strict=True)}
@@ -315,77 +290,36 @@ def _units(values: Array) -> tuple[float, float]:
 CALIBRATING, RECORDS = 0.5, 0.1
 
 
-@dataclass(frozen=True, eq=False)
-class PastOutputs:
-    """All outputs of the same past tasks; `learn_outputs` makes it.
+def start_of(
+    past: PastOutputs, limits: Mapping[str, Range], domain: Domain, *, delta: float
+) -> SafeStart:
+    """Where past tasks allow the next one to begin, and what they say of its outputs.
 
     Parameters
     ----------
-    outputs : dict of LimitHistory
-        By name; the objective is the first. In the sign in which they were measured, with points as
-        the model sees them, without limits, and with kernels learned from the first half of the
-        tasks.
+    past : PastOutputs
+    limits : dict of Range
+        By the names of outputs; that of the objective may be among them.
+    domain : Domain
+    delta : float
+        Of the whole search; the start set and the norms get three fifths of it.
     """
-
-    outputs: Mapping[str, LimitHistory]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What was measured, the objective first."""
-        return tuple(self.outputs)
-
-    @property
-    def tasks(self) -> int:
-        """How many past tasks there are."""
-        return len(next(iter(self.outputs.values())).history)
-
-    def start(self, limits: Mapping[str, Range], domain: Domain, *, delta: float) -> SafeStart:
-        """Where past tasks allow the next one to begin, and what they say of its outputs.
-
-        Parameters
-        ----------
-        limits : dict of Range
-            By the names of outputs; that of the objective may be among them.
-        domain : Domain
-        delta : float
-            Of the whole search; the start set and the norms get three fifths of it.
-        """
-        objective, *others = self.names
-        unknown = [name for name in limits if name not in self.outputs]
-        if unknown:
-            raise InputError(
-                f"there is a limit on {unknown[0]!r}, of which no past measurements are known; "
-                f"known are {', '.join(self.names)}"
-            )
-        goal = self.outputs[objective].limited(limits.get(objective, Range()))
-        return safe_start(
-            goal.history,
-            goal.base,
-            domain=domain,
-            noise_std=goal.noise_std,
-            at_least=goal.at_least,
-            at_most=goal.at_most,
-            limits={n: self.outputs[n].limited(limits[n]) for n in others if n in limits},
-            delta=CALIBRATING * delta,
-            delta_records=RECORDS * delta,
+    objective, *others = past.names
+    unknown = [name for name in limits if name not in past.outputs]
+    if unknown:
+        raise InputError(
+            f"there is a limit on {unknown[0]!r}, of which no past measurements are known; "
+            f"known are {', '.join(past.names)}"
         )
-
-    def __str__(self) -> str:
-        listed = ", ".join(f"{name} (noise {o.noise_std:.2g})" for name, o in self.outputs.items())
-        vouching = self.tasks - round(self.tasks / 2)
-        return (
-            f"limits can be set on {listed}; {vouching} of {self.tasks} tasks are left to vouch "
-            "for the first configurations"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
-        return {name: output.to_dict() for name, output in self.outputs.items()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> PastOutputs:
-        """Inverse of `to_dict`."""
-        found = {str(name): LimitHistory.from_dict(o) for name, o in data.items()}
-        if not found or len({len(o.history) for o in found.values()}) != 1:
-            raise InputError("past outputs are not of the same tasks")
-        return cls(found)
+    goal, (low, high) = past.outputs[objective], limits.get(objective, Range()).to_list()
+    return safe_start(
+        goal.history,
+        goal.kernel,
+        domain=domain,
+        noise_std=goal.noise_std,
+        at_least=low,
+        at_most=high,
+        limits={n: LimitHistory.of(past.outputs[n], limits[n]) for n in others if n in limits},
+        delta=CALIBRATING * delta,
+        delta_records=RECORDS * delta,
+    )

@@ -2,6 +2,7 @@
 
 from metakel.tuner.journal import Journal, JournalError
 from metakel.tuner.run import Run
+from metakel.tuner.source import KernelSource, Source
 from metakel.tuner.store import Store
 from metakel.tuner.table import NextRow, NextRows, suggest_rows
 from metakel.tuner.tuner import Finished, Tuner
@@ -10,9 +11,11 @@ __all__ = [
     "Finished",
     "Journal",
     "JournalError",
+    "KernelSource",
     "NextRow",
     "NextRows",
     "Run",
+    "Source",
     "Store",
     "Tuner",
     "suggest_rows",

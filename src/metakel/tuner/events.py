@@ -80,9 +80,9 @@ def result(
     kind = "failed" if found["value"] is None else "told"
     del found["reason" if kind == "told" else "value"]
     event = {"event": kind, "number": number, "configuration": configuration}
-    limits = {str(name): as_value(value) for name, value in (constraints or {}).items()}
-    feasible(limits)
-    return {**event, **measured(outputs), **({"constraints": limits} if limits else {}), **found}
+    bounds = {str(name): as_value(value) for name, value in (constraints or {}).items()}
+    feasible(bounds)
+    return {**event, **measured(outputs), **({"constraints": bounds} if bounds else {}), **found}
 
 
 def measured(outputs: Mapping[str, Any] | None) -> Event:

@@ -45,7 +45,7 @@ class Run:
         Counts the events that change what is to be asked for. Results of pending trials do not:
         whoever chooses meanwhile chooses without them.
     accepted : int
-        Alarms up to this time do not stop a run with limits any more.
+        Alarms up to this time do not stop the run any more.
     """
 
     header: Mapping[str, Any] = field(default_factory=dict)
@@ -265,10 +265,10 @@ class _Fold:
         elif run is not None:
             self._run_instead(number, dict(run))
         trial = self._opened(number)
-        limits = dict(event.get("constraints") or {})
-        if state == "complete" and not feasible(limits):
+        broken = dict(event.get("constraints") or {})
+        if state == "complete" and not feasible(broken):
             state = "infeasible"
-        trial |= {"state": state, "value": event.get("value"), "constraints": limits}
+        trial |= {"state": state, "value": event.get("value"), "constraints": broken}
         trial["outputs"] = dict(event.get("outputs") or {})
         trial["closed"] = not event.get("again", False)
         trial["note"].update(note, released=False)

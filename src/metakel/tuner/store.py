@@ -17,7 +17,7 @@ from metakel.tuner.events import Configuration, Event, check_header, result, sta
 from metakel.tuner.journal import Journal
 from metakel.tuner.run import Run
 
-SLACK = 0.1  # of the range of the output: so far beyond its limits a value may be noise
+SLACK = 0.1  # of the range of the output: so far beyond it a value may be noise
 
 
 class Store:
@@ -105,8 +105,8 @@ class Store:
 
     @property
     def other_outputs(self) -> tuple[str, ...]:
-        """Limited outputs beside the objective, of which every result needs a value."""
-        return tuple(n for n in self.header.get("limits", ()) if n != self.header["output"])
+        """What is measured beside the objective, of which every result needs a value."""
+        return tuple(self.header.get("rules", {}).get("outputs", ()))
 
     def tell(
         self,
@@ -165,13 +165,17 @@ class Store:
 
     def _check_value(self, value: Any) -> None:
         """A yield of 101 % is noise; one of 690 % is a slip. What is not finite has failed."""
-        if "outputs" not in self.header or not (is_number(value) and isfinite(value)):
+        if "output_range" not in self.header or not (is_number(value) and isfinite(value)):
             return
-        low, high = self.header["outputs"]
+        low, high = self.header["output_range"]
         slack = SLACK * (high - low)
         if not low - slack <= value <= high + slack:
             raise InputError(
-                f"{self.header['output']} is {value:g}, far beyond its limits of {low:g} to "
-                f"{high:g}; expected a value within them",
-                Hint("if there are no limits, learn so", "outputs=(low, high)", "--bounds"),
+                f"{self.header['output']} is {value:g}, far beyond its range of {low:g} to "
+                f"{high:g}; expected a value within it",
+                Hint(
+                    "if it has another range, learn so",
+                    "output_range=(low, high)",
+                    "--output-range",
+                ),
             )

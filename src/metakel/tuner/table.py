@@ -31,6 +31,7 @@ from metakel.space.configurations import is_empty
 from metakel.space.text import as_float, quantity
 from metakel.tuner.events import Configuration, Event, result
 from metakel.tuner.lock import locked
+from metakel.tuner.source import Source
 from metakel.tuner.tuner import Tuner
 
 # By these files Excel and LibreOffice say that they have a table open.
@@ -71,7 +72,7 @@ class NextRows:
 
 
 def suggest_rows(
-    prior: Prior | LearnedKernel,
+    prior: Prior | LearnedKernel | Source,
     path: str | Path,
     n: int = 1,
     *,
@@ -88,7 +89,7 @@ def suggest_rows(
 
     Parameters
     ----------
-    prior : Prior or LearnedKernel
+    prior : Prior, LearnedKernel or Source
     path : path
         A file that is not there is begun, with a column for every parameter and the output.
     n : int
@@ -149,7 +150,7 @@ class _Reading:
     def _of_this_task(self) -> tuple[dict[str, str], list[int]]:
         """What the column of tasks says in a new row, and the rows of this task."""
         rows = list(range(len(next(iter(self.columns.values()), ()))))
-        column, task = task_column(self.columns, self.tuner.prior), self.tuner.options.task
+        column, task = task_column(self.columns, self.tuner.source.tasks), self.tuner.options.task
         if column is None:
             return {}, rows
         labels, above = list[str](), ""
@@ -157,8 +158,8 @@ class _Reading:
             above = above if is_empty(cell) else str(cell)
             labels.append(above)
         names = list(dict.fromkeys(filter(None, labels)))
-        past = getattr(self.tuner.prior, "info", None)
-        new = [name for name in names if past is None or name not in past.tasks]
+        past = self.tuner.source.tasks
+        new = [name for name in names if name not in past]
         if not task and len(new) != 1:
             some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
             raise InputError(
@@ -167,7 +168,7 @@ class _Reading:
                 Hint("name it", "task=NAME", "--task NAME"),
             )
         task = task or new[0]
-        if past is not None and task in past.tasks:
+        if task in past:
             self.notes.append(
                 f"the prior was learned from {task}, too, so its runs count twice: learn without it"
             )
@@ -301,9 +302,9 @@ class _Reading:
         return NextRows(self.tuner, rows, tuple(self.open), tuple(self.notes))
 
 
-def task_column(columns: Mapping[str, Sequence[Any]], prior: Any) -> str | None:
-    """The column that names past tasks of the prior, if the table has one."""
-    known = set(prior.info.tasks) if isinstance(prior, Prior) else set()
+def task_column(columns: Mapping[str, Sequence[Any]], tasks: Sequence[str]) -> str | None:
+    """The column that names past tasks, if the table has one."""
+    known = set(tasks)
     return next((name for name, v in columns.items() if known & set(map(str, v))), None)
 
 

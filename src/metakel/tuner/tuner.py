@@ -25,13 +25,13 @@ from metakel.space import Space
 from metakel.tuner.events import Configuration, Event, as_value, plain, result
 from metakel.tuner.journal import used_by_this_thread
 from metakel.tuner.lock import is_alive, this_process
-from metakel.tuner.options import Candidates, RunLimits, RunOptions, TuningSource
+from metakel.tuner.options import Candidates, RunOptions
 from metakel.tuner.run import Run, age
 from metakel.tuner.show import tuner_card
+from metakel.tuner.source import Source, as_source
 from metakel.tuner.store import Store
 
 LOG = logging.getLogger("metakel")
-DELTA, LIMITED_DELTA = 0.2, 0.1  # defaults, without and with limits
 CLOCKS_DIFFER = 60.0  # seconds, which a warning is about
 UNDISTURBED_TRIES = 3  # choices that are computed without keeping other processes waiting
 
@@ -49,9 +49,10 @@ class Tuner:
 
     Parameters
     ----------
-    prior : Prior or LearnedKernel
+    prior : Prior, LearnedKernel or Source
         It knows the parameters, the output, and whether to maximise or to minimise. A kernel must
-        have been learned from a history with named parameters.
+        have been learned from a history with named parameters. `KernelSource` gives it a norm
+        bound, and `metakel.safe.SafePrior` a prior rules that every run has to respect.
     journal : path, optional
         Created where there is none; without it, memory is all there is.
     budget : int, optional
@@ -62,16 +63,8 @@ class Tuner:
         is a share of the usual spread of a task.
     seed, delta, fixed, extrapolate, candidates, task, command
         See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts. A
-        journal that was begun with another task or command is refused. The default delta is 0.2,
-        and 0.1 with limits.
-    limits : dict of pairs, optional
-        Smallest and largest allowed value by the names of outputs, as in
-        ``{"temperature": (None, 90)}``; the objective may be among them. Only configurations are
-        asked for that respect all limits, with probability 1 - delta for the whole run. This needs
-        a prior with records of these outputs (`learn_outputs`); the search then decides by
-        confidence bounds, not by the mixture of the prior.
-    start : sequence of dicts, optional
-        Configurations that you know to respect the limits. By default past tasks vouch for some.
+        journal that was begun with another task or command is refused. The default delta is that
+        of the source.
     adopt_after : float, optional
         Seconds after which an evaluation of a process that cannot be looked up, as in another
         container or on another machine, is asked again; longer than any evaluation takes. By
@@ -79,8 +72,6 @@ class Tuner:
     manual : bool
         Whether evaluations outlive this process, as when a person does them; they are then never
         asked again by themselves.
-    norm_bound : float, optional
-        For a learned kernel: B of `ConfidenceSequence`.
     space : Space, optional
         Ranges and choices of this run, where they are narrower than those of the past
         (`Space.restricted`).
@@ -88,7 +79,7 @@ class Tuner:
 
     def __init__(
         self,
-        prior: Prior | LearnedKernel,
+        prior: Prior | LearnedKernel | Source,
         journal: str | Path | None = None,
         *,
         budget: int | None = None,
@@ -100,21 +91,15 @@ class Tuner:
         candidates: Any = None,
         adopt_after: float | None = None,
         manual: bool = False,
-        norm_bound: float | None = None,
         task: str = "",
         command: Sequence[str] = (),
-        limits: Mapping[str, Sequence[float | None]] | None = None,
-        start: Sequence[Mapping[str, Any]] | None = None,
         space: Space | None = None,
     ) -> None:
-        source = TuningSource(prior, norm_bound)
+        source = as_source(prior)
         listed = None if candidates is None else Candidates.of(candidates, source.space)
-        allowed = RunLimits.of(limits, start)
-        if delta is None:
-            delta = LIMITED_DELTA if allowed else DELTA
         options = RunOptions(
-            *(seed, delta, plain(fixed or {}), extrapolate, listed, task, tuple(command)),
-            *(allowed, space),
+            *(seed, source.delta if delta is None else delta, plain(fixed or {}), extrapolate),
+            *(listed, task, tuple(command), space),
         )
         if budget is not None and not (is_integer(budget) and budget >= 1):
             raise InputError(
@@ -122,10 +107,10 @@ class Tuner:
             )
         if adopt_after is not None:
             positive("adopt_after", adopt_after)
-        self.prior, self.options, self._source = prior, options, source
+        self.prior, self.options, self.source = prior, options, source
         self.budget, self.stop_at, self.adopt_after = budget, stop_at, adopt_after
         self._manual, self._wondered = manual, set[str]()  # what was warned of
-        self._optimizer = options.optimizer(source)
+        self._optimizer = source.optimizer(options)
         self._check_tolerance()  # before a journal is begun
         self._store = Store(journal, lambda h: options.refuse_another(source, h, str(journal)))
         self._known = self._store.run  # what the optimizer has seen
@@ -154,7 +139,7 @@ class Tuner:
     def _turn(self) -> Iterator[None]:
         with self._store.turn():
             if not self._store.begun:
-                self._store.append([self.options.header(self._source)])
+                self._store.append([self.options.header(self.source)])
             self._follow()
             yield
 
@@ -197,12 +182,12 @@ class Tuner:
     @property
     def space(self) -> Space:
         """Parameters and their recorded ranges."""
-        return self._source.space
+        return self.source.space
 
     @property
     def output(self) -> str:
         """What is measured."""
-        return self._source.output
+        return self.source.output
 
     @property
     def optimizer(self) -> Optimizer:
@@ -250,7 +235,7 @@ class Tuner:
         best = f", best {self.best.value:.4g}" if done else ""
         alarm = ", ALARM" if run.alarm else ""
         counts = f"{len(done)} values, {len(waiting)} pending"
-        return f"Tuner({self._source.output}: {counts}{best}{alarm})"
+        return f"Tuner({self.source.output}: {counts}{best}{alarm})"
 
     def _repr_html_(self) -> str:
         return tuner_card(self)
@@ -358,10 +343,10 @@ class Tuner:
         return chosen if listed is None else listed.as_listed(chosen)
 
     def _expected(self, run: Run, configuration: Configuration) -> list[float]:
-        """Mean, within the limits of the output, and standard deviation, by what decided."""
+        """Mean, within the range of the output, and standard deviation, by what decided."""
         self._condition(run)
         mean, sd = self._optimizer.predict([configuration])
-        low, high = self._optimizer.output_limits
+        low, high = self._optimizer.output_range
         return [min(max(float(mean[0]), low), high), float(sd[0])]
 
     def _orphans(self, run: Run) -> list[Trial]:
@@ -376,8 +361,8 @@ class Tuner:
             return True
         if note.owner is None:  # a person's
             return False
-        alive, limit = is_alive(note.owner), self.adopt_after
-        if alive is None and limit is not None:
+        alive, patience = is_alive(note.owner), self.adopt_after
+        if alive is None and patience is not None:
             seconds = age(trial)
             if seconds is not None and seconds < -CLOCKS_DIFFER and "clocks" not in self._wondered:
                 self._wondered.add("clocks")
@@ -386,7 +371,7 @@ class Tuner:
                     "the clocks differ, adopt_after is that much longer",
                     *(trial.number, -seconds, note.owner.get("host", "another machine")),
                 )
-            return seconds is not None and seconds > limit
+            return seconds is not None and seconds > patience
         return alive is False
 
     def __iter__(self) -> Iterator[Configuration]:
@@ -439,8 +424,8 @@ class Tuner:
     ) -> None:
         """The value of a configuration, asked or not; safe on disk when this returns.
 
-        ``outputs`` are what else was measured, by name; with limits, one for every limited output
-        (None where it was not measured).
+        ``outputs`` are what else was measured, by name; one for every output that the source has
+        rules for (None where it was not measured).
 
         ``constraints`` are numbers by name; a run in which one is above 0 is never the best, and
         later suggestions avoid the place.
@@ -524,11 +509,11 @@ class Tuner:
         return len(new)
 
     def enqueue(self, configurations: Sequence[Mapping[str, Any]]) -> None:
-        """Ask for these first; not in a run with limits, which asks for safe ones only."""
-        if self.options.limits:
+        """Ask for these first; not in a run that has to respect rules, and chooses by itself."""
+        if self.source.rules:
             raise InputError(
-                "enqueue in a run with limits: a configuration that is queued may be unsafe; "
-                "expected start=[...] for those that you vouch for"
+                f"enqueue in a run with {self.source.rules['text']}: a configuration that is "
+                "queued may violate them; expected those that you vouch for as start=[...]"
             )
         rows = [self._checked(configuration) for configuration in configurations]
         with self._turn():
@@ -558,7 +543,7 @@ class Tuner:
         return len(failed)
 
     def accept_alarm(self) -> None:
-        """Go on after an alarm that has stopped a run with limits (`Optimizer.accept_alarm`)."""
+        """Go on after an alarm that has stopped a run (`Optimizer.accept_alarm`)."""
         with self._turn():
             alarm = self._optimizer.alarm
             if alarm is None:
@@ -579,19 +564,15 @@ class Tuner:
             "stop_at": self.stop_at,
             "adopt_after": self.adopt_after,
             "manual": self._manual,
-            "norm_bound": self._source.norm_bound,
             **{f.name: getattr(self.options, f.name) for f in fields(self.options)},
         }
         if self.options.candidates is not None:
             options["candidates"] = self.options.candidates.given
-        allowed = self.options.limits
-        options["limits"] = {name: r.to_list() for name, r in allowed.ranges.items()}
-        options["start"] = allowed.start
         return partial(type(self), self.prior, self._store.place, **options), ()
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
-        row = self._source.space.normalise(configuration)
-        self._source.space.encode([row], extrapolate=self.options.extrapolate)
+        row = self.source.space.normalise(configuration)
+        self.source.space.encode([row], extrapolate=self.options.extrapolate)
         if self.options.candidates is not None:
             self.options.candidates.as_listed(row)
         return row
@@ -601,8 +582,8 @@ class Tuner:
         lacking = [name for name in expected if name not in (outputs or {})]
         if lacking:
             raise InputError(
-                f"no value of {', '.join(map(repr, lacking))}, which is limited; expected one in "
-                "outputs, or None where it was not measured"
+                f"no value of {', '.join(map(repr, lacking))}, which has to be measured; expected "
+                "one in outputs, or None where it was not measured"
             )
 
     def _settles(

@@ -72,11 +72,11 @@ class MetaKelSampler(BaseSampler):
         Whether constraints are limits that no trial may violate: with probability 1 - ``delta``
         all configurations that are ever chosen respect them. It decides by confidence bounds of
         the constraints of the source studies, not by the prior; where none is known to be safe, it
-        raises `metakel.NoSafePoint`, and after values that contradict the past `metakel.Alarm`.
+        raises `safe.NoSafePoint`, and after values that contradict the past `metakel.Alarm`.
         The study needs the parameters of the past, within their ranges. See
         ``docs/guide/safe-search.md``.
-        A ``prior`` has to bring records of the constraints (`metakel.safe.learn_outputs`).
-    outputs : pair of float, optional
+        A ``prior`` has to bring records of the constraints (`metakel.priors.learn_outputs`).
+    output_range : pair of float, optional
         Limits between which all values lie: (0, 1) for an accuracy. What is said of trials and
         certificates keeps to them. Guessed by the name of the metric, if the source studies have
         one (``study.set_metric_names``).
@@ -97,7 +97,7 @@ class MetaKelSampler(BaseSampler):
         seed: int | None = None,
         independent_sampler: BaseSampler | None = None,
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
-        outputs: tuple[float, float] | None = None,
+        output_range: tuple[float, float] | None = None,
         log_output: bool | None = None,
         strict: bool = False,
         start: Sequence[Mapping[str, Any]] | None = None,
@@ -113,10 +113,12 @@ class MetaKelSampler(BaseSampler):
         self._past = None
         if source_studies is not None:
             self._past = SourceStudies(
-                source_studies, strict=strict, outputs=outputs, log_output=log_output
+                source_studies, strict=strict, output_range=output_range, log_output=log_output
             )
-        elif outputs is not None or log_output is not None:
-            raise InputError("outputs, log_output: they are learned; a prior has its own limits")
+        elif output_range is not None or log_output is not None:
+            raise InputError(
+                "output_range, log_output: they are learned; a prior has its own range"
+            )
         self.prior = prior if self._past is None else self._past.prior
         self._seed = seed
         self._independent = independent_sampler or TPESampler(seed=seed)

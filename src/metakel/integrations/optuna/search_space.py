@@ -33,7 +33,7 @@ class SourceStudies:
     source : sequence of studies, or a storage
     strict : bool
         Whether their constraints are learned, too, so that limits can be set on them.
-    outputs, log_output
+    output_range, log_output
         Of `learn_prior`.
     """
 
@@ -42,13 +42,13 @@ class SourceStudies:
         source: Any,
         *,
         strict: bool = False,
-        outputs: tuple[float, float] | None = None,
+        output_range: tuple[float, float] | None = None,
         log_output: bool | None = None,
     ) -> None:
         studies = recorded_studies(source)
         self._studies = tuple(study for study in studies if _teaches(study))
         self._strict = strict
-        self._output: dict[str, Any] = {"outputs": outputs, "log_output": log_output}
+        self._output: dict[str, Any] = {"output_range": output_range, "log_output": log_output}
         self.prior = self._learned(self._studies)
 
     def prior_for(self, study: Study) -> Prior | None:

@@ -18,13 +18,12 @@ from metakel.errors import InputError
 from metakel.io.optuna import RecordedStudy
 from metakel.optimize import Optimizer
 from metakel.priors import Prior, learn_outputs
-from metakel.safe.limits import Range
+from metakel.safe import SafePrior
 from metakel.search import SearchSpace
 from metakel.space import Float, Space
-from metakel.tuner.options import RunLimits, safe_optimizer
 
 OBJECTIVE = "value"
-HELD = Range.of("constraint", None, 0.0)
+HELD = None, 0.0
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,9 @@ class Strict:
         for parameter in space.parameters:
             _check_range(parameter, prior.space)
         assert prior.past is not None
-        names = prior.past.names[1:]
-        limits = RunLimits(dict.fromkeys(names, HELD), tuple(dict(row) for row in self.start))
-        domain = SearchSpace(space, prior.space)
-        return safe_optimizer(prior, limits, domain, rng=rng, delta=self.delta)
+        limits = dict.fromkeys(prior.past.names[1:], HELD)
+        source = SafePrior(prior, limits, self.start)
+        return source.search(SearchSpace(space, prior.space), rng, self.delta)
 
 
 def _check_range(parameter: Any, past: Space) -> None:
