@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -92,6 +93,10 @@ def on_log(x: Mapping[str, Any]) -> float:
     return 0.8 - 0.05 * (np.log10(x["rate"]) + 2) ** 2
 
 
+def blended(x: Mapping[str, Any]) -> float:
+    return 0.8 - (float(x["water"]) - 0.5) ** 2 - (float(x["oil"]) - 0.4) ** 2
+
+
 def with_switch(x: Mapping[str, Any]) -> float:
     return bowl(x) - 0.1 * (not x["warm"])
 
@@ -108,6 +113,8 @@ LAYERED = Space(
     (X, Integer("layers", 1, 2), Integer("width", 2, 10)), (Condition("width", "layers", (2,)),)
 )
 SWITCHED = Space((X, Categorical("warm", (False, True))))
+
+PARTS = (Float("water", 0.0, 1.0), Float("oil", 0.0, 1.0), Float("salt", 0.0, 1.0))
 
 FEATURES: dict[str, Feature] = {
     "float": Feature(Space((X,)), bowl),
@@ -132,6 +139,12 @@ FEATURES: dict[str, Feature] = {
         with_choice,
         lambda x: 0.6 <= x["x"] <= 0.9,
         options={"space": Space((Float("x", 0.6, 0.9), KIND))},
+    ),
+    "sum": Feature(
+        Space(PARTS, sums=("water + oil + salt = 1",)),
+        blended,
+        lambda x: abs(x["water"] + x["oil"] + x["salt"] - 1) < 1e-6 and x["salt"] >= 0.2 - 1e-6,
+        options={"space": Space(PARTS, sums=("salt >= 0.2",))},
     ),
     "excluded choice": Feature(
         WIDE,
@@ -334,14 +347,15 @@ def searched(name: str) -> Space:
     """What a study suggests from: parameters that are held have one value."""
     feature = FEATURES[name]
     space = feature.options.get("space", feature.space)
-    return Space((*space.parameters, *feature.options.get("new", ())), space.conditions)
+    return Space((*space.parameters, *feature.options.get("new", ())), space.conditions, space.sums)
 
 
 def by_sampler(name: str, where: Path) -> None:
     """Define by run: a parameter is asked for where it is there."""
     feature = FEATURES[name]
     direction = "minimize" if feature.minimize else "maximize"
-    sampler = MetaKelSampler(prior=prior_of(name), seed=0)
+    sums = [str(said) for said in searched(name).sums]
+    sampler = MetaKelSampler(prior=prior_of(name), seed=0, sums=sums)
     study = optuna.create_study(direction=direction, sampler=sampler)
     space, fixed = searched(name), feature.options.get("fixed", {})
     known, by_name = distributions(space), {c.name: c for c in space.conditions}
@@ -447,7 +461,9 @@ def words_of(name: str, where: Path) -> list[str]:
     options, words = FEATURES[name].options, []
     for key, value in options.get("fixed", {}).items():
         words += ["--fix", f"{key}={value}"]
-    if "space" in options:
+    if "space" in options and name == "sum":
+        words += ["--sum", "salt >= 0.2"]
+    elif "space" in options:
         words += ["--range", "x=0.6..0.9"]
     if "candidates" in options:
         write_csv(where / "candidates.csv", options["candidates"])
@@ -478,7 +494,8 @@ def by_look(name: str, shell: Shell, *, as_json: bool) -> None:
     assert set(command.split("--input ")[1].split()[0].split(",")) == set(
         FEATURES[name].space.names
     )
-    shell(*command.split()[1:])
+    assert ("--sum" in command) == bool(FEATURES[name].space.sums)
+    shell(*shlex.split(command)[1:])
     assert set(mk.Prior.load(shell.where / "prior.json").space.names) == set(
         FEATURES[name].space.names
     )
@@ -494,6 +511,7 @@ def by_learn(name: str, shell: Shell, *, as_json: bool) -> None:
     learned = mk.Prior.load(shell.where / "prior.json")
     assert set(learned.space.names) == set(feature.space.names)
     assert {c.name for c in learned.space.conditions} == {c.name for c in feature.space.conditions}
+    assert list(map(str, learned.space.sums)) == list(map(str, feature.space.sums))
     assert learned.info.minimize == feature.minimize
     assert learned.info.runs == prior_of(name).info.runs
     assert learned.helps

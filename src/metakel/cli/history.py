@@ -73,6 +73,7 @@ class HistoryOptions:
     extrapolate: bool = False
     delimiter: str | None = None
     sheet: str | None = None
+    sums: Sequence[str] | None = None
 
     @property
     def others(self) -> list[str]:
@@ -139,6 +140,8 @@ class HistoryOptions:
             "extrapolate": self.extrapolate,
             "defaults": dict(_default(text) for text in self.defaults),
         }
+        if self.sums:
+            options["sums"] = [] if list(self.sums) == ["none"] else self.sums
         if self.space is not None:
             given = self.space
             options["space"] = Space.from_toml(given) if isinstance(given, Path) else given

@@ -69,6 +69,14 @@ def learn(
     space: Annotated[
         Path | None, typer.Option("--space", help="TOML file with the parameters.")
     ] = None,
+    sums: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sum",
+            help="What every suggestion keeps, as in 'A + B = 100' or 'A + 2 B <= 50'; 'none' for "
+            "nothing. [default: equations that hold in all rows]",
+        ),
+    ] = None,
     extrapolate: Annotated[
         bool, typer.Option("--extrapolate", help="Accept rows beyond the ranges of --space.")
     ] = False,
@@ -110,7 +118,7 @@ def learn(
     recorded = [name.strip() for text in also or () for name in text.split(",")]
     runs = HistoryOptions(
         history, task, output, recorded, minimize, inputs, exclude or (), log, defaults or (),
-        categories or (), status, noise_column, space, extrapolate, delimiter, sheet,
+        categories or (), status, noise_column, space, extrapolate, delimiter, sheet, sums,
     )  # fmt: skip
     runs.check()
     if noise and not also:

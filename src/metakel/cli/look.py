@@ -77,5 +77,6 @@ def _as_options(schema: Schema, delimiter: str | None, sheet: str | None) -> lis
             words += ["--log", p.name]
         if len(p.choices) > 1 and all(map(is_numeric, p.choices)):
             words += ["--category", p.name]
+    words += [word for total in schema.space.sums for word in ("--sum", str(total))]
     said = {"--status": schema.status, "--delimiter": delimiter, "--sheet": sheet}
     return [*words, *(word for name, v in said.items() if v is not None for word in (name, v))]

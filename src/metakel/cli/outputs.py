@@ -38,10 +38,16 @@ _RANGE = re.compile(r"(.+?)=\s*(.+?)\s*\.\.\s*(.+?)\s*").fullmatch
 
 
 def read_space(
-    space: Space, ranges: Sequence[str] | None, exclude: Sequence[str] | None
+    space: Space,
+    ranges: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    sums: Sequence[str] | None,
 ) -> Space | None:
-    """The space within ``name=low..high`` and without ``name=value``; None where none is said."""
-    if not ranges and not exclude:
+    """The space within ``name=low..high``, without ``name=value`` and with sums.
+
+    None where none is said.
+    """
+    if not ranges and not exclude and not sums:
         return None
     narrowed: dict[str, tuple[float, float]] = {}
     for text in ranges or ():
@@ -54,7 +60,7 @@ def read_space(
     for text in exclude or ():
         for name, value in assignments(space, [text]).items():
             gone.setdefault(name, []).append(value)
-    return space.restricted(narrowed, gone)
+    return space.restricted(narrowed, gone, sums or ())
 
 
 # A number that stands alone or after its name, as in "0.93", "auc: 0.93" or "epoch 3, loss 0.2".

@@ -48,6 +48,7 @@ def described(prior: Prior) -> dict[str, Any]:
         "outliers": list(prior.outliers),
         "notes": list(prior.info.notes),
         "parameters": [p.to_dict() for p in prior.space.parameters],
+        "sums": list(map(str, prior.space.sums)),
         "common": None if explained is None else explained.common,
         "differences": None if explained is None else explained.differences,
     }

@@ -51,6 +51,12 @@ Exclude = Annotated[
     list[str] | None,
     typer.Option("--exclude", help="name=value, a choice that cannot be tried in this task."),
 ]
+Sums = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sum", help="What every suggestion keeps, as in 'A + B + C = 100' or '2 A + B <= 50'."
+    ),
+]
 Extrapolate = Annotated[
     bool, typer.Option("--extrapolate", help="Allow values beyond the recorded ranges.")
 ]
@@ -84,6 +90,7 @@ def suggest(
     fix: Fix = None,
     narrowed: Range = None,
     exclude: Exclude = None,
+    sums: Sums = None,
     context: Annotated[
         list[str] | None,
         typer.Option("--context", help="name=value that is given this time, not chosen."),
@@ -117,7 +124,7 @@ def suggest(
     given = assignments(known.space, context) if context else None
     source = with_limits(known, limit, start)
     options: dict[str, Any] = {
-        "space": read_space(known.space, narrowed, exclude),
+        "space": read_space(known.space, narrowed, exclude, sums),
         "seed": seed, "delta": delta, "extrapolate": extrapolate,
         "candidates": read_candidates(candidates, known.space),
     }  # fmt: skip

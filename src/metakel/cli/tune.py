@@ -41,6 +41,7 @@ from metakel.cli.suggest import (
     Range,
     SameTask,
     Seed,
+    Sums,
     TaskName,
     open_tuner,
     read_candidates,
@@ -95,6 +96,7 @@ def tune(
     fix: Fix = None,
     narrowed: Range = None,
     exclude: Exclude = None,
+    sums: Sums = None,
     extrapolate: Extrapolate = False,
     task: TaskName = "",
     same_task: SameTask = False,
@@ -136,7 +138,7 @@ def tune(
         resumed = journal.exists()
         tuner = open_tuner(
             source, journal, fix=fix, task=task, command=command,
-            space=read_space(known.space, narrowed, exclude),
+            space=read_space(known.space, narrowed, exclude, sums),
             same_task=same_task, observed=observed, accept_alarm=accept_alarm, seed=seed,
             delta=delta, extrapolate=extrapolate, budget=budget, stop_at=stop_at,
             adopt_after=adopt_after, candidates=read_candidates(candidates, known.space),

@@ -118,7 +118,9 @@ class History:
             choices, even where they look like numbers. ``status``: a column with words such as ok
             and failed; runs that failed have no output then, and say where not to look. ``noise``:
             a column with the standard deviation of each output, by which runs weigh.
-            ``extrapolate``: whether rows may lie outside of the ranges of ``space``.
+            ``extrapolate``: whether rows may lie outside of the ranges of ``space``. ``sums``: what
+            every suggestion keeps, as in ``["A + B + C = 100", "2 A + B <= 50"]``; by default the
+            equations that hold in all rows, as of a blend, which the report names.
             ``context``: parameters that were given in each run, not chosen. They are inputs
             like the others; this checks that they vary within tasks, as a context has to.
         """

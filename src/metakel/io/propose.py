@@ -21,8 +21,9 @@ from metakel.io.columns import MIN_ROWS, UNNAMED, Column, Mask, counts_rows, gro
 from metakel.io.gaps import InputTable
 from metakel.io.read import Rows, clean_rows, known_export, prepare
 from metakel.io.schema import Schema, Source, TaskLabels
+from metakel.io.sums import find_sums
 from metakel.io.words import is_bookkeeping, is_metric, is_time
-from metakel.space import Categorical, Condition, Fixed, Parameter, Space, infer_space
+from metakel.space import Categorical, Condition, Fixed, Float, Parameter, Space, infer_space
 from metakel.space.infer import DATE, MOST_CATEGORIES
 from metakel.space.text import as_number
 
@@ -71,6 +72,9 @@ def proposal(source: Source, **options: Any) -> tuple[Schema, Rows]:
     if schema.space is None:
         space = _inferred(rows, schema, notes)
         schema = replace(schema, space=space, categories=(), log=None)
+    if schema.sums is not None and schema.space is not None:
+        space = replace(schema.space, sums=()).summing(schema.sums)
+        schema = replace(schema, space=space, sums=None)
     schema = replace(schema, notes=tuple(notes), doubtful=doubtful)
     return schema, replace(rows, table=replace(rows.table, schema=schema))
 
@@ -346,7 +350,23 @@ def _inferred(rows: Rows, schema: Schema, notes: list[str]) -> Space:
         "(a space can say otherwise)"
         for name in whole
     ]
-    return space.conditioned(rows.conditions)
+    space = space.conditioned(rows.conditions)
+    return space if schema.sums is not None else _with_sums(space, cells, notes)
+
+
+def _with_sums(space: Space, cells: Mapping[str, NDArray[Any]], notes: list[str]) -> Space:
+    """The space with the sums that all rows keep."""
+    optional = {c.name for c in space.conditions}
+    numbers = [p.name for p in space.parameters if isinstance(p, Float) and p.name not in optional]
+    if len({len(cells[name]) for name in numbers}) != 1:
+        return space
+    found = find_sums({name: cells[name].astype(np.float64) for name in numbers})
+    notes += [
+        f"{total} in all rows: every suggestion keeps it, unless other sums are said (sums=[...], "
+        "--sum)"
+        for total in found
+    ]
+    return space.summing(found)
 
 
 def _whole_floats(values: NDArray[Any]) -> bool:

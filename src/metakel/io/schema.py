@@ -13,7 +13,7 @@ from metakel.errors import Hint, InputError
 from metakel.io.cleaning import Meaning, Place
 from metakel.io.columns import Column, Columns, Mask
 from metakel.io.words import says_no_direction, small_is_good, words_of
-from metakel.space import Space
+from metakel.space import Space, Sum
 from metakel.space.text import is_numeric
 
 
@@ -74,11 +74,12 @@ class Schema:
     extrapolate: bool = False
     status: str | None = None
     noise: str | None = None
+    sums: Sequence[str | Sum] | None = None
     notes: tuple[str, ...] = ()
     doubtful: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for option in ("inputs", "exclude", "categories"):
+        for option in ("inputs", "exclude", "categories", "sums"):
             names = getattr(self, option)
             if isinstance(names, str):
                 raise InputError(

@@ -282,7 +282,7 @@ class Prior:
         if landmarks is not None:
             landmarks = np.pad(landmarks, ((0, 0), (0, known.d0 - self.space.d0)))
         own = space if space is not None and space.conditions else self.space
-        searched = own.among((*chosen, *new))
+        searched = own.among((*chosen, *new)).summing(() if space is None else space.sums)
         return SearchSpace(searched, known, fixed, extrapolate, landmarks)
 
     def task_model(

@@ -41,7 +41,12 @@ def model_section(prior: Prior) -> str:
         bars(rows[:SHOWN_SHARES], names),
         figures(*([heat] if heat else []), *pictures),
         table(
-            ["parameter", "range"], [[p.name, p.describe()] for p in prior.space.parameters], "text"
+            ["parameter", "range"],
+            [
+                *([p.name, p.describe()] for p in prior.space.parameters),
+                *(["always", str(total)] for total in prior.space.sums),
+            ],
+            "text",
         ),
     )
 

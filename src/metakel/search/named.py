@@ -16,7 +16,9 @@ from metakel._arrays import Array, as_points, check_generator
 from metakel.errors import InputError
 from metakel.search.box import newton_climb
 from metakel.search.domain import Domain, Finite, Score, StartPoints, distinct_points, tied
+from metakel.search.sums import climb_within
 from metakel.space import Categorical, Fixed, Float, Ordinal, Parameter, Space
+from metakel.space.sums import Polytope
 
 POOL = 1000
 ENUMERABLE = 2000  # a space of at most so many configurations is searched by looking at each
@@ -65,9 +67,12 @@ class SearchSpace(Domain):
     repeat = False  # unless everything was tried
 
     def __post_init__(self) -> None:
-        # A held parameter is there, so its parents have values with which it is.
+        # A held parameter is there, so its parents have values with which it is. What holds for all
+        # tasks holds for this one.
         own = {name: v for name, v in self.fixed.items() if name in self.space.names}
-        object.__setattr__(self, "space", self.space.holding(own))
+        hidden = {name: v for name, v in self.fixed.items() if name not in own}
+        known = [s for s in (s.holding(hidden) for s in self.model_space.sums) if s is not None]
+        object.__setattr__(self, "space", self.space.summing(known).holding(own))
         for name in (*self.space.names, *self.fixed):
             self.model_space[name]  # an unknown name is refused there
         for p in self.model_space.parameters:
@@ -148,7 +153,7 @@ class SearchSpace(Domain):
 
     def _nearest(self, U: Array) -> Array:
         """(n, d) points that stand for a configuration, near to these."""
-        near = self.space.nearest(U)
+        near = self.space.nearest(U, fixed=self._held)
         held = np.ones(self.space.d0, dtype=bool)
         for p in self._free:
             held[self.space.columns[p.name]] = False
@@ -194,6 +199,9 @@ class SearchSpace(Domain):
             columns = self.model_space.columns[name]
             held = self.model_space[name].encode([value], extrapolate=self.extrapolate)
             inside[:, columns] = np.abs(found[:, columns] - held) < SAME
+        if self._possible is not None:
+            U = self._from_model(found)
+            inside &= self._possible.contains(self._possible.scaled(U))[:, None]
         return np.asarray(inside.all(axis=1))
 
     def same(self, X: Array, Z: Array) -> NDArray[np.bool_]:
@@ -248,7 +256,19 @@ class SearchSpace(Domain):
         U = np.tile(self._like, (len(combinations), 1))
         for i, p in enumerate(self._free):
             U[:, self.space.columns[p.name]] = [row[i] for row in combinations]
+        if self._possible is not None:
+            U = U[self._possible.contains(self._possible.scaled(U))]
+            if not len(U):
+                raise InputError(
+                    f"no configuration keeps {' and '.join(map(str, self.space.sums))} with these "
+                    "values of the parameters"
+                )
         return np.unique(self.space.settled(U), axis=0) if self.space.conditions else U
+
+    @cached_property
+    def _possible(self) -> Polytope | None:
+        """What sums leave to choose."""
+        return self.space.polytope(self._held)
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         return self.to_model(self._sample(rng, n))
@@ -330,7 +350,10 @@ class SearchSpace(Domain):
             return values, 2 * self._pulled_back(points, slopes)
 
         for _ in range(ROUNDS):
-            V, _ = newton_climb(along, (U + 1) / 2, radius, tightness, self._climbing)
+            if self._possible is None:
+                V, _ = newton_climb(along, (U + 1) / 2, radius, tightness, self._climbing)
+            else:
+                V = climb_within(self._possible, along, (U + 1) / 2, self._climbing, spread)
             near, scores = judged(2 * V - 1)
             yield near, scores
             moved = self._neighbours(near[int(np.argmax(scores))])

@@ -3,6 +3,7 @@
 from metakel.space.infer import infer_space
 from metakel.space.parameters import Categorical, Fixed, Float, Integer, Ordinal, Parameter
 from metakel.space.space import Condition, Space
+from metakel.space.sums import Sum
 
 __all__ = [
     "Categorical",
@@ -13,5 +14,6 @@ __all__ = [
     "Ordinal",
     "Parameter",
     "Space",
+    "Sum",
     "infer_space",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from metakel.space.parameters import (
     Parameter,
     to_python,
 )
+from metakel.space.sums import Polytope, Sum, check_sums
 
 KINDS: dict[str, type[Parameter]] = {
     cls.kind: cls for cls in (Float, Integer, Ordinal, Categorical, Fixed)
@@ -70,15 +71,21 @@ class Space:
     ----------
     parameters : tuple of Float, Integer, Ordinal, Categorical or Fixed
     conditions : tuple of Condition
+    sums : tuple of Sum or str
+        Sums of parameters that every suggestion keeps, as in ``"A + B + C = 100"`` and
+        ``"2 A + B <= 50"``. What was done may break them.
     """
 
     parameters: tuple[Parameter, ...]
     conditions: tuple[Condition, ...] = ()
+    sums: tuple[Sum, ...] = ()  # as text they become sums
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", tuple(self.parameters))
         object.__setattr__(self, "conditions", tuple(self.conditions))
+        object.__setattr__(self, "sums", tuple(Sum.of(said, self.names) for said in self.sums))
         self._check_conditions()
+        check_sums(self)
         twice = {name for name in self.names if self.names.count(name) > 1}
         if twice:
             raise InputError(f"parameters named twice: {', '.join(sorted(twice))}")
@@ -136,7 +143,8 @@ class Space:
         """These parameters, with the conditions that are about them alone."""
         names = {p.name for p in parameters}
         kept = (c for c in self.conditions if {c.name, c.parent} <= names)
-        return Space(tuple(parameters), tuple(kept))
+        sums = (total for total in self.sums if set(total.names) <= names)
+        return Space(tuple(parameters), tuple(kept), tuple(sums))
 
     def conditioned(self, conditions: Sequence[Condition]) -> Space:
         """With these conditions, for values that parents have here; not those that always hold."""
@@ -146,7 +154,12 @@ class Space:
             values = tuple(v for v in known if v in c.values) if known else c.values
             if c.name in self.free and values and values != known:
                 found.append(Condition(c.name, c.parent, values))
-        return Space(self.parameters, tuple(found))
+        return Space(self.parameters, tuple(found), self.sums)
+
+    def summing(self, sums: Sequence[Sum | str]) -> Space:
+        """With these sums as well."""
+        known = dict.fromkeys([*self.sums, *(Sum.of(said, self.names) for said in sums)])
+        return replace(self, sums=tuple(known)) if len(known) > len(self.sums) else self
 
     def active(self, X: Array) -> dict[str, NDArray[np.bool_]]:
         """(n,) at which points (n, d0) each parameter with a condition is there."""
@@ -227,8 +240,9 @@ class Space:
         self,
         ranges: Mapping[str, tuple[float, float]] | None = None,
         exclude: Mapping[str, Sequence[Any]] | None = None,
+        sums: Sequence[Sum | str] = (),
     ) -> Space:
-        """The space with narrower ranges of numbers and without some choices, as they are today."""
+        """The space as it is today: narrower ranges of numbers, without some choices, with sums."""
         chosen = {p.name: p for p in self.parameters}
         for name, (low, high) in (ranges or {}).items():
             chosen[name] = self[name].between(low, high)
@@ -245,7 +259,8 @@ class Space:
             if not left:
                 raise InputError(f"{name!r} has no choice left; expected to leave one at least")
             chosen[name] = self._only(self[name], left)
-        return Space(tuple(chosen.values())).conditioned(self.conditions)
+        found = Space(tuple(chosen.values()), sums=self.sums).conditioned(self.conditions)
+        return found.summing(sums)
 
     def holding(self, fixed: Row) -> Space:
         """The space in which parents of held parameters have only values with which these exist."""
@@ -265,7 +280,7 @@ class Space:
                 chosen[c.parent] = self._only(parent, values)
         if all(chosen[p.name] is p for p in self.parameters):
             return self
-        return Space(tuple(chosen.values())).conditioned(self.conditions)
+        return Space(tuple(chosen.values()), sums=self.sums).conditioned(self.conditions)
 
     @staticmethod
     def _only(parameter: Parameter, values: tuple[Any, ...]) -> Parameter:
@@ -328,11 +343,23 @@ class Space:
                 del rows[i][name]
         return rows
 
-    def nearest(self, X: Array) -> Array:
-        """(n, d0) numeric points of the possible configurations next to these."""
+    def nearest(self, X: Array, *, fixed: Row | None = None) -> Array:
+        """(n, d0) numeric points of the possible configurations next to these.
+
+        Sums are kept by the parameters that are not ``fixed``.
+        """
         points = np.clip(X, -1, 1)
         parts = [p.nearest(points[:, self.columns[p.name]]) for p in self.parameters]
-        return self.settled(np.concatenate(parts, axis=1))
+        near = np.concatenate(parts, axis=1)
+        possible = self.polytope(fixed)
+        if possible is not None:
+            kept = possible.rounded(possible.moved(possible.scaled(points)))
+            near[:, possible.columns] = possible.unscaled(kept)
+        return self.settled(near)
+
+    def polytope(self, fixed: Row | None = None) -> Polytope | None:
+        """What the sums leave of the parameters in them; None where there is no sum."""
+        return Polytope.of(self, fixed or {}) if self.sums else None
 
     def sample(
         self,
@@ -348,6 +375,10 @@ class Space:
         X = np.concatenate(
             [p.sample(u) for p, u in zip(self.parameters, uniform.T, strict=True)], axis=1
         )
+        possible = self.polytope(fixed)
+        if possible is not None:
+            drawn = possible.rounded(possible.sample(rng, n))
+            X[:, possible.columns] = possible.unscaled(drawn)
         for name, value in (fixed or {}).items():
             X[:, self.columns[self[name].name]] = self[name].encode(
                 [value], extrapolate=extrapolate
@@ -374,6 +405,15 @@ class Space:
                 {"name": c.name, "parent": c.parent, "values": list(c.values)}
                 for c in self.conditions
             ]
+        if self.sums:
+            found["sums"] = [
+                {
+                    "terms": [list(term) for term in s.terms],
+                    "relation": s.relation,
+                    "total": s.total,
+                }
+                for s in self.sums
+            ]
         return found
 
     @classmethod
@@ -383,8 +423,9 @@ class Space:
             Condition(str(c["name"]), str(c["parent"]), tuple(c["values"]))
             for c in data.get("conditions", ())
         )
+        sums = (Sum(tuple(s["terms"]), s["relation"], s["total"]) for s in data.get("sums", ()))
         parameters = tuple(_parameter(dict(entry)) for entry in data["parameters"])
-        return cls(parameters, tuple(conditions))
+        return cls(parameters, tuple(conditions), tuple(sums))
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Space:
@@ -392,7 +433,8 @@ class Space:
 
         ``[lambda]`` / ``type = "float"`` / ``low = 1e-3`` / ``high = 1e3`` / ``log = true``. A
         parameter that is there only with some choices of another one has a line such as
-        ``when = {model = ["forest", "boosting"]}``.
+        ``when = {model = ["forest", "boosting"]}``. Before the first parameter there may be a line
+        such as ``sums = ["A + B + C = 100"]``.
         """
         if isinstance(source, Path) or ("\n" not in source and source.endswith(".toml")):
             text = read_text(source, "a space")
@@ -404,6 +446,7 @@ class Space:
             tables = tomllib.loads(source)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise InputError(f"the space is not TOML: {error}") from None
+        sums = tables.pop("sums") if isinstance(tables.get("sums"), list) else []
         for name, table in tables.items():
             if not isinstance(table, dict):
                 raise InputError(
@@ -413,7 +456,7 @@ class Space:
             _condition(name, table.pop("when")) for name, table in tables.items() if "when" in table
         )
         parameters = (_parameter({"name": name, **table}) for name, table in tables.items())
-        return cls(tuple(parameters), conditions)
+        return cls(tuple(parameters), conditions, tuple(sums))
 
     @classmethod
     def from_optuna(cls, distributions: Mapping[str, Any]) -> Space:
@@ -422,11 +465,12 @@ class Space:
 
     def __str__(self) -> str:
         width, when = max(map(len, self.names)), {c.name: c.describe() for c in self.conditions}
-        return "\n".join(
+        lines = [
             f"  {p.name:{width}}  {p.describe()}"
             + (f", only {when[p.name]}" if p.name in when else "")
             for p in self.parameters
-        )
+        ]
+        return "\n".join([*lines, *(f"  always {total}" for total in self.sums)])
 
 
 def _condition(name: str, when: Any) -> Condition:

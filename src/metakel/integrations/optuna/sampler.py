@@ -87,6 +87,10 @@ class MetaKelSampler(BaseSampler):
         which half teach and at least 19 of the others vouch at the default ``delta``.
     delta : float
         Of ``strict``.
+    sums : sequence of str, optional
+        Sums of parameters that every trial keeps, as in ``"a + b + c = 1"`` or
+        ``"layers + 2 heads <= 16"``. All parameters of a sum are suggested in every trial, with
+        their whole ranges.
     """
 
     def __init__(
@@ -102,6 +106,7 @@ class MetaKelSampler(BaseSampler):
         strict: bool = False,
         start: Sequence[Mapping[str, Any]] | None = None,
         delta: float = 0.1,
+        sums: Sequence[str] = (),
     ) -> None:
         if source_studies is not None and prior is not None:
             raise InputError("source_studies and prior are two ways to say the same; give one")
@@ -119,11 +124,18 @@ class MetaKelSampler(BaseSampler):
             raise InputError(
                 "output_range, log_output: they are learned; a prior has its own range"
             )
-        self.prior = prior if self._past is None else self._past.prior
-        self._seed = seed
+        self._sums = tuple(sums)
+        self.prior = self._summing(prior if self._past is None else self._past.prior)
+        self._learned, self._seed = self.prior, seed
         self._independent = independent_sampler or TPESampler(seed=seed)
         self._constraints_func = constraints_func
         self._cache = SamplerCache()
+
+    def _summing(self, prior: Prior | None) -> Prior | None:
+        """The prior over configurations that keep the sums."""
+        if prior is None or not self._sums:
+            return prior
+        return replace(prior, space=prior.space.summing(self._sums))
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
@@ -306,7 +318,9 @@ class MetaKelSampler(BaseSampler):
         if self._past is None:
             return self.prior
         with self._cache.lock:
-            self.prior = self._cache.learned(study, self._past)
+            learned = self._cache.learned(study, self._past)
+            if learned is not self._learned:
+                self._learned, self.prior = learned, self._summing(learned)
             return self.prior
 
     def _replay(self, prior: Prior, study: Study, record: list[Trial], space: Space) -> StudyReplay:
