@@ -213,7 +213,7 @@ def test_a_journal_refuses_other_settings(tmp_path, change, message):
 def test_bad_input_changes_nothing(tmp_path):
     tuner = Tuner(PRIOR, tmp_path / "j")
     before = (tmp_path / "j").read_bytes()
-    for bad in ({"rate": 7.0}, {"rate": 0.1, "depth": 2, "kind": "no"}, {"rate": "x"}, 3):
+    for bad in ({"rate": 7.0}, {"rate": 0.1, "depth": 2, "kind": 3}, {"rate": "x"}, 3):
         with pytest.raises(InputError):
             tuner.tell(bad, 0.1)
     with pytest.raises(InputError, match="failed=True"):

@@ -84,6 +84,10 @@ def suggest(
     journal: JournalPath = None,
     table: TablePath = None,
     sheet: Sheet = None,
+    confirm: Annotated[
+        bool,
+        typer.Option("--confirm", help="Results of --table far beyond their range are right."),
+    ] = False,
     observed: Observed = None,
     candidates: CandidatesPath = None,
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
@@ -132,7 +136,15 @@ def suggest(
         _refuse_beside_table(journal, observed, same_task, accept_alarm)
         fixed = assignments(known.space, fix or ())
         found = suggest_rows(
-            source, table, count, sheet=sheet, task=task, given=given, fixed=fixed, **options
+            source,
+            table,
+            count,
+            sheet=sheet,
+            task=task,
+            given=given,
+            confirmed=confirm,
+            fixed=fixed,
+            **options,
         )
         _show_rows(known, table, found, as_json=json, brief=count > 1)
         return

@@ -53,6 +53,9 @@ def tell(
     correct: Annotated[
         bool, typer.Option("--correct", help="Replace the result that --number has.")
     ] = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="The value is right, though far beyond its range.")
+    ] = False,
     reason: Annotated[str, typer.Option(help="Why it failed.")] = "",
     json: Json = False,
 ) -> None:
@@ -79,12 +82,16 @@ def tell(
         if correct:
             assert number is not None
             wrong = record.run.result_of(number)
-            trial = record.correct(number, measured, {**wrong.point, **changed}, reason, also)
+            trial = record.correct(
+                number, measured, {**wrong.point, **changed}, reason, also, confirmed=confirm
+            )
         else:
             if number is not None or not changed:  # a suggestion, and not a run of its own
                 suggested = record.run.pending_one(number)
                 number, changed = suggested.number, {**suggested.point, **changed}
-            trial = record.tell(changed, measured, number, reason, also, bounds)
+            trial = record.tell(changed, measured, number, reason, also, bounds, confirmed=confirm)
+    for text in [] if drop else record.space.unlike(trial.point):
+        note(f"{text}: recorded as it was done")
     count = len(record.run.record.observed)
     if json:
         emit({**described(trial), "complete": count})

@@ -161,6 +161,7 @@ class Mixture(Model):
     """
 
     kind: ClassVar[str] = "priors.mixture"
+    anywhere: ClassVar[bool] = True
 
     prior: TaskPrior
     factor: Factor

@@ -178,6 +178,7 @@ class Model(ABC):
     """
 
     kind: ClassVar[str] = ""
+    anywhere: ClassVar[bool] = False  # whether runs beyond the domain are evidence, too
 
     @property
     def acquisition(self) -> str:

@@ -329,7 +329,8 @@ class Optimizer:
         Parameters
         ----------
         x : point, or several
-            Asked for or not. For a domain of one input, a vector is several points.
+            Asked for or not. For a domain of one input, a vector is several points. Configurations
+            for a prior may have been run with numbers beyond their range, or with new choices.
         value : float, or one for every point
             nan, or a value beyond 1e50, stands for a failed run; among several values None does.
         outputs : dict, optional
@@ -349,7 +350,7 @@ class Optimizer:
             given = "a value and failed=True" if failed else "no value"
             raise InputError(f"tell: there is {given}; expected a number, or failed=True")
         asked = self._asked(x)
-        X = self.domain.encode(x, "tell") if asked is None else asked.x[None]
+        X = self._placed(x, "tell") if asked is None else asked.x[None]
         values = [None] * len(X) if failed else as_values(value, len(X))
         noise = as_noise_levels(noise_std, len(X))
         bounds = dict(constraints or {})
@@ -644,8 +645,13 @@ class Optimizer:
         optimizer._accepted = int(data["accepted_alarm"])
         return optimizer
 
+    def _placed(self, points: Any, where: str) -> Array:
+        """(n, d0) of what was run, beyond the domain too where the model can learn from it."""
+        anywhere = self._last.model.anywhere
+        return self.domain.place(points, where) if anywhere else self.domain.encode(points, where)
+
     def _stored_point(self, stored: Any) -> tuple[Any, Array]:
-        X = self.domain.encode(stored, "stored optimizer")
+        X = self._placed(stored, "stored optimizer")
         if len(X) != 1:
             raise InputError(f"stored point is {stored!r}; expected one point")
         return dict(stored) if isinstance(stored, Mapping) else X[0].copy(), X[0]

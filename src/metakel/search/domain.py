@@ -184,6 +184,10 @@ class Domain(ABC):
         """A point (d0,) as users see it."""
         return x.copy()
 
+    def place(self, points: Any, where: str) -> Array:
+        """(n, d0) of points that were really tried, which may be none of the domain."""
+        return self.encode(points, where)
+
     def locate(self, points: Any, where: str) -> Array:
         """(n, d0) points as a model sees them, which need not lie in the domain."""
         given = np.asarray(points)

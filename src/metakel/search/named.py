@@ -162,10 +162,15 @@ class SearchSpace(Domain):
 
     def encode(self, points: Any, where: str) -> Array:
         """(n, d0) of one configuration or a sequence of them."""
-        rows = self.space.rows(points)
+        return self.model_space.encode(self._whole(points), extrapolate=self.extrapolate)
+
+    def place(self, points: Any, where: str) -> Array:
+        return self.model_space.place(self._whole(points))
+
+    def _whole(self, points: Any) -> list[dict[str, Any]]:
+        """Configurations with the parameters that are held and not part of the space."""
         hidden = {n: v for n, v in self.fixed.items() if n not in self.space.names}
-        full = [{**hidden, **row} for row in rows]
-        return self.model_space.encode(full, extrapolate=self.extrapolate)
+        return [{**hidden, **row} for row in self.space.rows(points)]
 
     def locate(self, points: Any, where: str) -> Array:
         return self.encode(points, where)

@@ -60,6 +60,18 @@ class Parameter(ABC):
         """The value in the one form that it has here; what is not possible stays as it is."""
         return own_value(self.choices, value)
 
+    def place(self, values: Values) -> Array:
+        """(n, width) columns of values that were used, also of those that it does not have."""
+        return self.encode(values, extrapolate=True)
+
+    def unlike(self, value: Any) -> str:
+        """How a value that was used differs from those it has; empty where it does not."""
+        try:
+            self.encode([value])
+        except InputError:
+            return f"{self.name} is {shown(value)}, beside {self.describe()}"
+        return ""
+
     def between(self, low: float, high: float) -> Parameter:
         """The same parameter with a narrower range."""
         raise InputError(
@@ -262,6 +274,10 @@ class Integer(Float):
         self._check(values, numbers == np.rint(numbers), "a whole number")
         return numbers
 
+    def place(self, values: Values) -> Array:
+        """Also of numbers that are not whole."""
+        return Float(self.name, self.low, self.high, self.log).place(values)
+
     def describe(self) -> str:
         return super().describe().removesuffix(", step 1")
 
@@ -306,6 +322,20 @@ class Ordinal(_Choice):
         """Ranks, evenly spaced in [-1, 1]."""
         return (2 * self._indices(values) / (len(self.values) - 1) - 1)[:, None]
 
+    def place(self, values: Values) -> Array:
+        """Numbers between those of its ranks lie between them, anything else in the middle."""
+        known, columns = self.values, np.zeros((len(values), 1))
+        for i, value in enumerate(values):
+            index = _index_of(known, value)
+            if index is not None:
+                columns[i] = 2 * index / (len(known) - 1) - 1
+            elif is_number(value) and all(map(is_number, known)):
+                order = np.argsort(np.array(known, dtype=np.float64))
+                ranks = np.arange(len(known))[order]
+                rank = np.interp(float(value), np.array(known, dtype=np.float64)[order], ranks)
+                columns[i] = 2 * rank / (len(known) - 1) - 1
+        return columns
+
     def decode(self, columns: Array) -> list[Any]:
         """The nearest rank."""
         last = len(self.values) - 1
@@ -334,6 +364,19 @@ class Categorical(_Choice):
     def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
         """1 in the column of the value, 0 elsewhere."""
         return np.eye(self.width)[self._indices(values)]
+
+    def place(self, values: Values) -> Array:
+        """A new choice is as much like each of the others: at the same distance from all."""
+        found, codes = distinct(values)
+        indices = [_index_of(self.values, value) for value in found]
+        kinds = {type(value) for value in self.values}
+        for value, index in zip(found, indices, strict=True):
+            if index is None and (type(value) not in kinds or not _is_text(value)):
+                raise self._refuse(
+                    value, f"another choice like {', '.join(map(repr, self.values))}"
+                )
+        new = np.full(self.width, 1 / self.width)
+        return np.array([new if i is None else np.eye(self.width)[i] for i in indices])[codes]
 
     def decode(self, columns: Array) -> list[Any]:
         """The value with the largest column."""
@@ -384,6 +427,14 @@ class Fixed(Parameter):
 
     def describe(self) -> str:
         return f"fixed at {self.value}"
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a text, if it is one, can be stored."""
+    try:
+        return not isinstance(value, str) or bool(value.encode())
+    except UnicodeEncodeError:  # half a character
+        return False
 
 
 def to_python(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from metakel.space.parameters import (
     Integer,
     Ordinal,
     Parameter,
+    Values,
     to_python,
 )
 from metakel.space.sums import Polytope, Sum, check_sums
@@ -289,12 +290,35 @@ class Space:
         kind = Ordinal if isinstance(parameter, Float | Ordinal) else Categorical
         return kind(parameter.name, values)
 
+    def place(self, configurations: Any) -> Array:
+        """(n, d0) numeric points of configurations that were really used.
+
+        As `encode`, and nothing is refused that can be placed: numbers beyond their range or off
+        their grid, and choices that are new, which are at the same distance from all others.
+        """
+        return self._points(configurations, lambda p, values: p.place(values), lenient=True)
+
+    def unlike(self, configuration: Row) -> list[str]:
+        """How a configuration that was used differs from those of the space, in words."""
+        known = {p.name: p for p in self.parameters}
+        found = (known[n].unlike(v) for n, v in configuration.items() if n in known)
+        return [text for text in found if text]
+
     def encode(self, configurations: Any, *, extrapolate: bool = False) -> Array:
         """(n, d0) numeric points of a configuration, several, a frame, or columns by name.
 
         Fixed parameters may be left out, and those that are not there by their condition. An array
         has one column per parameter. Values outside of a range are refused unless ``extrapolate``.
         """
+        return self._points(configurations, lambda p, v: p.encode(v, extrapolate=extrapolate))
+
+    def _points(
+        self,
+        configurations: Any,
+        encoded: Callable[[Parameter, Values], Array],
+        *,
+        lenient: bool = False,
+    ) -> Array:
         optional = {c.name for c in self.conditions}
         table = forms.as_columns(self, configurations)
         for name in (name for name in table if name not in self.names):
@@ -311,7 +335,7 @@ class Space:
             if parameter.name in optional:
                 continue
             if parameter.name in table:
-                found = parameter.encode(table[parameter.name], extrapolate=extrapolate)
+                found = encoded(parameter, table[parameter.name])
                 if len(found) != n:
                     raise ShapeError(
                         f"parameter {parameter.name!r} has {len(found)} values; others have {n}"
@@ -323,9 +347,13 @@ class Space:
             X[:, self.columns[c.name]] = 0.0
             here = np.flatnonzero(self.active(X)[c.name]).tolist()
             values = [table[c.name][i] if c.name in table else None for i in here]
-            if any(v is None or v != v for v in values):
+            gaps = [v is None or v != v for v in values]
+            if lenient:  # with a new choice of its parent nobody knows if it is there
+                here = [i for i, gap in zip(here, gaps, strict=True) if not gap]
+                values = [v for v, gap in zip(values, gaps, strict=True) if not gap]
+            elif any(gaps):
                 raise InputError(f"parameter {c.name!r} is missing; it is there {c.describe()}")
-            X[here, self.columns[c.name]] = self[c.name].encode(values, extrapolate=extrapolate)
+            X[here, self.columns[c.name]] = encoded(self[c.name], values)
         return X
 
     def decode(self, X: Array) -> list[dict[str, Any]]:

@@ -159,7 +159,7 @@ class RunOptions:
                 f"{where} was begun with {begun}, and this run has {given}, or other "
                 "configurations to start from; expected the same in all of a journal"
             )
-        for name in ("output_range", "task", "command"):  # not every journal says these
+        for name in ("output_range", "task", "command", "anywhere"):  # not every journal says these
             if name not in found:
                 expected.pop(name, None)
         if "ranges" in found and self.space is None:

@@ -368,13 +368,19 @@ class _Fold:
         return self._before.space if same else Space.from_dict(self._header["space"])
 
     def _encoded(self, rows: list[Configuration], moved: Sequence[Mapping[str, Any]]) -> Array:
-        space, outside = self._space, bool(self._header["outside"])
+        space, header = self._space, self._header
+
+        def points(told: list[Configuration]) -> Array:
+            if header.get("anywhere"):
+                return space.place(told)
+            return space.encode(told, extrapolate=bool(header["outside"]))
+
         try:
-            return space.encode(rows, extrapolate=outside) + 0.0  # -0.0 is 0.0, in tables too
+            return points(rows) + 0.0  # -0.0 is 0.0, in tables too
         except InputError:
             for fields in moved:
                 try:
-                    space.encode([fields["point"]], extrapolate=outside)
+                    points([fields["point"]])
                 except InputError as error:
                     raise error.at(f"{self._where}, trial {fields['number']}") from None
             raise

@@ -70,6 +70,11 @@ class Source(ABC):
         return -inf, inf
 
     @property
+    def anywhere(self) -> bool:
+        """Whether runs count that were done with values beyond the space."""
+        return False
+
+    @property
     def delta(self) -> float:
         """By default, the probability with which a promise may fail."""
         return DELTA
@@ -98,6 +103,7 @@ class Source(ABC):
             "space": self.space.to_dict(),
             **({"output_range": list(ends)} if np.isfinite(ends).all() else {}),
             **({"rules": dict(self.rules)} if self.rules else {}),
+            **({"anywhere": True} if self.anywhere else {}),
         }
 
     def promise(self, delta: float) -> str:
@@ -143,6 +149,10 @@ class PriorSource(Source):
     @property
     def output_range(self) -> tuple[float, float]:
         return self.prior.output_range
+
+    @property
+    def anywhere(self) -> bool:
+        return True
 
     @cached_property
     def digest(self) -> str:

@@ -116,14 +116,17 @@ class Store:
         reason: str = "",
         outputs: Mapping[str, Any] | None = None,
         constraints: Mapping[str, Any] | None = None,
+        *,
+        confirmed: bool = False,
     ) -> Trial:
         """Add a result; None for a failed evaluation. Gives the trial as it is noted.
 
         With a ``number``, that suggestion is done: it was run as this configuration. ``outputs``
-        are what else was measured, by name.
+        are what else was measured, by name. A value far beyond the range of the output is refused
+        unless it is ``confirmed``.
         """
         row = self._checked(configuration)
-        self._check_value(value)
+        self._check_value(value, confirmed)
         with self.turn():
             waiting = self.run.waiting(row) if number is None else self.run.pending_one(number)
             number = None if waiting is None else waiting.number
@@ -138,10 +141,12 @@ class Store:
         configuration: Mapping[str, Any] | None = None,
         reason: str = "",
         outputs: Mapping[str, Any] | None = None,
+        *,
+        confirmed: bool = False,
     ) -> Trial:
         """Another result in place of a wrong one; None for a failed evaluation."""
         row = None if configuration is None else self._checked(configuration)
-        self._check_value(value)
+        self._check_value(value, confirmed)
         with self.turn():
             self.append([self.run.correction(number, value, reason, outputs, row)])
             return self.run.record[number]
@@ -154,7 +159,10 @@ class Store:
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
         row = self.space.normalise(configuration)
-        self.space.check(row, extrapolate=bool(self.header["outside"]))
+        if self.header.get("anywhere"):
+            self.space.place([row])
+        else:
+            self.space.check(row, extrapolate=bool(self.header["outside"]))
         known = {self.space.key(trial.point) for trial in self.run.record}
         if self.header.get("candidates") is not None and self.space.key(row) not in known:
             raise InputError(
@@ -163,19 +171,22 @@ class Store:
             )
         return row
 
-    def _check_value(self, value: Any) -> None:
-        """A yield of 101 % is noise; one of 690 % is a slip. What is not finite has failed."""
-        if "output_range" not in self.header or not (is_number(value) and isfinite(value)):
-            return
-        low, high = self.header["output_range"]
-        slack = SLACK * (high - low)
-        if not low - slack <= value <= high + slack:
-            raise InputError(
-                f"{self.header['output']} is {value:g}, far beyond its range of {low:g} to "
-                f"{high:g}; expected a value within it",
-                Hint(
-                    "if it has another range, learn so",
-                    "output_range=(low, high)",
-                    "--output-range",
-                ),
-            )
+    def _check_value(self, value: Any, confirmed: bool) -> None:
+        ends = self.header.get("output_range")
+        if ends is not None and not confirmed:
+            refuse_slip(self.header["output"], value, ends)
+
+
+def refuse_slip(output: str, value: Any, ends: Sequence[float]) -> None:
+    """A yield of 101 % is noise; one of 690 % is a slip. What is not finite has failed."""
+    low, high = ends
+    slack = SLACK * (high - low)
+    if not (is_number(value) and isfinite(value) and isfinite(slack)):
+        return
+    if not low - slack <= value <= high + slack:
+        raise InputError(
+            f"{output} is {value:g}, far beyond its range of {low:g} to {high:g}; expected a value "
+            "within it",
+            Hint("if it was measured, say so", "confirmed=True", "--confirm"),
+            Hint("if it has another range, learn so", "output_range=(low, high)", "--output-range"),
+        )

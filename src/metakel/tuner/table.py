@@ -32,6 +32,7 @@ from metakel.space.text import as_float, quantity
 from metakel.tuner.events import Configuration, Event, result
 from metakel.tuner.lock import locked
 from metakel.tuner.source import Source
+from metakel.tuner.store import refuse_slip
 from metakel.tuner.tuner import Tuner
 
 # By these files Excel and LibreOffice say that they have a table open.
@@ -79,6 +80,7 @@ def suggest_rows(
     sheet: str | None = None,
     task: str = "",
     given: Mapping[str, Any] | None = None,
+    confirmed: bool = False,
     **options: Any,
 ) -> NextRows:
     """Add the next rows to fill in to a table, a CSV file or a workbook.
@@ -100,6 +102,8 @@ def suggest_rows(
         Name of this task, where a column of the table names several.
     given : dict, optional
         Parameters that are given for these rows, not chosen.
+    confirmed : bool
+        Whether results far beyond the range of the output are right; else they are refused.
     **options
         Those of `Tuner`, except for its journal.
     """
@@ -113,7 +117,7 @@ def suggest_rows(
             write_atomically(file, empty_table(file, _columns_of(tuner()), sheet))
         for _ in range(TRIES):
             before = file.read_bytes()
-            found = _Reading(tuner(), open_table(file, sheet))
+            found = _Reading(tuner(), open_table(file, sheet), confirmed=confirmed)
             found.check_writing()
             trials = found.tuner.ask_trials(n, given)
             content = found.with_rows(trials)
@@ -135,8 +139,8 @@ def _columns_of(tuner: Tuner) -> list[str]:
 class _Reading:
     """A table as a record: a tuner that knows its rows, and the file that gets more."""
 
-    def __init__(self, tuner: Tuner, table: TableFile) -> None:
-        self.tuner, self.table = tuner, table
+    def __init__(self, tuner: Tuner, table: TableFile, *, confirmed: bool) -> None:
+        self.tuner, self.table, self.confirmed = tuner, table, confirmed
         self.columns = table.columns
         self.names = _matched(self.columns, _columns_of(tuner), tuner.space.names)
         self.notes = list(table.notes)
@@ -206,7 +210,14 @@ class _Reading:
     def _configuration(self, cells: Mapping[str, Any], i: int) -> Configuration:
         try:
             row = self.tuner.space.parse_row(cells)
-            return row if self.tuner.space.missing(row) else self.tuner._checked(row)
+            if self.tuner.space.missing(row):
+                return row
+            checked = self.tuner._checked(row)
+            self.notes += [
+                f"{self.table.place(i)}: {text}; recorded as it was done"
+                for text in self.tuner.space.unlike(checked)
+            ]
+            return checked
         except InputError as error:
             raise error.at(self.table.place(i)) from None
 
@@ -230,9 +241,17 @@ class _Reading:
             failed.append(str(cell if word else words[k]) or "no value" if stopped else "")
             waiting.append(not stopped and (empty or words[k] in UNFINISHED))
             if number is not None and not failed[k] and not waiting[k]:
-                values[k] = number
+                values[k] = self._in_range(number, rows[k])
         beyond = settled(values, np.asarray(signs), np.zeros(len(cells), dtype=np.intp))
         return beyond.tolist(), failed, waiting
+
+    def _in_range(self, value: float, i: int) -> float:
+        if not self.confirmed:
+            try:
+                refuse_slip(self.tuner.output, value, self.tuner.source.output_range)
+            except InputError as error:
+                raise error.at(self.table.place(i)) from None
+        return value
 
     def _statuses(self, rows: Sequence[int]) -> list[str]:
         """What a column of statuses says, where there is one."""

@@ -430,13 +430,17 @@ class Tuner:
         ``constraints`` are numbers by name; a run in which one is above 0 is never the best, and
         later suggestions avoid the place.
 
-        A value that is not finite, or beyond 1e50, counts as failed. Where a suggestion was run
+        What was really done can be told: numbers beyond their range and new choices are evidence
+        for a prior, and are not suggested. A value that is not finite, or beyond 1e50, counts as
+        failed. Where a suggestion was run
         with other settings, rounded ones say, tell those ``instead_of`` the suggestion (or its
         number): it is then done, and counts once.
         """
         if value is None and not failed:
             raise InputError("tell: no value; say failed=True if there is none")
         checked = self._checked(configuration)
+        for text in self.space.unlike(checked) if self.source.anywhere else ():
+            LOG.warning("%s: recorded as it was done", text)
         if not failed:
             self._check_outputs(outputs)
         with self._turn():
@@ -516,6 +520,8 @@ class Tuner:
                 "queued may violate them; expected those that you vouch for as start=[...]"
             )
         rows = [self._checked(configuration) for configuration in configurations]
+        for row in rows:
+            self.space.check(row, extrapolate=self.options.extrapolate)
         with self._turn():
             self._append([{"event": "queued", "configuration": row} for row in rows])
 
@@ -572,7 +578,10 @@ class Tuner:
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
         row = self.source.space.normalise(configuration)
-        self.source.space.encode([row], extrapolate=self.options.extrapolate)
+        if self.source.anywhere:
+            self.source.space.place([row])
+        else:
+            self.source.space.encode([row], extrapolate=self.options.extrapolate)
         if self.options.candidates is not None:
             self.options.candidates.as_listed(row)
         return row
