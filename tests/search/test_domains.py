@@ -14,7 +14,8 @@ from gpucb import gpucb
 from metakel.errors import InputError, ShapeError
 from metakel.kernels import KernelSum, legendre
 from metakel.optimize import Score
-from metakel.search import box, candidates, domain_from_dict, grid
+from metakel.search import SearchSpace, box, candidates, domain_from_dict, grid
+from metakel.space import Categorical, Float, Integer, Space
 
 DOMAINS = {
     "grid": grid([(-1, 1), (0, 2)], [5, 4]),
@@ -231,3 +232,37 @@ def test_an_optimizer_told_in_float32_counts_the_point_it_asked_for(domain):
     assert not len(optimizer.pending)
     assert domain.contains(optimizer.X).all()
     assert np.isfinite(optimizer.best().value)
+
+
+NUMBERS = Space((Float("rate", 1e-4, 1.0, log=True), Integer("depth", 1, 12), Float("mix", 0, 1)))
+
+
+def test_a_narrower_range_is_searched_in_the_coordinates_of_the_model():
+    """A score sees the model's own points, within the narrower ends, and finds the best of them."""
+    narrow = NUMBERS.restricted({"rate": (1e-3, 1e-1), "depth": (3, 6)})
+    domain, seen = SearchSpace(narrow, NUMBERS), []
+    goal = NUMBERS.encode([{"rate": 0.5, "depth": 5, "mix": 0.25}])  # its rate is out of reach
+
+    def values(X):
+        seen.append(X)
+        return -((X - goal) ** 2).sum(axis=1)
+
+    def slopes(X):
+        return values(X), -2 * (X - goal)
+
+    for gradient in (slopes, None):
+        start = domain.start_points(np.random.default_rng(0))
+        found, _ = domain.maximisers(Score(values, gradient), start)
+        row = domain.decode(found[0])
+        assert row["depth"] == 5
+        assert_allclose([row["rate"], row["mix"]], [0.1, 0.25], rtol=1e-3)
+    points = np.concatenate(seen)
+    assert points[:, 0].max() <= NUMBERS.encode([{"rate": 0.1, "depth": 5, "mix": 0}])[0, 0] + 1e-9
+
+
+def test_a_choice_that_is_excluded_is_never_drawn():
+    space = Space((Categorical("kind", ("a", "b", "c")), Float("rate", 0, 1)))
+    domain = SearchSpace(space.restricted(exclude={"kind": ["b"]}), space)
+    drawn = [domain.decode(x)["kind"] for x in domain.sample(np.random.default_rng(0), 50)]
+    assert set(drawn) == {"a", "c"}
+    assert not domain.contains(space.encode([{"kind": "b", "rate": 0.5}]))[0]

@@ -7,6 +7,7 @@ import pytest
 
 import metakel as mk
 from metakel.errors import InputError
+from metakel.search import SearchSpace
 from metakel.space import Categorical, Condition, Fixed, Float, Integer, Space, Sum
 
 BLEND = tuple(Float(name, 0, 100) for name in "ABC")
@@ -90,13 +91,14 @@ def _rng():
 
 def test_a_held_parameter_counts():
     space = Space(BLEND, sums=("A + B + C = 100",))
-    V = totals(space, space.sample(_rng(), 50, fixed={"A": 30.0}))
+    V = totals(space, SearchSpace(space, space, {"A": 30.0}).sample(_rng(), 50))
     np.testing.assert_allclose(V[:, 0], 30)
     np.testing.assert_allclose(V.sum(axis=1), 100)
     one = Space((Fixed("A", 30.0), *BLEND[1:]), sums=("A + B + C = 100",))
     np.testing.assert_allclose(totals(one, one.sample(_rng(), 50)).sum(axis=1), 100)
+    odd = Space(BLEND, sums=("A = 20",))
     with pytest.raises(InputError, match="cannot be kept with A = 30"):
-        Space(BLEND, sums=("A = 20",)).sample(_rng(), 1, fixed={"A": 30.0})
+        SearchSpace(odd, odd, {"A": 30.0}).sample(_rng(), 1)
 
 
 def test_sums_are_stored_and_carried():

@@ -258,7 +258,7 @@ class StartFeatures:
         """(n, d) features for a first look at ``Z``; None where the kernel has none."""
         if not kernel.finite:
             return None
-        climbs = self.start.neighbours is not None or self.start.U is not None
+        climbs = self.start.climbs
         if Z is self.start.X:
             if self.kernel is not kernel:
                 found = kernel.features(Z)

@@ -1,8 +1,16 @@
 """Where points come from and the argmax over them (Eq. 11): tables, boxes and named spaces."""
 
 from metakel.search.box import Box, box
-from metakel.search.domain import Domain, Finite, StartPoints, candidates, domain_from_dict, grid
-from metakel.search.named import CandidateTable, SearchSpace
+from metakel.search.domain import (
+    CandidateTable,
+    Domain,
+    Finite,
+    StartPoints,
+    candidates,
+    domain_from_dict,
+    grid,
+)
+from metakel.search.named import SearchSpace
 
 __all__ = [
     "Box",

@@ -79,8 +79,7 @@ class Box(Domain):
         return self._low - slack, self.bounds[:, 1] + slack
 
     def _from_unit(self, U: Array) -> Array:
-        # The upper bound exactly at 1, whatever rounding makes of low + width.
-        return np.where(U == 1, self.bounds[:, 1], self._low + U * self._width)
+        return _from_unit(U, self.bounds)
 
     def contains(self, X: ArrayLike) -> NDArray[np.bool_]:
         found = as_points(X, "domain")
@@ -112,29 +111,17 @@ class Box(Domain):
         if landmarks is not None:
             U = np.concatenate([U, (landmarks - self._low) / self._width])
             X = np.concatenate([X, landmarks])
-        return StartPoints(X, neighbours(U))
+        return StartPoints(X, neighbours(U), climbs=True)
 
     def maximisers(
         self, score: Score, start: StartPoints, exclude: Array | None = None
     ) -> tuple[Array, Array]:
         """The best points found: all candidates are looked at, then the best few climb."""
-        values, slopes = score.values(start.X), score.gradient
+        values = score.values(start.X)
         spacing = float(len(values)) ** (-1 / self.d0)
-
-        def function(U: Array) -> Array:
-            return score.values(self._from_unit(U))
-
-        def gradient(U: Array) -> tuple[Array, Array]:
-            assert slopes is not None
-            found, slope = slopes(self._from_unit(U))
-            return found, slope * self._width
-
-        U = self._starts(function, start, values, spacing)
-        if slopes is None:
-            found, heights = compass_climb(function, U, spacing)
-        else:
-            found, heights = newton_climb(gradient, U, spacing, scale=float(np.ptp(values)))
-        X = self._from_unit(found)
+        U = self._starts(score, start, values, spacing)
+        scale = float(np.ptp(values))
+        X, heights = climb(score, self._from_unit(U), self.bounds, spacing, scale)
         if exclude is not None and len(exclude):
             free = ~self.same(X, exclude).any(axis=1)
             X, heights = X[free], heights[free]
@@ -146,9 +133,7 @@ class Box(Domain):
         copies = np.tril(self.same(X, X), -1).any(axis=1)  # several climbs may reach one point
         return X[~copies], heights[~copies]
 
-    def _starts(
-        self, function: UnitFunction, start: StartPoints, values: Array, spacing: float
-    ) -> Array:
+    def _starts(self, score: Score, start: StartPoints, values: Array, spacing: float) -> Array:
         """(k, d0) points of the unit cube to climb from.
 
         Peaks of the candidates all over the box, and of a closer look around the first of them: an
@@ -158,7 +143,7 @@ class Box(Domain):
         far = start.X[peaks(values, start.neighbours, FAR)]
         unit = (far - self._low) / self._width
         close, next_to = clouds(unit[:CLOUDS], 2 * spacing)
-        near = peaks(function(close), next_to, NEAR)
+        near = peaks(score.values(self._from_unit(close)), next_to, NEAR)
         return np.concatenate([unit, close[near]])
 
     def __repr__(self) -> str:
@@ -283,38 +268,70 @@ GAIN = 4e-4
 COMPASS_STEPS = 32
 
 
-def newton_climb(
-    gradient: UnitGradient,
-    U: Array,
+def climb(
+    score: Score,
+    X: Array,
+    bounds: Array,
     radius: float,
     scale: float,
     free: NDArray[np.intp] | None = None,
+    finest: float = 0.0,
 ) -> tuple[Array, Array]:
-    """Newton's method with trust regions; curvature from the gradients at d0 neighbours.
-
-    A few points cost hardly more than one, so every step looks at each climber and its neighbours
-    in one call.
+    """Climb from every point at once, by Newton's method where there is a gradient.
 
     Parameters
     ----------
-    gradient : (n, d0) -> (n,), (n, d0)
-        Values and gradients.
-    U : (k, d0) array
+    score : Score
+    X : (k, d0) array
         Where to start.
+    bounds : (d0, 2) array
+        Low and high of every column.
     radius : float
-        How far the first step may go.
+        How far the first step may go, as a share of the bounds.
     scale : float
-        The range of the values over the cube, which says what gain is negligible.
+        The range of the values, which says what gain is negligible.
     free : array of int, optional
         Columns that may change; by default all.
+    finest : float
+        Without a gradient, steps below this share of the bounds are not worth an evaluation.
 
     Returns
     -------
     (k, d0) and (k,) arrays
         Where every climb ended, never below its start, and the value there.
     """
+    free = np.arange(X.shape[1]) if free is None else free
+    width, slopes = bounds[:, 1] - bounds[:, 0], score.gradient
+    U = (X - bounds[:, 0]) / width
+    if slopes is None:
+        U, heights = _compass_climb(
+            lambda V: score.values(_from_unit(V, bounds)), U, radius, free, finest
+        )
+        return _from_unit(U, bounds), heights
+
+    def gradient(V: Array) -> tuple[Array, Array]:
+        values, slope = slopes(_from_unit(V, bounds))
+        return values, slope * width
+
+    U, heights = _newton_climb(gradient, U, radius, scale, free)
+    return _from_unit(U, bounds), heights
+
+
+def _from_unit(U: Array, bounds: Array) -> Array:
+    # The upper bound exactly at 1, whatever rounding makes of low + width.
+    low, high = bounds.T
+    return np.asarray(np.where(U == 1, high, low + U * (high - low)))
+
+
+def _newton_climb(
+    gradient: UnitGradient, U: Array, radius: float, scale: float, free: NDArray[np.intp]
+) -> tuple[Array, Array]:
+    """Newton's method with trust regions; curvature from the gradients at neighbours.
+
+    A few points cost hardly more than one, so every step looks at each climber and its neighbours
+    in one call.
+    """
     U, radii = U.copy(), np.full(len(U), radius)
-    free = np.arange(U.shape[1]) if free is None else free
     value, slope, curvature = _quadratic_model(gradient, U, free)
     step = _newton_step(U[:, free], slope, curvature, radii)
     for _ in range(NEWTON_STEPS):
@@ -370,22 +387,26 @@ def _newton_step(U: Array, slope: Array, curvature: Array, radii: Array) -> Arra
     return np.asarray(step * shrink[:, None])
 
 
-def compass_climb(function: UnitFunction, U: Array, radius: float) -> tuple[Array, Array]:
-    """Search without gradients: the best of 2 d0 neighbours, or half the distance.
-
-    Parameters and results are those of `newton_climb`.
-    """
+def _compass_climb(
+    function: UnitFunction, U: Array, radius: float, free: NDArray[np.intp], finest: float
+) -> tuple[Array, Array]:
+    """Without gradients: the best of two neighbours along every column, or half the distance."""
     k, d0 = U.shape
     value = function(U)
-    directions = np.concatenate([np.eye(d0), -np.eye(d0)])
+    directions = np.concatenate([np.eye(d0)[free], -np.eye(d0)[free]])
     reach = np.full(k, radius)
     rows = np.arange(k)
     for _ in range(COMPASS_STEPS):
-        around = np.clip(U[:, None] + reach[:, None, None] * directions, 0.0, 1.0)
-        values = function(around.reshape(-1, d0)).reshape(k, 2 * d0)
+        around = np.repeat(U[:, None], len(directions), axis=1)
+        reach = np.where(reach < finest, 0.0, reach)
+        moved = around[:, :, free] + reach[:, None, None] * directions[:, free]
+        around[:, :, free] = np.clip(moved, 0.0, 1.0)
+        values = function(around.reshape(-1, d0)).reshape(k, -1)
         best = values.argmax(axis=1)
         better = values[rows, best] > value
         U = np.where(better[:, None], around[rows, best], U)
         value = np.where(better, values[rows, best], value)
         reach = np.where(better, reach, reach / 2)
+        if reach.max() < finest:
+            break
     return U, value

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_points, check_generator
 from metakel.errors import InputError, ShapeError
+from metakel.space import Space
 
 # Values this close, relative to their range over the domain, are ties.
 TIE = 1e-9
@@ -50,13 +51,13 @@ class StartPoints:
         As a model sees them.
     neighbours : (n, k) array of int, optional
         Which points are next to each; not needed where all points of a domain are here.
-    U : (n, d) array, optional
-        As a named space sees them, where that differs.
+    climbs : bool
+        Whether they are a first look only, from which a search climbs.
     """
 
     X: Array
     neighbours: NDArray[np.intp] | None = None
-    U: Array | None = None
+    climbs: bool = False
 
 
 class Domain(ABC):
@@ -419,3 +420,57 @@ def grid(bounds: ArrayLike, count: int | Sequence[int] = 101, *, repeat: bool = 
     X = np.stack([v.ravel() for v in values], axis=1) + 0.0
     X.setflags(write=False)
     return Finite(X, repeat, axes)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CandidateTable(Finite):
+    """A table of configurations, each of which may be chosen once; make it with `of`.
+
+    Parameters
+    ----------
+    rows : tuple of dict
+        Configurations as they were given, one for every point of ``X``.
+    space : Space
+    """
+
+    rows: tuple[Mapping[str, Any], ...] = ()
+    space: Space = None  # type: ignore[assignment]
+
+    kind: ClassVar[str] = "table"
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]], X: Array, space: Space) -> CandidateTable:
+        """From configurations and their points (n, d0); of equal ones the first is kept."""
+        if not len(X):
+            raise InputError("the table of candidates is empty; expected at least one")
+        kept, first = distinct_points(X)
+        return cls(kept, False, None, tuple(rows[i] for i in first.tolist()), space)
+
+    def locate(self, points: Any, where: str) -> Array:
+        """(n, d0) of configurations, in the table or not."""
+        return self.space.encode(self.space.rows(points), extrapolate=True) + 0.0
+
+    def encode(self, points: Any, where: str) -> Array:
+        """(n, d0) of one configuration of the table or a sequence of them."""
+        found = self.index(self.locate(points, where))
+        missing = found < 0
+        if missing.any():
+            row = self.space.rows(points)[int(np.argmax(missing))]
+            raise InputError(f"{where}: {dict(row)} is not among the {len(self)} candidates")
+        return self.X[found]
+
+    def decode(self, x: Array) -> dict[str, Any]:
+        """The configuration as it was listed."""
+        return dict(self.rows[int(self.index(x[None])[0])])
+
+    def __repr__(self) -> str:
+        return f"table of {len(self)} candidates"
+
+    def to_dict(self) -> dict[str, Any]:
+        rows = [dict(row) for row in self.rows]
+        return {"kind": self.kind, "rows": rows, "space": self.space.to_dict()}
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> CandidateTable:
+        space = Space.from_dict(data["space"])
+        return cls.of(data["rows"], space.encode(data["rows"], extrapolate=True), space)

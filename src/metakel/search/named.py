@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import product
-from math import floor, prod
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_points, check_generator
 from metakel.errors import InputError
-from metakel.search.box import newton_climb
-from metakel.search.domain import Domain, Finite, Score, StartPoints, distinct_points, tied
+from metakel.search.box import climb
+from metakel.search.domain import Domain, Score, StartPoints, tied
 from metakel.search.sums import climb_within
 from metakel.space import Categorical, Fixed, Float, Ordinal, Parameter, Space
 from metakel.space.sums import Polytope
@@ -25,15 +25,89 @@ ENUMERABLE = 2000  # a space of at most so many configurations is searched by lo
 STARTS = 4  # points from which a search climbs, and how far apart they are in the unit cube
 APART = 0.1
 ROUNDS = 2
-# Without a gradient: draws around the best points, closer and closer.
-STEPS, DRAWS = (0.1, 0.03, 0.01), 48
 SAME = 1e-9
+FINEST = 2e-3  # of a range: nearer points are not told apart without a gradient
 LOOKED_AT = 1024  # of points that were tried, to find those whose neighbourhood is searched
-PROBE = 1e-6
-# (n, d0) points -> (n,) values and their (n, d0) derivatives
-WithGradient = Callable[[Array], tuple[Array, Array]]
-# (n, d) points of the space -> configurations near them, and their (n,) scores
-Judge = Callable[[Array], tuple[Array, Array]]
+
+
+# What may be chosen of one parameter, in the columns that it has in the model's space. Each class
+# has ``codes``, (k, width) columns of all choices where they are few, and ``ends``, the smallest
+# and the largest column.
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """Those between two ends, rounded as ``own`` is; the model knows the range of ``known``."""
+
+    own: Float
+    known: Float
+    columns: slice
+    climbs: ClassVar[bool] = True
+    held: ClassVar[bool] = False
+
+    @cached_property
+    def codes(self) -> Array | None:
+        steps = self.own.grid(ENUMERABLE)
+        return None if steps is None else self.known.column(np.array(steps, dtype=np.float64))
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        low, high = self.known.column(np.array([self.own.low, self.own.high]))[:, 0].tolist()
+        return low, high
+
+    def nearest(self, columns: Array) -> Array:
+        """(n, 1) columns of the choices next to these."""
+        columns = np.clip(columns, *self.ends)
+        if self.own.step is None and self.own.digits is None:
+            return columns
+        return self.known.column(self.own.rounded(self.known.number(columns)))
+
+    def sample(self, uniform: Array) -> Array:
+        """(n, 1) columns from uniform numbers (n,) in [0, 1)."""
+        low, high = self.ends
+        return self.nearest((low + uniform * (high - low))[:, None])
+
+    def value(self, columns: Array) -> Any:
+        """The value at columns (1, 1)."""
+        return self.own.plain(self.own.rounded(self.known.number(columns)))[0]
+
+
+@dataclass(frozen=True, eq=False)
+class _Choices:
+    """Some of the values that the model knows; one where the parameter is held."""
+
+    own: Parameter
+    known: Parameter
+    columns: slice
+    codes: Array
+    held: bool = False
+
+    @property
+    def climbs(self) -> bool:
+        """Whether a search may move along it by any amount, as between ordered values."""
+        return not self.held and isinstance(self.own, Ordinal)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return float(self.codes.min()), float(self.codes.max())
+
+    def nearest(self, columns: Array) -> Array:
+        """(n, width) columns of the choices next to these."""
+        return self.codes[self._closest(columns)]
+
+    def sample(self, uniform: Array) -> Array:
+        """(n, width) columns from uniform numbers (n,) in [0, 1)."""
+        return self.codes[np.floor(uniform * len(self.codes)).astype(np.intp)]
+
+    def value(self, columns: Array) -> Any:
+        """The value at columns (1, width)."""
+        return self.own.choices[int(self._closest(columns)[0])]
+
+    def _closest(self, columns: Array) -> NDArray[np.intp]:
+        """(n,) which of the codes is next to each; of a category, the one with its column."""
+        if isinstance(self.known, Categorical):
+            return np.asarray(np.argmax(columns @ self.codes.T, axis=1))
+        return np.asarray(np.argmin(np.abs(columns - self.codes[:, 0]), axis=1))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,13 +162,7 @@ class SearchSpace(Domain):
 
     @cached_property
     def extent(self) -> Array:
-        widths = np.ones(self.d0)
-        for p in self._free:
-            own, theirs = self.space[p.name], self.model_space[p.name]
-            if isinstance(own, Float) and isinstance(theirs, Float) and own != theirs:
-                low, high = _translated(own, theirs, np.array([[-1.0], [1.0]])).ravel()
-                widths[self.model_space.columns[p.name]] = (high - low) / 2
-        return widths
+        return np.asarray((self._ends[1] - self._ends[0]) / 2)
 
     @property
     def narrowed(self) -> str:
@@ -108,57 +176,82 @@ class SearchSpace(Domain):
                 known = ", ".join(map(repr, self.space.names))
                 raise InputError(f"{where}: fixed has {name!r}; the parameters are {known}")
             self.space[name].encode([value], extrapolate=self.extrapolate)  # refuses a wrong one
-        if all(p.name in fixed for p in self._free):
+        if all(axis.own.name in fixed for axis in self._free):
             raise InputError(f"{where}: fixed={dict(fixed)} leaves nothing to choose")
         return replace(self, fixed={**self.fixed, **fixed})
 
     # Coordinates
 
     @cached_property
-    def _held(self) -> dict[str, Any]:
-        return {name: v for name, v in self.fixed.items() if name in self.space.names}
+    def _axes(self) -> tuple[_Numbers | _Choices, ...]:
+        """One for every parameter of the model that has columns."""
+        known = (p for p in self.model_space.parameters if not isinstance(p, Fixed))
+        return tuple(self._axis(p, self.model_space.columns[p.name]) for p in known)
+
+    def _axis(self, known: Parameter, columns: slice) -> _Numbers | _Choices:
+        own = self.space[known.name] if known.name in self.space.names else known
+        if known.name in self.fixed:
+            code = known.encode([self.fixed[known.name]], extrapolate=self.extrapolate)
+            return _Choices(own, known, columns, code, held=True)
+        if isinstance(own, Float) and isinstance(known, Float):
+            return _Numbers(own, known, columns)
+        codes = known.encode(own.choices, extrapolate=True)
+        return _Choices(own, known, columns, codes, held=isinstance(own, Fixed))
 
     @cached_property
-    def _free(self) -> tuple[Parameter, ...]:
-        """Parameters that vary."""
-        return tuple(self.space[n] for n in self.space.free if n not in self._held)
+    def _free(self) -> tuple[_Numbers | _Choices, ...]:
+        """Those that vary."""
+        return tuple(axis for axis in self._axes if not axis.held)
+
+    @cached_property
+    def _ends(self) -> tuple[Array, Array]:
+        """(d0,) smallest and largest of each column; -1 and 1 where it is held."""
+        low, high = -np.ones(self.d0), np.ones(self.d0)
+        for axis in self._free:
+            if axis.climbs:
+                low[axis.columns], high[axis.columns] = axis.ends
+        return low, high
 
     @cached_property
     def _climbing(self) -> NDArray[np.intp]:
-        """Columns of ``space`` along which a search may move by any amount."""
-        numeric = [p for p in self._free if isinstance(p, Float | Ordinal)]
-        return np.array([self.space.columns[p.name].start for p in numeric], dtype=np.intp)
+        """Columns along which a search may move by any amount."""
+        return np.array([a.columns.start for a in self._free if a.climbs], dtype=np.intp)
 
     @cached_property
-    def _like(self) -> Array:
-        """(d,) a point whose columns of held parameters are right."""
-        rng = np.random.default_rng(0)
-        point = self.space.sample(rng, 1, fixed=self._held, extrapolate=self.extrapolate)
-        return np.asarray(point[0])
+    def _conditional(self) -> Space:
+        """The space of the model with the conditions of this one as well."""
+        known = {c.name for c in self.model_space.conditions}
+        own = tuple(c for c in self.space.conditions if c.name not in known)
+        space = self.model_space
+        return replace(space, conditions=(*space.conditions, *own)) if own else space
 
-    def to_model(self, U: Array) -> Array:
-        """(n, d0) points of ``space`` (n, d) as the model sees them."""
-        if self.space == self.model_space:
-            return self.model_space.settled(U)
-        parts = []
-        for p in self.model_space.parameters:
-            if p.name in self.space.names:
-                own, columns = self.space[p.name], U[:, self.space.columns[p.name]]
-                parts.append(columns if own == p else _translated(own, p, columns))
-            elif not isinstance(p, Fixed):
-                held = p.encode([self.fixed[p.name]], extrapolate=self.extrapolate)
-                parts.append(np.repeat(held, len(U), axis=0))
-        X = np.concatenate([np.empty((len(U), 0)), *parts], axis=1)
-        return self.model_space.settled(X)
+    def _with_middles(self, X: Array) -> Array:
+        """(n, d0) points in which parameters that are not there are at the middle."""
+        return self._conditional.settled(X)
 
-    def _nearest(self, U: Array) -> Array:
-        """(n, d) points that stand for a configuration, near to these."""
-        near = self.space.nearest(U, fixed=self._held)
-        held = np.ones(self.space.d0, dtype=bool)
-        for p in self._free:
-            held[self.space.columns[p.name]] = False
-        near[:, held] = self._like[held]
-        return self.space.settled(near)
+    @cached_property
+    def _possible(self) -> Polytope | None:
+        """What sums leave to choose."""
+        held = {name: v for name, v in self.fixed.items() if name in self.space.names}
+        return self.space.polytope(held, self.model_space)
+
+    def _keeping_sums(self, X: Array) -> Array:
+        """(n, d0) points near to these that keep all sums, not rounded."""
+        possible = self._possible
+        if possible is None:
+            return X
+        kept = np.clip(X, *self._ends)
+        kept[:, possible.columns] = possible.unscaled(possible.moved(possible.scaled(kept)))
+        return kept
+
+    def _nearest(self, X: Array) -> Array:
+        """(n, d0) points that stand for a configuration, near to these."""
+        parts = [axis.nearest(X[:, axis.columns]) for axis in self._axes]
+        near, possible = np.concatenate(parts, axis=1), self._possible
+        if possible is not None:
+            moved = possible.scaled(self._keeping_sums(X))
+            near[:, possible.columns] = possible.unscaled(possible.rounded(moved))
+        return self._with_middles(near)
 
     def encode(self, points: Any, where: str) -> Array:
         """(n, d0) of one configuration or a sequence of them."""
@@ -177,37 +270,37 @@ class SearchSpace(Domain):
 
     def decode(self, x: Array) -> dict[str, Any]:
         """The configuration of a point; held numbers exactly as they were given."""
-        row = self.space.decode(self._from_model(x[None]))[0]
-        for name, value in self._held.items():
-            if type(self.space[name]) is Float and name in row:
-                row[name] = float(value)
-        return row
-
-    def _from_model(self, X: Array) -> Array:
-        """(n, d) points of ``space`` whose values are nearest to those (n, d0) of the model."""
-        if self.space == self.model_space:
-            return X
-        U = np.tile(self._like, (len(X), 1))
-        for p in self._free:
-            theirs = self.model_space[p.name]
-            if not isinstance(theirs, Fixed):
-                columns = X[:, self.model_space.columns[p.name]]
-                U[:, self.space.columns[p.name]] = _returned(p, theirs, columns)
-        return U
+        X, row = x[None], {}
+        absent = {name for name, here in self._conditional.active(X).items() if not here[0]}
+        axes = {axis.own.name: axis for axis in self._axes if not axis.held}
+        for p in self.space.parameters:
+            if p.name in axes:
+                row[p.name] = axes[p.name].value(X[:, axes[p.name].columns])
+            else:
+                row[p.name] = (
+                    p.normalise(self.fixed[p.name]) if p.name in self.fixed else p.choices[0]
+                )
+        return {name: value for name, value in row.items() if name not in absent}
 
     # What a domain answers
 
     def contains(self, X: ArrayLike) -> NDArray[np.bool_]:
         found = as_points(X, "domain")
-        inside = np.abs(found) <= 1 + SAME
-        for name, value in self.fixed.items():
-            columns = self.model_space.columns[name]
-            held = self.model_space[name].encode([value], extrapolate=self.extrapolate)
-            inside[:, columns] = np.abs(found[:, columns] - held) < SAME
+        inside = np.ones(len(found), dtype=bool)
+        absent = {name: ~here for name, here in self._conditional.active(found).items()}
+        for axis in self._axes:
+            columns = found[:, axis.columns]
+            if axis.climbs:
+                low, high = axis.ends
+                here = ((columns >= low - SAME) & (columns <= high + SAME)).all(axis=1)
+            else:
+                assert axis.codes is not None
+                apart = np.abs(columns[:, None] - axis.codes).max(axis=2)
+                here = (apart < SAME).any(axis=1)
+            inside &= here | absent.get(axis.own.name, False)
         if self._possible is not None:
-            U = self._from_model(found)
-            inside &= self._possible.contains(self._possible.scaled(U))[:, None]
-        return np.asarray(inside.all(axis=1))
+            inside &= self._possible.contains(self._possible.scaled(found))
+        return inside
 
     def same(self, X: Array, Z: Array) -> NDArray[np.bool_]:
         same = np.ones((len(X), len(Z)), dtype=bool)
@@ -236,7 +329,7 @@ class SearchSpace(Domain):
     def unused(self, X: Array) -> float:
         if self._grid is None:
             return np.inf
-        return float((~self.among(self.to_model(self._grid), X)).sum())
+        return float((~self.among(self._grid, X)).sum())
 
     def supply(self, tried: Array, pending: Array) -> float:
         """Always more: where everything was tried, the best is tried again."""
@@ -251,115 +344,93 @@ class SearchSpace(Domain):
 
     @cached_property
     def _grid(self) -> Array | None:
-        """(N, d) all configurations, where they are few."""
-        codes = [_codes(p) for p in self._free]
+        """(N, d0) all configurations, where they are few."""
+        codes = [axis.codes for axis in self._axes]
         if any(c is None for c in codes) or prod(len(c) for c in codes if c is not None) > (
             ENUMERABLE
         ):
             return None
-        combinations = list(product(*(c for c in codes if c is not None)))
-        U = np.tile(self._like, (len(combinations), 1))
-        for i, p in enumerate(self._free):
-            U[:, self.space.columns[p.name]] = [row[i] for row in combinations]
+        rows = product(*(c for c in codes if c is not None))
+        X = self._with_middles(np.array([np.concatenate(row) for row in rows]))
         if self._possible is not None:
-            U = U[self._possible.contains(self._possible.scaled(U))]
-            if not len(U):
+            X = X[self._possible.contains(self._possible.scaled(X))]
+            if not len(X):
                 raise InputError(
                     f"no configuration keeps {' and '.join(map(str, self.space.sums))} with these "
                     "values of the parameters"
                 )
-        return np.unique(self.space.settled(U), axis=0) if self.space.conditions else U
-
-    @cached_property
-    def _possible(self) -> Polytope | None:
-        """What sums leave to choose."""
-        return self.space.polytope(self._held)
+        return np.unique(X, axis=0) if self._conditional.conditions else X
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        return self.to_model(self._sample(rng, n))
-
-    def _sample(self, rng: np.random.Generator, n: int) -> Array:
         check_generator(rng)
-        return self.space.sample(rng, n, fixed=self._held, extrapolate=self.extrapolate)
+        uniform = rng.random((n, len(self._axes)))
+        parts = [axis.sample(u) for axis, u in zip(self._axes, uniform.T, strict=True)]
+        X, possible = np.concatenate(parts, axis=1), self._possible
+        if possible is not None:
+            X[:, possible.columns] = possible.unscaled(possible.rounded(possible.sample(rng, n)))
+        return self._with_middles(X)
 
     def start_points(self, rng: np.random.Generator, landmarks: Array | None = None) -> StartPoints:
         """All configurations where they are few; else random ones, and those near landmarks."""
-        U = self._grid
-        if U is None:
-            U = self._sample(rng, POOL)
-            for X in (self.landmarks, landmarks):
-                if X is not None:
-                    U = np.concatenate([U, self._nearest(self._from_model(np.clip(X, -1, 1)))])
-        return StartPoints(self.to_model(U), U=U)
+        if self._grid is not None:
+            return StartPoints(self._grid)
+        X = [self.sample(rng, POOL)]
+        X += [self._nearest(Z) for Z in (self.landmarks, landmarks) if Z is not None]
+        return StartPoints(np.concatenate(X), climbs=True)
 
     def maximisers(
         self, score: Score, start: StartPoints, exclude: Array | None = None
     ) -> tuple[Array, Array]:
         """The best points found: all start points are looked at, then the best few climb."""
-        assert start.U is not None
         closed = np.zeros((0, self.d0)) if exclude is None else exclude
-        function, gradient = score.values, score.gradient
-        values = function(start.X)
+        values = score.values(start.X)
         scores = np.where(self.among(start.X, closed), -np.inf, values)
         if self._grid is not None:
             best = tied(scores, values)
             return start.X[best], values[best]
-        best, height = start.U[int(np.argmax(scores))], float(scores.max())
+        best, height = start.X[int(np.argmax(scores))], float(scores.max())
         # A score may be -inf where another point is certainly better.
         finite = values[np.isfinite(values)]
-        U, spread = _spread(start.U, scores), float(np.ptp(finite)) if len(finite) else 0.0
+        X, spread = self._spread(start.X, scores), float(np.ptp(finite)) if len(finite) else 0.0
         if len(closed):
             # Next to the best point so far may be a better one that no start point is close to.
             looked_at = closed[_some(len(closed))]
-            leader = looked_at[[int(np.argmax(function(looked_at)))]]
-            U = np.concatenate([U, self._nearest(self._from_model(leader))])
-
-        def judged(V: Array) -> tuple[Array, Array]:
-            near = self._nearest(V)
-            X = self.to_model(near)
-            return near, np.where(self.among(X, closed), -np.inf, function(X))
-
-        if gradient is None or not len(self._climbing):
-            trials = self._drawn(judged, U)
-        else:
-            trials = self._climbed(judged, gradient, U, len(values), spread)
-        for near, found in trials:
+            leader = looked_at[[int(np.argmax(score.values(looked_at)))]]
+            X = np.concatenate([X, self._nearest(leader)])
+        for near, found in self._climbed(score, closed, X, len(values), spread):
             top = int(np.argmax(found))
             if found[top] > height:
                 best, height = near[top], float(found[top])
-        return self.to_model(best[None]), np.array([height])
-
-    def _drawn(self, judged: Judge, U: Array) -> Iterable[tuple[Array, Array]]:
-        """Points drawn around the best, with their scores; closer and closer."""
-        free = np.concatenate(
-            [np.arange(self.space.d0)[self.space.columns[p.name]] for p in self._free]
-            or [np.zeros(0, dtype=np.intp)]
-        )
-        for step in STEPS if len(free) else ():
-            drawn = np.repeat(U, DRAWS, axis=0)
-            drawn[:, free] += step * _pattern(len(drawn), len(free))
-            near, scores = judged(drawn)
-            yield near, scores
-            U = near[np.argsort(-scores, kind="stable")[:STARTS]]
+        return best[None], np.array([height])
 
     def _climbed(
-        self, judged: Judge, gradient: WithGradient, U: Array, count: int, spread: float
+        self, score: Score, closed: Array, X: Array, count: int, spread: float
     ) -> Iterable[tuple[Array, Array]]:
-        """Ends of climbs along numbers, and their neighbours with other choices."""
-        radius, tightness = float(count) ** (-1 / len(self._climbing)), spread / 20
+        """Ends of climbs along numbers, and their neighbours with other choices; their scores."""
+        free, gradient, bounds = self._climbing, score.gradient, np.stack(self._ends, axis=1)
 
-        def along(V: Array) -> tuple[Array, Array]:
-            points = 2 * V - 1
-            X = self.to_model(points)
-            values, slopes = gradient(X)
-            return values, 2 * self._pulled_back(points, slopes)
+        def judged(Z: Array) -> tuple[Array, Array]:
+            near = self._nearest(Z)
+            return near, np.where(self.among(near, closed), -np.inf, score.values(near))
 
+        def values(Z: Array) -> Array:
+            return score.values(self._with_middles(self._keeping_sums(Z)))
+
+        def slopes(Z: Array) -> tuple[Array, Array]:
+            assert gradient is not None
+            found, slope = gradient(self._with_middles(Z))
+            for name, here in self._conditional.active(Z).items():
+                slope[~here, self.model_space.columns[name]] = 0.0  # where it is not there
+            return found, slope
+
+        smooth = Score(values, None if gradient is None else slopes)
         for _ in range(ROUNDS):
-            if self._possible is None:
-                V, _ = newton_climb(along, (U + 1) / 2, radius, tightness, self._climbing)
-            else:
-                V = climb_within(self._possible, along, (U + 1) / 2, self._climbing, spread)
-            near, scores = judged(2 * V - 1)
+            if self._possible is not None and gradient is not None:
+                X = climb_within(self._possible, slopes, X, bounds[free], free, spread)
+            elif len(free):
+                radius = float(count) ** (-1 / len(free))
+                X, _ = climb(smooth, X, bounds, radius, spread / 20, free, FINEST)
+            near, scores = judged(X)
             yield near, scores
             moved = self._neighbours(near[int(np.argmax(scores))])
             if not len(moved):
@@ -368,43 +439,39 @@ class SearchSpace(Domain):
             yield changed, found
             if found.max() <= scores.max():
                 return
-            U = changed[[int(np.argmax(found))]]
+            X = changed[[int(np.argmax(found))]]
 
-    def _pulled_back(self, U: Array, slopes: Array) -> Array:
-        """(n, d) derivatives in ``space`` of those (n, d0) in the inputs of the model."""
-        pulled = slopes
-        if self.space != self.model_space:
-            ahead, behind = self.to_model(U + PROBE), self.to_model(U - PROBE)
-            rates = (ahead - behind) / (2 * PROBE)  # every input depends on its own parameter only
-            pulled = np.zeros_like(U)
-            for p in self._free:
-                if isinstance(p, Float | Ordinal):
-                    inputs = self.model_space.columns[p.name]
-                    product_ = slopes[:, inputs] * rates[:, inputs]
-                    pulled[:, self.space.columns[p.name].start] = product_.sum(axis=1)
-        for name, here in self.space.active(U).items():
-            pulled[~here, self.space.columns[name]] = 0.0  # where the parameter is not there
-        return pulled
-
-    def _neighbours(self, u: Array) -> Array:
-        """(k, d) points that differ in one choice or in one step of one parameter."""
+    def _neighbours(self, x: Array) -> Array:
+        """(k, d0) points that differ in one choice or in one step of one parameter."""
         moved = []
-        for p in self._free:
-            codes = _codes(p)
+        for axis in self._free:
+            codes = axis.codes
             if codes is None:
                 continue
-            columns = self.space.columns[p.name]
-            if not isinstance(p, Categorical):
-                here = int(np.argmin(np.abs(codes[:, 0] - u[columns.start])))
+            if not isinstance(axis.own, Categorical):
+                here = int(np.argmin(np.abs(codes[:, 0] - x[axis.columns.start])))
                 codes = codes[[i for i in (here - 1, here + 1) if 0 <= i < len(codes)]]
             for code in codes:
-                other = u.copy()
-                other[columns] = code
+                other = x.copy()
+                other[axis.columns] = code
                 moved.append(other)
-        return np.array(moved).reshape(-1, len(u))
+        return np.array(moved).reshape(-1, len(x))
+
+    def _spread(self, X: Array, scores: Array) -> Array:
+        """(k, d0) the best of the points that are not close to a better one."""
+        order = np.argsort(-scores, kind="stable")[: 8 * STARTS]
+        chosen: list[int] = []
+        for i in order.tolist():
+            if not np.isfinite(scores[i]):
+                break
+            if all((np.abs(X[i] - X[j]) / (2 * self.extent)).max() > APART for j in chosen):
+                chosen.append(i)
+            if len(chosen) == STARTS:
+                break
+        return X[chosen or order[:1].tolist()]
 
     def __repr__(self) -> str:
-        return f"space[{', '.join(p.name for p in self._free)}]"
+        return f"space[{', '.join(axis.own.name for axis in self._free)}]"
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -428,124 +495,9 @@ class SearchSpace(Domain):
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class CandidateTable(Finite):
-    """A table of configurations, each of which may be chosen once; make it with `of`.
-
-    Parameters
-    ----------
-    rows : tuple of dict
-        Configurations as they were given, one for every point of ``X``.
-    space : Space
-    """
-
-    rows: tuple[Mapping[str, Any], ...] = ()
-    space: Space = None  # type: ignore[assignment]
-
-    kind: ClassVar[str] = "table"
-
-    @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]], X: Array, space: Space) -> CandidateTable:
-        """From configurations and their points (n, d0); of equal ones the first is kept."""
-        if not len(X):
-            raise InputError("the table of candidates is empty; expected at least one")
-        kept, first = distinct_points(X)
-        return cls(kept, False, None, tuple(rows[i] for i in first.tolist()), space)
-
-    def locate(self, points: Any, where: str) -> Array:
-        """(n, d0) of configurations, in the table or not."""
-        return self.space.encode(self.space.rows(points), extrapolate=True) + 0.0
-
-    def encode(self, points: Any, where: str) -> Array:
-        """(n, d0) of one configuration of the table or a sequence of them."""
-        found = self.index(self.locate(points, where))
-        missing = found < 0
-        if missing.any():
-            row = self.space.rows(points)[int(np.argmax(missing))]
-            raise InputError(f"{where}: {dict(row)} is not among the {len(self)} candidates")
-        return self.X[found]
-
-    def decode(self, x: Array) -> dict[str, Any]:
-        """The configuration as it was listed."""
-        return dict(self.rows[int(self.index(x[None])[0])])
-
-    def __repr__(self) -> str:
-        return f"table of {len(self)} candidates"
-
-    def to_dict(self) -> dict[str, Any]:
-        rows = [dict(row) for row in self.rows]
-        return {"kind": self.kind, "rows": rows, "space": self.space.to_dict()}
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> CandidateTable:
-        space = Space.from_dict(data["space"])
-        return cls.of(data["rows"], space.encode(data["rows"], extrapolate=True), space)
-
-
-def _translated(own: Parameter, theirs: Parameter, columns: Array) -> Array:
-    """Columns of one parameter as columns of another that has the same values."""
-    if isinstance(own, Float) and isinstance(theirs, Float):
-        # Not rounded, so that a search can move by any amount.
-        low, high = np.log([own.low, own.high]) if own.log else (own.low, own.high)
-        numbers = low + (columns + 1) / 2 * (high - low)
-        numbers = np.exp(numbers) if own.log else numbers
-        low, high = np.log([theirs.low, theirs.high]) if theirs.log else (theirs.low, theirs.high)
-        scaled = np.log(np.maximum(numbers, 1e-300)) if theirs.log else numbers
-        return np.asarray(2 * (scaled - low) / (high - low) - 1)
-    return theirs.encode(own.decode(columns), extrapolate=True)
-
-
-def _returned(own: Parameter, theirs: Parameter, columns: Array) -> Array:
-    """Columns of ``own`` whose values are nearest to columns of ``theirs``."""
-    if own == theirs:
-        return columns
-    if isinstance(own, Float) and isinstance(theirs, Float):
-        return own.nearest(np.clip(_translated(theirs, own, columns), -1, 1))
-    codes = _codes(own)
-    if codes is None:
-        return own.encode(theirs.decode(columns), extrapolate=True)
-    placed = _translated(own, theirs, codes)
-    apart = np.abs(columns[:, None] - placed).max(axis=2)
-    return np.asarray(codes[np.argmin(apart, axis=1)])
-
-
-def _codes(parameter: Parameter) -> Array | None:
-    """(k, width) columns of all values of a parameter, where they are few."""
-    if isinstance(parameter, Categorical):
-        return np.eye(parameter.width)
-    if isinstance(parameter, Ordinal):
-        return parameter.encode(parameter.values)
-    if isinstance(parameter, Float) and parameter.step is not None:
-        count = floor((parameter.high - parameter.low) / parameter.step + 1e-9) + 1
-        if count <= ENUMERABLE:
-            values = parameter.low + parameter.step * np.arange(count)
-            return parameter.nearest(parameter.encode(np.minimum(values, parameter.high).tolist()))
-    return None
-
-
 def _some(n: int) -> NDArray[np.intp]:
     """Rows of n: all, or half of `LOOKED_AT` evenly spaced and the last ones."""
     if n <= LOOKED_AT:
         return np.arange(n)
     half = LOOKED_AT // 2
     return np.append(np.linspace(0, n - half - 1, half).astype(np.intp), np.arange(n - half, n))
-
-
-def _spread(U: Array, scores: Array) -> Array:
-    """(k, d) the best of the points that are not close to a better one."""
-    order = np.argsort(-scores, kind="stable")[: 8 * STARTS]
-    chosen: list[int] = []
-    for i in order.tolist():
-        if not np.isfinite(scores[i]):
-            break
-        if all(np.abs(U[i] - U[j]).max() / 2 > APART for j in chosen):
-            chosen.append(i)
-        if len(chosen) == STARTS:
-            break
-    return U[chosen or order[:1].tolist()]
-
-
-@lru_cache(maxsize=64)
-def _pattern(n: int, d: int) -> Array:
-    """(n, d) normal numbers, always the same: a search is a function of what it is given."""
-    return np.random.default_rng(np.random.SeedSequence((n, d))).standard_normal((n, d))

@@ -17,20 +17,23 @@ STEPS, PRECISION = 60, 1e-9
 def climb_within(
     possible: Polytope,
     along: Callable[[Array], tuple[Array, Array]],
-    V: Array,
+    X: Array,
+    bounds: Array,
     columns: NDArray[np.intp],
     spread: float,
 ) -> Array:
-    """(n, d) ends of climbs from points ``V`` (n, d) of the unit cube, along these columns.
+    """(n, d0) ends of climbs from points ``X`` (n, d0), along these columns.
 
     By sequential quadratic programming (SLSQP of SciPy), which keeps equations and inequalities.
 
     Parameters
     ----------
     possible : Polytope
-    along : (n, d) -> (n,), (n, d)
+    along : (n, d0) -> (n,), (n, d0)
         What is climbed, with its derivatives.
-    V : (n, d) array
+    X : (n, d0) array
+    bounds : (k, 2) array
+        Low and high of these columns.
     columns : (k,) array of int
         Along which to move.
     spread : float
@@ -38,8 +41,8 @@ def climb_within(
     """
     from scipy.optimize import minimize  # which takes long to load
 
-    ends, sums = V.copy(), _constraints(possible, columns)
-    for i, start in enumerate(V):
+    ends, sums = X.copy(), _constraints(possible, columns)
+    for i, start in enumerate(X):
 
         def negative(v: Any, start: Array = start) -> Any:
             point = start.copy()
@@ -51,13 +54,13 @@ def climb_within(
             negative,
             start[columns],
             jac=True,
-            bounds=[(0.0, 1.0)] * len(columns),
+            bounds=[(low, high) for low, high in bounds.tolist()],
             constraints=sums,
             method="SLSQP",
             options={"maxiter": STEPS, "ftol": PRECISION},
         )
         if np.isfinite(found.x).all():
-            ends[i, columns] = np.clip(found.x, 0, 1)
+            ends[i, columns] = np.clip(found.x, *bounds.T)
     return ends
 
 
@@ -68,12 +71,12 @@ def _constraints(possible: Polytope, columns: NDArray[np.intp]) -> Any:
 
     def scaled(v: Array) -> Array:
         points = np.zeros((1, size))
-        points[0, possible.columns] = 2 * v[moving] - 1
+        points[0, possible.columns] = v[moving]
         return np.asarray(possible.scaled(points)[0])
 
     def slopes(v: Array, rows: Array) -> Array:
         found = np.zeros((len(rows), len(columns)))
-        found[:, moving] = rows * 2 * possible.slopes(2 * v[moving] - 1)
+        found[:, moving] = rows * possible.slopes(v[moving])
         return found
 
     equal = {

@@ -155,31 +155,59 @@ class Float(Parameter):
             allow = Hint("allow other values", "extrapolate=True", "--extrapolate")
             hints = [] if extrapolate else [allow]
             raise self._refuse(float(numbers[wrong][0]), self.describe(), *hints)
+        return self.column(numbers)
+
+    def column(self, numbers: Array) -> Array:
+        """(n, 1) columns of numbers, whether they are possible or not."""
         low, high = self._ends
         scaled = (np.log(numbers) if self.log else numbers) - low
-        return (2 * scaled / (high - low) - 1)[:, None]
+        return np.asarray((2 * scaled / (high - low) - 1)[:, None])
 
-    def decode(self, columns: Array) -> list[Any]:
-        """-1 and 1 give the ends of the range exactly; with a step, of its grid."""
-        return list(self._decoded(columns).tolist())
-
-    def _decoded(self, columns: Array) -> Array:
-        """(n,) the values of `decode`."""
+    def number(self, columns: Array) -> Array:
+        """(n,) the numbers at columns (n, 1), not rounded; the inverse of `column`."""
         u = np.asarray(columns, dtype=np.float64)[:, 0]
         low, high = self._ends
         numbers = low + (u + 1) / 2 * (high - low)
         if self.log:  # not by numpy, which may round otherwise where there are more points
             numbers = np.array([exp(number) for number in numbers.tolist()])
-        if self.step is not None:
-            numbers = self._on_grid(numbers)
-        elif self.digits is not None:
-            form = f".{max(self.digits, 1)}g" if self.log else f".{self.digits}f"
-            numbers = np.array([float(format(number, form)) for number in numbers.tolist()])
+        return np.asarray(numbers)
+
+    def rounded(self, numbers: Array) -> Array:
+        """(n,) the possible values next to numbers: on the grid, or with so many digits."""
+        return np.minimum(np.maximum(self._rounded(numbers), self.low), self._last)
+
+    def grid(self, most: int) -> list[Any] | None:
+        """All values of a parameter with a step, where they are at most so many."""
+        count = 0 if self.step is None else floor((self.high - self.low) / self.step + 1e-9) + 1
+        if self.step is None or count > most:
+            return None
+        return self.plain(self.rounded(self.low + self.step * np.arange(count, dtype=np.float64)))
+
+    def plain(self, numbers: Array) -> list[Any]:
+        """Possible values as Python's own."""
+        return list(numbers.tolist())
+
+    def decode(self, columns: Array) -> list[Any]:
+        """-1 and 1 give the ends of the range exactly; with a step, of its grid."""
+        return self.plain(self._decoded(columns))
+
+    def _decoded(self, columns: Array) -> Array:
+        """(n,) the values of `decode`."""
+        u = np.asarray(columns, dtype=np.float64)[:, 0]
+        numbers = self._rounded(self.number(columns))
         within = np.minimum(np.maximum(numbers, self.low), self._last)
         numbers = np.where(np.abs(u) <= 1, within, numbers)
         numbers[u == -1] = self.low
         numbers[u == 1] = self._last
         return numbers
+
+    def _rounded(self, numbers: Array) -> Array:
+        if self.step is not None:
+            return self._on_grid(numbers)
+        if self.digits is None:
+            return numbers
+        form = f".{max(self.digits, 1)}g" if self.log else f".{self.digits}f"
+        return np.array([float(format(number, form)) for number in numbers.tolist()])
 
     @cached_property
     def _last(self) -> float:
@@ -265,9 +293,9 @@ class Integer(Float):
         whole = is_number(value) and isfinite(value) and value == value // 1
         return int(value) if whole else value
 
-    def decode(self, columns: Array) -> list[Any]:
+    def plain(self, numbers: Array) -> list[Any]:
         """Whole numbers of type int."""
-        return [round(number) for number in super().decode(columns)]
+        return [round(number) for number in numbers.tolist()]
 
     def _numbers(self, values: Values) -> Array:
         numbers = super()._numbers(values)

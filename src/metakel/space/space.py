@@ -371,59 +371,41 @@ class Space:
                 del rows[i][name]
         return rows
 
-    def nearest(self, X: Array, *, fixed: Row | None = None) -> Array:
-        """(n, d0) numeric points of the possible configurations next to these.
-
-        Sums are kept by the parameters that are not ``fixed``.
-        """
+    def nearest(self, X: Array) -> Array:
+        """(n, d0) numeric points of the possible configurations next to these."""
         points = np.clip(X, -1, 1)
         parts = [p.nearest(points[:, self.columns[p.name]]) for p in self.parameters]
         near = np.concatenate(parts, axis=1)
-        possible = self.polytope(fixed)
+        possible = self.polytope()
         if possible is not None:
             kept = possible.rounded(possible.moved(possible.scaled(points)))
             near[:, possible.columns] = possible.unscaled(kept)
         return self.settled(near)
 
-    def polytope(self, fixed: Row | None = None) -> Polytope | None:
-        """What the sums leave of the parameters in them; None where there is no sum."""
-        return Polytope.of(self, fixed or {}) if self.sums else None
+    def polytope(self, fixed: Row | None = None, known: Space | None = None) -> Polytope | None:
+        """What the sums leave of the parameters in them; None where there is no sum.
 
-    def sample(
-        self,
-        rng: np.random.Generator,
-        n: int,
-        *,
-        fixed: Row | None = None,
-        extrapolate: bool = False,
-    ) -> Array:
-        """(n, d0) numeric points of random configurations; ``fixed`` sets some parameters."""
+        In the columns of the space ``known``, by default of this one.
+        """
+        return Polytope.of(self, fixed or {}, known or self) if self.sums else None
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        """(n, d0) numeric points of random configurations."""
         check_generator(rng)
         uniform = rng.random((n, len(self.parameters)))
         X = np.concatenate(
             [p.sample(u) for p, u in zip(self.parameters, uniform.T, strict=True)], axis=1
         )
-        possible = self.polytope(fixed)
+        possible = self.polytope()
         if possible is not None:
             drawn = possible.rounded(possible.sample(rng, n))
             X[:, possible.columns] = possible.unscaled(drawn)
-        for name, value in (fixed or {}).items():
-            X[:, self.columns[self[name].name]] = self[name].encode(
-                [value], extrapolate=extrapolate
-            )
         return self.settled(X)
 
     @property
     def free(self) -> tuple[str, ...]:
         """Names of the parameters that have more than one value."""
         return tuple(p.name for p in self.parameters if not isinstance(p, Fixed))
-
-    def varying(self, fixed: Row | None = None) -> NDArray[np.intp]:
-        """Numeric columns that are not held fixed."""
-        mask = np.ones(self.d0, dtype=bool)
-        for name in fixed or {}:
-            mask[self.columns[self[name].name]] = False
-        return np.flatnonzero(mask)
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -138,10 +139,14 @@ def check_sums(space: Space) -> None:
 class Polytope:
     """The possible values of parameters with sums, each on a scale from 0 to 1 of its range.
 
+    The numeric columns may be those of another space, in which the parameters have wider ranges.
+
     Parameters
     ----------
     parameters : tuple of Float
         Those that vary and are part of a sum.
+    known : tuple of Float
+        The same in the space of the columns.
     columns : (k,) array of int
         Their numeric columns.
     A, b : (r, k), (r,)
@@ -153,6 +158,7 @@ class Polytope:
     """
 
     parameters: tuple[Float, ...]
+    known: tuple[Float, ...]
     columns: NDArray[np.intp]
     A: Array
     b: Array
@@ -161,8 +167,11 @@ class Polytope:
     centre: Array
 
     @classmethod
-    def of(cls, space: Space, fixed: Mapping[str, Any]) -> Polytope | None:
-        """Of a space in which some parameters are held; None where no sum is left to keep."""
+    def of(cls, space: Space, fixed: Mapping[str, Any], known: Space) -> Polytope | None:
+        """Of a space in which some parameters are held; None where no sum is left to keep.
+
+        Its columns are those of ``known``.
+        """
         held = {p.name: p.value for p in space.parameters if hasattr(p, "value")} | dict(fixed)
         names = {name for total in space.sums for name in total.names} - set(held)
         chosen = tuple(p for p in space.parameters if p.name in names and isinstance(p, Float))
@@ -189,7 +198,8 @@ class Polytope:
                 np.array([left for _, left in pairs]),
             )
         )
-        columns = np.array([space.columns[p.name].start for p in chosen], dtype=np.intp)
+        columns = np.array([known.columns[p.name].start for p in chosen], dtype=np.intp)
+        theirs = tuple(q for p in chosen if isinstance(q := known[p.name], Float))
         centre = _centre(A, b, G, h)
         if centre is None:
             ranges = ", ".join(f"{p.name} from {p.low:g} to {p.high:g}" for p in chosen)
@@ -197,37 +207,34 @@ class Polytope:
                 f"no configuration keeps {' and '.join(map(str, space.sums))} with {ranges}"
                 + (f" and {_listed(held, *space.sums)}" if held else "")
             )
-        return cls(chosen, columns, A, b, G, h, centre)
+        return cls(chosen, theirs, columns, A, b, G, h, centre)
 
     # From numeric columns of the space to the scale from 0 to 1, and back
 
+    @cached_property
+    def _ends(self) -> tuple[Array, Array]:
+        low, high = np.array([(p.low, p.high) for p in self.parameters]).T
+        return low, high - low
+
     def scaled(self, X: Array) -> Array:
-        """(n, k) of points (n, d0) of the space."""
-        u = X[:, self.columns]
-        found = (u + 1) / 2
-        for i, p in enumerate(self.parameters):
-            if p.log:
-                found[:, i] = (np.exp(_log_value(p, u[:, i])) - p.low) / (p.high - p.low)
-        return np.asarray(found)
+        """(n, k) of points (n, d0)."""
+        pairs = zip(self.known, self.columns, strict=True)
+        values = np.stack([q.number(X[:, [c]]) for q, c in pairs], axis=1)
+        return np.asarray((values - self._ends[0]) / self._ends[1])
 
     def unscaled(self, W: Array) -> Array:
-        """(n, k) numeric columns of the space."""
-        found = 2 * W - 1
-        for i, p in enumerate(self.parameters):
-            if p.log:
-                value = p.low + np.clip(W[:, i], 0, 1) * (p.high - p.low)
-                ends = np.log(p.low), np.log(p.high)
-                found[:, i] = 2 * (np.log(value) - ends[0]) / (ends[1] - ends[0]) - 1
-        return np.asarray(found)
+        """(n, k) numeric columns."""
+        values = self._ends[0] + np.clip(W, 0, 1) * self._ends[1]
+        pairs = zip(self.known, values.T, strict=True)
+        return np.concatenate([q.column(column) for q, column in pairs], axis=1)
 
     def slopes(self, u: Array) -> Array:
         """(k,) derivatives of the scale from 0 to 1 along numeric columns (k,)."""
-        rates = np.full(len(u), 0.5)
-        for i, p in enumerate(self.parameters):
-            if p.log:
-                span = np.log(p.high) - np.log(p.low)
-                rates[i] = span / 2 * np.exp(_log_value(p, u[i])) / (p.high - p.low)
-        return rates
+        rates = []
+        for q, c in zip(self.known, u, strict=True):
+            span = np.log(q.high / q.low) if q.log else q.high - q.low
+            rates.append(span / 2 * (q.number(np.array([[c]]))[0] if q.log else 1.0))
+        return np.array(rates) / self._ends[1]
 
     # Points of the polytope
 
@@ -317,16 +324,10 @@ class Polytope:
         return kept
 
     def _snapped(self, W: Array) -> Array:
-        u = np.clip(self.unscaled(np.clip(W, 0, 1)), -1, 1)
-        near = [p.nearest(u[:, [i]]) for i, p in enumerate(self.parameters)]
-        full = np.zeros((len(W), int(self.columns.max()) + 1))
-        full[:, self.columns] = np.concatenate(near, axis=1)
-        return self.scaled(full)
-
-
-def _log_value(p: Float, u: Any) -> Any:
-    low, high = np.log(p.low), np.log(p.high)
-    return low + (u + 1) / 2 * (high - low)
+        low, width = self._ends
+        values = low + np.clip(W, 0, 1) * width
+        pairs = zip(self.parameters, values.T, strict=True)
+        return np.asarray((np.stack([p.rounded(v) for p, v in pairs], axis=1) - low) / width)
 
 
 def _is_fine(p: Float) -> tuple[bool, float]:
