@@ -8,12 +8,13 @@ points. False alarms and regret are those of runs in which nothing is missing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from benchmarks.docs import markdown
 from metakel._arrays import Array
-from metakel.confidence import ConfidenceSequence
+from metakel.confidence import DMM, ConfidenceSequence
 from metakel.kernels import KernelSum, legendre
 from metakel.optimize import GPUCB
 from metakel.search import candidates
@@ -72,8 +73,8 @@ def run_once(policy: Policy, sigma: float, missing: bool, run: int, seed: int) -
     f = PHI[:, support] @ theta
     noise = sigma * rng.standard_normal(HORIZON)
     kernel = KernelSum.uniform(BASE, active=support[int(missing) :])
-    common = {"noise_std": sigma, "norm_bound": NORM, "delta": DELTA}
-    common["watch_kernels"] = policy.watch_kernels
+    common: dict[str, Any] = {"noise_std": sigma, "norm_bound": NORM, "delta": DELTA}
+    common["method"] = DMM(watch_kernels=policy.watch_kernels)
     rows = []
     if policy.probes is None:
         sequence = ConfidenceSequence(kernel, points=GRID, **common)

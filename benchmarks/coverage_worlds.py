@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.confidence import ConfidenceSequence
+from metakel.confidence import ClosedForm, ConfidenceSequence
 from metakel.gp import posterior
 from metakel.kernels import KernelSum, legendre
 from metakel.kernels.products import Scaling
@@ -155,9 +155,7 @@ def contestant(name: str, world: World) -> Intervals:
         case "paper":
             return ConfidenceSequence(
                 world.literal,
-                method="paper",
-                beta_min=world.beta_min,
-                recovery_error=0.0,
+                method=ClosedForm("paper", beta_min=world.beta_min, recovery_error=0.0),
                 **common,
             )
         case "oracle":

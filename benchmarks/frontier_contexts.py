@@ -73,7 +73,11 @@ class World:
         return float(self.f(column).max() - self.f(np.array([[x, z]]))[0])
 
     def play(
-        self, kernel: mk.KernelSum, spent: float, choose: Callable[..., float], seed: int
+        self,
+        kernel: mk.KernelSum | mk.LearnedKernel,
+        spent: float,
+        choose: Callable[..., float],
+        seed: int,
     ) -> Optimizer:
         """40 decisions with a kernel."""
         rng = np.random.default_rng((seed, 1))
@@ -113,7 +117,7 @@ def play_all(name: str, seed: int) -> Result:
     """Regret of all rivals on one task, and what the certificates of ours were worth."""
     choose, world = {"uniform": uniform, "adversary": widest}[name], World(seed)
     rivals = {
-        "learned": (world.learned.kernel, 0.05),
+        "learned": (world.learned, 0.05),
         "oracle": (world.kernel, 0.0),
         "all": (mk.KernelSum.uniform(BASE, weight=1.0), 0.0),
     }

@@ -28,8 +28,8 @@ for _ in range(30):  # the log of a building: settings and weather as they happe
 learned = mk.learn_kernel(mk.History.from_pairs(pairs), base, noise_std=noise_std, delta=0.05)
 print(learned)
 
-known = {"noise_std": noise_std, "norm_bound": 5.0, "delta": 0.1, "delta_learning": 0.05}
-control = mk.GPUCB(mk.ConfidenceSequence(learned.kernel, **known), space, minimize=True, rng=rng)
+band = mk.ConfidenceSequence(learned, norm_bound=5.0, delta=0.1)
+control = mk.GPUCB(band, space, minimize=True, rng=rng)
 cost = building()  # a new one
 for outdoor in 4 + 7 * np.sin(np.arange(30)):  # 30 hours of weather, never below -3 C
     x = control.ask(fixed={"outdoor": outdoor})

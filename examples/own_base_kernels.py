@@ -30,8 +30,7 @@ learned = mk.learn_kernel(mk.History.from_pairs(pairs), base, noise_std=noise_st
 print(learned)
 
 f, arms = draw(), mk.grid([(-1, 1)], 201)
-kwargs = {"noise_std": noise_std, "norm_bound": 3, "delta": 0.1, "delta_learning": 0.05}
-bandit = mk.GPUCB(mk.ConfidenceSequence(learned.kernel, **kwargs), arms, rng=rng)
+bandit = mk.GPUCB(mk.ConfidenceSequence(learned, norm_bound=3, delta=0.1), arms, rng=rng)
 while bandit.t < 20:
     bandit.tell(x := bandit.ask(), f(x[None])[0] + noise_std * rng.normal())
 truth, (low, high) = f(arms.X), bandit.confidence(arms.X)

@@ -20,12 +20,9 @@ for number in range(learned.history.m if learned else 0, 30):
     amounts = rng.normal(size=5)
     amounts *= 2.5 / np.linalg.norm(amounts)
     output = lambda X, amounts=amounts: base.features(X)[:, shared] @ amounts  # noqa: E731
-    # Nine tasks at least before a selection is trusted: fewer cannot say what the next one uses.
-    trusted = number >= 9 and learned.active.size > 0
-    options = {"noise_std": noise_std, "norm_bound": 3.0, "delta": 0.05 + 0.05 * trusted}
-    options |= {"delta_learning": 0.05 * trusted, "full": everything}
-    kernel = learned.kernel if trusted else everything
-    optimizer = mk.GPUCB(mk.ConfidenceSequence(kernel, **options), settings, rng=rng)
+    # A learned kernel keeps all others below nine tasks: fewer cannot say what the next one uses.
+    band = mk.ConfidenceSequence(learned or everything, noise_std=noise_std, norm_bound=3.0)
+    optimizer = mk.GPUCB(band, settings, rng=rng)
     for _ in range(25):
         x = optimizer.ask()
         optimizer.tell(x, output(x[None])[0] + noise_std * rng.normal())

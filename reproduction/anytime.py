@@ -14,7 +14,7 @@ from scipy.stats import norm
 from metakel import plots
 from metakel._arrays import Array
 from metakel.charts import COLD, LEARNED, REFERENCE, SERIES, SPREAD, TRUTH, Style
-from metakel.confidence import ConfidenceSequence
+from metakel.confidence import ClosedForm, ConfidenceSequence
 from metakel.kernels import KernelSum
 from metakel.plots import tidy
 from reproduction.drawing import rates
@@ -99,7 +99,9 @@ def _sequences(settings: Anytime, drawn: Instance, Z: Array) -> dict[str, Confid
         "dmm, k*": ConfidenceSequence(drawn.true, norm_of="kernel", **shared),
         "dmm, k_full": ConfidenceSequence(everything, **shared),
         "paper": ConfidenceSequence(
-            printed, method="paper", beta_min=drawn.beta_min, recovery_error=0.0, **shared
+            printed,
+            method=ClosedForm("paper", beta_min=drawn.beta_min, recovery_error=0.0),
+            **shared,
         ),
     }
     for method in ("dmm", "amm", "ay", "paper-corrected"):

@@ -37,17 +37,17 @@ def said(pattern: str) -> list[tuple[float, ...]]:
 
 
 def test_coverage_after_learning_is_that_of_the_benchmark():
-    measured = {cells[0]: cells for cells in section("confidence.md", "selection")}
-    shown = [cells for cells in rows(after("Measured")) if cells[0].startswith("sigma")]
-    settings = [name for name in measured if name.startswith("sigma")]
-    assert sorted(cells[0] for cells in shown) == sorted(settings)
-    for name, covered, width, hard, old in shown:
-        _, before, plain, _, default, *_ = measured[name]
-        assert (covered, width) == tuple(re.split(r"[ (;)]+", default)[:2])
-        assert (hard, old) == (plain.split()[0], before.split()[0])
-    least = min(float(cells[1]) for cells in shown)
-    most = max(float(cells[1]) for cells in shown)
-    assert said(r"in (\.\d+) to (1\.00) of 60 runs") == [(least, most)]
+    measured = [cells for cells in section("confidence.md", "selection") if "SNR" in cells[0]]
+    text = (DOCS / "benchmarks" / "confidence.md").read_text(encoding="utf-8")
+    runs = re.search(r"coverage_selection --runs (\d+)", text)
+    assert runs is not None
+    default = [float(cells[1].split()[0]) for cells in measured]
+    alone = [float(cells[6].split()[0]) for cells in measured]
+    for low, high, count in said(r"nominal 0\.9: in (\.\d+) to (1\.00) of (\d+) runs"):
+        assert (low, high) == (round(min(default), 2), round(max(default), 2))
+        assert count == float(runs.group(1))
+    for low, high in said(r"selection alone, `learned.kernel`: in (\.\d+) to (1\.00) of them"):
+        assert (low, high) == (min(alone), max(alone))
 
 
 def test_coverage_for_a_kernel_of_ones_own_is_that_of_the_benchmark():

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from metakel import ConfidenceSequence, InputError
 from metakel.errors import ShapeError
+from metakel.kernels.sum import KernelFunction
 from tests.confidence.worlds import World, covered
 
 Z = np.linspace(-1, 1, 101)[:, None]
@@ -53,13 +54,16 @@ def test_a_centre_close_to_f_allows_a_smaller_norm_bound_and_a_smaller_interval(
 def test_a_stored_sequence_continues_with_its_centre_and_slack():
     rng = np.random.default_rng(2)
     world = World.draw(rng, d=4, norm=2.0, noise_std=0.1)
-    first = sequence(world, centre=wave, slack=0.05)
+    centre = KernelFunction(world.kernel, np.linspace(-0.2, 0.4, world.kernel.dim))
+    first = sequence(world, centre=centre, slack=0.05)
     X = rng.uniform(-1, 1, (5, 1))
     first.tell(X, world.observe(X))
-    again = ConfidenceSequence.from_dict(first.to_dict(), world.kernel, centre=wave)
+    again = ConfidenceSequence.from_dict(first.to_dict())
     for one in (first, again):
         one.tell(0.3, 0.7)
     assert_array_equal(first.interval(), again.interval())
+    with pytest.raises(InputError, match="function of your own"):
+        sequence(world, centre=wave).to_dict()
     replayed = first.fresh()
     for batch in first.told.batches:
         replayed.tell(batch.X, batch.y)

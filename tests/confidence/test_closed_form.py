@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 from worlds import GRID, World, failures_allowed
 
-from metakel.confidence import ConfidenceSequence
+from metakel.confidence import DMM, ClosedForm, ConfidenceSequence
 from metakel.errors import InputError
 from metakel.gp import posterior
 from metakel.kernels import KernelSum
@@ -41,7 +41,7 @@ def test_closed_forms_are_the_posterior_plus_nu_standard_deviations(method, rho)
     post = posterior(w.kernel, X, y, noise_var=rho)
     noise = SIGMA**2 / rho * 2 * (post.information_gain + log(1 / DELTA))
     nu = sqrt(B**2 + noise) if method == "amm" else B + sqrt(noise)
-    sequence = told(w.kernel, X, y, method=method, rho=rho)
+    sequence = told(w.kernel, X, y, method=ClosedForm(method, rho=rho))
     lower, upper = sequence.interval(GRID)
     assert_allclose(sequence.radius, nu)
     assert_allclose(upper, post.mean(GRID) + nu * post.std(GRID), atol=1e-9)
@@ -55,9 +55,9 @@ def test_dmm_lies_in_amm_and_amm_in_ay(t, rho):
     w = world(t)
     X, y = data(w, t)
     scale = SIGMA / sqrt(rho)
-    dmm = told(w.kernel, X, y, norm_scales=[scale], full=w.kernel).interval(GRID)
-    amm = told(w.kernel, X, y, method="amm", rho=rho).interval(GRID)
-    ay = told(w.kernel, X, y, method="ay", rho=rho).interval(GRID)
+    dmm = told(w.kernel, X, y, method=DMM([scale]), full=w.kernel).interval(GRID)
+    amm = told(w.kernel, X, y, method=ClosedForm("amm", rho=rho)).interval(GRID)
+    ay = told(w.kernel, X, y, method=ClosedForm("ay", rho=rho)).interval(GRID)
     slack = 1e-9
     for inner, outer in ((dmm, amm), (amm, ay)):
         assert (inner[0] >= outer[0] - slack).all()
@@ -69,16 +69,16 @@ def test_dmm_lies_in_amm_and_amm_in_ay(t, rho):
 def test_only_rescaling_kernel_regulariser_and_norm_together_changes_nothing(method):
     w, c = world(), 4.0
     X, y = data(w)
-    rho = {} if method == "dmm" else {"rho": 0.2}
-    rescaled_rho = {} if method == "dmm" else {"rho": c * 0.2}
-    kept = {"method": method, "norm_of": "kernel", "full": w.kernel}
-    first = told(w.kernel, X, y, **kept, **rho)
+    form, rescaled = (
+        DMM() if method == "dmm" else ClosedForm(method, rho=rho) for rho in (0.2, c * 0.2)
+    )
+    first = told(w.kernel, X, y, method=form, norm_of="kernel", full=w.kernel)
     scaled = w.kernel.scaled(c)
-    kept["full"] = scaled
-    second = told(scaled, X, y, norm_bound=B / sqrt(c), **kept, **rescaled_rho)
+    kept = {"method": rescaled, "norm_of": "kernel", "full": scaled}
+    second = told(scaled, X, y, norm_bound=B / sqrt(c), **kept)
     assert_allclose(first.interval(GRID), second.interval(GRID), atol=1e-10)
     # The certificate makes the same of a kernel whose weights are c and a bound of the truth.
-    third = told(scaled, X, y, **{**kept, "norm_of": "truth"}, **rescaled_rho)
+    third = told(scaled, X, y, **{**kept, "norm_of": "truth"})
     assert_allclose(first.interval(GRID), third.interval(GRID), atol=1e-10)
 
 
@@ -91,8 +91,10 @@ def test_uniform_weights_beat_any_other_weights_of_the_same_kernels(method):
     rho = 0.2
     for weights in (eta / eta[eta > 0].min(), eta * 3 / eta[eta > 0].min()):
         uneven = KernelSum(w.kernel.base, weights)
-        wide = told(uneven, X, y, method=method, rho=rho * uneven.min_weight).interval(GRID)
-        even = told(w.kernel, X, y, method=method, rho=rho).interval(GRID)
+        wide = told(uneven, X, y, method=ClosedForm(method, rho=rho * uneven.min_weight)).interval(
+            GRID
+        )
+        even = told(w.kernel, X, y, method=ClosedForm(method, rho=rho)).interval(GRID)
         assert (even[1] - even[0] <= wide[1] - wide[0] + 1e-9).all()
 
 

@@ -17,7 +17,7 @@ from worlds import (
     true_kernel,
 )
 
-from metakel.confidence import ConfidenceSequence
+from metakel.confidence import ClosedForm, ConfidenceSequence
 from metakel.gp import posterior
 from metakel.kernels import KernelSum
 
@@ -154,7 +154,11 @@ def test_half_widths_of_the_one_dimensional_example():
             ("default", world.kernel, {}),
             ("full", KernelSum.uniform(BASE, weight=1.0), {}),
             ("true", true_kernel(world), {"norm_of": "kernel"}),
-            ("paper", world.kernel, {"method": "paper", "beta_min": 1.0, "recovery_error": 0.0}),
+            (
+                "paper",
+                world.kernel,
+                {"method": ClosedForm("paper", beta_min=1.0, recovery_error=0.0)},
+            ),
         ):
             sequence = ConfidenceSequence(
                 kernel, noise_std=SIGMA, norm_bound=10.0, points=fine, **options

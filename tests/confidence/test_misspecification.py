@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 from worlds import GRID, World, covered, failures_allowed
 
-from metakel.confidence import ConfidenceSequence
+from metakel.confidence import DMM, ConfidenceSequence
 from metakel.errors import InputError
 from metakel.kernels import KernelSum, legendre, squared_exponential
 
@@ -53,8 +53,8 @@ def test_a_bound_that_grows_is_doubled_past_the_noise():
 
 def test_without_misspecification_scales_there_is_no_alarm():
     """Negative control: the guesses up to the bound alone."""
-    assert told(MAPPED, 1.0, misspecification_weight=0.0).alarm is None
-    assert told(MAPPED, 1.0, norm_scales=[3.0]).alarm is None
+    assert told(MAPPED, 1.0, method=DMM(misspecification_weight=0.0)).alarm is None
+    assert told(MAPPED, 1.0, method=DMM([3.0])).alarm is None
 
 
 def test_where_the_bound_holds_the_set_loses_f_in_at_most_delta_of_the_runs():
@@ -86,7 +86,10 @@ def test_misspecification_scales_cost_no_more_than_their_weight():
         squared = {}
         for weight in (0.0, 0.01, 0.3):
             sequence = ConfidenceSequence(
-                world.kernel, noise_std=1.0, norm_bound=1.0, misspecification_weight=weight
+                world.kernel,
+                noise_std=1.0,
+                norm_bound=1.0,
+                method=DMM(misspecification_weight=weight),
             )
             sequence.tell(X, y)
             squared[weight] = sequence.radius**2
@@ -113,7 +116,7 @@ def test_a_bound_ten_times_too_small_is_noticed_no_later(noise_std):
             first_alarm(
                 World.draw(np.random.default_rng(seed), d=3, norm=10.0, noise_std=noise_std, p=6),
                 norm_bound=1.0,
-                misspecification_weight=weight,
+                method=DMM(misspecification_weight=weight),
             )
             for seed in range(15)
         ]
@@ -139,4 +142,4 @@ def test_the_size_of_the_weights_does_not_matter():
 @pytest.mark.parametrize("weight", [-0.1, 1.0, "much"])
 def test_a_weight_is_below_one(weight):
     with pytest.raises(InputError, match="misspecification_weight is"):
-        told(MAPPED, 1.0, misspecification_weight=weight)
+        told(MAPPED, 1.0, method=DMM(misspecification_weight=weight))

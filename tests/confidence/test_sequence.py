@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from worlds import GRID, World
 
-from metakel.confidence import ConfidenceSequence
+from metakel.confidence import DMM, ClosedForm, ConfidenceSequence
 from metakel.errors import InputError, ShapeError
 from metakel.kernels import KernelSum, legendre, squared_exponential
 
@@ -50,7 +50,7 @@ def test_on_its_points_the_intervals_are_nested(kernel):
 
 def test_remembered_sets_lie_between_the_present_and_the_whole_past():
     X, y = data(50)
-    sequences = {r: make(points=GRID, remember=r) for r in (0, 4, 100)}
+    sequences = {r: make(points=GRID, method=DMM(remember=r)) for r in (0, 4, 100)}
     for sequence in sequences.values():
         for i in range(50):
             sequence.tell(X[i : i + 1], y[i : i + 1])
@@ -126,7 +126,7 @@ def test_a_stored_sequence_goes_on_exactly(before, after, kernel, on_points, wro
         straight.tell(X[start : start + size], y[start : start + size])
         start += size
     text = json.dumps(straight.to_dict(), allow_nan=False)
-    restored = ConfidenceSequence.from_dict(json.loads(text), kernel)
+    restored = ConfidenceSequence.from_dict(json.loads(text))
     for size in after:
         for sequence in (straight, restored):
             sequence.tell(X[start : start + size], y[start : start + size])
@@ -142,7 +142,7 @@ def test_what_cannot_be_stored_or_read_is_refused():
     with pytest.raises(InputError, match="function"):
         make(norm_bound=lambda t: 1.0 + t).to_dict()
     with pytest.raises(InputError, match="format"):
-        ConfidenceSequence.from_dict({"format": "else"}, KERNEL)
+        ConfidenceSequence.from_dict({"format": "else"})
 
 
 @pytest.mark.parametrize(
@@ -182,16 +182,28 @@ def test_an_empty_call_changes_nothing():
         {"delta": 1.0},
         {"norm_of": "both"},
         {"on_alarm": "shout"},
-        {"norm_scales": []},
-        {"norm_range": (1.0, 1.0)},
-        {"remember": -1},
-        {"rho": 0.0},
         {"full": KernelSum(KERNEL.base, np.zeros(6))},
     ],
 )
 def test_bad_settings_are_named(options):
     with pytest.raises(InputError, match=next(iter(options))):
         make(**options)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        (DMM, {"norm_scales": []}),
+        (DMM, {"norm_range": (1.0, 1.0)}),
+        (DMM, {"remember": -1}),
+        (ClosedForm, {"rho": 0.0, "name": "amm"}),
+        (ClosedForm, {"method": "dmm"}),
+    ],
+)
+def test_bad_options_of_a_method_are_named(method, options):
+    word = next(iter(options))
+    with pytest.raises(InputError, match=word):
+        method(**{"name" if name == "method" else name: v for name, v in options.items()})
 
 
 def test_kernels_without_features_need_a_norm_bound():
@@ -275,10 +287,10 @@ def test_an_empty_kernel_is_stored_with_what_is_believed_instead():
     sequence.tell(*data(5))
     stored = json.loads(json.dumps(sequence.to_dict()))
     with nothing_learned():
-        again = ConfidenceSequence.from_dict(stored, EMPTY)
+        again = ConfidenceSequence.from_dict(stored)
     assert_array_equal(again.interval(), sequence.interval())
     with nothing_learned(), pytest.raises(InputError, match="stage 0; expected 1 to 3"):
-        ConfidenceSequence.from_dict({**stored, "stage": 0}, EMPTY)
+        ConfidenceSequence.from_dict({**stored, "stage": 0})
 
 
 @pytest.mark.parametrize(
@@ -313,9 +325,9 @@ def test_the_mean_lies_inside():
 
 @pytest.mark.parametrize("number", [np.float32, np.float64, np.int64, int])
 def test_numbers_of_numpy_are_numbers_and_can_be_stored(number):
-    options = {"noise_std": number(1), "norm_bound": number(2), "norm_scales": [number(1)]}
+    options = {"noise_std": number(1), "norm_bound": number(2), "method": DMM([number(1)])}
     sequence = make(**options, delta=np.float32(0.25), delta_learning=np.float32(0.125))
-    plain = make(noise_std=1.0, norm_bound=2.0, norm_scales=[1.0], delta=0.25, delta_learning=0.125)
+    plain = make(noise_std=1.0, norm_bound=2.0, method=DMM([1.0]), delta=0.25, delta_learning=0.125)
     assert json.dumps(sequence.to_dict()) == json.dumps(plain.to_dict())
     assert_array_equal(sequence.interval(Z), plain.interval(Z))
 
@@ -368,7 +380,7 @@ def test_units_beyond_the_range_of_floats_are_refused(name, value):
 
 def test_a_fresh_sequence_remembers_as_much():
     X, y = data(20)
-    whole = make(remember=0)
+    whole = make(method=DMM(remember=0))
     again = whole.fresh()
     for sequence in (whole, again):
         for i in range(20):
@@ -387,4 +399,4 @@ def test_a_damaged_entry_is_an_input_error(key, damage):
     else:
         stored[key] = damage
     with pytest.raises((InputError, ShapeError)):
-        ConfidenceSequence.from_dict(stored, KERNEL)
+        ConfidenceSequence.from_dict(stored)

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from worlds import GRID, World, covered
 
-from metakel.confidence import ConfidenceSequence
+from metakel.confidence import DMM, ConfidenceSequence
 from metakel.kernels import KernelSum, legendre
 
 
@@ -39,7 +39,7 @@ def test_from_a_thousandth_to_a_million_times_the_noise_it_is_nearly_as_sharp_as
         X = world.rng.uniform(-1, 1, (40, 1))
         y = world.observe(X)
         free = ConfidenceSequence(world.kernel, noise_std=1.0, norm_bound=None)
-        sharp = ConfidenceSequence(world.kernel, noise_std=1.0, norm_bound=None, norm_scales=[size])
+        sharp = ConfidenceSequence(world.kernel, noise_std=1.0, norm_bound=None, method=DMM([size]))
         for sequence in (free, sharp):
             sequence.tell(X, y)
             assert covered(sequence, world.f(GRID), GRID)
@@ -49,5 +49,7 @@ def test_from_a_thousandth_to_a_million_times_the_noise_it_is_nearly_as_sharp_as
 
 def test_a_range_that_is_given_is_kept_as_it_is():
     kernel = KernelSum.uniform(legendre(2, scaling="l2"), weight=1.0)
-    sequence = ConfidenceSequence(kernel, noise_std=1.0, norm_bound=None, norm_range=(1e-3, 1e3))
+    sequence = ConfidenceSequence(
+        kernel, noise_std=1.0, norm_bound=None, method=DMM(norm_range=(1e-3, 1e3))
+    )
     assert_allclose(sequence.hypothesis.norm_scales[[0, -1]], [1e-3, 1e3])

@@ -35,9 +35,42 @@ def learned():
     return learn_kernel(History.from_pairs(tasks), BASE, noise_std=0.1)
 
 
+def test_a_learned_kernel_brings_weights_noise_and_delta(learned):
+    band = ConfidenceSequence(learned, norm_bound=2.0)
+    assert_array_equal(band.kernel.eta, learned.confidence_kernel(2.0).eta)
+    assert band.options.noise_std == learned.noise_std
+    assert band.delta_learning == learned.delta == band.delta_deciding
+    assert band.options.norm_of == "all"
+    other = ConfidenceSequence(learned, norm_bound=2.0, noise_std=0.3, delta_learning=0.0)
+    assert (other.options.noise_std, other.delta_learning) == (0.3, 0.0)
+    with pytest.raises(InputError, match=r"norm_of is 'kernel' beside a learned kernel"):
+        ConfidenceSequence(learned, norm_bound=2.0, norm_of="kernel")
+
+
+def test_after_an_alarm_a_learned_kernel_falls_back_to_all_kernels_with_the_same_norm(learned):
+    band = ConfidenceSequence(learned, norm_bound=2.0)
+    hypotheses = band._state.hypotheses
+    assert [h.norm_bound for h in hypotheses] == [2.0, 2.0, np.inf]
+    assert_array_equal(hypotheses[1].kernel.eta, np.ones(4))
+    # A kernel of many sigma that the past did not have: the fallback stays finite and covers.
+    x = np.linspace(-1, 1, 12)
+    f = 1.9 * BASE.features(x[:, None])[:, 3] / np.sqrt(BASE.sup[3])
+    for one, value in zip(x, f, strict=True):
+        band.tell(one, value)
+    assert band.alarm is not None
+    assert band.hypothesis is hypotheses[1]
+    lower, upper = band.interval(x)
+    assert (upper - lower).max() < 4.0
+    assert ((lower <= f) & (f <= upper)).all()
+
+
+def test_without_a_norm_bound_a_learned_kernel_keeps_all_base_kernels(learned):
+    assert_array_equal(ConfidenceSequence(learned, norm_bound=None).kernel.eta, np.ones(4))
+    growing = ConfidenceSequence(learned, norm_bound=lambda t: 2.0 + t)
+    assert_array_equal(growing.kernel.eta, learned.confidence_kernel(2.0).eta)
+
+
 def test_what_was_learned_is_not_its_kernel(learned):
-    with pytest.raises(InputError, match=r"^kernel is a LearnedKernel; give learned\.kernel$"):
-        make(learned)
     with pytest.raises(InputError, match=r"^full is a LearnedKernel; give learned\.kernel$"):
         make(full=learned)
 
@@ -58,9 +91,9 @@ def test_what_is_no_kernel_is_named(kernel, words):
 
 def test_a_spent_budget_says_what_to_do(learned):
     with pytest.raises(
-        InputError, match=r"delta above 0\.1, or .*learn_kernel\(\.\.\., delta=0\.05"
+        InputError, match=r"delta above 0\.05, or .*learn_kernel\(\.\.\., delta=0\.025"
     ):
-        make(learned.kernel, delta_learning=learned.delta)
+        make(learned.kernel, delta=0.05, delta_learning=learned.delta)
     with pytest.raises(InputError, match=r"chosen by hand.*delta_learning=0 that you trust it"):
         make(learned.kernel, delta_learning=1.0)
     with pytest.raises(InputError, match=r"expected 0 <= delta_learning < delta < 1$"):

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import metakel as mk
 from gpucb import gpucb
+from metakel._codec import decode, encode
 from metakel.errors import ShapeError
 from metakel.kernels.sum import KernelFunction
 
@@ -31,7 +32,7 @@ def test_its_gradient_agrees_with_differences():
 
 
 def test_it_is_stored_exactly():
-    again = KernelFunction.from_dict(F.to_dict())
+    again = decode(KernelFunction, encode(F), "F")
     assert_array_equal(again(Z), F(Z))
 
 

@@ -330,7 +330,7 @@ LENGTHS = mk.kernels.squared_exponential([0.1, 0.3, 1.0])
 def test_learning_nothing_with_unknown_noise_is_said_where_it_happens():
     history = odd_history(0.05)
     with pytest.warns(UserWarning, match=r"root mean square of y; pass noise_std=") as said:
-        learned = mk.learn_kernel(history, LENGTHS, strength=1.0)
+        learned = mk.learn_kernel(history, LENGTHS, lam="square-root", strength=1.0)
     assert said[0].filename == __file__
     assert "50%" in str(said[0].message)  # more than noise would reach
     assert learned.names == ()
@@ -391,8 +391,41 @@ def test_noise_is_estimated_from_the_tasks_with_more_points_than_features(loss):
     assert_allclose(learned.noise_std, 0.3, rtol=0.2)
     assert learned.rule == "self-normalised"
     short = mk.learn_kernel(mk.History.from_pairs(pairs[:3]), L2)  # 6 degrees of freedom
-    assert short.rule == "square-root"
-    assert short.noise_source == "residuals"
+    assert short.rule == "self-normalised"
+    assert short.noise_source == "cross-validation"
+    by_hand = mk.learn_kernel(mk.History.from_pairs(pairs[:3]), L2, lam="cv").noise_std
+    assert_allclose(short.noise_std, by_hand)
+    alone = mk.learn_kernel(mk.History.from_pairs(pairs[4:]), LENGTHS)  # nothing to hold out
+    assert (alone.rule, alone.noise_source) == ("square-root", "residuals")
+
+
+@pytest.mark.parametrize("snr", [1.0, 20.0])
+def test_with_fewer_points_than_features_the_noise_is_about_right(snr):
+    """What the square-root lasso misses counts as noise there: many times too much."""
+    found, pivotal = [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        pairs = []
+        for n in rng.integers(8, 15, 12):
+            x = rng.uniform(-1, 1, n)
+            theta = snr * rng.standard_normal(3)
+            pairs.append((x, L2.features(x)[:, [1, 4, 9]] @ theta + rng.standard_normal(n)))
+        history = mk.History.from_pairs(pairs)
+        found.append(mk.learn_kernel(history, L2))
+        pivotal.append(mk.learn_kernel(history, L2, lam="square-root").noise_std)
+    assert {learned.noise_source for learned in found} == {"cross-validation"}
+    assert_allclose(np.mean([learned.noise_std for learned in found]), 1.0, rtol=0.2)
+    assert np.mean(pivotal) > 1.3
+    assert "estimated by cross-validation" in str(found[0])
+
+
+def test_noise_alone_of_unknown_level_selects_nothing_where_points_are_few():
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        pairs = [(rng.uniform(-1, 1, 10), rng.standard_normal(10)) for _ in range(12)]
+        learned = mk.learn_kernel(mk.History.from_pairs(pairs), L2)
+        assert not learned.active.size
+        assert_allclose(learned.noise_std, 1.0, rtol=0.2)
 
 
 def test_points_that_repeat_count_as_degrees_of_freedom():

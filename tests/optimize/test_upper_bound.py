@@ -7,7 +7,7 @@ import pytest
 from games import BOUND, NOISE, line_problem, square_problem
 from numpy.testing import assert_allclose
 
-from metakel.confidence import ConfidenceSequence
+from metakel.confidence import ClosedForm, ConfidenceSequence
 from metakel.gp import posterior
 from metakel.kernels import KernelSum, squared_exponential
 from metakel.optimize.upper_bound import UpperBound as Acquisition
@@ -69,7 +69,7 @@ def test_the_gradient_is_the_derivative(kernel, bound, t, count, rng):
 
 @pytest.mark.parametrize("kernel", [square_problem().kernel, STATIONARY], ids=["features", "gram"])
 def test_pending_points_change_no_mean_and_shrink_the_width_as_observations_would(kernel, rng):
-    sequence = told(kernel, 12, rng, method="amm", rho=NOISE**2)
+    sequence = told(kernel, 12, rng, method=ClosedForm("amm", rho=NOISE**2))
     pending, Z = rng.uniform(-1, 1, (5, 2)), rng.uniform(-1, 1, (40, 2))
     X, y = sequence.told.batches[0].X, sequence.told.batches[0].y
     before = posterior(kernel, X, y, noise_var=NOISE**2)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from metakel.confidence import ConfidenceSequence
+from metakel.confidence import ClosedForm, ConfidenceSequence
 from metakel.gp import posterior
 from metakel.kernels import KernelSum, legendre
 
@@ -26,9 +26,7 @@ def test_theorem_5_1_as_printed():
         noise_std=sigma,
         norm_bound=B,
         delta=delta,
-        method="paper",
-        beta_min=c1,
-        recovery_error=eps,
+        method=ClosedForm("paper", beta_min=c1, recovery_error=eps),
     )
     sequence.tell(X, y)
     noise_var = 1 + 2 / t
@@ -72,9 +70,7 @@ def test_literal_theorem_5_1_misses_where_the_default_covers():
             noise_std=sigma,
             norm_bound=f,
             delta=delta,
-            method="paper",
-            beta_min=c1,
-            recovery_error=eps,
+            method=ClosedForm("paper", beta_min=c1, recovery_error=eps),
         )
         default = ConfidenceSequence(kernel, noise_std=sigma, norm_bound=f, delta=delta)
         paper_covers += paper.interval(Z[:1])[1][0] >= f

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from tuning_history import measure, small_prior
 
+import metakel as mk
 from metakel import InputError
-from metakel.tuner import Finished, Tuner
+from metakel.tuner import Finished, KernelSource, Tuner
 
 PRIOR = small_prior(certified=True)
 
@@ -225,3 +226,23 @@ def test_bad_input_changes_nothing(tmp_path):
     with pytest.raises(InputError, match="stop_at needs a certificate"):
         Tuner(PRIOR, stop_at=0.1, delta=0.01)
     assert (tmp_path / "j").read_bytes() == before
+
+
+def test_a_learned_kernel_decides_without_betting_on_its_selection(tmp_path):
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    rows = [
+        {"task": s, "x": x, "y": a * x**2 + 0.05 * rng.normal()}
+        for s, a in enumerate(rng.normal(size=12))
+        for x in rng.uniform(-1, 1, 15)
+    ]
+    columns = {name: [row[name] for row in rows] for name in ("task", "x", "y")}
+    history = mk.History.from_frame(pd.DataFrame(columns), task="task", output="y")
+    base = mk.kernels.legendre(6, scaling="l2")
+    learned = mk.learn_kernel(history, base, noise_std=0.05)
+    with pytest.raises(mk.InputError, match=r"needs norm_bound.*twice that is usual"):
+        mk.Tuner(learned, tmp_path / "none.jsonl")
+    tuner = mk.Tuner(KernelSource(learned, norm_bound=3.0), tmp_path / "run.jsonl")
+    sequence = tuner.optimizer.model.certified
+    np.testing.assert_array_equal(sequence.kernel.eta, learned.confidence_kernel(3.0).eta)
+    assert sequence.delta_learning == learned.delta

@@ -22,8 +22,8 @@ from metakel.confidence.observations import (
     Spectrum,
     no_observations,
 )
+from metakel.confidence.options import ConfidenceOptions
 from metakel.confidence.radius import (
-    ConfidenceOptions,
     log_evidence,
     log_weights,
     misspecification_scales,
@@ -88,7 +88,7 @@ class Hypothesis:
 
 def certified_norm(options: ConfidenceOptions, kernel: KernelSum, norm_bound: float) -> float:
     """Bound of ||f|| in the norm of ``kernel``: B / sqrt(min weight) if B is about the truth."""
-    if options.norm_of == "kernel" or not len(kernel.active):
+    if options.norm_of != "truth" or not len(kernel.active):
         return norm_bound
     return norm_certificate(norm_bound=norm_bound, smallest_weight=kernel.min_weight)
 
@@ -102,10 +102,13 @@ def wider_kernels(
     options: ConfidenceOptions, kernel: KernelSum, full: KernelSum | Sequence[KernelSum] | None
 ) -> tuple[KernelSum, ...]:
     """The kernels to fall back to, from narrow to wide; none where there is nothing to add."""
-    if options.method != "dmm" or full is kernel:
+    if options.name != "dmm" or full is kernel:
         return ()
     if full is None:
-        return () if len(kernel.active) == kernel.base.p else (everything(kernel),)
+        # Small weights on all base kernels are an assumption, too, unless it is their own norm.
+        small = options.norm_of == "all" and (kernel.eta < 1).any()
+        narrow = small or len(kernel.active) < kernel.base.p
+        return (everything(kernel),) if narrow else ()
     if not isinstance(full, list | tuple):
         wider: tuple[KernelSum, ...] = (as_kernel("full", full),)
     else:
@@ -135,7 +138,7 @@ def first_stage(options: ConfidenceOptions, kernel: KernelSum, wider: Sequence[K
         return 0
     if not wider or options.norm_of == "kernel":
         why = (
-            f'method {options.method!r} and full=kernel have no other; use "dmm", or'
+            f'method {options.name!r} and full=kernel have no other; use "dmm", or'
             if not wider
             else 'norm_of="kernel" bounds no other norm; use norm_of="truth", or'
         )
@@ -168,7 +171,7 @@ def hypotheses(
     scales = norm_scales(options, kernel, first)
     others = len(wider)
     own = each = 1 / (1 + others)
-    if options.watch_kernels and (kernel.eta < kernel.eta.max(initial=0)).any():
+    if options.dual.watch_kernels and (kernel.eta < kernel.eta.max(initial=0)).any():
         # The rest of the mixture is that of `mixture`'s neighbours.
         own, each = (0.5, (0.5 - WATCHED) / others) if others else (1 - WATCHED, 0.0)
     ladder = [_hypothesis(options, kernel, first, scales, own)]
@@ -197,7 +200,7 @@ def mixture(
     first = ladder[0]
     members, eta = list(ladder[: 1 + wider]), first.kernel.eta
     missing = (
-        np.flatnonzero(eta < eta.max(initial=0)) if options.watch_kernels else np.empty(0, int)
+        np.flatnonzero(eta < eta.max(initial=0)) if options.dual.watch_kernels else np.empty(0, int)
     )
     for j in missing:
         weights = np.where(np.arange(len(eta)) == j, eta.max(), eta)
@@ -210,13 +213,15 @@ def _hypothesis(
     options: ConfidenceOptions, kernel: KernelSum, norm_bound: float, own: Array, share: float
 ) -> Hypothesis:
     beyond = misspecification_scales(options, kernel, own)
-    weights = log_weights(len(own), len(beyond), options.misspecification_weight)
+    weights = log_weights(len(own), len(beyond), options.dual.misspecification_weight)
     scales = np.concatenate([own, beyond])
     return Hypothesis(kernel, norm_bound, own, scales, weights, share)
 
 
 def _norm_ratio(options: ConfidenceOptions, kernel: KernelSum, full: KernelSum) -> float:
     """How much larger the norm bound is in the norm of ``full``."""
+    if options.norm_of == "all":  # whose weights are 1
+        return 1 / float(np.sqrt(full.min_weight))
     if not len(kernel.active):
         return certified_norm(options, full, 1.0)
     if options.norm_of == "kernel":
@@ -261,7 +266,7 @@ class State:
     def now(self) -> BuiltSet:
         """The confidence set of the present time."""
         options, assumed = self.options, self.hypothesis
-        if options.method != "dmm":
+        if options.name != "dmm":
             return self._closed_form()
         spectra, evidences = {}, []
         for i, (data, member) in enumerate(zip(self.observations, self.mixture, strict=True)):

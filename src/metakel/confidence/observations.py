@@ -8,10 +8,8 @@ targets U'y, the squared norm of what is left of y, and the r directions of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -176,22 +174,6 @@ class ObservationLog:
                 "hold (leave a failed run out instead of giving it an extreme value)"
             )
         return Batch(points, values, noise)
-
-    def to_list(self) -> list[dict[str, Any]]:
-        """Exact JSON form."""
-        return [
-            {"X": b.X.tolist(), "y": b.y.tolist(), "noise_std": b.noise_std.tolist()}
-            for b in self.batches
-        ]
-
-    @staticmethod
-    def from_list(data: list[Mapping[str, Any]], kernel: KernelSum) -> ObservationLog:
-        """Inverse of `to_list`."""
-        log = ObservationLog()
-        for entry in data:
-            batch = log.checked(kernel, entry["X"], entry["y"], entry["noise_std"])
-            log = log.with_batch(batch)
-        return log
 
 
 def _split(y: Array, vectors: Array) -> tuple[Array, float]:

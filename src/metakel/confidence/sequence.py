@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel._arrays import Array
+from metakel._codec import Functions, decode, encode
 from metakel._files import Format
 from metakel.confidence.fallback import (
     Alarm,
@@ -23,12 +24,24 @@ from metakel.confidence.fallback import (
     wider_kernels,
 )
 from metakel.confidence.observations import Batch, ObservationLog, Spectrum, no_observations
-from metakel.confidence.radius import Centre, ConfidenceOptions, Method, NormBound, centre_at
+from metakel.confidence.options import (
+    DMM,
+    Centre,
+    ClosedForm,
+    ConfidenceOptions,
+    Learned,
+    MethodName,
+    NormBound,
+    NormOf,
+    OnAlarm,
+    as_method,
+    centre_at,
+)
 from metakel.confidence.set import ConfidenceSet, Intersection
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum, as_kernel
 
-FORMAT = Format("metakel.ConfidenceSequence", version=2, noun="sequence")
+FORMAT = Format("metakel.ConfidenceSequence", version=3, noun="sequence")
 
 
 class ConfidenceSequence:
@@ -40,11 +53,15 @@ class ConfidenceSequence:
 
     Parameters
     ----------
-    kernel : KernelSum
-        One without any active base kernel, from a history in which nothing stood out of the noise,
-        is replaced by ``full`` from the start, with a warning: that does not make f zero.
-    noise_std : float
-        Bound of the noise level sigma (its sub-Gaussian proxy).
+    kernel : LearnedKernel or KernelSum
+        A learned kernel brings its noise level, the share of delta that learning spent, and weights
+        that do not bet on the selection: base kernels that were not selected keep the weight that
+        they can have without having been noticed (`LearnedKernel.confidence_kernel`). A sum of
+        kernels is taken as it is: ``learned.kernel`` says that what was not selected is not there.
+        One without any active base kernel is replaced by ``full`` from the start, with a warning:
+        that nothing stood out of the noise does not make f zero.
+    noise_std : float, optional
+        Bound of the noise level sigma (its sub-Gaussian proxy). A learned kernel has one.
     norm_bound : float, callable or None
         B. None assumes nothing and gives infinite intervals until the observed points span the
         features (feature kernels only). A callable t -> B_t, increasing without bound, holds
@@ -52,18 +69,21 @@ class ConfidenceSequence:
         is doubled.
     delta : float
         Total probability of error.
-    delta_learning : float
+    delta_learning : float, optional
         The part of delta that was spent on learning the kernel: that the noise of the history
-        misled it. The intervals get the rest, ``delta_deciding``. 0 for a kernel that was not
-        learned. That no base kernel was too weak to be seen there is an assumption, not a part of
-        delta; the alarm checks it.
-    method : "dmm", "amm", "ay", "paper-corrected", "paper" or "oracle"
+        misled it. The intervals get the rest, ``delta_deciding``. By default that of the learned
+        kernel, and 0 for a sum of kernels. That no base kernel is larger than the past allows is an
+        assumption, not a part of delta; the alarm checks it.
+    method : str, DMM or ClosedForm
         "dmm" is the tightest: every function that fits the data and has a small norm, intersected
-        over time. The others are closed forms (`closed_form`) of the present time.
-    norm_of : "truth" or "kernel"
-        Whose norm B bounds: that of the true kernel, with weights of at most 1 on some of the
-        active base kernels, or that of ``kernel`` itself. For "truth" the bound in the norm of
-        ``kernel`` is B / sqrt(its smallest weight): use weights of 1.
+        over time. The others are closed forms of the present time. `DMM` and `ClosedForm` have
+        options of their own.
+    norm_of : "truth", "kernel" or "all"
+        Whose norm B bounds. "truth": that of the true kernel, with weights of at most 1 on some of
+        the active base kernels; the bound in the norm of ``kernel`` is then B / sqrt(its smallest
+        weight), so use weights of 1. "kernel": that of ``kernel`` itself. "all": that with weight
+        1 on every base kernel, and it bounds the norm of ``kernel``, too; so it is for a learned
+        kernel.
     on_alarm : "widen", "stop", "raise" or "ignore"
         What to do when no function fits, which has probability at most delta unless a base kernel
         is missing, or B or the noise is too small. "widen" falls back to all base kernels, and if
@@ -79,27 +99,6 @@ class ConfidenceSequence:
         before it, and an alarm falls back by one. f must lie in the last.
     points : (n, d0) array, optional
         A finite domain on which the intersection over the times after each `tell` is exact.
-    remember : int
-        At most how many past sets `interval` intersects with elsewhere: the previous one and the
-        first ones past the powers of 2. Any choice is valid; it narrows by a few per cent.
-    norm_scales : sequence of float, optional
-        Scales of the mixture of "dmm": guesses of the norm of f in the norm of ``kernel``, fixed in
-        advance. By default B, B/2, ..., B/128; any are valid.
-    norm_range : (low, high), optional
-        Range of the scales if there is no B, in units of the values: by default from a hundredth
-        to a million times the noise (over the root of the smallest weight), so that units do not
-        matter.
-    misspecification_weight : float
-        Weight in the mixture of scales above all of these, at which f would stand out of the noise
-        (1, 8, 64 and 512 times it). The alarm needs them: without them it would not notice a B
-        that is small against the noise, however wrong. Any weight is valid; 0.01 makes R_t^2
-        larger by 0.02. With ``norm_scales`` there are none.
-    rho : float, optional
-        Regulariser of "amm", "ay" and "paper-corrected", by default noise_std^2 (1 + 2/t for
-        "paper-corrected"). If noise differs by observation, that of observation i is
-        rho (noise_std_i / noise_std)^2.
-    beta_min, recovery_error : float, optional
-        c_1 and epsilon of Theorem 5.1, for "paper" only; the kernel is then taken as it is given.
     centre : (n, d0) -> (n,), optional
         What f is expected to be, such as the mean of past tasks; 0 by default. The assumptions are
         then about f minus this function. It must not depend on the values of this sequence.
@@ -108,60 +107,49 @@ class ConfidenceSequence:
         this kernel and norm is within ``slack`` of f. The intervals stay valid and get wider, by
         about slack (1 + sqrt(number of features)) after many values (Statement 5 of
         ``docs/guide/safe-search.md``). Only "dmm" has it.
-    watch_kernels : bool
-        Give a quarter of the mixture to kernels with one base kernel more, so that the alarm
-        notices a single missing one earlier. ``kernel`` keeps its half, so R_t^2 grows no further.
-        Every `tell` then takes one small decomposition for each base kernel that is missing.
     """
 
     def __init__(
         self,
-        kernel: KernelSum,
+        kernel: KernelSum | Learned,
         *,
-        noise_std: float,
         norm_bound: NormBound,
+        noise_std: float | None = None,
         delta: float = 0.1,
-        delta_learning: float = 0.0,
-        method: Method = "dmm",
-        norm_of: Literal["truth", "kernel"] = "truth",
-        on_alarm: Literal["widen", "stop", "raise", "ignore"] = "widen",
+        delta_learning: float | None = None,
+        method: MethodName | DMM | ClosedForm = "dmm",
+        norm_of: NormOf | None = None,
+        on_alarm: OnAlarm = "widen",
         full: KernelSum | Sequence[KernelSum] | None = None,
         points: ArrayLike | None = None,
-        remember: int = 4,
-        norm_scales: Sequence[float] | None = None,
-        norm_range: tuple[float, float] | None = None,
-        misspecification_weight: float = 0.01,
-        rho: float | None = None,
-        beta_min: float | None = None,
-        recovery_error: float | None = None,
         centre: Centre | None = None,
         slack: float = 0.0,
-        watch_kernels: bool = False,
     ) -> None:
+        learned = None if isinstance(kernel, KernelSum) else kernel
+        if hasattr(learned, "confidence_kernel"):
+            assert learned is not None
+            kernel, norm_of = _soft(learned, norm_bound, norm_of), "all"
+            noise_std = learned.noise_std if noise_std is None else noise_std
+            delta_learning = learned.delta if delta_learning is None else delta_learning
         self.kernel = kernel = as_kernel("kernel", kernel)
+        if noise_std is None:
+            raise InputError(
+                "noise_std is None; expected a positive number, which only a learned kernel brings"
+            )
         self.options = ConfidenceOptions(
             noise_std=noise_std,
             norm_bound=norm_bound,
             delta=delta,
-            delta_learning=delta_learning,
-            method=method,
-            norm_of=norm_of,
+            delta_learning=0.0 if delta_learning is None else delta_learning,
+            method=as_method(method),
+            norm_of="truth" if norm_of is None else norm_of,
             on_alarm=on_alarm,
-            norm_scales=None if norm_scales is None else tuple(map(float, norm_scales)),
-            norm_range=None if norm_range is None else (float(norm_range[0]), float(norm_range[1])),
-            misspecification_weight=misspecification_weight,
-            rho=rho,
-            beta_min=beta_min,
-            recovery_error=recovery_error,
             slack=slack,
-            watch_kernels=bool(watch_kernels),
         )
         if not (centre is None or callable(centre)):
             raise InputError(f"centre is {centre!r}; expected a function of points (n, d0)")
         self.centre = centre
         self.options.check_kernel(kernel)
-        if remember < 0:
-            raise InputError(f"remember is {remember}; expected an integer >= 0")
         self.wider = wider_kernels(self.options, kernel, full)
         domain = None if points is None else kernel.base.points(points)
         ladder = hypotheses(self.options, kernel, self.wider)
@@ -169,7 +157,7 @@ class ConfidenceSequence:
         data = tuple(no_observations(member.kernel) for member in members)
         stage = first_stage(self.options, kernel, self.wider)
         self._state = State(self.options, ladder, members, data, stage)
-        self._kept, _ = Intersection(domain, remember).narrowed(self.current)
+        self._kept, _ = Intersection(domain, self.options.dual.remember).narrowed(self.current)
         self.alarms: tuple[AlarmEvent, ...] = ()  # each falls back to a wider assumption
         self._at_points = 0.0 if domain is None else self._centre_at(domain)
 
@@ -204,9 +192,9 @@ class ConfidenceSequence:
         return self.options.delta_deciding
 
     @property
-    def method(self) -> Method:
+    def method(self) -> MethodName:
         """How the intervals are computed."""
-        return self.options.method
+        return self.options.name
 
     @property
     def alarm(self) -> AlarmEvent | None:
@@ -382,68 +370,100 @@ class ConfidenceSequence:
         delta, on_alarm : optional
             Others than those of this sequence.
         """
-        options, centre = asdict(self.options), self.centre
+        centre = self.centre
         if negated and centre is not None:
             centre = negative(centre)
-        options |= {"remember": self._kept.remember, "centre": centre, "points": points}
+        options = {f.name: getattr(self.options, f.name) for f in fields(self.options)}
         options |= {} if delta is None else {"delta": delta}
         options |= {} if on_alarm is None else {"on_alarm": on_alarm}
-        return type(self)(self.kernel, full=self.wider or self.kernel, **options)
+        full = self.wider or self.kernel  # the kernel itself stands for no other one
+        return type(self)(self.kernel, full=full, centre=centre, points=points, **options)
 
     def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form of options and state; `from_dict` needs kernel and centre again."""
+        """Exact JSON form of assumptions, observations and state."""
         if callable(self.options.norm_bound):
             raise InputError("a norm_bound that is a function cannot be stored; store the data")
+        if not (self.centre is None or isinstance(self.centre, KernelFunction)):
+            raise InputError(
+                "a centre that is a function of your own cannot be stored; expected a "
+                "KernelFunction, or store the data"
+            )
         kept = self._kept
-        return FORMAT.dump(
-            {
-                "options": {**asdict(self.options), "remember": kept.remember},
-                "points": None if kept.points is None else kept.points.tolist(),
-                "told": self.told.to_list(),
-                "stage": self._state.stage,
-                "alarms": [asdict(event) for event in self.alarms],
-                "past": [time for time, _, _ in kept.past],
-                "running": kept.running and [_finite(bound) for bound in kept.running],
-            }
+        stored = StoredSequence(
+            kernel=self.kernel,
+            wider=self.wider,
+            options=self.options,
+            centre=self.centre,
+            points=kept.points,
+            told=self.told.batches,
+            stage=self._state.stage,
+            alarms=self.alarms,
+            past=tuple(time for time, _, _ in kept.past),
+            running=kept.running,
         )
+        return FORMAT.dump(encode(stored))
 
     @classmethod
-    def from_dict(
-        cls,
-        data: Mapping[str, Any],
-        kernel: KernelSum,
-        full: KernelSum | Sequence[KernelSum] | None = None,
-        centre: Centre | None = None,
-    ) -> Self:
-        """Inverse of `to_dict`, given the same kernels and centre; continues like the first."""
+    def from_dict(cls, data: Mapping[str, Any], functions: Functions | None = None) -> Self:
+        """Inverse of `to_dict`; continues like the first.
+
+        ``functions`` maps the names of the user's own kernels to them.
+        """
         with FORMAT.load(data) as content:
-            options = {**content["options"], "points": content["points"], "centre": centre}
-            sequence = cls(kernel, full=full, **options)
-            sequence._restore(content)
+            stored = decode(StoredSequence, content, f"stored {FORMAT.noun}", functions)
+            options = {f.name: getattr(stored.options, f.name) for f in fields(stored.options)}
+            sequence = cls(
+                stored.kernel,
+                full=stored.wider or stored.kernel,
+                centre=stored.centre,
+                points=stored.points,
+                **options,
+            )
+            sequence._restore(stored)
             return sequence
 
-    def _restore(self, content: Mapping[str, Any]) -> None:
+    def _restore(self, stored: StoredSequence) -> None:
         """From the state before the first observation to the one that was stored."""
-        stage, first, last = int(content["stage"]), self._state.stage, len(self._state.hypotheses)
-        if not first <= stage <= last:  # below the first: an empty kernel, by an older version
-            raise InputError(
-                f"stored sequence is at stage {stage}; expected {first} to {last}. Make a new "
-                "sequence from its data"
-            )
-        self.alarms = tuple(AlarmEvent(**event) for event in content["alarms"])
+        stage, first, last = stored.stage, self._state.stage, len(self._state.hypotheses)
+        if not first <= stage <= last:
+            raise InputError(f"stored sequence is at stage {stage}; expected {first} to {last}")
+        self.alarms = stored.alarms
         self._state = replace(self._state, stage=stage)
-        for batch in ObservationLog.from_list(content["told"], self.kernel).batches:
+        for told in stored.told:
+            batch = self.told.checked(self.kernel, told.X, told.y, told.noise_std)
             self._state = self._state.observed(batch, self._centre_at(batch.X))
-            if self.t in content["past"]:
+            if self.t in stored.past:
                 self._kept = self._kept.keeping(self.told, self.current)
-        if content["running"] is not None:
-            lower, upper = (np.array(bound, dtype=np.float64) for bound in content["running"])
-            running = np.nan_to_num(lower, nan=-np.inf), np.nan_to_num(upper, nan=np.inf)
-            self._kept = replace(self._kept, running=running)
+        if stored.running is not None:
+            self._kept = replace(self._kept, running=stored.running)
 
 
-def _finite(bound: Array) -> list[float | None]:
-    return [float(b) if np.isfinite(b) else None for b in bound]
+@dataclass(frozen=True, eq=False)
+class StoredSequence:
+    """All that `ConfidenceSequence` cannot work out again, as `metakel._codec` stores it."""
+
+    kernel: KernelSum
+    wider: tuple[KernelSum, ...]
+    options: ConfidenceOptions
+    centre: KernelFunction | None
+    points: Array | None
+    told: tuple[Batch, ...]
+    stage: int
+    alarms: tuple[AlarmEvent, ...]
+    past: tuple[int, ...]  # times of the sets that are remembered
+    running: tuple[Array, Array] | None  # intersection at the points
+
+
+def _soft(learned: Learned, norm_bound: NormBound, norm_of: NormOf | None) -> KernelSum:
+    """The weights of a learned kernel, which do not bet on its selection."""
+    if norm_of not in (None, "all"):
+        raise InputError(
+            f'norm_of is {norm_of!r} beside a learned kernel, whose norm_bound is that of "all" '
+            "base kernels with weight 1; leave it out, or give a kernel: learned.kernel for the "
+            "selected ones alone"
+        )
+    first = norm_bound(0) if callable(norm_bound) else norm_bound
+    return learned.confidence_kernel(first)
 
 
 def negative(centre: Centre) -> Centre:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -56,18 +56,6 @@ class KernelFunction:
     def norm(self) -> float:
         """Its norm in the space of the kernel."""
         return float(np.linalg.norm(self.coefficients))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
-        return {"kernel": self.kernel.to_json(), "coefficients": self.coefficients.tolist()}
-
-    @classmethod
-    def from_dict(
-        cls, data: Mapping[str, Any], functions: Functions | None = None
-    ) -> KernelFunction:
-        """Inverse of `to_dict`; ``functions`` maps the names of the user's own kernels to them."""
-        kernel = KernelSum.from_json(data["kernel"], functions)
-        return cls(kernel, np.array(data["coefficients"], dtype=np.float64))
 
 
 FORMAT = Format("metakel.KernelSum", version=1, noun="kernel")
@@ -319,5 +307,5 @@ def as_kernel(name: str, value: Any) -> KernelSum:
     elif isinstance(value, KernelDictionary):
         advice = "give KernelSum.uniform(base, weight=1.0) for all of its base kernels"
     else:
-        advice = "expected a KernelSum, such as learned.kernel or KernelSum.uniform(base)"
+        advice = "expected a KernelSum, such as KernelSum.uniform(base)"
     raise InputError(f"{name} is a {kind}; {advice}")

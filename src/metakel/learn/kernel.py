@@ -6,13 +6,13 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf, sqrt
+from math import sqrt
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metakel._arrays import Array, check_generator, is_number, positive
+from metakel._arrays import Array, check_generator, positive
 from metakel._html import text_card
 from metakel.data import History
 from metakel.errors import InputError
@@ -39,23 +39,24 @@ from metakel.learn.problem import (
 )
 from metakel.learn.rules import choose_lambda, pivotal_lambda
 from metakel.learn.screening import (
+    FEWEST_TASKS,
+    Remains,
     Screening,
     chi_square_screening,
     hidden_sizes,
     ladder_of,
+    remains,
     soft_weights,
 )
 from metakel.learn.select import cross_validated_lambda
 
-SOFT = 0.5  # c of `confidence_kernel`, chosen by benchmarks/coverage_selection.py
-# P(the next task uses a kernel more than each of m tasks did) can be 1 / (m + 1).
-FEWEST_TASKS = 9
-LISTED = 30  # unselected kernels in a report
-MUCH = 0.2  # of the signal: hidden values beyond this are worth a warning
-NoiseSource = Literal["given", "all features", "residuals"]
+ALLOWED = 2.0  # times tau_j, for `confidence_kernel`; chosen by benchmarks/coverage_default.py
+SURPRISING = 0.05  # p-value of what the selection leaves: less is worth a warning
+NoiseSource = Literal["given", "all features", "cross-validation", "residuals"]
 _SOURCES = {
     "given": "given",
     "all features": "estimated by least squares on all features",
+    "cross-validation": "estimated by cross-validation",
     "residuals": "estimated from what the selected kernels leave",
 }
 
@@ -67,14 +68,15 @@ class LearnedKernel:
     Attributes
     ----------
     kernel : KernelSum
-        Ready for `GPUCB`, `posterior` and `ConfidenceSequence`.
+        The selected base kernels, for `posterior` and other tools. Confidence needs more than the
+        selection: give the learned kernel itself to `ConfidenceSequence`.
     solution : Solution
         The solution of Eq. 8, with its duality gap.
     noise_std : float
         As given, or as estimated where ``noise_known`` is False.
-    noise_source : "given", "all features" or "residuals"
+    noise_source : "given", "all features", "cross-validation" or "residuals"
         Where it comes from: the user, least squares on all features, or, where tasks have too few
-        points for that, what the selected kernels leave.
+        points for that, kernels that predict held-out tasks; else what the selected kernels leave.
     delta : float
         Probability with which the noise event behind ``lam`` may fail; 1 if ``lam`` was given as a
         number or chosen by "cv", for which nothing is guaranteed.
@@ -162,43 +164,54 @@ class LearnedKernel:
     def hidden(self) -> Array:
         """(p,) how large a base kernel can be that was not selected; 0 for the selected ones.
 
-        In root mean square over tasks of the norm of its part of a function; see
-        `metakel.learn.screening`.
+        In root mean square over tasks of the norm of its part of a function, in which a task counts
+        by the square of its energy: the tasks with most points decide (`metakel.learn.screening`).
         """
         return self._hidden[0]
+
+    @property
+    def hidden_values(self) -> Array:
+        """(p,) what `hidden` means for values: root mean square over all points."""
+        return self._hidden[1]
 
     @cached_property
     def _hidden(self) -> tuple[Array, Array]:
         return hidden_sizes(self.problem, self.lam, self.active)
 
-    def confidence_kernel(self, norm_bound: float, *, c: float | None = None) -> KernelSum:
-        r"""A kernel for confidence that does not bet on the selection.
+    @cached_property
+    def _remains(self) -> Remains | None:
+        """What the residuals hold of unselected kernels; None for kernels without features."""
+        if self.problem.kernel_mode:
+            return None
+        return remains(self.problem, self.active, self.noise_std)
 
-        Kernels that were not selected keep the weight that they can have without having been
-        noticed, :math:`\min(1, (c \epsilon_j / B)^2)`, relative to the selected ones. Functions of
-        norm ``norm_bound`` whose hidden parts are so small have at most this norm in the kernel
-        itself, which is what ``norm_of="kernel"`` says::
+    def confidence_kernel(self, norm_bound: float | None) -> KernelSum:
+        r"""The kernel of `ConfidenceSequence`, which does not bet on the selection.
 
-            kernel = learned.confidence_kernel(3.0)
-            mk.ConfidenceSequence(kernel, norm_bound=3.0, norm_of="kernel", ...)
+        Kernels that were not selected keep the weight :math:`\min(1, (2 \tau_j / B)^2)`, relative
+        to the selected ones, where :math:`\tau_j` is what the residuals of past tasks allow them to
+        have (`metakel.learn.screening.Remains`). Functions of norm ``norm_bound`` whose hidden
+        parts satisfy :math:`\sum_j \|b_j\|^2 / (2 \tau_j)^2 \le 1` have at most this norm in the
+        kernel itself. That the next task is such a function is an assumption, and measured
+        (``docs/promises.md``).
+
+        With fewer than 9 tasks, or without a norm bound, it has all kernels with weight 1: so few
+        tasks cannot vouch, with probability 0.9, that the next one does without a kernel that none
+        of them used.
 
         Parameters
         ----------
-        norm_bound : float
+        norm_bound : float or None
             B of `ConfidenceSequence`: bound of the norm of f with weight 1 on every base kernel.
-        c : float, optional
-            The hidden parts :math:`b_j` of f are assumed to satisfy
-            :math:`\sum_j \|b_j\|^2 / (c \epsilon_j)^2 \le 1`. 0 gives the selected kernels alone.
-            The default, 0.5, was chosen by measurement (``docs/promises.md``). With fewer than 9
-            tasks the default is all kernels with weight 1: so few cannot vouch, with probability
-            0.9, that the next task does without a kernel that none of them used.
         """
-        if c is None:
-            c = SOFT if self.history.m >= FEWEST_TASKS else inf
-        if not (is_number(c) and c >= 0):
-            raise InputError(f"c is {c!r}; expected a number >= 0")
+        if norm_bound is None or self.history.m < FEWEST_TASKS:
+            if norm_bound is not None:
+                positive("norm_bound", norm_bound)
+            return KernelSum.uniform(self.kernel.base, weight=1.0)
         bound = positive("norm_bound", norm_bound)
-        weights = soft_weights(self.hidden(), self.active, norm_bound=bound, c=c)
+        # Without features there are no residuals of least squares: half of what lambda allows.
+        sizes = self.hidden() / 2 if self._remains is None else self._remains.sizes()
+        weights = soft_weights(sizes, self.active, norm_bound=bound, c=ALLOWED)
         return KernelSum(self.kernel.base, weights)
 
     def ladder(self, rungs: int = 6) -> tuple[KernelSum, ...]:
@@ -217,6 +230,13 @@ class LearnedKernel:
         if not isinstance(rungs, int) or isinstance(rungs, bool) or rungs < 1:
             raise InputError(f"rungs is {rungs!r}; expected an integer >= 1")
         return ladder_of(self.problem, self.kernel.base, self.lam, self.active, rungs)
+
+    @property
+    def typical_norm(self) -> float:
+        """Root mean square over past tasks of the norm of their functions, as fitted; see B."""
+        if self.problem.kernel_mode:
+            raise InputError("norms of past tasks need base kernels with features")
+        return float(np.linalg.norm(self.refitted())) / sqrt(self.history.m)
 
     def refitted(self) -> Array:
         """(p,) weights without the shrinkage of the lasso; see `metakel.learn.problem`."""
@@ -251,75 +271,23 @@ class LearnedKernel:
 
     def report(self) -> str:
         """Text for people: the selected kernels, their strength, and what may be missing."""
-        eta, names = self.solution.eta, self.kernel.base.names
-        lines = [str(self)]
-        if self.active.size:
-            share = eta / eta.sum()
-            width = max(len("kernel"), *(len(names[j]) for j in self.active))
-            lines.append(f"  {'kernel':{width}}  strength  share")
-            lines += [
-                f"  {names[j]:{width}}  {eta[j]:8.4g}  {share[j]:5.1%}"
-                for j in sorted(self.active, key=lambda j: -eta[j])
-            ]
-        if self.exact_fit:
-            lines.append(
-                "  they fit the observations to 1e-6 of their root mean square, which is used as "
-                "noise_std: less cannot be distinguished from rounding; pass noise_std= if you "
-                "know it"
-            )
-        if self.rule == PIVOTAL and not (self.active.size or self.noise_known):
-            lines.append(f"  {self.nothing_found()}")
-        lines += self._hidden_lines()
-        try:
-            test = self.screening()
-        except InputError as error:
-            return "\n".join([*lines, f"  missing kernels were not tested for: {error}"])
-        missed = [names[j] for j in np.setdiff1d(test.kept, self.active)]
-        lines.append(
-            f"  a base kernel that contributes a sum of squares above {test.detectable.max():.3g} "
-            f"over all {self.history.total} observations is detected with probability 0.9 "
-            "(chi-square test for Gaussian noise and points fixed in advance)"
-        )
-        if missed:
-            lines.append(f"  the same test also finds: {', '.join(missed)}")
-            if self.noise_source == "residuals":
-                lines.append(
-                    "  what these explain counts as noise now; pass noise_std= to separate the two"
-                )
-        return "\n".join(lines)
+        from metakel.learn.report import report
 
-    def _hidden_lines(self) -> list[str]:
-        """How large the unselected kernels could be, and a warning where that is not small."""
-        values, names = self._hidden[1], self.kernel.base.names
-        out = np.flatnonzero(self._hidden[0])
-        if not out.size:
-            return []
-        size, sigma = root_mean_square(self.problem), self.noise_std
-        width = max(len("kernel"), *(len(names[j]) for j in out))
-        lines = [
-            "  values that a kernel can have without being selected (root mean square):",
-            f"  {'kernel':{width}}  at most  over noise  over y",
-        ]
-        lines += [
-            f"  {names[j]:{width}}  {values[j]:7.3g}  {values[j] / sigma:10.2f}  "
-            f"{values[j] / (size or 1.0):6.1%}"
-            for j in sorted(out, key=lambda j: -values[j])[:LISTED]
-        ]
-        if out.size > LISTED:
-            lines.append(f"  {out.size - LISTED} more, none larger than these")
-        signal, total = sqrt(max(size**2 - sigma**2, 0.0)), float(np.linalg.norm(values))
-        if total > MUCH * signal:
-            lines.append(
-                f"  warning: all of these together can reach {total:.3g}, while the signal in y is "
-                f"{signal:.3g}; intervals of the selected kernels alone may be too narrow, use "
-                "confidence_kernel(norm_bound)"
-            )
-        if self.history.m < FEWEST_TASKS:
-            lines.append(
-                f"  {self.history.m} tasks are too few to say which kernels the next one does "
-                f"without ({FEWEST_TASKS} could): confidence_kernel keeps all"
-            )
-        return lines
+        return report(self)
+
+    @property
+    def missed_p_value(self) -> float:
+        """How often the selected kernels and noise alone leave as much as past tasks have left.
+
+        Gaussian noise of level ``noise_std``, points fixed in advance; 1 where base kernels have no
+        features. See `metakel.learn.screening.Remains`.
+        """
+        return 1.0 if self._remains is None else self._remains.p_value()
+
+    @property
+    def missed(self) -> bool:
+        """Whether the selection has missed something, at a level of 5 %."""
+        return self.missed_p_value < SURPRISING
 
     @property
     def missed_signal(self) -> bool:
@@ -388,7 +356,7 @@ def learn_kernel(
     noise_std: float | None = None,
     lam: str | ArrayLike = DEFAULT,
     strength: float = 0.5,
-    delta: float = 0.1,
+    delta: float = 0.05,
     weights: Weights = "uniform",
     loss: Loss = "points",
     tol: float = 1e-10,
@@ -407,13 +375,15 @@ def learn_kernel(
         Noise level of the observations. None estimates it, at 1e-6 of the root mean square of y
         or more: less cannot be told from rounding. Where tasks have more points than features, the
         estimate is that of least squares on all features, so that a kernel that is missed does
-        not count as noise. Otherwise the group square-root lasso selects, and what it does not
-        select counts as noise; a warning says so where nothing is selected although noise alone
-        would look different.
+        not count as noise. Otherwise it is what the kernels leave that predict held-out tasks best
+        (``lam="cv"``): estimated, without a theorem, and not covered by delta. With one task, or
+        tasks on disk, the group square-root lasso selects, and what it does not select counts as
+        noise; a warning says so where nothing is selected although noise alone would look
+        different.
     lam : str, float or (p,) array
         A rule of `metakel.learn.rules`; "square-root", which is pivotal, so that it asks for no
         noise level (Gaussian noise, points fixed in advance), and replaces the default rule where
-        the noise is neither given nor estimated from all features; "cv", the largest lambda that
+        the noise is neither given nor estimated; "cv", the largest lambda that
         predicts held-out tasks about as well as the best one, whatever the noise (at least 2
         tasks); or the value itself. Nothing vouches for what the last two select.
     strength : float
@@ -422,7 +392,8 @@ def learn_kernel(
         paper's constant, which its error bounds need. Below 0.5 noise may select kernels, which
         makes intervals wider, not wrong. Not for "cv" and for values.
     delta : float
-        Probability with which the noise event that ``lam`` guards against may fail.
+        Probability with which the noise event that ``lam`` guards against may fail: half of what
+        `ConfidenceSequence` has in all by default.
     weights : "uniform" or EtaWeights
         Weight 1 on every selected kernel, which gives the sharpest certified confidence sets
         (``docs/reading-the-paper.md``), or the paper's eta of Proposition 4.1
@@ -459,6 +430,9 @@ def learn_again(
     if noise is None and floor > 0:
         noise, source = noise_from_all_features(problem), "all features"
     guaranteed = rule not in (CV, "hand")
+    several = isinstance(history, History) and history.m > 1
+    if noise is None and rule == DEFAULT and floor > 0 and several:
+        noise, source = _cross_validated_noise(history, problem, base, how), "cross-validation"
     if rule == PIVOTAL or (guaranteed and noise is None):
         rule = PIVOTAL
         lam = how.strength * pivotal_lambda(problem, delta=how.delta, rng=rng)
@@ -499,3 +473,15 @@ def learn_again(
     if learned.missed_signal:
         warnings.warn(learned.nothing_found(), stacklevel=3)
     return learned
+
+
+def _cross_validated_noise(
+    history: History | ScannedTasks, problem: Problem, base: KernelDictionary, how: LearnOptions
+) -> float:
+    """What the kernels leave that predict held-out tasks best, where n <= p in most tasks.
+
+    An estimate without a theorem: the square-root lasso, which has one, counts every kernel that it
+    misses as noise, and misses more the larger its noise is.
+    """
+    lam = cross_validated_lambda(history, base, how.loss)
+    return estimate_noise_std(problem, solve(problem, lam, tol=how.tol))

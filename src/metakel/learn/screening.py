@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import inf
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,6 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array
 from metakel.errors import InputError, ShapeError
 from metakel.grouplasso import Problem, path
+from metakel.grouplasso.problem import columns_of
 from metakel.kernels import KernelDictionary, KernelSum
 from metakel.theory import detectable_noncentrality, screening_threshold
 
@@ -166,31 +167,135 @@ def _check_levels(noise_std: float, **levels: float) -> None:
             raise InputError(f"{name} is {level}; expected a probability between 0 and 1")
 
 
-def mean_eigenvalues(problem: Problem) -> Array:
-    """(p,) V_j: mean eigenvalues of the Gram matrices of a task, with its weight in the loss."""
-    # The rules for lambda need the weight twice, a score needs it once.
-    weights = problem.task_weights[:, None]
-    return np.array([(v / weights).mean() for v in problem.spectra()])
-
-
 def hidden_sizes(problem: Problem, lam: Array, active: NDArray[np.intp]) -> tuple[Array, Array]:
     """How large each base kernel can be without having been selected; 0 for selected kernels.
 
     Returns
     -------
     coefficients : (p,) array
-        epsilon_j, root mean square over tasks of the norm of its part of a function; inf for a
-        kernel that is 0 at all points.
+        epsilon_j, root mean square of the norm of its part of a function, over tasks with weights
+        V_sj^2; inf for a kernel that is 0 at all points.
     values : (p,) array
-        Root mean square of that part's values over all points.
+        Root mean square of that part's values over all points, if tasks of all sizes use it alike.
     """
-    V = mean_eigenvalues(problem)
-    seen = np.where(V > 0, V, 1.0)
-    coefficients = np.asarray(lam) * problem.total / (2 * seen * sqrt(problem.m))
+    # The rules for lambda need the weight of a task twice, a score needs it once.
+    weights = problem.task_weights[:, None]
+    spectra = [v / weights for v in problem.spectra()]  # (m, r_j) each
+    squares = np.array([(v**2).sum() / v.shape[1] for v in spectra])
+    energy = np.array([v.sum() / v.shape[1] for v in spectra])
+    seen = np.where(squares > 0, squares, 1.0)
+    coefficients = np.asarray(lam) * problem.total / (2 * np.sqrt(seen))
     coefficients[active] = 0.0
-    values = np.where(V > 0, coefficients * np.sqrt(seen * problem.m / problem.total), 0.0)
-    coefficients[V == 0] = np.inf
+    values = np.where(squares > 0, coefficients * np.sqrt(energy / problem.total), 0.0)
+    coefficients[squares == 0] = np.inf
     return coefficients, values
+
+
+@dataclass(frozen=True, eq=False)
+class Remains:
+    """What the residuals of the selection hold of each base kernel; see `remains`.
+
+    Parameters
+    ----------
+    excess : (p,) array
+        Sum over tasks of |A'r|^2 minus what noise alone gives on average.
+    trace : (p,) array
+        Sum over tasks of the trace of A'A.
+    squares : (p,) array
+        Sum over tasks of the squared entries of A'A; 0 where the selection imitates the kernel.
+    dims : (p,) array
+        Numbers of features.
+    rss, free : float
+        Residual sum of squares of the selection, and its degrees of freedom.
+    noise_std : float
+    """
+
+    excess: Array
+    trace: Array
+    squares: Array
+    dims: Array
+    rss: float
+    free: int
+    noise_std: float
+
+    def sizes(self) -> Array:
+        """(p,) tau_j: root mean square norms that the residuals allow each kernel to have.
+
+        The estimate by moments, plus 1.64 standard deviations that it has under noise alone.
+        """
+        seen = np.where(self.squares > 0, self.squares, 1.0)
+        mean = np.maximum(self.excess, 0) / seen
+        deviation = self.noise_std**2 * np.sqrt(2 / seen)
+        return np.where(self.squares > 0, np.sqrt(self.dims * (mean + ONE_SIDED * deviation)), inf)
+
+    def p_value(self) -> float:
+        """How often noise alone leaves so much: of all residuals together, or of one kernel.
+
+        Exact for all residuals, Gaussian noise and points fixed in advance; a weighted sum of
+        squares is taken as a multiple of a chi-square variable. Small where something was missed.
+        """
+        from scipy.special import chdtrc
+
+        noise = self.noise_std**2
+        found = [2 * float(chdtrc(self.free, self.rss / noise))] if self.free else []
+        seen = self.squares > 0
+        trace, squares = self.trace[seen], self.squares[seen]
+        energy = self.excess[seen] / noise + trace
+        each = chdtrc(trace**2 / squares, energy * trace / squares)
+        found += (2 * seen.sum() * each).tolist()
+        return min([1.0, *found])
+
+
+ONE_SIDED = 1.64
+# P(the next task uses a kernel more than each of m tasks did) can be 1 / (m + 1).
+FEWEST_TASKS = 9
+CHUNK = 256  # tasks at a time
+IMITATED = 1e-10  # of a kernel's energy: less is rounding
+
+
+def remains(problem: Problem, active: NDArray[np.intp], noise_std: float) -> Remains:
+    r"""What least squares on the selected kernels leaves of the others, in moments.
+
+    With r and A the values and the features of kernel j without their projection on the selected
+    features of a task, :math:`E |A^T r|^2 = \sigma^2 \mathrm{tr} A^T A + \tau^2 |A^T A|_F^2 / d_j`
+    for coefficients of mean square norm :math:`\tau^2` in no preferred direction, whatever the
+    sizes of the tasks. Tasks that the selection fits exactly say nothing.
+    """
+    picked = columns_of(active, problem.starts)
+    excess, trace, squares, whole = np.zeros((4, problem.p))
+    rss, free = 0.0, 0
+    for batch in problem.batches:
+        assert batch.Phi is not None
+        for start in range(0, len(batch.tasks), CHUNK):
+            part = slice(start, start + CHUNK)
+            root = np.sqrt(problem.task_weights[batch.tasks[part]])
+            Phi = batch.Phi[part] / root[:, None, None]  # (k, d, n)
+            y = batch.y[part] / root[:, None]
+            before = np.einsum("kdn,kdn->d", Phi, Phi)
+            rank = np.zeros(len(y), dtype=int)
+            if picked.size:
+                chosen = Phi[:, picked]
+                left, singular, _ = np.linalg.svd(chosen.transpose(0, 2, 1), full_matrices=False)
+                kept = singular > 1e-10 * singular.max(axis=1, initial=0, keepdims=True)
+                left = left * kept[:, None, :]
+                rank = kept.sum(axis=1)
+                Phi = Phi - (Phi @ left) @ left.transpose(0, 2, 1)
+                y = y - (left @ (left.transpose(0, 2, 1) @ y[:, :, None]))[..., 0]
+            spare = problem.sizes[batch.tasks[part]] - rank
+            rss += float((y[spare > 0] ** 2).sum())
+            free += int(spare[spare > 0].sum())
+            score = (Phi @ y[:, :, None])[..., 0]  # (k, d)
+            for j in range(problem.p):
+                own = problem.columns(j)
+                gram = Phi[:, own] @ Phi[:, own].transpose(0, 2, 1)  # (k, d_j, d_j)
+                energy = float(np.einsum("kii->", gram))
+                excess[j] += float((score[:, own] ** 2).sum()) - noise_std**2 * energy
+                trace[j] += energy
+                squares[j] += float((gram**2).sum())
+                whole[j] += float(before[own].sum()) ** 2
+    squares[squares <= IMITATED * whole] = 0.0
+    dims = np.array([problem.columns(j).stop - problem.columns(j).start for j in range(problem.p)])
+    return Remains(excess, trace, squares, dims, rss, free, noise_std)
 
 
 def soft_weights(
@@ -198,7 +303,7 @@ def soft_weights(
 ) -> Array:
     r"""(p,) weights of a kernel in whose norm f is at most B, if hidden parts are small.
 
-    Selected kernels have weight 1, the others :math:`w_j = \min(1, (c \epsilon_j / B)^2)`. If
+    Selected kernels have weight 1, the others :math:`w_j = \min(1, (c \tau_j / B)^2)`. If
     :math:`\|f\| \le B` with weights of 1, and the hidden parts :math:`b_j` of f satisfy
     :math:`\sum_j \|b_j\|^2 / w_j \le B^2`, sum over the kernels with :math:`w_j < 1`, then the norm
     with weights w is at most :math:`\sqrt 2 B`, and with weights 2w at most B.

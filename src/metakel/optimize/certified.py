@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array, as_number, positive
+from metakel._codec import decode, encode
 from metakel.confidence.fallback import Alarm, AlarmEvent, everything
 from metakel.confidence.observations import Batch, Spectrum, no_observations
-from metakel.confidence.radius import Centre, centre_at
+from metakel.confidence.options import Centre, centre_at
 from metakel.confidence.sequence import ConfidenceSequence, negative
 from metakel.confidence.set import ConfidenceSet, closed_form_set
 from metakel.errors import InputError
@@ -393,7 +394,6 @@ class CertifiedModel(Model):
 
     def to_dict(self) -> dict[str, Any]:
         sequence = (self._empty or self).sequence
-        wider = () if sequence is None else sequence.wider
         nu = None if self.fixed is None else self.fixed.nu
         if not (self.centre is None or isinstance(self.centre, KernelFunction)):
             raise InputError(
@@ -402,13 +402,12 @@ class CertifiedModel(Model):
             )
         return {
             "kind": self.kind,
-            "kernel": self.kernel.to_json(),
-            "full": [rung.to_json() for rung in wider],
+            "kernel": encode(self.kernel),
             "sequence": None if sequence is None else sequence.to_dict(),
             "noise_std": self.noise_std,
             "nu": _storable("nu", nu),
             "noise_var": _storable("noise_var", self.noise_var),
-            "centre": None if self.centre is None else self.centre.to_dict(),
+            "centre": encode(self.centre),
             "probes": self.probes,
             "stops": self.stops,
         }
@@ -468,19 +467,17 @@ def load_certified(
 
     ``functions`` maps the names of the user's own kernels to them.
     """
-    kernel = KernelSum.from_json(data["kernel"], functions)
+    kernel = decode(KernelSum, data["kernel"], "stored kernel", functions)
     noise_std = positive("noise_std", data["noise_std"])
     nu = checked_schedule("nu", data["nu"])
     noise_var = checked_schedule("noise_var", data["noise_var"])
-    stored = data.get("centre")
-    centre = None if stored is None else KernelFunction.from_dict(stored, functions)
-    sequence = None
+    stored, sequence = data["centre"], None
+    centre = None
+    if stored is not None:
+        centre = decode(KernelFunction, stored, "stored centre", functions)
     if data["sequence"] is not None:
-        full = data["full"] or []
-        rungs = [full] if isinstance(full, str) else full  # one kernel, in older files
-        wider = [KernelSum.from_json(rung, functions) for rung in rungs]
-        # The kernel itself stands for no other one.
-        sequence = ConfidenceSequence.from_dict(data["sequence"], kernel, wider or kernel, centre)
+        sequence = ConfidenceSequence.from_dict(data["sequence"], functions)
+        kernel = sequence.kernel if nu is None else kernel
     fixed = None if nu is None else FixedNu.of(kernel, nu, noise_var, noise_std)
     if sequence is None and fixed is None:
         raise InputError("stored model has neither a confidence sequence nor a nu")

@@ -23,7 +23,7 @@ import numpy as np
 
 from metakel._arrays import Array, is_number
 from metakel.confidence.observations import Batch, Observations, Spectrum, no_observations
-from metakel.confidence.radius import Centre, centre_at
+from metakel.confidence.options import Centre, centre_at
 from metakel.confidence.set import ConfidenceSet, blocks, closed_form_set
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelSum

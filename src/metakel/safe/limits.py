@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, isfinite
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_number, as_numbers, is_number, positive
-from metakel.confidence.radius import Centre
+from metakel._codec import decode, encode
+from metakel.confidence.options import Centre, Learned, NormOf
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum
 from metakel.search import Domain
@@ -97,10 +98,10 @@ class Limit:
 
     Parameters
     ----------
-    kernel : KernelSum
-        Of the output; often learned from past tasks, like that of the objective.
-    noise_std : float
-        Noise of a measurement.
+    kernel : LearnedKernel or KernelSum
+        Of the output, as `ConfidenceSequence` takes it.
+    noise_std : float, optional
+        Noise of a measurement; a learned kernel has one.
     norm_bound : float or None
         See `ConfidenceSequence`. A function is refused: it is not valid from the first point on.
     at_least, at_most : float, optional
@@ -110,21 +111,21 @@ class Limit:
     delta : float, optional
         Probability with which the bounds of this output may fail. By default, what is left of the
         optimizer's delta is shared equally.
-    delta_learning : float
+    delta_learning : float, optional
         What learning this kernel has spent.
     """
 
-    kernel: KernelSum
-    noise_std: float
+    kernel: KernelSum | Learned
+    noise_std: float | None = None
     norm_bound: float | None = None
     at_least: float | None = None
     at_most: float | None = None
     centre: Centre | None = None
     slack: float = 0.0
-    norm_of: Literal["truth", "kernel"] = "truth"
+    norm_of: NormOf | None = None
     full: KernelSum | None = None
     delta: float | None = None
-    delta_learning: float = 0.0
+    delta_learning: float | None = None
 
     def __post_init__(self) -> None:
         if not self.range.bounded:
@@ -136,6 +137,13 @@ class Limit:
         """Values that are allowed."""
         return Range.of("Limit", self.at_least, self.at_most)
 
+    @property
+    def spent(self) -> float:
+        """What learning the kernel has spent of delta."""
+        if self.delta_learning is not None:
+            return self.delta_learning
+        return 0.0 if isinstance(self.kernel, KernelSum) else self.kernel.delta
+
     def sequence_options(self, share: float) -> dict[str, Any]:
         """Arguments of its confidence sequence, which gets ``share`` of delta for deciding."""
         return {
@@ -145,8 +153,8 @@ class Limit:
             "slack": self.slack,
             "norm_of": self.norm_of,
             "full": self.full,
-            "delta": share + self.delta_learning,
-            "delta_learning": self.delta_learning,
+            "delta": share + self.spent,
+            "delta_learning": self.spent,
         }
 
 
@@ -172,7 +180,7 @@ def shares(
     for name, value in given.items():
         if not (is_number(value) and 0 < value < 1):
             raise InputError(f"limit {name!r}: delta is {value!r}; expected 0 < delta < 1")
-    learning = sum(limit.delta_learning for limit in limits.values())
+    learning = sum(limit.spent for limit in limits.values())
     left = delta - spent - learning - sum(given.values())
     if not 0 < left < 1:
         raise InputError(
@@ -238,7 +246,7 @@ class PastScore:
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
         return {
-            "mean": self.mean.to_dict(),
+            "mean": encode(self.mean),
             "spread": self.spread.tolist(),
             "range": self.range.to_list(),
         }
@@ -248,7 +256,7 @@ class PastScore:
         cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
     ) -> PastScore:
         """Inverse of `to_dict`."""
-        mean = KernelFunction.from_dict(data["mean"], functions)
+        mean = decode(KernelFunction, data["mean"], "stored mean", functions)
         spread = as_numbers("spread", data["spread"], (mean.kernel.dim, None))
         return cls(mean, spread, Range.from_list(data["range"]))
 
@@ -290,7 +298,7 @@ class PastFunction:
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
         return {
-            "centre": self.centre.to_dict(),
+            "centre": encode(self.centre),
             "norm_bound": self.norm_bound,
             "noise_std": self.noise_std,
             "range": self.range.to_list(),
@@ -301,7 +309,7 @@ class PastFunction:
         cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
     ) -> PastFunction:
         """Inverse of `to_dict`."""
-        centre = KernelFunction.from_dict(data["centre"], functions)
+        centre = decode(KernelFunction, data["centre"], "stored centre", functions)
         bound = None if data["norm_bound"] is None else positive("norm_bound", data["norm_bound"])
         noise = positive("noise_std", data["noise_std"])
         return cls(centre, bound, noise, Range.from_list(data["range"]))

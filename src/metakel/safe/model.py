@@ -430,9 +430,9 @@ class Limited:
         if not self.limits and not self._range.bounded:
             raise InputError("there is no limit; expected at_least, at_most or limits")
         options = self.sequence.options
-        if options.method != "dmm":
+        if options.name != "dmm":
             raise InputError(
-                f'method is {options.method!r}; limits need "dmm", which holds at all times'
+                f'method is {options.name!r}; limits need "dmm", which holds at all times'
             )
         if options.on_alarm == "ignore":
             raise InputError(

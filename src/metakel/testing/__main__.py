@@ -53,7 +53,7 @@ def _check_learned_kernel() -> None:
     learned = mk.learn_kernel(_history(), mk.kernels.legendre(4, scaling="l2"), noise_std=0.1)
 
     def make() -> Optimizer:
-        sequence = mk.ConfidenceSequence(learned.kernel, noise_std=0.1, norm_bound=3)
+        sequence = mk.ConfidenceSequence(learned, norm_bound=3)
         return mk.GPUCB(sequence, mk.grid([(-1, 1)], 21), seed=2)
 
     check_optimizer(make, lambda x: float(-(x[0] ** 2)))

@@ -183,9 +183,8 @@ class KernelSource(Source):
     Parameters
     ----------
     learned : LearnedKernel
-    norm_bound : float, optional
-        B of `ConfidenceSequence`. With it, kernels that were not selected keep the weight that they
-        can have (`LearnedKernel.confidence_kernel`).
+    norm_bound : float
+        B of `ConfidenceSequence`, which says how large kernels can be that were not selected.
     """
 
     learned: LearnedKernel
@@ -196,6 +195,12 @@ class KernelSource(Source):
             raise InputError(
                 "the kernel was learned from a history without named parameters; expected one "
                 "that was read with names (History.from_csv, from_frame, ...)"
+            )
+        if self.norm_bound is None:
+            raise InputError(
+                "a learned kernel needs norm_bound, which says how large the kernels can be "
+                f"that were not selected{_usual_norm(self.learned)}: "
+                "Tuner(KernelSource(learned, norm_bound=...))"
             )
 
     @property
@@ -220,23 +225,22 @@ class KernelSource(Source):
     @cached_property
     def digest(self) -> str:
         learned = self.learned
-        return digest([learned.kernel.to_json(), learned.noise_std, learned.delta, self.norm_bound])
+        kernel = learned.confidence_kernel(self.norm_bound)
+        return digest([kernel.to_json(), learned.noise_std, learned.delta, self.norm_bound])
 
     def optimizer(self, options: RunOptions) -> Optimizer:
-        learned, bound = self.learned, self.norm_bound
         return GPUCB(
-            ConfidenceSequence(
-                learned.kernel if bound is None else learned.confidence_kernel(bound),
-                noise_std=learned.noise_std,
-                norm_bound=bound,
-                norm_of="truth" if bound is None else "kernel",
-                delta=options.delta,
-                delta_learning=learned.delta,
-            ),
+            ConfidenceSequence(self.learned, norm_bound=self.norm_bound, delta=options.delta),
             named_domain(self.space, options),
             rng=np.random.default_rng(options.seed),
             minimize=self.minimize,
         )
+
+
+def _usual_norm(learned: LearnedKernel) -> str:
+    if learned.problem.kernel_mode or not learned.active.size:
+        return ""
+    return f"; past tasks have {learned.typical_norm:.3g} (root mean square), twice that is usual"
 
 
 def named_domain(space: Space, options: RunOptions) -> Domain:
