@@ -315,7 +315,7 @@ def by_tuner(name: str, where: Path) -> None:
     feature, prior = FEATURES[name], prior_of(name)
 
     def tuner() -> mk.Tuner:
-        return mk.Tuner(prior, where / "run.jsonl", manual=True, **tuner_options(name))
+        return mk.Tuner(prior, where / "run.jsonl", adopt_after="never", **tuner_options(name))
 
     if "new" in feature.options:
         tuner().tell({**reference(name).asked[0]}, 0.5)
@@ -401,7 +401,9 @@ def by_sampler(name: str, where: Path) -> None:
 def begun(name: str, where: Path) -> Path:
     """A journal in which the three steps were played."""
     feature = FEATURES[name]
-    tuner = mk.Tuner(prior_of(name), where / "run.jsonl", manual=True, **tuner_options(name))
+    tuner = mk.Tuner(
+        prior_of(name), where / "run.jsonl", adopt_after="never", **tuner_options(name)
+    )
     play(
         feature,
         tuner.ask,
@@ -427,7 +429,7 @@ def by_report(name: str, where: Path) -> None:
 
 def by_notebook(name: str, where: Path) -> None:
     path, prior = begun(name, where), prior_of(name)
-    tuner = mk.Tuner(prior, path, manual=True, **tuner_options(name))
+    tuner = mk.Tuner(prior, path, adopt_after="never", **tuner_options(name))
     for html in (prior._repr_html_(), tuner._repr_html_(), tuner.trials._repr_html_()):
         assert html.startswith("<")
     assert "1 values, 1 failed, 1 pending" in tuner._repr_html_()

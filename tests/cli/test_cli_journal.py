@@ -123,7 +123,7 @@ def test_what_is_no_journal_is_said_to_be_none(metakel, prior, command):
 def test_a_journal_with_candidates_takes_no_others(metakel, prior):
     known = Prior.load(prior)
     rows = [{"learning rate": 0.1, "n=layers": n, "opt imizer": "sgd"} for n in (3, 4)]
-    tuner = Tuner(known, "j", candidates=rows, manual=True)
+    tuner = Tuner(known, "j", candidates=rows, adopt_after="never")
     tuner.ask()
     refused = metakel("tell", "j", "50", "--number", 0, "--set", "n=layers=5")
     assert refused.code == 1

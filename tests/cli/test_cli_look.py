@@ -11,7 +11,7 @@ import pytest
 
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.io import Schema, propose, read, read_csv
+from metakel.io import Roles, Schema, propose, read, read_csv
 
 
 @pytest.fixture
@@ -71,4 +71,4 @@ def test_reading_refuses_what_does_not_fit_with_its_line(table):
     with pytest.raises(InputError, match=r"line 62 of more.csv, task t1: parameter 'kind' is 'C'"):
         read(read_csv("more.csv", task="set", output="auc"), schema)
     with pytest.raises(InputError, match="propose"):
-        read(read_csv(table, task="set", output="auc"), Schema("set", "auc"))
+        read(read_csv(table, task="set", output="auc"), Schema(Roles("set", "auc")))

@@ -63,6 +63,6 @@ def test_a_journal_without_a_command_takes_any(metakel, prior):
 def test_a_tuner_in_python_refuses_another_task_as_well(prior):
     known = Prior.load(prior)
     Tuner(known, "run.jsonl", task="june")
-    assert Tuner(known, "run.jsonl").options.task == ""
+    assert Tuner(known, "run.jsonl").options.task.name == ""
     with pytest.raises(InputError, match="Tuner\\(prior, another_path\\)"):
         Tuner(known, "run.jsonl", task="july")

@@ -77,7 +77,7 @@ def by_optimizer():
 
 
 def by_tuner(journal=None):
-    tuner = mk.Tuner(PRIOR, journal, manual=True)
+    tuner = mk.Tuner(PRIOR, journal, adopt_after="never")
     tuner.enqueue(POINTS)
     tuner.ask_batch(6)
     for x, fate in zip(POINTS, FATES, strict=True):
@@ -129,7 +129,7 @@ def test_one_record_one_decision_through_every_door(tmp_path, capsys, monkeypatc
 def test_one_record_one_decision_after_a_restart(tmp_path):
     expected, trust = by_optimizer()
     by_tuner(tmp_path / "run.jsonl")
-    again = mk.Tuner(PRIOR, tmp_path / "run.jsonl", manual=True)
+    again = mk.Tuner(PRIOR, tmp_path / "run.jsonl", adopt_after="never")
     assert again.trust == pytest.approx(trust, rel=1e-9)
     same(again.ask(), expected)
 
@@ -198,7 +198,7 @@ def test_what_is_shown_decided(tmp_path, capsys, monkeypatch):
     mean, sd = optimizer.predict([point])
     assert shown["configuration"] == point
     assert (shown["mean"], shown["sd"]) == (mean[0], sd[0])
-    tuner = mk.Tuner(prior, tmp_path / "run.jsonl", manual=True)
+    tuner = mk.Tuner(prior, tmp_path / "run.jsonl", adopt_after="never")
     assert tuner.trials[-1].note.expected == (mean[0], sd[0])
     assert tuner.trust == optimizer.trust
 

@@ -78,7 +78,7 @@ def test_a_loop_that_collects_keeps_what_it_collected(tmp_path):
 
 
 def test_evaluations_that_outlive_the_process_are_not_given_back(tmp_path):
-    tuner = Tuner(PRIOR, tmp_path / "j", manual=True)
+    tuner = Tuner(PRIOR, tmp_path / "j", adopt_after="never")
     left_by_an_error(tuner, 0)
     assert "released" not in kinds(tmp_path / "j")
 

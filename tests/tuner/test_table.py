@@ -118,7 +118,7 @@ def test_it_goes_on_by_what_the_table_says(tmp_path):
 
 
 def test_it_decides_as_a_journal_does(tmp_path):
-    tuner = mk.Tuner(prior(), manual=True)
+    tuner = mk.Tuner(prior(), adopt_after="never")
     path = workbook(tmp_path / "runs.xlsx")
     for k in range(3):
         x = tuner.ask()

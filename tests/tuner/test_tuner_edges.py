@@ -151,7 +151,9 @@ def evaluate_one(tuner: Tuner) -> int:
 
 def test_copies_share_the_journal_in_this_process_and_in_others(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    tuner = Tuner(PRIOR, "j", budget=4, seed=5, delta=0.3, fixed={"kind": "sgd"}, manual=True)
+    tuner = Tuner(
+        PRIOR, "j", budget=4, seed=5, delta=0.3, fixed={"kind": "sgd"}, adopt_after="never"
+    )
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")  # they know the way
     for twin in (copy.copy(tuner), copy.deepcopy(tuner), pickle.loads(pickle.dumps(tuner))):

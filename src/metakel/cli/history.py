@@ -13,6 +13,7 @@ import typer
 from metakel.data import History, Task
 from metakel.errors import InputError, MetaKelError
 from metakel.io import (
+    Roles,
     Schema,
     Source,
     csv_columns,
@@ -58,8 +59,7 @@ class HistoryOptions:
     """
 
     sources: Sequence[str]
-    task: str = ""
-    output: str = ""
+    roles: Roles
     recorded: Sequence[str] = ()
     minimize: bool | None = None
     inputs: Sequence[str] | None = None
@@ -67,8 +67,6 @@ class HistoryOptions:
     log: Sequence[str] | None = None
     defaults: Sequence[str] = ()
     categories: Sequence[str] = ()
-    status: str | None = None
-    noise: str | None = None
     space: Path | Space | None = None
     extrapolate: bool = False
     delimiter: str | None = None
@@ -78,7 +76,7 @@ class HistoryOptions:
     @property
     def others(self) -> list[str]:
         """Recorded outputs beside the one that is optimised."""
-        return [name for name in self.recorded if name != self.output]
+        return [name for name in self.recorded if name != self.roles.output]
 
     def check(self) -> None:
         """Refuse options that do not go together."""
@@ -88,14 +86,14 @@ class HistoryOptions:
                 f"{storage} beside other files; expected files, or one storage"
             )
         said = {
-            "--task": self.task,
-            "--output": self.output,
+            "--task": self.roles.task,
+            "--output": self.roles.output,
             "--limit-output": self.recorded,
             "--log": self.log,
             "--space": self.space,
             "--category": self.categories,
-            "--status": self.status,
-            "--noise-column": self.noise,
+            "--status": self.roles.status,
+            "--noise-column": self.roles.noise,
             "--delimiter": self.delimiter,
             "--sheet": self.sheet,
             "--minimize": self.minimize is True,
@@ -135,8 +133,8 @@ class HistoryOptions:
             "exclude": [*self.exclude, *self.others],
             "log": self.log,
             "categories": self.categories,
-            "status": self.status,
-            "noise": self.noise,
+            "status": self.roles.status,
+            "noise": self.roles.noise,
             "extrapolate": self.extrapolate,
             "defaults": dict(_default(text) for text in self.defaults),
         }
@@ -150,18 +148,20 @@ class HistoryOptions:
     def read_other(self, output: str, space: Space | None) -> History:
         """The same runs with another output, at the parameters that were found."""
         return HistoryOptions(
-            self.sources, self.task, output, minimize=False, defaults=self.defaults, space=space,
-            extrapolate=self.extrapolate, delimiter=self.delimiter, sheet=self.sheet,
+            self.sources, Roles(self.roles.task, output), minimize=False, defaults=self.defaults,
+            space=space, extrapolate=self.extrapolate, delimiter=self.delimiter, sheet=self.sheet,
         ).read()  # fmt: skip
 
     def _files(self, options: dict[str, Any]) -> tuple[list[Source], dict[str, Any]]:
         lists = ("inputs", "exclude")
         several = any("," in name for key in lists for name in options[key] or ())
         columns: dict[str, Any] = {}
-        for source in self.sources if several or not (self.task and self.output) else ():
+        for source in (
+            self.sources if several or not (self.roles.task and self.roles.output) else ()
+        ):
             columns |= table_columns(source, self.delimiter, self.sheet)
-        if not self.task or not self.output:
-            raise typer.BadParameter(_which(columns, self.task, self.output))
+        if not self.roles.task or not self.roles.output:
+            raise typer.BadParameter(_which(columns, self.roles.task, self.roles.output))
         if several:
             for key in lists:
                 if options[key]:
@@ -169,7 +169,7 @@ class HistoryOptions:
         return [self._read_file(source) for source in self.sources], options
 
     def _read_file(self, source: str) -> Source:
-        columns = {"task": self.task, "output": self.output}
+        columns = {"task": self.roles.task, "output": self.roles.output}
         if is_workbook(source):
             _refuse_option("--delimiter", self.delimiter, source, "a workbook has none")
             return read_excel(source, sheet=self.sheet, **columns)

@@ -16,6 +16,7 @@ from metakel.cli.outputs import Sheet, read_named_numbers
 from metakel.cli.safe import AlsoRecorded, Noise
 from metakel.cli.show import described
 from metakel.data import History
+from metakel.io import Roles
 from metakel.priors import Prior, learn_outputs, learn_prior
 
 
@@ -117,8 +118,9 @@ def learn(
         raise typer.BadParameter("say which files hold past runs")
     recorded = [name.strip() for text in also or () for name in text.split(",")]
     runs = HistoryOptions(
-        history, task, output, recorded, minimize, inputs, exclude or (), log, defaults or (),
-        categories or (), status, noise_column, space, extrapolate, delimiter, sheet, sums,
+        history, Roles(task, output, status, noise_column), recorded, minimize, inputs,
+        exclude or (), log, defaults or (), categories or (), space, extrapolate, delimiter, sheet,
+        sums,
     )  # fmt: skip
     runs.check()
     if noise and not also:

@@ -11,7 +11,7 @@ from metakel.cli.console import Json, emit, note, say
 from metakel.cli.history import HistoryOptions, TaskColumn
 from metakel.cli.outputs import Sheet
 from metakel.errors import typed_list
-from metakel.io import Schema
+from metakel.io import Roles, Schema
 from metakel.space.text import is_numeric
 
 
@@ -39,7 +39,7 @@ def look(
     columns that may be parameters after all, each with what speaks against it.
     """
     options = HistoryOptions(
-        history, task, output, minimize=minimize, exclude=exclude or (), delimiter=delimiter,
+        history, Roles(task, output), minimize=minimize, exclude=exclude or (), delimiter=delimiter,
         sheet=sheet,
     )  # fmt: skip
     options.check()
@@ -68,7 +68,7 @@ def look(
 def _as_options(schema: Schema, delimiter: str | None, sheet: str | None) -> list[str]:
     """The schema in the words of `metakel learn`."""
     assert schema.space is not None
-    words = ["--task", schema.task, "--output", schema.output]
+    words = ["--task", schema.roles.task, "--output", schema.roles.output]
     words.append("--minimize" if schema.minimize else "--maximize")
     names = tuple(schema.inputs or ())
     words += ["--input", ",".join(names)] if typed_list(names) else []
@@ -78,5 +78,5 @@ def _as_options(schema: Schema, delimiter: str | None, sheet: str | None) -> lis
         if len(p.choices) > 1 and all(map(is_numeric, p.choices)):
             words += ["--category", p.name]
     words += [word for total in schema.space.sums for word in ("--sum", str(total))]
-    said = {"--status": schema.status, "--delimiter": delimiter, "--sheet": sheet}
+    said = {"--status": schema.roles.status, "--delimiter": delimiter, "--sheet": sheet}
     return [*words, *(word for name, v in said.items() if v is not None for word in (name, v))]

@@ -29,6 +29,7 @@ from metakel.priors import Prior
 from metakel.report.run import promise
 from metakel.space import Float, Space
 from metakel.tuner import NextRows, Source, Store, Tuner, suggest_rows
+from metakel.tuner.options import RunTask
 from metakel.tuner.table import task_column
 
 Observed = Annotated[
@@ -152,7 +153,7 @@ def suggest(
         raise typer.BadParameter("--sheet without --table: there is no workbook to read")
     tuner = open_tuner(
         source, journal, fix=fix, task=task, same_task=same_task, observed=observed,
-        accept_alarm=accept_alarm, manual=True, **options,
+        accept_alarm=accept_alarm, adopt_after="never", **options,
     )  # fmt: skip
     try:
         asked = tuner.ask_trials(count, given)
@@ -266,12 +267,12 @@ def open_tuner(
     **options: Any,
 ) -> Tuner:
     """A tuner by the options that `suggest` and `tune` share; the others are those of `Tuner`."""
-    identity: dict[str, Any] = {"task": task, "command": tuple(command)}
+    identity = RunTask(task, tuple(command))
     if same_task and journal is not None and journal.exists():
-        header = Store.open(journal).header
-        identity = {name: header.get(name) or given for name, given in identity.items()}
+        begun = RunTask.of_journal(Store.open(journal).header)
+        identity = RunTask(begun.name or task, begun.command or tuple(command))
     tuner = Tuner(
-        source, journal, fixed=assignments(source.space, fix or ()), **identity, **options,
+        source, journal, fixed=assignments(source.space, fix or ()), task=identity, **options,
     )  # fmt: skip
     if observed is not None:
         _add_observed(tuner, observed)
@@ -338,7 +339,7 @@ def _of_this_task(columns: dict[str, list[Any]], tuner: Tuner, path: Path) -> di
     names = [] if column is None else sorted({str(v) for v in columns[column] if v is not None})
     if column is None or len(names) < 2:
         return columns
-    task = tuner.options.task
+    task = tuner.options.task.name
     if task not in names:
         some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
         raise InputError(

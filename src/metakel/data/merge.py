@@ -156,12 +156,13 @@ def _report(a: Report | None, b: Report | None) -> Report | None:
     """What was read for both; parts of one history have one report."""
     if a is None or b is None or a == b:
         return b if a is None else a
-    counts = ("rows", "kept", "failed", "missing_inputs", "missing_tasks", "duplicates")
     return replace(
         a,
         source=f"{a.source} and {b.source}",
         notes=tuple(dict.fromkeys((*a.notes, *b.notes))),
-        **{name: getattr(a, name) + getattr(b, name) for name in counts},
+        rows=a.rows + b.rows,
+        kept=a.kept + b.kept,
+        left_out={name: a.left_out.get(name, 0) + n for name, n in b.left_out.items()},
     )
 
 

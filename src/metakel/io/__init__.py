@@ -11,12 +11,13 @@ from metakel.io.merge import join_sources
 from metakel.io.optuna import read_optuna
 from metakel.io.propose import propose
 from metakel.io.read import read
-from metakel.io.schema import Report, Schema, Source
+from metakel.io.schema import Report, Roles, Schema, Source
 from metakel.io.tables import frame_columns, parquet_columns, read_frame, read_parquet
 
 __all__ = [
     "Column",
     "Report",
+    "Roles",
     "Schema",
     "Source",
     "csv_columns",

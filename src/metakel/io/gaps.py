@@ -87,7 +87,7 @@ class InputTable:
     @property
     def candidates(self) -> list[str]:
         """Columns that may be settings, as far as the caller says."""
-        return [name for name in self.columns if name not in self.schema.roles]
+        return [name for name in self.columns if name not in self.schema.roles.names]
 
     @cached_property
     def runs(self) -> list[NDArray[np.intp]]:

@@ -47,22 +47,22 @@ def read_outputs(
 
     What is wrong with them joins the problems.
     """
-    column = source.columns[schema.output]
+    column = source.columns[schema.roles.output]
     values = np.zeros(len(column))  # inputs are looked at as if every run had an output
     unfinished = np.zeros(len(column), dtype=bool)
     measured, signs = without_bounds(column)
     with problems.collected():
-        values = clean_output(schema.output, measured, source.place, notes)
+        values = clean_output(schema.roles.output, measured, source.place, notes)
     if signs.any():
         rows = np.flatnonzero(signs)
         notes.append(
-            f"{schema.output} is a bound in {len(rows)} rows (e.g. {column[int(rows[0])]!r}): "
+            f"{schema.roles.output} is a bound in {len(rows)} rows (e.g. {column[rows[0]]!r}): "
             "taken as the mean of the values of its task beyond it, or as the bound where there "
             "are none"
         )
-    others = [n for n in source.columns if n not in (schema.task, schema.output)]
+    others = [n for n in source.columns if n not in (schema.roles.task, schema.roles.output)]
     found = [n for n in others if is_status(n, source.columns[n])]
-    for name in found if schema.status is None else [schema.status]:
+    for name in found if schema.roles.status is None else [schema.roles.status]:
         with problems.collected():
             failed, stopped = _failed_by_status(source, name)
             unfinished |= stopped
@@ -73,7 +73,7 @@ def read_outputs(
                     f"{name} says that {count} runs with an output failed: it does not count"
                 )
     with problems.collected():
-        _check_scales(schema.output, values, labels, notes)
+        _check_scales(schema.roles.output, values, labels, notes)
     noise_std = None
     with problems.collected():
         noise_std = _noise_levels(source, schema)
@@ -159,9 +159,9 @@ def _failed_by_status(source: Source, name: str) -> tuple[Mask, Mask]:
 
 def _noise_levels(source: Source, schema: Schema) -> Array | None:
     """(n,) standard deviations of the outputs, nan where there is none."""
-    if schema.noise is None:
+    if schema.roles.noise is None:
         return None
-    found = clean_output(schema.noise, source.columns[schema.noise], source.place, [])
+    found = clean_output(schema.roles.noise, source.columns[schema.roles.noise], source.place, [])
     wrong = (found < 0) | np.isinf(found)
     if wrong.any():
         row = int(np.argmax(wrong))

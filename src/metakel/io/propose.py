@@ -92,7 +92,7 @@ def choose_inputs(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...],
     else:
         names, doubtful = _guess(table, notes)
     roles: dict[str, str] = {}
-    asked = [("the task", schema.task), ("the output", schema.output)]
+    asked = [("the task", schema.roles.task), ("the output", schema.roles.output)]
     for role, name in (*asked, *(("an input", name) for name in names)):
         if name in roles:
             raise InputError(

@@ -86,7 +86,7 @@ def prepare(source: Source, schema: Schema, notes: list[str], on_outputs: list[s
     if source.space is None:  # else a program has written it
         source = replace(source, columns=_readable(source.columns, schema, notes))
     problems = Problems(source.name)
-    labels = TaskLabels.of(source.columns[schema.task], notes)
+    labels = TaskLabels.of(source.columns[schema.roles.task], notes)
     outputs, noise_std, unfinished = read_outputs(source, schema, labels, problems, on_outputs)
     table = InputTable(source.columns, schema, labels, outputs)
     return Prepared(source, table, noise_std, unfinished, problems)
@@ -135,15 +135,15 @@ def assemble(rows: Rows) -> tuple[list[dict[str, Any]], Space, Report]:
     ]
     report = Report(
         rows.source.name,
-        schema.task,
-        schema.output,
+        schema.roles.task,
+        schema.roles.output,
         schema.minimize,
         rows=len(kept) + rows.source.failed,
         kept=int(kept.sum()),
         notes=tuple(notes),
         inputs=tuple(schema.inputs or ()),
         doubtful=schema.doubtful,
-        **rows.counts,
+        left_out=rows.counts,
     )
     return tasks, space, report
 
@@ -157,7 +157,7 @@ def _cleaned(
         column, said = source.columns[name], schema.meaning(name)
         with problems.collected(name):
             inputs[name] = clean_input(name, column, said, source.place, notes)
-    for name, column in ((schema.task, source.columns[schema.task]), *inputs.items()):
+    for name, column in ((schema.roles.task, source.columns[schema.roles.task]), *inputs.items()):
         notes += missing_words_note(name, column)
     problems.refuse(names)
     return inputs
@@ -259,22 +259,22 @@ def _readable(columns: Columns, schema: Schema, notes: list[str]) -> Columns:
     """Without units, and with the task in every row of a block, where people wrote it once."""
     found = dict(columns)
     for name, column in columns.items():
-        if name == schema.task or schema.meaning(name) == "choices":
+        if name == schema.roles.task or schema.meaning(name) == "choices":
             continue
         found[name], unit = without_unit(name, column)
         if unit:
             row = next(i for i, cell in enumerate(column.tolist()) if unit in str(cell))
             notes.append(f"{name} has a unit: {column[row]!r} is read as {found[name][row]:g}")
-    column = columns[schema.task]
+    column = columns[schema.roles.task]
     n, named = len(column), np.flatnonzero(~column.missing)
     if 0 < 2 * len(named) <= n and named[0] == 0:
         values = column.tolist()
         # Where names are repeated, empty cells are just unknown.
         if len(named) <= BLOCKS_PER_TASK * len({str(values[i]) for i in named}):
             above = np.searchsorted(named, np.arange(n), side="right") - 1
-            found[schema.task] = Column.of([values[named[k]] for k in above])
+            found[schema.roles.task] = Column.of([values[named[k]] for k in above])
             rows = f"{n - len(named)} rows, which are taken as of the one above"
-            notes.append(f"{schema.task} is empty in {rows}")
+            notes.append(f"{schema.roles.task} is empty in {rows}")
     return found
 
 
@@ -304,7 +304,9 @@ def _usable_rows(
     ]
     inputs = table.columns
     others = (
-        n for n in source.columns if n not in (table.schema.task, table.schema.output, *inputs)
+        n
+        for n in source.columns
+        if n not in (table.schema.roles.task, table.schema.roles.output, *inputs)
     )
     compared = [source.columns[n] for n in others if not numbers_rows(n, source.columns[n])]
     keys = [key for c in (*inputs.values(), *compared) for key in _comparable(c)]

@@ -55,6 +55,24 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Roles:
+    """Columns that are something else than a parameter.
+
+    ``noise`` holds the standard deviation of each output, and ``status`` says which runs failed.
+    """
+
+    task: str
+    output: str
+    status: str | None = None
+    noise: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those that there are."""
+        return tuple(name for name in (self.task, self.output, self.status, self.noise) if name)
+
+
+@dataclass(frozen=True)
 class Schema:
     """What the columns of a table are; `History.from_frame` explains the options.
 
@@ -62,8 +80,7 @@ class Schema:
     the ``doubtful`` columns that may be inputs after all.
     """
 
-    task: str
-    output: str
+    roles: Roles
     inputs: Sequence[str] | None = None
     exclude: Sequence[str] = ()
     minimize: bool = False
@@ -72,8 +89,6 @@ class Schema:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     categories: Sequence[str] = ()
     extrapolate: bool = False
-    status: str | None = None
-    noise: str | None = None
     sums: Sequence[str | Sum] | None = None
     notes: tuple[str, ...] = ()
     doubtful: Mapping[str, str] = field(default_factory=dict)
@@ -94,8 +109,9 @@ class Schema:
     @classmethod
     def of(cls, source: Source, **options: Any) -> Schema:
         """The options of a caller, and what the source says where they are silent."""
-        own = ("task", "output", "notes", "doubtful")
+        own = ("roles", "notes", "doubtful")
         known = [name for name in cls.__dataclass_fields__ if name not in own]
+        known += ["status", "noise"]
         for name in options:
             if name not in known:
                 raise InputError(
@@ -113,21 +129,16 @@ class Schema:
                 Hint("that larger is", "minimize=False", "--maximize"),
             )
         options |= {"minimize": bool(minimize), "space": source.space if space is None else space}
-        found = cls(source.task, source.output, **options)
+        said = (options.pop(name, None) for name in ("status", "noise"))
+        found = cls(Roles(source.task, source.output, *said), **options)
         named = (*(found.inputs or ()), *found.exclude, *found.categories, *found.defaults)
-        for name in (*found.roles, *named):
+        for name in (*found.roles.names, *named):
             if name not in source.columns:
                 raise InputError(
                     f"no column {name!r}{_meant(name, source.columns)}; found "
                     f"{', '.join(source.columns)}"
                 )
         return found
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """Columns that are something else than a parameter."""
-        said = (self.task, self.output, self.status, self.noise)
-        return tuple(name for name in said if name is not None)
 
     def meaning(self, name: str) -> Meaning:
         """What the caller says that a column holds."""
@@ -153,11 +164,20 @@ def _meant(name: str, columns: Collection[str]) -> str:
     return f" (did you mean {alike[0]!r}?)" if wanted and len(alike) == 1 else ""
 
 
+LEFT_OUT = {
+    "failed": "failed or without a finite output",
+    "missing_inputs": "with a missing input",
+    "missing_tasks": "without a task",
+    "duplicates": "exact copies of another row",
+}
+
+
 @dataclass(frozen=True)
 class Report:
     """What was read and what was left out, so that nothing is dropped in silence.
 
-    ``doubtful`` are columns that were not taken as inputs though they may be, each with the reason.
+    ``left_out`` has how many rows were not kept, by why. ``doubtful`` are columns that were not
+    taken as inputs though they may be, each with the reason.
     """
 
     source: str
@@ -166,23 +186,35 @@ class Report:
     minimize: bool
     rows: int
     kept: int
-    failed: int = 0
-    missing_inputs: int = 0
-    missing_tasks: int = 0
-    duplicates: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     doubtful: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def failed(self) -> int:
+        """Rows that failed, or have no finite output."""
+        return self.left_out.get("failed", 0)
+
+    @property
+    def missing_inputs(self) -> int:
+        """Rows with a missing input."""
+        return self.left_out.get("missing_inputs", 0)
+
+    @property
+    def missing_tasks(self) -> int:
+        """Rows without a task."""
+        return self.left_out.get("missing_tasks", 0)
+
+    @property
+    def duplicates(self) -> int:
+        """Exact copies of another row."""
+        return self.left_out.get("duplicates", 0)
+
     def __str__(self) -> str:
         verb = "minimise" if self.minimize else "maximise"
-        counted = {
-            "failed or without a finite output": self.failed,
-            "with a missing input": self.missing_inputs,
-            "without a task": self.missing_tasks,
-            "exact copies of another row": self.duplicates,
-        }
-        left_out = ", ".join(f"{count} {what}" for what, count in counted.items() if count)
+        counted = ((self.left_out.get(why, 0), what) for why, what in LEFT_OUT.items())
+        left_out = ", ".join(f"{count} {what}" for count, what in counted if count)
         head = f"read {self.kept} of {self.rows} rows from {self.source} ({verb} {self.output})"
         lines = [head + (f"; left out: {left_out}" if left_out else "")]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])

@@ -95,8 +95,6 @@ class Certificate:
         A confidence band for functions of bounded norm, or replays of the optimizer on past tasks:
         on their recorded rows with a prior learned from other tasks, the same in folds, or on
         draws of a Gaussian process given their runs (`RegretScores`).
-    horizon : int or None
-        Up to which number of values it keeps improving; None for any.
     tasks : int
         How many past tasks vouch for it.
     among : str
@@ -114,7 +112,6 @@ class Certificate:
     delta: float = 1.0
     reason: str = ""
     basis: CertificateBasis = "norm bound"
-    horizon: int | None = None
     tasks: int = 0
     among: str = ""
     range_end: float | None = None

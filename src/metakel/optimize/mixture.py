@@ -426,7 +426,6 @@ class Mixture(Model):
             value,
             self.delta,
             basis=scores.basis,
-            horizon=scores.horizon,
             tasks=scores.tasks,
             range_end=end,
             spread=None if self.spread is None else scale.difference(seen, self.spread),

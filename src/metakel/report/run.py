@@ -32,7 +32,7 @@ from metakel.report.configurations import parallel, slices, trial_table, trial_t
 from metakel.report.html import cards, facts, figure, figures, paragraph, section, table
 from metakel.space import Space
 from metakel.tuner import Store
-from metakel.tuner.options import Candidates, RunOptions
+from metakel.tuner.options import Candidates, RunOptions, RunTask
 from metakel.tuner.source import Source, as_source
 
 CROWDED = 200  # more dots than this are small
@@ -58,7 +58,8 @@ class RunReplay:
     trust : (k,) array
         Weight of the history against a cold start.
     alarm : AlarmEvent or None
-    failed, pending : int
+    counts : str
+        How many values, failed and pending runs there are.
     certificate : Certificate
         At the end.
     typical : float
@@ -77,8 +78,7 @@ class RunReplay:
     regret: Array
     trust: Array
     alarm: AlarmEvent | None
-    failed: int
-    pending: int
+    counts: str
     certificate: Certificate
     typical: float
     next: Reasons | None = None
@@ -113,8 +113,7 @@ def replay_run(prior: Prior | Source, whole: Record, options: RunOptions) -> Run
         regret=regret,
         trust=trust,
         alarm=optimizer.alarm,
-        failed=len(whole.failed),
-        pending=len(whole.pending),
+        counts=whole.counts,
         certificate=optimizer.certificate(),
         typical=nan if some is None else some.typical,
         next=upcoming,
@@ -133,8 +132,8 @@ def _next(optimizer: Optimizer) -> Reasons | None:
 def _about(whole: Record, options: RunOptions) -> dict[str, str]:
     times = sorted(trial.note.since for trial in whole if trial.note.since)
     found = {
-        "task": options.task,
-        "command": shlex.join(options.command),
+        "task": options.task.name,
+        "command": shlex.join(options.task.command),
         "first suggestion": _minute(times[0]) if times else "",
         "last suggestion": _minute(times[-1]) if times else "",
     }
@@ -172,8 +171,7 @@ def replay_journal(prior: Prior | Source, path: str | Path, candidates: Any = No
         dict(head["fixed"]),
         bool(head["outside"]),
         listed,
-        task=str(head.get("task", "")),
-        command=tuple(head.get("command", ())),
+        task=RunTask.of_journal(head),
         space=Space.from_dict(head["ranges"]) if "ranges" in head else None,
     )
     lacking = listed is None and head.get("candidates") is not None
@@ -272,7 +270,7 @@ def about(prior: Prior, run: RunReplay | None, sources: Mapping[str, str]) -> st
 
 def run_section(prior: Prior, run: RunReplay) -> str:
     """How the run went."""
-    counts = f"{len(run.trials)} values, {run.failed} failed, {run.pending} pending"
+    counts = run.counts
     if not run.trials:
         return section("The run", paragraph(f"{counts}: nothing to show yet."))
     pictures = [_values(prior, run), *_expectations(prior, run), *_certificate(prior, run)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, isfinite
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -200,6 +200,7 @@ class VouchedPoints:
     """Points (n, d0) that the user vouches for, in every context where there are contexts."""
 
     points: Array
+    by_past_tasks: ClassVar[bool] = False
 
     @property
     def delta(self) -> float:
@@ -348,6 +349,7 @@ class SafeStart:
     tasks: int
     rank: int
     delta_calibrating: float
+    by_past_tasks: ClassVar[bool] = True
 
     @property
     def kernel(self) -> KernelSum:

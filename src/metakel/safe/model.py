@@ -39,7 +39,6 @@ from metakel.safe.limits import (
     OBJECTIVE,
     Limit,
     Range,
-    SafeStart,
     StartSet,
     as_start_set,
     refuse_growing,
@@ -80,47 +79,51 @@ class NoSafePoint(NothingToAsk):
         self.margin = margin
 
 
+@dataclass(frozen=True, eq=False)
+class KeptLimits:
+    """What a search keeps, and from where it begins.
+
+    Parameters
+    ----------
+    objective : Range
+        Limits of the objective, in the sign to be maximised.
+    others : dict of Range
+        Limits of the other outputs, in the units of their values.
+    start : StartSet or None
+        Points that may be tried before anything is known.
+    delta : float
+        Probability that one of all the bounds fails, or the start set.
+    """
+
+    objective: Range = field(default_factory=Range)
+    others: Mapping[str, Range] = field(default_factory=dict)
+    start: StartSet | None = None
+    delta: float = 1.0
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SafeModel(CertifiedModel):
     """A certified objective, with limits on it and on other outputs; `Limited` makes it.
 
     Parameters
     ----------
-    range : Range
-        Limits of the objective, in the sign to be maximised.
     outputs : dict of CertifiedModel
         Models of the other outputs, in the units of their values.
-    ranges : dict of Range
-        And their limits.
-    start : StartSet or None
-        Points that may be tried before anything is known.
-    total_delta : float
-        Probability that one of all the bounds fails, or the start set.
+    kept : KeptLimits
     """
 
     kind: ClassVar[str] = "safe.limited"
 
-    range: Range = field(default_factory=Range)
     outputs: Mapping[str, CertifiedModel] = field(default_factory=dict)
-    ranges: Mapping[str, Range] = field(default_factory=dict)
-    start: StartSet | None = None
-    total_delta: float = 1.0
+    kept: KeptLimits = field(default_factory=KeptLimits)
 
     @classmethod
     def around(
-        cls,
-        objective: CertifiedModel,
-        range: Range,
-        outputs: dict[str, CertifiedModel],
-        ranges: dict[str, Range],
-        start: StartSet | None,
-        delta: float,
+        cls, objective: CertifiedModel, outputs: dict[str, CertifiedModel], kept: KeptLimits
     ) -> Self:
         """A safe model of an objective, in the sign to be maximised."""
         own = {f.name: getattr(objective, f.name) for f in fields(CertifiedModel)}
-        return cls(
-            **own, range=range, outputs=outputs, ranges=ranges, start=start, total_delta=delta
-        )
+        return cls(**own, outputs=outputs, kept=kept)
 
     # How it learns
 
@@ -144,7 +147,7 @@ class SafeModel(CertifiedModel):
     @property
     def delta(self) -> float:
         """Probability with which any of the bounds, or the start set, may fail."""
-        return self.total_delta
+        return self.kept.delta
 
     @property
     def alarm(self) -> AlarmEvent | None:
@@ -164,15 +167,15 @@ class SafeModel(CertifiedModel):
     @property
     def landmarks(self) -> Array | None:
         """(n, d0) points at which a search has to look, however small the safe set."""
-        return None if self.start is None else self.start.points
+        return None if self.kept.start is None else self.kept.start.points
 
     # What is safe
 
     def _limited(self) -> Iterator[tuple[str, CertifiedModel, Range]]:
-        if self.range.bounded:
-            yield OBJECTIVE, self, self.range
+        if self.kept.objective.bounded:
+            yield OBJECTIVE, self, self.kept.objective
         for name, output in self.outputs.items():
-            yield name, output, self.ranges[name]
+            yield name, output, self.kept.others[name]
 
     def _smallest(
         self, ends: Callable[[Range], Callable[[Array, Array], Array]], Z: Array
@@ -186,10 +189,10 @@ class SafeModel(CertifiedModel):
 
     def _in_start(self, Z: Array) -> NDArray[np.bool_]:
         """(n,) which points are in the start set; past tasks vouch for nothing after an alarm."""
-        contradicted = isinstance(self.start, SafeStart) and self.alarm is not None
-        if self.start is None or contradicted:
+        start = self.kept.start
+        if start is None or (start.by_past_tasks and self.alarm is not None):
             return np.zeros(len(Z), dtype=bool)
-        return self.start.contains(Z)
+        return start.contains(Z)
 
     def margin(self, Z: Array) -> Array:
         """(n,) 0 or more where a point is safe; else minus what is missing, in units of noise."""
@@ -370,11 +373,11 @@ class SafeModel(CertifiedModel):
         return {
             "kind": self.kind,
             "objective": {**super().to_dict(), "kind": CertifiedModel.kind},
-            "range": self.range.to_list(),
+            "range": self.kept.objective.to_list(),
             "outputs": {name: output.to_dict() for name, output in self.outputs.items()},
-            "ranges": {name: allowed.to_list() for name, allowed in self.ranges.items()},
-            "start": None if self.start is None else self.start.to_dict(),
-            "delta": self.total_delta,
+            "ranges": {name: allowed.to_list() for name, allowed in self.kept.others.items()},
+            "start": None if self.kept.start is None else self.kept.start.to_dict(),
+            "delta": self.kept.delta,
         }
 
 
@@ -387,7 +390,7 @@ def load_safe(
     ranges = {name: Range.from_list(ends) for name, ends in data["ranges"].items()}
     start, delta = start_from_dict(data["start"], functions), float(data["delta"])
     allowed = Range.from_list(data["range"])
-    return SafeModel.around(objective, allowed, outputs, ranges, start, delta)
+    return SafeModel.around(objective, outputs, KeptLimits(allowed, ranges, start, delta))
 
 
 LOADERS[SafeModel.kind] = load_safe
@@ -465,7 +468,8 @@ class Limited:
         ranges = {name: limit.range for name, limit in self.limits.items()}
         allowed = -self._range if minimize else self._range
         objective = replace(objective, stops=self.stops)
-        return SafeModel.around(objective, allowed, outputs, ranges, start, options.delta)
+        kept = KeptLimits(allowed, ranges, start, options.delta)
+        return SafeModel.around(objective, outputs, kept)
 
 
 def best_within(search: Search, score: Score, margin: Callable[[Array], Array]) -> Array | None:

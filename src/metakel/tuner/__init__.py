@@ -1,6 +1,7 @@
 """Tune named parameters: an optimizer over a journal on disk that survives crashes."""
 
 from metakel.tuner.journal import Journal, JournalError
+from metakel.tuner.options import RunTask
 from metakel.tuner.run import Run
 from metakel.tuner.source import KernelSource, Source
 from metakel.tuner.store import Store
@@ -15,6 +16,7 @@ __all__ = [
     "NextRow",
     "NextRows",
     "Run",
+    "RunTask",
     "Source",
     "Store",
     "Tuner",

@@ -77,6 +77,36 @@ class Candidates:
 
 
 @dataclass(frozen=True)
+class RunTask:
+    """What tells a task from another one of the same prior, as far as it is known.
+
+    Parameters
+    ----------
+    name : str
+        Of the task, if it has one.
+    command : tuple of str
+        The command that is tuned, with its placeholders, if there is one.
+    """
+
+    name: str = ""
+    command: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "command", tuple(self.command))
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What a journal notes of it."""
+        found = {"task": self.name, "command": list(self.command)}
+        return {name: value for name, value in found.items() if value}
+
+    @classmethod
+    def of_journal(cls, header: Mapping[str, Any]) -> RunTask:
+        """The one that a journal was begun with."""
+        return cls(str(header.get("task", "")), tuple(header.get("command", ())))
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """Choices that hold for the life of a journal.
 
@@ -92,10 +122,7 @@ class RunOptions:
         Whether values beyond the recorded ranges are allowed.
     candidates : Candidates or None
         The only configurations that can be evaluated, if they are few.
-    task : str
-        A name of the task, if it has one.
-    command : tuple of str
-        The command that is tuned, with its placeholders, if there is one.
+    task : RunTask
     space : Space or None
         Ranges and choices of this run, where they are not those of the past.
     """
@@ -105,8 +132,7 @@ class RunOptions:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     extrapolate: bool = False
     candidates: Candidates | None = None
-    task: str = ""
-    command: tuple[str, ...] = ()
+    task: RunTask = field(default_factory=RunTask)
     space: Space | None = None
 
     def __post_init__(self) -> None:
@@ -143,9 +169,7 @@ class RunOptions:
             "outside": self.extrapolate,
             "candidates": None if self.candidates is None else self.candidates.digest,
             **({} if self.space is None else {"ranges": self.space.to_dict()}),
-            # What tells this task from another one of the same prior, as far as it is known.
-            **({"task": self.task} if self.task else {}),
-            **({"command": list(self.command)} if self.command else {}),
+            **self.task.header,
         }
 
     def refuse_another(self, source: Source, found: Mapping[str, Any], where: str) -> None:

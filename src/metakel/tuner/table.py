@@ -110,7 +110,7 @@ def suggest_rows(
     file = as_path(path)
 
     def tuner() -> Tuner:
-        return Tuner(prior, None, manual=True, task=task, **options)
+        return Tuner(prior, None, adopt_after="never", task=task, **options)
 
     with _alone(file):
         if not file.exists():
@@ -154,7 +154,10 @@ class _Reading:
     def _of_this_task(self) -> tuple[dict[str, str], list[int]]:
         """What the column of tasks says in a new row, and the rows of this task."""
         rows = list(range(len(next(iter(self.columns.values()), ()))))
-        column, task = task_column(self.columns, self.tuner.source.tasks), self.tuner.options.task
+        column, task = (
+            task_column(self.columns, self.tuner.source.tasks),
+            self.tuner.options.task.name,
+        )
         if column is None:
             return {}, rows
         labels, above = list[str](), ""

@@ -11,7 +11,7 @@ from dataclasses import fields
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from metakel._arrays import Array, is_integer, positive, shown
 from metakel.confidence import AlarmEvent
@@ -25,7 +25,7 @@ from metakel.space import Space
 from metakel.tuner.events import Configuration, Event, as_value, plain, result
 from metakel.tuner.journal import used_by_this_thread
 from metakel.tuner.lock import is_alive, this_process
-from metakel.tuner.options import Candidates, RunOptions
+from metakel.tuner.options import Candidates, RunOptions, RunTask
 from metakel.tuner.run import Run, age
 from metakel.tuner.show import tuner_card
 from metakel.tuner.source import Source, as_source
@@ -61,17 +61,15 @@ class Tuner:
     stop_at : float or str, optional
         Done as soon as the certificate is at most this, in units of the output; text such as "1%"
         is a share of the usual spread of a task.
-    seed, delta, fixed, extrapolate, candidates, task, command
+    seed, delta, fixed, extrapolate, candidates, task
         See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts. A
         journal that was begun with another task or command is refused. The default delta is that
         of the source.
     adopt_after : float, optional
         Seconds after which an evaluation of a process that cannot be looked up, as in another
         container or on another machine, is asked again; longer than any evaluation takes. By
-        default it waits for its result for ever.
-    manual : bool
-        Whether evaluations outlive this process, as when a person does them; they are then never
-        asked again by themselves.
+        default it waits for its result for ever. "never" says that evaluations outlive this
+        process, as when a person does them; they are then never asked again by themselves.
     space : Space, optional
         Ranges and choices of this run, where they are narrower than those of the past
         (`Space.restricted`).
@@ -89,27 +87,25 @@ class Tuner:
         fixed: Mapping[str, Any] | None = None,
         extrapolate: bool = False,
         candidates: Any = None,
-        adopt_after: float | None = None,
-        manual: bool = False,
-        task: str = "",
-        command: Sequence[str] = (),
+        adopt_after: float | Literal["never"] | None = None,
+        task: str | RunTask = "",
         space: Space | None = None,
     ) -> None:
         source = as_source(prior)
         listed = None if candidates is None else Candidates.of(candidates, source.space)
         options = RunOptions(
             *(seed, source.delta if delta is None else delta, plain(fixed or {}), extrapolate),
-            *(listed, task, tuple(command), space),
+            *(listed, RunTask(task) if isinstance(task, str) else task, space),
         )
         if budget is not None and not (is_integer(budget) and budget >= 1):
             raise InputError(
                 f"budget is {shown(budget)}; expected at least one evaluation, as a whole number"
             )
-        if adopt_after is not None:
+        if adopt_after is not None and adopt_after != "never":
             positive("adopt_after", adopt_after)
         self.prior, self.options, self.source = prior, options, source
         self.budget, self.stop_at, self.adopt_after = budget, stop_at, adopt_after
-        self._manual, self._wondered = manual, set[str]()  # what was warned of
+        self._wondered = set[str]()  # what was warned of
         self._optimizer = source.optimizer(options)
         self._check_tolerance()  # before a journal is begun
         self._store = Store(journal, lambda h: options.refuse_another(source, h, str(journal)))
@@ -183,6 +179,11 @@ class Tuner:
     def space(self) -> Space:
         """Parameters and their recorded ranges."""
         return self.source.space
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether evaluations outlive this process, as when a person does them."""
+        return self.adopt_after == "never"
 
     @property
     def output(self) -> str:
@@ -319,7 +320,7 @@ class Tuner:
 
     def _next(self, run: Run, fixed: Mapping[str, Any] | None) -> Event | None:
         """What to note for the next configuration; None where nothing is left to ask for."""
-        by = None if self._manual else this_process()
+        by = None if self.by_hand else this_process()
         orphans = self._orphans(run)
         if orphans:
             return {"event": "adopted", "number": orphans[0].number, "by": by}
@@ -351,7 +352,7 @@ class Tuner:
 
     def _orphans(self, run: Run) -> list[Trial]:
         """Pending evaluations whose process is gone, or let go of them."""
-        if self._manual:
+        if self.by_hand:
             return []
         return [trial for trial in run.record.pending if self._is_orphan(trial)]
 
@@ -362,7 +363,7 @@ class Tuner:
         if note.owner is None:  # a person's
             return False
         alive, patience = is_alive(note.owner), self.adopt_after
-        if alive is None and patience is not None:
+        if alive is None and isinstance(patience, int | float):
             seconds = age(trial)
             if seconds is not None and seconds < -CLOCKS_DIFFER and "clocks" not in self._wondered:
                 self._wondered.add("clocks")
@@ -390,7 +391,7 @@ class Tuner:
                 yield dict(trial.point)
             except GeneratorExit:
                 # A fork throws its copy of the loop away as well.
-                if process == os.getpid() and not (self._manual or sys.is_finalizing()):
+                if process == os.getpid() and not (self.by_hand or sys.is_finalizing()):
                     with suppress(MetaKelError):  # else it is pending while this process lives
                         self._release(trial.number, unless=handed)
                 raise
@@ -569,7 +570,6 @@ class Tuner:
             "budget": self.budget,
             "stop_at": self.stop_at,
             "adopt_after": self.adopt_after,
-            "manual": self._manual,
             **{f.name: getattr(self.options, f.name) for f in fields(self.options)},
         }
         if self.options.candidates is not None:

@@ -1,0 +1,70 @@
+"""Laws of size: few arguments, few attributes, no class asked for, no copy changed."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import metakel
+
+HOME = Path(metakel.__file__).parent
+NAMES = Path(__file__).parents[1] / "golden" / "public_names.json"
+MOST_ARGUMENTS, MOST_ATTRIBUTES = 12, 15
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    for file in sorted(HOME.rglob("*.py")):
+        yield file.relative_to(HOME).as_posix(), ast.parse(file.read_text(encoding="utf-8"))
+
+
+def test_no_public_name_takes_more_than_twelve_arguments():
+    """Commands of the command line are no functions that anybody calls: theirs are options."""
+    many = {
+        f"{module}.{name}": len(public)
+        for module, names in json.loads(NAMES.read_text(encoding="utf-8")).items()
+        for name, arguments in names.items()
+        if len(public := [a for a in arguments if not a.startswith("_")]) > MOST_ARGUMENTS
+    }
+    assert not many
+
+
+def test_no_method_takes_more_than_twelve_arguments():
+    many = []
+    for where, tree in trees():
+        if where.startswith("cli/"):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+                names += [a.arg for a in node.args.kwonlyargs]
+                if len([n for n in names if n not in ("self", "cls")]) > MOST_ARGUMENTS:
+                    many.append(f"{where}: {node.name}")
+    assert not many
+
+
+def attributes(cls: ast.ClassDef) -> set[str]:
+    found = {
+        node.target.id
+        for node in cls.body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and "ClassVar" not in ast.unparse(node.annotation)
+    }
+    for node in ast.walk(cls):
+        stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if stored and isinstance(node.value, ast.Name) and node.value.id == "self":
+            found.add(node.attr)
+    return found
+
+
+def test_no_class_has_more_than_fifteen_attributes():
+    many = {
+        f"{where}: {node.name}": len(found)
+        for where, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and len(found := attributes(node)) > MOST_ATTRIBUTES
+        if not where.startswith("grouplasso/")
+    }
+    assert not many
