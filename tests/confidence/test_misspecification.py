@@ -53,8 +53,8 @@ def test_a_bound_that_grows_is_doubled_past_the_noise():
 
 def test_without_misspecification_scales_there_is_no_alarm():
     """Negative control: the guesses up to the bound alone."""
-    assert told(MAPPED, 1.0, method=DMM(misspecification_weight=0.0)).alarm is None
-    assert told(MAPPED, 1.0, method=DMM([3.0])).alarm is None
+    assert told(MAPPED, 1.0, method=DMM(misspecification_weight=0.0, noise_weight=0)).alarm is None
+    assert told(MAPPED, 1.0, method=DMM([3.0], noise_weight=0)).alarm is None
 
 
 def test_where_the_bound_holds_the_set_loses_f_in_at_most_delta_of_the_runs():

@@ -151,9 +151,7 @@ def replay(
 
 def gpucb(domain: Any, given: list[Step] | None, **width: Any) -> list[Step]:
     learned, rng = learned_kernel(), np.random.default_rng(5)
-    sequence = mk.ConfidenceSequence(
-        learned.kernel, noise_std=0.4, norm_bound=3.0, delta=0.1, delta_learning=learned.delta
-    )
+    sequence = mk.ConfidenceSequence(learned, noise_std=0.4, norm_bound=3.0, delta=0.1)
     assumed: Any = sequence
     if width:
         assumed = mk.FixedWidth(learned.kernel, **width, bounds=sequence)

@@ -208,7 +208,9 @@ def test_what_is_shown_decided(tmp_path, capsys, monkeypatch):
 def test_a_run_without_a_value_changes_no_evidence_and_is_kept_away_from(make, fate):
     if make == "kernel":
         rng = np.random.default_rng(0)
-        optimizer = gpucb(KERNEL, mk.box([(-1, 1)]), rng=rng, noise_std=0.05, norm_bound=3.0)
+        # More features than points here, so that no place is known by heart.
+        rich = mk.KernelSum.uniform(KERNEL.base, weight=1.0)
+        optimizer = gpucb(rich, mk.box([(-1, 1)]), rng=rng, noise_std=0.05, norm_bound=3.0)
         optimizer.tell([0.1, -0.5], [0.3, 0.2])
     else:
         optimizer = PRIOR.optimizer(POINTS if make == "table" else None)

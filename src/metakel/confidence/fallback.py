@@ -25,6 +25,7 @@ from metakel.confidence.observations import (
 from metakel.confidence.options import ConfidenceOptions
 from metakel.confidence.radius import (
     log_evidence,
+    log_mixture,
     log_weights,
     misspecification_scales,
     norm_scales,
@@ -238,6 +239,7 @@ class BuiltSet:
     empty: bool  # whether no function fits; the set is then enlarged until one does
     radius: float  # R_t in units of the noise, or nu_t for the closed forms
     alpha: float  # regulariser of the posterior mean, in units of the noise variance
+    evidence: float = 0.0  # logarithm of the mixture over kernels and scales
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,12 +280,18 @@ class State:
             evidences.append(log_evidence(*eigen, member.scales))
         weights = [member.log_weights for member in self.mixture]
         shares = [member.share for member in self.mixture]
-        radius = squared_radius(evidences, options.delta_deciding, weights, shares)
+        mixed = log_mixture(evidences, weights, shares)
+        radius = squared_radius(
+            mixed,
+            options.delta_deciding,
+            t=self.log.t,
+            noise_weight=options.dual.noise_weight,
+        )
         root = sqrt(max(radius, 0.0))
         if assumed is None:
             nothing = no_observations(self.hypotheses[-1].kernel).spectrum()
             free = dual_set(nothing, squared_radius=radius, norm_bound=inf, norm_scales=np.ones(1))
-            return BuiltSet(free, False, root, 1.0)
+            return BuiltSet(free, False, root, 1.0, mixed)
         own = min(spectra)
         # The scale with the largest evidence among those that the norm bound allows.
         allowed = assumed.scales <= max(assumed.norm_bound, float(assumed.norm_scales.max()))
@@ -292,7 +300,7 @@ class State:
         # larger by at most slack / noise_std for every value.
         if options.slack:
             radius = (root + options.slack * sqrt(self.log.precision)) ** 2
-        return BuiltSet(*self._dual(assumed, spectra[own], radius), root, scale**-2.0)
+        return BuiltSet(*self._dual(assumed, spectra[own], radius), root, scale**-2.0, mixed)
 
     def _closed_form(self) -> BuiltSet:
         spectrum, bound = self.observations[0].spectrum(), self.hypotheses[0].norm_bound

@@ -62,6 +62,11 @@ class DMM:
         Give a quarter of the mixture to kernels with one base kernel more, so that the alarm
         notices a single missing one earlier. The kernel keeps its half, so R_t^2 grows no further.
         Every `tell` then takes one small decomposition for each base kernel that is missing.
+    noise_weight : float
+        Weight in the mixture of the chi-square supermartingale, which bounds the distance of f from
+        the values by what noise alone can have, whatever f is. It narrows intervals where f has
+        many features, and lets the alarm notice noise that is larger than was said. 0.02 makes R_t
+        larger by at most half a per cent where delta is at most 0.1.
     remember : int
         At most how many past sets `interval` intersects with at points that were not named in
         advance: the previous one and the first ones past the powers of 2. It narrows the intervals
@@ -72,11 +77,13 @@ class DMM:
     norm_range: tuple[float, float] | None = None
     misspecification_weight: float = 0.01
     watch_kernels: bool = False
+    noise_weight: float = 0.02
     remember: int = 4
 
     def __post_init__(self) -> None:
         weight = as_number("misspecification_weight", self.misspecification_weight, 0, 1)
         _set(self, "misspecification_weight", weight)
+        _set(self, "noise_weight", as_number("noise_weight", self.noise_weight, 0, 0.5))
         if self.norm_scales is not None:
             scales = tuple(positive("norm_scales", scale) for scale in self.norm_scales)
             if not scales:

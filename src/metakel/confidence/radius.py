@@ -8,6 +8,10 @@ g ~ N(0, c K), and over scales c and kernels, is one too. By Ville's inequality,
 .. math:: \|f(X_t) - y_t\|^2 \le R_t^2 = 2\log\tfrac1\delta
           - 2\log\sum_i w_i \exp(-\tfrac12 y'(I + c_i K)^{-1} y - \tfrac12\log\det(I + c_i K)).
 
+A small part of the mixture is another supermartingale, :math:`\exp(a S) (1 - 2a)^{t/2}` with
+:math:`S = \|f(X_t) - y_t\|^2` and a < 1/2, which knows how large noise alone can be, whatever f is
+(Theorem 11b of ``docs/theory/deciding.md``). R_t^2 is the root of the whole at 1 / delta.
+
 The weights and scales are fixed before the first observation; any choice of them is valid. A scale
 stands for a guess of the norm of f.
 
@@ -127,22 +131,17 @@ def log_weights(scales: int, misspecification_scales: int, weight: float) -> Arr
     return np.asarray(np.log(np.repeat(each, counts)))
 
 
-def squared_radius(
+def log_mixture(
     evidences: list[Array],
-    delta: float,
     weights: list[Array] | None = None,
     shares: Sequence[float] | None = None,
 ) -> float:
-    """R_t^2 of the mixture over kernels and scales.
-
-    It exceeds that of a single kernel by at most 2 log(1 / share) (Promise 1 of
-    ``docs/promises.md``).
+    """Logarithm of the mixture over kernels and scales; never positive.
 
     Parameters
     ----------
     evidences : list of (S,) arrays
         One for every kernel.
-    delta : float
     weights : list of (S,) arrays, optional
         Logarithms of the weights of the scales, for every kernel; by default all equal.
     shares : sequence of float, optional
@@ -155,8 +154,49 @@ def squared_radius(
     terms = np.concatenate(
         [e + w + log(share) for e, w, share in zip(evidences, weights, shares, strict=True)]
     )
-    top = terms.max()
-    return float(2 * log(1 / delta) - 2 * (top + np.log(np.exp(terms - top).sum())))
+    return _log_sum(terms)
+
+
+def _log_sum(terms: Array) -> float:
+    top = float(terms.max())
+    return top + log(float(np.exp(terms - top).sum()))
+
+
+# Tilts a of the chi-square supermartingale, fixed in advance.
+TILTS = np.array([0.04, 0.15, 0.33])
+TILT_SHARES = np.array([0.1, 0.45, 0.45])
+STEPS, ENOUGH = 60, 1e-13
+
+
+def squared_radius(mixture: float, delta: float, *, t: int = 0, noise_weight: float = 0.0) -> float:
+    r"""R_t^2 after t observations: the root of the supermartingale in ||f(X) - y||^2 at 1 / delta.
+
+    With weight 1 - ``noise_weight`` it is :math:`\exp(S/2)` times the mixture over kernels and
+    scales, with the rest an average over tilts of :math:`\exp(a S) (1 - 2a)^{t/2}`. Alone, the
+    first gives R_t^2 = 2 log(1 / delta) - 2 ``mixture``, which exceeds that of a single kernel by
+    at most 2 log(1 / share) (Promise 1 of ``docs/promises.md``); the second adds at most
+    2 log(1 / (1 - noise_weight)) to that.
+    """
+    first = 2 * log(1 / delta) - 2 * mixture
+    if not noise_weight:
+        return first
+    slopes = np.append(0.5, TILTS)
+    heights = np.append(
+        mixture + log(1 - noise_weight),
+        np.log(noise_weight * TILT_SHARES) + t / 2 * np.log1p(-2 * TILTS),
+    )
+    level = log(1 / delta)
+    # Every single term gives an upper bound. The logarithm of the sum is convex and increasing in
+    # S, so that Newton's steps from above stay above its root.
+    S = float(((level - heights) / slopes).min())
+    for _ in range(STEPS):
+        terms = heights + slopes * S
+        total = _log_sum(terms)
+        step = (total - level) / float(slopes @ np.exp(terms - total))
+        S -= step
+        if step <= ENOUGH * (1 + abs(S)):
+            break
+    return S
 
 
 def regulariser_and_nu(

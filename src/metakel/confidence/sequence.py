@@ -212,6 +212,11 @@ class ConfidenceSequence:
         return self._state.now.radius
 
     @property
+    def log_evidence(self) -> float:
+        """Logarithm of the mixture over kernels and scales behind R_t; 0 for closed forms."""
+        return self._state.now.evidence
+
+    @property
     def alpha(self) -> float:
         """Regulariser of `mean`, in units of the noise variance."""
         return self._state.now.alpha

@@ -221,12 +221,12 @@ class Remains:
     def sizes(self) -> Array:
         """(p,) tau_j: root mean square norms that the residuals allow each kernel to have.
 
-        The estimate by moments, plus 1.64 standard deviations that it has under noise alone.
+        The estimate by moments, plus the upper quartile of what it is under noise alone.
         """
         seen = np.where(self.squares > 0, self.squares, 1.0)
         mean = np.maximum(self.excess, 0) / seen
         deviation = self.noise_std**2 * np.sqrt(2 / seen)
-        return np.where(self.squares > 0, np.sqrt(self.dims * (mean + ONE_SIDED * deviation)), inf)
+        return np.where(self.squares > 0, np.sqrt(self.dims * (mean + QUARTILE * deviation)), inf)
 
     def p_value(self) -> float:
         """How often noise alone leaves so much: of all residuals together, or of one kernel.
@@ -246,7 +246,7 @@ class Remains:
         return min([1.0, *found])
 
 
-ONE_SIDED = 1.64
+QUARTILE = 0.67
 # P(the next task uses a kernel more than each of m tasks did) can be 1 / (m + 1).
 FEWEST_TASKS = 9
 CHUNK = 256  # tasks at a time

@@ -196,10 +196,7 @@ class CertifiedModel(Model):
     @property
     def log_evidence(self) -> float:
         """Logarithm of the mixture behind the radius, for the default method."""
-        sequence = self.sequence
-        if sequence is None or sequence.method != "dmm":
-            return 0.0
-        return log(1 / sequence.delta_deciding) - sequence.radius**2 / 2
+        return 0.0 if self.sequence is None else self.sequence.log_evidence
 
     @property
     def scale(self) -> float:
