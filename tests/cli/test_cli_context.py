@@ -1,4 +1,4 @@
-"""``suggest --context`` and ``learn --journals``: contexts and finished runs, without Python."""
+"""``suggest --given`` and ``learn --journals``: contexts and finished runs, without Python."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_one_journal_has_suggestions_for_many_contexts(metakel, table):
     assert metakel("learn", *PAST, "-o", "p.json").code == 0
     chosen = {}
     for outdoor in (-10.0, 10.0):
-        said = ("suggest", "p.json", "--journal", "j.jsonl", "--context", f"outdoor={outdoor:g}")
+        said = ("suggest", "p.json", "--journal", "j.jsonl", "--given", f"outdoor={outdoor:g}")
         found = metakel(*said, "--json")
         assert found.code == 0, found.err
         (suggestion,) = json.loads(found.out)
@@ -44,7 +44,7 @@ def test_one_journal_has_suggestions_for_many_contexts(metakel, table):
         value = cost(chosen[outdoor], outdoor)
         assert metakel("tell", "j.jsonl", value, "--number", suggestion["number"]).code == 0
     assert chosen[-10.0] > chosen[10.0]  # colder outside, warmer inside the pipes
-    wrong = metakel("suggest", "p.json", "--context", "humidity=3")
+    wrong = metakel("suggest", "p.json", "--given", "humidity=3")
     assert wrong.code != 0
     assert "humidity" in wrong.err
 
@@ -79,17 +79,17 @@ def test_journals_of_another_aim_or_without_values_are_named(metakel, table, tmp
 
 def test_a_descriptor_is_refused_as_a_context_with_the_reason(table):
     read = {"task": "building", "output": "cost", "minimize": True}
-    history = mk.History.from_csv(table, **read, context=["outdoor"])
+    history = mk.History.from_csv(table, **read, given=["outdoor"])
     assert history.space.names == ("supply", "outdoor")
     for options in ({}, {"inputs": ["supply", "outdoor", "floors"]}):
         with pytest.raises(InputError, match="'floors' is constant in every task, so it describes"):
-            mk.History.from_csv(table, **read, context=["floors"], **options)
+            mk.History.from_csv(table, **read, given=["floors"], **options)
     with pytest.raises(InputError, match="no column 'rain'"):
-        mk.History.from_csv(table, **read, context=["rain"])
+        mk.History.from_csv(table, **read, given=["rain"])
     with pytest.raises(InputError, match="expected a list of columns"):
-        mk.History.from_csv(table, **read, context="outdoor")
+        mk.History.from_csv(table, **read, given="outdoor")
     with pytest.raises(InputError, match="nothing is left to choose"):
-        mk.History.from_csv(table, **read, context=["supply", "outdoor"])
+        mk.History.from_csv(table, **read, given=["supply", "outdoor"])
 
 
 def test_a_context_of_named_parameters_holds_for_one_question(table):

@@ -45,7 +45,7 @@ def test_no_matrix_at_all():
 def test_a_factor_solves_whitens_and_inverts(m, k):
     A = stack(m, k)
     rng = np.random.default_rng(2)
-    factor = spd.Factor(A.copy())
+    factor = spd.Cholesky(A.copy())
     b = rng.standard_normal((m, k))
     assert_allclose(np.einsum("sab,sb->sa", A, factor.solve(b)), b, atol=1e-10)
     B = rng.standard_normal((m, 4, k))
@@ -63,7 +63,7 @@ def test_singular_up_to_rounding_is_factorised():
     A = 0.5 * (A + A.T)
     assert np.linalg.eigvalsh(A)[0] < 0
     stacked = np.stack([np.eye(40), A])
-    factor = spd.Factor(stacked.copy())
+    factor = spd.Cholesky(stacked.copy())
     b = stacked @ np.ones(40)
     found = np.einsum("sab,sb->sa", stacked, factor.solve(b))
     size = np.abs(b).max(axis=1, keepdims=True)
@@ -74,7 +74,7 @@ def test_indefinite_beyond_rounding_is_refused():
     A = np.eye(3)
     A[0, 1] = A[1, 0] = 1.1
     with pytest.raises(InputError, match="negative eigenvalues"):
-        spd.Factor(A[None].copy())
+        spd.Cholesky(A[None].copy())
 
 
 # -- the systems of the solver --------------------------------------------------------------------

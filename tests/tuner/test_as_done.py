@@ -65,17 +65,17 @@ def test_every_door_records_what_was_done(row, tmp_path, monkeypatch, capsys, ca
     asked.append(Optimizer.load(tmp_path / "run.json").ask())
 
     with caplog.at_level(logging.WARNING, "metakel"):
-        tuner = mk.Tuner(prior(), tmp_path / "run.jsonl", manual=True)
+        tuner = mk.Tuner(prior(), tmp_path / "run.jsonl", adopt_after="never")
         tuner.tell(row, yield_of(row))
     assert "recorded as it was done" in caplog.text
     assert tuner.best.x == pytest.approx(row)
-    asked.append(mk.Tuner(prior(), tmp_path / "run.jsonl", manual=True).ask())
+    asked.append(mk.Tuner(prior(), tmp_path / "run.jsonl", adopt_after="never").ask())
     page = write_report(
         prior(), tmp_path / "page.html", run=replay_journal(prior(), tmp_path / "run.jsonl")
     )
     assert str(row["Solvent"]) in page.read_text(encoding="utf-8")
 
-    mk.Tuner(prior(), tmp_path / "typed.jsonl", manual=True)
+    mk.Tuner(prior(), tmp_path / "typed.jsonl", adopt_after="never")
     sets = [word for name, value in row.items() for word in ("--set", f"{name}={value}")]
     words = ["metakel", "tell", str(tmp_path / "typed.jsonl"), str(yield_of(row)), *sets]
     monkeypatch.setattr(sys, "argv", words)
@@ -83,7 +83,7 @@ def test_every_door_records_what_was_done(row, tmp_path, monkeypatch, capsys, ca
         main()
     assert not stop.value.code
     assert "recorded as it was done" in capsys.readouterr().err
-    asked.append(mk.Tuner(prior(), tmp_path / "typed.jsonl", manual=True).ask())
+    asked.append(mk.Tuner(prior(), tmp_path / "typed.jsonl", adopt_after="never").ask())
 
     path = tmp_path / "runs.csv"
     cells = ",".join(map(str, row.values()))
@@ -121,7 +121,7 @@ def test_runs_with_an_unknown_choice_say_little_of_the_known_ones():
 
 def test_a_value_far_beyond_its_range_needs_a_confirmation(tmp_path, monkeypatch, capsys):
     path = tmp_path / "run.jsonl"
-    mk.Tuner(prior(), path, manual=True).ask()
+    mk.Tuner(prior(), path, adopt_after="never").ask()
     with pytest.raises(InputError, match="far beyond its range"):
         Store.open(path).tell(DONE[0], 690.0)
     monkeypatch.setattr(
@@ -130,7 +130,7 @@ def test_a_value_far_beyond_its_range_needs_a_confirmation(tmp_path, monkeypatch
     with pytest.raises(SystemExit):
         main()
     assert json.loads(capsys.readouterr().out)["value"] == 690
-    mk.Tuner(prior(), path, manual=True).ask()  # it goes on
+    mk.Tuner(prior(), path, adopt_after="never").ask()  # it goes on
     table = tmp_path / "runs.csv"
     table.write_text("Temperature,Solvent,Steps,y\n70,DMF,3,690\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"line 2 of runs\.csv: y is 690.*confirmed=True"):

@@ -17,7 +17,7 @@ import metakel as mk
 from metakel.errors import InputError, MetaKelError
 from metakel.space import Float
 from metakel.tuner import JournalError, Store, Tuner
-from metakel.tuner.run import age
+from metakel.tuner.fold import age
 
 PRIOR = small_prior(certified=True)
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}

@@ -12,8 +12,8 @@ from tuning_history import small_prior
 
 from metakel import InputError
 from metakel.tuner import Tuner, lock
+from metakel.tuner.fold import age
 from metakel.tuner.lock import is_alive, this_process
-from metakel.tuner.run import age
 
 PRIOR = small_prior()
 HERE = {"host": "node", "machine": "m1", "boot": "b1", "namespace": lock.INITIAL_NAMESPACE}

@@ -11,8 +11,8 @@ import typer
 from metakel.cli.console import Json, emit, grid, say, short
 from metakel.optimize import Trial
 from metakel.tuner import Store
+from metakel.tuner.fold import age
 from metakel.tuner.lock import is_alive
-from metakel.tuner.run import age
 
 JournalArgument = Annotated[
     Path, typer.Argument(help="The journal of `metakel suggest` or `metakel tune`.")

@@ -96,9 +96,9 @@ def suggest(
     narrowed: Range = None,
     exclude: Exclude = None,
     sums: Sums = None,
-    context: Annotated[
+    given: Annotated[
         list[str] | None,
-        typer.Option("--context", help="name=value that is given this time, not chosen."),
+        typer.Option("--given", help="name=value that is given this time, not chosen."),
     ] = None,
     extrapolate: Extrapolate = False,
     limit: Limits = None,
@@ -115,9 +115,9 @@ def suggest(
     With --table a file that people fill in is all that has to be kept: fill in results, and call
     it again. A run that failed has the word failed, a value that was changed is what was done.
 
-    --fix, --range and --exclude hold or narrow a parameter for the whole task. --context holds it
+    --fix, --range and --exclude hold or narrow a parameter for the whole task. --given holds it
     for these suggestions only, as the weather of today, and one journal may have suggestions for
-    many contexts.
+    many of them.
 
     Below the table it says why: what is expected against what is typical, the nearest runs of past
     tasks, and a safer choice. The range is one standard deviation, within the range of the output.
@@ -126,7 +126,7 @@ def suggest(
     what the model that chose it expects to be measured.
     """
     known = Prior.load(prior)
-    given = assignments(known.space, context) if context else None
+    held = assignments(known.space, given) if given else None
     source = with_limits(known, limit, start)
     options: dict[str, Any] = {
         "space": read_space(known.space, narrowed, exclude, sums),
@@ -142,7 +142,7 @@ def suggest(
             count,
             sheet=sheet,
             task=task,
-            given=given,
+            given=held,
             confirmed=confirm,
             fixed=fixed,
             **options,
@@ -156,11 +156,11 @@ def suggest(
         accept_alarm=accept_alarm, adopt_after="never", **options,
     )  # fmt: skip
     try:
-        asked = tuner.ask_trials(count, given)
+        asked = tuner.ask_trials(count, held)
     except (Alarm, NothingToAsk) as error:
         raise InputError(why_stopped(tuner, error)) from error
     # By the model that chose: later suggestions of the batch take the earlier ones into account.
-    reasons = [tuner.explain(trial.point, given) for trial in asked]
+    reasons = [tuner.explain(trial.point, held) for trial in asked]
     if json:
         emit([_as_json(trial, why) for trial, why in zip(asked, reasons, strict=True)])
         return

@@ -243,7 +243,7 @@ class BuiltSet:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class SequenceState:
     """Observations, the hypothesis that is assumed after them, and the set that follows."""
 
     options: ConfidenceOptions
@@ -258,7 +258,7 @@ class State:
         """What is assumed of f; None if nothing that was tried fits the data."""
         return self.hypotheses[self.stage] if self.stage < len(self.hypotheses) else None
 
-    def observed(self, batch: Batch, centre: Array | float) -> State:
+    def observed(self, batch: Batch, centre: Array | float) -> SequenceState:
         """With one more batch; the sets are about f minus the centre."""
         rest = replace(batch, y=batch.y - centre)
         observations = tuple(data.append(rest) for data in self.observations)

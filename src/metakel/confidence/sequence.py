@@ -17,7 +17,7 @@ from metakel.confidence.fallback import (
     Alarm,
     AlarmEvent,
     Hypothesis,
-    State,
+    SequenceState,
     first_stage,
     hypotheses,
     mixture,
@@ -156,7 +156,7 @@ class ConfidenceSequence:
         members = mixture(self.options, ladder, len(self.wider))
         data = tuple(no_observations(member.kernel) for member in members)
         stage = first_stage(self.options, kernel, self.wider)
-        self._state = State(self.options, ladder, members, data, stage)
+        self._state = SequenceState(self.options, ladder, members, data, stage)
         self._kept, _ = Intersection(domain, self.options.dual.remember).narrowed(self.current)
         self.alarms: tuple[AlarmEvent, ...] = ()  # each falls back to a wider assumption
         self._at_points = 0.0 if domain is None else self._centre_at(domain)
@@ -295,7 +295,7 @@ class ConfidenceSequence:
             raised = alarm
         return other, raised
 
-    def _after(self, batch: Batch) -> tuple[State, Intersection, tuple[AlarmEvent, ...]]:
+    def _after(self, batch: Batch) -> tuple[SequenceState, Intersection, tuple[AlarmEvent, ...]]:
         """State, intersection and alarms after one more batch: an alarm where no function fits."""
         state, alarms = self._state.observed(batch, self._centre_at(batch.X)), self.alarms
         earlier = self._kept

@@ -14,7 +14,7 @@ from metakel import io
 from metakel._arrays import as_points, as_values, check_generator
 from metakel._html import text_card
 from metakel.data.merge import merged, numbered
-from metakel.data.task import Task, check_contexts
+from metakel.data.task import Task, check_given
 from metakel.errors import InputError, ShapeError
 from metakel.io.columns import grouped, is_missing
 from metakel.io.propose import proposal
@@ -121,8 +121,8 @@ class History:
             ``extrapolate``: whether rows may lie outside of the ranges of ``space``. ``sums``: what
             every suggestion keeps, as in ``["A + B + C = 100", "2 A + B <= 50"]``; by default the
             equations that hold in all rows, as of a blend, which the report names.
-            ``context``: parameters that were given in each run, not chosen. They are inputs
-            like the others; this checks that they vary within tasks, as a context has to.
+            ``given``: parameters that were given in each run, not chosen. They are inputs
+            like the others; this checks that they vary within tasks, as what is given has to.
         """
         frames = frame if isinstance(frame, list | tuple) else [frame]
         found = [io.read_frame(part, task=task, output=output) for part in frames]
@@ -190,7 +190,7 @@ class History:
         cls,
         source: io.Source | Sequence[io.Source],
         *,
-        context: Sequence[str] = (),
+        given: Sequence[str] = (),
         **options: Any,
     ) -> History:
         """What a reader returns, also one of your own, or several; options as for `from_frame`."""
@@ -199,7 +199,7 @@ class History:
         found, space, report = assemble(proposal(source, **options)[1])
         tasks = tuple(Task(**task) for task in found)
         history = cls(tasks, space, report)
-        check_contexts(history, context, source.columns)
+        check_given(history, given, source.columns)
         return history
 
     def split(self, rng: np.random.Generator, *, fraction: float = 0.5) -> tuple[History, History]:

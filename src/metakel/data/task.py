@@ -1,4 +1,4 @@
-"""One past task (Eq. 4), and which columns can be contexts (Statement 8)."""
+"""One past task (Eq. 4), and which columns can be given (Statement 8)."""
 
 from __future__ import annotations
 
@@ -69,29 +69,29 @@ class Task:
         return f"Task({self.name!r}, n={self.n}, d0={self.d0})"
 
 
-def check_contexts(history: History, names: Sequence[str], columns: Container[str]) -> None:
-    """Refuse contexts that are no parameters, and columns that are constant in every task.
+def check_given(history: History, names: Sequence[str], columns: Container[str]) -> None:
+    """Refuse given columns that are no parameters, and columns that are constant in every task.
 
     Such a column multiplies every kernel of a task by one number, which its coefficients
     absorb, so no history tells how it matters (Statement 8).
     """
     if isinstance(names, str):
-        raise InputError(f"context is {names!r}; expected a list of columns, [{names!r}]")
+        raise InputError(f"given is {names!r}; expected a list of columns, [{names!r}]")
     space = history.space
     if not names or space is None:
         return
     for name in names:
         if name not in space.names and name not in columns:
             known = ", ".join(map(repr, space.names))
-            raise InputError(f"there is no column {name!r} for a context; parameters are {known}")
+            raise InputError(f"there is no column {name!r} to be given; parameters are {known}")
         own = space.columns.get(name, slice(0))
         if not any(np.ptp(task.X[:, own], axis=0).any() for task in history):
             raise InputError(
-                f"{name!r} is constant in every task, so it describes tasks and is no context: "
+                f"{name!r} is constant in every task, so it describes tasks and cannot be given: "
                 "no history tells how it matters"
             )
     if set(space.names) <= set(names):
-        raise InputError("every parameter is a context; nothing is left to choose")
+        raise InputError("every parameter is given; nothing is left to choose")
 
 
 def _noise_levels(noise_std: Array, y: Array, name: str) -> Array:

@@ -181,7 +181,7 @@ class FeatureEvaluator:
             A = np.matmul(F.transpose(0, 2, 1), F)
             A *= self.scale
             A.reshape(len(A), -1)[:, :: batch.n + 1] += 1.0
-            factor = spd.Factor(A)
+            factor = spd.Cholesky(A)
             r = factor.solve(batch.y)
             self._factors.append(factor)
             self._residual_rows.append(r)
@@ -357,7 +357,7 @@ class GramEvaluator:
                 daxpy(K[j].reshape(-1), A.reshape(-1), a=self.scale * weight)  # A += ... in place
             A.reshape(len(A), -1)[:, :: y.shape[1] + 1] += 1.0
             try:
-                factor = spd.Factor(A)
+                factor = spd.Cholesky(A)
             except spd.Indefinite:
                 _check_matrices(self.problem, self.work[active])
                 raise

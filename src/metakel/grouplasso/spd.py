@@ -22,7 +22,7 @@ class Indefinite(InputError):
     """A matrix has negative eigenvalues that are not rounding errors."""
 
 
-class Factor:
+class Cholesky:
     """Cholesky factors of a stack A (m, k, k), which is overwritten.
 
     The factor of matrix s is in the triangle of A[s] that LAPACK calls lower. LAPACK reads A[s] by
@@ -82,7 +82,7 @@ def inverse(A: Array) -> Array:
         return A
     if k < LOOP_FROM:
         return np.linalg.inv(A).astype(np.float64, copy=False)
-    return Factor(A).invert()
+    return Cholesky(A).invert()
 
 
 def sweep(B: Array) -> None:
@@ -120,7 +120,7 @@ class Stacked:
         T = self.G * (root[:, None] * root)
         T.reshape(len(T), -1)[:, :: root.size + 1] += 1.0
         if stiff:
-            factor = Factor(T)
+            factor = Cholesky(T)
             w = factor.solve(b)
             self.inverse = factor.invert()
             return w
@@ -150,7 +150,7 @@ class Swept:
         T = self.G * (root[:, None] * root)[:, :, None]
         T.reshape(-1, T.shape[2])[:: root.size + 1] += 1.0
         if stiff:
-            factor = Factor(np.ascontiguousarray(T.transpose(2, 0, 1)))
+            factor = Cholesky(np.ascontiguousarray(T.transpose(2, 0, 1)))
             w = factor.solve(b)
             self.inverse = np.ascontiguousarray(factor.invert().transpose(1, 2, 0))
             return w

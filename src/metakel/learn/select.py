@@ -139,10 +139,10 @@ def cross_validated_lambda(
             f"{history.m}: give noise_std= and a rule, or lam= as a number"
         )
 
-    def fit_path(kept: History) -> list[TaskPrior]:
+    def fit_path(kept: History) -> list[KernelAndNoise]:
         return _models_along_path(kept, base, loss)
 
-    def score(model: TaskPrior, task: Task) -> float:
+    def score(model: KernelAndNoise, task: Task) -> float:
         rows = spread_rows(np.arange(task.n), MOST_ROWS)
         found = log_evidence(model.kernel, task.X[rows], task.y[rows], noise_var=model.noise_std**2)
         return found / len(rows) if loss == "tasks" else found
@@ -161,25 +161,27 @@ def cross_validated_lambda(
 
 
 @dataclass(frozen=True, eq=False)
-class TaskPrior:
+class KernelAndNoise:
     """The prior of a task: y = f(x) + noise, f ~ GP(0, kernel)."""
 
     kernel: KernelSum
     noise_std: float
 
 
-def _models_along_path(history: History, base: KernelDictionary, loss: Loss) -> list[TaskPrior]:
+def _models_along_path(
+    history: History, base: KernelDictionary, loss: Loss
+) -> list[KernelAndNoise]:
     """One model per lambda ratio."""
     problem, sizes = as_problem(history, base, loss), _typical_sizes(history, base)
     assert isinstance(problem, Problem)
     size = sqrt(float(np.mean(np.concatenate([task.y for task in history]) ** 2)))
     top = lambda_max(problem, np.sqrt(sizes)) or 1.0  # any lambda will do where y is 0
 
-    def fit(solution: Solution) -> TaskPrior:
+    def fit(solution: Solution) -> KernelAndNoise:
         noise, strengths = noise_and_strengths(problem, solution)
         noise = max(noise, LEAST_NOISE * (size or 1.0))
         variances = task_variances(base, strengths, sizes, max(size**2 - noise**2, 0.0))
-        return TaskPrior(KernelSum(base, variances), noise)
+        return KernelAndNoise(KernelSum(base, variances), noise)
 
     solutions = path(problem, top * LAM_RATIOS, weights=np.sqrt(sizes), tol=TOLERANCE)
     return fit_selections(problem, solutions, fit)

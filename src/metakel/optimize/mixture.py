@@ -40,6 +40,7 @@ from metakel.gp.factor import Factor, Frame, Prediction, common_rows
 from metakel.gp.posterior import LEVEL_VARIANCE, fit_matern52
 from metakel.gp.processes import ColdProcess, KnownScale, LevelAndScale, TaskProcess
 from metakel.gp.success import Runs, SuccessChance
+from metakel.optimize.alarm import alarm_after
 from metakel.optimize.certificate import (
     Certificate,
     RegretCalibration,
@@ -54,9 +55,6 @@ from metakel.search import StartPoints
 if TYPE_CHECKING:
     from metakel.optimize.optimizer import State
 
-# Below this weight the history is given up. If the learned process is right, its weight ever falls
-# from 0.95 to 0.01 with probability below 0.06 % (Ville's inequality).
-LOST_TRUST = 0.01
 # Points whose scores differ by less than this share of their range are equally good choices.
 TIED = 1e-6
 NO_FLUKE = 3  # failures of a task whose past had none, after which the search leaves the place
@@ -247,7 +245,9 @@ class Mixture(Model):
             after = model._with(outcomes.first(t + 1), model.trace)
             model = replace(after, trace=after._follow(model))
         model = model._with(outcomes, model.trace)
-        return model if model.alarm is not None else replace(model, alarm=model._alarm(shared))
+        if model.alarm is not None:
+            return model
+        return replace(model, alarm=alarm_after(shared, model.factor, model.prior))
 
     def _with(self, outcomes: Outcomes, trace: RegretTrace) -> Self:
         factor = self._factor(outcomes.X, outcomes.y)
@@ -306,32 +306,6 @@ class Mixture(Model):
         if self.prior.refits:
             return self.expected_improvement(float(self.outcomes.y.max()))
         return self.upper_bound()
-
-    def _alarm(self, since: int) -> AlarmEvent | None:
-        """The first time after ``since`` values at which the task is unlike the past ones."""
-        prior, task = self.prior, self.factor.task
-        times = np.arange(since + 1, self.factor.values + 1)
-        if not prior.learned.any() or not len(times):
-            return None
-        joint = self.factor.evidence(times) + task.log_weights  # (P, k, g)
-        joint += np.log(prior.weights)[:, None, None]
-        weights = np.exp(joint - joint.max(axis=(0, 2), keepdims=True))
-        weights /= weights.sum(axis=(0, 2), keepdims=True)
-        trust = weights[prior.learned].sum(axis=(0, 2))  # (k,)
-        usual = weights[:, :, task.usual].sum(axis=(0, 2))
-        lost, elsewhere = prior.guarded & (trust < LOST_TRUST), task is not prior.task
-        unlike = np.flatnonzero(lost | (usual < LOST_TRUST) | elsewhere)
-        if not len(unlike):
-            return None
-        first = int(unlike[0])
-        if lost[first]:
-            found = f"{trust[first]:.1g}"
-            reason = f"the values favour the default model: trust in the history is {found}"
-        elif elsewhere:
-            reason = "the first value is far from those of all past tasks"
-        else:
-            reason = "the values vary by far less than those of past tasks"
-        return AlarmEvent(int(times[first]), reason)
 
     def with_fantasies(self, X: Array) -> Self:
         """Scores take the points as every process predicts them, minus one standard deviation.

@@ -15,7 +15,7 @@ from metakel import _html
 from metakel._arrays import Array, positive
 from metakel.errors import InputError, ShapeError
 
-State = Literal["pending", "complete", "infeasible", "failed", "dropped"]
+TrialState = Literal["pending", "complete", "infeasible", "failed", "dropped"]
 LARGEST = 1e50  # beyond this no interval can be computed, and a value says no more than "failed"
 
 
@@ -91,7 +91,7 @@ class Trial:
     number: int
     point: Any
     x: Array
-    state: State = "pending"
+    state: TrialState = "pending"
     value: float | None = None
     noise_std: float | None = None
     constraints: Mapping[str, float] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Trial:
     ) -> Trial:
         """After it was run; a value that is None, not finite or beyond 1e50 is a failure."""
         bounds, measured = dict(constraints or {}), dict(outputs or {})
-        state: State = "complete" if feasible(bounds) else "infeasible"
+        state: TrialState = "complete" if feasible(bounds) else "infeasible"
         if value is None or not isfinite(value) or abs(value) > LARGEST:
             state, value, noise_std = "failed", None, self.noise_std
         return Trial(  # `replace` takes five times as long, which shows in long records
@@ -263,8 +263,8 @@ class Record:
         trials = []
         for number, entry in enumerate(data["trials"]):
             state = entry["state"]
-            if state not in get_args(State):
-                known = ", ".join(get_args(State))
+            if state not in get_args(TrialState):
+                known = ", ".join(get_args(TrialState))
                 raise InputError(f"stored trial {number} is {state!r}; known states: {known}")
             point, x = encode(entry["point"])
             kept = {name: entry[name] for name in ("value", "noise_std") if name in entry}

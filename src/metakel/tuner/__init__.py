@@ -1,8 +1,8 @@
 """Tune named parameters: an optimizer over a journal on disk that survives crashes."""
 
+from metakel.tuner.fold import Run
 from metakel.tuner.journal import Journal, JournalError
 from metakel.tuner.options import RunTask
-from metakel.tuner.run import Run
 from metakel.tuner.source import KernelSource, Source
 from metakel.tuner.store import Store
 from metakel.tuner.table import NextRow, NextRows, suggest_rows

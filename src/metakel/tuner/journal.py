@@ -1,6 +1,6 @@
 """An append-only log of events on disk: one JSON line each, safe before `append` returns.
 
-What the events amount to, trials and their results, is worked out in `metakel.tuner.run`.
+What the events amount to, trials and their results, is worked out in `metakel.tuner.fold`.
 
 A writer that is killed can leave an unfinished last line. Its event was never confirmed to anybody:
 the next writer removes it, and a reader does not see it. Nothing else is ever taken from a file.

@@ -14,8 +14,8 @@ from metakel.errors import Hint, InputError
 from metakel.optimize.record import Trial
 from metakel.space import Space
 from metakel.tuner.events import Configuration, Event, check_header, result, stamped
+from metakel.tuner.fold import Run
 from metakel.tuner.journal import Journal
-from metakel.tuner.run import Run
 
 SLACK = 0.1  # of the range of the output: so far beyond it a value may be noise
 

@@ -11,7 +11,7 @@ from typing import Any
 from metakel._arrays import Array
 from metakel.confidence import AlarmEvent
 from metakel.errors import Hint, InputError
-from metakel.optimize.record import NO_NOTE, UNPLACED, Note, Record, State, Trial, feasible
+from metakel.optimize.record import NO_NOTE, UNPLACED, Note, Record, Trial, TrialState, feasible
 from metakel.space import Space
 from metakel.tuner.events import (
     Configuration,
@@ -22,7 +22,7 @@ from metakel.tuner.events import (
     refuse_damaged,
 )
 
-STATES: dict[str, State] = {"told": "complete", "failed": "failed", "dropped": "dropped"}
+STATES: dict[str, TrialState] = {"told": "complete", "failed": "failed", "dropped": "dropped"}
 FINISHED = ("complete", "infeasible", "failed")
 
 
@@ -253,7 +253,7 @@ class _Fold:
         self._open[made.number] = {**vars(made), "note": {**vars(NO_NOTE), **note}}
         return made.number
 
-    def _finish(self, event: Mapping[str, Any], state: State) -> None:
+    def _finish(self, event: Mapping[str, Any], state: TrialState) -> None:
         number, run = event.get("number"), event.get("configuration")
         note: dict[str, Any] = {"reason": str(event.get("reason", ""))}
         if number is not None and state in FINISHED and self._state(number) in FINISHED:
@@ -315,7 +315,7 @@ class _Fold:
             )
         return self._trials[number]
 
-    def _state(self, number: int) -> State:
+    def _state(self, number: int) -> TrialState:
         known = self._known(number)
         return self._open[number]["state"] if number in self._open else known.state
 
