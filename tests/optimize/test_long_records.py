@@ -9,8 +9,7 @@ import pytest
 
 from metakel import History, Prior, learn_prior
 from metakel.data import Task
-from metakel.optimize.outcomes import BLOCK, MOST, NEAREST, outcomes, representative
-from metakel.optimize.output import OutputScale
+from metakel.optimize.outcomes import BLOCK, MOST, NEAREST, OutputScale, outcomes, representative
 from metakel.optimize.record import Record, Trial
 from metakel.space import Float, Space
 

@@ -18,7 +18,7 @@ from metakel.gp.averages import (
 from metakel.gp.factor import Factor, Prediction
 from metakel.gp.processes import ColdProcess
 from metakel.optimize import ACQUISITIONS, Record, Trial, outcomes
-from metakel.optimize.output import OutputScale
+from metakel.optimize.outcomes import OutputScale
 
 RNG = np.random.default_rng(0)
 PARTS = ("offset", "slope", "variance", "noise")

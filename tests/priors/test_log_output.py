@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 import metakel as mk
 from metakel.cli import main
 from metakel.errors import InputError
-from metakel.optimize.output import OutputScale
+from metakel.optimize.outcomes import OutputScale
 
 ROWS = np.linspace(0, 1, 30)
 

@@ -9,7 +9,7 @@ from histories import simulate
 from metakel import Prior, learn_prior
 from metakel.errors import ShapeError
 from metakel.priors import Replays
-from metakel.priors.replays import EVALUATIONS
+from metakel.priors.outputs import EVALUATIONS
 
 
 @pytest.fixture(scope="module")

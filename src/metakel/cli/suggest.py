@@ -29,7 +29,7 @@ from metakel.priors import Prior
 from metakel.report.run import promise
 from metakel.space import Float, Space
 from metakel.tuner import NextRows, Source, Store, Tuner, suggest_rows
-from metakel.tuner.options import RunTask
+from metakel.tuner.source import RunTask
 from metakel.tuner.table import task_column
 
 Observed = Annotated[

@@ -24,8 +24,7 @@ from metakel.errors import InputError
 from metakel.gp.averages import ROOT_TWO_PI, UCB_WIDTH
 from metakel.kernels.stationary import typical_lengthscale
 from metakel.optimize.certificate import UNBOUNDED, Certificate
-from metakel.optimize.outcomes import Outcomes
-from metakel.optimize.output import OutputScale
+from metakel.optimize.outcomes import Outcomes, OutputScale
 from metakel.search import Domain, StartPoints
 from metakel.search.domain import Score as Score
 

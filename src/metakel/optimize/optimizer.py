@@ -34,8 +34,7 @@ from metakel.optimize.acquisition import (
 from metakel.optimize.certificate import Best, Certificate, as_tolerance, describe
 from metakel.optimize.explain import Reasons, explain
 from metakel.optimize.model import Model, Score, Search
-from metakel.optimize.outcomes import Outcomes, outcomes
-from metakel.optimize.output import OutputScale
+from metakel.optimize.outcomes import Outcomes, OutputScale, outcomes
 from metakel.optimize.record import (
     Record,
     Trial,

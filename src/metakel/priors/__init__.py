@@ -2,9 +2,8 @@
 
 from metakel.priors.confidence import ConfidenceBand
 from metakel.priors.learn import learn_outputs, learn_prior
-from metakel.priors.outputs import PastOutput, PastOutputs
+from metakel.priors.outputs import PastOutput, PastOutputs, Replays
 from metakel.priors.prior import Prior
-from metakel.priors.replays import Replays
 from metakel.priors.summary import Explanation
 
 __all__ = [

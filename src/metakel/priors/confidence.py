@@ -23,7 +23,7 @@ from metakel.errors import InputError
 from metakel.gp.processes import LearnedProcess, LevelAndScale
 from metakel.kernels import KernelDictionary, KernelSum, matern
 from metakel.kernels.nystrom import Eigenfunctions, spread_rows
-from metakel.optimize.output import OutputScale
+from metakel.optimize.outcomes import OutputScale
 from metakel.space import Space
 
 ROWS = 300

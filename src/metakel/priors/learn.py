@@ -19,9 +19,15 @@ from metakel.gp.success import SuccessChance
 from metakel.io.columns import numbered
 from metakel.kernels import KernelSum
 from metakel.optimize.model import BestRuns
-from metakel.optimize.output import OutputScale
+from metakel.optimize.outcomes import OutputScale
 from metakel.priors.confidence import Calibration, needed_norms, principal_kernel
-from metakel.priors.heldout import DEFAULT_RESIDUAL_WEIGHT, HeldOut, hold_out, spoiling_note
+from metakel.priors.heldout import (
+    DEFAULT_RESIDUAL_WEIGHT,
+    HeldOut,
+    agreeing_tasks,
+    hold_out,
+    spoiling_note,
+)
 from metakel.priors.outputs import PastOutput, PastOutputs
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
 from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
@@ -33,7 +39,6 @@ from metakel.priors.regret_calibration import (
     taught_and_measured,
     without_scores,
 )
-from metakel.priors.robust import agreeing_tasks
 from metakel.priors.standardize import (
     Ends,
     failed_runs,

@@ -27,11 +27,10 @@ from metakel.optimize.certificate import RegretCalibration
 from metakel.optimize.mixture import Mixture, TaskPrior
 from metakel.optimize.model import LOADERS, BestRuns
 from metakel.optimize.optimizer import Optimizer
-from metakel.optimize.output import OutputScale
+from metakel.optimize.outcomes import OutputScale
 from metakel.priors.confidence import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.heldout import NOISE_RATIOS, HeldOut
-from metakel.priors.outputs import PastOutputs
-from metakel.priors.replays import Replays
+from metakel.priors.outputs import PastOutputs, Replays
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Fixed, Parameter, Space

@@ -29,8 +29,8 @@ from metakel.optimize.certificate import (
 )
 from metakel.optimize.mixture import TaskPrior
 from metakel.optimize.optimizer import rehearse
+from metakel.priors.outputs import EVALUATIONS, Replays, random_regret
 from metakel.priors.prior import Prior
-from metakel.priors.replays import EVALUATIONS, Replays, random_regret
 from metakel.priors.standardize import winsorize
 from metakel.search import Domain, SearchSpace, candidates
 

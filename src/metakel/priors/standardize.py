@@ -18,7 +18,7 @@ from metakel._arrays import TINY, Array
 from metakel.data import History, Task
 from metakel.errors import InputError, ShapeError
 from metakel.kernels.nystrom import spread_rows
-from metakel.optimize.output import OutputScale
+from metakel.optimize.outcomes import OutputScale
 from metakel.space import Fixed, Float, Parameter, Space
 
 PERCENTAGES = ("percent", "percentage", "pct")

@@ -15,9 +15,8 @@ from metakel.charts.svg import style_sheet
 from metakel.confidence import AlarmEvent
 from metakel.priors import Prior
 from metakel.report.html import bar_widths, cards, paragraph, section, side_by_side
-from metakel.report.model import model_section
+from metakel.report.model import model_section, validation_section
 from metakel.report.run import RunReplay, about, headline, next_section, run_section
-from metakel.report.validation import validation_section
 
 # Even if something slipped through, a browser would run and fetch nothing: only this very style and
 # script are allowed, by their digests.

@@ -32,8 +32,7 @@ from metakel.report.configurations import parallel, slices, trial_table, trial_t
 from metakel.report.html import cards, facts, figure, figures, paragraph, section, table
 from metakel.space import Space
 from metakel.tuner import Store
-from metakel.tuner.options import Candidates, RunOptions, RunTask
-from metakel.tuner.source import Source, as_source
+from metakel.tuner.source import Candidates, RunOptions, RunTask, Source, as_source
 
 CROWDED = 200  # more dots than this are small
 DOTS = 1000  # of at most so many values the configuration is shown

@@ -32,8 +32,7 @@ from metakel.errors import Hint, InputError
 from metakel.optimize.certificate import Certificate
 from metakel.optimize.certified import CertifiedModel, load_certified
 from metakel.optimize.model import LOADERS, NothingToAsk, Score, Search
-from metakel.optimize.outcomes import Outcomes
-from metakel.optimize.output import OutputScale
+from metakel.optimize.outcomes import Outcomes, OutputScale
 from metakel.optimize.upper_bound import UpperBound
 from metakel.safe.limits import (
     OBJECTIVE,

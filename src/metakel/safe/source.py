@@ -19,8 +19,7 @@ from metakel.safe.limits import OBJECTIVE, Range, SafeStart
 from metakel.safe.model import DELTA_HINT, START_HINT, Limited
 from metakel.safe.start import start_of
 from metakel.search import Domain
-from metakel.tuner.options import RunOptions
-from metakel.tuner.source import PriorSource, named_domain
+from metakel.tuner.source import PriorSource, RunOptions, named_domain
 
 DELTA = 0.1  # by default, the probability that any limit is violated in the whole run
 

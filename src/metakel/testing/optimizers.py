@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 
 from metakel._arrays import Array, as_points, as_values
 from metakel.optimize import Model, Optimizer, Record, Score
-from metakel.optimize.outcomes import outcomes
-from metakel.optimize.output import OutputScale
+from metakel.optimize.outcomes import OutputScale, outcomes
 from metakel.optimize.record import Trial
 from metakel.testing.kernels import close, law
 

@@ -2,8 +2,7 @@
 
 from metakel.tuner.fold import Run
 from metakel.tuner.journal import Journal, JournalError
-from metakel.tuner.options import RunTask
-from metakel.tuner.source import KernelSource, Source
+from metakel.tuner.source import KernelSource, RunTask, Source
 from metakel.tuner.store import Store
 from metakel.tuner.table import NextRow, NextRows, suggest_rows
 from metakel.tuner.tuner import Finished, Tuner

@@ -1,29 +1,33 @@
-"""Where decisions come from: a prior, a learned kernel, or whatever else makes an optimizer."""
+"""What a run is begun with: the source of its decisions, and choices that hold for all of it.
+
+A source is a prior, a learned kernel, or whatever else makes an optimizer.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from metakel._arrays import Array
+from metakel._arrays import Array, is_integer, is_number
 from metakel.confidence import ConfidenceSequence
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.learn import LearnedKernel
 from metakel.optimize import GPUCB, Optimizer, Trial
 from metakel.optimize.model import Model
 from metakel.priors import Prior
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Space
-from metakel.tuner.events import digest
-
-if TYPE_CHECKING:
-    from metakel.tuner.options import RunOptions
+from metakel.tuner.events import Configuration, digest, plain
+from metakel.tuner.journal import FORMAT, VERSION
 
 DELTA = 0.2  # by default, the probability with which a certificate may fail
 
@@ -264,4 +268,211 @@ def as_source(learned: Source | Prior | LearnedKernel) -> Source:
         f"prior is a {type(learned).__name__}; expected a Prior, a learned kernel or a source: "
         "Prior.load(path) reads a prior that was saved, learn_prior(history) learns one, "
         "learn_kernel(history, base) learns a kernel"
+    )
+
+
+LOG = logging.getLogger("metakel")
+READABLE = (1, VERSION)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The only configurations that can be evaluated.
+
+    Parameters
+    ----------
+    space : Space
+    given : tuple of dict
+        As the user listed them.
+    """
+
+    space: Space
+    given: tuple[Configuration, ...]
+
+    def __post_init__(self) -> None:
+        if not self.given:
+            raise InputError("candidates is empty; expected at least one configuration")
+        if twice := len(self.given) - len(self.rows):
+            text = "%d of %d candidates are listed more than once; each is asked once"
+            LOG.info(text, twice, len(self.given))
+
+    @classmethod
+    def of(cls, candidates: Any, space: Space) -> Candidates:
+        """From a frame or a sequence of dicts."""
+        return cls(space, tuple(plain(row) for row in space.rows(candidates)))
+
+    @cached_property
+    def _by_key(self) -> dict[str, Configuration]:
+        distinct: dict[str, Configuration] = {}
+        for row in self.given:
+            distinct.setdefault(self.space.key(row), row)
+        return distinct
+
+    @property
+    def rows(self) -> tuple[Configuration, ...]:
+        """Distinct ones, as they were first listed."""
+        return tuple(self._by_key.values())
+
+    def as_listed(self, configuration: Mapping[str, Any]) -> Configuration:
+        """A configuration as it was listed; refused if it was not."""
+        found = self._by_key.get(self.space.key(configuration))
+        if found is None:
+            raise InputError(f"{dict(configuration)} is not among the {len(self.rows)} candidates")
+        return dict(found)
+
+    def all_among(self, configurations: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether every candidate is one of these."""
+        return self._by_key.keys() <= {self.space.key(row) for row in configurations}
+
+    @cached_property
+    def digest(self) -> str:
+        """What a journal notes of them: equal for lists of equal configurations."""
+        return digest(list(self._by_key))
+
+
+@dataclass(frozen=True)
+class RunTask:
+    """What tells a task from another one of the same prior, as far as it is known.
+
+    Parameters
+    ----------
+    name : str
+        Of the task, if it has one.
+    command : tuple of str
+        The command that is tuned, with its placeholders, if there is one.
+    """
+
+    name: str = ""
+    command: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "command", tuple(self.command))
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What a journal notes of it."""
+        found = {"task": self.name, "command": list(self.command)}
+        return {name: value for name, value in found.items() if value}
+
+    @classmethod
+    def of_journal(cls, header: Mapping[str, Any]) -> RunTask:
+        """The one that a journal was begun with."""
+        return cls(str(header.get("task", "")), tuple(header.get("command", ())))
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Choices that hold for the life of a journal.
+
+    Parameters
+    ----------
+    seed : int
+        With the events of the journal, it decides every configuration.
+    delta : float
+        Probability with which the certificate may fail.
+    fixed : dict
+        Parameters held at a value.
+    extrapolate : bool
+        Whether values beyond the recorded ranges are allowed.
+    candidates : Candidates or None
+        The only configurations that can be evaluated, if they are few.
+    task : RunTask
+    space : Space or None
+        Ranges and choices of this run, where they are not those of the past.
+    """
+
+    seed: int = 0
+    delta: float = 0.2
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    extrapolate: bool = False
+    candidates: Candidates | None = None
+    task: RunTask = field(default_factory=RunTask)
+    space: Space | None = None
+
+    def __post_init__(self) -> None:
+        if not is_integer(self.seed) or self.seed < 0:
+            raise InputError(f"seed is {self.seed!r}; expected a whole number >= 0")
+        if not (is_number(self.delta) and 0 < self.delta < 1):
+            raise InputError(f"delta is {self.delta!r}; expected a number between 0 and 1")
+        if (self.fixed or self.space is not None) and self.candidates is not None:
+            what = f"fixed = {dict(self.fixed)}" if self.fixed else "narrower ranges"
+            raise InputError(
+                f"{what} beside candidates; expected one of the two: leave the other candidates "
+                "out instead"
+            )
+        # As JSON keeps them, whatever type of number they came as.
+        object.__setattr__(self, "seed", int(self.seed))
+        object.__setattr__(self, "delta", float(self.delta))
+
+    @property
+    def rows(self) -> list[Configuration] | None:
+        """The candidates, each once; None where the whole space is searched."""
+        listed = self.candidates
+        return None if listed is None else [listed.space.normalise(row) for row in listed.rows]
+
+    def header(self, source: Source) -> dict[str, Any]:
+        """The first event of a journal."""
+        return {
+            "event": "started",
+            "format": FORMAT,
+            "version": VERSION,
+            **source.identity,
+            "seed": self.seed,
+            "delta": self.delta,
+            "fixed": dict(self.fixed),
+            "outside": self.extrapolate,
+            "candidates": None if self.candidates is None else self.candidates.digest,
+            **({} if self.space is None else {"ranges": self.space.to_dict()}),
+            **self.task.header,
+        }
+
+    def refuse_another(self, source: Source, found: Mapping[str, Any], where: str) -> None:
+        """A journal goes on only with the prior and the options that it began with."""
+        expected = json.loads(json.dumps(self.header(source)))  # JSON keeps no tuples
+        was, now = found.get("rules", {}), expected.pop("rules", {})
+        if was != now:
+            # Whoever goes on without a rule would ask for what the run must not try.
+            begun, given = (rules.get("text", "no rule to respect") for rules in (was, now))
+            raise InputError(
+                f"{where} was begun with {begun}, and this run has {given}, or other "
+                "configurations to start from; expected the same in all of a journal"
+            )
+        for name in ("output_range", "task", "command", "anywhere"):  # not every journal says these
+            if name not in found:
+                expected.pop(name, None)
+        if "ranges" in found and self.space is None:
+            raise InputError(
+                f"{where} was begun with other ranges than those of the prior; go on with the same "
+                "or begin another journal"
+            )
+        for name, wanted in expected.items():
+            if name == "version" or wanted == found.get(name):
+                continue
+            if name in ("task", "command"):
+                raise _another_task(where, name, found[name], wanted)
+            what = "another prior" if name == "prior" else f"{name} = {found.get(name)!r}"
+            raise InputError(
+                f"{where} was begun with {what}; go on with the same or begin another journal"
+            )
+
+
+def _differing(begun: Any, given: Any) -> tuple[str, str]:
+    """Both as text; of commands with as many words, those that differ."""
+    if not isinstance(begun, list) or not isinstance(given, list):
+        return repr(begun), repr(given)
+    pairs = list(zip(begun, given, strict=False))
+    if len(begun) == len(given) and len(pairs) > 1:
+        pairs = [(one, other) for one, other in pairs if one != other]
+        begun, given = (["...", *words, "..."] for words in zip(*pairs, strict=True))
+    return shlex.join(map(str, begun)), shlex.join(map(str, given))
+
+
+def _another_task(where: str, name: str, begun: Any, given: Any) -> InputError:
+    """Values of two tasks in one journal would be compared with each other."""
+    was, now = _differing(begun, given)
+    return InputError(
+        f"{where} was begun with the {name} {was}, and this run has the {name} {now}; expected one "
+        "task in a journal, as values of two cannot be compared",
+        Hint("begin another journal", "Tuner(prior, another_path)", "--journal PATH"),
+        Hint("if it is the same task, go on", f"{name}={begun!r}", "--same-task"),
     )

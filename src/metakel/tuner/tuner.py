@@ -26,9 +26,8 @@ from metakel.tuner.events import Configuration, Event, as_value, plain, result
 from metakel.tuner.fold import Run, age
 from metakel.tuner.journal import used_by_this_thread
 from metakel.tuner.lock import is_alive, this_process
-from metakel.tuner.options import Candidates, RunOptions, RunTask
 from metakel.tuner.show import tuner_card
-from metakel.tuner.source import Source, as_source
+from metakel.tuner.source import Candidates, RunOptions, RunTask, Source, as_source
 from metakel.tuner.store import Store
 
 LOG = logging.getLogger("metakel")
