@@ -72,3 +72,25 @@ def test_reading_refuses_what_does_not_fit_with_its_line(table):
         read(read_csv("more.csv", task="set", output="auc"), schema)
     with pytest.raises(InputError, match="propose"):
         read(read_csv(table, task="set", output="auc"), Schema(Roles("set", "auc")))
+
+
+def test_several_sheets_and_other_names(metakel, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    rng, book = random.Random(0), openpyxl.Workbook()
+    for k, name in enumerate(("rate", "learning_rate")):
+        page = book.create_sheet(f"week {k}")
+        page.append([name, "auc"])
+        for _ in range(12):
+            page.append([rng.random(), rng.random()])
+    book.save("runs.xlsx")
+    words = ["runs.xlsx", "--output", "auc", "--rename", "learning_rate=rate"]
+    both = metakel("look", *words, "--sheet", "week 0", "--sheet", "week 1", "--json")
+    assert both.code == 0, both.err
+    shown = json.loads(both.out)
+    assert set(shown["parameters"]) == {"rate"}
+    assert "--sheet 'week 0' --sheet 'week 1' --rename learning_rate=rate" in shown["command"]
+    learned = metakel(*shlex.split(shown["command"])[1:])
+    assert learned.code == 0, learned.err
+    assert "read 24 of 24 rows" in learned.out
+    every = metakel("look", *words, "--sheet", "*", "--json")
+    assert set(json.loads(every.out)["parameters"]) == {"rate"}

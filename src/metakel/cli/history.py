@@ -19,11 +19,15 @@ from metakel.io import (
     csv_columns,
     excel_columns,
     join_sources,
+    jsonl_columns,
     parquet_columns,
     propose,
     read_csv,
     read_excel,
+    read_jsonl,
     read_parquet,
+    read_sheets,
+    renamed,
 )
 from metakel.space import Space
 from metakel.tuner import Store
@@ -42,12 +46,19 @@ def is_parquet(path: str | Path) -> bool:
     return str(path).endswith((".parquet", ".pq"))
 
 
+def is_jsonl(path: str | Path) -> bool:
+    """Whether it holds JSON lines."""
+    return str(path).lower().endswith((".jsonl", ".ndjson"))
+
+
 def table_columns(
     path: str | Path, delimiter: str | None = None, sheet: str | None = None
 ) -> dict[str, list[Any]]:
     """The columns of a file as lists."""
     if is_workbook(path):
         return excel_columns(path, sheet=sheet)
+    if is_jsonl(path):
+        return jsonl_columns(path)
     return parquet_columns(path) if is_parquet(path) else csv_columns(path, delimiter=delimiter)
 
 
@@ -70,8 +81,9 @@ class HistoryOptions:
     space: Path | Space | None = None
     extrapolate: bool = False
     delimiter: str | None = None
-    sheet: str | None = None
+    sheets: Sequence[str] | None = None
     sums: Sequence[str] | None = None
+    rename: Sequence[str] | None = None
 
     @property
     def others(self) -> list[str]:
@@ -95,7 +107,8 @@ class HistoryOptions:
             "--status": self.roles.status,
             "--noise-column": self.roles.noise,
             "--delimiter": self.delimiter,
-            "--sheet": self.sheet,
+            "--sheet": self.sheets,
+            "--rename": self.rename,
             "--minimize": self.minimize is True,
             "--maximize": self.minimize is False,
         }
@@ -149,31 +162,58 @@ class HistoryOptions:
         """The same runs with another output, at the parameters that were found."""
         return HistoryOptions(
             self.sources, Roles(self.roles.task, output), minimize=False, defaults=self.defaults,
-            space=space, extrapolate=self.extrapolate, delimiter=self.delimiter, sheet=self.sheet,
+            space=space, extrapolate=self.extrapolate, delimiter=self.delimiter, sheets=self.sheets,
+            rename=self.rename,
         ).read()  # fmt: skip
 
     def _files(self, options: dict[str, Any]) -> tuple[list[Source], dict[str, Any]]:
         lists = ("inputs", "exclude")
         several = any("," in name for key in lists for name in options[key] or ())
         columns: dict[str, Any] = {}
-        for source in (
-            self.sources if several or not (self.roles.task and self.roles.output) else ()
-        ):
-            columns |= table_columns(source, self.delimiter, self.sheet)
+        lacking = several or not (self.roles.task and self.roles.output)
+        for source in self.sources if lacking else ():
+            columns |= table_columns(source, self.delimiter, self._first_sheet)
+        columns = {self._renames.get(name, name): cells for name, cells in columns.items()}
+        several_sheets = self.sheets and (len(self.sheets) > 1 or self.sheets[0] == "*")
+        if several_sheets and self.roles.output and not self.roles.task:
+            return replace(self, roles=replace(self.roles, task="sheet"))._files(options)
         if not self.roles.task or not self.roles.output:
             raise typer.BadParameter(_which(columns, self.roles.task, self.roles.output))
         if several:
             for key in lists:
                 if options[key]:
                     options[key] = [name for text in options[key] for name in _names(text, columns)]
-        return [self._read_file(source) for source in self.sources], options
+        found = [part for source in self.sources for part in self._read_file(source)]
+        return [renamed(part, self._renames) for part in found], options
 
-    def _read_file(self, source: str) -> Source:
+    @property
+    def _renames(self) -> dict[str, str]:
+        pairs = [text.partition("=") for text in self.rename or ()]
+        for old, equals, new in pairs:
+            if not old or not equals or not new:
+                raise InputError(f"--rename {old}{equals}{new}; expected old=new")
+        return {old: new for old, _, new in pairs}
+
+    @property
+    def _first_sheet(self) -> str | None:
+        one = self.sheets[0] if self.sheets else None
+        return None if one == "*" else one
+
+    def _read_file(self, source: str) -> list[Source]:
+        """A table, or several sheets of a workbook."""
         columns = {"task": self.roles.task, "output": self.roles.output}
         if is_workbook(source):
             _refuse_option("--delimiter", self.delimiter, source, "a workbook has none")
-            return read_excel(source, sheet=self.sheet, **columns)
-        _refuse_option("--sheet", self.sheet, source, "only workbooks (.xlsx) have sheets")
+            if self.sheets and (len(self.sheets) > 1 or self.sheets[0] == "*"):
+                return read_sheets(source, sheets=self.sheets, **columns)
+            return [read_excel(source, sheet=self._first_sheet, **columns)]
+        return [self._read_text(source, columns)]
+
+    def _read_text(self, source: str, columns: dict[str, str]) -> Source:
+        _refuse_option("--sheet", self._first_sheet, source, "only workbooks (.xlsx) have sheets")
+        if is_jsonl(source):
+            _refuse_option("--delimiter", self.delimiter, source, "JSON has none")
+            return read_jsonl(source, **columns)
         if is_parquet(source):
             _refuse_option("--delimiter", self.delimiter, source, "Parquet has none")
             return read_parquet(source, **columns)

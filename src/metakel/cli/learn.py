@@ -12,7 +12,7 @@ import typer
 from metakel._files import writing
 from metakel.cli.console import Json, at_terminal, emit, note, refuse_overwriting, say
 from metakel.cli.history import HistoryOptions, TaskColumn, with_journals
-from metakel.cli.outputs import Sheet, read_named_numbers
+from metakel.cli.outputs import Rename, Sheets, read_named_numbers
 from metakel.cli.safe import AlsoRecorded, Noise
 from metakel.cli.show import described
 from metakel.data import History
@@ -85,7 +85,8 @@ def learn(
         str | None,
         typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
     ] = None,
-    sheet: Sheet = None,
+    sheet: Sheets = None,
+    rename: Rename = None,
     journals: Annotated[
         list[Path] | None,
         typer.Option(help="Journal of a finished run, or a folder of them: each is one task more."),
@@ -120,7 +121,7 @@ def learn(
     runs = HistoryOptions(
         history, Roles(task, output, status, noise_column), recorded, minimize, inputs,
         exclude or (), log, defaults or (), categories or (), space, extrapolate, delimiter, sheet,
-        sums,
+        sums, rename,
     )  # fmt: skip
     runs.check()
     if noise and not also:

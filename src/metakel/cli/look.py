@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from metakel.cli.console import Json, emit, note, say
 from metakel.cli.history import HistoryOptions, TaskColumn
-from metakel.cli.outputs import Sheet
+from metakel.cli.outputs import Rename, Sheets
 from metakel.errors import typed_list
 from metakel.io import Roles, Schema
 from metakel.space.text import is_numeric
@@ -30,7 +31,8 @@ def look(
         str | None,
         typer.Option(help="Separates cells, such as ';' or tab. [default: the header decides]"),
     ] = None,
-    sheet: Sheet = None,
+    sheet: Sheets = None,
+    rename: Rename = None,
     json: Json = False,
 ) -> None:
     """Look at a table: which parameters are found in it, and which options of `learn` say the same.
@@ -40,12 +42,14 @@ def look(
     """
     options = HistoryOptions(
         history, Roles(task, output), minimize=minimize, exclude=exclude or (), delimiter=delimiter,
-        sheet=sheet,
+        sheets=sheet, rename=rename,
     )  # fmt: skip
     options.check()
     schema = options.propose()
     assert schema.space is not None
-    command = shlex.join(["metakel", "learn", *history, *_as_options(schema, delimiter, sheet)])
+    command = shlex.join(
+        ["metakel", "learn", *history, *_as_options(schema, delimiter, sheet, rename)]
+    )
     if json:
         found = {p.name: p.describe() for p in schema.space.parameters}
         emit(
@@ -65,7 +69,12 @@ def look(
         note(f"note: {text}")
 
 
-def _as_options(schema: Schema, delimiter: str | None, sheet: str | None) -> list[str]:
+def _as_options(
+    schema: Schema,
+    delimiter: str | None,
+    sheets: Sequence[str] | None,
+    rename: Sequence[str] | None,
+) -> list[str]:
     """The schema in the words of `metakel learn`."""
     assert schema.space is not None
     words = ["--task", schema.roles.task, "--output", schema.roles.output]
@@ -78,5 +87,7 @@ def _as_options(schema: Schema, delimiter: str | None, sheet: str | None) -> lis
         if len(p.choices) > 1 and all(map(is_numeric, p.choices)):
             words += ["--category", p.name]
     words += [word for total in schema.space.sums for word in ("--sum", str(total))]
-    said = {"--status": schema.roles.status, "--delimiter": delimiter, "--sheet": sheet}
+    words += [word for name in sheets or () for word in ("--sheet", name)]
+    words += [word for text in rename or () for word in ("--rename", text)]
+    said = {"--status": schema.roles.status, "--delimiter": delimiter}
     return [*words, *(word for name, v in said.items() if v is not None for word in (name, v))]

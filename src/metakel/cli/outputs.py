@@ -151,6 +151,18 @@ def _chosen(
     return RunResult(value, "", measured)
 
 
+Sheets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sheet",
+        help="Sheet of a workbook, or several, each a task where no column names it; '*' for all "
+        "with the output. [default: the first with a table]",
+    ),
+]
+Rename = Annotated[
+    list[str] | None,
+    typer.Option(help="old=new: another name of a column, where tables differ in it."),
+]
 Sheet = Annotated[
     str | None, typer.Option(help="Sheet of a workbook. [default: the first with a table]")
 ]

@@ -23,11 +23,14 @@ from metakel.cli.safe import Limits, Start, with_limits
 from metakel.cli.show import PriorPath
 from metakel.confidence import Alarm
 from metakel.errors import Hint, InputError
+from metakel.io.cleaning import MISSING, normalised
+from metakel.io.outputs import NOT_DONE, UNFINISHED
 from metakel.optimize import Reasons, Trial
 from metakel.optimize.model import NothingToAsk
 from metakel.priors import Prior
 from metakel.report.run import promise
 from metakel.space import Float, Space
+from metakel.space.text import quantity
 from metakel.tuner import NextRows, Source, Store, Tuner, suggest_rows
 from metakel.tuner.source import RunTask
 from metakel.tuner.table import task_column
@@ -353,13 +356,13 @@ def _of_this_task(columns: dict[str, list[Any]], tuner: Tuner, path: Path) -> di
 
 
 def _numbers(cells: Sequence[Any], where: str) -> list[float | None]:
-    """Finite numbers; None for those that are missing or not finite."""
+    """Finite numbers as people write them; None for missing ones and words of failures."""
     found: list[float | None] = []
     for cell in cells:
-        try:
-            number = None if cell is None else float(cell)
-        except (TypeError, ValueError):
-            raise InputError(f"{where} holds {cell!r}; expected numbers, or nothing") from None
+        word = normalised(cell) if isinstance(cell, str) else ""
+        number = None if word in MISSING | NOT_DONE | UNFINISHED else quantity(cell)
+        if number is None and cell is not None and word not in MISSING | NOT_DONE | UNFINISHED:
+            raise InputError(f"{where} holds {cell!r}; expected numbers, or nothing")
         found.append(number if number is not None and isfinite(number) else None)
     return found
 

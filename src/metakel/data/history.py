@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
@@ -121,6 +121,8 @@ class History:
             ``extrapolate``: whether rows may lie outside of the ranges of ``space``. ``sums``: what
             every suggestion keeps, as in ``["A + B + C = 100", "2 A + B <= 50"]``; by default the
             equations that hold in all rows, as of a blend, which the report names.
+            ``rename``: new names of columns by the old ones, where tables call a parameter
+            differently; the other options use the new ones.
             ``given``: parameters that were given in each run, not chosen. They are inputs
             like the others; this checks that they vary within tasks, as what is given has to.
         """
@@ -155,16 +157,30 @@ class History:
         *,
         task: str,
         output: str,
-        sheet: str | None = None,
+        sheet: str | Sequence[str] | None = None,
         **options: Any,
     ) -> History:
         """Rows of Excel workbooks (needs openpyxl); options as for `from_frame`.
 
         Without a ``sheet``, the first one with a table is read, and the report names the others.
+        Of several sheets, or ``"*"`` for all with the output, each without a column of tasks is one
+        task.
         """
-        found = [
-            io.read_excel(file, task=task, output=output, sheet=sheet) for file in _paths(path)
-        ]
+        sheets = [sheet] if isinstance(sheet, str) else sheet
+        found: list[io.Source] = []
+        for file in _paths(path):
+            if sheets is None:
+                found.append(io.read_excel(file, task=task, output=output))
+            else:
+                found += io.read_sheets(file, task=task, output=output, sheets=sheets)
+        return cls.from_source(found, **options)
+
+    @classmethod
+    def from_jsonl(
+        cls, path: str | Path | Sequence[str | Path], *, task: str, output: str, **options: Any
+    ) -> History:
+        """Rows of JSON lines, one object per run; options as for `from_frame`."""
+        found = [io.read_jsonl(file, task=task, output=output) for file in _paths(path)]
         return cls.from_source(found, **options)
 
     @classmethod
@@ -191,11 +207,12 @@ class History:
         source: io.Source | Sequence[io.Source],
         *,
         given: Sequence[str] = (),
+        rename: Mapping[str, str] | None = None,
         **options: Any,
     ) -> History:
         """What a reader returns, also one of your own, or several; options as for `from_frame`."""
-        if not isinstance(source, io.Source):
-            source = source[0] if len(source) == 1 else io.join_sources(source)
+        sources = [source] if isinstance(source, io.Source) else list(source)
+        source = io.join_sources([io.renamed(part, rename or {}) for part in sources])
         found, space, report = assemble(proposal(source, **options)[1])
         tasks = tuple(Task(**task) for task in found)
         history = cls(tasks, space, report)

@@ -7,11 +7,11 @@ import gzip
 import re
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,15 @@ from metakel._files import as_path, refuse_bomb, refuse_device
 from metakel.errors import Hint, InputError
 from metakel.io.cleaning import comma_note, decimal_commas, texts, thousands_note, typed
 from metakel.io.columns import Column, Columns, check_names
+from metakel.io.layout import (
+    COMMENT,
+    LOOKED_AT,
+    TITLE_ROWS,
+    UNITS_NOTE,
+    header_at,
+    is_header,
+    is_units,
+)
 from metakel.io.schema import Source
 from metakel.space.text import has_decimal_comma, is_number_text
 
@@ -158,6 +167,15 @@ class _Sheet:
     header: list[str]
     hints: tuple[Hint, ...] = ()
     notes: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+
+    def is_row(self, cells: Sequence[str]) -> bool:
+        """Whether a line is a row: not blank, no comment, not the header or its units again."""
+        if not any(cells) or not any(map(str.strip, cells)):
+            return False
+        if len(cells) != len(self.header):
+            return not cells[0].startswith(COMMENT)
+        return tuple(cells) != self.units and not is_header(cells, self.header)
 
     @classmethod
     def open(cls, file: Path, delimiter: str | None) -> _Sheet:
@@ -171,15 +189,14 @@ class _Sheet:
         with _errors_named(file):
             encoding = _encoding(file)
             with _open(file, encoding) as stream:
-                start, first = _first_line(stream)
-                mark = _SEPARATOR.fullmatch(first.rstrip("\r\n"))
-                found = chosen or (mark[1] if mark else _delimiter_of(first))
-                if mark:
-                    blank, first = _first_line(stream)
-                    start += blank + 1
-                reader = _reader(chain([first], stream), found)
-                with _csv_errors(file, reader, start):
-                    header = [name.strip() for name in next(reader, [])]
+                top = list(islice(stream, 2 * TITLE_ROWS))
+            mark = _SEPARATOR.fullmatch(_first_filled(top).rstrip("\r\n"))
+            start = _index_of_first(top) + 1 if mark else 0
+            found, start = _layout(top, start, chosen or (mark[1] if mark else None))
+            reader = _reader(top[start:], found)
+            with _csv_errors(file, reader, start):
+                header = [name.strip() for name in next(reader, [])]
+                below = [row for row in islice(reader, LOOKED_AT + 1) if any(map(str.strip, row))]
         if not header:
             raise InputError(f"{file.name} has 0 lines; expected a header and rows")
         notes, hints = [WINDOWS_NOTE] if encoding == WINDOWS else [], []
@@ -189,7 +206,13 @@ class _Sheet:
         if chosen is None and other is not None:
             how = f"delimiter={other!r}", f"--delimiter {other!r}"
             hints.append(Hint("say what separates cells", *how))
-        return cls(file, encoding, found, start, header, tuple(hints), tuple(notes))
+        above = [line.strip() for line in top[:start] if line.strip(f" \t\r\n{found}")]
+        if above and not (mark and len(above) == 1):
+            notes.append(f"above the header: {' / '.join(above)[:80]!r}")
+        units = tuple(below[0]) if below and is_units(below[0], below[1:]) else ()
+        if units:
+            notes.append(f"{UNITS_NOTE}: {', '.join(filter(None, units))}")
+        return cls(file, encoding, found, start, header, tuple(hints), tuple(notes), units)
 
     def place(self, row: int) -> str:
         """Where a row is found."""
@@ -226,7 +249,7 @@ class _Sheet:
         with _errors_named(self.file), self._body() as (stream, line):
             reader = _reader(stream, self.delimiter)
             with _csv_errors(self.file, reader, line):
-                while rows := list(islice(filter(None, reader), BLOCK_ROWS)):
+                while rows := list(islice(filter(self.is_row, reader), BLOCK_ROWS)):
                     yield rows
 
     def _by_pandas(self) -> Cells | None:
@@ -245,6 +268,10 @@ class _Sheet:
                 return None
         if not len(frame) or frame.isna().to_numpy().any():  # lines with too few cells
             return None
+        again = (frame == self.header).all(axis=1) | (frame == "").all(axis=1)
+        if self.units:
+            again |= (frame == list(self.units)).all(axis=1)
+        frame = frame[~again]
         found = (frame[k].factorize() for k in frame.columns)
         return [(levels.tolist(), codes.astype(np.intp)) for codes, levels in found]
 
@@ -252,7 +279,7 @@ class _Sheet:
         """The line of the file that a row ends in; the file is read again to find it."""
         with self._body() as (stream, line):
             reader = _reader(stream, self.delimiter)
-            next(islice(filter(None, reader), row, None))
+            next(islice(filter(self.is_row, reader), row, None))
             return line + int(reader.line_num)
 
     @contextmanager
@@ -338,15 +365,39 @@ def _csv_errors(file: Path, reader: Any, before: int) -> Iterator[None]:
         raise InputError(f"{file.name}, line {line}: no CSV: {error}") from None
 
 
-def _first_line(stream: Iterator[str]) -> tuple[int, str]:
-    """The first line that is not blank, and how many were before it."""
-    for blank, line in enumerate(stream):
-        if line.strip():
-            return blank, line
-    return 0, ""
+def _index_of_first(lines: Sequence[str]) -> int:
+    """Of the lines, the first that is not blank."""
+    return next((i for i, line in enumerate(lines) if line.strip()), 0)
+
+
+def _first_filled(lines: Sequence[str]) -> str:
+    return lines[_index_of_first(lines)] if lines else ""
+
+
+def _record(lines: Sequence[str], i: int) -> str:
+    """The line, with those after it while a cell in quotes is open."""
+    text = lines[i]
+    for line in lines[i + 1 :]:
+        if text.count('"') % 2 == 0:
+            break
+        text += line
+    return text
+
+
+def _layout(lines: Sequence[str], start: int, chosen: str | None) -> tuple[str, int]:
+    """What separates cells, and the line of the header; a title above it is none."""
+    records = [_record(lines, i) for i in range(start, len(lines))]
+    guessed = [chosen or _delimiter_of(record) for record in records]
+    cells: list[list[str]] = [
+        next(_reader(record.splitlines(keepends=True), d), [])
+        for record, d in zip(records, guessed, strict=True)
+    ]
+    top = header_at(cells)
+    return (guessed[top] if guessed else chosen or ","), start + top
 
 
 def _delimiter_of(header: str) -> str:
     """A comma, unless the header is one cell with it and several with another."""
-    cells = {d: len(next(csv.reader([header], delimiter=d), [])) for d in (",", *OTHER_DELIMITERS)}
+    lines = header.splitlines(keepends=True)
+    cells = {d: len(next(csv.reader(lines, delimiter=d), [])) for d in (",", *OTHER_DELIMITERS)}
     return "," if cells[","] > 1 else max(cells, key=lambda d: cells[d])

@@ -16,11 +16,10 @@ from metakel.errors import Hint, InputError
 from metakel.io.cleaning import typed
 from metakel.io.columns import Column, Columns, check_names
 from metakel.io.excel_rows import letters
+from metakel.io.layout import UNITS_NOTE, header_at, is_header, is_units
 from metakel.io.schema import Source
 from metakel.space.text import is_numeric
 
-# A title and remarks may stand in so many rows above a table.
-TITLE_ROWS = 10
 SHOWN = 5
 # Of a number format: what stands there as it is, and scales nothing.
 LITERAL = re.compile(r'"[^"]*"|\\.')
@@ -35,6 +34,33 @@ def read_excel(path: str | Path, *, task: str, output: str, sheet: str | None = 
     found = read_sheet(path, sheet, as_text=(task,))
     found.refuse_empty()
     return Source(found.file, found.columns, task, output, notes=found.notes, place=found.place)
+
+
+def read_sheets(path: str | Path, *, task: str, output: str, sheets: Sequence[str]) -> list[Source]:
+    """Several sheets of a workbook; ``"*"`` for all that have the output.
+
+    Where a sheet has no column of this name, its own name is the task.
+    """
+    names = list(sheets)
+    if names == ["*"]:
+        with _errors_named(Path(path)):
+            book = _openpyxl().load_workbook(path, read_only=True)
+            names = list(book.sheetnames)
+            book.close()
+    found = []
+    for name in names:
+        table = read_sheet(path, name, as_text=(task,))
+        if list(sheets) == ["*"] and (output not in table.columns or not table.rows):
+            continue  # a cover
+        table.refuse_empty()
+        columns, place = table.columns, table.place
+        if task not in columns:
+            columns = {task: Column.of([name] * len(table.rows)), **columns}
+        label = f"{table.file} ({name})"
+        found.append(Source(label, columns, task, output, notes=table.notes, place=place))
+    if not found:
+        raise InputError(f"{Path(path).name} has no sheet with a column {output!r}")
+    return found
 
 
 def excel_columns(path: str | Path, *, sheet: str | None = None) -> dict[str, list[Any]]:
@@ -107,8 +133,11 @@ def read_sheet(
         finally:
             book.close()
     below = {k: cells for k, cells in filled.items() if k > top}
-    repeated = [k for k, cells in below.items() if _is_header(cells, header)]
+    repeated = [k for k, cells in below.items() if is_header(cells, header)]
     rows = {k: cells for k, cells in below.items() if k not in repeated}
+    first, *others_below = rows.values() if rows else ([],)
+    units = is_units(first, others_below)
+    rows = dict(list(rows.items())[1:]) if units else rows
     check_names(filter(None, header), f"{file.name}, sheet {page.title!r}")
     notes = list[str]()
     columns, like, scales = Columns(), dict[str, int](), dict[str, float]()
@@ -124,6 +153,8 @@ def read_sheet(
     if others and sheet is None:
         aside = f"(there are also {', '.join(others)})"
         notes.append(f"read from the sheet {page.title!r} {aside}")
+    if units:
+        notes.append(f"{UNITS_NOTE}: {', '.join(str(c) for c in first if c is not None)}")
     if repeated:
         shown = ", ".join(map(str, repeated[:SHOWN])) + (" ..." if len(repeated) > SHOWN else "")
         notes.append(f"the header is repeated in row {shown}")
@@ -158,20 +189,11 @@ def _table(
 
 
 def _header(filled: Mapping[int, Sequence[Any]]) -> tuple[int, list[str]]:
-    """The first row and the names in it; a title above a table is none."""
-    first = next(iter(filled), 1)
-    for row, cells in filled.items():
-        if len(cells) - cells.count(None) > 1:
-            return row, _names(cells)
-        if row > first + TITLE_ROWS:  # a single column has a single name
-            break
-    return first, _names(filled.get(first, ()))
-
-
-def _is_header(cells: Sequence[Any], header: Sequence[str]) -> bool:
-    """Whether a row repeats the header, without columns that were added later."""
-    same = [name == said for name, said in zip(_names(cells), header, strict=False) if name]
-    return len(same) > 1 and all(same)
+    """The row and the names of the header; a title above a table is none."""
+    if not filled:
+        return 1, []
+    row = list(filled)[header_at(list(filled.values()))]
+    return row, _names(filled[row])
 
 
 def _names(cells: Sequence[Any]) -> list[str]:

@@ -19,6 +19,7 @@ from metakel.errors import Hint, InputError, typed_list
 from metakel.io.cleaning import MOSTLY
 from metakel.io.columns import MIN_ROWS, UNNAMED, Column, Mask, counts_rows, grouped, is_missing
 from metakel.io.gaps import InputTable
+from metakel.io.outliers import odd_values
 from metakel.io.read import Rows, clean_rows, known_export, prepare
 from metakel.io.schema import Schema, Source, TaskLabels
 from metakel.io.sums import find_sums
@@ -39,6 +40,8 @@ MOST_GRID_VALUES = 10
 DIGITS_OF_SETTINGS = 4
 # So many failed runs without a value of a column say that it is measured.
 FAILED_ROWS = 3
+# Columns with empty cells that are compared with each other.
+MOST_HOLED = 40
 # A setting that explains the output to this rank correlation in every task is hardly one.
 TOO_GOOD = 0.99
 
@@ -72,6 +75,7 @@ def proposal(source: Source, **options: Any) -> tuple[Schema, Rows]:
     if schema.space is None:
         space = _inferred(rows, schema, notes)
         schema = replace(schema, space=space, categories=(), log=None)
+    notes += _odd(rows) + _two_names(table, rows.table.columns)
     if schema.sums is not None and schema.space is not None:
         space = replace(schema.space, sums=()).summing(schema.sums)
         schema = replace(schema, space=space, sums=None)
@@ -352,6 +356,40 @@ def _inferred(rows: Rows, schema: Schema, notes: list[str]) -> Space:
     ]
     space = space.conditioned(rows.conditions)
     return space if schema.sums is not None else _with_sums(space, cells, notes)
+
+
+def _odd(rows: Rows) -> list[str]:
+    """Notes on numbers that look like slips, of the output and of inputs."""
+    measured = np.where(rows.table.measured, rows.table.outputs, np.nan)
+    found = [odd_values(rows.table.schema.roles.output, measured, rows.source.place)]
+    for name, column in rows.table.columns.items():
+        if column.levels is None and column.values.dtype.kind in "iuf":
+            numbers = np.where(column.missing, np.nan, column.values.astype(np.float64))
+            found.append(odd_values(name, numbers, rows.source.place))
+    return [note for note in found if note]
+
+
+def _two_names(table: InputTable, inputs: Mapping[str, Column]) -> list[str]:
+    """Notes on columns of numbers that may be one parameter under two names.
+
+    They are never filled together, together always, and over ranges that overlap.
+    """
+    known = [n for n in table.candidates if n not in table.schema.exclude]
+    holed = {n: c for n in known if (c := table.columns[n]).missing.any() and not c.missing.all()}
+    notes, names = list[str](), list(holed)[:MOST_HOLED]
+    for i, one in enumerate(names):
+        for other in names[i + 1 :]:
+            a, b = holed[one], holed[other]
+            if a.levels is not None or b.levels is not None:
+                continue
+            if (a.missing == ~b.missing)[table.measured].all():
+                x, y = (c.values[~c.missing].astype(np.float64) for c in (a, b))
+                if max(x.min(), y.min()) < min(x.max(), y.max()):
+                    notes.append(
+                        f"{one} and {other} are never filled together and have one range: if it is "
+                        f"one parameter, rename={{{other!r}: {one!r}}} (--rename {other}={one})"
+                    )
+    return notes
 
 
 def _with_sums(space: Space, cells: Mapping[str, NDArray[Any]], notes: list[str]) -> Space:

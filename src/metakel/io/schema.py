@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,23 @@ class Source:
     notes: tuple[str, ...] = ()
     place: Place = "row {}".format
     conflicts: Mapping[str, str] = field(default_factory=dict)
+
+
+def renamed(source: Source, names: Mapping[str, str]) -> Source:
+    """The source with other names of columns; one that has the new name already keeps it.
+
+    Names that it does not have are left to other tables.
+    """
+    columns = dict(source.columns)
+    for old, new in names.items():
+        if old in columns and new in columns:
+            raise InputError(
+                f"{source.name} has both columns {old!r} and {new!r}; expected one of them, as "
+                f"{old!r} is renamed"
+            )
+    found = {names.get(name, name): column for name, column in columns.items()}
+    task, output = (names.get(name, name) for name in (source.task, source.output))
+    return replace(source, columns=found, task=task, output=output)
 
 
 @dataclass(frozen=True)
