@@ -65,6 +65,6 @@ def test_no_class_has_more_than_fifteen_attributes():
         for where, tree in trees()
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and len(found := attributes(node)) > MOST_ATTRIBUTES
-        if not where.startswith("grouplasso/")
+        if node.name != "FeatureEvaluator"  # the working set and the current point of the solver
     }
     assert not many

@@ -7,7 +7,7 @@ instead. With Gram matrices there is one n x n factorisation per task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -31,8 +31,173 @@ STIFF = 1e4
 SMALL = 64  # up to this many groups an iteration costs next to nothing
 
 
+# Sums over the columns of each group, along an axis.
+Summed = Callable[[Array, int], Array]
+
+
+class _Columns:
+    """Gram matrices of the columns of the working set, which are kept and extended."""
+
+    def __init__(self, problem: Problem, h: Array) -> None:
+        self.m, self.scale, self.energy = problem.m, 2 / problem.total, problem.energy
+        self.gram, self.h = np.empty((problem.m, 0, 0)), h
+        self.cols: Index = np.empty(0, np.intp)
+
+    def extend(self, parts: list[Array], Phi: list[Array], h: Array) -> Array:
+        """Take new columns (., d, n) of all (., dW, n); gives their scaled squared norms (d,)."""
+        old, width = self.gram.shape[1], h.shape[1]
+        out = np.empty((self.m, width, width))
+        out[:, :old, :old] = self.gram
+        stop = 0
+        for part, whole in zip(parts, Phi, strict=True):
+            rows = slice(stop, stop := stop + len(whole))
+            np.matmul(part, whole.transpose(0, 2, 1), out=out[rows, old:, :])
+        out[:, old:, :] *= self.scale
+        out[:, :old, old:] = out[:, old:, :old].transpose(0, 2, 1)
+        self.gram, self.h = out, h
+        self.cross = np.take(self.gram, self.cols, axis=1)
+        squares: Array = np.einsum("sdd->d", self.gram[:, old:, old:])
+        return squares
+
+    def start(self, starts: Index, lam: Array, curvature: Array) -> Array:
+        """Weights to begin with."""
+        return block_descent(self.gram, self.h, starts, lam)
+
+    def select(self, cols: Index) -> None:
+        """These columns have a weight."""
+        self.cols = cols
+        # np.take, unlike indexing, always returns C order, as strides over diagonals need it.
+        self.cross = np.take(self.gram, cols, axis=1)  # (m, dA, dW)
+        self.systems = spd.systems_of(np.take(self.cross, cols, axis=2))
+        self.h_active = self.h[:, cols]
+
+    def at(self, x: Array, *, stiff: bool) -> tuple[float, Array, Array]:
+        """Objective, coefficients (m, dA) and correlations (m, dW) at these weights (dA,)."""
+        self.root = np.sqrt(x)
+        b = self.h_active * self.root
+        w = self.systems.solve(self.root, b, stiff=stiff)
+        beta = self.root * w
+        z = self.h - np.matmul(beta[:, None, :], self.cross)[:, 0, :]
+        # h - G beta loses digits where the residual is small; z = beta / x on active columns does
+        # not.
+        self.zeta = w / x
+        z[:, self.cols] = self.zeta * self.root
+        return self.energy - 0.5 * float(np.vdot(b, w)), beta, z
+
+    def new_columns(self, parts: list[Array], old: int, beta: Array) -> Array:
+        """(m, d) correlations of new columns at the current point."""
+        new = self.h[:, old:]
+        if not self.cols.size:
+            return new
+        return np.asarray(new - np.matmul(beta[:, None, :], self.cross[:, :, old:])[:, 0, :])
+
+    def hessian(self, z: Array, cols: Index, summed: Summed) -> Array:
+        """Second derivatives for groups of these columns, the active ones among them."""
+        if cols.size > self.cols.size:
+            H = self._with_idle(z, cols, summed)
+        else:
+            H = -self.systems.form(self.zeta)
+            # I - T^-1 has an error of the size of rounding. As much is added to the diagonal, which
+            # keeps H positive definite.
+            squares = np.einsum("sd,sd->d", self.zeta, self.zeta)
+            H.reshape(-1)[:: len(H) + 1] += (1 + ROUNDING) * squares
+            H = summed(summed(H, 0), 1)
+        return 0.5 * (H + H.T)
+
+    def _with_idle(self, z: Array, cols: Index, summed: Summed) -> Array:
+        """Sums of z z' times Q = G (I + X G)^-1, which is defined for weights of zero, too.
+
+        Rows of active columns are X^-1/2 T^-1 X^1/2 G, which is accurate. Between idle columns we
+        need the difference G - G X^1/2 T^-1 X^1/2 G, whose diagonal may be negative by rounding.
+        """
+        Q = np.take(np.take(self.gram, cols, axis=1), cols, axis=2)
+        z = z[:, cols]
+        lost = ROUNDING * np.einsum("sd,sdd->d", z * z, Q)
+        if self.cols.size:
+            C = np.take(self.cross, cols, axis=2) * self.root[:, None]
+            Y = self.systems.apply(C)
+            Q -= np.matmul(C.transpose(0, 2, 1), Y)
+            Y /= self.root[:, None]
+            own = np.searchsorted(cols, self.cols)
+            Q[:, own, :] = Y
+            Q[:, :, own] = Y.transpose(0, 2, 1)
+        H: Array = np.einsum("sab,sb->ab", Q * z[:, :, None], z)
+        H = summed(summed(H, 0), 1)
+        np.fill_diagonal(H, np.maximum(H.diagonal(), summed(lost, 0)))
+        return H
+
+
+class _Rows:
+    """Systems of the rows, n x n for every task, which are factorised at every point."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.scale = problem, 2 / problem.total
+        self.factors: list[spd.Cholesky] = []  # none where no column has a weight
+        self.residuals: list[Array] = []
+
+    def extend(self, parts: list[Array], Phi: list[Array], h: Array) -> Array:
+        """Take new columns (., d, n) of all (., dW, n); gives their scaled squared norms (d,)."""
+        self.Phi, self.h = Phi, h
+        squares = sum(np.einsum("sdn,sdn->d", part, part) for part in parts)
+        return np.asarray(self.scale * squares)
+
+    def start(self, starts: Index, lam: Array, curvature: Array) -> Array:
+        """Weights to begin with."""
+        squares = np.einsum("sd,sd->d", self.h, self.h)
+        return independent_weights(group_sums(squares, starts), lam, curvature)
+
+    def select(self, cols: Index) -> None:
+        """These columns have a weight."""
+        self.cols, self.factors, self.residuals = cols, [], []
+        self.active = [np.take(Phi, cols, axis=1) for Phi in self.Phi]
+
+    def at(self, x: Array, *, stiff: bool) -> tuple[float, Array, Array]:
+        """Objective, coefficients (m, dA) and correlations (m, dW) at these weights (dA,)."""
+        self.factors, self.residuals, value, parts = [], [], 0.0, []
+        root = np.sqrt(x)
+        for Phi, active, batch in zip(self.Phi, self.active, self.problem.batches, strict=True):
+            F = active * root[:, None]
+            A = np.matmul(F.transpose(0, 2, 1), F)
+            A *= self.scale
+            A.reshape(len(A), -1)[:, :: batch.n + 1] += 1.0
+            factor = spd.Cholesky(A)
+            r = factor.solve(batch.y)
+            self.factors.append(factor)
+            self.residuals.append(r)
+            parts.append(self.scale * _apply(Phi, r))
+            value += float(np.vdot(batch.y, r)) / self.problem.total
+        z = np.concatenate(parts)
+        return value, x * z[:, self.cols], z
+
+    def new_columns(self, parts: list[Array], old: int, beta: Array) -> Array:
+        """(m, d) correlations of new columns at the current point."""
+        if not self.residuals:
+            return self.h[:, old:]
+        pairs = zip(parts, self.residuals, strict=True)
+        return np.asarray(self.scale * np.concatenate([_apply(part, r) for part, r in pairs]))
+
+    def hessian(self, z: Array, cols: Index, summed: Summed) -> Array:
+        """Second derivatives for groups of these columns."""
+        H, stop = None, 0
+        for b, Phi in enumerate(self.Phi):
+            rows = slice(stop, stop := stop + len(Phi))
+            U = np.take(Phi, cols, axis=1) * z[rows][:, cols, None]
+            U = np.ascontiguousarray(summed(U, 1))
+            if self.factors:
+                self.factors[b].whiten(U)
+            flat = U.transpose(1, 0, 2).reshape(U.shape[1], -1)
+            part = self.scale * (flat @ flat.T)
+            H = part if H is None else H + part
+        assert H is not None
+        return H
+
+
 class FeatureEvaluator:
-    """Evaluator for tasks given by features."""
+    """Evaluator for tasks given by features.
+
+    It knows the groups of the working set and the current point. What a point costs is computed on
+    one of two sides: by the Gram matrices of the columns, or by n x n systems of the rows.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -46,11 +211,11 @@ class FeatureEvaluator:
         self._unit = bool((self._dims == 1).all())
         self._Phi = [np.empty((b.y.shape[0], 0, b.n)) for b in problem.batches]
         self._order = np.concatenate([b.tasks for b in problem.batches])
-        self._gram: Array | None = np.empty((problem.m, 0, 0))
         self._h = np.empty((problem.m, 0))
-        self._starts: Index = np.zeros(1, np.intp)
         self._z = self._h
+        self._starts: Index = np.zeros(1, np.intp)
         self._at_zero: Array | None = None
+        self._side: _Columns | _Rows = _Columns(problem, self._h)
         self._select(self.work)
         self.at(self.work, np.empty(0))
 
@@ -69,16 +234,21 @@ class FeatureEvaluator:
             part = batch.Phi if whole else np.take(batch.Phi, columns, axis=1)
             new_parts.append(part)
             self._Phi[b] = part if old == 0 else np.concatenate([self._Phi[b], part], axis=1)
-        if self._gram is not None:
-            # Once the columns outnumber the rows, n x n systems replace the Gram matrices for good.
-            many = self._starts[-1] > 1.5 * self.problem.sizes.mean() + 16
-            self._gram = None if many else self._bordered(self._gram, new_parts, old)
-        h = self._correlations(columns, new_parts)
-        self._h = np.concatenate([self._h, h], axis=1)
-        traces = self._squares(new_parts, old) / self.problem.m
+        self._h = np.concatenate([self._h, self._correlations(columns, new_parts)], axis=1)
+        # Once the columns outnumber the rows, n x n systems replace the Gram matrices for good.
+        many = self._starts[-1] > 1.5 * self.problem.sizes.mean() + 16
+        turned = many and isinstance(self._side, _Columns)
+        if turned:
+            self._side = _Rows(self.problem)
+        traces = self._side.extend(new_parts, self._Phi, self._h) / self.problem.m
         traces = group_sums(traces, self._starts[-1 - groups.size :] - old)
         self.curvature = np.concatenate([self.curvature, traces])
-        self._refresh(new_parts)
+        if turned:
+            self._select(self.active)
+            self.at(self.active, self._weights)
+        else:  # the new columns have weight zero
+            new = self._side.new_columns(new_parts, old, self._beta)
+            self._z = np.concatenate([self._z, new], axis=1)
 
     def _correlations(self, columns: Index, parts: list[Array]) -> Array:
         """(m, .) scaled correlations of new columns with y."""
@@ -88,50 +258,8 @@ class FeatureEvaluator:
         applied = [_apply(part, batch.y) for part, batch in zip(parts, batches, strict=True)]
         return self.scale * np.concatenate(applied)
 
-    def _squares(self, parts: list[Array], old: int) -> Array:
-        """Scaled squared norms of new columns, summed over the tasks."""
-        if self._gram is not None:
-            squares: Array = np.einsum("sdd->d", self._gram[:, old:, old:])
-        else:
-            squares = self.scale * sum(np.einsum("sdn,sdn->d", part, part) for part in parts)
-        return squares
-
-    def _refresh(self, new_parts: list[Array]) -> None:
-        """Extend the quantities of the current point to new columns, which have weight zero."""
-        if self._gram is None and self._residual_rows is None and self.active.size:
-            self._select(self.active)
-            self.at(self.active, self._weights)
-            return
-        if self._gram is not None:
-            self._cross = np.take(self._gram, self._cols, axis=1)
-        old = self._z.shape[1]
-        if self._residual_rows is not None:
-            parts = zip(new_parts, self._residual_rows, strict=True)
-            new = self.scale * np.concatenate([_apply(part, r) for part, r in parts])
-        else:
-            new = self._h[:, old:]
-            if self.active.size:
-                new = new - np.matmul(self._beta[:, None, :], self._cross[:, :, old:])[:, 0, :]
-        self._z = np.concatenate([self._z, new], axis=1)
-
-    def _bordered(self, gram: Array, parts: list[Array], old: int) -> Array:
-        """The Gram matrices with the rows and columns of the new features."""
-        width = int(self._starts[-1])
-        out = np.empty((self.problem.m, width, width))
-        out[:, :old, :old] = gram
-        stop = 0
-        for part, Phi in zip(parts, self._Phi, strict=True):
-            rows = slice(stop, stop := stop + len(Phi))
-            np.matmul(part, Phi.transpose(0, 2, 1), out=out[rows, old:, :])
-        out[:, old:, :] *= self.scale
-        out[:, :old, old:] = out[:, old:, :old].transpose(0, 2, 1)
-        return out
-
     def start(self, lam: Array) -> Array:
-        if self._gram is not None:
-            return block_descent(self._gram, self._h, self._starts, lam)
-        squares = np.einsum("sd,sd->d", self._h, self._h)
-        return independent_weights(group_sums(squares, self._starts), lam, self.curvature)
+        return self._side.start(self._starts, lam, self.curvature)
 
     # -- the current point -------------------------------------------------------------------
 
@@ -139,109 +267,23 @@ class FeatureEvaluator:
         if active.size != self.active.size or (active != self.active).any():
             self._select(active)
         self._weights = x
-        self._residual_rows: list[Array] | None = None
         if not active.size:
             self._beta, self._z, value = np.empty((self.problem.m, 0)), self._h, self.energy
         else:
-            self._x = x if self._unit else np.repeat(x, self._active_dims)
-            self._root = np.sqrt(self._x)
-            value = self._at_columns(x) if self._gram is not None else self._at_rows()
+            weights = x if self._unit else np.repeat(x, self._active_dims)
+            stiff = float(np.dot(self.curvature[active], x)) > STIFF
+            value, self._beta, self._z = self._side.at(weights, stiff=stiff)
         return value, group_sums(np.einsum("sd,sd->d", self._z, self._z), self._starts)
 
     def _select(self, active: Index) -> None:
         self.active = active
         self._active_dims = self._dims[self.work[active]]
         self._cols = columns_of(active, self._starts)
-        if self._gram is not None:
-            # np.take, unlike indexing, always returns C order, as strides over diagonals need it.
-            self._cross = np.take(self._gram, self._cols, axis=1)  # (m, dA, dW)
-            self._systems = spd.systems_of(np.take(self._cross, self._cols, axis=2))
-            self._h_active = self._h[:, self._cols]
-        else:
-            self._Phi_active = [np.take(Phi, self._cols, axis=1) for Phi in self._Phi]
-
-    def _at_columns(self, x: Array) -> float:
-        b = self._h_active * self._root
-        stiff = float(np.dot(self.curvature[self.active], x)) > STIFF
-        w = self._systems.solve(self._root, b, stiff=stiff)
-        self._beta = self._root * w
-        self._z = self._h - np.matmul(self._beta[:, None, :], self._cross)[:, 0, :]
-        # h - G beta loses digits where the residual is small; z = beta / x on active columns does
-        # not.
-        self._zeta = w / self._x
-        self._z[:, self._cols] = self._zeta * self._root
-        return self.energy - 0.5 * float(np.vdot(b, w))
-
-    def _at_rows(self) -> float:
-        self._factors, self._residual_rows, value, parts = [], [], 0.0, []
-        for Phi, active, batch in zip(
-            self._Phi, self._Phi_active, self.problem.batches, strict=True
-        ):
-            F = active * self._root[:, None]
-            A = np.matmul(F.transpose(0, 2, 1), F)
-            A *= self.scale
-            A.reshape(len(A), -1)[:, :: batch.n + 1] += 1.0
-            factor = spd.Cholesky(A)
-            r = factor.solve(batch.y)
-            self._factors.append(factor)
-            self._residual_rows.append(r)
-            parts.append(self.scale * _apply(Phi, r))
-            value += float(np.vdot(batch.y, r)) / self.problem.total
-        self._z = np.concatenate(parts)
-        self._beta = self._x * self._z[:, self._cols]
-        return value
+        self._side.select(self._cols)
 
     def hessian(self, groups: Index) -> Array:
-        if self._gram is None:
-            return self._hessian_on_rows(groups)
-        if groups.size > self.active.size:
-            H = self._hessian_with_idle(groups)
-        else:
-            zeta = self._zeta
-            H = -self._systems.form(zeta)
-            # I - T^-1 has an error of the size of rounding. As much is added to the diagonal, which
-            # keeps H positive definite.
-            H.reshape(-1)[:: len(H) + 1] += (1 + ROUNDING) * np.einsum("sd,sd->d", zeta, zeta)
-            H = self._summed(self._summed(H, groups, axis=0), groups, axis=1)
-        return 0.5 * (H + H.T)
-
-    def _hessian_with_idle(self, groups: Index) -> Array:
-        """Sums of z z' times Q = G (I + X G)^-1, which is defined for weights of zero, too.
-
-        Rows of active columns are X^-1/2 T^-1 X^1/2 G, which is accurate. Between idle columns we
-        need the difference G - G X^1/2 T^-1 X^1/2 G, whose diagonal may be negative by rounding.
-        """
-        assert self._gram is not None
         cols = columns_of(groups, self._starts)
-        Q = np.take(np.take(self._gram, cols, axis=1), cols, axis=2)
-        z = self._z[:, cols]
-        lost = ROUNDING * np.einsum("sd,sdd->d", z * z, Q)
-        if self.active.size:
-            C = np.take(self._cross, cols, axis=2) * self._root[:, None]
-            Y = self._systems.apply(C)
-            Q -= np.matmul(C.transpose(0, 2, 1), Y)
-            Y /= self._root[:, None]
-            own = np.searchsorted(cols, self._cols)
-            Q[:, own, :] = Y
-            Q[:, :, own] = Y.transpose(0, 2, 1)
-        H: Array = np.einsum("sab,sb->ab", Q * z[:, :, None], z)
-        H = self._summed(self._summed(H, groups, axis=0), groups, axis=1)
-        np.fill_diagonal(H, np.maximum(H.diagonal(), self._summed(lost, groups, axis=0)))
-        return H
-
-    def _hessian_on_rows(self, groups: Index) -> Array:
-        cols = columns_of(groups, self._starts)
-        H = np.zeros((groups.size, groups.size))
-        stop = 0
-        for b, Phi in enumerate(self._Phi):
-            rows = slice(stop, stop := stop + len(Phi))
-            U = np.take(Phi, cols, axis=1) * self._z[rows][:, cols, None]
-            U = np.ascontiguousarray(self._summed(U, groups, axis=1))
-            if self.active.size:
-                self._factors[b].whiten(U)
-            flat = U.transpose(1, 0, 2).reshape(U.shape[1], -1)
-            H += self.scale * (flat @ flat.T)
-        return H
+        return self._side.hessian(self._z, cols, lambda v, axis: self._summed(v, groups, axis=axis))
 
     def _summed(self, values: Array, groups: Index, *, axis: int) -> Array:
         """Sums over the columns of each of these groups along one axis."""
