@@ -282,12 +282,29 @@ def compute(models: list[str], minutes: float) -> None:
         pack(name)
 
 
+def write_facts() -> None:
+    """``library/datasets.csv``: source, licence, size and shape of every data set."""
+    names = ("rows", "features", "missing", "classes", "largest_class")
+    path = Path(__file__).with_name("datasets.csv")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        fields = ("name", "kind", "source", "licence", *names)
+        writer = csv.DictWriter(file, fields, restval="", lineterminator="\n")
+        writer.writeheader()
+        for data in data_sets():
+            said = {name: getattr(data, name) for name in fields[:4]}
+            writer.writerow(said | {name: round(v, 4) for name, v in data.facts.items()})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--minutes", type=float, default=600.0, help="begin nothing new after this")
     parser.add_argument("--pack", action="store_true", help="only compress what there is")
+    parser.add_argument("--facts", action="store_true", help="only write datasets.csv")
     options = parser.parse_args()
+    if options.facts:
+        write_facts()
+        return
     if not options.pack:
         compute(options.models, options.minutes)
     for name in options.models:

@@ -65,3 +65,22 @@ def test_the_guide_shows_the_end_of_the_run_that_the_story_prints():
     printed = block.strip().splitlines()[2:]
     assert len(printed) > 5
     assert "\n".join(printed) in story
+
+
+def test_a_first_model_needs_five_lines(tmp_path):
+    if find_spec("sklearn") is None:
+        pytest.skip("needs scikit-learn")
+    page = tmp_path / "prior.html"
+    done = subprocess.run(
+        [
+            *(sys.executable, ROOT / "examples" / "stories" / "first_model.py"),
+            *("--fits", "3", "--report", page),
+        ],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "after 3 fits" in done.stdout
+    assert "max_features" in page.read_text(encoding="utf-8")

@@ -240,7 +240,7 @@ def test_a_resumed_study_is_not_its_own_past(tmp_path, caplog):
     ("arguments", "says"),
     [
         (lambda prior: {"source_studies": [], "prior": prior}, "give one"),
-        (lambda prior: {"prior": "prior.json"}, "prior is a str"),
+        (lambda prior: {"prior": "prior.json"}, "there is no file prior.json"),
         (lambda prior: {"source_studies": ["study"]}, "expected Optuna studies"),
         (lambda prior: {"source_studies": [lr_past()[0].trials]}, "found a list among the studies"),
         (lambda prior: {"source_studies": "past.db"}, "'sqlite:///past.db'"),

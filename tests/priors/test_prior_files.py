@@ -89,7 +89,7 @@ def changed(content, path, value):
 
 
 # Texts and lists of texts, of which any is as good as another.
-FREE = {("info", name) for name in ("tasks", "notes", "output", "lam", "constant")}
+FREE = {("info", name) for name in ("tasks", "notes", "output", "lam", "constant", "model")}
 FREE |= {("space", "parameters", 0, "name"), ("best_runs", "output")}
 FREE |= {("certificate", part) for part in ("table", "space")}  # why there are no scores
 
@@ -111,7 +111,16 @@ def test_damage_anywhere_is_refused_with_the_name_of_the_file(prior, tmp_path, j
             Prior.load(file)
 
 
-MAY_BE_NONE = {"task_gp", "calibration", "step", "certificate", "past", "best_runs", "success"}
+MAY_BE_NONE = {
+    "opening",
+    "task_gp",
+    "calibration",
+    "step",
+    "certificate",
+    "past",
+    "best_runs",
+    "success",
+}
 MAY_BE_NONE |= {"output_range", "replays"}
 MAY_BE_NEGATIVE = {"level", "low", "runs", "winsorized", 0}
 

@@ -13,7 +13,7 @@ from metakel.cli.console import Json, emit, refuse_overwriting, say
 from metakel.cli.safe import source_of_journal
 from metakel.cli.show import PriorPath
 from metakel.cli.suggest import CandidatesPath, JournalPath, read_candidates
-from metakel.priors import Prior
+from metakel.library import as_prior
 from metakel.report import replay_journal, write_report
 from metakel.tuner import Store
 
@@ -30,7 +30,7 @@ def report(
     With --json: report (the path of the page) and bytes (its size).
     """
     refuse_overwriting(out, prior, journal, candidates)
-    known = Prior.load(prior)
+    known = as_prior(prior)
     listed = read_candidates(candidates, known.space)
     run = (
         None

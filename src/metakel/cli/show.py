@@ -8,9 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from metakel.cli.console import Json, emit, say
+from metakel.library import as_prior
 from metakel.priors import Prior
 
-PriorPath = Annotated[Path, typer.Argument(help="The file that `metakel learn` wrote.")]
+PriorPath = Annotated[
+    Path, typer.Argument(help="The file that `metakel learn` wrote, or library:NAME[:METRIC].")
+]
 
 
 def show(prior: PriorPath, json: Json = False) -> None:
@@ -20,7 +23,7 @@ def show(prior: PriorPath, json: Json = False) -> None:
     held_out_tasks, better_than_cold, outliers, notes, parameters, and shares of variance as common
     and differences.
     """
-    known = Prior.load(prior)
+    known = as_prior(prior)
     if json:
         emit(described(known))
         return

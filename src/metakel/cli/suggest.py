@@ -25,6 +25,7 @@ from metakel.confidence import Alarm
 from metakel.errors import Hint, InputError
 from metakel.io.cleaning import MISSING, normalised
 from metakel.io.outputs import NOT_DONE, UNFINISHED
+from metakel.library import as_prior
 from metakel.optimize import Reasons, Trial
 from metakel.optimize.model import NothingToAsk
 from metakel.priors import Prior
@@ -128,7 +129,7 @@ def suggest(
     With --json: a list with number, configuration, mean, sd, low, high and why; mean and sd are
     what the model that chose it expects to be measured.
     """
-    known = Prior.load(prior)
+    known = as_prior(prior)
     held = assignments(known.space, given) if given else None
     source = with_limits(known, limit, start)
     options: dict[str, Any] = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -48,6 +49,7 @@ from metakel.cli.suggest import (
 )
 from metakel.confidence import Alarm
 from metakel.errors import InputError
+from metakel.library import ENTRIES, as_prior, spelled
 from metakel.optimize.model import NothingToAsk
 from metakel.priors import Prior
 from metakel.tuner import Tuner
@@ -122,10 +124,15 @@ def tune(
     """
     if timeout is not None and not timeout > 0:
         raise typer.BadParameter(f"--timeout is {timeout:g}; expected seconds > 0")
-    known = Prior.load(prior)
+    known = as_prior(prior)
+    known, defaults = _as_in_the_command(known, command)
     names = known.space.names
     check_placeholders(value_file, names, "--value-file")
-    unused = [name for name in check_command(command, names) if name in known.space.free]
+    held = {text.partition("=")[0] for text in defaults}
+    free = set(known.space.free) - held
+    unused = [name for name in check_command(command, names) if name in free]
+    if held:
+        note(f"not in the command, and left at their defaults: {', '.join(sorted(held))}")
     if unused:
         note(f"not in the command, only in METAKEL_CONFIGURATION: {', '.join(unused)}")
     signals = StopSignals()
@@ -137,7 +144,7 @@ def tune(
     with signals, program.reserved(names):
         resumed = journal.exists()
         tuner = open_tuner(
-            source, journal, fix=fix, task=task, command=command,
+            source, journal, fix=[*defaults, *(fix or ())], task=task, command=command,
             space=read_space(known.space, narrowed, exclude, sums),
             same_task=same_task, observed=observed, accept_alarm=accept_alarm, seed=seed,
             delta=delta, extrapolate=extrapolate, budget=budget, stop_at=stop_at,
@@ -307,3 +314,16 @@ def _advice(tuner: Tuner, journal: Path) -> str:
         f"{trials.failed[-1].number}), or begin another journal. If it was not, the same command "
         "goes on"
     )
+
+
+def _as_in_the_command(prior: Prior, command: Sequence[str]) -> tuple[Prior, list[str]]:
+    """A prior of the library with the names of the command, and defaults of what it leaves out."""
+    if not prior.info.model:
+        return prior, []
+    placeholders = tuple(re.findall(r"\{([A-Za-z_][\w.-]*)\}", " ".join(command)))
+    prior = spelled(prior, placeholders)
+    entry = ENTRIES[prior.info.model]
+    left = [name for name in prior.space.free if name not in placeholders]
+    if len(left) == len(prior.space.free):  # it reads METAKEL_CONFIGURATION
+        return prior, []
+    return prior, [f"{name}={entry.defaults[entry.spelled(name)]}" for name in left]

@@ -94,6 +94,8 @@ class TaskPrior:
     success : SuccessChance, optional
         The chance that a run gives a value. A choice is worth the logarithm of it less, in units of
         the scale of a task.
+    opening : (d0,) array, optional
+        The point to try first, where the past says so more surely than the model.
     """
 
     processes: tuple[TaskProcess, ...]
@@ -107,6 +109,7 @@ class TaskPrior:
     output_range: tuple[float, float] = (-inf, inf)
     best_runs: BestRuns | None = None
     success: SuccessChance | None = None
+    opening: Array | None = None
 
     @cached_property
     def learned(self) -> NDArray[np.bool_]:
@@ -187,6 +190,10 @@ class Mixture(Model):
     def _variance_weights(self) -> tuple[float, float]:
         """In expected improvement; of a cold start, the function itself improves."""
         return (1.0, 0.0) if self.prior.refits else VARIANCE_WEIGHTS
+
+    @property
+    def opening(self) -> Array | None:
+        return self.prior.opening
 
     @property
     def scale(self) -> float:
@@ -286,6 +293,8 @@ class Mixture(Model):
 
     def _chooses(self, x: Array) -> bool:
         """Whether ``x`` scores as high as any start point that is left."""
+        if not self.t and self.prior.opening is not None:
+            return bool(np.allclose(x, self.prior.opening, rtol=0, atol=TIED))
         rule = self.first_score() or self._rule
         scores = rule.values(self._Z).copy()
         scores[self._tried] = -inf

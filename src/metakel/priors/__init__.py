@@ -1,7 +1,7 @@
 """A prior from past tasks: learn it, look at it, decide with it."""
 
 from metakel.priors.confidence import ConfidenceBand
-from metakel.priors.learn import learn_outputs, learn_prior
+from metakel.priors.learn import cold_prior, learn_outputs, learn_prior
 from metakel.priors.outputs import PastOutput, PastOutputs, Replays
 from metakel.priors.prior import Prior
 from metakel.priors.summary import Explanation
@@ -13,6 +13,7 @@ __all__ = [
     "PastOutputs",
     "Prior",
     "Replays",
+    "cold_prior",
     "learn_outputs",
     "learn_prior",
 ]

@@ -147,6 +147,12 @@ def _of(prior: Prior, recorded: History) -> Prior:
     return replace(prior, info=replace(prior.info, source=_digest(recorded)))
 
 
+def cold_prior(space: Space, output: str = "y", *, minimize: bool = False) -> Prior:
+    """A prior without any past: an optimizer of it learns from the values of the new task alone."""
+    info = PriorInfo(tasks=(), runs=0, output=output, minimize=minimize)
+    return Prior(space, LevelAndScale(0.0, 1.0, 1.0, 1.0), None, HeldOut.unchecked(), None, info)
+
+
 def _learn(
     history: History,
     space: Space,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from metakel._arrays import as_number, as_numbers, shown, single_blas_thread
+from metakel._arrays import Array, as_number, as_numbers, shown, single_blas_thread
 from metakel._codec import Functions, decode, encode
 from metakel._files import Format, write_file
 from metakel._html import text_card
@@ -64,6 +64,8 @@ class PriorInfo:
     output_range: tuple[float, float] | None = None  # smallest and largest output
     log_floor: float = 0.0  # positive where logarithms are learned; smaller values count as this
     source: str = ""
+    model: str = ""  # of the library, whose parameters have other spellings
+    opening: Mapping[str, Any] | None = None  # tried first, as it was measured on past tasks
 
     def __post_init__(self) -> None:
         if not re.fullmatch("([0-9a-f]{16})?", self.source):
@@ -131,6 +133,7 @@ class Prior:
             raise InputError(f"best_runs.tasks are {found}; expected names of past tasks")
         if self.past is not None:
             inputs += [output.history.d0 for output in self.past.outputs.values()]
+        assert self.opening is None or self.opening.shape == (d0,)  # refused where it is no point
         if set(inputs) - {d0}:
             raise ShapeError(f"parts of the prior have {inputs} inputs; the space has {d0}")
 
@@ -141,6 +144,24 @@ class Prior:
         if best is not None:
             best = replace(best, points=tuple(stored["space"].decode(best.X)))
         return cls(**{**stored, "best_runs": best})
+
+    def renamed(self, names: Mapping[str, str]) -> Prior:
+        """The same prior with other names of parameters, by their names here."""
+        space = self.space.renamed(names)
+        best, opening = self.best_runs, self.info.opening
+        first = opening and {names.get(name, name): value for name, value in opening.items()}
+        return replace(
+            self,
+            space=space,
+            best_runs=best and replace(best, points=tuple(space.decode(best.X))),
+            info=replace(self.info, opening=first),
+        )
+
+    @property
+    def opening(self) -> Array | None:
+        """(d0,) the point to try first, where it was measured on past tasks."""
+        first = self.info.opening
+        return None if first is None else self.space.encode(first)[0]
 
     @property
     def scale(self) -> OutputScale:
@@ -311,6 +332,7 @@ class Prior:
                 output_range=self._signed_range,
                 best_runs=None if new else self.best_runs,
                 success=None if new else self.success,
+                opening=None if new else self.opening,
             )
         )
 

@@ -147,6 +147,19 @@ class Space:
         sums = (total for total in self.sums if set(total.names) <= names)
         return Space(tuple(parameters), tuple(kept), tuple(sums))
 
+    def renamed(self, names: Mapping[str, str]) -> Space:
+        """The same space with other names of parameters, by their names here."""
+        for name in names:
+            self[name]  # which refuses one that is not there
+        parameters = (
+            _parameter({**p.to_dict(), "name": names.get(p.name, p.name)}) for p in self.parameters
+        )
+        conditions = (
+            Condition(names.get(c.name, c.name), names.get(c.parent, c.parent), c.values)
+            for c in self.conditions
+        )
+        return Space(tuple(parameters), tuple(conditions))
+
     def conditioned(self, conditions: Sequence[Condition]) -> Space:
         """With these conditions, for values that parents have here; not those that always hold."""
         found = []

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from metakel._arrays import Array, is_integer, is_number
 from metakel.confidence import ConfidenceSequence
 from metakel.errors import Hint, InputError
 from metakel.learn import LearnedKernel
+from metakel.library import as_prior
 from metakel.optimize import GPUCB, Optimizer, Trial
 from metakel.optimize.model import Model
 from metakel.priors import Prior
@@ -256,8 +258,10 @@ def named_domain(space: Space, options: RunOptions) -> Domain:
     return SearchSpace(options.space or space, space, dict(options.fixed), options.extrapolate)
 
 
-def as_source(learned: Source | Prior | LearnedKernel) -> Source:
-    """The source that a prior or a learned kernel is."""
+def as_source(learned: Source | Prior | LearnedKernel | str | Path) -> Source:
+    """The source that a prior or a learned kernel is; also by a path or ``library:name``."""
+    if isinstance(learned, str | Path):
+        return PriorSource(as_prior(learned))
     if isinstance(learned, Source):
         return learned
     if isinstance(learned, Prior):
@@ -265,9 +269,9 @@ def as_source(learned: Source | Prior | LearnedKernel) -> Source:
     if isinstance(learned, LearnedKernel):
         return KernelSource(learned)
     raise InputError(
-        f"prior is a {type(learned).__name__}; expected a Prior, a learned kernel or a source: "
-        "Prior.load(path) reads a prior that was saved, learn_prior(history) learns one, "
-        "learn_kernel(history, base) learns a kernel"
+        f"prior is a {type(learned).__name__}; expected a Prior or its path, a learned kernel, a "
+        "source, or a name such as 'library:lightgbm'. Prior.load(path) reads a prior that was "
+        "saved, learn_prior(history) learns one, learn_kernel(history, base) learns a kernel"
     )
 
 

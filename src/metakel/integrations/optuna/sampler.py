@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from math import inf
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -34,6 +35,7 @@ from metakel.integrations.optuna.search_space import (
 )
 from metakel.integrations.optuna.strict import Strict, check_unchanged
 from metakel.integrations.optuna.study_replay import SamplerCache, StudyReplay, varying
+from metakel.library import ENTRIES, as_prior
 from metakel.optimize import Certificate, Trial
 from metakel.priors import Prior
 from metakel.space import Space
@@ -57,7 +59,10 @@ class MetaKelSampler(BaseSampler):
         ``independent_sampler`` does everything. The new study itself may be among them, as in a
         storage when it is resumed; it is left out.
     prior : Prior, optional
-        Learned before, by `metakel.learn_prior` or ``Prior.load``; instead of source_studies.
+        Learned before, by `metakel.learn_prior` or ``Prior.load``; instead of source_studies. Also
+        its path, or the name of a model in `metakel.library`, such as "lightgbm" or
+        "library:lightgbm:auc". Without a metric that is log_loss, and auc for a study that
+        maximises. Parameters may be spelled as the model's own interface does ("eta").
     seed : int, optional
         Of the search for the next configuration. By default it follows from the name of the study,
         so that all workers on a study search alike and foresee each other's choices.
@@ -97,7 +102,7 @@ class MetaKelSampler(BaseSampler):
         self,
         source_studies: Any = None,
         *,
-        prior: Prior | None = None,
+        prior: Prior | str | Path | None = None,
         seed: int | None = None,
         independent_sampler: BaseSampler | None = None,
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
@@ -110,8 +115,11 @@ class MetaKelSampler(BaseSampler):
     ) -> None:
         if source_studies is not None and prior is not None:
             raise InputError("source_studies and prior are two ways to say the same; give one")
+        self._named = ""
         if prior is not None and not isinstance(prior, Prior):
-            raise InputError(f"prior is a {type(prior).__name__}; expected a metakel.Prior")
+            name = str(prior).removeprefix("library:")
+            self._named = name if name in ENTRIES else ""
+            prior = as_prior(f"library:{name}" if self._named else prior)
         if start is not None and not strict:
             raise InputError("start is given without strict=True; expected both")
         self._strict = Strict(delta, tuple(start or ())) if strict else None
@@ -195,10 +203,13 @@ class MetaKelSampler(BaseSampler):
         self._raise_error_if_multi_objective(study)
         prior = self._prior_for(study)
         announced = read_choice(trial.system_attrs) if prior is not None else {}
-        if prior is not None and param_name in announced:
-            value = announced[param_name]
+        own = param_name
+        if prior is not None and prior.info.model and own not in announced:
+            own = ENTRIES[prior.info.model].spelled(own)
+        if prior is not None and own in announced:
+            value = announced[own]
             try:
-                near = nearest_value(param_name, value, param_distribution, prior.space)
+                near = nearest_value(own, value, param_distribution, prior.space)
             except InputError:  # another parameter of the same name
                 pass
             else:
@@ -209,10 +220,8 @@ class MetaKelSampler(BaseSampler):
                 # The range is not that of the past. The best point within it need not have the
                 # other parameters of the best point outside.
                 with self._cache.lock:
-                    again = self._choose_within(prior, study, trial, param_name, param_distribution)
-                return nearest_value(
-                    param_name, again.get(param_name, near), param_distribution, prior.space
-                )
+                    again = self._choose_within(prior, study, trial, own, param_distribution)
+                return nearest_value(own, again.get(own, near), param_distribution, prior.space)
         if self._strict is not None and not param_distribution.single():
             raise InputError(
                 f"strict: parameter {param_name!r} is not what all past studies had by this name; "
@@ -316,12 +325,22 @@ class MetaKelSampler(BaseSampler):
     def _prior_for(self, study: Study) -> Prior | None:
         """What was learned, without the study itself where it was among the sources."""
         if self._past is None:
-            return self.prior
+            return self._as_in(study)
         with self._cache.lock:
             learned = self._cache.learned(study, self._past)
             if learned is not self._learned:
                 self._learned, self.prior = learned, self._summing(learned)
             return self.prior
+
+    def _as_in(self, study: Study) -> Prior | None:
+        """A prior of the library in the direction and with the names of the study."""
+        if self.prior is None or not self.prior.info.model:
+            return self.prior
+        with self._cache.lock:
+            prior = self.prior
+            if self._named and study.direction == StudyDirection.MAXIMIZE:
+                prior = self._summing(as_prior(f"library:{self._named}:auc")) or prior
+            return self._cache.spelled(prior, tuple(self._cache.common(study)))
 
     def _replay(self, prior: Prior, study: Study, record: list[Trial], space: Space) -> StudyReplay:
         seed = self._seed_for(study)

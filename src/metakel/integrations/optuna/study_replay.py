@@ -24,6 +24,7 @@ from metakel.integrations.optuna.search_space import (
     matching,
 )
 from metakel.integrations.optuna.strict import Strict
+from metakel.library import spelled
 from metakel.optimize import Optimizer, Record, Trial
 from metakel.priors import Prior
 from metakel.search import SearchSpace
@@ -269,6 +270,7 @@ class SamplerCache:
         self._replays: dict[bool, tuple[tuple[Any, ...], StudyReplay]] = {}
         self._certified: dict[Prior, Prior] = {}
         self._learned: dict[tuple[Any, int], Prior | None] = {}
+        self._spelled: dict[tuple[Any, ...], Prior] = {}
         self._logged: tuple[Any, ...] = ()
         self._spaces: tuple[Any, int, IntersectionSearchSpace] | None = None
 
@@ -293,6 +295,15 @@ class SamplerCache:
             kept = key, StudyReplay(prior, space, held, seed, delta, strict)
             self._replays[delta is None] = kept
         return kept[1]
+
+    def spelled(self, prior: Prior, names: tuple[str, ...]) -> Prior:
+        """A prior of the library with the names of a study."""
+        key = (prior, names)
+        if key not in self._spelled:
+            if len(self._spelled) == MOST_STUDIES:
+                self._spelled.clear()
+            self._spelled[key] = spelled(prior, names)
+        return self._spelled[key]
 
     def certified(self, study: Study, past: SourceStudies, prior: Prior) -> Prior:
         """What was learned, with replays on the past; they are made when first asked for."""

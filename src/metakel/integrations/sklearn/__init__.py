@@ -1,7 +1,8 @@
-"""Learned kernels as kernels of scikit-learn's Gaussian processes."""
+"""A search class for scikit-learn, and learned kernels for its Gaussian processes."""
 
 try:
     from metakel.integrations.sklearn.kernel import SklearnKernel
+    from metakel.integrations.sklearn.search import MetaKelSearchCV
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("sklearn"):
         raise
@@ -9,4 +10,4 @@ except ModuleNotFoundError as error:
         "metakel.integrations.sklearn needs scikit-learn: pip install metakel[sklearn]"
     ) from error
 
-__all__ = ["SklearnKernel"]
+__all__ = ["MetaKelSearchCV", "SklearnKernel"]

@@ -1,0 +1,303 @@
+"""Learn the priors of ``metakel.library`` from the runs: ``python -m library.build``.
+
+It needs the runs of ``library/runs`` and facts of the data sets (``library/datasets.csv``, written
+by ``python -m library.run --facts``). Every model and metric gets a file in
+``src/metakel/library/priors``, and an entry in the index of what they were learned from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import metakel as mk
+from library.run import read_runs
+from metakel._codec import encode
+from metakel.library._cards import METRICS, Card
+from metakel.library._entries import ENTRIES, Entry
+from metakel.priors.prior import FORMAT
+from metakel.priors.regret_calibration import calibrate_folds
+from metakel.space import Space
+
+HERE = Path(__file__).parent
+PACKAGE = HERE.parent / "src" / "metakel" / "library"
+MINIMISED = ("log_loss", "rmse", "mae")
+# Errors of a regression are in units of the target, which a new task chooses as it likes.
+ANY_UNIT = log(1e6)
+FEWEST = 20  # data sets
+SHARED = 31  # the defaults, and configurations that all data sets have in common
+CLIPPED = log(2.0)  # a gain or a loss by more than this factor counts as this
+DIGITS = 7  # of numbers in the files
+VERSIONS = "scikit-learn 1.9, LightGBM 4.7, XGBoost 3.2 and CatBoost 1.2"
+
+
+def facts() -> dict[str, dict[str, float]]:
+    """Rows, features and classes of every data set."""
+    with (HERE / "datasets.csv").open(encoding="utf-8", newline="") as file:
+        return {
+            row["name"]: {k: float(v) for k, v in row.items() if k not in TEXTS and v}
+            for row in csv.DictReader(file)
+        }
+
+
+TEXTS = ("name", "kind", "source", "licence")
+
+
+def complete(entry: Entry, row: Mapping[str, str], known: Mapping[str, float]) -> dict[str, Any]:
+    """The configuration of a run, with what the package sets where nothing is said."""
+    found = json.loads(row["parameters"])
+    if int(row["configuration"]):
+        return dict(found)
+    defaults = dict(entry.defaults)
+    features = known["features"]
+    if entry.name in ("random_forest", "extra_trees"):
+        share = 1.0 if row["kind"] == "regression" else max(features**0.5 // 1, 1) / features
+        defaults["max_features"] = float(np.clip(share, 0.05, 1.0))
+    if entry.name == "svm":
+        defaults["gamma"] = float(np.clip(1 / features, 1e-5, 10.0))
+        del defaults["degree"]  # of polynomials
+    return defaults
+
+
+# Their defaults are no configurations of the library: rates that follow from the data.
+UNSTATED = ("catboost", "sgd")
+
+
+def runs_of(entry: Entry, metric: str) -> tuple[dict[str, list[Any]], list[dict[str, Any]]]:
+    """Columns of a table of all runs, and the runs, rounded as configurations are shown."""
+    known, rows, configurations = facts(), [], []
+    for row in read_runs(entry.name):
+        first = int(row["configuration"]) == 0
+        if row["kind"] != METRICS[metric] or (first and entry.name in UNSTATED):
+            continue
+        value = float(row[metric]) if row.get(metric) else None
+        configurations.append(complete(entry, row, known[row["dataset"]]))
+        rows.append({"task": row["dataset"], "k": int(row["configuration"]), metric: value})
+    if not rows:
+        return {"task": []}, []
+    space = space_of(entry)
+    rounded = space.decode(space.nearest(space.encode(configurations)))
+    rows = [{**row, **found} for row, found in zip(rows, rounded, strict=True)]
+    whole = {task for task, count in _counts(rows).items() if count >= SHARED - 1}
+    rows = [row for row in rows if row["task"] in whole]
+    names = ["task", *entry.parameters, metric]
+    return {name: [row.get(name) for row in rows] for name in names}, rows
+
+
+def _counts(rows: list[dict[str, Any]]) -> dict[str, int]:
+    found: dict[str, int] = defaultdict(int)
+    for row in rows:
+        found[row["task"]] += row.get("k", 0) < SHARED
+    return found
+
+
+def space_of(entry: Entry) -> Space:
+    """The ranges from which configurations were drawn."""
+    from library.models import MODELS
+    from metakel.space import Categorical, Float, Integer, Parameter
+
+    parameters: list[Parameter] = []
+    for name, found in MODELS[entry.name].ranges.items():
+        if isinstance(found, list):
+            parameters.append(Categorical(name, tuple(found)))
+            continue
+        low, high = found[-2:]
+        whole = isinstance(low, int) and isinstance(high, int)
+        kind = Integer if whole else Float
+        digits = {} if whole else {"digits": 4}
+        parameters.append(kind(name, low, high, log=found[0] == "log", **digits))
+    space = Space(tuple(parameters))
+    if entry.name == "svm":
+        from metakel.space.space import Condition
+
+        conditions = (
+            Condition("gamma", "kernel", ("rbf", "poly")),
+            Condition("degree", "kernel", ("poly",)),
+        )
+        space = Space(space.parameters, conditions)
+    return space
+
+
+def opening(
+    rows: list[dict[str, Any]], metric: str, tasks: set[str], entry: Entry
+) -> dict[str, Any]:
+    """The configuration that did best on average among those that all data sets have in common.
+
+    By the mean logarithm of its loss over that of the defaults, each within a factor of two.
+    """
+    losses: dict[str, dict[int, float]] = defaultdict(dict)
+    configurations: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        if row["task"] not in tasks or row[metric] is None or row["k"] >= SHARED:
+            continue
+        value = row[metric]
+        loss = value if metric in MINIMISED else 1.0 - value + 1e-3
+        losses[row["task"]][row["k"]] = log(max(loss, 1e-4))
+        if row["k"] or entry.name not in ("random_forest", "extra_trees", "svm"):
+            names = entry.parameters
+            configurations.setdefault(
+                row["k"], {n: row[n] for n in names if row.get(n) is not None}
+            )
+    typical = {
+        task: found.get(0, float(np.median(list(found.values())))) for task, found in losses.items()
+    }
+    worth = {
+        k: np.mean(
+            [np.clip(losses[t].get(k, np.inf) - typical[t], -CLIPPED, CLIPPED) for t in losses]
+        )
+        for k in configurations
+    }
+    return configurations[min(worth, key=lambda k: (worth[k], k))]
+
+
+def learned(entry: Entry, metric: str) -> mk.Prior | None:
+    """The prior of a model and a metric; None where there are too few data sets."""
+    table, rows = runs_of(entry, metric)
+    if len(set(table["task"])) < FEWEST or all(v is None for v in table[metric]):
+        return None
+    minimize = metric in MINIMISED
+    history = mk.History.from_frame(
+        table, task="task", output=metric, minimize=minimize, space=space_of(entry)
+    )
+    options = {"certify": "none", "log_output": True if minimize else None}
+
+    def learn(part: mk.History, *, to_replay: bool = True) -> mk.Prior:
+        prior = mk.learn_prior(part, **options)
+        first = opening(rows, metric, {task.name for task in part}, entry)
+        model = prior.model
+        if metric in ("rmse", "mae"):
+            anywhere = model.level_variance + (ANY_UNIT / model.scale) ** 2
+            model = replace(model, level_variance=anywhere)
+        info = replace(prior.info, opening=prior.space.round(first))
+        return replace(prior, info=info, model=model)
+
+    prior = learn(history)
+    certificate, replays = calibrate_folds(
+        _as_seen(history, prior), learn_seen(learn, history), None, 1
+    )
+    info = replace(prior.info, model=entry.name)
+    return replace(prior, certificate=certificate, replays=replays, info=info, calibration=None)
+
+
+def learn_seen(learn: Any, history: mk.History) -> Any:
+    """Folds are of the history as a model sees it; what is learned from is the recorded one."""
+    recorded = {task.name: task for task in history}
+
+    def of(part: mk.History) -> mk.Prior:
+        return learn(replace(history, tasks=tuple(recorded[task.name] for task in part)))
+
+    return of
+
+
+def _as_seen(history: mk.History, prior: mk.Prior) -> mk.History:
+    from metakel.priors.standardize import rescaled
+
+    return rescaled(history, prior.scale)
+
+
+def shortened(content: Any) -> Any:
+    """Numbers with fewer digits: what was learned is not known better."""
+    if isinstance(content, float):
+        return float(f"{content:.{DIGITS}g}")
+    if isinstance(content, list | tuple):
+        return [shortened(value) for value in content]
+    if isinstance(content, dict):
+        return {name: shortened(value) for name, value in content.items()}
+    return content
+
+
+def card_of(entry: Entry, metric: str, prior: mk.Prior, failed: int) -> Card:
+    held, found = prior.heldout, prior.certificate
+    shown = prior.space.show(prior.info.opening or {})
+    return Card(
+        name=entry.name,
+        title=entry.title,
+        metric=metric,
+        kind=METRICS[metric],
+        data_sets=len(prior.info.tasks),
+        runs=prior.info.runs,
+        failed=failed,
+        ranges={p.name: p.describe() for p in prior.space.parameters},
+        gain=round(held.log_score, 3),
+        better=f"{held.better_than_cold} of {len(held.tasks)}",
+        vouching=0 if found is None or isinstance(found.table, str) else found.table.tasks,
+        opening=shown,
+        versions=VERSIONS,
+    )
+
+
+def build(names: list[str]) -> Iterator[tuple[str, Card]]:
+    """Write the files; gives the cards."""
+    folder = PACKAGE / "priors"
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        entry = ENTRIES[name]
+        for metric in METRICS:
+            prior = learned(entry, metric)
+            if prior is None:
+                continue
+            failed = sum(bool(r["failed"]) for r in read_runs(name) if r["kind"] == METRICS[metric])
+            text = json.dumps(shortened(FORMAT.dump(encode(prior))), separators=(",", ":"))
+            path = folder / f"{name}-{metric}.json.gz"
+            path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+            sys.stdout.write(f"{path.name}: {path.stat().st_size / 1000:.0f} kB, {prior!r}\n")
+            sys.stdout.flush()
+            yield f"{name}-{metric}", card_of(entry, metric, prior, failed)
+
+
+def page(cards: Mapping[str, Mapping[str, Any]]) -> str:
+    """The table of ``docs/guide/library.md``."""
+    lines = [
+        "| `library.load(...)` | data sets | runs | gain per run (nats) | better than cold |",
+        "|---|---|---|---|---|",
+    ]
+    for entry in cards.values():
+        name = f'`"{entry["name"]}", "{entry["metric"]}"`'
+        numbers = (
+            entry["data_sets"],
+            f"{entry['runs']:,}",
+            f"{entry['gain']:.2f}",
+            entry["better"],
+        )
+        lines.append(f"| {name} | {' | '.join(map(str, numbers))} |")
+    return "\n".join(lines)
+
+
+def write_page(cards: Mapping[str, Mapping[str, Any]]) -> None:
+    path = HERE.parent / "docs" / "guide" / "library.md"
+    text = path.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(f"{before}{BEGIN}\n{page(cards)}\n{END}{after}", encoding="utf-8")
+
+
+BEGIN, END = "<!-- table of library.build -->", "<!-- end of table -->"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="*", default=list(ENTRIES), choices=list(ENTRIES))
+    options = parser.parse_args()
+    path = PACKAGE / "index.json"
+    index = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for name, found in build(options.models):
+        index[name] = asdict(found)
+    order = {f"{name}-{metric}": None for name in ENTRIES for metric in METRICS}
+    index = {name: index[name] for name in order if name in index}
+    path.write_text(f"{json.dumps(index, indent=1)}\n", encoding="utf-8")
+    write_page(index)
+
+
+if __name__ == "__main__":
+    main()

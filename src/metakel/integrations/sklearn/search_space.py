@@ -1,0 +1,273 @@
+"""Between a search of scikit-learn and a space: distributions, spellings, scorers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite, nan, sqrt
+from typing import Any
+
+import numpy as np
+
+from metakel._arrays import is_number
+from metakel.errors import InputError
+from metakel.library import ENTRIES, Entry
+from metakel.priors import Prior
+from metakel.space import Categorical, Fixed, Float, Integer, Parameter, Space
+
+TAIL = 0.005  # of a distribution without ends, on either side
+CHOICES = (str, bool, int, float)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a scorer says, as an output of a prior: ``of(score)`` is in units of ``metric``."""
+
+    metric: str
+    of: Callable[[float], float]
+
+
+def _as_it_is(score: float) -> float:
+    return score
+
+
+def _negative(score: float) -> float:
+    return -score
+
+
+MEASURES = {
+    "neg_log_loss": Measure("log_loss", _negative),
+    "roc_auc": Measure("auc", _as_it_is),
+    "roc_auc_ovr": Measure("auc", _as_it_is),
+    "roc_auc_ovo": Measure("auc", _as_it_is),
+    "roc_auc_ovr_weighted": Measure("auc", _as_it_is),
+    "roc_auc_ovo_weighted": Measure("auc", _as_it_is),
+    "average_precision": Measure("auc", _as_it_is),
+    "accuracy": Measure("accuracy", _as_it_is),
+    "balanced_accuracy": Measure("balanced_accuracy", _as_it_is),
+    "f1": Measure("balanced_accuracy", _as_it_is),
+    "f1_macro": Measure("balanced_accuracy", _as_it_is),
+    "f1_micro": Measure("accuracy", _as_it_is),
+    "f1_weighted": Measure("accuracy", _as_it_is),
+    "neg_root_mean_squared_error": Measure("rmse", _negative),
+    "neg_mean_squared_error": Measure("rmse", lambda score: sqrt(max(-score, 0.0))),
+    "neg_mean_absolute_error": Measure("mae", _negative),
+    "r2": Measure("r2", _as_it_is),
+}
+
+
+def model_in(estimator: Any) -> tuple[str, Entry] | None:
+    """The prefix of parameters and the entry of the library for a model, also in a pipeline."""
+    name = type(estimator).__name__
+    for entry in ENTRIES.values():
+        if name in entry.estimators:
+            return "", entry
+    for step, inner in _inside(estimator):
+        found = model_in(inner)
+        if found is not None:
+            return f"{step}__{found[0]}", found[1]
+    return None
+
+
+def _inside(estimator: Any) -> list[tuple[str, Any]]:
+    """The last step of a pipeline, or the model that another one wraps."""
+    steps = getattr(estimator, "steps", None)
+    if isinstance(steps, list) and steps:
+        return [steps[-1]]
+    for name in ("regressor", "estimator", "base_estimator"):
+        inner = getattr(estimator, name, None)
+        if inner is not None and hasattr(inner, "get_params"):
+            return [(name, inner)]
+    return []
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One parameter of a search: how it is searched, and the values that are really set."""
+
+    parameter: Parameter
+    values: Mapping[str, Any] = field(default_factory=dict)  # by the labels of choices
+    numbers: tuple[float, ...] = ()  # the only ones that are possible
+
+    def value(self, found: Any) -> Any:
+        """What is set on the estimator."""
+        return self.values.get(found, found) if isinstance(found, str) else found
+
+    def nearest(self, found: Any) -> Any:
+        """The possible number next to one of the range."""
+        if not self.numbers or not is_number(found):
+            return found
+        return min(self.numbers, key=lambda number: abs(number - found))
+
+
+def as_choice(name: str, given: Any) -> Choice:
+    """From a distribution of scipy, a list, or a parameter of a `Space`."""
+    if isinstance(given, Parameter):
+        return Choice(given)
+    if hasattr(given, "rvs"):
+        return Choice(_from_distribution(name, given))
+    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+        raise InputError(
+            f"param_space has {given!r} for {name!r}; expected a distribution of scipy.stats, a "
+            "list of values, or a parameter such as Float(name, low, high)"
+        )
+    values = [v.item() if isinstance(v, np.generic) else v for v in given]
+    if not values:
+        raise InputError(f"param_space has no value for {name!r}; expected one at least")
+    if len(values) == 1:
+        return Choice(Fixed(name, _label(values[0])), _labels(values))
+    if all(is_number(v) for v in values):
+        return _numbers(name, sorted(set(values)))
+    return Choice(Categorical(name, tuple(_label(v) for v in values)), _labels(values))
+
+
+def _numbers(name: str, values: list[Any]) -> Choice:
+    whole = all(isinstance(v, int) for v in values)
+    log = values[0] > 0 and values[-1] / values[0] >= 30
+    kind = Integer if whole else Float
+    return Choice(kind(name, values[0], values[-1], log=log), numbers=tuple(values))
+
+
+def _label(value: Any) -> Any:
+    if value is None:
+        return "none"
+    return value if isinstance(value, CHOICES) and not isinstance(value, float) else repr(value)
+
+
+def _labels(values: Sequence[Any]) -> dict[str, Any]:
+    return {_label(v): v for v in values if isinstance(_label(v), str)}
+
+
+def _from_distribution(name: str, given: Any) -> Parameter:
+    kind = getattr(getattr(given, "dist", None), "name", type(given).__name__)
+    low, high = (float(end) for end in given.support())
+    if not (isfinite(low) and isfinite(high)):
+        low, high = (float(given.ppf(q)) for q in (TAIL, 1 - TAIL))
+    if kind == "randint" or hasattr(given.dist, "pmf"):
+        return Integer(name, int(low), int(high)) if low < high else Fixed(name, int(low))
+    log = kind in ("loguniform", "reciprocal", "lognorm")
+    return Float(name, low, high, log=log) if low < high else Fixed(name, low)
+
+
+@dataclass(frozen=True)
+class Searched:
+    """How configurations of an optimizer become parameters of an estimator, and back.
+
+    Parameters
+    ----------
+    choices : dict of Choice
+        By the names that the optimizer knows.
+    names : dict of str
+        Names of the estimator's parameters, by those that the optimizer knows.
+    held : dict
+        What the optimizer holds at a value.
+    always : dict
+        Parameters of the estimator of which there is one value only.
+    prefix : str
+        Of the parameters of the model.
+    entry : Entry or None
+        Of the library.
+    """
+
+    choices: Mapping[str, Choice]
+    names: Mapping[str, str]
+    held: Mapping[str, Any]
+    always: Mapping[str, Any] = field(default_factory=dict)
+    prefix: str = ""
+    entry: Entry | None = None
+
+    def settled(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+        """The configuration that is really tried, where lists leave no others."""
+        return {
+            name: self.choices[name].nearest(value) if name in self.choices else value
+            for name, value in configuration.items()
+        }
+
+    def arguments(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters for ``estimator.set_params``."""
+        known, others = {}, {}
+        for name, value in configuration.items():
+            if name in self.held or name not in self.names:
+                continue
+            set_to = self.choices[name].value(value)
+            if self.entry is not None and name in self.entry.parameters:
+                known[name] = set_to
+            else:
+                others[self.names[name]] = set_to
+        others = {**others, **self.always}
+        if self.entry is None:
+            return others
+        found = self.entry.arguments(known)
+        if known:
+            found = {**self.entry.constants, **found}
+        by_name = {self.names.get(name, f"{self.prefix}{name}"): v for name, v in found.items()}
+        return {**others, **by_name}
+
+
+OWN = "own "  # before the name of a parameter that the prior knows with other values
+
+
+def searched_with(
+    prior: Prior, entry: Entry, prefix: str, given: Mapping[str, Choice] | None, estimator: Any
+) -> tuple[Searched, Space, tuple[Parameter, ...]]:
+    """A search with a prior of the library: its space, and parameters that the prior lacks."""
+    known = {name: prior.space[name] for name in prior.space.free}
+    if given is None:
+        present = estimator.get_params()
+        idle = [
+            name
+            for name, (argument, value) in entry.needs.items()
+            if present.get(f"{prefix}{argument}") != value
+        ]
+        given = {f"{prefix}{name}": Choice(p) for name, p in known.items() if name not in idle}
+    choices, names, new = {}, {}, []
+    for name, choice in given.items():
+        own = entry.spelled(name) if name.startswith(prefix) else name
+        parameter = (
+            within(known[own], choice.parameter) if own in known and own not in choices else None
+        )
+        if parameter is None:
+            own = f"{OWN}{name}" if name in prior.space.names else name
+            parameter = replace_name(choice.parameter, own)
+            new.append(parameter)
+        choices[own], names[own] = replace(choice, parameter=parameter), name
+    held = {n: held_value(estimator, prefix, entry, known[n]) for n in known if n not in choices}
+    parameters = [choices[n].parameter if n in choices else known[n] for n in known]
+    return (
+        Searched(choices, names, held, {}, prefix, entry),
+        prior.space.among(parameters),
+        tuple(new),
+    )
+
+
+def replace_name(parameter: Parameter, name: str) -> Parameter:
+    """The same parameter with another name."""
+    return Space((parameter, _OTHER)).renamed({parameter.name: name}).parameters[0]
+
+
+_OTHER = Float("another parameter", 0.0, 1.0)
+
+
+def within(known: Parameter, wanted: Parameter) -> Parameter | None:
+    """The range that is wanted, as far as the prior knows it; None where it is another thing."""
+    if isinstance(known, Float) and isinstance(wanted, Float):
+        low, high = max(known.low, wanted.low), min(known.high, wanted.high)
+        return known.between(low, high) if low < high else None
+    if isinstance(known, Categorical) and isinstance(wanted, Categorical | Fixed):
+        values = wanted.choices or (wanted.value,)  # type: ignore[union-attr]
+        left = tuple(v for v in known.values if v in values)
+        if len(left) < len(values) or not left:
+            return None
+        return Categorical(known.name, left) if len(left) > 1 else Fixed(known.name, left[0])
+    return None
+
+
+def held_value(estimator: Any, prefix: str, entry: Entry, known: Parameter) -> Any:
+    """What the estimator has, where the prior can say it; the default of the package otherwise."""
+    value: Any = estimator.get_params().get(f"{prefix}{known.name}", nan)
+    value = "none" if value is None and "none" in known.choices else value
+    if isinstance(known, Float):
+        if not is_number(value) or not isfinite(value):
+            value = entry.defaults[known.name]
+        return known.normalise(min(max(value, known.low), known.high))
+    return value if value in known.choices else entry.defaults[known.name]

@@ -1,0 +1,17 @@
+"""Priors for ordinary models, learned from runs on public data sets: for whoever has no history.
+
+>>> from metakel import library
+>>> library.load("random_forest", metric="log_loss").info.minimize
+True
+
+`list` says which there are, `card` what one was learned from and what it is for. Every place that
+takes a prior takes its name as well: ``MetaKelSampler(prior="lightgbm")``,
+``Tuner("library:svm")``, ``metakel tune library:xgboost -- ...``.
+"""
+
+from metakel.library._cards import Card, card
+from metakel.library._cards import list_cards as list
+from metakel.library._entries import ENTRIES, Entry
+from metakel.library._load import as_prior, load, spelled
+
+__all__ = ["ENTRIES", "Card", "Entry", "as_prior", "card", "list", "load", "spelled"]

@@ -1,0 +1,232 @@
+"""`MetaKelSearchCV` keeps the contract of scikit-learn's searches, and begins with a prior."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+from scipy.stats import loguniform, randint
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import load_diabetes, load_wine
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import make_scorer, recall_score
+from sklearn.model_selection import RandomizedSearchCV, StratifiedKFold, cross_val_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from metakel import library
+from metakel.errors import InputError
+from metakel.integrations.sklearn import MetaKelSearchCV
+from metakel.space import Categorical, Float, Space
+
+X, y = load_wine(return_X_y=True)
+X = StandardScaler().fit_transform(X)
+PIPE = make_pipeline(StandardScaler(), KNeighborsClassifier())
+K = "kneighborsclassifier__n_neighbors"
+
+
+# As scikit-learn checks its own searches.
+CHECKED = MetaKelSearchCV(
+    LogisticRegression(), {"C": [0.1, 1.0, 10.0]}, n_iter=2, cv=2, error_score="raise"
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([CHECKED])
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+def test_a_model_in_a_pipeline_needs_neither_space_nor_history():
+    search = MetaKelSearchCV(PIPE, n_iter=4, cv=3, scoring="neg_log_loss").fit(X, y)
+    assert search.prior_.info.model == "knn"
+    assert set(search.best_params_) == {
+        K, "kneighborsclassifier__weights", "kneighborsclassifier__p",
+    }  # fmt: skip
+    opening = search.prior_.info.opening
+    assert search.cv_results_["params"][0][K] == opening["n_neighbors"]
+    assert search.predict(X).shape == y.shape
+    assert search.optimizer_.t == 4
+    assert search.stop_reason_ == "all 4 configurations were tried"
+
+
+def test_results_have_the_columns_of_a_randomized_search():
+    space = {"C": loguniform(1e-3, 1e3)}
+    model = LogisticRegression()
+    options = {"n_iter": 3, "cv": 3, "scoring": ["accuracy", "neg_log_loss"], "refit": "accuracy"}
+    ours = MetaKelSearchCV(model, space, return_train_score=True, **options).fit(X, y)
+    theirs = RandomizedSearchCV(model, space, return_train_score=True, **options).fit(X, y)
+    assert set(ours.cv_results_) == set(theirs.cv_results_)
+    assert len(ours.cv_results_["params"]) == 3
+    scores = ours.cv_results_["mean_test_accuracy"]
+    assert ours.best_score_ == scores.max() == scores[ours.best_index_]
+    again = cross_val_score(clone(model).set_params(**ours.best_params_), X, y, cv=3).mean()
+    assert ours.best_score_ == pytest.approx(again)
+
+
+def test_the_same_search_decides_the_same_and_copies_go_on():
+    search = MetaKelSearchCV(PIPE, n_iter=3, cv=3)
+    one, two = clone(search).fit(X, y), clone(search).fit(X, y)
+    assert one.cv_results_["params"] == two.cv_results_["params"]
+    again = pickle.loads(pickle.dumps(one))
+    assert again.best_params_ == one.best_params_
+    np.testing.assert_array_equal(again.predict(X), one.predict(X))
+    with pytest.raises(NotFittedError):
+        clone(one).predict(X)
+
+
+def test_lists_ranges_and_parameters_that_the_prior_lacks():
+    space = {K: [1, 5, 25], "kneighborsclassifier__leaf_size": randint(5, 50)}
+    search = MetaKelSearchCV(PIPE, space, n_iter=5, cv=3).fit(X, y)
+    tried = search.cv_results_["params"]
+    assert {p[K] for p in tried} <= {1, 5, 25}
+    assert all(set(p) == set(space) for p in tried)
+    assert search.prior_.info.model == "knn"
+
+
+def test_values_of_any_kind_are_choices():
+    space = {"class_weight": [None, "balanced"], "C": [1.0]}
+    search = MetaKelSearchCV(LogisticRegression(), space, n_iter=2, cv=3).fit(X, y)
+    assert {p["class_weight"] for p in search.cv_results_["params"]} == {None, "balanced"}
+    assert all(p["C"] == 1.0 for p in search.cv_results_["params"])
+
+
+def test_a_space_of_ours_and_a_prior_of_ours():
+    space = Space((Float("C", 0.01, 100, log=True), Categorical("fit_intercept", (True, False))))
+    search = MetaKelSearchCV(LogisticRegression(), space, n_iter=3, cv=3, prior=None).fit(X, y)
+    assert not search.prior_.helps
+    named = MetaKelSearchCV(
+        LogisticRegression(), n_iter=2, cv=3, prior="library:logistic_regression"
+    )
+    assert named.fit(X, y).prior_ is library.load("logistic_regression")
+
+
+def test_no_prior_is_a_cold_start_that_is_said_once(caplog):
+    search = MetaKelSearchCV(GaussianNB(), {"var_smoothing": loguniform(1e-12, 1)}, n_iter=3, cv=3)
+    search.fit(X, y)
+    assert len([r for r in caplog.records if "a cold start" in r.message]) == 1
+    with pytest.raises(InputError, match="no param_space to search"):
+        MetaKelSearchCV(GaussianNB(), n_iter=2).fit(X, y)
+
+
+class Fails(ClassifierMixin, BaseEstimator):
+    def __init__(self, a=0.0):
+        self.a = a
+
+    def fit(self, X, y):
+        if self.a > 0.5:
+            raise ValueError("too large")
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.classes_[int(self.a > 0.2)])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_failed_fits_are_failures_and_are_left():
+    search = MetaKelSearchCV(Fails(), {"a": [0.1, 0.3, 0.7, 0.9]}, n_iter=12, cv=3).fit(X, y)
+    scores = search.cv_results_["mean_test_score"]
+    assert np.isnan(scores).any()
+    assert search.best_params_["a"] <= 0.5
+    with pytest.raises(ValueError, match="too large"):
+        MetaKelSearchCV(Fails(), {"a": [0.7, 0.9]}, n_iter=2, cv=3, error_score="raise").fit(X, y)
+    with pytest.raises(ValueError, match="fits failed"):
+        MetaKelSearchCV(Fails(), {"a": [0.7, 0.9]}, n_iter=2, cv=3).fit(X, y)
+
+
+class Interrupted(KNeighborsClassifier):
+    fits = 0
+
+    def fit(self, X, y):
+        type(self).fits += 1
+        if type(self).fits == 8:
+            raise KeyboardInterrupt
+        return super().fit(X, y)
+
+
+def test_an_interrupt_keeps_what_was_tried():
+    Interrupted.fits = 0
+    with pytest.warns(UserWarning, match="interrupted after 2 configurations"):
+        search = MetaKelSearchCV(Interrupted(), {"n_neighbors": [1, 3, 5, 9]}, n_iter=4, cv=3).fit(
+            X, y
+        )
+    assert len(search.cv_results_["params"]) == 2
+    assert search.predict(X).shape == y.shape
+
+
+def test_a_bar_shows_how_far_it_is(capsys):
+    MetaKelSearchCV(PIPE, n_iter=2, cv=3, verbose=1).fit(X, y)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "2/2" in err
+    assert "best" in err
+
+
+def test_a_search_stops_at_a_certificate():
+    search = MetaKelSearchCV(PIPE, n_iter=40, cv=3, scoring="neg_log_loss", stop_at="60%").fit(X, y)
+    assert len(search.cv_results_["params"]) < 40
+    assert "better by more than" in search.stop_reason_
+
+
+def test_what_a_search_leaves_teaches_the_next(tmp_path):
+    file = tmp_path / "runs.jsonl"
+    space = {"C": loguniform(1e-3, 1e2)}
+    rng = np.random.default_rng(0)
+
+    def search(rows):
+        found = MetaKelSearchCV(
+            LogisticRegression(max_iter=500), space, n_iter=6, cv=3, prior=None, history=file
+        )
+        return found.fit(X[rows], y[rows])
+
+    for _ in range(3):
+        assert not search(rng.permutation(len(y))[:120]).prior_.info.tasks
+    assert len(file.read_text().splitlines()) == 18
+    fourth = search(np.arange(len(y)))
+    assert len(fourth.prior_.info.tasks) == 3
+    file.write_text("no json\n")
+    with pytest.raises(InputError, match=r"runs\.jsonl, line 1"):
+        search(np.arange(len(y)))
+    others = [
+        RandomizedSearchCV(LogisticRegression(), space, n_iter=6, cv=3, random_state=k).fit(X, y)
+        for k in range(3)
+    ]
+    taught = MetaKelSearchCV(LogisticRegression(), space, n_iter=2, cv=3, history=others).fit(X, y)
+    assert len(taught.prior_.info.tasks) == 3
+
+
+def test_metadata_is_routed_to_scorers_splitters_and_models():
+    weights = np.ones(len(y))
+    with config_context(enable_metadata_routing=True):
+        scorer = make_scorer(recall_score, average="macro").set_score_request(sample_weight=True)
+        model = LogisticRegression().set_fit_request(sample_weight=True)
+        search = MetaKelSearchCV(
+            model, {"C": loguniform(0.1, 10)}, n_iter=2, cv=StratifiedKFold(3), scoring=scorer
+        )
+        search.fit(X, y, sample_weight=weights)
+    assert np.isfinite(search.best_score_)
+
+
+def test_a_regression_is_searched_in_any_unit():
+    Xd, yd = load_diabetes(return_X_y=True)
+    for scoring in (None, "neg_mean_squared_error", "neg_mean_absolute_error"):
+        tried = []
+        for unit in (1.0, 1e4):
+            search = MetaKelSearchCV(Ridge(), n_iter=4, cv=3, scoring=scoring).fit(Xd, unit * yd)
+            tried.append([p["alpha"] for p in search.cv_results_["params"]])
+            assert search.prior_.info.model == "ridge"
+        np.testing.assert_allclose(tried[0], tried[1], rtol=0.05)
+
+
+@pytest.mark.parametrize("space", [{}, {"C": []}, {"C": 3}, {"C": "wide"}, 5])
+def test_a_wrong_space_is_refused(space):
+    with pytest.raises(InputError, match="param_space"):
+        MetaKelSearchCV(LogisticRegression(), space, n_iter=2).fit(X, y)

@@ -1,0 +1,156 @@
+"""Priors of the library: what is there, how it is loaded, and every place that takes its name."""
+
+import json
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import metakel as mk
+from metakel import library
+from metakel.errors import InputError
+
+CARDS = library.list()
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda c: f"{c.name}-{c.metric}")
+def test_every_prior_is_usable_small_and_helps(card):
+    prior = library.load(card.name, card.metric)
+    assert prior.info.model == card.name
+    assert prior.info.output == card.metric
+    assert prior.helps
+    assert prior.info.minimize == (card.metric in ("log_loss", "rmse", "mae"))
+    assert set(prior.space.names) == set(library.ENTRIES[card.name].parameters)
+    first = prior.optimizer().ask()
+    assert prior.space.key(first) == prior.space.key(prior.info.opening)
+    file = files("metakel.library") / "priors" / f"{card.name}-{card.metric}.json.gz"
+    assert len(file.read_bytes()) <= 400_000
+    assert card.title in str(card)
+    assert "public data sets" in card._repr_html_()
+
+
+def test_all_priors_together_leave_the_wheel_below_four_megabytes():
+    folder = files("metakel.library") / "priors"
+    assert sum(len(path.read_bytes()) for path in folder.iterdir()) < 3_500_000
+
+
+def test_the_defaults_of_a_model_are_within_its_ranges():
+    for card in CARDS:
+        prior, entry = library.load(card.name, card.metric), library.ENTRIES[card.name]
+        for name, value in entry.defaults.items():
+            parameter = prior.space[name]
+            known = parameter.choices or (parameter.low <= value <= parameter.high,)
+            assert value in known or known == (True,) or name == "learning_rate"
+
+
+def test_what_is_not_there_is_refused_with_what_is():
+    with pytest.raises(InputError, match="no model 'perceptron'; it has lightgbm"):
+        library.load("perceptron")
+    with pytest.raises(InputError, match="it has log_loss"):
+        library.load("lightgbm", "f1")
+
+
+def test_other_names_of_parameters_change_no_decision():
+    plain = library.load("xgboost", "auc")
+    other = library.load(
+        "xgboost", "auc", names={"learning_rate": "eta", "gamma": "min_split_loss"}
+    )
+    one, two = plain.optimizer(), other.optimizer()
+    for value in (0.8, 0.82, 0.79):
+        a, b = one.ask(), two.ask()
+        assert list(a.values()) == list(b.values())
+        assert "eta" in b
+        one.tell(a, value)
+        two.tell(b, value)
+    assert library.ENTRIES["lightgbm"].spelled("model__feature_fraction") == "colsample_bytree"
+    assert library.spelled(plain, ("eta", "max_depth")).space.names[0] == "eta"
+
+
+def test_an_error_in_other_units_is_a_task_like_the_others():
+    """The target of a regression is in any unit: a factor of all errors changes hardly anything."""
+    chosen = []
+    for unit in (1.0, 5000.0):
+        optimizer = library.load("knn", "rmse").optimizer()
+        for step in range(5):
+            x = optimizer.ask()
+            optimizer.tell(
+                x, unit * (0.8 + 0.1 * abs(np.log(x["n_neighbors"] / 12)) + 0.001 * step)
+            )
+        assert optimizer.alarm is None
+        assert optimizer.trust > 0.5
+        chosen.append(optimizer.best().x["n_neighbors"])
+    assert abs(np.log(chosen[0] / chosen[1])) < 0.5
+
+
+def test_a_certificate_follows_the_opening_and_not_another_first_point():
+    prior = library.load("knn", "log_loss")
+    optimizer = prior.optimizer()
+    optimizer.tell(optimizer.ask(), 0.5)
+    assert not optimizer.certificate().reason
+    other = prior.optimizer()
+    other.tell({**prior.info.opening, "n_neighbors": 2}, 0.5)
+    assert "first point" in other.certificate().reason
+
+
+def test_every_door_takes_the_name(tmp_path, monkeypatch, capsys):
+    first = library.load("knn").optimizer().ask()
+    tuner = mk.Tuner("library:knn")
+    assert tuner.ask() == first
+    from metakel.cli import main
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["metakel", *words])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert not stop.value.code
+        return capsys.readouterr().out
+
+    found = json.loads(run("suggest", "library:knn", "--json"))
+    assert found[0]["configuration"] == first
+    assert "maximise auc" in run("show", "library:knn:auc")
+    monkeypatch.chdir(tmp_path)
+    program = "import sys; print('loss', 0.3 + abs(int(sys.argv[1]) - 9) / 100)"
+    lines = run(
+        "tune", "library:knn", "--journal", "run.jsonl", "--budget", "3", "--json", "--",
+        sys.executable, "-c", program, "{k}",
+    ).splitlines()  # fmt: skip
+    events = [json.loads(line) for line in lines]
+    assert [e["event"] for e in events] == ["complete"] * 3 + ["finished"]
+    assert events[0]["configuration"]["weights"] == "uniform", "left out of the command: default"
+    assert events[0]["configuration"]["k"] > 0
+
+
+def test_the_sampler_takes_the_name_in_any_spelling():
+    optuna = pytest.importorskip("optuna")
+    from metakel.integrations.optuna import MetaKelSampler
+
+    def objective(trial, name):
+        rate = trial.suggest_float(name, 0.005, 0.5, log=True)
+        trees = trial.suggest_int("n_estimators", 20, 500, log=True)
+        return 0.3 + 0.01 * np.log(rate * trees / 10) ** 2
+
+    studies = {}
+    for name in ("learning_rate", "eta"):
+        studies[name] = optuna.create_study(sampler=MetaKelSampler(prior="xgboost", seed=0))
+        studies[name].optimize(lambda trial, name=name: objective(trial, name), n_trials=6)
+    pairs = zip(studies["learning_rate"].trials, studies["eta"].trials, strict=True)
+    for one, other in pairs:
+        assert one.params["learning_rate"] == other.params["eta"]
+    assert studies["eta"].sampler.trust(studies["eta"]) > 0
+    best = optuna.create_study(direction="maximize", sampler=MetaKelSampler(prior="xgboost"))
+    best.optimize(lambda trial: -objective(trial, "eta"), n_trials=2)
+    with pytest.raises(InputError, match="no model"):
+        MetaKelSampler(prior="library:nothing")
+
+
+def test_the_page_has_the_numbers_of_the_cards():
+    page = Path(__file__).parents[2] / "docs" / "guide" / "library.md"
+    if not page.exists():
+        pytest.skip("only in a clone")
+    text = page.read_text(encoding="utf-8")
+    for card in CARDS:
+        line = next(r for r in text.splitlines() if f'| `"{card.name}", "{card.metric}"' in r)
+        for number in (card.data_sets, f"{card.runs:,}", f"{card.gain:.2f}", card.better):
+            assert f"| {number} |" in line
