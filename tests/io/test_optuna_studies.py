@@ -135,10 +135,12 @@ def test_what_is_of_two_kinds_is_refused_with_the_names_of_the_studies():
         with_extra(lambda t: t.suggest_int("depth", 1, 9)),
         with_extra(lambda t: t.suggest_categorical("depth", ["low", "high"])),
     )
-    past = studies(number, number, choice)
-    with pytest.raises(InputError, match=r"integer in \[1, 9\] in s0, s1 and one of low.* in s2"):
+    past = studies(number, choice)
+    with pytest.raises(InputError, match=r"integer in \[1, 9\] in s0 and one of low.* in s1"):
         History.from_optuna(past)
-    assert History.from_optuna(past, inputs=["x"]).total == 24
+    assert History.from_optuna(past, inputs=["x"]).total == 16
+    past = studies(number, number, choice)  # most studies decide
+    assert "study 's2' is left out: 'depth' is one of low" in notes(History.from_optuna(past))
     assert History.from_optuna(past[:2]).space["depth"] == Integer("depth", 1, 9)
 
 

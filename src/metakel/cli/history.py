@@ -29,6 +29,7 @@ from metakel.io import (
     read_sheets,
     renamed,
 )
+from metakel.io.optuna import Studies
 from metakel.space import Space
 from metakel.tuner import Store
 
@@ -108,7 +109,6 @@ class HistoryOptions:
             "--noise-column": self.roles.noise,
             "--delimiter": self.delimiter,
             "--sheet": self.sheets,
-            "--rename": self.rename,
             "--minimize": self.minimize is True,
             "--maximize": self.minimize is False,
         }
@@ -131,7 +131,8 @@ class HistoryOptions:
         """The history in files or in an Optuna storage."""
         options = self._options()
         if is_storage(self.sources[0]):
-            return _read_storage(self.sources[0], {k: v for k, v in options.items() if v})
+            said = {k: v for k, v in options.items() if v}
+            return _read_storage(self.sources[0], self._renames, said)
         sources, options = self._files({"minimize": self.minimize, **options})
         return History.from_source(sources, **options)
 
@@ -225,9 +226,9 @@ def is_storage(source: str) -> bool:
     return "://" in source
 
 
-def _read_storage(url: str, options: dict[str, Any]) -> History:
+def _read_storage(url: str, rename: dict[str, str], options: dict[str, Any]) -> History:
     try:
-        return History.from_optuna(url, **options)
+        return History.from_optuna(Studies(url, rename=rename), **options)
     except (MetaKelError, ImportError):
         raise
     except Exception as error:  # of SQLAlchemy, a driver, or Optuna: whatever they raise

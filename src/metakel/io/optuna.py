@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from math import isnan, nan
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,9 @@ from typing import Any
 from metakel.errors import InputError
 from metakel.io.merge import join_studies
 from metakel.io.schema import Source
-from metakel.space import Parameter
+from metakel.space import Float, Parameter
 from metakel.space.space import from_distribution
+from metakel.space.text import is_numeric
 
 TASK, OUTPUT = "study", "value"
 
@@ -67,14 +70,11 @@ def read_optuna(source: Any) -> Source:
     Only completed trials have values; the others are counted as failed. Those that failed say where
     runs fail.
     """
-    studies = recorded_studies(source)
+    studies, skipped = recorded_studies(source)
     if not studies:
-        raise InputError(f"found no Optuna studies in {source!r}; expected a storage or studies")
-    if len({study.minimize for study in studies}) > 1:
-        down, up = ([s.study_name for s in studies if s.minimize is m] for m in (True, False))
+        why = "".join(f"; {text}" for text in skipped)
         raise InputError(
-            f"some studies minimise and others maximise ({', '.join(down[:3])} against "
-            f"{', '.join(up[:3])}); read them separately"
+            f"found no Optuna studies in {source!r}; expected a storage or studies{why}"
         )
     metrics = {study.metric for study in studies} - {""}
     return join_studies(
@@ -84,7 +84,7 @@ def read_optuna(source: Any) -> Source:
         output=metrics.pop() if len(metrics) == 1 else OUTPUT,
         minimize=studies[0].minimize,
         failed=sum(study.failed for study in studies),
-        notes=_left_out(studies),
+        notes=(*skipped, *_left_out(studies)),
     )
 
 
@@ -98,9 +98,117 @@ def _left_out(studies: Sequence[RecordedStudy]) -> tuple[str, ...]:
     return (f"of the trials without a value, {', '.join(counted)}",) if pruned else ()
 
 
-def recorded_studies(source: Any) -> list[RecordedStudy]:
-    """The studies of a storage, one study, or several; none where there are none."""
-    return [_record(study) for study in _as_studies(source)]
+@dataclass(frozen=True)
+class Studies:
+    """Some studies of an Optuna storage, wherever studies are taken.
+
+    Parameters
+    ----------
+    storage : storage, its URL, or studies
+    names : sequence of str, optional
+        Names of the studies, also with ``*`` for any characters; by default all.
+    where : callable, optional
+        Takes a study and says whether to learn from it.
+    rename : dict, optional
+        New names of parameters by the old ones, where studies call one differently.
+    """
+
+    storage: Any
+    names: Sequence[str] | None = None
+    where: Callable[[Any], bool] | None = None
+    rename: Mapping[str, str] = field(default_factory=dict)
+
+    def load(self) -> list[Any]:
+        """The studies themselves."""
+        found = _as_studies(self.storage)
+        known = [study.study_name for study in found]
+        if isinstance(self.names, str):
+            raise InputError(f"names is the text {self.names!r}; expected names in a list")
+        for name in self.names or ():
+            if not any(fnmatchcase(study, name) for study in known):
+                raise InputError(f"no study {name!r}; found {', '.join(known[:10])}")
+        wanted = [
+            study
+            for study in found
+            if self.names is None or any(fnmatchcase(study.study_name, n) for n in self.names)
+        ]
+        return wanted if self.where is None else [s for s in wanted if self.where(s)]
+
+
+def recorded_studies(source: Any) -> tuple[list[RecordedStudy], list[str]]:
+    """The studies of a storage, one study, or several, and why others do not fit.
+
+    The direction, and whether a parameter is a number, are those of most studies.
+    """
+    rename = source.rename if isinstance(source, Studies) else {}
+    records, skipped = list[RecordedStudy](), list[str]()
+    for study in source.load() if isinstance(source, Studies) else _as_studies(source):
+        try:
+            records.append(_renamed(_record(study), rename))
+        except InputError as error:
+            skipped.append(f"study {study.study_name!r} is left out: {error.message}")
+    fitting = [record for record in records if record.rows and record.parameters]
+    down = sum(2 * record.minimize - 1 for record in fitting)
+    if fitting and down == 0:
+        down_, up = ([s.study_name for s in fitting if s.minimize is m] for m in (True, False))
+        raise InputError(
+            f"some studies minimise and others maximise, as many of each ({', '.join(down_[:3])} "
+            f"against {', '.join(up[:3])}); read them separately"
+        )
+    kinds = Counter((p.name, _is_number(p)) for r in fitting for p in set(r.parameters))
+    common = Counter(name for r in fitting for name in {p.name for p in r.parameters})
+    usual = {name for name, count in common.items() if 2 * count >= len(fitting)}
+    kept = []
+    for record in records:
+        why = _misfit(record, down > 0, kinds, usual) if record in fitting else ""
+        if why:
+            skipped.append(f"study {record.study_name!r} is left out: {why}")
+        else:
+            kept.append(record)
+    return kept, skipped
+
+
+def _misfit(
+    record: RecordedStudy,
+    minimize: bool,
+    kinds: Mapping[tuple[str, bool], int],
+    usual: Collection[str],
+) -> str:
+    """Why a study cannot be learned from together with the others; empty if it can."""
+    if record.minimize != minimize:
+        return f"it {'minimises' if record.minimize else 'maximises'}, and most others do not"
+    names = {p.name for p in record.parameters}
+    if usual and not names & set(usual):
+        return f"it has {', '.join(sorted(names))} and none of {', '.join(sorted(usual))}"
+    for p in record.parameters:
+        number = _is_number(p)
+        if kinds[p.name, number] < kinds.get((p.name, not number), 0):
+            most = "choices" if number else "numbers"
+            return f"{p.name!r} is {p.describe()}, and most others have {most}"
+    return ""
+
+
+def _is_number(parameter: Parameter) -> bool:
+    """Whether it is a number, or has one as its only value."""
+    return isinstance(parameter, Float) or is_numeric(getattr(parameter, "value", None))
+
+
+def _renamed(record: RecordedStudy, names: Mapping[str, str]) -> RecordedStudy:
+    if not names or not any(p.name in names for p in record.parameters):
+        return record
+    if both := [n for n in names if {n, names[n]} <= {p.name for p in record.parameters}]:
+        raise InputError(f"it has both {both[0]!r} and {names[both[0]]!r}, which is its new name")
+    return replace(
+        record,
+        parameters=tuple(
+            replace(p, name=names.get(p.name, p.name))  # type: ignore[type-var]
+            for p in record.parameters
+        ),
+        rows=tuple(
+            ({names.get(n, n): v for n, v in params.items()}, value)
+            for params, value in record.rows
+        ),
+    )
 
 
 def _as_studies(source: Any) -> list[Any]:
@@ -114,7 +222,8 @@ def _as_studies(source: Any) -> list[Any]:
             if not isinstance(study, RecordedStudy) and not hasattr(study, "get_trials"):
                 raise InputError(
                     f"found a {type(study).__name__} among the studies ({study!r:.60}); expected "
-                    "Optuna studies, as optuna.load_study gives them"
+                    "Optuna studies, as optuna.load_study gives them, or names beside their "
+                    "storage: metakel.integrations.optuna.Studies(storage, names=[...])"
                 )
         return studies
     try:

@@ -7,5 +7,6 @@ except ImportError:
 
 from metakel.integrations.optuna.sampler import MetaKelSampler
 from metakel.integrations.optuna.stopping import StopAtCallback
+from metakel.io.optuna import Studies
 
-__all__ = ["MetaKelSampler", "StopAtCallback"]
+__all__ = ["MetaKelSampler", "StopAtCallback", "Studies"]

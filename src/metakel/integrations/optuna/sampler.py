@@ -52,8 +52,11 @@ class MetaKelSampler(BaseSampler):
 
     Parameters
     ----------
-    source_studies : studies, or a storage or its URL
-        Finished studies of the same kind, with the same direction. Learned from are the
+    source_studies : studies, a storage or its URL, or Studies
+        Finished studies of the same kind. `Studies` names some of a storage, filters them or
+        renames their parameters. Those that do not fit the others (several objectives, another
+        direction, other parameters) are left out with a warning each; ``skipped`` lists them.
+        Learned from are the
         parameters that all completed trials have, or those of most studies. Where
         there is nothing to learn from, or the new study has none of these parameters,
         ``independent_sampler`` does everything. The new study itself may be among them, as in a
@@ -138,6 +141,11 @@ class MetaKelSampler(BaseSampler):
         self._independent = independent_sampler or TPESampler(seed=seed)
         self._constraints_func = constraints_func
         self._cache = SamplerCache()
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Which source studies were left out, and why."""
+        return () if self._past is None else tuple(self._past.skipped)
 
     def _summing(self, prior: Prior | None) -> Prior | None:
         """The prior over configurations that keep the sums."""

@@ -45,7 +45,9 @@ class SourceStudies:
         output_range: tuple[float, float] | None = None,
         log_output: bool | None = None,
     ) -> None:
-        studies = recorded_studies(source)
+        studies, self.skipped = recorded_studies(source)
+        for text in self.skipped:
+            LOGGER.warning("%s", text)
         self._studies = tuple(study for study in studies if _teaches(study))
         self._strict = strict
         self._output: dict[str, Any] = {"output_range": output_range, "log_output": log_output}
