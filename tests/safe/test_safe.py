@@ -423,5 +423,5 @@ def test_a_range_is_met_by_bounds_inside_and_hoped_for_by_bounds_that_overlap():
     lower, upper = np.array([-0.5, -2.0, 3.0]), np.array([1.0, 1.0, 4.0])
     assert_array_equal(allowed.margin(lower, upper) >= 0, [True, False, False])
     assert_array_equal(allowed.hope(lower, upper) >= 0, [True, True, False])
-    assert Range.from_list(allowed.to_list()) == allowed
+    assert Range.of("here", *allowed.to_list()) == allowed
     assert -allowed == Range(-2.0, 1.0)

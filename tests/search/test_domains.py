@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gpucb import gpucb
+from metakel._codec import decode, encode
 from metakel.errors import InputError, ShapeError
 from metakel.kernels import KernelSum, legendre
 from metakel.optimize import Score
-from metakel.search import SearchSpace, box, candidates, domain_from_dict, grid
+from metakel.search import Domain, SearchSpace, box, candidates, grid
 from metakel.space import Categorical, Float, Integer, Space
 
 DOMAINS = {
@@ -43,7 +44,7 @@ def test_samples_and_candidates_lie_in_the_domain(name, rng):
 @pytest.mark.parametrize("name", DOMAINS)
 def test_json_brings_a_domain_back_exactly(name):
     domain = DOMAINS[name]
-    again = domain_from_dict(json.loads(json.dumps(domain.to_dict())))
+    again = decode(Domain, json.loads(json.dumps(encode(domain))), "domain")
     assert repr(again) == repr(domain)
     assert again.repeat == domain.repeat
     first, second = (d.start_points(np.random.default_rng(3)).X for d in (domain, again))
@@ -185,7 +186,7 @@ def test_points_are_read_as_one_point_or_many():
         (lambda: grid([(0, 1)], None), InputError),
         (lambda: candidates(np.zeros((0, 2))), InputError),
         (lambda: candidates([[np.nan]]), InputError),
-        (lambda: domain_from_dict({"kind": "ball"}), InputError),
+        (lambda: decode(Domain, {"kind": "ball"}, "domain"), InputError),
     ],
 )
 def test_what_is_no_domain_is_refused(make, error):

@@ -21,6 +21,7 @@ from metakel._arrays import (
     refuse_masked,
     single_blas_thread,
 )
+from metakel._codec import Functions, decode, encode
 from metakel._files import Format, write_file
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError, ShapeError
@@ -43,12 +44,11 @@ from metakel.optimize.record import (
     as_values,
     feasible,
 )
-from metakel.search import Domain, StartPoints, domain_from_dict
+from metakel.search import Domain, StartPoints
 
 LOGGER = logging.getLogger("metakel")
 FORMAT = Format("metakel.Optimizer", version=1, noun="optimizer")
 START_STREAM, ASK_STREAM, BEST_STREAM = 0, 1, 2
-Functions = Mapping[str, Callable[..., Any]]
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -614,7 +614,7 @@ class Optimizer:
         return FORMAT.dump(
             {
                 "model": self.model.to_dict(),
-                "domain": self.domain.to_dict(),
+                "domain": encode(self.domain),
                 "acquisition": self.acquisition,
                 "minimize": self.minimize,
                 "log_floor": self.scale.floor,
@@ -636,7 +636,7 @@ class Optimizer:
         model = Model.from_dict(data["model"], functions)
         optimizer = cls(
             model,
-            domain_from_dict(data["domain"]),
+            decode(Domain, data["domain"], "stored domain"),  # type: ignore[type-abstract]
             acquisition=str(data["acquisition"]),
             minimize=bool(data["minimize"]),
             log_floor=float(data["log_floor"]),

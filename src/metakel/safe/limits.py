@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, inf, isfinite
 from typing import Any, ClassVar
@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_number, as_numbers, is_number, positive
-from metakel._codec import decode, encode
 from metakel.confidence.options import Centre, Learned, NormOf
 from metakel.errors import InputError
 from metakel.kernels.sum import KernelFunction, KernelSum
@@ -78,11 +77,6 @@ class Range:
     def to_list(self) -> list[float | None]:
         """Exact JSON form."""
         return [end if isfinite(end) else None for end in (self.low, self.high)]
-
-    @classmethod
-    def from_list(cls, ends: Sequence[float | None]) -> Range:
-        """Inverse of `to_list`."""
-        return cls.of("stored range", *ends)
 
     def __str__(self) -> str:
         if isfinite(self.low) and isfinite(self.high):
@@ -214,10 +208,6 @@ class VouchedPoints:
         near = (apart <= SAME * (1 + np.abs(self.points))).all(axis=2)  # (n, number of points)
         return np.asarray(near.sum(axis=1) > 0)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
-        return {"points": self.points.tolist()}
-
 
 @dataclass(frozen=True, eq=False)
 class PastScore:
@@ -237,29 +227,15 @@ class PastScore:
     spread: Array
     range: Range
 
+    def __post_init__(self) -> None:
+        as_numbers("spread", self.spread, (self.mean.kernel.dim, None))
+
     def __call__(self, Z: Array) -> Array:
         """(n,) scores."""
         Phi = self.mean.kernel.features(Z)
         mean = Phi @ self.mean.coefficients
         sd = np.sqrt(((Phi @ self.spread) ** 2).sum(axis=1))
         return np.asarray(self.range.margin(mean, mean) / np.maximum(sd, 1e-12))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
-        return {
-            "mean": encode(self.mean),
-            "spread": self.spread.tolist(),
-            "range": self.range.to_list(),
-        }
-
-    @classmethod
-    def from_dict(
-        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> PastScore:
-        """Inverse of `to_dict`."""
-        mean = decode(KernelFunction, data["mean"], "stored mean", functions)
-        spread = as_numbers("spread", data["spread"], (mean.kernel.dim, None))
-        return cls(mean, spread, Range.from_list(data["range"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,6 +259,11 @@ class PastFunction:
     noise_std: float
     range: Range
 
+    def __post_init__(self) -> None:
+        positive("noise_std", self.noise_std)
+        if self.norm_bound is not None:
+            positive("norm_bound", self.norm_bound)
+
     def limit(self) -> Limit:
         """As a limit of `GPUCB`; what learning has spent is part of the delta of the start."""
         low, high = self.range.to_list()
@@ -295,25 +276,6 @@ class PastFunction:
             centre=self.centre,
             norm_of="kernel",
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
-        return {
-            "centre": encode(self.centre),
-            "norm_bound": self.norm_bound,
-            "noise_std": self.noise_std,
-            "range": self.range.to_list(),
-        }
-
-    @classmethod
-    def from_dict(
-        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> PastFunction:
-        """Inverse of `to_dict`."""
-        centre = decode(KernelFunction, data["centre"], "stored centre", functions)
-        bound = None if data["norm_bound"] is None else positive("norm_bound", data["norm_bound"])
-        noise = positive("noise_std", data["noise_std"])
-        return cls(centre, bound, noise, Range.from_list(data["range"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -417,33 +379,6 @@ class SafeStart:
             f"at most {self.worst_case():.2g} in 19 of 20 cases)"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
-        return {
-            "scores": [score.to_dict() for score in self.scores],
-            "level": self.level if isfinite(self.level) else None,
-            "outputs": {name: output.to_dict() for name, output in self.outputs.items()},
-            "delta": self.delta,
-            "tasks": self.tasks,
-            "rank": self.rank,
-            "delta_calibrating": self.delta_calibrating,
-        }
-
-    @classmethod
-    def from_dict(
-        cls, data: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] | None = None
-    ) -> SafeStart:
-        """Inverse of `to_dict`."""
-        return cls(
-            tuple(PastScore.from_dict(score, functions) for score in data["scores"]),
-            inf if data["level"] is None else float(data["level"]),
-            {name: PastFunction.from_dict(o, functions) for name, o in data["outputs"].items()},
-            float(data["delta"]),
-            int(data["tasks"]),
-            int(data["rank"]),
-            float(data["delta_calibrating"]),
-        )
-
 
 StartSet = SafeStart | VouchedPoints  # where to begin
 
@@ -456,14 +391,3 @@ def as_start_set(start: Any, domain: Domain) -> StartSet | None:
     if not len(points):
         raise InputError("start has no points; expected at least one that you vouch for")
     return VouchedPoints(points)
-
-
-def start_from_dict(
-    data: Mapping[str, Any] | None, functions: Mapping[str, Callable[..., Any]] | None
-) -> StartSet | None:
-    """Inverse of `StartSet.to_dict`."""
-    if data is None:
-        return None
-    if "points" in data:
-        return VouchedPoints(as_numbers("start", data["points"], (None, None)))
-    return SafeStart.from_dict(data, functions)

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
+from metakel._codec import decode, encode
 from metakel.confidence.fallback import AlarmEvent
 from metakel.confidence.sequence import ConfidenceSequence
 from metakel.errors import Hint, InputError
@@ -42,7 +43,6 @@ from metakel.safe.limits import (
     as_start_set,
     refuse_growing,
     shares,
-    start_from_dict,
 )
 from metakel.search import Domain, StartPoints
 
@@ -372,11 +372,8 @@ class SafeModel(CertifiedModel):
         return {
             "kind": self.kind,
             "objective": {**super().to_dict(), "kind": CertifiedModel.kind},
-            "range": self.kept.objective.to_list(),
             "outputs": {name: output.to_dict() for name, output in self.outputs.items()},
-            "ranges": {name: allowed.to_list() for name, allowed in self.kept.others.items()},
-            "start": None if self.kept.start is None else self.kept.start.to_dict(),
-            "delta": self.kept.delta,
+            "kept": encode(self.kept),
         }
 
 
@@ -386,10 +383,8 @@ def load_safe(
     """Inverse of `SafeModel.to_dict`."""
     objective = load_certified(data["objective"], functions)
     outputs = {name: load_certified(o, functions) for name, o in data["outputs"].items()}
-    ranges = {name: Range.from_list(ends) for name, ends in data["ranges"].items()}
-    start, delta = start_from_dict(data["start"], functions), float(data["delta"])
-    allowed = Range.from_list(data["range"])
-    return SafeModel.around(objective, outputs, KeptLimits(allowed, ranges, start, delta))
+    kept = decode(KeptLimits, data["kept"], "stored limits", functions)
+    return SafeModel.around(objective, outputs, kept)
 
 
 LOADERS[SafeModel.kind] = load_safe

@@ -7,7 +7,6 @@ from metakel.search.domain import (
     Finite,
     StartPoints,
     candidates,
-    domain_from_dict,
     grid,
 )
 from metakel.search.named import SearchSpace
@@ -21,6 +20,5 @@ __all__ = [
     "StartPoints",
     "box",
     "candidates",
-    "domain_from_dict",
     "grid",
 ]

@@ -6,10 +6,10 @@ change faster towards the ends of an interval, and evenly on this scale.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -148,13 +148,6 @@ class Box(Domain):
 
     def __repr__(self) -> str:
         return f"box[{', '.join(f'({low:g}, {high:g})' for low, high in self.bounds)}]"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "bounds": self.bounds.tolist()}
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Box:
-        return cls(np.array(data["bounds"]))
 
 
 def box(bounds: ArrayLike) -> Box:

@@ -64,11 +64,6 @@ class Domain(ABC):
     """A set of points of d0 inputs."""
 
     kind: ClassVar[str]
-    _kinds: ClassVar[dict[str, type[Domain]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        Domain._kinds[cls.kind] = cls
 
     @property
     @abstractmethod
@@ -142,15 +137,6 @@ class Domain(ABC):
             Points that must not be chosen.
         """
 
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Exact JSON form."""
-
-    @classmethod
-    @abstractmethod
-    def read(cls, data: Mapping[str, Any]) -> Domain:
-        """Inverse of `to_dict`; `domain_from_dict` finds the class."""
-
     def maximise(
         self,
         function: Callable[[Array], Array],
@@ -213,15 +199,6 @@ class Domain(ABC):
             first = found[int(np.argmin(inside))]
             raise InputError(f"{where}: the point {first.tolist()} is not in the domain {self!r}")
         return self.snap(found)
-
-
-def domain_from_dict(data: Mapping[str, Any]) -> Domain:
-    """Inverse of `Domain.to_dict`."""
-    kind = data.get("kind")
-    if kind not in Domain._kinds:
-        known = ", ".join(sorted(Domain._kinds))
-        raise InputError(f"stored domain is of kind {kind!r}; known kinds are {known}")
-    return Domain._kinds[kind].read(data)
 
 
 def tied(values: Array, spread: Array) -> NDArray[np.bool_]:
@@ -365,7 +342,7 @@ class Finite(Domain):
         return {"kind": self.kind, "repeat": self.repeat, **kept}
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Finite:
+    def from_dict(cls, data: Mapping[str, Any]) -> Finite:
         if "axes" in data:
             low_high = [axis[:2] for axis in data["axes"]]
             return grid(low_high, [axis[2] for axis in data["axes"]], repeat=data["repeat"])
@@ -471,6 +448,6 @@ class CandidateTable(Finite):
         return {"kind": self.kind, "rows": rows, "space": self.space.to_dict()}
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> CandidateTable:
+    def from_dict(cls, data: Mapping[str, Any]) -> CandidateTable:
         space = Space.from_dict(data["space"])
         return cls.of(data["rows"], space.encode(data["rows"], extrapolate=True), space)

@@ -473,27 +473,6 @@ class SearchSpace(Domain):
     def __repr__(self) -> str:
         return f"space[{', '.join(axis.own.name for axis in self._free)}]"
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "space": self.space.to_dict(),
-            "model_space": self.model_space.to_dict(),
-            "fixed": dict(self.fixed),
-            "extrapolate": self.extrapolate,
-            "landmarks": None if self.landmarks is None else self.landmarks.tolist(),
-        }
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> SearchSpace:
-        landmarks = data["landmarks"]
-        return cls(
-            Space.from_dict(data["space"]),
-            Space.from_dict(data["model_space"]),
-            dict(data["fixed"]),
-            bool(data["extrapolate"]),
-            None if landmarks is None else np.array(landmarks, dtype=np.float64),
-        )
-
 
 def _some(n: int) -> NDArray[np.intp]:
     """Rows of n: all, or half of `LOOKED_AT` evenly spaced and the last ones."""
