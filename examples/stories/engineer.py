@@ -93,7 +93,7 @@ def write_past_runs(path: Path, tasks: int, runs: int) -> None:
 def story(folder: Path, tasks: int, runs: int, budget: int) -> None:
     """Learn at the first try, tune a data set, be stopped before the next one goes astray."""
     write_past_runs(folder / "runs.csv", tasks, runs)
-    metakel(folder, "learn", "runs.csv", "--task", "data", "--output", "val_auc")
+    metakel(folder, "learn", "runs.csv", "--task", "data", "--output", "val_auc", "-v")
     for data, journal in ((NEXT[0], ()), (NEXT[1], ()), (NEXT[1], ("--journal", "digit9.jsonl"))):
         program = (sys.executable, Path(__file__).resolve(), "train", data)
         places = ("{model}", "{depth}", "{features}", "{share}", "{learning_rate}")

@@ -63,7 +63,7 @@ def story(folder: Path, rounds: int, batches: int) -> None:
     new = [row for row in rows if row[0] == NEW]
     names = list(dict.fromkeys(row[0] for row in rows if row[0] != NEW))[:batches]
     write_sheet(sheet, [row for row in rows if row[0] in names])
-    metakel(folder, "learn", sheet.name, "--task", "batch", "--output", "yield")
+    metakel(folder, "learn", sheet.name, "--task", "batch", "--output", "yield", "-v")
     for _ in range(rounds):
         metakel(folder, "suggest", "prior.json", "--journal", "new.jsonl", "--task", NEW)
         metakel(folder, "tell", "new.jsonl", *do_experiment(folder, new))

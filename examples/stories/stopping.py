@@ -52,7 +52,7 @@ def recorded(alpha: float, lam: float) -> float:
 def story(folder: Path, tasks: int, rows: int) -> None:
     """Learn; search the recorded configurations; then all that there can be."""
     write_tables(folder, datasets.load_glmnet(), tasks, rows)
-    metakel(folder, "learn", "past.csv", "--task", "data", "--output", "auc")
+    metakel(folder, "learn", "past.csv", "--task", "data", "--output", "auc", "-v")
     program = (sys.executable, Path(__file__).resolve(), "train", "{alpha}", "{lambda}")
     listed = ("--candidates", "new.csv")
     metakel(folder, "tune", "prior.json", *listed, "--stop-at", 0.005, "--", *program)

@@ -12,7 +12,7 @@ COLUMNS = ("--task", TASK, "--output", OUTPUT)
 
 
 def test_a_strangers_table_is_learned_from_and_every_guess_is_said(metakel, history):
-    result = metakel("learn", history, *COLUMNS, "-o", "p.json")
+    result = metakel("learn", "-v", history, *COLUMNS, "-o", "p.json")
     assert result.code == 0
     assert "read 1" in result.out
     assert "with a missing input" in result.out
@@ -24,14 +24,14 @@ def test_a_strangers_table_is_learned_from_and_every_guess_is_said(metakel, hist
     assert "\x1b" not in result.out  # plain text in a pipe
     for words in ("integer in [1, 8]", "log scale", "one of $(touch", "fixed at 7"):
         assert words in result.out.partition("parameters\n")[2].partition("Prior from")[0]
-    shown = metakel("show", "p.json")
+    shown = metakel("show", "p.json", "-v")
     assert shown.code == 0
     assert "n=layers" in shown.out
     assert "integer in [1, 8]" in shown.out
 
 
 def test_json_is_one_document(metakel, history):
-    data = json.loads(metakel("learn", history, *COLUMNS, "--json").out)
+    data = json.loads(metakel("learn", "-v", history, *COLUMNS, "--json").out)
     assert data["output"] == OUTPUT
     assert len(data["tasks"]) == 12
     kinds = {p["name"]: p["type"] for p in data["parameters"]}
@@ -41,7 +41,7 @@ def test_json_is_one_document(metakel, history):
 
 
 def test_without_columns_it_says_which_there_are(metakel, history):
-    result = metakel("learn", history)
+    result = metakel("learn", "-v", history)
     assert result.code == 2
     assert "say --task COLUMN" in result.err
     assert "opt imizer" in result.err
@@ -59,7 +59,7 @@ def test_without_columns_it_says_which_there_are(metakel, history):
 )
 def test_bad_files_are_named(metakel, tmp_path, text, message):
     (tmp_path / "bad.csv").write_text(text, encoding="utf-8")
-    result = metakel("learn", "bad.csv", *COLUMNS)
+    result = metakel("learn", "-v", "bad.csv", *COLUMNS)
     assert result.code == 1
     assert result.err.startswith("metakel: ")
     assert message in result.err
@@ -67,10 +67,10 @@ def test_bad_files_are_named(metakel, tmp_path, text, message):
 
 
 def test_no_file_a_folder_or_a_picture(metakel, tmp_path):
-    assert "there is no file" in metakel("learn", "absent.csv", *COLUMNS).err
-    assert metakel("learn", tmp_path, *COLUMNS).code == 1
+    assert "there is no file" in metakel("learn", "-v", "absent.csv", *COLUMNS).err
+    assert metakel("learn", "-v", tmp_path, *COLUMNS).code == 1
     (tmp_path / "p.csv").write_bytes(bytes(range(256)))
-    picture = metakel("learn", "p.csv", *COLUMNS)
+    picture = metakel("learn", "-v", "p.csv", *COLUMNS)
     assert picture.code == 1
     assert "Traceback" not in picture.err
     assert "is not a saved prior" in metakel("show", _written(tmp_path / "x.json", "{")).err
@@ -88,18 +88,18 @@ def test_one_task_only_is_used_with_a_warning(metakel, tmp_path):
     lines = awkward_table().splitlines()
     (tmp_path / "one.csv").write_text("\n".join([HEADER, *lines[1:17]]), encoding="utf-8")
     inputs = ("--input", "learning rate", "--input", "n=layers")
-    result = metakel("learn", "one.csv", *COLUMNS, *inputs)
+    result = metakel("learn", "-v", "one.csv", *COLUMNS, *inputs)
     assert result.code == 0
     assert "one task cannot be checked against others" in result.out
     assert metakel("suggest", "prior.json").code == 0
 
 
 def test_a_result_that_cannot_be_written(metakel, history):
-    result = metakel("learn", history, *COLUMNS, "-o", f"{history}/prior.json")
+    result = metakel("learn", "-v", history, *COLUMNS, "-o", f"{history}/prior.json")
     assert result.code == 4
     assert "Traceback" not in result.err
     if Path("/dev/full").exists():
-        assert metakel("learn", history, *COLUMNS, "-o", "/dev/full").code == 4
+        assert metakel("learn", "-v", history, *COLUMNS, "-o", "/dev/full").code == 4
 
 
 def test_help_is_short_and_names_the_exit_codes(metakel):
@@ -157,7 +157,7 @@ values = [true, false]
 )
 def test_a_table_of_a_spreadsheet_is_learned_from(metakel, tmp_path, text, words, notes):
     (tmp_path / "lab.csv").write_text(text)
-    result = metakel("learn", *LAB, *words)
+    result = metakel("learn", "-v", *LAB, *words)
     assert result.code == 0, result.err
     assert "  hours    float in [1.5, 10.5]\n  stirred  one of False, True\n" in result.out
     for note in notes:
@@ -169,7 +169,7 @@ def test_a_table_of_a_spreadsheet_is_learned_from(metakel, tmp_path, text, words
 def test_a_column_whose_name_has_a_comma_is_one_column(metakel, tmp_path):
     text = lab_table(";").replace("hours", "hours, net", 1)
     (tmp_path / "lab.csv").write_text(text)
-    result = metakel("learn", *LAB, "--delimiter", ";", "--input", "hours, net")
+    result = metakel("learn", "-v", *LAB, "--delimiter", ";", "--input", "hours, net")
     assert result.code == 0, result.err
     assert "  hours, net  float" in result.out
 
@@ -200,7 +200,7 @@ def test_a_column_whose_name_has_a_comma_is_one_column(metakel, tmp_path):
 def test_advice_can_be_typed(metakel, tmp_path, text, words, messages):
     (tmp_path / "lab.csv").write_text(text)
     (tmp_path / "s.toml").write_text(SPACE)
-    refused = metakel("learn", *LAB, *words)
+    refused = metakel("learn", "-v", *LAB, *words)
     assert refused.code == 1
     for message in messages:
         assert message in refused.err
@@ -211,13 +211,13 @@ def test_advice_can_be_typed(metakel, tmp_path, text, words, messages):
 def test_what_was_advised_works(metakel, tmp_path):
     (tmp_path / "lab.csv").write_text(lab_table())
     (tmp_path / "s.toml").write_text(SPACE)
-    allowed = metakel("learn", *LAB, "--space", "s.toml", "--extrapolate")
+    allowed = metakel("learn", "-v", *LAB, "--space", "s.toml", "--extrapolate")
     assert allowed.code == 0, allowed.err
     assert "9 rows lie outside of the ranges of the space" in allowed.out
     (tmp_path / "lab.csv").write_text(lab_table(stray="x"))
-    assert "  hours    one of 1.5, " in metakel("learn", *LAB, "--category", "hours").out
+    assert "  hours    one of 1.5, " in metakel("learn", "-v", *LAB, "--category", "hours").out
     for words in (("--extrapolate",), ("--space", "s.toml", "--category", "hours")):
-        assert metakel("learn", *LAB, *words).code == 2
+        assert metakel("learn", "-v", *LAB, *words).code == 2
 
 
 def test_the_direction_of_a_loss_has_to_be_said(metakel, history):
@@ -240,14 +240,14 @@ def with_bookkeeping() -> str:
 
 def test_suspects_are_left_out_with_a_line_to_paste_that_takes_them(metakel, tmp_path):
     (tmp_path / "lab.csv").write_text(with_bookkeeping())
-    result = metakel("learn", *LAB)
+    result = metakel("learn", "-v", *LAB)
     assert result.code == 0, result.err
     assert "seed looks like bookkeeping" in result.out
     assert "--input hours,stirred,seed,host" in result.out
-    taken = metakel("learn", *LAB, "--input", "hours,stirred,seed,host", "--json")
+    taken = metakel("learn", "-v", *LAB, "--input", "hours,stirred,seed,host", "--json")
     names = [p["name"] for p in json.loads(taken.out)["parameters"]]
     assert names == ["hours", "stirred", "seed", "host"]
-    fewer = metakel("learn", *LAB, "--exclude", "stirred,seed", "--json")
+    fewer = metakel("learn", "-v", *LAB, "--exclude", "stirred,seed", "--json")
     assert [p["name"] for p in json.loads(fewer.out)["parameters"]] == ["hours"]
 
 
@@ -261,7 +261,7 @@ def test_a_person_at_a_terminal_is_asked_about_suspects(metakel, tmp_path, monke
         return question.startswith("host")
 
     monkeypatch.setattr("typer.confirm", confirm)
-    result = metakel("learn", *LAB)
+    result = metakel("learn", "-v", *LAB)
     assert [q.split()[0] for q in questions] == ["seed", "host"]
     assert "  host     one of node0, node1" in result.out
     assert "  seed " not in result.out
@@ -269,7 +269,7 @@ def test_a_person_at_a_terminal_is_asked_about_suspects(metakel, tmp_path, monke
 
 def test_a_database_is_sent_to_its_url(metakel, tmp_path):
     (tmp_path / "past.db").write_bytes(b"SQLite format 3\0" + bytes(100))
-    result = metakel("learn", "past.db", "--task", "a", "--output", "b")
+    result = metakel("learn", "-v", "past.db", "--task", "a", "--output", "b")
     assert result.code == 1
     assert "sqlite:///past.db" in result.err
 
@@ -283,6 +283,23 @@ def test_several_files_with_other_columns_are_learned_from_together(metakel, tmp
     assert "read 6 of 6 rows from one.csv and two.csv" in result.out
     assert "drop is not recorded in 2 of 3 tasks" in result.out
     assert "not recorded" not in metakel(*words, "--default", "drop=0").out
-    refused = metakel("learn", "one.csv", "sqlite:///past.db")
+    refused = metakel("learn", "-v", "one.csv", "sqlite:///past.db")
     assert refused.code == 2
     assert "expected files, or one storage" in refused.err
+
+
+def test_learn_prints_ten_lines_that_a_practitioner_acts_on(metakel, history):
+    result = metakel("learn", history, *COLUMNS)
+    lines = result.out.splitlines()
+    assert len(lines) <= 10
+    assert lines[0].startswith("read 1")
+    assert lines[1].startswith("parameters: learning rate (float in")
+    assert any("The history is used" in line for line in lines)
+    assert any("of 6 held-out tasks" in line or "held-out tasks" in line for line in lines)
+    assert any(line.startswith("tried first: learning rate=") for line in lines)
+    assert any(line.startswith("note: left out:") for line in lines)
+    assert "metakel show -v" in lines[-1]
+    assert "next: metakel suggest" in result.err
+    short = metakel("show", "prior.json").out.splitlines()
+    assert short[1:] == lines[1:]
+    assert len(metakel("show", "prior.json", "-v").out.splitlines()) > len(short)

@@ -14,7 +14,7 @@ from metakel.cli.console import Json, at_terminal, emit, note, refuse_overwritin
 from metakel.cli.history import HistoryOptions, TaskColumn, with_journals
 from metakel.cli.outputs import Rename, Sheets, read_named_numbers
 from metakel.cli.safe import AlsoRecorded, Noise
-from metakel.cli.show import described
+from metakel.cli.show import described, in_short
 from metakel.data import History
 from metakel.io import Roles
 from metakel.priors import Prior, learn_outputs, learn_prior
@@ -106,6 +106,9 @@ def learn(
         int,
         typer.Option(help="Processes that replay past tasks for the certificate; -1: all cores."),
     ] = 1,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Print all that was found, as `show -v` does.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Learn a prior for the next task from a table of past runs.
@@ -147,10 +150,16 @@ def learn(
         emit({"prior": str(out), **described(prior)})
         return
     say(str(past.report).partition("\n")[0])  # its notes are the prior's as well
-    for part in ("parameters", prior.space, prior, prior.past):
-        if part is not None:
-            say(str(part))
-    note(f"saved {out}; next: metakel suggest {out}, or metakel report {out}")
+    if verbose:
+        for part in ("parameters", prior.space, prior, prior.past):
+            if part is not None:
+                say(str(part))
+    else:
+        for line in in_short(prior):
+            say(line)
+        if prior.past is not None:
+            say(str(prior.past))
+    note(f"saved {out}; next: metakel suggest {out} --table runs.csv, or metakel report {out}")
 
 
 def _learned(past: History, **options: Any) -> Prior:

@@ -10,13 +10,21 @@ import typer
 from metakel.cli.console import Json, emit, say
 from metakel.library import as_prior
 from metakel.priors import Prior
+from metakel.priors.summary import trust
 
+SHOWN, NOTES = 8, 3  # parameters and notes in a short summary
 PriorPath = Annotated[
     Path, typer.Argument(help="The file that `metakel learn` wrote, or library:NAME[:METRIC].")
 ]
 
 
-def show(prior: PriorPath, json: Json = False) -> None:
+def show(
+    prior: PriorPath,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="All that was found, with every note.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Show what was learned, and how far it can be trusted.
 
     With --json: output, minimize, tasks, runs, used (whether the history helps), held_out_gain,
@@ -27,12 +35,35 @@ def show(prior: PriorPath, json: Json = False) -> None:
     if json:
         emit(described(known))
         return
+    if not verbose:
+        for line in (str(known).partition("\n")[0], *in_short(known)):
+            say(line)
+        return
     say(str(known))
     say("parameters")
     say(str(known.space))
     if known.task_gp is not None:
         say("shares of variance")
         say(str(known.explain()))
+
+
+def in_short(prior: Prior) -> list[str]:
+    """What a practitioner acts on, in at most nine lines; the rest is in `show -v`."""
+    space = prior.space
+    when = {c.name: f", only {c.describe()}" for c in space.conditions}
+    shown = [f"{n} ({space[n].describe()}{when.get(n, '')})" for n in space.free[:SHOWN]]
+    more = f" and {len(space.free) - SHOWN} more" if len(space.free) > SHOWN else ""
+    lines = [f"parameters: {', '.join(shown)}{more}"]
+    lines += [f"always {total}" for total in space.sums[:2]]
+    _, better, used = ("", "", *trust(prior))[-3:]
+    lines += [text for text in (used, better) if text]
+    if prior.task_gp is not None:
+        lines.append(f"tried first: {space.show(prior.optimizer().ask())}")
+    notes = sorted(prior.info.notes, key=lambda text: not text.startswith("left out"))
+    lines += [f"note: {text}" for text in notes[:NOTES]]
+    if len(notes) > NOTES:
+        lines.append(f"{len(notes) - NOTES} more notes and all numbers: metakel show -v")
+    return lines
 
 
 def described(prior: Prior) -> dict[str, Any]:

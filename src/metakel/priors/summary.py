@@ -217,7 +217,7 @@ def summary(prior: Prior) -> str:
     inputs = _some(prior.space.names)
     lines = [
         f"Prior from {len(info.tasks)} tasks, {info.runs} runs: {verb} {info.output}; {inputs}.",
-        *_trust(prior),
+        *trust(prior),
         *_common_shape(prior),
         *_differences(prior),
         _new_task(prior),
@@ -228,7 +228,8 @@ def summary(prior: Prior) -> str:
     return "\n  ".join(lines)
 
 
-def _trust(prior: Prior) -> list[str]:
+def trust(prior: Prior) -> list[str]:
+    """Whether the history is used, and what that rests on."""
     held = prior.heldout
     if prior.task_gp is None:
         return ["No past task varies, so nothing was learned: decisions are those of a cold start."]
