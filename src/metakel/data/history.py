@@ -20,7 +20,7 @@ from metakel.io.columns import grouped, is_missing
 from metakel.io.propose import proposal
 from metakel.io.read import assemble
 from metakel.space import Space
-from metakel.space.parameters import distinct
+from metakel.space.text import distinct
 
 
 @dataclass(frozen=True, eq=False)

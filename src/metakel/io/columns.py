@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel.errors import InputError
-from metakel.space.parameters import distinct, to_python
+from metakel.space.text import distinct, to_python
 
 # How pandas calls a column without a name, such as an index that was saved.
 UNNAMED = re.compile(r"\s*|Unnamed: \d+")

@@ -16,7 +16,7 @@ from metakel.io.columns import Column, Columns, Mask, grouped
 from metakel.io.schema import Schema, TaskLabels
 from metakel.space import Condition
 from metakel.space.infer import MOST_CATEGORIES
-from metakel.space.parameters import own_value
+from metakel.space.text import own_value
 
 # A parameter that more tasks did not record is left out; fewer tasks are left out themselves.
 FEW_TASKS = 0.25

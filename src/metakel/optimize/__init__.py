@@ -7,9 +7,10 @@ from metakel.optimize.explain import Expected, Neighbour, Reasons
 from metakel.optimize.gpucb import GPUCB
 from metakel.optimize.mixture import Mixture
 from metakel.optimize.model import Model, Score
-from metakel.optimize.optimizer import Optimizer, State
+from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.outcomes import Outcomes, outcomes
 from metakel.optimize.record import Record, Trial
+from metakel.optimize.state import State
 
 __all__ = [
     "ACQUISITIONS",

@@ -23,7 +23,7 @@ from metakel.optimize.model import BestRuns, Model
 from metakel.search import Domain, StartPoints
 
 if TYPE_CHECKING:
-    from metakel.optimize.optimizer import State
+    from metakel.optimize.state import State
 
 NEIGHBOURS = 3  # runs that are named
 ALTERNATIVES = 32  # of the observed points, the best ones

@@ -53,7 +53,7 @@ from metakel.optimize.outcomes import MOST, Outcomes, nothing, representative
 from metakel.search import StartPoints
 
 if TYPE_CHECKING:
-    from metakel.optimize.optimizer import State
+    from metakel.optimize.state import State
 
 # Points whose scores differ by less than this share of their range are equally good choices.
 TIED = 1e-6

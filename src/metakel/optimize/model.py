@@ -29,7 +29,7 @@ from metakel.search import Domain, StartPoints
 from metakel.search.domain import Score as Score
 
 if TYPE_CHECKING:
-    from metakel.optimize.optimizer import State
+    from metakel.optimize.state import State
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ from metakel.priors.outputs import PastOutputs, Replays
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
 from metakel.space import Fixed, Parameter, Space
-from metakel.space.parameters import storable
+from metakel.space.text import storable
 
 FORMAT = Format("metakel.Prior", version=3, noun="prior")
 # Initial weight of the cold start beside what was learned; evidence moves it from there.

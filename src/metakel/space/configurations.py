@@ -15,7 +15,8 @@ import numpy as np
 
 from metakel._arrays import is_number
 from metakel.errors import InputError, ShapeError
-from metakel.space.parameters import Fixed, Values, listed, to_python
+from metakel.space.parameters import Fixed
+from metakel.space.text import Values, listed, to_python
 
 if TYPE_CHECKING:
     from metakel.space.space import Space

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import exp, floor, isfinite, log, nan
@@ -14,10 +13,8 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array, is_number, shown
 from metakel.errors import Hint, InputError
-from metakel.space.text import quantity
+from metakel.space.text import Values, distinct, index_of, listed, own_value, quantity, to_python
 
-# Values of a parameter or column.
-Values = Sequence[Any] | NDArray[Any]
 # Numbers that were rounded in a table may exceed a range by this share of it,
 RANGE_SLACK = 1e-9
 # and miss the grid by this share of a step.
@@ -332,7 +329,7 @@ class _Choice(Parameter):
     def _indices(self, values: Values) -> NDArray[np.intp]:
         """(n,) the index of each value among the choices."""
         found, codes = distinct(values)
-        indices = [_index_of(self.values, value) for value in found]
+        indices = [index_of(self.values, value) for value in found]
         if None in indices:
             # As they are written in Python, so that 'True' and True can be told apart.
             known = ", ".join(map(repr, self.values))
@@ -354,7 +351,7 @@ class Ordinal(_Choice):
         """Numbers between those of its ranks lie between them, anything else in the middle."""
         known, columns = self.values, np.zeros((len(values), 1))
         for i, value in enumerate(values):
-            index = _index_of(known, value)
+            index = index_of(known, value)
             if index is not None:
                 columns[i] = 2 * index / (len(known) - 1) - 1
             elif is_number(value) and all(map(is_number, known)):
@@ -396,7 +393,7 @@ class Categorical(_Choice):
     def place(self, values: Values) -> Array:
         """A new choice is as much like each of the others: at the same distance from all."""
         found, codes = distinct(values)
-        indices = [_index_of(self.values, value) for value in found]
+        indices = [index_of(self.values, value) for value in found]
         kinds = {type(value) for value in self.values}
         for value, index in zip(found, indices, strict=True):
             if index is None and (type(value) not in kinds or not _is_text(value)):
@@ -442,7 +439,7 @@ class Fixed(Parameter):
     def encode(self, values: Values, *, extrapolate: bool = False) -> Array:
         """No column; other values than its own are refused unless ``extrapolate``."""
         for value in () if extrapolate else distinct(values)[0]:
-            if _index_of((self.value,), value) is None:
+            if index_of((self.value,), value) is None:
                 ignore = Hint("ignore it", "extrapolate=True", "--extrapolate")
                 raise self._refuse(value, f"fixed at {self.value!r}", ignore)
         return np.empty((len(values), 0))
@@ -463,72 +460,6 @@ def _is_text(value: Any) -> bool:
         return not isinstance(value, str) or bool(value.encode())
     except UnicodeEncodeError:  # half a character
         return False
-
-
-def to_python(value: Any) -> Any:
-    """NumPy's scalars as Python's own, and lists as tuples."""
-    if isinstance(value, (list, tuple)):
-        return tuple(to_python(entry) for entry in value)
-    own = isinstance(value, np.generic) and value.dtype.kind in "biufUS"
-    return value.item() if own else value
-
-
-def storable(value: Any) -> bool:
-    """Whether JSON can store it without loss."""
-    if isinstance(value, tuple):
-        return all(storable(entry) for entry in value)
-    if isinstance(value, float):
-        return isfinite(value)
-    return value is None or isinstance(value, (str, int))
-
-
-def listed(values: Values) -> list[Any]:
-    """A list of values; of an array, Python's own."""
-    return list(values.tolist() if isinstance(values, np.ndarray) else values)
-
-
-def distinct(values: Values) -> tuple[list[Any], NDArray[np.intp]]:
-    """Distinct values by type and value, as they first appear, and the index (n,) of each value.
-
-    Values that cannot be hashed count as distinct.
-    """
-    cells = listed(values)
-    one_type = len(set(map(type, cells))) <= 1
-    keys = cells if one_type else list(zip(map(type, cells), cells, strict=True))
-    try:
-        index = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    except TypeError:
-        return cells, np.arange(len(cells))
-    codes = np.fromiter(map(index.__getitem__, keys), dtype=np.intp, count=len(keys))
-    return (list(index) if one_type else [value for _, value in index]), codes
-
-
-def own_value(values: Sequence[Any], value: Any) -> Any:
-    """The value as the choices have it, so that equal ones are written alike."""
-    i = _index_of(values, value)
-    return value if i is None else values[i]
-
-
-def _index_of(values: Sequence[Any], value: Any) -> int | None:
-    """Which of the values is meant; None if it is none of them.
-
-    True also stands for the text ``True``, ``true`` or ``TRUE`` of a file, and vice versa. Lists
-    equal tuples, as JSON turns one into the other.
-    """
-    try:
-        return values.index(to_python(value))
-    except (ValueError, TypeError):  # pandas' NA equals nothing
-        truth = _truth(value)
-    alike = [i for i, known in enumerate(values) if truth is not None and _truth(known) is truth]
-    return alike[0] if len({values[i] for i in alike}) == 1 else None
-
-
-def _truth(value: Any) -> bool | None:
-    """The flag that a value or text stands for; None for anything else."""
-    word = to_python(value)
-    if isinstance(word, str):
-        return {"true": True, "false": False}.get(word.strip().lower())
-    return word if isinstance(word, bool) else None
 
 
 def _check_range(name: str, low: float, high: float, on_log: bool, step: float | None) -> None:

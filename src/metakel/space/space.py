@@ -18,17 +18,9 @@ from metakel._files import read_text
 from metakel.errors import InputError, ShapeError
 from metakel.space import configurations as forms
 from metakel.space.configurations import Configuration, Row
-from metakel.space.parameters import (
-    Categorical,
-    Fixed,
-    Float,
-    Integer,
-    Ordinal,
-    Parameter,
-    Values,
-    to_python,
-)
+from metakel.space.parameters import Categorical, Fixed, Float, Integer, Ordinal, Parameter
 from metakel.space.sums import Polytope, Sum, check_sums
+from metakel.space.text import Values, to_python
 
 KINDS: dict[str, type[Parameter]] = {
     cls.kind: cls for cls in (Float, Integer, Ordinal, Categorical, Fixed)

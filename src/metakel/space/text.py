@@ -1,13 +1,20 @@
-"""Numbers as people write them: decimal points and commas, thousands, units."""
+"""Values as people and files write them: numbers with commas and units, flags, distinct values."""
 
 from __future__ import annotations
 
 import re
-from math import inf
+from collections.abc import Sequence
+from math import inf, isfinite
 from numbers import Real
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from metakel.errors import InputError
+
+# Values of a parameter or column.
+Values = Sequence[Any] | NDArray[Any]
 
 # Python also reads 1_000 and digits of other scripts as numbers; here they stay text.
 is_integer_text = re.compile(r"[+-]?[0-9]+").fullmatch
@@ -68,3 +75,69 @@ def quantity(value: Any) -> float | None:
     if number is None and (found := split_unit(text)):
         return quantity(found[0])
     return number
+
+
+def to_python(value: Any) -> Any:
+    """NumPy's scalars as Python's own, and lists as tuples."""
+    if isinstance(value, (list, tuple)):
+        return tuple(to_python(entry) for entry in value)
+    own = isinstance(value, np.generic) and value.dtype.kind in "biufUS"
+    return value.item() if own else value
+
+
+def storable(value: Any) -> bool:
+    """Whether JSON can store it without loss."""
+    if isinstance(value, tuple):
+        return all(storable(entry) for entry in value)
+    if isinstance(value, float):
+        return isfinite(value)
+    return value is None or isinstance(value, (str, int))
+
+
+def listed(values: Values) -> list[Any]:
+    """A list of values; of an array, Python's own."""
+    return list(values.tolist() if isinstance(values, np.ndarray) else values)
+
+
+def distinct(values: Values) -> tuple[list[Any], NDArray[np.intp]]:
+    """Distinct values by type and value, as they first appear, and the index (n,) of each value.
+
+    Values that cannot be hashed count as distinct.
+    """
+    cells = listed(values)
+    one_type = len(set(map(type, cells))) <= 1
+    keys = cells if one_type else list(zip(map(type, cells), cells, strict=True))
+    try:
+        index = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    except TypeError:
+        return cells, np.arange(len(cells))
+    codes = np.fromiter(map(index.__getitem__, keys), dtype=np.intp, count=len(keys))
+    return (list(index) if one_type else [value for _, value in index]), codes
+
+
+def own_value(values: Sequence[Any], value: Any) -> Any:
+    """The value as the choices have it, so that equal ones are written alike."""
+    i = index_of(values, value)
+    return value if i is None else values[i]
+
+
+def index_of(values: Sequence[Any], value: Any) -> int | None:
+    """Which of the values is meant; None if it is none of them.
+
+    True also stands for the text ``True``, ``true`` or ``TRUE`` of a file, and vice versa. Lists
+    equal tuples, as JSON turns one into the other.
+    """
+    try:
+        return values.index(to_python(value))
+    except (ValueError, TypeError):  # pandas' NA equals nothing
+        truth = _truth(value)
+    alike = [i for i, known in enumerate(values) if truth is not None and _truth(known) is truth]
+    return alike[0] if len({values[i] for i in alike}) == 1 else None
+
+
+def _truth(value: Any) -> bool | None:
+    """The flag that a value or text stands for; None for anything else."""
+    word = to_python(value)
+    if isinstance(word, str):
+        return {"true": True, "false": False}.get(word.strip().lower())
+    return word if isinstance(word, bool) else None
