@@ -487,6 +487,13 @@ class CrossPosterior:
         points = [kernel.prepare(Z) for kernel in self._kernels]
         return self._predict(points, self.whiten(points))
 
+    def covariance(self, Z: Array, A: Array) -> Array:
+        """(n, m) of the function at points (n, d0) and (m, d0): first process, at scale 1."""
+        k = int(self._family[0])
+        left, right = ([kernel.prepare(X) for kernel in self._kernels] for X in (Z, A))
+        K = self._kernels[k].gram(left[k], right[k]) + self.task.level_variance
+        return np.asarray(K - self.whiten(left)[0].T @ self.whiten(right)[0])
+
     def whiten(self, points: Sequence[PointCache]) -> Array:
         """(P, t, n) matrices L^{-1} k(X, Z) for points that each family has prepared."""
         return self._solve(self._covariances(points))

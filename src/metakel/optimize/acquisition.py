@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -37,17 +38,47 @@ def expected_improvement(model: Model, best: float | None) -> Score:
     return model.upper_bound() if best is None else model.expected_improvement(best)
 
 
-ACQUISITIONS: dict[str, Acquisition] = {"ucb": upper_bound, "ei": expected_improvement}
+def thompson(model: Model, best: float | None) -> Score:
+    """Thompson sampling: a function drawn from the posterior of a prior's model."""
+    return model.drawn()
+
+
+ACQUISITIONS: dict[str, Acquisition] = {
+    "ucb": upper_bound,
+    "ei": expected_improvement,
+    "ts": thompson,
+}
 
 
 def as_acquisition(acquisition: str | Acquisition) -> Acquisition:
-    """By name, or a function of the user's own."""
+    """By name, or a function of the user's own, of which the result is checked."""
     if callable(acquisition):
-        return acquisition
+        return partial(_own, acquisition)
     if acquisition not in ACQUISITIONS:
         known = " or ".join(map(repr, sorted(ACQUISITIONS)))
         raise InputError(f"acquisition is {acquisition!r}; expected {known}, or a function")
     return ACQUISITIONS[acquisition]
+
+
+def _own(acquisition: Acquisition, model: Model, best: float | None) -> Score:
+    name = getattr(acquisition, "__name__", repr(acquisition))
+    score = acquisition(model, best)
+    if not isinstance(score, Score):
+        raise InputError(
+            f"the acquisition {name} returned a {type(score).__name__}; expected a "
+            "metakel.optimize.Score of a function from points (n, d0) to (n,) numbers"
+        )
+
+    def values(Z: Array) -> Array:
+        found = np.asarray(score.values(Z))
+        if found.shape != (len(Z),) or found.dtype.kind not in "iuf":
+            raise InputError(
+                f"the score of the acquisition {name} has shape {found.shape} and type "
+                f"{found.dtype} for {len(Z)} points; expected ({len(Z)},) numbers"
+            )
+        return found.astype(np.float64)
+
+    return Score(values, score.gradient)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,7 @@ from metakel.optimize.certificate import (
 )
 from metakel.optimize.model import BestRuns, Chance, Model, Score, Search, spread_batch
 from metakel.optimize.outcomes import MOST, Outcomes, nothing, representative
+from metakel.optimize.thompson import drawn_function
 from metakel.search import StartPoints
 
 if TYPE_CHECKING:
@@ -496,6 +498,13 @@ class Mixture(Model):
         score = Score(
             values, lambda Z: upper_bound_gradient(factor.elsewhere(kept).gradient(Z), mix)
         )
+        return self._weighed(score, self.factor.task.scale)
+
+    def drawn(self) -> Score:
+        """A function drawn from the posterior, another one for every record."""
+        factor = self.ahead or self.factor
+        seed = (crc32(self.outcomes.y.tobytes()), self.t, factor.t)
+        score = drawn_function(factor, self.mix, np.random.default_rng(seed))
         return self._weighed(score, self.factor.task.scale)
 
     def expected_improvement(self, best: float, chance: Chance | None = None) -> Score:

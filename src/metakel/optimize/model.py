@@ -308,6 +308,13 @@ class Model(ABC):
 
         return Score(values)
 
+    def drawn(self) -> Score:
+        """A function drawn from what is believed, the same for the same record."""
+        raise InputError(
+            f"{type(self).__name__} draws no functions; expected the model of a prior for "
+            "acquisition='ts'"
+        )
+
     def expected_improvement(self, best: float, chance: Chance | None = None) -> Score:
         """Expected improvement on ``best``, times the chance that a point is feasible."""
 

@@ -241,9 +241,9 @@ class Prior:
             A finite table to choose from, each configuration once. Without it, the whole space.
         rng, seed : Generator or int, optional
             Draws the points at which a search begins; by default always the same.
-        acquisition : "ucb", "ei" or callable, optional
-            Mean plus 1.5 standard deviations, or expected improvement of the value to be seen;
-            both averaged over models and scales. By default "ucb", and "ei" where the history is
+        acquisition : "ucb", "ei", "ts" or callable, optional
+            Mean plus 1.5 standard deviations, or expected improvement of the value to be seen,
+            both averaged over models and scales; or Thompson sampling. By default "ucb", and "ei" where the history is
             not used (`helps`).
         fixed : dict, optional
             Parameters to hold at a value (without candidates).
