@@ -84,7 +84,8 @@ class Optimizer:
     rng, seed : Generator or int, optional
         Draws the start of the search and breaks ties; used once, here. By default always the same.
     acquisition : str or callable, optional
-        "ucb", "ei", "ts" (Thompson sampling, of a prior), or a function of your own (`metakel.optimize.acquisition`). By default that of
+        "ucb", "ei", "ts" (Thompson sampling, of a prior), or a function of your own
+        (`metakel.optimize.acquisition`). By default that of
         the model: "ei" for a cold start, "ucb" for all others.
     minimize : bool
         True to minimise; everything is reported in the sign of the values.

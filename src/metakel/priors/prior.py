@@ -243,8 +243,8 @@ class Prior:
             Draws the points at which a search begins; by default always the same.
         acquisition : "ucb", "ei", "ts" or callable, optional
             Mean plus 1.5 standard deviations, or expected improvement of the value to be seen,
-            both averaged over models and scales; or Thompson sampling. By default "ucb", and "ei" where the history is
-            not used (`helps`).
+            both averaged over models and scales; or Thompson sampling. By default "ucb", and "ei"
+            where the history is not used (`helps`).
         fixed : dict, optional
             Parameters to hold at a value (without candidates).
         extrapolate : bool, optional
