@@ -98,7 +98,7 @@ def test_another_configuration_can_be_told(metakel, prior):
     assert metakel("tell", "j", "50", *words).code == 0
     assert "parameter 'n=layers' is missing" in metakel("tell", "j", "50", *words[:2]).err
     half = (*words[:2], "--set", "n=layers=2.5", *words[4:])
-    assert "expected a whole number" in metakel("tell", "j", "1", *half).err
+    assert "n=layers is 2.5, beside integer" in metakel("tell", "j", "1", *half).err
 
 
 def test_mistakes_are_said_and_change_nothing(metakel, prior):

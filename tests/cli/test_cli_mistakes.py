@@ -48,10 +48,10 @@ def test_no_command_overwrites_what_it_reads(metakel, prior, history, words):
     "command", [("suggest", "prior.json"), ("tune", "prior.json", "--budget", 1)]
 )
 def test_text_among_observed_values_is_refused_and_named(metakel, prior, command):
-    path = seen("0.01,4,adam,80", "0.02,4,adam,diverged", "0.03,4,adam,82")
+    path = seen("0.01,4,adam,80", "0.02,4,adam,rather good", "0.03,4,adam,82")
     result = metakel(*command, "--observed", path, *(ECHO if command[0] == "tune" else ()))
     assert result.code == 1
-    assert f"seen.csv: output column {OUTPUT!r} holds 'diverged'" in result.err
+    assert f"seen.csv: output column {OUTPUT!r} holds 'rather good'" in result.err
 
 
 def test_every_observed_row_is_accounted_for(metakel, prior):

@@ -166,7 +166,7 @@ def test_a_configuration_that_the_space_does_not_know_is_named_with_its_trial(tm
     path = tmp_path / "j"
     Tuner(PRIOR, path).tell(X, 0.85)
     head, told = lines(path)
-    written(path, [head, told, {**told, "configuration": {**X, "kind": "rprop"}}])
+    written(path, [head, told, {**told, "configuration": {**X, "kind": 7}}])
     with pytest.raises(InputError, match=r"j, trial 1: .*'kind'"):
         Tuner(PRIOR, path)
 

@@ -270,7 +270,7 @@ def test_what_is_no_number_is_refused_and_named(tmp_path, value):
     assert (tmp_path / "j").read_bytes() == before
 
 
-@pytest.mark.parametrize("prior", ["p.json", None, {"a": 1}])
+@pytest.mark.parametrize("prior", [3, None, {"a": 1}])
 def test_what_is_no_prior_is_named(prior):
     with pytest.raises(InputError, match=rf"prior is a {type(prior).__name__}; .*Prior\.load"):
         Tuner(prior)

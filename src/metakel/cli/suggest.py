@@ -360,9 +360,9 @@ def _numbers(cells: Sequence[Any], where: str) -> list[float | None]:
     """Finite numbers as people write them; None for missing ones and words of failures."""
     found: list[float | None] = []
     for cell in cells:
-        word = normalised(cell) if isinstance(cell, str) else ""
-        number = None if word in MISSING | NOT_DONE | UNFINISHED else quantity(cell)
-        if number is None and cell is not None and word not in MISSING | NOT_DONE | UNFINISHED:
+        none = isinstance(cell, str) and normalised(cell) in MISSING | NOT_DONE | UNFINISHED
+        number = None if none or cell is None else quantity(cell)
+        if number is None and not none and cell is not None:
             raise InputError(f"{where} holds {cell!r}; expected numbers, or nothing")
         found.append(number if number is not None and isfinite(number) else None)
     return found
