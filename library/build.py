@@ -24,6 +24,8 @@ import numpy as np
 import metakel as mk
 from library.run import read_runs
 from metakel._codec import encode
+from metakel.curves import FORMAT as CURVES
+from metakel.curves import CurveModel
 from metakel.library._cards import METRICS, Card
 from metakel.library._entries import ENTRIES, Entry
 from metakel.priors.prior import FORMAT
@@ -256,6 +258,31 @@ def build(names: list[str]) -> Iterator[tuple[str, Card]]:
             yield f"{name}-{metric}", card_of(entry, metric, prior, failed)
 
 
+PARTS = 1000  # steps of a run, whatever its number of rounds
+
+
+def build_curves(name: str) -> None:
+    """How the losses of a model go on, over all data sets; nothing for a model without curves."""
+    tasks: dict[str, list[dict[int, float]]] = defaultdict(list)
+    rng = np.random.default_rng(0)
+    for row in read_runs(name):
+        values = {int(step): v for step, v in json.loads(row["curve"] or "{}").items()}
+        if len(values) > 2:
+            last = max(values)
+            tasks[row["dataset"]].append(
+                {max(round(PARTS * s / last), 1): v for s, v in values.items()}
+            )
+    if len(tasks) < FEWEST:
+        return
+    runs = [[task[i] for i in rng.permutation(len(task))] for _, task in sorted(tasks.items())]
+    model = CurveModel.learn(runs, minimize=True)
+    folder = PACKAGE / "priors"
+    folder.mkdir(exist_ok=True)
+    text = json.dumps(shortened(CURVES.dump(encode(model))))
+    (folder / f"{name}-curves.json").write_text(f"{text}\n", encoding="utf-8")
+    sys.stdout.write(f"curves of {name}: {model!r}\n")
+
+
 def page(cards: Mapping[str, Mapping[str, Any]]) -> str:
     """The table of ``docs/guide/library.md``."""
     lines = [
@@ -291,6 +318,8 @@ def main() -> None:
     options = parser.parse_args()
     path = PACKAGE / "index.json"
     index = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for name in options.models:
+        build_curves(name)
     for name, found in build(options.models):
         index[name] = asdict(found)
     order = {f"{name}-{metric}": None for name in ENTRIES for metric in METRICS}

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from metakel._codec import decode
+from metakel.curves import FORMAT as CURVES
+from metakel.curves import CurveModel
 from metakel.errors import InputError
 from metakel.library._cards import card
 from metakel.library._entries import ENTRIES
@@ -50,6 +52,15 @@ def _read(name: str, metric: str) -> Prior:
     file = files("metakel.library") / "priors" / f"{name}-{metric}.json.gz"
     with FORMAT.load(json.loads(gzip.decompress(file.read_bytes()))) as content:
         return decode(Prior, content, file.name)
+
+
+def curves(name: str) -> CurveModel:
+    """How learning curves of a model of the library go on, in shares of its rounds or epochs."""
+    file = files("metakel.library") / "priors" / f"{name}-curves.json"
+    if not file.is_file():
+        raise InputError(f"the library has no curves of {name!r}; it has those of boosting models")
+    with CURVES.load(json.loads(file.read_text(encoding="utf-8"))) as content:
+        return decode(CurveModel, content, file.name)
 
 
 def as_prior(source: Any) -> Prior:

@@ -5,8 +5,9 @@ try:
 except ImportError:
     raise ImportError("the Optuna sampler needs Optuna 5: pip install metakel[optuna]") from None
 
+from metakel.integrations.optuna.pruner import MetaKelPruner
 from metakel.integrations.optuna.sampler import MetaKelSampler
 from metakel.integrations.optuna.stopping import StopAtCallback
 from metakel.io.optuna import Studies
 
-__all__ = ["MetaKelSampler", "StopAtCallback", "Studies"]
+__all__ = ["MetaKelPruner", "MetaKelSampler", "StopAtCallback", "Studies"]
