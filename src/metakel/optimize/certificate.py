@@ -45,7 +45,6 @@ UNBOUNDED = (
 )
 # Chosen on development splits among 60 shapes, and confirmed on others (docs/benchmarks).
 SCALE_WEIGHT, EARLY, PLATEAU = 0.3, 5, 20
-SHAPE = 3  # by which stored scores are told from those of an earlier shape
 # A new table may have up to so many times the rows of the replayed ones.
 LARGER = 2.0
 CONFIDENT = 0.9

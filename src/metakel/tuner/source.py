@@ -276,7 +276,6 @@ def as_source(learned: Source | Prior | LearnedKernel | str | Path) -> Source:
 
 
 LOG = logging.getLogger("metakel")
-READABLE = (1, VERSION)
 
 
 @dataclass(frozen=True)
