@@ -48,8 +48,8 @@ def test_a_story_runs_as_its_transcript_says(name, tmp_path):
         ],
         "stopping": [
             "stops once nothing can be better by more than 0.005",
-            "done: none of the candidates is better by more than 0.00",
-            "4 times out of 5 on tasks like these (stop_at=0.005)",
+            "done: no candidate is better by more than 0.005 (stop_at=0.005)",
+            "wrong in about 1 of 5 searches that stop, on tasks like these",
         ],
         "lab": ["day holds dates", "as 67.1", "rounded as in the past"],
     }

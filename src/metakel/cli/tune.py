@@ -278,7 +278,7 @@ def _conclude(
                 "complete": len(trials.observed),
                 "failed": len(trials.failed),
                 "best": asdict(tuner.best) if trials.observed else None,
-                "certificate": asdict(certificate),
+                "certificate": certificate.as_dict(),
                 "alarm": None if tuner.alarm is None else asdict(tuner.alarm),
                 "trust": tuner.trust,
             }

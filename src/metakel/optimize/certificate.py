@@ -25,7 +25,7 @@ What was not found in 20 values is not found at the same rate afterwards, so tim
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from math import ceil, inf, isfinite
 from typing import Any, Literal
@@ -35,6 +35,7 @@ import numpy as np
 from metakel._arrays import TINY, Array, as_number, as_numbers, is_number, shown
 from metakel._html import card, paragraph
 from metakel.errors import InputError
+from metakel.optimize.stopping import Replayed, Stopping
 from metakel.search import Domain
 
 Basis = Literal["exact", "folds", "emulated"]
@@ -100,8 +101,8 @@ class Certificate:
         Of which configurations it speaks, one word; empty for all.
     range_end : float or None
         The end of the output's range where that gives it, and past tasks say no more.
-    spread : float or None
-        The usual range of the values of a task, in units of the output, where it is known.
+    stopping : Stopping or None
+        The usual spread of a task, and the rule by which a search stops, where there are past ones.
     """
 
     regret: float
@@ -115,11 +116,46 @@ class Certificate:
     among: str = ""
     range_end: float | None = None
     final: bool = False
-    spread: float | None = None
+    stopping: Stopping | None = None
 
-    def reaches(self, stop_at: float | str) -> bool:
-        """Whether the regret is at most this; text such as "1%" is a share of the usual spread."""
-        return self.regret < inf and self.regret <= as_tolerance(stop_at, self.spread)
+    def as_dict(self) -> dict[str, Any]:
+        """What a program may read, as JSON."""
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "stopping"}
+        return {**found, "spread": self.spread}
+
+    @property
+    def spread(self) -> float | None:
+        """The usual range of the values of a task, in units of the output, where it is known."""
+        return None if self.stopping is None else self.stopping.spread
+
+    def reached(self, stop_at: float | str) -> str:
+        """Why a search stops at this regret, text such as "1%" being a share of the usual spread.
+
+        Empty while it goes on. By replays on past tasks at most a share delta of the searches that
+        stop is wrong (`metakel.optimize.stopping`); otherwise the regret itself must be so small.
+        """
+        if self.reason or self.regret == inf:
+            return ""
+        tolerance = as_tolerance(stop_at, self.spread)
+        ruled = self.stopping is not None and self.stopping.replayed is not None
+        # Few tasks are emulated, too few for the rule where the certificate may still be small.
+        ruled = ruled and self.range_end is None and self.basis != "emulated"
+        if self.regret <= tolerance and not ruled:
+            return f"{self} (stop_at={stop_at})"
+        why = self.stopping.reached(tolerance) if self.stopping is not None else ""
+        odds = Fraction(self.delta).limit_denominator(100)
+        return why and (
+            f"no {'configuration' if self.basis == 'emulated' else 'candidate'} is better by more "
+            f"than {tolerance:.2g} (stop_at={stop_at}): wrong in about {odds.numerator} of "
+            f"{odds.denominator} searches that stop, on tasks like these "
+            f"({'emulated; ' if self.basis == 'emulated' else ''}{why})"
+        )
+
+    def outlook(self, stop_at: float | str) -> str:
+        """Why no search will stop at this regret; empty where one may."""
+        if self.stopping is None:
+            return ""
+        return self.stopping.outlook(as_tolerance(stop_at, self.spread))
 
     def __str__(self) -> str:
         if self.range_end is not None:
@@ -198,6 +234,13 @@ class RegretTrace:
         pairs = zip(self.best[:horizon], self.shapes[:horizon], strict=True)
         return min((best + factor * g for best, g in pairs), default=inf)
 
+    def ceilings(self, factor: float, horizon: int) -> Array:
+        """(T,) `ceiling` after every value."""
+        best, shapes = (np.array(of[:horizon]) for of in (self.best, self.shapes))
+        if not len(best) or factor == inf:
+            return np.empty(0)
+        return np.asarray(np.minimum.accumulate(best + factor * shapes))
+
     def last(self, values: Array, factor: float, horizon: int) -> tuple[Array, float]:
         """The values (t,) up to the last time that the rule was replayed for, and q g then."""
         t = min(len(self.shapes), horizon)
@@ -221,6 +264,9 @@ class RegretScores:
         For how many values the optimizer was replayed.
     points : int
         How many rows a replayed table has; 0 for a space.
+    regrets, shapes : (m', T) arrays
+        r_t and g_t of every replay, NaN after its end, for the rule that stops; without rows, a
+        search stops once the certificate is small enough.
     """
 
     scores: Array
@@ -228,6 +274,8 @@ class RegretScores:
     basis: Basis
     horizon: int
     points: int = 0
+    regrets: Array = field(default_factory=lambda: np.empty((0, 0)))
+    shapes: Array = field(default_factory=lambda: np.empty((0, 0)))
 
     def __post_init__(self) -> None:
         for name in ("scores", "lasting"):
@@ -235,6 +283,18 @@ class RegretScores:
             object.__setattr__(self, name, found)
         as_number("horizon", self.horizon, 1)
         as_number("points", self.points, 0)
+        if self.regrets.shape != self.shapes.shape or self.regrets.ndim != 2:
+            raise InputError(
+                f"regrets have shape {self.regrets.shape} and shapes {self.shapes.shape}; expected "
+                "the same, one row for every replay"
+            )
+
+    @property
+    def replayed(self) -> Replayed | None:
+        """What the rule that stops is chosen from; None where replays were not kept."""
+        if not self.regrets.size:
+            return None
+        return Replayed(self.regrets, self.shapes)
 
     @property
     def tasks(self) -> int:

@@ -48,9 +48,11 @@ from metakel.optimize.certificate import (
     RegretScores,
     RegretTrace,
     shape,
+    smallest_shape,
 )
 from metakel.optimize.model import BestRuns, Chance, Model, Score, Search, spread_batch
 from metakel.optimize.outcomes import MOST, Outcomes, nothing, representative
+from metakel.optimize.stopping import Stopping
 from metakel.optimize.thompson import drawn_function
 from metakel.search import StartPoints
 
@@ -370,15 +372,40 @@ class Mixture(Model):
         reason = ""
         if not found.counts.any():
             reason = "nothing was observed yet"
-        elif self.alarm is not None:
-            reason = f"alarm after {self.alarm.time} values: {self.alarm.reason}"
+        elif state.alarm is not None:
+            reason = f"alarm after {state.alarm.time} values: {state.alarm.reason}"
         elif found.constraints:
             reason = "past tasks were replayed without constraints"
         elif not self.trace.best:
             reason = "the first point is not the one that this optimizer asks for"
         if reason:
-            return Certificate(inf, delta=self.delta, reason=reason)
+            stopping = self._stopping(scores, 1.0)
+            return Certificate(inf, delta=self.delta, reason=reason, stopping=stopping)
         return self._by_replays(state, scores)
+
+    def disproved(self, state: State) -> AlarmEvent | None:
+        """A value above the ceiling: on a task like the past ones with probability delta at most.
+
+        On spaces values may be noisy, and there is no ceiling of them.
+        """
+        found, scores = state.outcomes, self._scores(state)
+        if isinstance(scores, str) or scores.basis == "emulated" or found.constraints:
+            return None
+        ceilings = self.trace.ceilings(scores.factor(self.delta), scores.horizon)
+        if not len(ceilings):
+            return None
+        values = found.y[1:]  # the first value makes the first ceiling
+        before = ceilings[np.minimum(np.arange(len(values)), len(ceilings) - 1)]
+        above = np.flatnonzero(values > before + ROUNDING * (1 + np.abs(before)))
+        if not len(above):
+            return None
+        first = int(above[0])
+        high, ceiling = (state.scale.value(float(v[first])) for v in (values, before))
+        return AlarmEvent(
+            first + 2,
+            f"{high:.4g} is better than past tasks allow, {ceiling:.4g} at most: the certificate "
+            "is disproved, and the task is unlike them",
+        )
 
     def _scores(self, state: State) -> RegretScores | str:
         """Scores of past tasks that speak for this optimizer, or why there are none."""
@@ -388,6 +415,15 @@ class Mixture(Model):
         if state.acquisition != self.acquisition:
             return f"past tasks were replayed with acquisition={self.acquisition!r}, not this one"
         return regret.scores_for(state.domain, self.delta)
+
+    def _stopping(self, scores: RegretScores, unit: float) -> Stopping | None:
+        """The rule by which this search stops, and the spread in units of the output."""
+        if self.spread is None:
+            return None
+        shapes, smallest = self.trace.shapes[: scores.horizon], inf
+        if scores.basis == "emulated":
+            smallest = unit * scores.factor(self.delta) * smallest_shape(self.scale)
+        return Stopping(unit * self.spread, unit, self.delta, smallest, scores.replayed, shapes)
 
     def _by_replays(self, state: State, scores: RegretScores) -> Certificate:
         found, scale = state.outcomes, state.scale
@@ -404,6 +440,9 @@ class Mixture(Model):
         if most <= regret and most < inf:  # it says more, and says it of the best point of all
             best, end = top, scale.value(self.output_range[1])
         value, seen = state.value(best), float(found.y[best])
+        unit = 1.0
+        if scale.log and self.spread:
+            unit = scale.difference(seen, self.spread) / self.spread
         return Certificate(
             scale.difference(seen, max(min(regret, most), 0.0)),
             state.point(best),
@@ -413,7 +452,7 @@ class Mixture(Model):
             basis=scores.basis,
             tasks=scores.tasks,
             range_end=end,
-            spread=None if self.spread is None else scale.difference(seen, self.spread),
+            stopping=self._stopping(scores, unit),
         )
 
     # Predictions and scores

@@ -272,6 +272,10 @@ class Model(ABC):
         """The last time at which the values contradicted what was assumed."""
         return None
 
+    def disproved(self, state: State) -> AlarmEvent | None:
+        """The time at which a value was better than a certificate had allowed."""
+        return None
+
     @property
     def output_names(self) -> tuple[str, ...]:
         """What is measured beside the objective."""

@@ -286,7 +286,7 @@ class Optimizer:
                 trial = Trial(number, point, row)
                 number += 1
             results.append(trial.with_result(found, level, bounds, other))
-        before = self._last.model.alarm
+        before = self._last.alarm
         self.record = self._record.with_results(results)
         alarm = self.alarm
         if alarm is not None and (before is None or before.time != alarm.time):
@@ -381,7 +381,7 @@ class Optimizer:
 
         It is logged as a warning, too.
         """
-        return self.model.alarm
+        return self.state.alarm
 
     def allowed(self, x: Any) -> NDArray[np.bool_]:
         """(n,) which of the points ``x`` may be asked for: all, but for `metakel.safe`."""
@@ -503,9 +503,7 @@ class Optimizer:
         found = self.state.outcomes
         if not self.domain.supply(found.closed, found.pending):
             return f"all points of the {self.domain!r} were asked for"
-        if self.stop_at is not None and self.certificate().reaches(self.stop_at):
-            return f"{self.certificate()} (stop_at={self.stop_at})"
-        return ""
+        return "" if self.stop_at is None else self.certificate().reached(self.stop_at)
 
     def __repr__(self) -> str:
         found = ""

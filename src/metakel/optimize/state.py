@@ -10,6 +10,7 @@ from typing import Any
 from metakel._arrays import (
     single_blas_thread,
 )
+from metakel.confidence.fallback import AlarmEvent
 from metakel.errors import InputError
 from metakel.optimize.acquisition import (
     Acquisition,
@@ -86,6 +87,11 @@ class State:
         low, high = map(float, self.scale.interval(lower, upper))
         told = self.value(chosen) if value == found.y[chosen] else self.scale.value(value)
         return Best(self.point(chosen), told, low, high)
+
+    @cached_property
+    def alarm(self) -> AlarmEvent | None:
+        """The time at which the values contradicted what was assumed, or what was promised."""
+        return self.model.alarm or self.model.disproved(self)
 
     @cached_property
     @single_blas_thread

@@ -25,7 +25,6 @@ from metakel.optimize.certificate import (
     Basis,
     RegretCalibration,
     RegretScores,
-    smallest_shape,
 )
 from metakel.optimize.mixture import TaskPrior
 from metakel.optimize.optimizer import rehearse
@@ -119,8 +118,8 @@ def _calibration(
                 progress(len(found), total)
     sizes = [len(X) for _, X, _ in tables]
     calibration = RegretCalibration(
-        RegretScores(*_sorted(found[: len(tables)]), basis, TABLE_HORIZON, int(np.median(sizes))),
-        RegretScores(*_sorted(found[len(tables) :]), "emulated", SPACE_HORIZON),
+        _scores(found[: len(tables)], basis, TABLE_HORIZON, int(np.median(sizes))),
+        _scores(found[len(tables) :], "emulated", SPACE_HORIZON),
         _spread(history),
     )
     names = [task.name for _, task in jobs]
@@ -138,15 +137,29 @@ def _replays(
     regret, random = (np.zeros((len(varying), EVALUATIONS)) for _ in range(2))
     for row, i in enumerate(varying):
         spread = float(values[i].std())
-        regret[row, : len(found[i].regret)] = np.array(found[i].regret) / spread
+        seen = found[i].regret[:EVALUATIONS]
+        regret[row, : len(seen)] = np.array(seen) / spread
         random[row] = random_regret(values[i] / spread, EVALUATIONS)
     return Replays(tuple(names[i] for i in varying), regret, random)
 
 
-def _sorted(found: Sequence[TaskScore]) -> tuple[Array, Array]:
-    """Scores of all tasks, and of those that no alarm ended."""
+def _scores(
+    found: Sequence[TaskScore], basis: Basis, horizon: int, points: int = 0
+) -> RegretScores:
+    """Scores of all tasks, of those that no alarm ended, and what the replays were like."""
     lasting = [replay.score for replay in found if not replay.ended]
-    return np.sort([replay.score for replay in found]), np.sort(lasting)
+    scores = np.sort([replay.score for replay in found])
+    regrets, shapes = np.full((2, len(found), horizon), np.nan)
+    for i, replay in enumerate(found):
+        kept = len(replay.shapes)
+        regrets[i, :kept] = rounded(replay.regret[:kept])
+        shapes[i, :kept] = rounded(replay.shapes)
+    return RegretScores(scores, np.sort(lasting), basis, horizon, points, regrets, shapes)
+
+
+def rounded(values: Sequence[float]) -> list[float]:
+    """To six digits, as much as a file needs."""
+    return [float(f"{value:.6g}") for value in values]
 
 
 def _spread_out(
@@ -179,12 +192,13 @@ class Objective:
 class TaskScore(NamedTuple):
     """What came of a past task: max r_t / g_t, and whether an alarm ended it too early.
 
-    ``regret`` is r_t of the first values, 0 once everything was tried.
+    ``regret`` is r_t after every value, and ``shapes`` g_t of those before an alarm.
     """
 
     score: float
     ended: bool
     regret: tuple[float, ...] = ()
+    shapes: tuple[float, ...] = ()
 
 
 def replay_table(prior: Prior, X: Array, y: Array, horizon: int = TABLE_HORIZON) -> TaskScore:
@@ -192,7 +206,7 @@ def replay_table(prior: Prior, X: Array, y: Array, horizon: int = TABLE_HORIZON)
     domain = candidates(X, repeat=False)
     values = {row.tobytes(): float(value) for row, value in zip(domain.X, y, strict=True)}
     recorded = Objective(lambda X: np.array([values[x.tobytes()] for x in X]))
-    return _replay(prior, domain, recorded, float(y.max()), horizon, EVALUATIONS)
+    return _replay(prior, domain, recorded, float(y.max()), horizon)
 
 
 def replay_draw(prior: Prior, task: Task, number: int) -> TaskScore:
@@ -215,9 +229,9 @@ def _with_opening(prior: Prior, X: Array) -> Array:
 
 
 def _replay(
-    prior: Prior, domain: Domain, objective: Objective, highest: float, horizon: int, keep: int = 0
+    prior: Prior, domain: Domain, objective: Objective, highest: float, horizon: int
 ) -> TaskScore:
-    """``keep`` values are followed whatever the score, as long as there is any regret."""
+    """Followed to the horizon, or to the last point; the rule that stops needs all of it."""
     optimizer = Optimizer(replayed_model(prior, horizon), domain, rng=np.random.default_rng(0))
     rng, seen = np.random.default_rng(1), []
     values: list[float] = []
@@ -226,23 +240,19 @@ def _replay(
         values.append(float(objective.function(asked.x[None])[0]))
         return values[-1] + objective.noise_std * float(rng.standard_normal())
 
-    score, least = 0.0, smallest_shape(optimizer.model.scale)
-    regrets: list[float] = []
-    decided = ended = False
+    score, ended = 0.0, False
+    regrets, shapes = list[float](), list[float]()
     for _ in range(int(min(horizon, domain.supply(*(np.empty((0, domain.d0)),) * 2)))):
         seen.append(rehearse(optimizer, observed))
         regret = max(highest - values[int(np.argmax(seen))], 0.0)
         regrets.append(regret)
-        if not decided:
-            ended = optimizer.alarm is not None  # from here on nothing would have been promised
-            if not ended:
-                trace = optimizer.model.trace  # type: ignore[attr-defined]
-                score = max(score, regret / trace.shapes[-1])
-            # Without noise the regret never rises, so that no later ratio can exceed the score.
-            decided = ended or bool(not objective.noise_std and regret <= score * least)
-        if decided and (len(regrets) >= keep or regret == 0):
+        ended = ended or optimizer.alarm is not None
+        if not ended:  # from then on nothing would have been promised
+            shapes.append(optimizer.model.trace.shapes[-1])  # type: ignore[attr-defined]
+            score = max(score, regret / shapes[-1])
+        elif len(regrets) >= EVALUATIONS or regret == 0:
             break
-    return TaskScore(score, ended, tuple(regrets[:keep]))
+    return TaskScore(score, ended, tuple(regrets), tuple(shapes))
 
 
 def replayed_model(prior: Prior, horizon: int) -> Mixture:

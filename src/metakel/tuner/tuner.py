@@ -122,6 +122,9 @@ class Tuner:
         if certificate.final:
             reason = certificate.reason
             raise InputError(f"stop_at needs a certificate; there is none: {reason}")
+        outlook = certificate.outlook(self.stop_at)
+        if outlook:
+            LOG.warning("stop_at=%s will not stop this run: %s", self.stop_at, outlook)
 
     # The optimizer in step with the journal
 
@@ -254,9 +257,9 @@ class Tuner:
 
     def _stop_reason(self, run: Run) -> str:
         if self.stop_at is not None:
-            certificate = self._optimizer.certificate()
-            if certificate.reaches(self.stop_at):
-                return f"{certificate} (stop_at={self.stop_at})"
+            reached = self._optimizer.certificate().reached(self.stop_at)
+            if reached:
+                return reached
         spent = self.budget is not None and run.spent >= self.budget
         if spent and not self._orphans(run):
             return f"the budget of {self.budget} evaluations is spent"

@@ -45,10 +45,8 @@ class StopAtCallback:
             if certificate.reason not in self._warned:
                 LOGGER.warning("study %r: %s", study.study_name, certificate)
             self._warned.add(certificate.reason)
-        elif certificate.reaches(self.stop_at):
-            LOGGER.info(
-                "study %r stops: %s (stop_at=%s)", study.study_name, certificate, self.stop_at
-            )
+        elif reached := certificate.reached(self.stop_at):
+            LOGGER.info("study %r stops: %s", study.study_name, reached)
             study.set_user_attr(CERTIFICATE, str(certificate))
             study.stop()
 

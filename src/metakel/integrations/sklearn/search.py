@@ -187,10 +187,10 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
                 warnings.warn(reason, stacklevel=3)
             self._said = (reason,)
             return False
-        reached = certificate.reaches(self.stop_at)
+        reached = certificate.reached(self.stop_at)
         if reached:
-            self.stop_reason_ = f"{certificate} (stop_at={self.stop_at})"
-        return reached
+            self.stop_reason_ = reached
+        return bool(reached)
 
     def _scored(self, results: Mapping[str, Any]) -> str:
         """The column of the scorer that is searched for."""
