@@ -69,6 +69,7 @@ bench-ask: $(VENV)/.bench  ## the time of one ask against other optimizers
 bench-coverage: $(VENV)/.bench  ## coverage and width of every confidence method
 	$(BIN)/python -m benchmarks.coverage --update-docs
 	$(BIN)/python -m benchmarks.coverage_selection --update-docs
+	$(BIN)/python -m benchmarks.coverage_floors --update-docs
 
 torture: $(VENV)/.ready  ## 5,000 kill -9, 1,000 while saving, full disks: look for losses (docs/reliability.md)
 	cd tests/tuner && ../../$(BIN)/python torture.py --kills 2000
