@@ -122,7 +122,7 @@ def test_ucb_and_ei_both_decide(prior):
 
 
 def test_wrong_uses_say_what_to_do(prior):
-    with pytest.raises(InputError, match="'ei' or 'ucb'"):
+    with pytest.raises(InputError, match="'ei' or 'ts' or 'ucb'"):
         prior.optimizer(rng=np.random.default_rng(0), acquisition="pi")
     with pytest.raises(InputError, match="leave the other rows out"):
         prior.optimizer([{"rate": 0.1, "depth": 2, "kind": "u"}], fixed={"kind": "u"})

@@ -48,7 +48,8 @@ def check_score(score: Score, Z: ArrayLike) -> None:
     if score.gradient is None:
         return
     again, slopes = score.gradient(points)
-    close(again, values, "values beside the gradient differ from the values", rtol=1e-2)
+    # A climb may follow a surrogate that is this close; what it finds is scored by the values.
+    close(again, values, "values beside the gradient differ from the values", rtol=2e-2)
     law(slopes.shape == points.shape, f"gradients have shape {slopes.shape}, not {points.shape}")
     step = 1e-6
     for i, e in enumerate(np.eye(points.shape[1])):
