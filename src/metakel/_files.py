@@ -87,7 +87,7 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
             return
         temporary = target.with_name(f".{token_hex(8)}.tmp")
         try:
-            _write_new(temporary, content)
+            write_new(temporary, content)
             if mode is not None:
                 os.chmod(temporary, stat.S_IMODE(mode))
             os.replace(temporary, target)
@@ -109,7 +109,7 @@ def _existing_mode(target: Path) -> int | None:
     return mode
 
 
-def _write_new(path: Path, content: bytes) -> None:
+def write_new(path: Path, content: bytes) -> None:
     """Write a file with the permissions of any new file, and wait until it is on disk."""
     with open(path, "xb") as file:
         file.write(content)

@@ -120,6 +120,38 @@ def test_what_is_no_journal_is_said_to_be_none(metakel, prior, command):
         assert "None" not in result.err
 
 
+def test_a_damaged_journal_names_its_remedy_which_keeps_every_other_value(metakel, prior):
+    metakel("suggest", prior, "-n", 3, "--journal", "j")
+    for number, value in ((2, 70), (0, 71), (1, 72)):
+        metakel("tell", "j", value, "--number", number)
+    before = Path("j").read_bytes()
+    Path("j").write_bytes(before.replace(b'"value": 71.0', b'"value": 91.0'))
+    for command in (("status", "j"), ("tell", "j", "50", "--number", 0)):
+        assert "`metakel status j --salvage OUT`" in metakel(*command).err
+    done = metakel("status", "j", "--salvage", "out")
+    assert done.code == 0, done.err
+    assert "out: 6 events with 2 values" in done.out
+    assert "line 6: lost; it seems to be 'told' of trial 0" in done.out
+    assert [t["value"] for t in looked_at(metakel, "out")["trials"]] == [None, 72.0, 70.0]
+    again = metakel("status", "j", "--salvage", "out")
+    assert again.code == 1
+    assert "out is there already" in again.err
+    found = json.loads(metakel("status", "j", "--salvage", "other", "--json").out)
+    assert found["damaged"] == [{"line": 6, "what": "lost; it seems to be 'told' of trial 0"}]
+
+
+def test_a_damaged_first_line_lists_the_values_that_are_whole(metakel, prior):
+    metakel("suggest", prior, "--journal", "j")
+    metakel("tell", "j", 70.5)
+    Path("j").write_bytes(Path("j").read_bytes().replace(b'"seed": ', b'"sped": ', 1))
+    result = metakel("status", "j", "--salvage", "out")
+    assert result.code == 1
+    assert "trial 0, {" in result.out
+    assert ": 70.5" in result.out
+    assert "its first line is damaged" in result.err
+    assert not Path("out").exists()
+
+
 def test_a_journal_with_candidates_takes_no_others(metakel, prior):
     known = Prior.load(prior)
     rows = [{"learning rate": 0.1, "n=layers": n, "opt imizer": "sgd"} for n in (3, 4)]

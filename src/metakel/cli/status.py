@@ -9,23 +9,39 @@ from typing import Annotated, Any
 import typer
 
 from metakel.cli.console import Json, emit, grid, say, short
+from metakel.errors import InputError
 from metakel.optimize import Trial
-from metakel.tuner import Store
+from metakel.tuner import Run, Store
 from metakel.tuner.fold import age
 from metakel.tuner.lock import is_alive
+from metakel.tuner.salvage import RESULTS, salvaged, write
 
 JournalArgument = Annotated[
     Path, typer.Argument(help="The journal of `metakel suggest` or `metakel tune`.")
 ]
 
 
-def status(journal: JournalArgument, json: Json = False) -> None:
+def status(
+    journal: JournalArgument,
+    salvage: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write what is whole in a damaged journal to this new file, and list the rest."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
     """List the trials of a journal with their numbers and results.
 
     With --json: complete and failed (how many), pending (their numbers), best (its number, or
     null), alarm (time and reason, or null), and trials, each with number, configuration, state,
     value, outputs, reason, since (when it was given to its process) and owner (that process).
+    With --salvage too: events (how many were written), values, and damaged, each with line and
+    what.
     """
+    if salvage is not None:
+        _salvage(journal, salvage, json)
+        return
     record = Store.open(journal)
     trials, best, alarm = record.run.record, record.run.best, record.run.alarm
     if json:
@@ -60,6 +76,31 @@ def status(journal: JournalArgument, json: Json = False) -> None:
         say(f"with {rules['text']}")
     if alarm is not None:
         say(f"ALARM after {alarm.time} values: {alarm.reason}")
+
+
+def _salvage(journal: Path, out: Path, json: bool) -> None:
+    found = salvaged(journal)
+    if not found.events:
+        for event in found.whole:
+            if event["event"] in RESULTS:
+                of = "" if event.get("number") is None else f"trial {event['number']}, "
+                say(f"{of}{event['configuration']}: {event.get('value', 'failed')}")
+        raise InputError(
+            f"{journal}: its first line is damaged, which holds the parameters and options, so "
+            f"{out} was not written; the results that are whole are listed. Begin a new journal "
+            "with the same prior, and record them with `metakel tell NEW VALUE --set name=value`"
+        )
+    write(out, found.events)
+    values = len(Run().after(found.events).record.observed)
+    if json:
+        damaged = [asdict(damage) for damage in found.damaged]
+        emit({"events": len(found.events), "values": values, "damaged": damaged})
+        return
+    say(f"{out}: {len(found.events)} events with {values} values")
+    for damage in found.damaged:
+        say(str(damage))
+    if not found.damaged:
+        say("every line is whole")
 
 
 def described(trial: Trial) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from weakref import WeakSet
 from zlib import crc32
 
 from metakel._files import as_path, sync_folder
-from metakel.errors import InputError, MetaKelError
+from metakel.errors import Hint, InputError, MetaKelError
 from metakel.tuner.lock import locked
 
 LOG = logging.getLogger("metakel")
@@ -135,11 +135,19 @@ class Journal:
             if event is None:
                 hint = "" if position.line else " (is it a journal?)"
                 wrong = _what_is_wrong(line)
-                raise InputError(f"{self.path}, line {position.line + 1}{hint}: {wrong}")
+                raise InputError(
+                    f"{self.path}, line {position.line + 1}{hint}: {wrong}",
+                    *([self._remedy] if line.removeprefix(MARK)[:1] == b"{" or not hint else []),
+                )
             position.line += 1
             position.offset += len(line)
             position.last = line
             yield event
+
+    @property
+    def _remedy(self) -> Hint:
+        typed = f"`metakel status {self.path} --salvage OUT`"
+        return Hint("write what is whole to a new journal", typed, typed)
 
     def append(self, events: Sequence[Mapping[str, Any]]) -> None:
         """Write events and wait until they are on disk; within `exclusive`.
@@ -191,7 +199,8 @@ class Journal:
                             f"{self.path} has a line of more than {LONGEST_LINE >> 20} MB; expected"
                             " the events of a journal, one short line each"
                         )
-                    return  # unfinished, by a writer that is at work or was killed
+                    if not _goes_on(line):
+                        return  # unfinished, by a writer that is at work or was killed
                 yield line
 
     def _announce(self, size: int) -> None:
@@ -232,6 +241,12 @@ class Journal:
             raise InputError(
                 f"{self.path} is not a journal, and is left as it is: it begins with "
                 f"{first!r}; expected {BEGINNING.decode()} ..."
+            )
+        if _goes_on(last):
+            raise InputError(
+                f"{self.path}, last line: found {last[-20:]!r} at its end; expected a line end; "
+                "nothing was recorded",
+                self._remedy,
             )
         if parsed(last.removeprefix(MARK)) is None:
             os.ftruncate(descriptor, size - len(last))
@@ -342,7 +357,7 @@ def _noting_thread() -> Iterator[None]:
 # Lines
 
 _SEAL = b', "crc": "%08x"}'
-_SEAL_LENGTH = len(_SEAL % 0)
+SEAL_LENGTH = len(_SEAL % 0)
 _PARSER = json.JSONDecoder()  # it skips what `json.loads` finds out anew for every line
 
 
@@ -365,11 +380,21 @@ def _sealed(line: bytes, before: int) -> tuple[Event | None, int]:
     """The event of a line, and its checksum; None where that does not follow the one ``before``."""
     if line.endswith(b"\r\n"):
         line = line[:-2] + b"\n"
-    end = len(line) - _SEAL_LENGTH - 1
+    end = len(line) - SEAL_LENGTH - 1
     found = crc32(b"}", crc32(line[:end], before))
     if line[end:] != _SEAL % found + b"\n":
         return None, 0
     return parsed(line[:end] + b"}"), found
+
+
+def _goes_on(line: bytes) -> bool:
+    """Whether something follows the event of an unfinished line, which no writer leaves behind."""
+    text = line.removeprefix(MARK).decode("latin-1").rstrip("\r")
+    try:
+        event, end = _PARSER.raw_decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(event, dict) and "crc" in event and end < len(text)
 
 
 def _is_empty(line: bytes, last: bytes) -> bool:
@@ -381,7 +406,7 @@ def _what_is_wrong(line: bytes) -> str:
     """With a line whose checksum does not follow from the lines before."""
     if parsed(line) is None:
         return f"found {line[:60]!r}; expected an event"
-    if line.rstrip(b"\r\n")[-_SEAL_LENGTH:] != _SEAL % checksum(line):
+    if line.rstrip(b"\r\n")[-SEAL_LENGTH:] != _SEAL % checksum(line):
         return "it has no checksum; expected one, as on the lines of every journal"
     return "it, or the line before it, was changed after it was written: its checksum differs"
 

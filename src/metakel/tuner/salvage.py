@@ -1,0 +1,326 @@
+"""What is whole in a damaged journal: lines by their checksums, under the numbers they had.
+
+A line is whole if its checksum follows from the one noted on the line before, or from the one
+computed over that line. Where the checksum itself was damaged, the line after it vouches for it.
+
+Trials are numbered by their order, so a lost line may have held a number. Whether it did is decided
+by what comes later: results say the number and the configuration that was asked. Where it did, an
+empty trial takes its place, and every other trial keeps its number.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from metakel._files import as_path, refuse_device, write_new, writing
+from metakel.errors import InputError
+from metakel.tuner.events import FIELDS, Event, check_header
+from metakel.tuner.fold import Run
+from metakel.tuner.journal import SEAL_LENGTH, checksum, encoded, parsed
+
+SEAL = re.compile(rb', "crc": "[0-9a-f]{8}"}')
+SEALED = re.compile(SEAL.pattern + rb"\Z")
+OPENING = b'{"event": "'
+LINE_END, MARK_LENGTH = 2, 3  # bytes, at most
+SUMS = 6  # checksums that the line before may have had, in a row of damaged lines
+GUESSES = 8  # ways in which the lost lines may have been, that are followed at once
+IMPOSSIBLE = 10
+RESULTS = ("told", "failed", "corrected")
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Something that is not whole: its line in the file, and what it seems to be."""
+
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Salvaged:
+    """What a damaged journal still says.
+
+    Parameters
+    ----------
+    events : tuple of dict
+        With the header and every number in its place; empty where the header is damaged.
+    damaged : tuple of Damage
+    whole : tuple of dict
+        The events of whole lines, as they were written.
+    """
+
+    events: tuple[Event, ...]
+    damaged: tuple[Damage, ...]
+    whole: tuple[Event, ...]
+
+
+def salvaged(path: str | Path) -> Salvaged:
+    """All that is whole in a journal; the file is only read."""
+    file = as_path(path)
+    try:
+        refuse_device(file)
+        text = file.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"there is no journal {path}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    pieces, ends = _pieces(text)
+    found = _checked([piece for _, piece in pieces])
+    whole = tuple(event for event in found if event is not None)
+    lost = [Damage(n, _seems(p)) for (n, p), e in zip(pieces, found, strict=True) if e is None]
+    if found and found[-1] is None and not text.endswith(b"\n"):
+        lost[-1] = Damage(pieces[-1][0], "unfinished; nobody was told that it was recorded")
+        found.pop()
+    if not whole:
+        raise InputError(f"{path} is not a journal, or nothing of it is whole: no checksum holds")
+    if found[0] is None:
+        return Salvaged((), tuple(lost), whole)
+    check_header(found[0], str(path))
+    events, unplaced = _in_place(pieces, found)
+    Run().after(events, str(path))
+    damaged = sorted([*lost, *ends, *unplaced], key=lambda damage: damage.line)
+    return Salvaged(tuple(events), tuple(damaged), whole)
+
+
+def write(out: str | Path, events: Sequence[Event]) -> None:
+    """A new journal with these events; a file that is there is never overwritten."""
+    place = as_path(out)
+    if place.exists():
+        raise InputError(f"{out} is there already, and is left as it is; expected a new name")
+    with writing(out):
+        write_new(place, encoded(events))
+
+
+# Lines
+
+
+def _pieces(text: bytes) -> tuple[list[tuple[int, bytes]], list[Damage]]:
+    """Lines with their numbers, as they were written, and line ends that were changed."""
+    begin = text[: MARK_LENGTH + len(OPENING)].find(OPENING)
+    pieces: list[tuple[int, bytes]] = []
+    ends = []
+    for number, row in enumerate(text[max(begin, 0) :].split(b"\n"), start=1):
+        row = row.rstrip(b"\r")
+        while row:
+            end = _end_of_event(row)
+            pieces.append((number, row[:end]))
+            row = row[end:]
+            if row:
+                ends.append(Damage(number, "its line end was changed; the events are whole"))
+                begin = row.find(b"{")
+                row = row[begin:] if 0 <= begin <= LINE_END else row
+                row = row if begin >= 0 or len(row) > LINE_END else b""
+    return _rejoined(pieces), ends
+
+
+def _end_of_event(row: bytes) -> int:
+    """Where the first event of a row ends: another follows it where a line end was changed."""
+    seal = SEAL.search(row)
+    if seal is None or seal.end() == len(row):
+        return len(row)
+    try:
+        event, end = json.JSONDecoder().raw_decode(row.decode("latin-1"))
+    except (ValueError, RecursionError):
+        return len(row)
+    return end if isinstance(event, dict) and "crc" in event else len(row)
+
+
+def _rejoined(pieces: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """With the halves of a line together, which a byte that became a line end has cut."""
+    joined: list[tuple[int, bytes]] = []
+    for number, piece in pieces:
+        if joined and not SEALED.search(joined[-1][1]) and _differing(piece, OPENING) > 1:
+            joined[-1] = joined[-1][0], joined[-1][1] + b"\n" + piece
+        else:
+            joined.append((number, piece))
+    return joined
+
+
+def _checked(pieces: Sequence[bytes]) -> list[Event | None]:
+    """The events of whole lines, None for others."""
+    found: list[Event | None] = []
+    before = [0]
+    for i, piece in enumerate(pieces):
+        sums = [crc32(_body(piece), start) for start in before]
+        noted = checksum(piece) if SEALED.search(piece) else None
+        if noted in sums:
+            found.append(parsed(_body(piece)))
+            before = [checksum(piece)]
+            continue
+        after = pieces[i + 1] if i + 1 < len(pieces) else b""
+        vouched = [
+            start
+            for start in sums
+            if SEALED.search(after) and crc32(_body(after), start) == checksum(after)
+        ]
+        found.append(parsed(_body(piece)) if vouched else None)
+        before = vouched or ([] if noted is None else [noted]) + sums[:SUMS]
+    return found
+
+
+def _body(piece: bytes) -> bytes:
+    """A line without its checksum."""
+    return piece[:-SEAL_LENGTH] + b"}"
+
+
+def _differing(text: bytes, expected: bytes) -> int:
+    """How many bytes of the beginning of a text are not as expected."""
+    same = sum(a == b for a, b in zip(text, expected, strict=False))
+    return len(expected) - same
+
+
+def _kind(piece: bytes) -> str:
+    """Of a damaged line, as far as it can be read."""
+    rest = piece[len(OPENING) :]
+    wrong = {kind: _differing(rest, kind.encode() + b'"') for kind in FIELDS}
+    kind = min(wrong, key=lambda k: wrong[k])
+    return kind if wrong[kind] <= 1 else ""
+
+
+def _seems(piece: bytes) -> str:
+    kind, number = _kind(piece), re.search(rb'"number": (\d+)', piece)
+    if not kind:
+        return f"lost; found {piece[:60]!r}"
+    return f"lost; it seems to be {kind!r}" + (f" of trial {int(number[1])}" if number else "")
+
+
+# Numbers
+
+
+@dataclass
+class _Guess:
+    """One way in which the lost lines may have been, and how well it fits what came later."""
+
+    trials: list[tuple[Any, bool]]  # configuration (None where it is lost), whether it has a result
+    misfit: int = 0
+    unlikely: int = 0
+    decided: tuple[int | None, ...] = ()  # by lost line: no trial, a new one, the result of one
+
+    def take(self, event: Mapping[str, Any]) -> bool:
+        """One more whole event; False if it cannot have followed."""
+        kind, number, run = event["event"], event.get("number"), event.get("configuration")
+        if kind == "asked" or (kind in RESULTS and number is None):
+            self.trials.append((run, kind != "asked"))
+        elif number is not None and kind in FIELDS:
+            if number >= len(self.trials) or (kind == "corrected" and not self.trials[number][1]):
+                self.misfit += IMPOSSIBLE
+                return False
+            asked, done = self.trials[number]
+            if kind in RESULTS:
+                self.misfit += 0 if asked is None else 1 if asked != run else -1
+                self.trials[number] = (asked if asked is not None else run), True
+                if done and kind != "corrected":  # a second result is a trial of its own
+                    self.trials.append((run, True))
+            elif kind in ("adopted", "released"):
+                self.misfit += done
+            elif kind == "dropped":
+                self.trials[number] = asked, False
+        return True
+
+    def after(self, choice: int | None, unlikely: bool, done: bool) -> _Guess:
+        """With a lost line that added nothing, a new trial, or the result of one."""
+        trials = list(self.trials)
+        if choice == len(trials):
+            trials.append((None, done))
+        elif choice is not None:
+            trials[choice] = trials[choice][0], True
+        decided = (*self.decided, choice)
+        return replace(self, trials=trials, unlikely=self.unlikely + unlikely, decided=decided)
+
+
+def _in_place(
+    pieces: Sequence[tuple[int, bytes]], found: Sequence[Event | None]
+) -> tuple[list[Event], list[Damage]]:
+    """Whole events, with trials in the place of lost ones; and events that fit nowhere."""
+    later: dict[int, list[tuple[int, Event]]] = {}
+    for i, event in enumerate(found):
+        if event is not None and event["event"] in RESULTS and event.get("number") is not None:
+            later.setdefault(event["number"], []).append((i, event))
+
+    def next_result(number: int, position: int) -> Event | None:
+        return next((e for i, e in later.get(number, []) if i > position), None)
+
+    guesses = [_Guess([])]
+    for i, event in enumerate(found):
+        if event is None:
+            guesses = [new for guess in guesses for new in _ways(guess, pieces[i][1], i, later)]
+            guesses.sort(key=lambda guess: (guess.misfit, guess.unlikely))
+            guesses = guesses[: 4 * GUESSES]
+            continue
+        for guess in guesses:
+            guess.take(event)
+        if len(guesses) > GUESSES:
+            guesses.sort(key=lambda guess: (guess.misfit, guess.unlikely))
+            guesses = guesses[:GUESSES] if guesses[0].misfit < guesses[-1].misfit else guesses
+    best = min(guesses, key=lambda guess: (guess.misfit, guess.unlikely))
+    known = next((e["configuration"] for e in found if e and "configuration" in e), None)
+
+    events: list[Event] = []
+    unplaced, replay, decided = [], _Guess([]), iter(best.decided)
+    for i, event in enumerate(found):
+        line = pieces[i][0]
+        if event is not None:
+            if replay.take(event):
+                events.append(event)
+            else:
+                told = f"{event['event']!r} of trial {event['number']}: {event.get('value')}"
+                unplaced.append(Damage(line, f"whole, but left out as that trial is lost: {told}"))
+            continue
+        choice = next(decided)
+        if choice is None or known is None:  # no whole line tells of a trial
+            continue
+        result = next_result(choice, i)
+        new = choice == len(replay.trials)
+        asked = None if new else replay.trials[choice][0]
+        row = asked or (result or {}).get("configuration", known)
+        done = not new or (result is not None and result["event"] == "corrected")
+        events += _placeholder(choice, new, done, row, line, result is None)
+        replay = replay.after(choice, False, done)
+    return events, unplaced
+
+
+def _ways(
+    guess: _Guess, piece: bytes, position: int, later: Mapping[int, list[tuple[int, Event]]]
+) -> Iterator[_Guess]:
+    """What a lost line may have been; the likely way is the one that its text suggests."""
+    new = len(guess.trials)
+    results = {n: e["event"] for n, all_ in later.items() for i, e in all_[::-1] if i > position}
+    kind, pending = _kind(piece), [n for n, (_, done) in enumerate(guess.trials) if not done]
+    told = [n for n in pending if _is_result_of(piece, kind, n, guess.trials[n][0])]
+    of = told[0] if len(told) == 1 and told[0] in results else None
+    added = kind == "asked" or _is_result_of(piece, kind, None, None)
+    yield guess.after(None, added or of is not None, False)
+    yield guess.after(new, not added, results.get(new) == "corrected")
+    for n in pending:
+        if n == of or results.get(n) == "corrected":
+            yield guess.after(n, n != of, True)
+
+
+def _is_result_of(piece: bytes, kind: str, number: int | None, run: Any) -> bool:
+    """Whether a damaged line reads as a result of a trial; None for one without a number."""
+    if kind not in ("told", "failed"):
+        return False
+    event = {"event": kind, "number": number, "configuration": run}
+    expected = json.dumps(event).encode()[:-1]
+    return _differing(piece, expected if number is not None else expected[: -len("null")]) <= 1
+
+
+def _placeholder(
+    number: int, new: bool, done: bool, row: Any, line: int, dropped: bool
+) -> list[Event]:
+    why = f"line {line} of the journal was damaged"
+    if done:  # a correction follows, or a second result
+        of = None if new else number
+        return [{"event": "failed", "number": of, "configuration": row, "reason": why}]
+    asked: Event = {"event": "asked", "configuration": row, "by": None, "expected": None}
+    drop = {"event": "dropped", "number": number, "again": True, "reason": why}
+    return [asked, drop] if dropped else [asked]
