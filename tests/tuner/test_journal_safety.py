@@ -71,10 +71,20 @@ def edited_in_place(path: Path) -> None:
         stream.write(text)
 
 
+def changed_far_from_the_end(path: Path) -> None:
+    with path.open("r+b") as stream:
+        stream.seek(40)
+        byte = stream.read(1)
+        stream.seek(40)
+        stream.write(bytes([byte[0] ^ 1]))
+    os.utime(path, (1, 1))  # clocks of file systems are coarse
+
+
 @pytest.mark.parametrize(
     ("change", "what"),
     [
         (os.remove, "removed"),
+        (changed_far_from_the_end, "rewritten"),
         (replaced, "replaced"),
         (shortened, "rewritten"),
         (edited_in_place, "rewritten"),

@@ -48,10 +48,11 @@ class JournalError(MetaKelError, OSError):
 
 @dataclass
 class _Position:
-    """How far a file was read: lines, bytes, and the last line."""
+    """How far a file was read: lines, bytes and their checksum, and the last line."""
 
     line: int = 0
     offset: int = 0
+    total: int = 0
     last: bytes = b""
 
 
@@ -66,6 +67,7 @@ class Journal:
         self._memory: list[Event] = []
         self._descriptor: int | None = None  # open during a turn only
         self._file: os.stat_result | None = None  # which file it is, once it was seen
+        self._unchanged: tuple[int, int] | None = None  # size and time when it was as read
         self._threads = threading.RLock()
         _JOURNALS.add(self)
 
@@ -129,6 +131,7 @@ class Journal:
             if _is_empty(line, position.last):
                 position.line += 1
                 position.offset += len(line)
+                position.total = crc32(line, position.total)
                 position.last += line
                 continue
             event, seal = _sealed(line if position.line else line.removeprefix(MARK), seal)
@@ -141,6 +144,7 @@ class Journal:
                 )
             position.line += 1
             position.offset += len(line)
+            position.total = crc32(line, position.total)
             position.last = line
             yield event
 
@@ -159,10 +163,13 @@ class Journal:
             self._memory += [json.loads(json.dumps(event, allow_nan=False)) for event in events]
             return
         assert self._descriptor is not None, "append belongs within exclusive"
-        self._recognise(os.fstat(self._descriptor))
+        found = os.fstat(self._descriptor)
+        self._recognise(found)
         end = os.lseek(self._descriptor, 0, os.SEEK_END)
         last = self._read.last if end == self._read.offset else _last_line(self._descriptor, end)
         self._write(self._descriptor, encoded(events, last), end)
+        if self._unchanged == _size_and_time(found):  # nobody else wrote
+            self._unchanged = _size_and_time(os.fstat(self._descriptor))
         self._refuse_another()
 
     def _write(self, descriptor: int, text: bytes, end: int) -> None:
@@ -191,7 +198,12 @@ class Journal:
             stream.seek(known.offset - len(known.last))
             if stream.read(len(known.last)) != known.last:
                 raise self._lost("rewritten")
-            self._announce(os.fstat(stream.fileno()).st_size - known.offset)
+            found = os.fstat(stream.fileno())
+            if self._unchanged != _size_and_time(found):  # somebody wrote: only at the end?
+                if _total(stream, known.offset) != known.total:
+                    raise self._lost("rewritten")
+                self._unchanged = _size_and_time(found)
+            self._announce(found.st_size - known.offset)
             while line := stream.readline(LONGEST_LINE):
                 if not line.endswith(b"\n"):
                     if len(line) == LONGEST_LINE:
@@ -426,6 +438,19 @@ def parsed(line: bytes) -> Event | None:
     except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+
+
+def _size_and_time(found: os.stat_result) -> tuple[int, int]:
+    return found.st_size, found.st_mtime_ns
+
+
+def _total(stream: BinaryIO, size: int, block: int = 1 << 20) -> int:
+    """The checksum of the first bytes of a file, which ends up behind them."""
+    stream.seek(0)
+    total = 0
+    while size and (text := stream.read(min(size, block))):
+        total, size = crc32(text, total), size - len(text)
+    return total
 
 
 def _last_line(descriptor: int, end: int, block: int = 1 << 16) -> bytes:
