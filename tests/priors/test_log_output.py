@@ -131,8 +131,9 @@ def test_a_value_of_zero_is_taken_and_is_the_best(prior):
     optimizer.tell(optimizer.ask(), 0.5)
 
 
-def test_a_share_of_the_spread_stops_a_search(prior):
-    optimizer = prior.optimizer([{"x": float(x)} for x in ROWS], stop_at="20%")
+def test_a_share_of_the_spread_stops_a_search():
+    many = mk.learn_prior(history(levels=np.geomspace(0.02, 40, 14)))
+    optimizer = many.optimizer([{"x": float(x)} for x in ROWS], stop_at="20%")
     while not optimizer.done:
         x = optimizer.ask()
         optimizer.tell(x, float(loss(5.0, 0.6, x["x"])))

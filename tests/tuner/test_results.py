@@ -29,7 +29,7 @@ def events(path) -> list[dict]:
 
 
 def shown(tuner: Tuner) -> tuple[dict, dict]:
-    return asdict(tuner.best), asdict(tuner.certificate)
+    return asdict(tuner.best), tuner.certificate.as_dict()
 
 
 # What was really set
@@ -62,7 +62,7 @@ def test_what_was_run_is_what_decides():
     plain.enqueue([X])
     plain.tell(plain.ask(), 0.3)
     assert run.ask() == plain.ask()
-    assert asdict(run.certificate) == asdict(plain.certificate)
+    assert run.certificate.as_dict() == plain.certificate.as_dict()
 
 
 def test_only_a_pending_suggestion_can_be_settled(tmp_path):
