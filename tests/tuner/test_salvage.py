@@ -105,7 +105,7 @@ def test_a_flipped_bit_costs_at_most_its_line_and_moves_no_value(journal, rows):
         assert at_end or kept == expected(rows, None) or named == [line + 2]
 
 
-def test_two_damaged_lines_cost_no_other(journal, rows):
+def test_two_damaged_lines_are_named_and_cost_no_other_of_an_ordinary_run(journal, rows):
     text = journal.read_bytes().splitlines(keepends=True)
     for first in range(len(rows)):
         for second in range(first + 1, len(rows)):
@@ -119,7 +119,7 @@ def test_two_damaged_lines_cost_no_other(journal, rows):
             kept = [row for i, row in enumerate(rows) if i not in (first, second)]
             told_of = {n: event["value"] for event, n in kept if n is not None}
             assert len(found.damaged) >= 2
-            if rows is ORDINARY:
+            if rows is ORDINARY:  # second results can be mistaken, as docs/reliability.md says
                 assert values(Run().after(found.events)) == told_of, (first, second)
 
 
