@@ -102,10 +102,23 @@ def test_a_space_of_ours_and_a_prior_of_ours():
     space = Space((Float("C", 0.01, 100, log=True), Categorical("fit_intercept", (True, False))))
     search = MetaKelSearchCV(LogisticRegression(), space, n_iter=3, cv=3, prior=None).fit(X, y)
     assert not search.prior_.helps
+    other = MetaKelSearchCV(LogisticRegression(), prior="library:logistic_regression:auc")
+    with pytest.raises(InputError, match="scoring measures 'accuracy'"):
+        other.fit(X, y)
     named = MetaKelSearchCV(
         LogisticRegression(), n_iter=2, cv=3, prior="library:logistic_regression"
     )
-    assert named.fit(X, y).prior_ is library.load("logistic_regression")
+    assert named.fit(X, y).prior_ is library.load("logistic_regression", "accuracy")
+
+
+def test_a_cold_start_minimises_a_loss():
+    space = {"C": loguniform(1e-6, 1e3)}
+    search = MetaKelSearchCV(
+        LogisticRegression(max_iter=500), space, n_iter=8, cv=3, prior=None, scoring="neg_log_loss"
+    ).fit(X, y)
+    assert search.prior_.info.minimize
+    assert search.optimizer_.best().value == pytest.approx(-search.best_score_)
+    assert search.best_params_["C"] > 1e-2
 
 
 def test_no_prior_is_a_cold_start_that_is_said_once(caplog):

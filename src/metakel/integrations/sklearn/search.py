@@ -173,7 +173,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
                 self.optimizer_.tell(configuration, failed=True)
             else:
                 self.optimizer_.tell(configuration, measure.of(score))
-            self._note(searched, configuration, arguments, score)
+            self._note(arguments, score)
         evaluate.finish()
 
     def _ends(self) -> bool:
@@ -222,7 +222,8 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
                 )
             names = {name: name for name in given}
             space = Space(tuple(choice.parameter for choice in given.values()))
-            return cold_prior(space, measure.metric), Searched(given, names, {}, always), {}
+            prior = cold_prior(space, measure.metric, minimize=measure.minimize)
+            return prior, Searched(given, names, {}, always), {}
         entry = library.ENTRIES.get(prior.info.model)
         if entry is None:  # a prior of one's own, with the names of the estimator
             names = {name: name for name in prior.space.free}
@@ -241,12 +242,12 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         if self.prior is None:
             return None
         if isinstance(self.prior, Prior):
-            return self.prior
+            return _in_units_of(measure, self.prior)
         if self.prior != "auto":
-            text = str(self.prior)
-            if text in library.ENTRIES:
-                return library.load(text, measure.metric)
-            return library.as_prior(text)
+            name = str(self.prior).removeprefix("library:")
+            if name in library.ENTRIES:
+                return library.load(name, measure.metric)
+            return _in_units_of(measure, library.as_prior(self.prior))
         if found is not None:
             with contextlib.suppress(InputError):
                 return library.load(found[1].name, measure.metric)
@@ -259,13 +260,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     # What it leaves for the next time
 
-    def _note(
-        self,
-        searched: Searched,
-        configuration: Mapping[str, Any],
-        arguments: Mapping[str, Any],
-        score: float | None,
-    ) -> None:
+    def _note(self, arguments: Mapping[str, Any], score: float | None) -> None:
         if not isinstance(self.history, str | Path):
             return
         line = {
@@ -358,6 +353,18 @@ def _without_headlines(verbose: int) -> Iterator[None]:
         return
     with contextlib.redirect_stdout(_Filter(sys.stdout)):
         yield
+
+
+def _in_units_of(measure: Measure, prior: Prior) -> Prior:
+    """The prior, refused where it is of another metric of the library or direction."""
+    other = prior.info.model and prior.info.output != measure.metric
+    if other or prior.info.minimize != measure.minimize:
+        aim = "minimised" if prior.info.minimize else "maximised"
+        raise InputError(
+            f"prior is of {prior.info.output!r}, which is {aim}; scoring measures "
+            f"{measure.metric!r}, which is {'minimised' if measure.minimize else 'maximised'}"
+        )
+    return prior
 
 
 def _choices(given: Any) -> tuple[dict[str, Choice] | None, dict[str, Any]]:
@@ -480,8 +487,12 @@ def _learned(
         return None
     space = Space(tuple(choice.parameter for choice in given.values()))
     table = {name: [row[name] for row in rows] for name in rows[0]}
-    minimize = measure.of(1.0) < 0 or measure.metric in ("rmse", "mae", "log_loss")
     history = History.from_frame(
-        table, task="task", output=measure.metric, minimize=minimize, space=space, extrapolate=True
+        table,
+        task="task",
+        output=measure.metric,
+        minimize=measure.minimize,
+        space=space,
+        extrapolate=True,
     )
     return learn_prior(history)

@@ -26,6 +26,11 @@ class Measure:
     metric: str
     of: Callable[[float], float]
 
+    @property
+    def minimize(self) -> bool:
+        """Whether smaller is better."""
+        return self.metric in ("log_loss", "rmse", "mae")
+
 
 def _as_it_is(score: float) -> float:
     return score
