@@ -147,16 +147,17 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         measure = _measure(self)
         self.prior_, searched, options = self._set_up(measure)
         self.optimizer_ = self.prior_.optimizer(seed=self.random_state or 0, **options)
+        stop_at = self._reachable()
         evaluate = _Evaluation(evaluate_candidates, self.verbose, self._scored)
         self.stop_reason_ = f"all {self.n_iter} configurations were tried"
         for number in range(self.n_iter):
-            if self._ends():
+            ends = self.optimizer_.stop_reason
+            if stop_at is not None:
+                ends = ends or self.optimizer_.certificate().reached(stop_at)
+            if ends:
+                self.stop_reason_ = ends
                 break
-            try:
-                asked = self.optimizer_.ask()
-            except InputError as error:  # no configuration is left
-                self.stop_reason_ = str(error)
-                break
+            asked = self.optimizer_.ask()
             configuration = searched.settled(asked)
             if configuration != asked:
                 self.optimizer_.drop(asked)
@@ -176,21 +177,15 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             self._note(arguments, score)
         evaluate.finish()
 
-    def _ends(self) -> bool:
-        """Whether ``stop_at`` is reached; why it cannot be is said once."""
+    def _reachable(self) -> float | str | None:
+        """``stop_at``, or None with a warning where nothing can be certified."""
         if self.stop_at is None:
-            return False
+            return None
         certificate = self.optimizer_.certificate()
         if certificate.final:
             reason = f"stop_at needs a certificate; there is none: {certificate.reason}"
-            if reason not in getattr(self, "_said", ()):
-                warnings.warn(reason, stacklevel=3)
-            self._said = (reason,)
-            return False
-        reached = certificate.reached(self.stop_at)
-        if reached:
-            self.stop_reason_ = reached
-        return bool(reached)
+            warnings.warn(reason, stacklevel=3)
+        return None if certificate.final else self.stop_at
 
     def _scored(self, results: Mapping[str, Any]) -> str:
         """The column of the scorer that is searched for."""
