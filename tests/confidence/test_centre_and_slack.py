@@ -38,20 +38,6 @@ def test_a_centre_moves_values_and_bounds_alike():
     assert_allclose(centred.mean(Z), plain.mean(Z) + wave(Z), atol=1e-9)
 
 
-def test_a_centre_close_to_f_allows_a_smaller_norm_bound_and_a_smaller_interval():
-    rng = np.random.default_rng(1)
-    world = World.draw(rng, d=4, norm=2.0, noise_std=0.1)
-    near = sequence(world, centre=lambda X: 0.9 * world.f(X), norm_bound=0.21)
-    far = sequence(world)
-    X = rng.uniform(-1, 1, (3, 1))
-    y = world.observe(X)
-    for one in (near, far):
-        one.tell(X, y)
-        assert covered(one, world.f(Z))
-    width = [float(np.mean(np.subtract(*one.interval()[::-1]))) for one in (near, far)]
-    assert width[0] < 0.3 * width[1]
-
-
 def test_a_stored_sequence_continues_with_its_centre_and_slack():
     rng = np.random.default_rng(2)
     world = World.draw(rng, d=4, norm=2.0, noise_std=0.1)

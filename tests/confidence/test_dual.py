@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose
 from metakel.confidence.observations import Batch, no_observations
 from metakel.confidence.radius import scales_below
 from metakel.confidence.set import (
-    alpha_grid,
     dual_set,
     free_squared_radius,
     smallest_squared_radius,
@@ -73,13 +72,6 @@ def test_smallest_radius_is_negative_exactly_if_the_set_is_empty():
         for radius in (0.99 * best, 1.01 * best):
             smallest = smallest_squared_radius(spectrum, squared_radius=radius, norm_bound=bound)
             assert (smallest < 0) == (radius < best)
-
-
-def test_the_grid_contains_the_regularisers_of_the_mixture():
-    spectrum, _, _ = observe(10, 1.0)
-    grid = alpha_grid(spectrum, 2.0, scales_below(2.0))
-    assert np.isin(scales_below(2.0) ** -2.0, grid).all()
-    assert (np.diff(grid) > 0).all()
 
 
 def test_without_a_norm_bound_only_the_residuals_count():

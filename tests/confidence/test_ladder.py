@@ -70,17 +70,6 @@ def test_a_neighbour_in_the_mixture_costs_no_more_than_its_own_share():
     assert watching.radius**2 <= alone.radius**2 + price + 1e-9
 
 
-def test_one_kernel_is_a_ladder_with_one_rung():
-    rng = np.random.default_rng(2)
-    X, y = rng.uniform(-1, 1, (8, 1)), rng.normal(size=8)
-    radii = []
-    for full in (ALL, [ALL], (ALL,)):
-        sequence = ConfidenceSequence(kernel([1, 3]), full=full, **OPTIONS)
-        sequence.tell(X, y)
-        radii.append(sequence.radius)
-    assert radii[0] == radii[1] == radii[2]
-
-
 def test_an_alarm_falls_back_by_one_rung_and_no_rung_that_holds_f_is_abandoned():
     runs, abandoned, missed, fell = 60, 0, 0, 0
     for seed in range(runs):
@@ -104,17 +93,6 @@ def test_rungs_that_do_not_contain_each_other_are_refused():
         ConfidenceSequence(kernel([1]), full=(kernel([1, 2]), kernel([1, 3])), **OPTIONS)
     with pytest.raises(InputError, match=r"full\[0\] is a int"):
         ConfidenceSequence(kernel([1]), full=[3], **OPTIONS)
-
-
-def test_a_stored_sequence_keeps_its_ladder_and_its_neighbours():
-    rng = np.random.default_rng(3)
-    theta = np.eye(BASE.p)[5]
-    options = {"full": LADDER, "method": WATCH}
-    first = told(ConfidenceSequence(kernel([1, 3]), **OPTIONS, **options), theta, rng, 9)
-    again = ConfidenceSequence.from_dict(first.to_dict())
-    assert again.radius == first.radius
-    assert (again.hypothesis.kernel.eta == first.hypothesis.kernel.eta).all()
-    assert len(first.fresh().wider) == 3
 
 
 def alarms(runs, *, probes, missing, watch_kernels=True, box=False):

@@ -58,25 +58,6 @@ def test_weights_add_up_to_one_and_misspecification_scales_get_their_part():
         assert_allclose(weights[8:].sum(), share if beyond else 0)
 
 
-def test_weights_enter_the_radius_as_their_logarithm():
-    evidence = np.array([-1.0, -50.0])
-    even = squared_radius(log_mixture([evidence]), 0.1)
-    uneven = squared_radius(log_mixture([evidence], [np.log([0.125, 0.875])]), 0.1)
-    assert_allclose(uneven - even, 2 * log(4))
-
-
-def test_radius_survives_evidence_far_out_of_range():
-    assert_allclose(squared_radius(log_mixture([np.array([-1e6])]), 0.5), 2e6 + 2 * log(2))
-
-
-def test_smaller_delta_gives_a_larger_radius_by_the_logarithm():
-    evidence = np.array([-1.0, -2.0])
-    gap = squared_radius(log_mixture([evidence]), 0.01) - squared_radius(
-        log_mixture([evidence]), 0.1
-    )
-    assert_allclose(gap, 2 * log(10))
-
-
 def test_default_scales_halve_from_the_bound_and_ranges_are_covered():
     assert_allclose(scales_below(8.0), 8.0 / 2 ** np.arange(8))
     wide = scales_between(1e-3, 1e3)

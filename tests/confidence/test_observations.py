@@ -7,11 +7,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from metakel.confidence.observations import Batch, no_observations
-from metakel.kernels import KernelSum, legendre, squared_exponential
+from metakel.kernels import KernelSum, legendre
 
 KERNEL = KernelSum.uniform(legendre(6, scaling="sup"), weight=1.0)
 WIDE = KernelSum.uniform(legendre(120, scaling="sup"), weight=1.0)
-GRAM = KernelSum.uniform(squared_exponential([0.5], d0=1), weight=1.0)
 ALPHAS = np.geomspace(1e-4, 1e3, 9)
 
 
@@ -43,17 +42,6 @@ def test_500_observations_folded_equal_the_plain_rows(size):
         theta = np.linalg.solve(F.T @ F + alpha * np.eye(6), F.T @ y)
         misfit = np.sum((y - F @ theta) ** 2) + alpha * theta @ theta
         assert_allclose(spectrum.misfit(ALPHAS)[i], misfit, rtol=1e-8)
-
-
-@pytest.mark.parametrize("kernel", [KERNEL, GRAM])
-def test_how_the_data_was_cut_into_calls_does_not_matter(kernel):
-    whole = batch(40)
-    once = no_observations(kernel).append(whole)
-    step = no_observations(kernel)
-    for part in pieces(whole, 7):
-        step = step.append(part)
-    assert_allclose(step.spectrum().values, once.spectrum().values, atol=1e-10)
-    assert_allclose(step.spectrum().misfit(ALPHAS), once.spectrum().misfit(ALPHAS), rtol=1e-8)
 
 
 @pytest.mark.parametrize("t", [30, 100, 119, 121, 300])

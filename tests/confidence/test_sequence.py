@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -62,18 +61,6 @@ def test_remembered_sets_lie_between_the_present_and_the_whole_past():
     assert_allclose(none, sequences[0].current.interval(GRID, refine=False))
 
 
-def test_smaller_delta_gives_wider_intervals():
-    X, y = data(15)
-    answers = []
-    for delta in (0.01, 0.1, 0.3):
-        sequence = make(delta=delta)
-        sequence.tell(X, y)
-        answers.append(sequence.interval(Z))
-    for wide, narrow in pairwise(answers):
-        assert (wide[0] <= narrow[0] + 1e-9).all()
-        assert (wide[1] >= narrow[1] - 1e-9).all()
-
-
 def test_the_budget_is_the_sum_of_learning_and_deciding():
     X, y = data(15)
     shared, alone = make(delta=0.1, delta_learning=0.04), make(delta=0.06)
@@ -97,16 +84,6 @@ def test_how_the_data_is_cut_into_calls_does_not_matter(cuts, seed):
     assert pieces.t == whole.t
     assert_allclose(pieces.current.interval(Z), whole.current.interval(Z), atol=1e-8)
     assert_allclose(pieces.radius, whole.radius, rtol=1e-9)
-
-
-@pytest.mark.parametrize("t", [10, 100])
-def test_five_hundred_steps_equal_one_batch(t):
-    X, y = data(500)
-    step, batch = make(), make()
-    for i in range(0, 500, t):
-        step.tell(X[i : i + t], y[i : i + t])
-    batch.tell(X, y)
-    assert_allclose(step.current.interval(Z), batch.current.interval(Z), atol=1e-8)
 
 
 @settings(max_examples=15, deadline=None)
@@ -266,21 +243,6 @@ def test_an_empty_kernel_vouches_for_nothing_so_all_base_kernels_are_believed(bo
     assert (np.ptp(sequence.interval(Z), axis=0) > 0).all()
 
 
-def test_what_was_learned_from_nothing_covers_functions_of_all_base_kernels():
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        theta = rng.normal(size=6)
-        theta *= 2 / np.linalg.norm(theta)
-        with nothing_learned():
-            sequence = make(EMPTY, points=Z)
-        X = rng.uniform(-1, 1, (8, 1))
-        features = KERNEL.base.features
-        for x in X:
-            sequence.tell(x, features(x) @ theta + 0.2 * rng.uniform(-1, 1, 1))
-            lower, upper = sequence.interval()
-            assert ((lower <= features(Z) @ theta) & (features(Z) @ theta <= upper)).all()
-
-
 def test_an_empty_kernel_is_stored_with_what_is_believed_instead():
     with nothing_learned():
         sequence = make(EMPTY, points=Z)
@@ -314,13 +276,6 @@ def test_the_norm_certificate_is_applied_to_the_weights():
         assert sequence.hypothesis.norm_bound == bound
         assert_allclose(sequence.upper(Z), bound * np.sqrt(weights.diag(Z)))
         assert_allclose(sequence.lower(Z), -sequence.upper(Z))
-
-
-def test_the_mean_lies_inside():
-    sequence = make()
-    sequence.tell(*data(30))
-    lower, upper = sequence.interval(Z)
-    assert ((lower <= sequence.mean(Z)) & (sequence.mean(Z) <= upper)).all()
 
 
 @pytest.mark.parametrize("number", [np.float32, np.float64, np.int64, int])
@@ -376,16 +331,6 @@ def test_units_beyond_the_range_of_floats_are_refused(name, value):
         make(**{name: value})
     with pytest.raises(InputError, match="tell: noise_std is"):
         make().tell([[0.1]], [0.0], value)
-
-
-def test_a_fresh_sequence_remembers_as_much():
-    X, y = data(20)
-    whole = make(method=DMM(remember=0))
-    again = whole.fresh()
-    for sequence in (whole, again):
-        for i in range(20):
-            sequence.tell(X[i : i + 1], y[i : i + 1])
-    assert_array_equal(again.interval(Z), whole.interval(Z))
 
 
 @pytest.mark.parametrize("key", ["options", "points", "told", "stage", "alarms", "past", "running"])

@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose
 from metakel.confidence import ConfidenceSequence
 from metakel.kernels import KernelSum, legendre, squared_exponential
 
-RNG = np.random.default_rng(0)
 KERNELS = {
     "features": KernelSum.uniform(legendre(6, scaling="sup"), weight=1.0),
     "gram": KernelSum.uniform(squared_exponential([0.5, 1.5], d0=1), weight=1.0),
@@ -47,13 +46,6 @@ def test_blocks_do_not_show():
     many = np.linspace(-1, 1, 1500)[:, None]
     one_by_one = np.array([current.upper(z[None])[0] for z in many[::100]])
     assert_allclose(current.upper(many)[::100], one_by_one, rtol=1e-12)
-
-
-def test_before_any_observation_the_bound_is_that_of_the_norm():
-    for name, kernel in KERNELS.items():
-        lower, upper = told(name, 0).interval(Z)
-        assert_allclose(upper, 2.0 * np.sqrt(kernel.diag(Z)))
-        assert_allclose(lower, -upper)
 
 
 def test_feature_and_gram_form_give_the_same_set():

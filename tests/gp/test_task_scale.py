@@ -94,14 +94,3 @@ def test_the_first_value_at_another_level_says_nothing_of_the_scale():
     after = np.exp(gp.log_likelihoods[0] + moved.log_weights)[model.usual]
     before = np.exp(model.log_weights)[model.usual]
     np.testing.assert_allclose(after / after.sum(), before / before.sum(), rtol=1e-9)
-
-
-def test_another_level_in_another_unit_is_found_after_a_few_values():
-    model = LevelAndScale(level=1e3, level_variance=1.0, scale=100.0, spread=0.3)
-    X = np.random.default_rng(0).uniform(-1, 1, (6, 2))
-    y = 1.0 + 0.1 * (np.sin(3 * X[:, 0]) + X[:, 1])
-    moved = model.at_other_level(y[0])
-    gp = Factor.of([ColdProcess.typical(2)], moved, X)
-    gp = gp.appended(X, y)
-    logs = gp.log_likelihoods[0] + moved.log_weights
-    assert 0.02 < moved.scales[int(np.argmax(logs))] < 1.0

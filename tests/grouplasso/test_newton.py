@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from reference import draw
 
-from metakel.grouplasso import lambda_max, newton, solve
-from metakel.grouplasso.newton import bounded_newton, dual_value, evaluate, minimise
+from metakel.grouplasso import lambda_max, newton
+from metakel.grouplasso.newton import bounded_newton, dual_value, evaluate
 from metakel.grouplasso.solve import evaluator_of
 
 # -- the quadratic programme ---------------------------------------------------------------------
@@ -48,11 +48,6 @@ def test_the_bounded_step_is_the_best_of_all_zero_patterns(seed, p, spread):
         assert (found >= 0).all()
         assert quadratic(H, q, found - x) <= value + 1e-6 * (abs(value) + 1e-9)
     assert_allclose(bounded_newton(H, q, x), expected, rtol=1e-4, atol=1e-6 * expected.max())
-
-
-def test_without_bounds_in_the_way_it_is_the_newton_step():
-    H, q, x = np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([0.1, -0.2]), np.ones(2)
-    assert_allclose(bounded_newton(H, q, x), x - np.linalg.solve(H, q), rtol=1e-9)
 
 
 @pytest.mark.parametrize("p", [10, 40])
@@ -193,31 +188,3 @@ def test_the_certificate_agrees_with_the_algebra(evaluator):
     assert_allclose(raw.norms[evaluator.work], x * np.sqrt(now.scores), rtol=1e-8)
     assert_allclose(raw.square, now.data - 0.5 * x @ now.scores, rtol=1e-8)
     assert_allclose(now.objective, now.data + 0.5 * (lam**2) @ x)
-
-
-def test_minimise_descends_to_the_tolerance_and_counts_its_steps(evaluator):
-    lam = np.full(evaluator.p, 0.1 * lambda_max(evaluator.problem))
-    x = np.zeros(evaluator.p)
-    before = np.inf
-    for steps in range(1, 30):
-        start = evaluate(evaluator, lam, x)
-        now = minimise(evaluator, start, tol=1e-9 * evaluator.energy, max_iterations=steps)
-        assert now.iterations <= steps
-        assert now.objective <= before + 1e-14
-        before = now.objective
-        if now.iterations < steps:
-            break
-    assert now.gap <= 1e-9 * evaluator.energy
-    best = solve(evaluator.problem, lam, tol=1e-13).objective
-    assert_allclose(now.objective, best, atol=1e-9 * evaluator.energy)
-
-
-def test_groups_without_any_correlation_lose_their_weight():
-    data = draw(0, (9, 14), (1, 1, 1))
-    for F in data.Phi:
-        F[:, 1] = 0.0
-    evaluator = evaluator_of(data.problem())
-    evaluator.extend(np.arange(3))
-    now = evaluate(evaluator, np.ones(3), np.ones(3))
-    assert list(now.x) == [1.0, 0.0, 1.0]
-    assert list(evaluator.active) == [0, 2]

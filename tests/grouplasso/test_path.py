@@ -53,20 +53,6 @@ def test_weights_shape_every_lambda(data):
         assert data.kkt(solution.beta, solution.lam) <= 1e-4
 
 
-def test_rows_and_many_tasks_along_a_path():
-    for sizes, dims in (((10, 11), (1, 2) * 40), ((9,) * 120, (1,) * 12)):
-        data = draw(0, sizes, dims, active=5)
-        for solution in path(data.problem(), count=6, ratio=1e-2, tol=1e-11):
-            assert data.kkt(solution.beta, solution.lam) <= 1e-3
-
-
-def test_duplicated_columns_along_a_path():
-    data = draw(0, (30, 30), (1,) * 6)
-    twice = Problem.from_tasks([np.hstack([F, F]) for F in data.Phi], data.y)
-    for one, two in zip(path(data.problem(), count=6), path(twice, count=6), strict=True):
-        assert_allclose(two.objective, one.objective, rtol=1e-7)
-
-
 def few_columns(seed=0, sizes=(30,) * 8, dims=(1,) * 9, active=3):
     return draw(seed, sizes, dims, active=active)
 
@@ -135,14 +121,6 @@ def test_nothing_is_selected_above_lambda_max():
         assert solution.unique
 
 
-def test_equal_loss_per_task_along_a_path():
-    problem = few_columns(1, sizes=RAGGED).problem(loss="tasks")
-    for solution in path(problem, count=20, tol=1e-10):
-        assert_allclose(
-            solution.objective, solve(problem, solution.lam, tol=1e-12).objective, rtol=1e-9
-        )
-
-
 def test_what_cannot_be_certified_is_never_silent():
     data = few_columns()
     twice = Problem.from_tasks([np.hstack([F, F]) for F in data.Phi], data.y)
@@ -163,13 +141,6 @@ def test_progress_is_reported_every_lambda(data):
     calls = []
     solutions = path(data.problem(), count=4, progress=lambda *call: calls.append(call))
     assert calls == [(i, s.gap) for i, s in enumerate(solutions)]
-
-
-def test_points_that_stop_early_say_so(data):
-    with pytest.warns(NotConverged) as caught:
-        solutions = path(data.problem(), [1e-3], max_iterations=1, tol=1e-13)
-    assert not solutions[0].converged
-    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize(

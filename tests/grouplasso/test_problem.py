@@ -31,23 +31,6 @@ def test_counts_and_sizes():
     assert [problem.columns(j) for j in range(3)] == data.groups
 
 
-def test_every_task_is_in_one_batch_and_padding_is_bounded():
-    problem = draw(0, [5, 50, 52, 40, 4, 39, 5, 100], DIMS).problem()
-    tasks = np.concatenate([b.tasks for b in problem.batches])
-    assert_array_equal(np.sort(tasks), np.arange(8))
-    for batch in problem.batches:
-        sizes = problem.sizes[batch.tasks]
-        assert batch.n == sizes.max()
-        assert sizes.min() >= 0.75 * batch.n
-    assert len(problem.batches) == 3
-
-
-def test_no_groups_means_one_column_each():
-    data = draw(0, (4, 6), (1, 1, 1))
-    assert Problem.from_tasks(data.Phi, data.y).dims == (1, 1, 1)
-    assert Problem.from_arrays(np.ones((2, 4, 3)), np.ones((2, 4))).dims == (1, 1, 1)
-
-
 def test_equal_sizes_may_come_as_one_array_of_any_layout():
     data = draw(1, (9,) * 4, DIMS)
     Phi, y = np.array(data.Phi), np.array(data.y)
@@ -57,14 +40,6 @@ def test_equal_sizes_may_come_as_one_array_of_any_layout():
     for layout in (Phi, turned, np.asfortranarray(Phi), Phi.tolist()):
         found = solve(Problem.from_arrays(layout, y, data.groups), lam)
         assert_allclose(found.beta, expected.beta, atol=1e-12)
-
-
-@pytest.mark.parametrize("loss", ["points", "tasks"])
-def test_task_weights(loss):
-    data = draw(2, RAGGED, DIMS)
-    expected = weights_of(data, loss)
-    assert_allclose(data.problem(loss).task_weights, expected)
-    assert_allclose(data.gram_problem(loss).task_weights, expected)
 
 
 @pytest.mark.parametrize("loss", ["points", "tasks"])

@@ -27,16 +27,6 @@ def test_the_inverse_is_an_inverse(m, k):
     assert B.flags.c_contiguous
 
 
-@pytest.mark.parametrize("k", [1, 2, 5])
-def test_the_sweep_equals_lapack_over_twelve_decades(k):
-    rng = np.random.default_rng(1)
-    F = rng.standard_normal((80, k, 9)) * np.geomspace(1e-3, 1e3, k)[:, None]
-    A = np.eye(k) + F @ F.transpose(0, 2, 1)
-    B = A.transpose(1, 2, 0).copy(order="C")
-    spd.sweep(B)
-    assert_allclose(B.transpose(2, 0, 1), np.linalg.inv(A), rtol=1e-7, atol=1e-12)
-
-
 def test_no_matrix_at_all():
     assert spd.inverse(np.empty((4, 0, 0))).shape == (4, 0, 0)
 
@@ -101,10 +91,3 @@ def test_what_is_solved_solves_the_system(way, stiff, k):
     assert_allclose(systems.form(v), np.einsum("sa,sab,sb->ab", v, inverse, v), atol=1e-9)
     assert_allclose(systems.apply(C), inverse @ C, atol=1e-9)
     assert_allclose(systems.apply(C), np.linalg.solve(T, C), atol=1e-9)
-
-
-def test_tiny_and_many_are_swept():
-    assert isinstance(spd.systems_of(grams(spd.SWEEP_STACK, spd.SWEEP_BELOW - 1)), spd.Swept)
-    assert isinstance(spd.systems_of(grams(spd.SWEEP_STACK - 1, spd.SWEEP_BELOW - 1)), spd.Stacked)
-    assert isinstance(spd.systems_of(grams(spd.SWEEP_STACK, spd.SWEEP_BELOW)), spd.Stacked)
-    assert isinstance(spd.systems_of(np.empty((spd.SWEEP_STACK, 0, 0))), spd.Stacked)

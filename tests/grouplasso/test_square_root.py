@@ -54,13 +54,6 @@ def test_it_is_scale_free(rng):
     assert_allclose(scaled, 1e4 * sigma, rtol=1e-7)
 
 
-def test_nothing_is_selected_when_lambda_is_large(rng):
-    Phi, y = arrays(rng)
-    solution, sigma = solve_square_root(Problem.from_arrays(Phi, y), 100.0)
-    assert solution.active.size == 0
-    assert_allclose(sigma, sqrt(np.mean(y**2)))
-
-
 def test_an_exact_fit_is_refused_with_advice(rng):
     Phi, y = arrays(rng, n=4, d=12)
     with pytest.raises(InputError, match=r"exactly.*more observations"):
@@ -98,14 +91,6 @@ def test_almost_noiseless_observations_are_fitted(noise, seed):
     else:
         assert_allclose(level, sigma, rtol=1e-6)
         assert noise / 2 < sigma < 3 * noise + 1.1e-6
-
-
-def test_where_it_starts_does_not_matter_without_noise():
-    problem = Problem.from_arrays(*nearly_exact(0.0))
-    cold, sigma = solve_square_root(problem, 0.1)
-    warm, same = solve_square_root(problem, 0.1, start=np.full(8, 1e3))
-    assert_allclose(same, sigma)
-    assert_allclose(warm.beta, cold.beta, atol=1e-6)
 
 
 def test_gram_matrices_of_noiseless_observations_are_fitted_as_their_features_are():

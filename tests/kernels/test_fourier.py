@@ -49,14 +49,6 @@ def test_frequencies_are_shared_out_evenly_among_the_lengthscales(rng):
     assert_allclose([wide[:2000].std(), wide[2000:].std()], [10, 0.5], rtol=0.05)
 
 
-def test_the_same_generator_state_gives_the_same_frequencies():
-    draws = [
-        random_fourier(5, 2, lengthscales=1.0, rng=np.random.default_rng(3)).families[0].frequencies
-        for _ in range(2)
-    ]
-    assert_array_equal(*draws)
-
-
 def test_kernel_laws(rng):
     base = random_fourier(7, 2, lengthscales=[0.3, 1.0], spectrum="matern52", rng=rng)
     X, Z = rng.normal(size=(15, 2)), rng.normal(size=(9, 2))

@@ -66,15 +66,6 @@ def test_columns_choose_the_inputs_that_are_looked_at(maker, X):
     assert np.abs(chosen - maker(0.5).grams(X)).max() > 0.01
 
 
-def test_lengthscale_vector_is_a_rescaling_of_the_inputs(maker, X):
-    scales = np.array([0.2, 0.7, 3.0])
-    assert_allclose(maker([scales]).grams(X), maker(1.0).grams(X / scales), rtol=1e-12)
-
-
-def test_kernels_do_not_change_under_translation(maker, X, Z):
-    assert_allclose(maker(0.3).grams(X + 5, Z + 5), maker(0.3).grams(X, Z), rtol=1e-9)
-
-
 def test_only_matern_one_half_is_rough(X):
     assert not matern(0.5, 1.0).smooth
     assert matern(1.5, 1.0).smooth

@@ -71,13 +71,6 @@ def test_cosines_are_sqrt_two_cos_pi_k_x(rng):
     assert_allclose(F, np.sqrt(2) * np.cos(np.pi * np.outer(x, np.arange(1, 31))), atol=1e-12)
 
 
-def test_only_the_constant_is_constant():
-    base = tensor_product(2, 2, scaling="l2", include_constant=True).select([0])
-    points = np.random.default_rng(0).uniform(-1, 1, (5, 2))
-    assert_allclose(base.features(points), 1)
-    assert not base.jacobian(points).any()
-
-
 def test_blocks_of_points_do_not_show(rng):
     points = rng.uniform(-1, 1, (20_000, 2))
     base = tensor_product(2, 8, scaling="l2")

@@ -65,24 +65,6 @@ def test_what_is_not_selected_on_orthogonal_features_is_at_most_the_hidden_size(
         assert (rms[out] <= 1.1 * learned.hidden()[out]).all()
 
 
-def test_hidden_sizes_scale_with_the_units_of_values_and_features(learned):
-    scaled = mk.History.from_pairs([(t.X, 7 * t.y) for t in learned.history])
-    other = mk.learn_kernel(scaled, L2, noise_std=7 * SIGMA)
-    assert_allclose(other.hidden(), 7 * learned.hidden(), rtol=1e-9)
-    sup = mk.kernels.legendre(20, scaling="sup")
-    problem = as_problem(learned.history, L2)
-    small = as_problem(learned.history, sup)
-    root = np.sqrt(np.asarray(L2.sup) / np.asarray(sup.sup))
-    none = np.array([], dtype=np.intp)
-    for of, other in zip(
-        hidden_sizes(problem, learned.lam, none),
-        hidden_sizes(small, learned.lam / root, none),
-        strict=True,
-    ):
-        ratio = other / of
-        assert_allclose(ratio, root if ratio[0] > 1.1 else np.ones(20), rtol=1e-9)
-
-
 def test_for_tasks_of_unequal_size_the_tasks_with_most_points_decide():
     """Proposition 10: 19 tasks of 2 points and one of 600 hide far more than a mean energy says."""
     one = mk.kernels.legendre(1, scaling="l2")
@@ -204,20 +186,6 @@ def test_few_tasks_cannot_vouch_for_a_kernel_that_none_of_them_used():
 def test_a_bound_that_is_none_is_refused(learned):
     with pytest.raises(mk.InputError, match=r"norm_bound is 0\.0"):
         learned.confidence_kernel(0.0)
-
-
-def test_the_report_says_how_large_every_unselected_kernel_could_be():
-    weak = mk.learn_kernel(weak_history(1, size=0.03)[0], L2, noise_std=SIGMA)
-    report = weak.report()
-    out = np.setdiff1d(np.arange(20), weak.active)
-    shown = report.split("without being selected")[1]
-    for j in out:
-        assert f"\n  {L2.names[j]} " in shown
-    assert report.count("warning:") == 1
-    assert "ConfidenceSequence(learned) allows" in report
-    strong = mk.learn_kernel(weak_history(1, size=10.0)[0], L2, noise_std=SIGMA).report()
-    assert "without being selected" in strong
-    assert "warning" not in strong
 
 
 def test_the_warning_tells_histories_with_a_missed_kernel_from_others():

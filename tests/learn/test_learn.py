@@ -12,8 +12,7 @@ from scipy import stats
 
 import metakel as mk
 from metakel.errors import ShapeError
-from metakel.grouplasso import lambda_max
-from metakel.learn import EtaWeights, as_problem
+from metakel.learn import EtaWeights
 from reproduction.synthetic import sample_history, true_kernel
 
 L2 = mk.kernels.legendre(20, scaling="l2")
@@ -54,16 +53,6 @@ def test_unknown_noise_is_estimated_and_the_support_recovered():
         assert not learned.noise_known
         assert learned.noise_source == "all features"
         assert "estimated by least squares on all features" in str(learned)
-
-
-def test_learning_scales_with_the_observations():
-    _, history = example(0)
-    scaled = mk.History.from_pairs([(t.X, 7 * t.y) for t in history])
-    one = mk.learn_kernel(history, L2)
-    other = mk.learn_kernel(scaled, L2)
-    assert one.active.size
-    assert_allclose(other.solution.eta, 7 * one.solution.eta, rtol=1e-5, atol=1e-8)
-    assert_allclose(other.noise_std, 7 * one.noise_std, rtol=1e-6)
 
 
 def test_uniform_weights_are_one_on_the_selection_and_eta_is_proposition_4_1():
@@ -122,27 +111,6 @@ def test_gram_only_and_mixed_dictionaries_learn_the_same_as_features():
         grams.refitted()
 
 
-def test_ragged_tasks_and_the_two_losses():
-    rng = np.random.default_rng(5)
-    truth = true_kernel(L2, sparsity=3, rng=rng, smallest=0.1)
-    parts = [
-        sample_history(truth, m=1, n=n, norm=10, noise_std=0.01, rng=rng)[0]
-        for n in (5, 40, 41, 200)
-    ]
-    history = mk.History(tuple(parts))
-    points = as_problem(history, L2, "points")
-    tasks = as_problem(history, L2, "tasks")
-    assert_allclose(points.task_weights, 1)
-    assert_allclose(tasks.task_weights * tasks.sizes, history.total / 4)
-    equal = as_problem(mk.History((parts[1], parts[1])), L2, "tasks")
-    assert_allclose(equal.task_weights, 1)
-    a = mk.learn_kernel(history, L2, noise_std=0.01, lam=0.1)
-    b = mk.learn_kernel(history, L2, noise_std=0.01, lam=0.1, loss="tasks")
-    assert a.solution.converged
-    assert b.solution.converged
-    assert np.abs(a.solution.eta - b.solution.eta).max() > 1e-3
-
-
 def test_an_empty_selection_is_explained_and_usable():
     _, history = example(0, m=5)
     learned = mk.learn_kernel(history, L2, noise_std=100.0)
@@ -169,31 +137,12 @@ def test_degenerate_histories_learn_something_certified(history):
     assert str(learned)
 
 
-def test_report_lists_strengths_and_what_would_be_detected():
-    truth, history = example(4)
-    report = mk.learn_kernel(history, L2, noise_std=0.01).report()
-    for j in truth.active:
-        assert L2.names[j] in report
-    assert "is detected with probability 0.9" in report
-    short = sample_history(truth, m=5, n=10, norm=10, noise_std=0.01, rng=np.random.default_rng(0))
-    assert (
-        "missing kernels were not tested for" in mk.learn_kernel(short, L2, noise_std=0.01).report()
-    )
-
-
 def test_progress_is_reported():
     _, history = example(0, m=5)
     seen = []
     mk.learn_kernel(history, L2, noise_std=0.01, progress=lambda i, gap: seen.append(gap))
     assert seen
     assert seen[-1] <= 1e-10
-
-
-def test_selection_is_the_same_below_lambda_max_only():
-    _, history = example(6, m=5)
-    top = lambda_max(as_problem(history, L2))
-    assert mk.learn_kernel(history, L2, noise_std=1, lam=1.01 * top).active.size == 0
-    assert mk.learn_kernel(history, L2, noise_std=1, lam=0.99 * top).active.size == 1
 
 
 @pytest.mark.parametrize(
@@ -307,13 +256,6 @@ def test_tasks_that_are_multiples_of_one_another_or_constant_are_learned_from():
     noise = learned.noise_std**2
     known = mk.posterior(learned.kernel, GRID[::7], 4 * GRID[::7] ** 3, noise_var=noise)
     assert_allclose(known.mean(GRID), 4 * GRID**3, atol=1e-4)
-
-
-def test_a_noiseless_history_gets_a_positive_noise_at_any_lambda():
-    history = odd_history(0.0)
-    learned = mk.learn_kernel(history, L2, lam=0.01)
-    assert_allclose(learned.noise_std, 1e-6 * size_of(history))
-    assert not mk.learn_kernel(history, L2, lam=0.01, noise_std=1e-9).exact_fit
 
 
 def test_a_fit_that_is_exact_for_want_of_observations_is_no_estimate_of_the_noise():

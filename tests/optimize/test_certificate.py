@@ -82,17 +82,6 @@ def test_it_is_the_largest_upper_minus_the_largest_told_lower_bound():
     assert game.best().lower == lower[told].max()
 
 
-def test_stopping_by_certificate_stops_close_to_the_optimum():
-    problem = line_problem()
-    game = optimizer(problem, LINE, stop_at=0.3)
-    rng = np.random.default_rng(0)
-    while not game.done:
-        x = game.ask()
-        game.tell(x, problem.noisy(x, rng))
-    assert game.t < 40
-    assert problem.f(LINE.X).max() - problem.f(game.best().x)[0] <= 0.3
-
-
 @pytest.mark.parametrize("policy", ["ask", "uniform"])
 def test_stopping_at_the_certificate_is_right_whoever_chooses_the_points(policy):
     """(epsilon, delta)-PAC. The negative control stops by the means, and is wrong more often."""
@@ -167,19 +156,6 @@ def test_a_learned_kernel_halves_the_regret_of_all_base_kernels():
         full = KernelSum.uniform(base, weight=1.0)
         won += run_regret(problem, learned, seed) <= 0.5 * run_regret(problem, full, seed)
     assert won >= 27
-
-
-def test_doubling_the_error_budget_narrows_the_intervals():
-    problem = line_problem()
-    widths = []
-    for options in ({"delta": 0.05}, {"delta": 0.1}, {"delta": 0.1, "delta_learning": 0.05}):
-        game = optimizer(problem, LINE, **options)
-        X = LINE.X[::10, 0]
-        game.tell(X, problem.noisy(X[:, None], np.random.default_rng(0)))
-        widths.append(np.subtract(*game.confidence()[::-1]))
-    assert (widths[1] <= widths[0]).all()
-    assert widths[1].mean() < widths[0].mean()
-    assert_allclose(widths[2], widths[0])
 
 
 def test_on_a_box_it_is_never_below_the_width_at_the_best_point(monkeypatch):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 
 import numpy as np
 import pytest
 from games import NOISE, line_problem, optimizer, play
-from numpy.testing import assert_allclose, assert_array_equal
 
 from gpucb import gpucb
 from metakel.confidence import Alarm
@@ -63,25 +61,6 @@ def test_where_nothing_fits_the_description_says_so():
     assert "nothing assumed (check noise_std)" in repr(game)
 
 
-@pytest.mark.parametrize("domain", [LINE, box([(-1, 1)])], ids=["grid", "box"])
-@pytest.mark.parametrize("options", [{}, {"nu": 2.0}, {"nu": 2.0, "norm_bound": None}], ids=str)
-def test_a_copy_goes_on_by_itself_and_in_the_same_way(domain, options):
-    problem = line_problem()
-    game = play(optimizer(problem, domain, **options), problem, 4)
-    game.ask()
-    kept = game.to_dict()
-    other = copy.copy(game)
-    first = [other.ask() for _ in range(3)]
-    other.tell(first[0], 0.3)
-    assert game.to_dict() == kept
-    if game.model.sequence is not None:
-        assert (game.t, game.model.sequence.t, other.t, other.model.sequence.t) == (4, 4, 5, 5)
-    assert_array_equal([game.ask() for _ in range(3)], first)
-    game.tell(first[0], 0.3)
-    assert game.to_dict() == other.to_dict()
-    assert_array_equal(game.ask(), other.ask())
-
-
 @pytest.mark.parametrize(
     ("domain", "kind"),
     [
@@ -95,13 +74,6 @@ def test_what_is_no_domain_is_named(domain, kind):
         optimizer(line_problem(), domain)
 
 
-@pytest.mark.parametrize("options", [{}, {"nu": 2.0, "norm_bound": None}], ids=str)
-def test_what_is_no_kernel_is_named(options):
-    settings = {"rng": np.random.default_rng(0), "noise_std": 0.1, **options}
-    with pytest.raises(InputError, match=r"kernel is a KernelDictionary; give KernelSum\.uniform"):
-        gpucb(NARROW.base, LINE, **settings)
-
-
 def test_confidence_on_a_box_says_what_to_pass():
     game = optimizer(line_problem(), box([(-1, 1)]))
     with pytest.raises(
@@ -109,28 +81,6 @@ def test_confidence_on_a_box_says_what_to_pass():
     ):
         game.confidence()
     assert np.shape(game.confidence([[0.1], [0.2]])) == (2, 2)
-
-
-@pytest.mark.parametrize("unit", [1e-6, 1e6])
-@pytest.mark.parametrize("minimize", [True, False])
-def test_without_a_norm_bound_the_units_of_the_values_do_not_matter(unit, minimize):
-    problem = line_problem()
-    games = {
-        u: optimizer(problem, LINE, norm_bound=None, noise_std=NOISE * u, minimize=minimize)
-        for u in (1.0, unit)
-    }
-    rng = np.random.default_rng(0)
-    for _ in range(8):
-        x = games[1.0].ask()
-        assert_array_equal(games[unit].ask(), x)
-        y = problem.noisy(x, rng)
-        for u, game in games.items():
-            game.tell(x, u * y)
-    found = {
-        u: np.array([g.best().value, g.best().lower, g.best().upper, g.certificate().regret]) / u
-        for u, g in games.items()
-    }
-    assert_allclose(found[unit], found[1.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("minimize", [True, False])

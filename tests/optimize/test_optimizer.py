@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from games import BOUND, NOISE, line_problem, optimizer, play, square_problem
@@ -14,7 +12,6 @@ from metakel.confidence import Alarm
 from metakel.errors import InputError, ShapeError
 from metakel.gp import posterior
 from metakel.kernels import KernelSum, legendre, squared_exponential
-from metakel.optimize import Optimizer
 from metakel.search import box, candidates, grid
 
 LINE = grid([(-1, 1)], 101)
@@ -111,34 +108,6 @@ def test_a_batch_holds_different_points_and_equals_asking_one_by_one(domain):
     assert_array_equal(together.pending, batch)
 
 
-def test_a_pending_point_drives_the_next_one_away():
-    """Without hallucination the second point would be the first again."""
-    problem = square_problem()
-    game = play(optimizer(problem, SQUARE), problem, 3)
-    first, second = game.ask_batch(2)
-    upper = game.model.sequence.current.upper(np.stack([first, second]))
-    assert abs(first - second).max() > 0.05
-    assert upper[1] < upper[0]
-
-
-def test_results_may_come_in_any_order_or_never():
-    problem = square_problem()
-    orders = [np.arange(4), np.array([2, 0, 3, 1])]
-    games = [play(optimizer(problem, SQUARE), problem, 3) for _ in orders]
-    rng = np.random.default_rng(1)
-    values = problem.noisy(np.array(games[0].ask_batch(4)), rng)
-    games[1].ask_batch(4)
-    for game, order in zip(games, orders, strict=True):
-        batch = game.pending
-        for i in order:
-            game.tell(batch[i], values[i])
-        assert not len(game.pending)
-    Z = SQUARE.sample(rng, 50)
-    first, second = (game.model.sequence.current.interval(Z) for game in games)
-    assert_array_equal(first, second)
-    assert_array_equal(games[0].ask(), games[1].ask())
-
-
 def test_dropping_undoes_asking():
     problem = square_problem()
     game = play(optimizer(problem, SQUARE), problem, 3)
@@ -152,24 +121,6 @@ def test_dropping_undoes_asking():
         game.drop([0.123, 0.456])
     states = [trial.state for trial in game.record.trials[-4:]]
     assert states == ["dropped", "dropped", "dropped", "pending"]
-
-
-def test_points_never_asked_may_be_told_one_by_one_or_together():
-    problem = square_problem()
-    X = SQUARE.sample(np.random.default_rng(0), 6)
-    y = problem.f(X)
-    single, together = optimizer(problem, SQUARE), optimizer(problem, SQUARE)
-    for x, value in zip(X, y, strict=True):
-        single.tell(x, value)
-    together.tell(X, y)
-    assert_array_equal(single.X, together.X)
-    assert_array_equal(single.y, y)
-    assert_allclose(
-        single.model.sequence.current.interval(X),
-        together.model.sequence.current.interval(X),
-        rtol=1e-9,
-    )
-    assert together.record.steps == (tuple(range(6)),)
 
 
 def test_without_repetition_every_point_is_asked_once_and_then_no_more():
@@ -252,16 +203,6 @@ def test_what_does_not_fit_together_is_refused_at_once(options, error, words):
     domain = settings.pop("domain", SQUARE)
     with pytest.raises(error, match=words):
         gpucb(square_problem().kernel, domain, **settings)
-
-
-def test_less_noisy_observations_count_more():
-    problem = line_problem()
-    games = [optimizer(problem, LINE) for _ in range(2)]
-    for game, noise in zip(games, (NOISE, NOISE / 10), strict=True):
-        game.tell(LINE.X[::10], problem.f(LINE.X[::10]), noise_std=noise)
-    wide, narrow = (np.subtract(*game.confidence()[::-1]) for game in games)
-    assert (narrow <= wide).all()
-    assert narrow.mean() < 0.2 * wide.mean()
 
 
 @pytest.mark.parametrize(
@@ -357,34 +298,6 @@ def test_it_works_for_kernels_without_features():
     assert 1 - np.sin(4 * game.best().x[0]) <= game.certificate().regret < 0.2
 
 
-def test_ten_thousand_observations_are_taken_in_and_asked_after_within_seconds():
-    problem = square_problem()
-    game = optimizer(problem, SQUARE)
-    rng = np.random.default_rng(0)
-    X = SQUARE.sample(rng, 10_000)
-    start = time.process_time()
-    game.tell(X, problem.noisy(X, rng))
-    game.tell(X[0], problem.noisy(X[0], rng))
-    asked = game.ask()
-    assert time.process_time() - start < 5
-    assert SQUARE.contains(asked[None]).all()
-    assert problem.f(X).max() - problem.f(game.best().x)[0] <= game.certificate().regret < 1
-
-
-@pytest.mark.parametrize("domain", [LINE, box([(-1, 1)])], ids=["grid", "box"])
-def test_an_empty_kernel_is_replaced_by_all_base_kernels_before_it_promises_anything(domain):
-    problem = line_problem()
-    empty = KernelSum(problem.kernel.base, np.zeros(8))
-    with pytest.warns(UserWarning, match="no active base kernel"):
-        game = gpucb(empty, domain, rng=np.random.default_rng(0), noise_std=NOISE, norm_bound=BOUND)
-    best = problem.f(LINE.X).max()
-    for _ in range(25):
-        play(game, problem, 1)
-        assert best - problem.f(game.best().x)[0] <= game.certificate().regret
-    assert game.model.sequence.current.kernel.dim == 8
-    assert game.certificate().regret < 1
-
-
 def test_a_failed_call_leaves_optimizer_and_confidence_at_the_same_time():
     problem = line_problem()
     game = optimizer(problem, LINE, norm_bound=lambda t: 4.0 + t if t < 3 else np.nan, nu=2.0)
@@ -403,17 +316,6 @@ def test_an_empty_call_changes_nothing():
     before = game.to_dict()
     game.tell(np.zeros((0, 2)), [])
     assert game.to_dict() == before
-
-
-@pytest.mark.parametrize("number", [np.float32, np.int64])
-def test_numbers_of_numpy_are_stored_and_read_again(number, tmp_path):
-    options = {name: number(1) for name in ("noise_std", "norm_bound", "stop_at")}
-    game = optimizer(line_problem(), LINE, nu=number(2), noise_var=number(1), **options)
-    game.save(tmp_path / "game.json")
-    assert_array_equal(Optimizer.load(tmp_path / "game.json").ask(), game.ask())
-    for name in ("noise_std", "norm_bound", "nu", "noise_var", "stop_at"):
-        with pytest.raises(InputError, match=f"{name} is True"):
-            optimizer(line_problem(), LINE, **{"nu": 2.0, name: True})
 
 
 @pytest.mark.parametrize("domain", [SQUARE, box([(-1, 1)])], ids=["square", "line"])

@@ -3,7 +3,6 @@ nothing."""
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
 
@@ -12,7 +11,6 @@ import pytest
 
 import metakel as mk
 from gpucb import gpucb
-from metakel._codec import decode, encode
 from metakel.errors import InputError
 from metakel.priors.learn import KEPT_RUNS
 
@@ -178,16 +176,6 @@ def test_the_first_suggestion_exploits_and_a_bad_place_is_worse():
     assert bad.safer.low > bad.expected.low
 
 
-def test_the_safer_choice_is_surer_than_what_it_replaces():
-    optimizer = played(accuracies(), 5).optimizer
-    x = optimizer.peek()
-    why = optimizer.explain(x)
-    if why.safer is not None:
-        means, sds = optimizer.predict([why.safer.x, x])
-        assert (means - 1.5 * sds)[0] > (means - 1.5 * sds)[1]
-    assert optimizer.explain(optimizer.best().x).expected.measured == optimizer.best().value
-
-
 def test_the_nearest_best_runs_of_past_tasks_speak_for_it():
     prior = accuracies()
     past = prior.best_runs
@@ -214,19 +202,6 @@ def test_runs_of_this_task_are_named_first():
     assert "this run: " in str(why)
 
 
-def test_files_keep_the_runs():
-    prior = accuracies()
-    stored = json.loads(json.dumps(encode(prior)))
-    again = decode(mk.Prior, stored, "prior")
-    assert again.best_runs.points == prior.best_runs.points
-    np.testing.assert_array_equal(again.best_runs.values, prior.best_runs.values)
-    x = {"a": 0.1, "kind": "y"}
-    assert str(again.optimizer().explain(x)) == str(prior.optimizer().explain(x))
-    stored["best_runs"]["tasks"][0] = "unheard of"
-    with pytest.raises(InputError, match="expected names of past tasks"):
-        decode(mk.Prior, stored, "prior")
-
-
 def test_a_kernel_without_past_runs_explains_too():
     base = mk.kernels.matern(2.5, 0.5, d0=2)
     optimizer = gpucb(
@@ -239,20 +214,6 @@ def test_a_kernel_without_past_runs_explains_too():
     assert str(why).startswith("value is expected to be")
     with pytest.raises(InputError, match="2 points; expected one"):
         optimizer.explain(np.zeros((2, 2)))
-
-
-def test_fixed_parameters_and_candidates():
-    prior = accuracies()
-    fixed = prior.optimizer(fixed={"kind": "x"})
-    assert (
-        fixed.explain(fixed.ask()).safer is None
-        or fixed.explain(fixed.peek()).safer.x["kind"] == "x"
-    )
-    rows = configurations(prior, 10)
-    table = prior.optimizer(rows)
-    why = table.explain(table.ask())
-    assert why.expected.x in rows
-    assert why.safer is None or why.safer.x in rows
 
 
 def test_only_choices_beside_the_same_fixed_values_are_compared():

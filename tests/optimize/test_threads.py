@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -47,14 +46,6 @@ def test_threads_that_share_an_optimizer_lose_no_value(monkeypatch):
             done.result()
     assert shared.t == 60
     assert shared.pending == []
-
-
-def test_a_copy_goes_on_by_itself():
-    first = optimizer()
-    first.tell(POINTS[:1], 0.25)
-    other = copy.copy(first)
-    np.testing.assert_array_equal(other.ask(), first.peek())
-    assert first.pending == []
 
 
 @pytest.mark.parametrize(

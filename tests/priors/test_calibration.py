@@ -13,7 +13,7 @@ from metakel.confidence.observations import Batch, no_observations
 from metakel.confidence.set import smallest_squared_radius
 from metakel.errors import InputError
 from metakel.kernels import legendre
-from metakel.priors.confidence import Calibration, needed_norms, prior_kernel, smallest_norm
+from metakel.priors.confidence import Calibration, needed_norms, smallest_norm
 
 
 @pytest.fixture(scope="module")
@@ -141,9 +141,3 @@ def test_too_few_tasks_give_no_bands():
     assert few.calibration is None
     with pytest.raises(InputError, match="at least 4 tasks"):
         few.confidence()
-
-
-def test_level_and_shape_of_the_prior_kernel_are_named(prior):
-    names = prior_kernel(prior.task_gp, prior.model).base.names
-    assert names[:3] == ("level", "common shape", "difference 1")
-    assert "matern52" in names[-1]

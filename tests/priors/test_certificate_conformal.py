@@ -124,19 +124,6 @@ def test_the_certificate_covers_new_tasks_at_all_times_and_is_small(prior):
     assert np.median(last) < 0.1 * prior.certificate.spread
 
 
-def test_a_certificate_says_what_it_rests_on(prior):
-    X, y = table(np.random.default_rng(5))
-    optimizer = prior.optimizer(X, delta=0.1)
-    _, found = certified_run(optimizer, X, y, 6)
-    certificate = found[-1]
-    assert (certificate.basis, certificate.tasks) == ("folds", 20)
-    assert certificate.lower == certificate.upper == optimizer.best().value
-    assert str(certificate) == (
-        f"none of the candidates is better by more than {certificate.regret:.2g}, 9 times out of "
-        "10 on tasks like these"
-    )
-
-
 def test_minimising_the_negative_gives_the_same_certificate():
     rng = np.random.default_rng(8)
     rows = {"task": [], "a": [], "b": [], "loss": [], "gain": []}
@@ -268,15 +255,6 @@ def test_what_follows_an_alarm_does_not_count_in_a_replay(prior):
     assert replay_table(prior, X, far).score == 0
 
 
-def test_after_an_alarm_nothing_is_promised(prior):
-    X, _ = table(np.random.default_rng(9))
-    optimizer = prior.optimizer(X)
-    for i in range(12):
-        optimizer.tell(optimizer.ask(), 30.0 * (-1) ** i)
-    assert optimizer.alarm is not None
-    assert "alarm after" in optimizer.certificate().reason
-
-
 # Negative controls
 
 
@@ -359,24 +337,6 @@ def test_workers_change_the_time_and_nothing_else():
     assert done == [(i + 1, 12) for i in range(12)]
     with pytest.raises(InputError, match="workers is 0"):
         learn_prior(history, SPACE, workers=0)
-
-
-def test_it_is_kept_in_the_file(prior, tmp_path):
-    prior.save(tmp_path / "prior.json")
-    again = Prior.load(tmp_path / "prior.json").certificate
-    for mine, other in (
-        (prior.certificate.table, again.table),
-        (prior.certificate.space, again.space),
-    ):
-        assert (mine.scores == other.scores).all()
-        assert (mine.basis, mine.horizon, mine.points) == (other.basis, other.horizon, other.points)
-    assert again.spread == prior.certificate.spread
-    X, y = table(np.random.default_rng(0))
-    optimizer = prior.optimizer(X)
-    certified_run(optimizer, X, y, 3)
-    assert Optimizer.from_dict(plain(optimizer.to_dict())).certificate().regret == (
-        optimizer.certificate().regret
-    )
 
 
 # Stopping

@@ -75,16 +75,3 @@ def test_files_journals_and_stored_optimizers_know_the_condition(prior, tmp_path
 def test_candidates_may_lack_it(prior):
     rows = [{"kind": "line", "x": 0.3}, {"kind": "tree", "x": 0.3, "depth": 6}]
     assert prior.optimizer(rows).ask() == rows[1]
-
-
-def test_it_can_be_held_and_the_choice_too(prior):
-    held = prior.optimizer(fixed={"kind": "line"}).ask()
-    assert held["kind"] == "line"
-    assert "depth" not in held
-    assert prior.optimizer(fixed={"depth": 3, "kind": "tree"}).ask()["depth"] == 3
-
-
-def test_it_is_explained_and_certified(history):
-    prior = learn_prior(history)
-    assert "depth" in str(prior.explain())
-    assert not isinstance(prior.certificate.table, str)

@@ -124,15 +124,6 @@ def test_likelihoods_are_those_of_the_normal_density(prior, told):
     assert_allclose(ours - len(X) / 2 * np.log(2 * np.pi), direct, atol=1e-6)
 
 
-def test_more_values_than_the_first_capacity_fit_in(prior):
-    X = RNG.uniform(-1, 1, (70, 2))
-    belief = Factor.of([prior.task_gp], prior.model, X)
-    for i in range(70):
-        belief = more(belief, X[i], float(X[i, 0]))
-    assert belief.t == 70
-    assert_allclose(belief.elsewhere().at(X).variance, belief.prediction.variance, atol=1e-9)
-
-
 def test_expected_improvement_and_prediction_are_those_of_simulation(prior, told):
     X, y = told
     Z = RNG.uniform(-1, 1, (6, 2))

@@ -11,7 +11,6 @@ from metakel import learn_prior
 from metakel.data import History, Task
 from metakel.gp.success import Runs, SuccessChance
 from metakel.kernels.stationary import Matern52ARD
-from metakel.priors import Prior
 from metakel.priors.standardize import failed_runs
 from metakel.space import Float, Space
 
@@ -130,14 +129,6 @@ def test_the_fit_is_stationary():
     for direction in rng.standard_normal((5, len(theta))):
         slope = (loss(theta + 1e-5 * direction) - loss(theta - 1e-5 * direction)) / 2e-5
         assert slope == pytest.approx(0.0, abs=1e-6)
-
-
-def test_it_is_kept_in_the_file(prior, tmp_path):
-    prior.save(tmp_path / "prior.json")
-    again = Prior.load(tmp_path / "prior.json")
-    points = [{"x": 0.5, "z": 0.1}, {"x": -0.5, "z": 0.2}]
-    np.testing.assert_array_equal(prior.success_chance(points), again.success_chance(points))
-    assert prior.optimizer().ask() == again.optimizer().ask()
 
 
 def test_failed_rows_of_a_table_are_points():

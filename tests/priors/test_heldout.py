@@ -8,12 +8,10 @@ from histories import simulate
 from numpy.testing import assert_allclose
 
 from metakel.data import History, Task
-from metakel.gp.processes import level_and_scale
 from metakel.priors.heldout import RESIDUAL_WEIGHTS, hold_out
 from metakel.priors.principal import (
     LAM_RATIOS,
     featurize,
-    fit_task_gp,
     moments,
     principal_functions,
     select_along_path,
@@ -74,14 +72,6 @@ def test_a_level_in_every_task_changes_no_selection(tasks, featurized):
         assert one.tolist() == other.tolist()
 
 
-def test_smaller_lambda_keeps_more(tasks, featurized):
-    found = principal_functions(featurized, range(tasks.m))
-    problem = selection_problem(found, featurized.F, tasks.z)
-    sizes = [active.size for active in select_along_path(problem, LAM_RATIOS)]
-    assert sizes == sorted(sizes)
-    assert 0 < sizes[0] < sizes[-1] < found.eta.size
-
-
 def test_tasks_with_structure_are_told_from_noise(tasks, featurized):
     held = hold_out(featurized, mean=True)
     assert held.helps
@@ -120,19 +110,3 @@ def test_one_odd_task_does_not_veto_the_history(tasks):
     held = hold_out(featurize(mixed), mean=True)
     assert held.log_scores[-1] < 0 < held.log_score
     assert held.helps
-
-
-def test_most_functions_are_left_out(tasks, featurized):
-    held = hold_out(featurized, mean=True)
-    chosen = {"lam_ratio": held.lam_ratio, "residual_weight": held.residual_weight}
-    few = fit_task_gp(featurized, range(tasks.m), lam="cv", mean=True, **chosen)
-    assert few.eta.size < 0.5 * principal_functions(featurized, range(16)).eta.size
-
-
-def test_the_task_model_takes_its_spreads_from_the_history():
-    model = level_and_scale([1.0, 3.0], [2.0, 2.0])
-    assert (model.level, model.scale) == (2.0, 2.0)
-    assert model.level_variance == pytest.approx(1 / 4 + 0.1)
-    assert model.spread == 0.3
-    assert_allclose(np.exp(model.log_weights).sum(), 1)
-    assert np.median(model.scales[model.usual]) == pytest.approx(2.0)

@@ -125,21 +125,6 @@ MAY_BE_NONE |= {"output_range", "replays"}
 MAY_BE_NEGATIVE = {"level", "low", "runs", "winsorized", 0}
 
 
-@pytest.mark.parametrize("cold_weight", [7, 1, -0.1, True, "0.05"])
-def test_the_weight_of_the_cold_start_is_below_one(prior, tmp_path, cold_weight):
-    file = tmp_path / "prior.json"
-    prior.save(file)
-    file.write_text(json.dumps({**json.loads(file.read_text()), "cold_weight": cold_weight}))
-    with pytest.raises(InputError, match=r"prior\.json.*cold_weight is"):
-        Prior.load(file)
-
-
-def test_bytes_that_are_no_text_are_no_prior(tmp_path):
-    (tmp_path / "prior.json").write_bytes(b"\xff\xfe{")
-    with pytest.raises(InputError, match="not a saved prior"):
-        Prior.load(tmp_path / "prior.json")
-
-
 def test_arrays_with_flags_constants_and_tuples_are_saved_and_decide_alike(tmp_path):
     rng = np.random.default_rng(0)
     layers = [((64,), (64, 64))[i] for i in rng.integers(2, size=120)]

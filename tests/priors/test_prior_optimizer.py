@@ -33,11 +33,6 @@ def test_named_parameters_in_and_out_find_the_minimum(prior):
     assert abs(mean[0] - value) < 0.3 + 2 * sd[0]
 
 
-def test_the_same_generator_gives_the_same_configurations(prior):
-    one, other = (run(prior.optimizer(rng=np.random.default_rng(3)), 5) for _ in range(2))
-    assert [t.point for t in one.record.trials] == [t.point for t in other.record.trials]
-
-
 def test_fixed_parameters_stay_fixed_even_outside_the_recorded_range(prior):
     optimizer = prior.optimizer(rng=np.random.default_rng(0), fixed={"depth": 2, "kind": "u"})
     for _ in range(4):
@@ -92,33 +87,9 @@ def test_candidates_beyond_the_recorded_ranges_are_taken_and_named(prior):
             prior.optimizer(beyond, extrapolate=False)
 
 
-def test_failed_runs_are_counted_and_not_asked_again(prior):
-    rows = prior.space.decode(prior.space.sample(np.random.default_rng(0), 5))
-    optimizer = prior.optimizer(rows)
-    first = optimizer.ask()
-    optimizer.tell(first, failed=True)
-    second = optimizer.ask()
-    optimizer.tell(second, float("nan"))
-    assert [trial.state for trial in optimizer.record.trials] == ["failed"] * 2
-    assert optimizer.t == 0
-    assert first != second
-    with pytest.raises(InputError, match="nothing was observed"):
-        _ = optimizer.best()
-
-
 def test_a_seed_is_not_a_generator(prior):
     with pytest.raises(InputError, match=r"rng is 7; expected .*default_rng\(7\)"):
         prior.optimizer(rng=7)
-
-
-def test_ucb_and_ei_both_decide(prior):
-    rows = prior.space.decode(prior.space.sample(np.random.default_rng(1), 300))
-    for acquisition in ("ei", "ucb"):
-        optimizer = prior.optimizer(rows, acquisition=acquisition)
-        for _ in range(10):
-            x = optimizer.ask()
-            optimizer.tell(x, loss(**x))
-        assert optimizer.best().value < 0.2
 
 
 def test_wrong_uses_say_what_to_do(prior):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
-
 import numpy as np
 import pytest
 from histories import draw_task, learn, simulate
@@ -42,67 +40,8 @@ def failed(optimizer, x):
     optimizer.tell(x, failed=True)
 
 
-def test_what_a_copy_is_told_leaves_no_trace(prior, optimizer):
-    alike = told(prior.optimizer(rng=np.random.default_rng(0)))
-    for _ in range(3):
-        other = copy(optimizer)
-        failed(other, {"x0": 0.1, "x1": 0.2})
-        other.tell({"x0": 0.3, "x1": 0.2}, 5.0, constraints={"c": 1.0})
-        other.ask()
-    assert optimizer.t == 5
-    assert points(told(optimizer)) == points(told(alike))
-
-
 def points(optimizer):
     return [trial.point for trial in optimizer.record.trials]
-
-
-def test_a_failed_run_is_kept_away_from_and_is_never_the_best(optimizer):
-    best = optimizer.best().x
-    x = optimizer.peek()
-    before = optimizer.predict([x])
-    failed(optimizer, x)
-    after = optimizer.predict([x])
-    assert after[0] == pytest.approx(before[0], rel=1e-12)  # nothing was observed
-    assert after[1] < before[1]
-    assert optimizer.best().x == best
-    assert optimizer.peek() != x
-
-
-def test_runs_without_values_say_nothing_about_trust(prior):
-    with_failures, without = (prior.optimizer(rng=np.random.default_rng(0)) for _ in range(2))
-    with_failures.tell(with_failures.ask(), failed=True)
-    for step in range(6):
-        assert_allclose(with_failures.trust, without.trust, rtol=1e-12)
-        x = without.ask()
-        for optimizer in (with_failures, without):
-            optimizer.tell(x, 50.0 + task(x))  # another level than any before
-        failed(with_failures, {"x0": -0.9 + 0.2 * step, "x1": 0.9})
-
-
-def test_it_does_not_matter_when_a_run_without_a_value_is_mentioned(prior):
-    early, late = (prior.optimizer(rng=np.random.default_rng(0)) for _ in range(2))
-    good, bad = {"x0": 0.4, "x1": -0.2}, {"x0": 0.5, "x1": -0.1}
-    failed(early, bad)
-    for optimizer in (early, late):
-        optimizer.tell(good, 3.0)
-    failed(late, bad)
-    Z = np.random.default_rng(5).uniform(-0.9, 0.9, (20, 2))
-    assert_allclose(early.predict(Z), late.predict(Z), rtol=1e-9)
-    assert early.ask() == late.ask()
-
-
-def test_a_failed_row_of_a_table_keeps_the_search_away(prior):
-    Z = np.random.default_rng(6).uniform(-0.9, 0.9, (200, 2))
-    first = list(prior.optimizer(Z).ask().values())
-    Z[-1] = np.array(first) + 1e-3  # the best but for the first
-    plain, table = prior.optimizer(Z), prior.optimizer(Z)
-    assert list(plain.ask().values()) == list(table.ask().values()) == first
-    plain.drop(plain.pending)
-    table.tell(table.pending[0], failed=True)
-    remaining = prior.optimizer(np.delete(Z, np.abs(Z - first).sum(axis=1).argmin(), axis=0))
-    assert list(remaining.ask().values()) == Z[-1].tolist()
-    assert list(table.ask().values()) != Z[-1].tolist()
 
 
 @pytest.mark.parametrize("acquisition", ["ucb", "ei"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from histories import simulate
 
-from metakel import Prior, learn_prior
+from metakel import learn_prior
 from metakel.errors import ShapeError
 from metakel.priors import Replays
 from metakel.priors.outputs import EVALUATIONS
@@ -26,14 +26,6 @@ def test_regret_falls_and_is_below_that_of_random_search(prior):
     assert found.regret[:, :5].mean() < found.random[:, :5].mean()
     assert found.worse_than_random == ()
     assert found.within(0.9, EVALUATIONS) <= found.within(0.9, 1)
-
-
-def test_replays_are_stored_with_the_prior(prior, tmp_path):
-    prior.save(tmp_path / "prior.json")
-    again = Prior.load(tmp_path / "prior.json").replays
-    assert again.tasks == prior.replays.tasks
-    np.testing.assert_array_equal(again.regret, prior.replays.regret)
-    np.testing.assert_array_equal(again.random, prior.replays.random)
 
 
 def test_without_replays_there_are_none():

@@ -7,7 +7,7 @@ import pytest
 from histories import draw_task, simulate
 
 import metakel.priors.learn as learning
-from metakel import Prior, datasets, learn_prior
+from metakel import datasets, learn_prior
 from metakel.data import History, Task
 from metakel.optimize.optimizer import Optimizer
 from metakel.priors.heldout import core
@@ -103,13 +103,6 @@ def test_a_history_of_which_half_says_nothing_is_worth_a_clean_one(history):
     usual = np.mean([evaluations(clean, X, y) for X, y in new_tasks()])
     found = np.mean([evaluations(dirty, X, y) for X, y in new_tasks()])
     assert found <= 1.4 * usual + 1.5
-
-
-def test_set_aside_tasks_are_stored(history, tmp_path):
-    prior = learn_prior(changed(history, shuffled)[0], certify="none")
-    assert prior.info.set_aside
-    prior.save(tmp_path / "prior.json")
-    assert str(Prior.load(tmp_path / "prior.json")) == str(prior)
 
 
 def test_the_core_does_not_depend_on_the_order_of_tasks():

@@ -31,17 +31,6 @@ def test_a_prior_that_helps_says_by_how_much_and_on_how_many_tasks(prior):
     assert all(line.startswith("  ") for line in text.split("\n")[1:])
 
 
-def test_a_history_of_noise_fails_and_is_not_used():
-    rng = np.random.default_rng(1)
-    tasks = [Task(t.X, rng.permutation(t.y)) for t in simulate(rng, m=12)]
-    text = str(learn_prior(History(tuple(tasks))))
-    assert "Held-out check FAILED: -0." in text
-    assert "The history is NOT used: decisions are those of a cold start." in text
-    assert "beside it" not in text
-    assert "best near" not in text
-    assert "Tried first: " in text
-
-
 def test_what_could_not_be_checked_is_said(prior):
     history = simulate(np.random.default_rng(2), m=1)
     text = str(learn_prior(history))
@@ -56,16 +45,6 @@ def test_what_could_not_be_checked_is_said(prior):
     few = str(learn_prior(simulate(np.random.default_rng(2), m=6)))
     assert "Norm bound: none at 90% confidence, only 3 tasks were held out." in few
     assert "without a cold start beside it" in str(replace(prior, cold_weight=0.0))
-
-
-def test_it_says_what_delta_means_for_this_history(prior):
-    scores = prior.certificate.table
-    most = scores.failure_probability(0.1)
-    assert 0.1 < most < 0.3
-    assert f"with this history for at most {most:.0%} of the tasks" in str(prior)
-    few = learn_prior(simulate(np.random.default_rng(0), m=4, n=10))
-    assert "For a promise at delta 0.2, 1 more are needed" not in str(few)
-    assert "At delta 0.2 they fail for one task in 5" in str(few)
 
 
 def test_shares_are_parts_of_one_variance_also_with_many_parameters():
