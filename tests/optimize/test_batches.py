@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import metakel as mk
+from metakel.gp.factor import CrossPosterior
 from metakel.kernels.stationary import typical_lengthscale
 from metakel.optimize.model import APART
 
@@ -78,3 +79,26 @@ def test_one_at_a_time_nothing_keeps_the_search_from_coming_close():
         asked.append(optimizer.ask())
         optimizer.tell(asked[-1], reaction(**asked[-1]))
     assert closest(prior, asked) < APART
+
+
+def test_running_trials_do_not_make_a_model_predict_everything_again(monkeypatch):
+    """What is known of the start points of a search is kept; only a few others are predicted."""
+    optimizer, predicted = couplings().optimizer(), []
+    whiten = CrossPosterior.whiten
+    for _ in range(12):
+        x = optimizer.ask()
+        optimizer.tell(x, reaction(**x))
+
+    def counted(self, points):
+        predicted.append(len(points[0].mean))
+        return whiten(self, points)
+
+    def asked() -> int:
+        predicted.clear()
+        optimizer.explain(optimizer.peek())
+        return sum(predicted)
+
+    monkeypatch.setattr(CrossPosterior, "whiten", counted)
+    alone = asked()
+    optimizer.ask_batch(8)
+    assert asked() < min(4 * alone, len(optimizer.state.start.X))

@@ -313,59 +313,61 @@ class Factor:
         frame = self.frame
         points = [kernel.prepare(X) for kernel in frame.kernels]
         try:
-            rows = self._extended(points, frame.noise)
+            below, own, V = self._block(points, frame.noise)
         except np.linalg.LinAlgError:  # many values at one point, and hardly any noise
             return self._one_by_one(X, y)
-        t, new = self.t, slice(self.t, rows.used)
+        t, k = self.t, len(X)
+        rows = _Rows.empty(len(V), len(frame.Z), max(CAPACITY, 2 * (t + k)))
+        rows.L[:, :t, :t], rows.V[:, :t], rows.w[:, :, :t] = self.L, self.V, self.w
+        new, rows.used = slice(t, t + k), t + k
+        rows.L[:, new, :t], rows.L[:, new, new], rows.V[:, new] = below, own, V
         rest = np.array([(y - self.task.level, p.mean) for p in points])[frame.family]  # (P, 2, k)
-        rest -= rows.w[:, :, :t] @ rows.L[:, new, :t].transpose(0, 2, 1)
-        for w, L, right in zip(rows.w, rows.L, rest, strict=True):
-            w[:, new] = _solve_lower(L[new, new], right.T).T
-        return self._with_rows(X, y, points, rows)
+        rest -= rows.w[:, :, :t] @ below.transpose(0, 2, 1)
+        for w, L, right in zip(rows.w, own, rest, strict=True):
+            w[:, new] = _solve_lower(L, right.T).T
+        return self._with_rows(X, y, points, rows, V)
 
     def with_fantasies(self, X: Array) -> Factor:
         """As if every point (k, d0) had shown its prediction minus one standard deviation.
 
         One after the other, and at every scale by itself: in whitened units the predictions are met
         exactly and the deviations are the same number for all scales. Fantasies are no evidence
-        between processes or scales. They come after all values: the result takes no observation.
+        between processes or scales. They come after all values: the result takes no observation,
+        and has no `V`.
         """
-        frame = self.frame
+        frame, t, k = self.frame, self.t, len(X)
         points = [kernel.prepare(X) for kernel in frame.kernels]
         largest = np.array([p.diag.max() for p in points])[frame.family] + self.task.level_variance
         noise = frame.noise + JITTER * largest
-        rows = self._extended(points, noise)
-        new = slice(self.t, rows.used)
-        pivots = np.diagonal(rows.L, axis1=1, axis2=2)[:, new]
-        rows.w[:, 0, new] = 0.0
+        below, own, V = self._block(points, noise)
+        rows, new = _Rows.empty(len(V), 0, t + k), slice(t, t + k)
+        rows.L[:, :t, :t], rows.L[:, new, :t], rows.L[:, new, new] = self.L, below, own
+        pivots = np.diagonal(own, axis1=1, axis2=2)
+        rows.w[:, :, :t], rows.w[:, 0, new], rows.used = self.w, 0.0, t + k
         rows.w[:, 1, new] = np.sqrt(np.maximum(1 - noise[:, None] / pivots**2, 0.0))
-        return self._with_rows(X, np.full(len(X), np.nan), points, rows)
+        return self._with_rows(X, np.full(k, np.nan), points, rows, V)
 
-    def _extended(self, points: Sequence[PointCache], noise: Array) -> _Rows:
-        """Rows of their own, with L and V for k more points, those of w yet to be set."""
-        t, k, frame = self.t, len(points[0].mean), self.frame
+    def _block(self, points: Sequence[PointCache], noise: Array) -> tuple[Array, Array, Array]:
+        """More rows of L, (P, k, t) and (P, k, k), and of V, (P, k, N), for k points."""
+        k, frame = len(points[0].mean), self.frame
         own = np.array([g.gram(p, p) for g, p in zip(frame.kernels, points, strict=True)])
-        below = self.elsewhere().whiten(points).transpose(0, 2, 1)  # (P, k, t)
+        below = self.elsewhere().whiten(points).transpose(0, 2, 1)
         K = (own + self.task.level_variance)[frame.family] - below @ below.transpose(0, 2, 1)
         K[:, np.arange(k), np.arange(k)] += noise[:, None]
-        rows = _Rows.empty(len(K), len(frame.Z), max(CAPACITY, 2 * (t + k)))
-        rows.L[:, :t, :t], rows.V[:, :t], rows.w[:, :, :t] = self.L, self.V, self.w
-        rows.used = t + k
-        rows.L[:, t : t + k, :t], rows.L[:, t : t + k, t : t + k] = below, np.linalg.cholesky(K)
-        more = rows.V[:, t : t + k]  # (P, k, N), written in place: they are large
-        more[:] = self._with_candidates(points)[frame.family]
-        if t:
-            more -= below @ rows.V[:, :t]
-        for row, L in zip(more, rows.L, strict=True):
-            row[:] = _solve_rows(L[t : t + k, t : t + k], row)
-        return rows
+        factors: Array = np.linalg.cholesky(K).astype(np.float64, copy=False)
+        V = self._with_candidates(points)[frame.family]
+        if self.t:
+            V -= below @ self.V
+        for row, L in zip(V, factors, strict=True):
+            row[:] = _solve_rows(L, row)
+        return below, factors, V
 
-    def _with_rows(self, X: Array, y: Array, points: Sequence[PointCache], rows: _Rows) -> Factor:
-        """With the predictions that follow from the last rows."""
-        new = slice(self.t, rows.used)
-        V = rows.V[:, new]
+    def _with_rows(
+        self, X: Array, y: Array, points: Sequence[PointCache], rows: _Rows, V: Array
+    ) -> Factor:
+        """With the predictions that follow from the last rows, whose V is (P, k, N)."""
         spent = np.einsum("pkn,pkn->pn", V, V)
-        prediction = self.prediction.after(rows.w[:, :, new] @ V, spent)
+        prediction = self.prediction.after(rows.w[:, :, self.t : rows.used] @ V, spent)
         return self._grown(X, y, points, rows, prediction)
 
     def _grown(

@@ -19,14 +19,14 @@ from metakel._arrays import Array
 from metakel._html import card, items, paragraph
 from metakel.gp.averages import UCB_WIDTH
 from metakel.optimize.certificate import describe
-from metakel.optimize.model import BestRuns, Model
+from metakel.optimize.model import BestRuns
 from metakel.search import Domain, StartPoints
 
 if TYPE_CHECKING:
     from metakel.optimize.state import State
 
 NEIGHBOURS = 3  # runs that are named
-ALTERNATIVES = 32  # of the observed points, the best ones
+ALTERNATIVES = 8  # of the observed points, the best ones
 NEAR = 1.0  # within so many length scales, values have much to do with each other
 # A point whose mean is below the best one by more than this share of its standard deviation is
 # chosen for what is not known of it.
@@ -211,11 +211,16 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
     mean, sd = (float(value[0]) for value in model.predict(x[None]))
     few = np.argsort(np.where(here, -found.y, inf), kind="stable")[:ALTERNATIVES]
     looked_at = np.sort(few[here[few]])  # another is no alternative
-    Z, means, sds = _elsewhere(model, found.X[looked_at], start.X)  # infinite where not tried
+    observed, q = found.X[looked_at], len(fantasies)
+    Z, rest = (np.concatenate([X, observed]) for X in (start.X, fantasies))
+    parts = list(zip(model.predict(start.X), model.predict(rest), strict=True))
+    means, sds = (np.concatenate([first, more[q:]]) for first, more in parts)
+    sds = np.where(model.allowed(Z), sds, inf)  # nothing else is ever asked for
     highest = mean
-    if len(fantasies):  # what is running or has failed is no alternative
-        highest = max(float(model.predict(X)[0].max()) for X in (fantasies, Z[np.isfinite(sds)]))
-        _, alone = state.model.predict(Z)
+    if q:  # what is running or has failed is no alternative
+        running = parts[0][1][:q]
+        highest = float(max(running.max(), means[np.isfinite(sds)].max(initial=-inf)))
+        alone = np.concatenate([state.model.predict(X)[1] for X in (start.X, observed)])
         sds = np.where(sds**2 < (1 - TOLD_SOON) * alone**2, inf, sds)
     past = model.best_runs
     differ = _other_choices(point, () if past is None else past.points)
@@ -264,13 +269,6 @@ def _before(state: State, x: Array) -> Array:
     without_value = [trial for trial in record.trials if trial.state in ("pending", "failed")]
     later = np.array([trial.x for trial in without_value if trial.number >= max(asked)])
     return np.asarray(found[~domain.same(found, later).any(axis=1)])
-
-
-def _elsewhere(model: Model, observed: Array, start: Array) -> tuple[Array, Array, Array]:
-    """Points at which a search begins and observed ones, with means and standard deviations."""
-    parts = [(Z, *model.predict(Z)) for Z in (start, observed) if len(Z)]
-    Z, means, sds = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Z, means, np.where(model.allowed(Z), sds, inf)  # nothing else is ever asked for
 
 
 def _other_choices(point: Any, others: Sequence[Any]) -> NDArray[np.intp]:

@@ -148,21 +148,24 @@ def spread_batch(score: Score, search: Search) -> Array:
     are in units of what may be chosen: a range that is a tenth of the past's has points a tenth as
     far apart.
     """
-    x = search.rounded(search.maximise(score))
     if search.pending is None or not len(search.pending):
-        return x
-    running, scale = search.pending, typical_lengthscale(len(x))
-    extent = search.domain.extent
+        return search.rounded(search.maximise(score))
+    extent, slopes = search.domain.extent, score.gradient
+    running, reach = search.pending / extent, APART * typical_lengthscale(len(extent))
 
-    def near(Z: Array) -> NDArray[np.bool_]:
-        away = np.linalg.norm((Z[:, None] - running) / extent, axis=2).min(axis=1)  # (n,)
-        return np.asarray(away < APART * scale)
+    def apart(Z: Array, values: Array) -> Array:
+        near = ((((Z / extent)[:, None] - running) ** 2).sum(axis=2) < reach**2).any(axis=1)  # (n,)
+        return np.where(near, -inf, values)
 
-    if not near(x[None])[0]:
-        return x
-    others = Score(lambda Z: np.where(near(Z), -inf, score.values(Z)))
-    other = search.rounded(search.maximise(others))
-    return x if near(other[None])[0] else other
+    def gradient(Z: Array) -> tuple[Array, Array]:
+        assert slopes is not None
+        values, slope = slopes(Z)
+        return apart(Z, values), slope
+
+    others = Score(lambda Z: apart(Z, score.values(Z)), None if slopes is None else gradient)
+    x = search.rounded(search.maximise(others))
+    all_near = np.isneginf(apart(x[None], np.zeros(1)))[0]
+    return search.rounded(search.maximise(score)) if all_near else x
 
 
 class NothingToAsk(InputError):

@@ -35,6 +35,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,7 @@ class Outcomes:
     failed, pending : (q, d0) arrays
         Points of runs without a value: for good, and so far.
     closed : (k, d0) array
-        Points not to be asked for again.
+        Points not to be asked for again; those with the best values last.
     """
 
     numbers: tuple[int, ...]
@@ -222,6 +223,9 @@ def outcomes(record: Record, *, d0: int, scale: OutputScale) -> Outcomes:
     def points(some: Iterable[Trial]) -> Array:
         return _points((trial.x for trial in some), d0)
 
+    def height(trial: Trial) -> float:
+        return -inf if trial.value is None else (-trial.value if scale.minimize else trial.value)
+
     values = np.array([trial.value for trial in seen], float)
     noise = np.array([trial.noise_std for trial in seen], float)  # None becomes nan
     return Outcomes(
@@ -235,7 +239,7 @@ def outcomes(record: Record, *, d0: int, scale: OutputScale) -> Outcomes:
         outputs=tuple((t.x, t.outputs) for t in finished if t.outputs),
         failed=points(trial for trial in finished if trial.state == "failed"),
         pending=points(trial for trial in trials if trial.state == "pending"),
-        closed=_points([x for trial in trials for x in trial.closes], d0),
+        closed=_points([x for trial in sorted(trials, key=height) for x in trial.closes], d0),
     )
 
 

@@ -256,6 +256,7 @@ def _primes(count: int) -> Array:
 # Spacing of the gradients whose differences give the curvature.
 PROBE = 1e-4
 NEWTON_STEPS = 5
+SHARES = 2.0 ** -np.arange(1, 6)  # of a step into a part that is ruled out by a score of -inf
 # Gains below this share of the range of the values are not worth a step.
 GAIN = 4e-4
 COMPASS_STEPS = 32
@@ -341,6 +342,14 @@ def _newton_climb(
         moved = moving[better]
         U[moved], value[moved] = trial[better], trial_value[better]
         slope[moved], curvature[moved] = trial_slope[better], trial_curvature[better]
+        barred = np.isneginf(trial_value)
+        if barred.any():  # as far as the way is open, and no further
+            rows, radii[moving[barred]] = moving[barred], 0.0
+            way = U[rows] + SHARES[:, None, None] * (trial[barred] - U[rows])
+            heights = gradient(way.reshape(-1, U.shape[1]))[0].reshape(len(SHARES), -1)
+            top = heights.argmax(axis=0), np.arange(len(rows))
+            gained = heights[top] > value[rows]
+            U[rows[gained]], value[rows[gained]] = way[top][gained], heights[top][gained]
         step[moving] = _newton_step(
             U[np.ix_(moving, free)], slope[moving], curvature[moving], radii[moving]
         )

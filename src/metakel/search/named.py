@@ -27,7 +27,7 @@ APART = 0.1
 ROUNDS = 2
 SAME = 1e-9
 FINEST = 2e-3  # of a range: nearer points are not told apart without a gradient
-LOOKED_AT = 1024  # of points that were tried, to find those whose neighbourhood is searched
+LOOKED_AT = 64  # of points that were tried, to find the one whose neighbourhood is searched
 
 
 # What may be chosen of one parameter, in the columns that it has in the model's space. Each class
@@ -475,7 +475,7 @@ class SearchSpace(Domain):
 
 
 def _some(n: int) -> NDArray[np.intp]:
-    """Rows of n: all, or half of `LOOKED_AT` evenly spaced and the last ones."""
+    """Rows of n: all, or half of `LOOKED_AT` evenly spaced and the last, the best ones."""
     if n <= LOOKED_AT:
         return np.arange(n)
     half = LOOKED_AT // 2

@@ -33,17 +33,31 @@ UNANNOUNCED = timedelta(seconds=60)
 PRUNED = Note(reason="pruned")
 
 
-def finished_trials(trials: Iterable[FrozenTrial], *, minimize: bool) -> list[Trial]:
+# Trials by number, each with what was made of it.
+Made = dict[int, tuple[FrozenTrial, Trial]]
+
+
+def finished_trials(
+    trials: Iterable[FrozenTrial], *, minimize: bool, made: Made | None = None
+) -> list[Trial]:
     """Finished trials in the order in which they finished, so that new ones come last.
 
-    Their points are parameters as Optuna has them, which `StudyReplay` places.
+    Their points are parameters as Optuna has them, which `StudyReplay` places. What was ``made``
+    before of the same trials is not made again, and what is new is added to it.
     """
+    made = {} if made is None else made
     finished = [trial for trial in trials if trial.state.is_finished()]
     # An order that does not depend on who reads, also for trials that were added all at once.
     finished.sort(key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
     found, completed = [], list[float]()
     for trial in finished:
         pruned, value = trial.state == TrialState.PRUNED, None
+        kept, before = made.get(trial.number, (None, None))
+        if kept is trial and before is not None and not pruned:
+            found.append(before)
+            if before.value is not None:
+                insort(completed, before.value)
+            continue
         if pruned:
             value = _pruned_value(trial, completed, minimize)
         elif trial.state == TrialState.COMPLETE and isfinite(trial.value or 0.0):
@@ -55,6 +69,7 @@ def finished_trials(trials: Iterable[FrozenTrial], *, minimize: bool) -> list[Tr
         # A pruned one is like an infeasible one: its value is evidence, but it cannot be the best.
         worse = pruned and done.value is not None
         found.append(replace(done, state="infeasible") if worse else done)
+        made[trial.number] = trial, found[-1]
     return found
 
 

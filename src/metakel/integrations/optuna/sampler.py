@@ -402,7 +402,7 @@ class MetaKelSampler(BaseSampler):
         choice: dict[str, Any] = {}
         own, rivals = trial.number, set[int]()
         for _ in range(ATTEMPTS):
-            record = finished_trials(trials, minimize=prior.info.minimize)
+            record = finished_trials(trials, minimize=prior.info.minimize, made=self._cache.made)
             others = running(trials, own)
             if rivals:
                 again = sum(number < own for number in rivals & others.announced.keys())

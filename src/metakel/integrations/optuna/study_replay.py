@@ -15,7 +15,7 @@ from optuna.study import Study
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.integrations.optuna.record import Running, asked_for
+from metakel.integrations.optuna.record import Made, Running, asked_for
 from metakel.integrations.optuna.search_space import (
     LOGGER,
     SourceStudies,
@@ -251,7 +251,7 @@ class StudyReplay:
 
 
 def _differ(one: Trial | None, other: Trial | None) -> bool:
-    if one is None or other is None:
+    if one is None or other is None or one is other:
         return one is not other
     was, now = ((t.state, t.value, t.constraints, t.note.reason) for t in (one, other))
     return was != now
@@ -273,6 +273,7 @@ class SamplerCache:
         self._spelled: dict[tuple[Any, ...], Prior] = {}
         self._logged: tuple[Any, ...] = ()
         self._spaces: tuple[Any, int, IntersectionSearchSpace] | None = None
+        self.made: Made = {}  # of finished trials
 
     def __reduce__(self) -> tuple[type[SamplerCache], tuple[()]]:
         return SamplerCache, ()
