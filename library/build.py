@@ -15,6 +15,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
+from itertools import compress
 from math import log
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ MINIMISED = ("log_loss", "rmse", "mae")
 ANY_UNIT = log(1e6)
 FEWEST = 20  # data sets
 SHARED = 31  # the defaults, and configurations that all data sets have in common
-CLIPPED = log(2.0)  # a gain or a loss by more than this factor counts as this
+TRIED_FIRST, WORST = 3, log(2.0)  # configurations; a loss by a larger factor counts as this
 DIGITS = 7  # of numbers in the files
 VERSIONS = "scikit-learn 1.9, LightGBM 4.7, XGBoost 3.2 and CatBoost 1.2"
 
@@ -131,41 +132,73 @@ def space_of(entry: Entry) -> Space:
     return space
 
 
-def opening(
-    rows: list[dict[str, Any]], metric: str, tasks: set[str], entry: Entry
-) -> dict[str, Any]:
-    """The configuration that did best on average among those that all data sets have in common.
+def ranked(
+    rows: list[dict[str, Any]],
+    metric: str,
+    tasks: set[str],
+    count: int,
+    weights: Mapping[str, float] | None = None,
+) -> list[int]:
+    """Numbers of the configurations to try first, among those that all data sets have in common.
 
-    By the mean logarithm of its loss over that of the defaults, each within a factor of two.
+    The first did best on average, the next add most to what is tried before: by the mean logarithm
+    of the smallest loss over that of the defaults, each at most a factor of two worse.
     """
     losses: dict[str, dict[int, float]] = defaultdict(dict)
-    configurations: dict[int, dict[str, Any]] = {}
     for row in rows:
-        if row["task"] not in tasks or row[metric] is None or row["k"] >= SHARED:
-            continue
-        value = row[metric]
-        loss = value if metric in MINIMISED else 1.0 - value + 1e-3
-        losses[row["task"]][row["k"]] = log(max(loss, 1e-4))
-        if row["k"] or entry.name not in ("random_forest", "extra_trees", "svm"):
-            names = entry.parameters
-            configurations.setdefault(
-                row["k"], {n: row[n] for n in names if row.get(n) is not None}
-            )
-    typical = {
-        task: found.get(0, float(np.median(list(found.values())))) for task, found in losses.items()
+        if row["task"] in tasks and row[metric] is not None and row["k"] < SHARED:
+            losses[row["task"]][row["k"]] = log_loss(metric, row[metric])
+    typical = {t: of.get(0, float(np.median(list(of.values())))) for t, of in losses.items()}
+    ratio = {
+        k: np.array([min(losses[t].get(k, np.inf) - typical[t], WORST) for t in losses])
+        for k in {k for of in losses.values() for k in of}
     }
-    worth = {
-        k: np.mean(
-            [np.clip(losses[t].get(k, np.inf) - typical[t], -CLIPPED, CLIPPED) for t in losses]
-        )
-        for k in configurations
-    }
-    return configurations[min(worth, key=lambda k: (worth[k], k))]
+    counts = None if weights is None else [weights[task] for task in losses]
+    chosen: list[int] = []
+    best = np.full(len(losses), WORST)
+    for _ in range(min(count, len(ratio))):
+        worth = {
+            k: np.average(np.minimum(best, of), weights=counts)
+            for k, of in ratio.items()
+            if k not in chosen
+        }
+        chosen.append(min(worth, key=lambda k: (worth[k], k)))
+        best = np.minimum(best, ratio[chosen[-1]])
+    return chosen
 
 
-def learned(entry: Entry, metric: str) -> mk.Prior | None:
-    """The prior of a model and a metric; None where there are too few data sets."""
+def portfolio(
+    rows: list[dict[str, Any]], metric: str, tasks: set[str], entry: Entry
+) -> list[dict[str, Any]]:
+    """Configurations to try first; defaults that follow from the data are at their median."""
+    found = []
+    for number in ranked(rows, metric, tasks, TRIED_FIRST):
+        same = [row for row in rows if row["k"] == number and row["task"] in tasks]
+        typical = {}
+        for name in entry.parameters:
+            values = [row[name] for row in same if row.get(name) is not None]
+            if values:
+                exact = isinstance(values[0], str | bool | int)
+                typical[name] = values[0] if exact else float(np.median(values))
+        found.append(typical)
+    return found
+
+
+def log_loss(metric: str, value: float) -> float:
+    return log(max(value if metric in MINIMISED else 1.0 - value + 1e-3, 1e-4))
+
+
+def learned(
+    entry: Entry, metric: str, tasks: set[str] | None = None, *, replay: bool = True
+) -> mk.Prior | None:
+    """The prior of a model and a metric; None where there are too few data sets.
+
+    From some data sets only, and without replays for certificates, where that is asked for.
+    """
     table, rows = runs_of(entry, metric)
+    if tasks is not None:
+        kept = [task in tasks for task in table["task"]]
+        table = {name: [*compress(values, kept)] for name, values in table.items()}
     if len(set(table["task"])) < FEWEST or all(v is None for v in table[metric]):
         return None
     minimize = metric in MINIMISED
@@ -174,17 +207,19 @@ def learned(entry: Entry, metric: str) -> mk.Prior | None:
     )
     options = {"certify": "none", "log_output": True if minimize else None}
 
-    def learn(part: mk.History, *, to_replay: bool = True) -> mk.Prior:
+    def learn(part: mk.History) -> mk.Prior:
         prior = mk.learn_prior(part, **options)
-        first = opening(rows, metric, {task.name for task in part}, entry)
+        first = portfolio(rows, metric, {task.name for task in part}, entry)
         model = prior.model
         if metric in ("rmse", "mae"):
             anywhere = model.level_variance + (ANY_UNIT / model.scale) ** 2
             model = replace(model, level_variance=anywhere)
-        info = replace(prior.info, opening=prior.space.round(first))
+        info = replace(prior.info, tried_first=tuple(map(prior.space.round, first)))
         return replace(prior, info=info, model=model)
 
     prior = learn(history)
+    if not replay:
+        return prior
     certificate, replays = calibrate_folds(
         _as_seen(history, prior), learn_seen(learn, history), None, 1
     )
@@ -221,7 +256,6 @@ def shortened(content: Any) -> Any:
 
 def card_of(entry: Entry, metric: str, prior: mk.Prior, failed: int) -> Card:
     held, found = prior.heldout, prior.certificate
-    shown = prior.space.show(prior.info.opening or {})
     return Card(
         name=entry.name,
         title=entry.title,
@@ -234,7 +268,7 @@ def card_of(entry: Entry, metric: str, prior: mk.Prior, failed: int) -> Card:
         gain=round(held.log_score, 3),
         better=f"{held.better_than_cold} of {len(held.tasks)}",
         vouching=0 if found is None or isinstance(found.table, str) else found.table.tasks,
-        opening=shown,
+        tried_first=[prior.space.show(x) for x in prior.info.tried_first],
         versions=VERSIONS,
     )
 

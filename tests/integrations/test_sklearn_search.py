@@ -50,8 +50,8 @@ def test_a_model_in_a_pipeline_needs_neither_space_nor_history():
     assert set(search.best_params_) == {
         K, "kneighborsclassifier__weights", "kneighborsclassifier__p",
     }  # fmt: skip
-    opening = search.prior_.info.opening
-    assert search.cv_results_["params"][0][K] == opening["n_neighbors"]
+    first = [found["n_neighbors"] for found in search.prior_.info.tried_first]
+    assert [found[K] for found in search.cv_results_["params"][:3]] == first
     assert search.predict(X).shape == y.shape
     assert search.optimizer_.t == 4
     assert search.stop_reason_ == "all 4 configurations were tried"

@@ -23,8 +23,8 @@ def test_every_prior_is_usable_small_and_helps(card):
     assert prior.helps
     assert prior.info.minimize == (card.metric in ("log_loss", "rmse", "mae"))
     assert set(prior.space.names) == set(library.ENTRIES[card.name].parameters)
-    first = prior.optimizer().ask()
-    assert prior.space.key(first) == prior.space.key(prior.info.opening)
+    wanted = [prior.space.key(first) for first in prior.info.tried_first]
+    assert [prior.space.key(x) for x in prior.optimizer().ask_batch(3)] == wanted
     file = files("metakel.library") / "priors" / f"{card.name}-{card.metric}.json.gz"
     assert len(file.read_bytes()) <= 400_000
     assert card.title in str(card)
@@ -90,7 +90,7 @@ def test_a_certificate_follows_the_opening_and_not_another_first_point():
     optimizer.tell(optimizer.ask(), 0.5)
     assert not optimizer.certificate().reason
     other = prior.optimizer()
-    other.tell({**prior.info.opening, "n_neighbors": 2}, 0.5)
+    other.tell({**prior.info.tried_first[0], "n_neighbors": 2}, 0.5)
     assert "first point" in other.certificate().reason
 
 

@@ -112,7 +112,6 @@ def test_damage_anywhere_is_refused_with_the_name_of_the_file(prior, tmp_path, j
 
 
 MAY_BE_NONE = {
-    "opening",
     "task_gp",
     "calibration",
     "step",

@@ -43,8 +43,8 @@ class Card:
         On how many held-out data sets that is better than a cold start.
     vouching : int
         How many replayed data sets certificates rest on.
-    opening : str
-        What is tried first.
+    tried_first : list of str
+        Configurations that a search begins with.
     versions : str
         Of the packages that were run.
     """
@@ -60,7 +60,7 @@ class Card:
     gain: float
     better: str
     vouching: int
-    opening: str
+    tried_first: list[str]
     versions: str
 
     @property
@@ -85,6 +85,10 @@ class Card:
             f"replays of {self.vouching} of them."
         )
 
+    @property
+    def _beginning(self) -> str:
+        return f"Tried first: {'; then '.join(self.tried_first)}"
+
     def __str__(self) -> str:
         width = max(map(len, self.ranges))
         lines = [f"  {name:{width}}  {text}" for name, text in self.ranges.items()]
@@ -93,14 +97,14 @@ class Card:
                 f"{self.name}, {self.metric}: {self.title}",
                 self.purpose,
                 self.origin,
-                f"Tried first: {self.opening}",
+                self._beginning,
                 *lines,
             ]
         )
 
     def _repr_html_(self) -> str:
         ranges = "; ".join(f"{name}: {text}" for name, text in self.ranges.items())
-        parts = (self.purpose, self.origin, f"Tried first: {self.opening}", ranges)
+        parts = (self.purpose, self.origin, self._beginning, ranges)
         return html_card(f"{self.title}, {self.metric}", *map(paragraph, parts))
 
 

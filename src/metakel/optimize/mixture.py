@@ -98,8 +98,8 @@ class TaskPrior:
     success : SuccessChance, optional
         The chance that a run gives a value. A choice is worth the logarithm of it less, in units of
         the scale of a task.
-    opening : (d0,) array, optional
-        The point to try first, where the past says so more surely than the model.
+    portfolio : (k, d0) array, optional
+        Points to try first, where the past says so more surely than the model.
     """
 
     processes: tuple[TaskProcess, ...]
@@ -113,7 +113,7 @@ class TaskPrior:
     output_range: tuple[float, float] = (-inf, inf)
     best_runs: BestRuns | None = None
     success: SuccessChance | None = None
-    opening: Array | None = None
+    portfolio: Array | None = None
 
     @cached_property
     def learned(self) -> NDArray[np.bool_]:
@@ -195,9 +195,11 @@ class Mixture(Model):
         """In expected improvement; of a cold start, the function itself improves."""
         return (1.0, 0.0) if self.prior.refits else VARIANCE_WEIGHTS
 
-    @property
-    def opening(self) -> Array | None:
-        return self.prior.opening
+    def opening(self, tried: Array) -> Array:
+        first = self.prior.portfolio
+        if first is None or len(tried) >= len(first):
+            return tried[:0]
+        return first[[not _is_among(x, tried) for x in first]]
 
     @property
     def scale(self) -> float:
@@ -296,9 +298,10 @@ class Mixture(Model):
         return before.trace.after(best, shape(float(top), best, self.scale, t))
 
     def _chooses(self, x: Array) -> bool:
-        """Whether ``x`` scores as high as any start point that is left."""
-        if not self.t and self.prior.opening is not None:
-            return bool(np.allclose(x, self.prior.opening, rtol=0, atol=TIED))
+        """Whether ``x`` is to begin with, or scores as high as any start point that is left."""
+        # A table that lacks the points to begin with is searched by the score, here as in replays.
+        if _is_among(x, self.opening(self.outcomes.X)):
+            return True
         rule = self.first_score() or self._rule
         scores = rule.values(self._Z).copy()
         scores[self._tried] = -inf
@@ -636,3 +639,8 @@ def own_scale(y: Array, past: LevelAndScale) -> LevelAndScale:
 def _log(values: Array) -> Array:
     """Of numbers that may be 0; -inf stays."""
     return np.where(values < 0, -np.inf, np.log(np.maximum(values, TINY)))
+
+
+def _is_among(x: Array, X: Array) -> bool:
+    """Whether ``x`` (d0,) is one of the points ``X`` (n, d0)."""
+    return bool((np.abs(X - x) <= TIED).all(axis=1).any())

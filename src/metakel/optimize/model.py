@@ -297,10 +297,9 @@ class Model(ABC):
         """(n,) which of the points ``Z`` (n, d0) may be asked for."""
         return np.ones(len(Z), dtype=bool)
 
-    @property
-    def opening(self) -> Array | None:
-        """(d0,) the point to begin with wherever it is allowed; None to let the score decide."""
-        return None
+    def opening(self, tried: Array) -> Array:
+        """(k, d0) points to begin with, in this order, that are left after ``tried`` (n, d0)."""
+        return tried[:0]
 
     def first_score(self) -> Score | None:
         """What to maximise instead of the acquisition, where the first points are special."""

@@ -206,9 +206,9 @@ class Optimizer:
         draws = cache(partial(stream, self._seed, ASK_STREAM, len(self._record)))
         exclude = place.excluded(found.closed, found.pending)
         search = Search(place, start, draws, exclude, found.pending)
-        opening = None if len(self._record) or place.narrowed else state.model.opening
-        if opening is not None and place.contains(opening[None])[0]:
-            return place.decode(opening), opening
+        for first in state.model.opening(np.concatenate([found.closed, found.pending])):
+            if place.contains(first[None])[0]:
+                return place.decode(first), first
         x = state.deciding.choose(without_nan(state.score(), state.deciding), search)
         return place.decode(x), x
 

@@ -65,7 +65,7 @@ class PriorInfo:
     log_floor: float = 0.0  # positive where logarithms are learned; smaller values count as this
     source: str = ""
     model: str = ""  # of the library, whose parameters have other spellings
-    opening: Mapping[str, Any] | None = None  # tried first, as it was measured on past tasks
+    tried_first: tuple[Mapping[str, Any], ...] = ()  # configurations measured on past tasks
 
     def __post_init__(self) -> None:
         if not re.fullmatch("([0-9a-f]{16})?", self.source):
@@ -133,7 +133,7 @@ class Prior:
             raise InputError(f"best_runs.tasks are {found}; expected names of past tasks")
         if self.past is not None:
             inputs += [output.history.d0 for output in self.past.outputs.values()]
-        assert self.opening is None or self.opening.shape == (d0,)  # refused where it is no point
+        assert self.portfolio.shape[1] == d0  # refused where it is no point
         if set(inputs) - {d0}:
             raise ShapeError(f"parts of the prior have {inputs} inputs; the space has {d0}")
 
@@ -148,20 +148,19 @@ class Prior:
     def renamed(self, names: Mapping[str, str]) -> Prior:
         """The same prior with other names of parameters, by their names here."""
         space = self.space.renamed(names)
-        best, opening = self.best_runs, self.info.opening
-        first = opening and {names.get(name, name): value for name, value in opening.items()}
+        best = self.best_runs
+        first = tuple({names.get(n, n): v for n, v in x.items()} for x in self.info.tried_first)
         return replace(
             self,
             space=space,
             best_runs=best and replace(best, points=tuple(space.decode(best.X))),
-            info=replace(self.info, opening=first),
+            info=replace(self.info, tried_first=first),
         )
 
     @property
-    def opening(self) -> Array | None:
-        """(d0,) the point to try first, where it was measured on past tasks."""
-        first = self.info.opening
-        return None if first is None else self.space.encode(first)[0]
+    def portfolio(self) -> Array:
+        """(k, d0) the points to try first, where they were measured on past tasks."""
+        return self.space.encode(self.info.tried_first)
 
     @property
     def scale(self) -> OutputScale:
@@ -332,7 +331,7 @@ class Prior:
                 output_range=self._signed_range,
                 best_runs=None if new else self.best_runs,
                 success=None if new else self.success,
-                opening=None if new else self.opening,
+                portfolio=None if new else self.portfolio,
             )
         )
 

@@ -218,14 +218,9 @@ def replay_draw(prior: Prior, task: Task, number: int) -> TaskScore:
     _, highest = space.maximise(emulated.function, rng)
     # On a pool, which is harder and ten times faster than to climb at every step. The regret is
     # that of the space: a pool does not stand for it.
-    pool = candidates(_with_opening(prior, space.start_points(rng).X), repeat=False)
+    pool = candidates(np.vstack([space.start_points(rng).X, prior.portfolio]), repeat=False)
     highest += RESOLUTION * prior.model.scale
     return _replay(prior, pool, emulated, highest, SPACE_HORIZON)
-
-
-def _with_opening(prior: Prior, X: Array) -> Array:
-    """(n + 1, d0) the points and the one that a search begins with, where there is one."""
-    return X if prior.opening is None else np.vstack([X, prior.opening])
 
 
 def _replay(
@@ -268,7 +263,7 @@ def replayed_model(prior: Prior, horizon: int) -> Mixture:
             refits=not prior.helps,
             regret=RegretCalibration(empty, empty, 1.0),
             success=prior.success,
-            opening=prior.opening,
+            portfolio=prior.portfolio,
         )
     )
 
