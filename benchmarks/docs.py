@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"  # one page for every question
@@ -11,7 +12,8 @@ PAGES = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"  # one page 
 def update_section(file: Path, name: str, title: str, section: str) -> None:
     """Put the section between the markers ``name`` of the file, adding them where absent.
 
-    Its numbers are kept in the history; one that fell by more than its noise is printed.
+    It ends with the commit and the day on which it was written. Its numbers are kept in the
+    history; one that fell by more than its noise is printed.
     """
     from benchmarks import history  # whose page is made of tables, too
 
@@ -22,7 +24,8 @@ def update_section(file: Path, name: str, title: str, section: str) -> None:
     head, _, rest = text.partition(begin)
     _, _, tail = rest.partition(end)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"{head}{begin}\n{section}\n{end}{tail}", encoding="utf-8")
+    stamp = f"Written at commit {history.commit()} on {date.today()}."
+    file.write_text(f"{head}{begin}\n{section}\n\n{stamp}\n{end}{tail}", encoding="utf-8")
     for warning in history.record(name, section):
         print(f"WARNING: {warning}")
 

@@ -116,7 +116,7 @@ def record(section: str, text: str) -> list[str]:
     if not measured:
         return []
     run = Run(
-        datetime.now(UTC).strftime("%Y-%m-%dT%H:%M"), _git("rev-parse", "--short", "HEAD"),
+        datetime.now(UTC).strftime("%Y-%m-%dT%H:%M"), commit(),
         _machine(text) or _machine(machine()), section, measured,
     )  # fmt: skip
     warnings = falls(read(), run)
@@ -124,6 +124,11 @@ def record(section: str, text: str) -> list[str]:
         file.write(json.dumps(asdict(run)) + "\n")
     draw_page()
     return warnings
+
+
+def commit() -> str:
+    """The commit of the working tree, in short."""
+    return _git("rev-parse", "--short", "HEAD")
 
 
 def read() -> list[Run]:

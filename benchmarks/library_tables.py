@@ -15,22 +15,19 @@ from __future__ import annotations
 
 import argparse
 import logging
-import subprocess
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import date
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.docs import PAGES, markdown, update_section
 from library import build
-from metakel.library._cards import METRICS, list_cards
+from metakel.library._cards import list_cards
 from metakel.library._entries import ENTRIES
 
 PARTS, TRIALS, SHOWN, DRAWS = 4, 10, (1, 2, 3, 5, 10), 20
-BEGIN, END = "<!-- table of benchmarks.library_tables -->", "<!-- end of library_tables -->"
 
 
 class Recorded:
@@ -108,53 +105,33 @@ def searched(recorded: Recorded, prior: Any, task: str, first: list[int]) -> lis
     return found
 
 
-def table(seed: int, only: list[str]) -> list[str]:
-    lines = [
-        "| model, metric | data sets | method | " + " | ".join(f"after {t}" for t in SHOWN) + " |",
-        "|---|---|---|" + "---|" * len(SHOWN),
-    ]
+def table(seed: int, only: list[str]) -> str:
+    head = ["model, metric", "data sets", "method", *(f"after {t}" for t in SHOWN)]
+    rows: list[list[str]] = []
     overall: dict[str, list[Any]] = defaultdict(list)
+
+    def add(name: str, count: str, method: str, means: Any) -> None:
+        rows.append([name, count, method, *(f"{np.exp(means[t - 1]):.3f}" for t in SHOWN)])
+        print(" ".join(rows[-1]), flush=True)
+
     for card in list_cards():
         if (only and card.name not in only) or card.metric not in ("log_loss", "rmse", "auc"):
             continue
         recorded = Recorded(card.name, card.metric)
-        if len(recorded.tasks) < build.FEWEST or METRICS[card.metric] != card.kind:
+        if len(recorded.tasks) * (PARTS - 1) < build.FEWEST * PARTS:
             continue
         logs: dict[str, list[Any]] = defaultdict(list)
         for method, losses in curves(recorded, seed):
             padded = [*losses, *[np.inf] * TRIALS][:TRIALS]
             logs[method].append(np.minimum.accumulate(padded))
         for method, found in logs.items():
-            means = np.mean(found, axis=0)
-            overall[method].append(means)
-            lines.append(line(f"{card.name}, {card.metric}", len(recorded.tasks), method, means))
-            print(lines[-1], flush=True)
+            overall[method].append(np.mean(found, axis=0))
+            add(
+                f"{card.name}, {card.metric}", str(len(recorded.tasks)), method, overall[method][-1]
+            )
     for method, found in overall.items():
-        lines.append(line("**all of them**", "", method, np.mean(found, axis=0)))
-        print(lines[-1], flush=True)
-    return lines
-
-
-def line(name: str, count: Any, method: str, means: Any) -> str:
-    shown = " | ".join(f"{np.exp(means[t - 1]):.3f}" for t in SHOWN)
-    return f"| {name} | {count} | {method} | {shown} |"
-
-
-def write_page(lines: list[str], seed: int) -> None:
-    root = Path(__file__).parents[1]
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        cwd=root,
-        check=True,
-    ).stdout.strip()
-    head = f"`python -m benchmarks.library_tables --seed {seed}`, commit {commit}, {date.today()}:"
-    page = root / "docs" / "benchmarks" / "library.md"
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    text = "\n".join([head, "", *lines])
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+        add("all of them", "", method, np.mean(found, axis=0))
+    return markdown(head, rows)
 
 
 def main() -> None:
@@ -165,9 +142,9 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    lines = table(options.seed, options.models)
+    found = table(options.seed, options.models)
     if options.update_docs:
-        write_page(lines, options.seed)
+        update_section(PAGES / "library.md", "library", "On recorded runs", found)
 
 
 if __name__ == "__main__":
