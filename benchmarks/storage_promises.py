@@ -166,9 +166,12 @@ def lock(open_run: Open, path: Path) -> str:
 
     def work(confirm: Connection) -> None:
         if open_run is ours:
-            with Journal(path).exclusive():
+
+            def turn() -> None:
                 confirm.send("")
                 time.sleep(600)
+
+            Journal(path).exclusively(turn)
         elif open_run is journal_file:
             JournalFileSymlinkLock(str(path)).acquire()
             confirm.send("")

@@ -65,6 +65,5 @@ def test_what_others_did_to_a_journal_is_named_with_its_line(journal, edit):
 
 def test_who_has_not_read_continues_the_chain(journal):
     late, before = Journal(journal), len(lines(journal))
-    with late.exclusive():
-        late.append([{"event": "queued", "configuration": X}])
+    late.exclusively(lambda: late.append([{"event": "queued", "configuration": X}]))
     assert len(Journal(journal).read()) == before + 1

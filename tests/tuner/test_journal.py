@@ -23,8 +23,7 @@ EVENT = {"event": "told", "configuration": {"a": 0.1 + 0.2}, "value": 1e-320}
 
 
 def append(journal: Journal, *events) -> None:
-    with journal.exclusive():
-        journal.append(events)
+    journal.exclusively(lambda: journal.append(events))
 
 
 def test_events_come_back_bit_by_bit_and_once(tmp_path):
@@ -62,9 +61,8 @@ def test_a_last_line_that_lacks_nothing_but_its_end_is_kept(tmp_path):
     append(Journal(path), BEGUN, EVENT)
     path.write_bytes(path.read_bytes()[:-1])  # as some editors save a file
     journal = Journal(path)
-    with journal.exclusive():
-        assert journal.read() == [BEGUN, EVENT]  # before anything is decided
-        journal.append([{"event": "next"}])
+    assert journal.exclusively(journal.read) == [BEGUN, EVENT]  # before anything is decided
+    append(journal, {"event": "next"})
     assert Journal(path).read() == [BEGUN, EVENT, {"event": "next"}]
 
 
@@ -80,11 +78,13 @@ def test_a_turn_within_a_turn_does_not_let_others_in(tmp_path):
     import fcntl
 
     journal = Journal(tmp_path / "j")
-    with journal.exclusive(), (tmp_path / "j").open("rb") as other:
-        with journal.exclusive():
-            pass
-        with pytest.raises(BlockingIOError):
+
+    def turn() -> None:
+        journal.exclusively(lambda: None)
+        with (tmp_path / "j").open("rb") as other, pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    journal.exclusively(turn)
 
 
 def test_damage_in_the_middle_is_named_with_its_line(tmp_path):

@@ -183,14 +183,16 @@ def test_a_configuration_that_the_space_does_not_know_is_named_with_its_trial(tm
 
 def test_events_that_were_refused_are_read_again(tmp_path):
     journal = Journal(tmp_path / "j")
-    with journal.exclusive():
-        journal.append([{"event": "a"}, {"event": "b"}])
+    journal.exclusively(lambda: journal.append([{"event": "a"}, {"event": "b"}]))
 
     class Refused(Exception):
         pass
 
-    with pytest.raises(Refused), journal.reading():
+    def refuse(_events) -> None:
         raise Refused
+
+    with pytest.raises(Refused):
+        journal.fold(refuse)
     assert journal.read() == [{"event": "a"}, {"event": "b"}]
     with (tmp_path / "j").open("a") as stream:
         stream.write("nonsense\n")
@@ -284,14 +286,12 @@ def test_no_line_is_written_that_cannot_be_read(tmp_path, monkeypatch):
 
 def test_a_line_of_the_longest_length_is_read(tmp_path, monkeypatch):
     journal, event = Journal(tmp_path / "j"), {"event": "a"}
-    with journal.exclusive():
-        journal.append([event])
+    journal.exclusively(lambda: journal.append([event]))
     size = (tmp_path / "j").stat().st_size
     monkeypatch.setattr("metakel.tuner.journal.LONGEST_LINE", size)
-    with journal.exclusive():
-        journal.append([event])
-        with pytest.raises(InputError, match="nothing was recorded"):
-            journal.append([event, {"event": "ab"}])
+    journal.exclusively(lambda: journal.append([event]))
+    with pytest.raises(InputError, match="nothing was recorded"):
+        journal.exclusively(lambda: journal.append([event, {"event": "ab"}]))
     assert journal.read() == [event, event]
 
 

@@ -22,13 +22,14 @@ PRIOR = small_prior()
 FORKED_AND_KILLED = """
 import os, signal, sys, time
 from metakel.tuner import Journal
-with Journal(sys.argv[1]).exclusive():
+def turn():
     child = os.fork()
     if child == 0:
         print(os.getpid(), flush=True)
         time.sleep(600)
         os._exit(0)
     os.kill(os.getpid(), signal.SIGKILL)
+Journal(sys.argv[1]).exclusively(turn)
 """
 # Without Python's fork, so that nothing of ours runs in the child.
 HOLDS = """
@@ -87,12 +88,7 @@ def holder(tmp_path):
 def test_a_wait_says_who_holds_the_journal_and_then_ends(tmp_path, monkeypatch, caplog, holder):
     monkeypatch.setattr(lock, "PATIENCE", 0.01)
     entered = threading.Event()
-
-    def wait() -> None:
-        with Journal(tmp_path / "j").exclusive():
-            entered.set()
-
-    waiting = threading.Thread(target=wait)
+    waiting = threading.Thread(target=Journal(tmp_path / "j").exclusively, args=(entered.set,))
     waiting.start()
     while "waiting for" not in caplog.text:
         time.sleep(0.01)

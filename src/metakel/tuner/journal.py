@@ -17,22 +17,23 @@ import logging
 import os
 import stat
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 from weakref import WeakSet
 from zlib import crc32
 
 from metakel._files import as_path, sync_folder
 from metakel.errors import Hint, InputError, MetaKelError
-from metakel.tuner.lock import locked
+from metakel.tuner.lock import take_lock, unlock
 
 LOG = logging.getLogger("metakel")
 FORMAT = "metakel.journal"
 VERSION = 2
 Event = dict[str, Any]
+T = TypeVar("T")
 
 # The first bytes of every journal.
 BEGINNING = json.dumps({"event": "started", "format": FORMAT})[:-1].encode()
@@ -48,22 +49,29 @@ class JournalError(MetaKelError, OSError):
 
 @dataclass
 class _Position:
-    """How far a file was read: lines, bytes and their checksum, and the last line."""
+    """How far a file was read: lines, bytes and their checksum, the last line, what it amounts to.
+
+    All in one object, which takes the place of another at once: an interrupt leaves both or none.
+    """
 
     line: int = 0
     offset: int = 0
     total: int = 0
     last: bytes = b""
+    made: Any = None
 
 
 class Journal:
-    """Events in a file that several processes may share, or in memory where there is no path."""
+    """Events in a file that several processes may share, or in memory where there is no path.
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    ``made`` is what no event amounts to, for who makes something of them by `fold`.
+    """
+
+    def __init__(self, path: str | Path | None = None, made: Any = None) -> None:
         self.path = None if path is None else Path(path)
         # The process may change its folder.
         self.place = None if path is None else as_path(path).absolute()
-        self._read = _Position()
+        self._read = _Position(made=made)
         self._memory: list[Event] = []
         self._descriptor: int | None = None  # open during a turn only
         self._file: os.stat_result | None = None  # which file it is, once it was seen
@@ -76,52 +84,69 @@ class Journal:
         """How many lines were read so far."""
         return self._read.line
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    @property
+    def made(self) -> Any:
+        """What all events that were read amount to."""
+        return self._read.made
+
+    def alone(self) -> AbstractContextManager[Any]:
         """No other thread uses this journal meanwhile; other processes may."""
-        with self._threads, _noting_thread():
-            yield
+        return self._threads
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Nobody else writes meanwhile. Opens the file, and creates it where there is none."""
-        with self.alone():
-            if self.path is None or self._descriptor is not None:  # a turn within a turn
-                yield
-                return
-            with self._opened() as descriptor, self._locked(descriptor):
-                yield
+    def exclusively(self, work: Callable[[], T]) -> T:
+        """What ``work`` gives, while nobody else writes; a file is created where there is none.
 
-    @contextmanager
-    def _locked(self, descriptor: int) -> Iterator[None]:
-        with ExitStack() as held:
+        Between two calls a Tuner that waits for a value holds nothing. This is no context manager:
+        an interrupt just before its ``__exit__`` would leave the file open and locked.
+        """
+        with self._threads:
+            descriptor, outer = None, used_by_this_thread()
             try:
-                held.enter_context(locked(descriptor, str(self.path)))
-                self._refuse_another()
-                self._remove_unfinished_line(descriptor)
-            except MetaKelError:
-                raise
-            except OSError as error:  # a disk that fails, or a file system without locks
-                raise JournalError(
-                    f"{self.path} cannot be locked and continued: {error.strerror}; nothing was "
-                    "recorded"
-                ) from error
-            yield
+                _THREAD.busy = True
+                if self.path is not None and self._descriptor is None:  # no turn within a turn
+                    descriptor = self._descriptor = self._open()
+                    self._lock(descriptor)
+                return work()
+            finally:
+                _THREAD.busy = outer
+                if descriptor is not None and descriptor == self._descriptor:
+                    # Forgotten before it is closed: an interrupt in between must not leave the
+                    # number of a closed file behind, which may be another file's by then.
+                    self._descriptor = None
+                    try:
+                        unlock(descriptor)
+                    finally:
+                        _close(descriptor)
+
+    def _lock(self, descriptor: int) -> None:
+        try:
+            self._recognise(os.fstat(descriptor))
+            take_lock(descriptor, str(self.path))
+            self._refuse_another()
+            self._remove_unfinished_line(descriptor)
+        except MetaKelError:
+            raise
+        except OSError as error:  # a disk that fails, or a file system without locks
+            raise JournalError(
+                f"{self.path} cannot be locked and continued: {error.strerror}; nothing was "
+                "recorded"
+            ) from error
 
     def read(self) -> list[Event]:
         """Events that came since the last call."""
-        with self.reading() as events:
-            return list(events)
+        found: list[Event] = []
+        self.fold(found.extend)
+        return found
 
-    @contextmanager
-    def reading(self) -> Iterator[Iterator[Event]]:
-        """The same one by one, for who may refuse them: if this ends by an error, none was read."""
+    def fold(self, take: Callable[[Iterator[Event]], Any]) -> None:
+        """Let ``take`` make something of them one by one; if it ends by an error, none was read."""
         if self.path is None:
-            yield iter(self._memory[self.line :])
-            self._read = _Position(len(self._memory))
-            return
-        position = replace(self._read)
-        yield self._events(position)
+            position = _Position(len(self._memory))
+            events = iter(self._memory[self.line : position.line])
+        else:
+            position = replace(self._read)
+            events = self._events(position)
+        position.made = take(events)
         self._read = position
 
     def _events(self, position: _Position) -> Iterator[Event]:
@@ -154,7 +179,7 @@ class Journal:
         return Hint("write what is whole to a new journal", typed, typed)
 
     def append(self, events: Sequence[Mapping[str, Any]]) -> None:
-        """Write events and wait until they are on disk; within `exclusive`.
+        """Write events and wait until they are on disk; within `exclusively`.
 
         All of them are recorded or none. They come back by `read`, like everybody's. An event whose
         line would be too long to be read is refused.
@@ -162,7 +187,7 @@ class Journal:
         if self.path is None:
             self._memory += [json.loads(json.dumps(event, allow_nan=False)) for event in events]
             return
-        assert self._descriptor is not None, "append belongs within exclusive"
+        assert self._descriptor is not None, "append belongs within exclusively"
         found = os.fstat(self._descriptor)
         self._recognise(found)
         end = os.lseek(self._descriptor, 0, os.SEEK_END)
@@ -265,20 +290,6 @@ class Journal:
         else:  # only the end of the line is lacking, as some editors leave it
             self._write(descriptor, b"\n", size)
 
-    @contextmanager
-    def _opened(self) -> Iterator[int]:
-        """The file, for one turn: a Tuner that waits for a value holds nothing."""
-        self._descriptor = descriptor = self._open()
-        try:
-            self._recognise(os.fstat(descriptor))
-            yield descriptor
-        finally:
-            # Forgotten before it is closed: an interrupt in between must not leave the number of
-            # a closed file behind, which may be another file's by then.
-            mine, self._descriptor = self._descriptor == descriptor, None
-            if mine:  # a fork has closed its copy
-                os.close(descriptor)
-
     def _open(self) -> int:
         assert self.place is not None
         flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
@@ -354,16 +365,12 @@ if hasattr(os, "register_at_fork"):
 
 def used_by_this_thread() -> bool:
     """Whether this thread is in the middle of using some journal."""
-    return getattr(_THREAD, "depth", 0) > 0
+    return getattr(_THREAD, "busy", False)
 
 
-@contextmanager
-def _noting_thread() -> Iterator[None]:
-    _THREAD.depth = getattr(_THREAD, "depth", 0) + 1
-    try:
-        yield
-    finally:
-        _THREAD.depth -= 1
+def _close(descriptor: int) -> None:
+    with suppress(OSError):  # what was written is on disk
+        os.close(descriptor)
 
 
 # Lines

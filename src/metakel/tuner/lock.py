@@ -25,14 +25,18 @@ FAR = 1 << 40  # Windows locks a byte far behind the text, which stays readable
 
 @contextmanager
 def locked(descriptor: int, name: str) -> Iterator[None]:
-    """Hold a file; waits for whoever holds it, and after some seconds says who that is."""
-    if not try_lock(descriptor):
-        _wait(descriptor, name)
+    """Hold a file."""
+    take_lock(descriptor, name)
     try:
         yield
     finally:
-        with suppress(OSError):  # a fork has closed its copy
-            _unlock(descriptor)
+        unlock(descriptor)
+
+
+def take_lock(descriptor: int, name: str) -> None:
+    """Wait for whoever holds a file, and after some seconds say who that is."""
+    if not try_lock(descriptor):
+        _wait(descriptor, name)
 
 
 def try_lock(descriptor: int) -> bool:
@@ -69,16 +73,18 @@ def _wait(descriptor: int, name: str) -> None:
         explain.cancel()
 
 
-def _unlock(descriptor: int) -> None:
-    if sys.platform == "win32":
-        import msvcrt
+def unlock(descriptor: int) -> None:
+    """Let others have it; also where a fork has closed its copy."""
+    with suppress(OSError):
+        if sys.platform == "win32":
+            import msvcrt
 
-        os.lseek(descriptor, FAR, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
-    else:
-        import fcntl
+            os.lseek(descriptor, FAR, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+        else:
+            import fcntl
 
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _explain(descriptor: int, name: str) -> None:

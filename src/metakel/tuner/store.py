@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from itertools import chain, islice
 from math import isfinite
 from pathlib import Path
@@ -15,7 +15,7 @@ from metakel.optimize.record import Trial
 from metakel.space import Space
 from metakel.tuner.events import Configuration, Event, check_header, result, stamped
 from metakel.tuner.fold import Run
-from metakel.tuner.journal import Journal
+from metakel.tuner.journal import Journal, T
 
 SLACK = 0.1  # of the range of the output: so far beyond it a value may be noise
 
@@ -36,8 +36,7 @@ class Store:
         path: str | Path | None = None,
         begin: Callable[[Mapping[str, Any]], None] = lambda header: None,
     ) -> None:
-        self._journal, self._begin = Journal(path), begin
-        self.run = Run()
+        self._journal, self._begin = Journal(path, Run()), begin
 
     @classmethod
     def open(cls, path: str | Path) -> Store:
@@ -49,6 +48,12 @@ class Store:
         if not store.begun:
             check_header({}, str(path))
         return store
+
+    @property
+    def run(self) -> Run:
+        """What it amounts to, as far as it was read."""
+        run: Run = self._journal.made
+        return run
 
     @property
     def place(self) -> Path | None:
@@ -65,16 +70,18 @@ class Store:
         """Whether it has any event."""
         return self._journal.line > 0
 
-    def alone(self) -> AbstractContextManager[None]:
+    def alone(self) -> AbstractContextManager[Any]:
         """No other thread uses it meanwhile; other processes may."""
         return self._journal.alone()
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Alone with the journal, and up to date."""
-        with self._journal.exclusive():
+    def turn(self, work: Callable[[], T]) -> T:
+        """What ``work`` gives, alone with the journal, and up to date."""
+
+        def up_to_date() -> T:
             self.sync()
-            yield
+            return work()
+
+        return self._journal.exclusively(up_to_date)
 
     def append(self, events: Sequence[Event]) -> None:
         """Note events; only within a `turn`."""
@@ -83,13 +90,14 @@ class Store:
 
     def sync(self) -> None:
         """Take in what came since the last look."""
-        with self._journal.reading() as events:
-            line = self._journal.line + 1
-            first = list(islice(events, 1)) if line == 1 else []
-            if first:
-                self._begin(check_header(first[0], self.where))
-            run = self.run.after(chain(first, events), self.where, line)
-        self.run = run
+        self._journal.fold(self._after)
+
+    def _after(self, events: Iterator[Event]) -> Run:
+        line = self._journal.line + 1
+        first = list(islice(events, 1)) if line == 1 else []
+        if first:
+            self._begin(check_header(first[0], self.where))
+        return self.run.after(chain(first, events), self.where, line)
 
     # Results
 
@@ -127,12 +135,15 @@ class Store:
         """
         row = self._checked(configuration)
         self._check_value(value, confirmed)
-        with self.turn():
+
+        def note() -> Trial:
             waiting = self.run.waiting(row) if number is None else self.run.pending_one(number)
-            number = None if waiting is None else waiting.number
-            self.append([result(number, row, value, reason, outputs, constraints)])
+            settled = None if waiting is None else waiting.number
+            self.append([result(settled, row, value, reason, outputs, constraints)])
             (last,) = self.run.record.steps[-1]
             return self.run.record[last]
+
+        return self.turn(note)
 
     def correct(
         self,
@@ -147,15 +158,18 @@ class Store:
         """Another result in place of a wrong one; None for a failed evaluation."""
         row = None if configuration is None else self._checked(configuration)
         self._check_value(value, confirmed)
-        with self.turn():
-            self.append([self.run.correction(number, value, reason, outputs, row)])
-            return self.run.record[number]
+        return self._noted(number, lambda: self.run.correction(number, value, reason, outputs, row))
 
     def drop(self, number: int) -> Trial:
         """A suggestion that will not be done, or a failure that says nothing."""
-        with self.turn():
-            self.append([self.run.drop(number)])
+        return self._noted(number, lambda: self.run.drop(number))
+
+    def _noted(self, number: int, event: Callable[[], Event]) -> Trial:
+        def note() -> Trial:
+            self.append([event()])
             return self.run.record[number]
+
+        return self.turn(note)
 
     def _checked(self, configuration: Mapping[str, Any]) -> Configuration:
         row = self.space.normalise(configuration)

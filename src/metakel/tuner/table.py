@@ -148,8 +148,7 @@ class _Reading:
         self.label, rows = self._of_this_task()
         self.open: list[str] = []
         self.events = list(self._events(rows))
-        with tuner._turn():
-            tuner._append(self.events)
+        tuner._turn(lambda: tuner._append(self.events))
 
     def _of_this_task(self) -> tuple[dict[str, str], list[int]]:
         """What the column of tasks says in a new row, and the rows of this task."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from itertools import count
@@ -24,7 +24,7 @@ from metakel.priors import Prior
 from metakel.space import Space
 from metakel.tuner.events import Configuration, Event, as_value, plain, result
 from metakel.tuner.fold import Run, age
-from metakel.tuner.journal import used_by_this_thread
+from metakel.tuner.journal import T, used_by_this_thread
 from metakel.tuner.lock import is_alive, this_process
 from metakel.tuner.show import tuner_card
 from metakel.tuner.source import Candidates, RunOptions, RunTask, Source, as_source
@@ -130,16 +130,16 @@ class Tuner:
 
     def _latest(self) -> Run:
         """What the journal says now."""
-        with self._turn():
-            return self._store.run
+        return self._turn(lambda: self._store.run)
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        with self._store.turn():
+    def _turn(self, work: Callable[[], T]) -> T:
+        def in_step() -> T:
             if not self._store.begun:
                 self._store.append([self.options.header(self.source)])
             self._follow()
-            yield
+            return work()
+
+        return self._store.turn(in_step)
 
     def _append(self, events: Sequence[Event]) -> None:
         self._store.append(events)
@@ -294,14 +294,18 @@ class Tuner:
         with self._store.alone():
             for _ in range(UNDISTURBED_TRIES):
                 run = self._latest()
-                events = self._choose(n, run, fixed)
-                with self._turn():
-                    if self._store.run.revision == run.revision:
-                        return self._note(n, events)
-            with self._turn():
-                return self._note(n, self._choose(n, self._store.run, fixed))
+                asked = self._turn(partial(self._note, n, self._choose(n, run, fixed), run))
+                if asked is not None:
+                    return asked
+            last = self._turn(lambda: self._note(n, self._choose(n, self._store.run, fixed)))
+            return last or []
 
-    def _note(self, n: int, events: list[Event]) -> list[Trial]:
+    def _note(
+        self, n: int, events: list[Event], chosen_for: Run | None = None
+    ) -> list[Trial] | None:
+        """The trials; None if others asked since they were chosen."""
+        if chosen_for is not None and self._store.run.revision != chosen_for.revision:
+            return None
         if n and not events:
             raise Finished(self._stop_reason(self._store.run))
         new = count(len(self._store.run.record))
@@ -407,10 +411,13 @@ class Tuner:
         """
         if used_by_this_thread():
             return
-        with self._turn():
+
+        def note() -> None:
             pending = {trial.number for trial in self._store.run.record.pending}
             if number in pending and pending.isdisjoint(unless):
                 self._append([{"event": "released", "number": number}])
+
+        self._turn(note)
 
     # Tell
 
@@ -446,12 +453,14 @@ class Tuner:
             LOG.warning("%s: recorded as it was done", text)
         if not failed:
             self._check_outputs(outputs)
-        with self._turn():
+
+        def note() -> None:
             waiting = self._settles(checked, instead_of)
             number = None if waiting is None else waiting.number
             measured = None if failed else value
-            event = result(number, checked, measured, reason, outputs, constraints)
-            self._append([event])
+            self._append([result(number, checked, measured, reason, outputs, constraints)])
+
+        self._turn(note)
 
     def correct(
         self,
@@ -478,12 +487,13 @@ class Tuner:
             raise InputError("correct: no value; say failed=True if there is none")
         if not failed:
             self._check_outputs(outputs)
-        with self._turn():
+
+        def note() -> None:
             run = self._store.run
-            if isinstance(which, Mapping):
-                which = run.done_as(which).number
-            right = None if failed else value
-            self._append([run.correction(which, right, reason, outputs)])
+            number = run.done_as(which).number if isinstance(which, Mapping) else which
+            self._append([run.correction(number, None if failed else value, reason, outputs)])
+
+        self._turn(note)
 
     def observe(
         self,
@@ -507,13 +517,16 @@ class Tuner:
             result(None, row, as_value(value), "", other)
             for row, value, other in zip(rows, values, others, strict=True)
         ]
-        with self._turn():
+
+        def note() -> int:
             run, key = self._store.run, self.space.key
             done = (t for t in run.record if t.state in ("complete", "failed"))
             known = {(key(t.point), t.value) for t in done}
             new = [e for e in found if (key(e["configuration"]), e.get("value")) not in known]
             self._append(new)
-        return len(new)
+            return len(new)
+
+        return self._turn(note)
 
     def enqueue(self, configurations: Sequence[Mapping[str, Any]]) -> None:
         """Ask for these first; not in a run that has to respect rules, and chooses by itself."""
@@ -525,8 +538,8 @@ class Tuner:
         rows = [self._checked(configuration) for configuration in configurations]
         for row in rows:
             self.space.check(row, extrapolate=self.options.extrapolate)
-        with self._turn():
-            self._append([{"event": "queued", "configuration": row} for row in rows])
+        events = [{"event": "queued", "configuration": row} for row in rows]
+        self._turn(lambda: self._append(events))
 
     def drop(self, which: Mapping[str, Any] | int) -> None:
         """This pending evaluation will not be done; it does not count towards the budget.
@@ -534,30 +547,39 @@ class Tuner:
         By its configuration or its number. A failed one is taken back by its number: it is no bad
         place, and does not count either.
         """
-        with self._turn():
-            run = self._store.run
-            if isinstance(which, Mapping):
-                waiting = run.waiting(which)
+
+        def note() -> None:
+            run, number = self._store.run, which
+            if isinstance(number, Mapping):
+                waiting = run.waiting(number)
                 if waiting is None:
-                    raise InputError(f"{dict(which)} is not pending")
-                which = waiting.number
-            self._append([run.drop(which)])
+                    raise InputError(f"{dict(number)} is not pending")
+                number = waiting.number
+            self._append([run.drop(number)])
+
+        self._turn(note)
 
     def drop_failed(self) -> int:
         """Take all failures back, as when the program was at fault; gives how many."""
-        with self._turn():
+
+        def note() -> int:
             run = self._store.run
-            failed = [trial.number for trial in run.record.failed]
-            self._append([run.drop(number) for number in failed])
-        return len(failed)
+            dropped = [run.drop(trial.number) for trial in run.record.failed]
+            self._append(dropped)
+            return len(dropped)
+
+        return self._turn(note)
 
     def accept_alarm(self) -> None:
         """Go on after an alarm that has stopped a run (`Optimizer.accept_alarm`)."""
-        with self._turn():
+
+        def note() -> None:
             alarm = self._optimizer.alarm
             if alarm is None:
                 raise InputError("accept_alarm: there was no alarm")
             self._append([{"event": "alarm accepted", "told": alarm.time}])
+
+        self._turn(note)
 
     # How it is kept
 
