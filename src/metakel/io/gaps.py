@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from numbers import Real
 from typing import Any
 
@@ -23,6 +24,7 @@ FEW_TASKS = 0.25
 # Fewer empty cells may be empty by accident.
 FEW_NUMBERS = 8  # distinct whole numbers, of which some may decide what else is there
 FEWEST = 3
+MOST_PARENTS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +51,7 @@ class InputTable:
         found = self.measured & np.isin(self.labels.codes, with_it)
         return found if found.any() else self.measured
 
-    def unrecorded(self, name: str, parents: Sequence[str]) -> str:
+    def unrecorded(self, name: str, parents: Collection[str] | None = None) -> str:
         """How many tasks have no value in any run in which it is there, where these are many."""
         decided, rows = self.condition(name, parents), self.measured
         if decided is not None:
@@ -69,25 +71,39 @@ class InputTable:
             np.array([v in condition.values for v in parent.levels], dtype=bool)[parent.values]
         )
 
-    def condition(self, name: str, parents: Sequence[str]) -> Condition | None:
-        """The choices of another column that decide whether it is filled; None if none do."""
+    def condition(self, name: str, parents: Collection[str] | None = None) -> Condition | None:
+        """The choices of another column that decide whether it is filled; None if none do.
+
+        Only the first `MOST_PARENTS` columns of choices are looked at: in a wide table every column
+        may be one, with gaps of its own.
+        """
         gap, rows = self.gap(name), self.recorded(name)
         if min((gap & rows).sum(), (~gap & rows).sum()) < FEWEST:
             return None
         found = []
-        for parent in parents:
-            counted = rows & self.recorded(parent)
-            values = _deciding(self.columns[parent], gap, counted) if parent != name else ()
+        for parent, (levels, codes, recorded) in self._parents.items():
+            if parent == name or (parents is not None and parent not in parents):
+                continue
+            counted, missing = rows & recorded, self.columns[parent].missing
+            values = _deciding(levels, codes, missing, gap, counted)
             if values:
                 # Of several, one that is always there is the simplest.
-                holes = int((self.columns[parent].missing & counted).sum())
+                holes = int((missing & counted).sum())
                 found.append((holes, Condition(name, parent, values)))
         return min(found, key=lambda pair: pair[0])[1] if found else None
 
-    @property
-    def candidates(self) -> list[str]:
+    @cached_property
+    def _parents(self) -> dict[str, tuple[list[Any], NDArray[np.intp], Mask]]:
+        """Columns of choices, the choice of every row, and rows of tasks that have them."""
+        choices = ((name, *_choices(self.columns[name])) for name in self.candidates)
+        some = islice((found for found in choices if found[1]), MOST_PARENTS)
+        return {name: (levels, codes, self.recorded(name)) for name, levels, codes in some}
+
+    @cached_property
+    def candidates(self) -> tuple[str, ...]:
         """Columns that may be settings, as far as the caller says."""
-        return [name for name in self.columns if name not in self.schema.roles.names]
+        roles = self.schema.roles.names
+        return tuple(name for name in self.columns if name not in roles)
 
     @cached_property
     def runs(self) -> list[NDArray[np.intp]]:
@@ -110,7 +126,7 @@ def find_gaps(table: InputTable) -> tuple[list[Condition], dict[str, Mask]]:
     if space is not None:
         conditions = [c for c in space.parents_first if {c.name, c.parent} <= {*names}]
     else:
-        found = {name: c for name in names if (c := table.condition(name, names)) is not None}
+        found = {name: c for name in names if (c := table.condition(name)) is not None}
         conditions = sorted(found.values(), key=lambda c: c.parent in found)
     unfilled = {name: np.zeros(len(table.outputs), dtype=bool) for name in names}
     for c in conditions:
@@ -128,12 +144,13 @@ def with_default(column: Column, name: str, schema: Schema) -> Column:
     return Column.of([own if gap else v for v, gap in zip(values, gaps, strict=True)])
 
 
-def _deciding(column: Column, gap: Mask, rows: Mask) -> tuple[Any, ...]:
+def _deciding(
+    levels: list[Any], codes: NDArray[np.intp], missing: Mask, gap: Mask, rows: Mask
+) -> tuple[Any, ...]:
     """The values with which a parameter is there, if they decide it."""
-    levels, codes = _choices(column)
-    if not levels or not gap[column.missing & rows].all():
+    if not gap[missing & rows].all():
         return ()
-    counted = rows & ~column.missing
+    counted = rows & ~missing
     total = np.bincount(codes[counted], minlength=len(levels))
     lacking = np.bincount(codes[gap & counted], minlength=len(levels))
     used = total > 0

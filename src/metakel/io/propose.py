@@ -109,7 +109,8 @@ def choose_inputs(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...],
 def _guess(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
     schema = table.schema
     said = {*schema.categories, *schema.defaults, *(schema.log or ())}
-    others = [name for name in table.candidates if name not in schema.exclude]
+    excluded = {*schema.exclude}
+    others = [name for name in table.candidates if name not in excluded]
     left_out = {n: why for n in others if n not in said and (why := _reason(table, n))}
     left = [name for name in others if name not in left_out]
     known = 2 * sum((~table.columns[n].missing).astype(np.intp) for n in left) >= len(left)
@@ -117,9 +118,10 @@ def _guess(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...], dict[s
         n: why for n in left if n not in said and (why := _doubt(table, n, np.asarray(known)))
     }
     kept = [name for name in left if name not in doubts]
+    inputs = {*kept}
     for name in tuple(kept):  # what decides whether it is there must be an input, too
-        decided = table.condition(name, table.candidates) if name not in said else None
-        if decided is not None and table.condition(name, kept) is None:
+        decided = table.condition(name) if name not in said else None
+        if decided is not None and table.condition(name, inputs) is None:
             left_out[name] = f"is only there {decided.describe()}"
     kept = [name for name in kept if name not in left_out]
     if not kept and doubts:  # better a doubtful input than none
@@ -209,9 +211,9 @@ def _reason(table: InputTable, name: str) -> str:
         return "is empty"
     rows = table.recorded(name)
     count, n = int((column.missing & rows).sum()), int(rows.sum())
-    if count > MOSTLY_EMPTY * n and table.condition(name, table.candidates) is None:
+    if count > MOSTLY_EMPTY * n and table.condition(name) is None:
         return f"is empty in {count} of {n} rows"
-    absent = table.unrecorded(name, table.candidates)
+    absent = table.unrecorded(name)
     return absent or _no_choices(column) or _status(table, column)
 
 

@@ -302,12 +302,8 @@ def _usable_rows(
         "unless a default says what was used"
         for name, count in emptied.items()
     ]
-    inputs = table.columns
-    others = (
-        n
-        for n in source.columns
-        if n not in (table.schema.roles.task, table.schema.roles.output, *inputs)
-    )
+    inputs, roles = table.columns, table.schema.roles
+    others = (n for n in source.columns if n not in inputs and n not in (roles.task, roles.output))
     compared = [source.columns[n] for n in others if not numbers_rows(n, source.columns[n])]
     keys = [key for c in (*inputs.values(), *compared) for key in _comparable(c)]
     copies = _copies([codes, outputs, *keys], kept)

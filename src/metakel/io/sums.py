@@ -26,18 +26,36 @@ def find_sums(columns: Mapping[str, Array]) -> list[Sum]:
     """The equations that hold in all rows, up to the digits that cells are written with.
 
     Every column is compared with all independent ones before it, so that there is one sum for
-    every rank that the table lacks.
+    every rank that the table lacks. Once there are as many as rows, all others may be sums of them.
     """
-    found, independent = list[Sum](), list[str]()
+    found, independent, basis = list[Sum](), list[str](), list[Array]()
     for name, column in columns.items():
         if np.ptp(column) == 0:
             continue
-        total = _sum_of({n: columns[n] for n in (*independent, name)}) if independent else None
+        if len(column) < len(independent) + MORE_ROWS:
+            break
+        y = column / np.abs(column).max()  # squares of very large numbers are no numbers
+        y = y - y.mean()
+        rest = _beside(y, basis)
+        size, whole = (float(np.linalg.norm(part)) for part in (rest, y))
+        nearly = bool(independent) and size <= 2 * NEARLY * whole
+        total = _sum_of({n: columns[n] for n in (*independent, name)}) if nearly else None
         if total is None:
             independent.append(name)
+            if size > 1e-9 * whole:
+                basis.append(rest / size)
         else:
             found.append(total)
     return found
+
+
+def _beside(y: Array, basis: Sequence[Array]) -> Array:
+    """What is left of a column without its share in those of an orthonormal basis."""
+    if basis:
+        Q = np.array(basis)
+        for _ in range(2):  # the second time against rounding
+            y = y - Q.T @ (Q @ y)
+    return y
 
 
 def _sum_of(columns: Mapping[str, Array]) -> Sum | None:
@@ -80,8 +98,6 @@ def _least_squares(
     Z = np.column_stack(
         [(columns[n] - columns[n].mean()) / s for n, s in zip(others, spread, strict=True)]
     )
-    if len(y) < len(others) + MORE_ROWS:
-        return None
     shares = np.linalg.lstsq(Z, y, rcond=None)[0]
     if float(np.std(y - Z @ shares)) > NEARLY * float(np.std(y)):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -79,7 +80,7 @@ class Space:
         object.__setattr__(self, "sums", tuple(Sum.of(said, self.names) for said in self.sums))
         self._check_conditions()
         check_sums(self)
-        twice = {name for name in self.names if self.names.count(name) > 1}
+        twice = [name for name, times in Counter(self.names).items() if times > 1]
         if twice:
             raise InputError(f"parameters named twice: {', '.join(sorted(twice))}")
         if self.d0 == 0:
@@ -186,10 +187,13 @@ class Space:
         return points
 
     def __getitem__(self, name: str) -> Parameter:
-        for parameter in self.parameters:
-            if parameter.name == name:
-                return parameter
+        if name in self._by_name:
+            return self._by_name[name]
         raise InputError(f"no parameter {name!r}; the space has {', '.join(self.names)}")
+
+    @cached_property
+    def _by_name(self) -> dict[str, Parameter]:
+        return {parameter.name: parameter for parameter in self.parameters}
 
     # Configurations
 
