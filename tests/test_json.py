@@ -147,6 +147,20 @@ def test_permissions_are_those_of_any_new_file_or_of_the_old_one(tmp_path):
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
 
 
+def test_a_private_file_is_never_open_to_others(tmp_path, monkeypatch):
+    path, sync, modes = tmp_path / "x", os.fsync, []
+
+    def synced(descriptor: int) -> None:
+        modes.append(os.fstat(descriptor))
+        sync(descriptor)
+
+    path.write_text("old")
+    path.chmod(0o600)
+    monkeypatch.setattr(os, "fsync", synced)
+    write_atomically(path, "new")
+    assert [stat.S_IMODE(m.st_mode) for m in modes if stat.S_ISREG(m.st_mode)] == [0o600]
+
+
 @pytest.mark.skipif(os.access("/", os.W_OK), reason="root may write to every file")
 def test_a_protected_file_is_not_replaced(tmp_path):
     (tmp_path / "x").write_text("old")

@@ -87,7 +87,7 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
             return
         temporary = target.with_name(f".{token_hex(8)}.tmp")
         try:
-            write_new(temporary, content)
+            write_new(temporary, content, 0o666 if mode is None else 0o600)
             if mode is not None:
                 os.chmod(temporary, stat.S_IMODE(mode))
             os.replace(temporary, target)
@@ -109,9 +109,9 @@ def _existing_mode(target: Path) -> int | None:
     return mode
 
 
-def write_new(path: Path, content: bytes) -> None:
-    """Write a file with the permissions of any new file, and wait until it is on disk."""
-    with open(path, "xb") as file:
+def write_new(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write a file, by default as any new file, and wait until it is on disk."""
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -138,6 +138,18 @@ def test_two_runs_mix_up_no_values(metakel, prior, value_file, other_journal, co
     assert dict(values("j")) == {0: 1.0, 1: 2.0}
 
 
+def test_no_lock_is_left_behind_and_no_link_is_followed(metakel, prior, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    code = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('0.5')"
+    options = ("--budget", 2, "--value-file", "v-{number}", *python(code, "v-{number}"))
+    assert metakel("tune", prior, "--journal", "j", *options).code == 0
+    assert not [*Path.cwd().glob(".*"), *(tmp_path / "temporary").iterdir()]
+    Path(".v-0.lock").symlink_to("elsewhere")
+    assert metakel("tune", prior, "--journal", "k", *options).code == 4
+    assert not Path("elsewhere").exists()
+
+
 def test_a_value_file_of_one_name_is_free_again_after_the_run(metakel, prior):
     code = "import pathlib; pathlib.Path('v').write_text('0.5')"
     for budget in (1, 2):

@@ -87,6 +87,15 @@ def test_a_turn_within_a_turn_does_not_let_others_in(tmp_path):
     journal.exclusively(turn)
 
 
+def test_the_folder_that_gets_the_new_file_is_synced(tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "j").symlink_to(tmp_path / "real" / "j")
+    synced = []
+    monkeypatch.setattr("metakel.tuner.journal.sync_folder", synced.append)
+    append(Journal(tmp_path / "j"), EVENT)
+    assert synced == [tmp_path / "real"]
+
+
 def test_damage_in_the_middle_is_named_with_its_line(tmp_path):
     path = tmp_path / "j"
     append(Journal(path), EVENT, EVENT, EVENT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryFile, gettempdir
+from tempfile import TemporaryFile
 from types import FrameType
 from typing import IO, Any
 
@@ -22,7 +21,7 @@ from metakel._files import refuse_device
 from metakel.cli.console import note, refuse_overwriting
 from metakel.cli.outputs import RunResult, read_result
 from metakel.errors import InputError
-from metakel.tuner.lock import try_lock
+from metakel.tuner.lock import reserved
 
 GRACE = 3.0
 TAIL = 1 << 16
@@ -317,21 +316,13 @@ def _another_place(value_file: str, reason: str) -> InputError:
 @contextmanager
 def _reserved(value_file: Path) -> Iterator[None]:
     """Nobody else's program writes its value there meanwhile."""
-    # A file may have several names, by links to its folder.
-    name = hashlib.sha256(os.path.realpath(value_file).encode()).hexdigest()[:16]
-    user = os.getuid() if hasattr(os, "getuid") else "user"
-    lock = os.open(
-        Path(gettempdir()) / f"metakel-{user}-{name}.lock", os.O_RDWR | os.O_CREAT, 0o600
-    )
-    try:
-        if not try_lock(lock):
+    with reserved(value_file, wait=False) as mine:
+        if not mine:
             raise InputError(
                 f"{value_file} is in use by another `metakel tune`, and values would get mixed up; "
                 "expected a file of its own for every evaluation: --value-file 'value-{number}.txt'"
             )
         yield
-    finally:
-        os.close(lock)
 
 
 def _tail(stream: IO[bytes]) -> str:

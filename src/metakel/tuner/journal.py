@@ -299,7 +299,7 @@ class Journal:
             if self._file is not None or self.place.exists():
                 return os.open(self.place, flags)
             descriptor = os.open(self.place, flags | os.O_CREAT, 0o644)
-            sync_folder(self.place.parent)
+            sync_folder(Path(os.path.realpath(self.place)).parent)  # a link may have led elsewhere
             return descriptor
         except FileNotFoundError as error:
             if self._file is not None:

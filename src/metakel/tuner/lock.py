@@ -16,6 +16,8 @@ from pathlib import Path
 from threading import Timer
 from typing import Any
 
+from metakel._files import writing
+
 LOG = logging.getLogger("metakel")
 PATIENCE = 5.0  # seconds after which a wait is explained
 INITIAL_NAMESPACE = "pid:[4026531836]"  # of processes outside of containers, on every Linux
@@ -31,6 +33,43 @@ def locked(descriptor: int, name: str) -> Iterator[None]:
         yield
     finally:
         unlock(descriptor)
+
+
+@contextmanager
+def reserved(file: Path, *, wait: bool) -> Iterator[bool]:
+    """Hold a file by another one beside it, which is removed; False where it is another's.
+
+    Where there is no folder yet, the lock stands for it.
+    """
+    place = Path(os.path.realpath(file))
+    while not place.parent.is_dir():
+        place = place.parent
+    lock = place.with_name(f".{place.name}.lock")
+    while True:
+        with writing(file):  # a link in its place is not followed
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        try:
+            if not wait and not try_lock(descriptor):
+                yield False
+                return
+            with locked(descriptor, str(file)):
+                if not _is_this(lock, descriptor):
+                    continue  # whoever held it has removed it
+                try:
+                    yield True
+                    return
+                finally:
+                    with suppress(OSError):
+                        os.unlink(lock)
+        finally:
+            os.close(descriptor)
+
+
+def _is_this(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def take_lock(descriptor: int, name: str) -> None:

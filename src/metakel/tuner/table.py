@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite, nan
 from pathlib import Path
@@ -30,7 +30,7 @@ from metakel.priors import Prior
 from metakel.space.configurations import is_empty
 from metakel.space.text import as_float, quantity
 from metakel.tuner.events import Configuration, Event, result
-from metakel.tuner.lock import locked
+from metakel.tuner.lock import reserved
 from metakel.tuner.source import Source
 from metakel.tuner.store import refuse_slip
 from metakel.tuner.tuner import Tuner
@@ -359,31 +359,9 @@ def _alike(some: Sequence[Any], others: Sequence[Any]) -> bool:
 @contextmanager
 def _alone(file: Path) -> Iterator[None]:
     """Hold the table; another process that adds to it waits. Refused where it cannot be written."""
-    place = Path(os.path.realpath(file))
-    lock = place.with_name(f".{place.name}.lock")
-    while True:
-        with writing(file):
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            with locked(descriptor, str(file)):
-                if not _is_this(lock, descriptor):
-                    continue  # whoever held it has removed it
-                try:
-                    _refuse_open_elsewhere(place)
-                    yield
-                    return
-                finally:
-                    with suppress(OSError):
-                        os.unlink(lock)
-        finally:
-            os.close(descriptor)
-
-
-def _is_this(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
+    with reserved(file, wait=True):
+        _refuse_open_elsewhere(Path(os.path.realpath(file)))
+        yield
 
 
 def _refuse_open_elsewhere(file: Path) -> None:
