@@ -69,11 +69,11 @@ def show(title: str, study: optuna.Study) -> None:
     """Values of a study, and what was expected where the sampler has noted it."""
     print(f"\n{title}")
     for trial in study.trials:
-        noted = trial.user_attrs
+        noted = trial.user_attrs.get("metakel:expected")
         expected = ""
         if noted:
-            mean, sd = noted["metakel:expected"], noted["metakel:expected_sd"]
-            expected = f"expected {mean:.3f} +- {sd:.3f}, trust {noted['metakel:trust']:.2f}"
+            mean, sd = noted["value"], noted["sd"]
+            expected = f"expected {mean:.3f} +- {sd:.3f}, trust {noted['trust']:.2f}"
         params = ", ".join(f"{key}={value:.3g}" for key, value in trial.params.items())
         print(f"  {trial.number:2}  error {trial.value:.3f}  {expected:38}  {params}")
     print(f"  best {study.best_value:.3f} after {len(study.trials)} trials")

@@ -1,6 +1,7 @@
 """A worker on a study in a storage, released by a line on its input.
 
-``optuna_worker.py URL PRIOR TRIALS [--seed N] [--together N] [--hang-at N]``
+``optuna_worker.py URL PRIOR TRIALS [--seed N] [--together N] [--hang-at N]``. PRIOR is a file, or
+the URL of a storage of past studies; then the last line says which prior was used.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from hashlib import sha256
 
 import optuna
 
 from metakel import Prior
+from metakel._codec import encode
 from metakel.integrations.optuna import MetaKelSampler
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -45,12 +48,13 @@ def main() -> None:
     parser.add_argument("--together", type=int, help="so many choose before any has a result")
     parser.add_argument("--hang-at", type=int, help="the first trial that never ends")
     options = parser.parse_args()
-    prior = Prior.load(options.prior)
-    sampler = MetaKelSampler(prior=prior, seed=options.seed)
+    past = options.prior if "://" in options.prior else None
+    prior = None if past else Prior.load(options.prior)
+    sampler = MetaKelSampler(past, prior=prior, seed=options.seed)
     study = optuna.load_study(study_name="shared", storage=options.url, sampler=sampler)
 
     def objective(trial) -> float:
-        value = whole(trial) if "kind" in prior.space.names else smooth(trial)
+        value = whole(trial) if "kind" in sampler.prior.space.names else smooth(trial)
         if options.together is not None:
             wait_for(study, options.together)
         if options.hang_at is not None and trial.number >= options.hang_at:
@@ -62,6 +66,8 @@ def main() -> None:
     print("ready", flush=True)  # noqa: T201
     sys.stdin.readline()
     study.optimize(objective, n_trials=options.trials)
+    if past:
+        print(sha256(repr(encode(sampler.prior)).encode()).hexdigest(), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -298,7 +298,7 @@ def test_the_first_trial_in_a_narrower_range_is_the_best_point_within_it(valley)
     # What is noted was expected of the point that is tried.
     optimizer = again.sampler.prior.optimizer()
     mean, _ = optimizer.predict([trial.params])
-    assert trial.user_attrs["metakel:expected"] == pytest.approx(mean[0], rel=1e-6)
+    assert trial.user_attrs["metakel:expected"]["value"] == pytest.approx(mean[0], rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))

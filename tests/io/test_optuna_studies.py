@@ -199,3 +199,20 @@ def test_how_trials_without_a_value_ended_is_said():
     assert history.report.failed == 6
     assert "of the trials without a value, 4 were pruned, 2 failed" in notes(history)
     assert "4 were pruned" in str(learn_prior(history, certify="none"))
+
+
+def test_a_storage_is_opened_once_however_many_studies_it_has(tmp_path, monkeypatch):
+    """A server has few connections, and many workers read from it."""
+    url, opened = f"sqlite:///{tmp_path}/past.db", []
+    for k in range(3):
+        study = optuna.create_study(study_name=f"s{k}", storage=url)
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+    begin = optuna.storages.RDBStorage.__init__
+
+    def counted(self, *args, **options):
+        opened.append(args)
+        begin(self, *args, **options)
+
+    monkeypatch.setattr(optuna.storages.RDBStorage, "__init__", counted)
+    assert History.from_optuna(url).m == 3
+    assert len(opened) == 1

@@ -231,13 +231,15 @@ def _as_studies(source: Any) -> list[Any]:
     except ImportError:
         raise ImportError("Optuna storages need optuna: pip install metakel[optuna]") from None
     if isinstance(source, (str, Path)):
-        _check_url(str(source))
+        source = str(source)
+        _check_url(source)
     elif not isinstance(source, optuna.storages.BaseStorage):
         raise InputError(
             f"found no Optuna studies in {source!r}; expected a storage, its URL, or studies"
         )
-    names = optuna.get_all_study_names(source)
-    return [optuna.load_study(study_name=name, storage=source) for name in names]
+    storage = optuna.storages.get_storage(source)  # once: a URL would be another connection each
+    names = optuna.get_all_study_names(storage)
+    return [optuna.load_study(study_name=name, storage=storage) for name in names]
 
 
 def _check_url(url: str) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from bisect import insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import accumulate
 from math import isfinite, isnan
 from statistics import median
 from typing import Any
@@ -24,12 +25,14 @@ from metakel.optimize import Optimizer
 from metakel.optimize.record import NO_NOTE, UNPLACED, Note, Trial
 
 KEY = "metakel:params:"
-# User attributes of a trial: what was expected of it when it was chosen.
-TRUST, EXPECTED, EXPECTED_SD = "metakel:trust", "metakel:expected", "metakel:expected_sd"
-ALARM, WHY = "metakel:alarm", "metakel:why"
+EXPECTED = "metakel:expected"  # a user attribute: what was expected of a trial when it was chosen
+LONGEST_WHY = 1500
 CHUNK = 2045  # what every SQL storage can hold in one attribute
 # A worker announces its choice within a second or so. One that has not after this was killed.
 UNANNOUNCED = timedelta(seconds=60)
+# A trial that runs so many times as long as the slowest of at least so many was abandoned.
+FEW, ENOUGH = 5, 5
+ADDED = timedelta(milliseconds=1)  # no trial that was run takes less than this
 PRUNED = Note(reason="pruned")
 
 
@@ -114,6 +117,25 @@ def running(trials: Iterable[FrozenTrial], own: int) -> Running:
     return Running(announced, tuple(choosing))
 
 
+def abandoned(trials: Sequence[FrozenTrial], now: datetime) -> set[int]:
+    """Numbers of the trials that run far longer than any other did, as those of dead workers.
+
+    None before some have finished. Clocks of workers differ, so a trial counts as begun when the
+    latest of those before it did.
+    """
+    ends = ((t.datetime_start, t.datetime_complete) for t in trials if t.state.is_finished())
+    took = [end - start for start, end in ends if start and end and end - start > ADDED]
+    if len(took) < ENOUGH:
+        return set()
+    limit = max(FEW * max(took), UNANNOUNCED)
+    starts = accumulate((t.datetime_start or datetime.min for t in trials), max)
+    return {
+        trial.number
+        for trial, start in zip(trials, starts, strict=True)
+        if trial.state == TrialState.RUNNING and now - start > limit
+    }
+
+
 def _just_started(trial: FrozenTrial) -> bool:
     # Clocks of workers differ, by hours where time zones do: then nothing is assumed.
     start = trial.datetime_start
@@ -158,12 +180,11 @@ def write_expectation(study: Study, trial: FrozenTrial, optimizer: Optimizer, pa
     """Note what the model that decided expects of the trial, for the dashboard and for frames."""
     why = optimizer.explain(params)
     noted: dict[str, Any] = {
-        TRUST: optimizer.trust,
-        EXPECTED: why.expected.value,  # the mean, within the limits of the output
-        EXPECTED_SD: why.expected.sd,
-        WHY: why.sentence[:CHUNK],
+        "value": why.expected.value,  # the mean, within the limits of the output
+        "sd": why.expected.sd,
+        "trust": optimizer.trust,
+        "why": why.sentence[:LONGEST_WHY],
     }
     if optimizer.alarm is not None:
-        noted[ALARM] = f"after {optimizer.alarm.time} values: {optimizer.alarm.reason}"
-    for key, value in noted.items():
-        study._storage.set_trial_user_attr(trial._trial_id, key, value)
+        noted["alarm"] = f"after {optimizer.alarm.time} values: {optimizer.alarm.reason}"
+    study._storage.set_trial_user_attr(trial._trial_id, EXPECTED, noted)

@@ -135,12 +135,27 @@ class MetaKelSampler(BaseSampler):
             raise InputError(
                 "output_range, log_output: they are learned; a prior has its own range"
             )
-        self._sums = tuple(sums)
-        self.prior = self._summing(prior if self._past is None else self._past.prior)
-        self._learned, self._seed = self.prior, seed
+        self._sums, self._seed = tuple(sums), seed
+        self._known = self._past is None
+        self._learned: Prior | None = None
+        self._prior = self._summing(prior)
+        if strict:
+            self.prior  # noqa: B018, what cannot be promised is refused at once
         self._independent = independent_sampler or TPESampler(seed=seed)
         self._constraints_func = constraints_func
         self._cache = SamplerCache()
+
+    @property
+    def prior(self) -> Prior | None:
+        """What decides; source studies teach it when it is first needed."""
+        if not self._known and self._past is not None:
+            self._use(self._past.prior)
+        return self._prior
+
+    def _use(self, learned: Prior | None) -> Prior | None:
+        if not self._known or learned is not self._learned:
+            self._learned, self._prior, self._known = learned, self._summing(learned), True
+        return self._prior
 
     @property
     def skipped(self) -> tuple[str, ...]:
@@ -162,7 +177,7 @@ class MetaKelSampler(BaseSampler):
         if prior is None:
             self._refuse_cold_start()
             return self._independent.infer_relative_search_space(study, trial)
-        common = self._cache.common(study)
+        common = self._cache.begin(study, trial)
         space = chosen(common, prior.space)
         if common:
             host = type(self._independent).__name__
@@ -187,7 +202,7 @@ class MetaKelSampler(BaseSampler):
         if prior is None or (search_space and space is None):
             return self._independent.sample_relative(study, trial, search_space)
         with self._cache.lock:
-            trials = study.get_trials(deepcopy=False)
+            trials = self._cache.take(study, trial)
             if space is not None:
                 choice = self._choose(prior, study, trial, trials, space)
                 # Conditional parameters are handed out when the objective asks for them.
@@ -304,6 +319,8 @@ class MetaKelSampler(BaseSampler):
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Refuse a study of another direction than the past, before anything is spent on it."""
         self._raise_error_if_multi_objective(study)
+        if self._past is not None and not self._cache.knows(study):
+            self._past.wait(study, trial)  # for another worker that learns
         prior = self._prior_for(study)
         if prior is not None:
             _check_direction(study, prior)
@@ -335,17 +352,14 @@ class MetaKelSampler(BaseSampler):
         if self._past is None:
             return self._as_in(study)
         with self._cache.lock:
-            learned = self._cache.learned(study, self._past)
-            if learned is not self._learned:
-                self._learned, self.prior = learned, self._summing(learned)
-            return self.prior
+            return self._use(self._cache.learned(study, self._past))
 
     def _as_in(self, study: Study) -> Prior | None:
         """A prior of the library in the direction and with the names of the study."""
-        if self.prior is None or not self.prior.info.model:
-            return self.prior
+        prior = self._prior
+        if prior is None or not prior.info.model:
+            return prior
         with self._cache.lock:
-            prior = self.prior
             if self._named and study.direction == StudyDirection.MAXIMIZE:
                 prior = self._summing(as_prior(f"library:{self._named}:auc")) or prior
             return self._cache.spelled(prior, tuple(self._cache.common(study)))
@@ -375,7 +389,7 @@ class MetaKelSampler(BaseSampler):
         distribution: BaseDistribution,
     ) -> dict[str, Any]:
         """Choose again, now that the range of a parameter is known; what was handed out stays."""
-        trials = study.get_trials(deepcopy=False)
+        trials = self._cache.read(study, trial.number)
         known = {n: d for t in trials for n, d in t.distributions.items()}
         space = narrowed(varying(prior), {**known, **trial.distributions, name: distribution})
         # Not those that are something else in the study than in the past.
@@ -407,7 +421,8 @@ class MetaKelSampler(BaseSampler):
             if rivals:
                 again = sum(number < own for number in rivals & others.announced.keys())
                 # As if so many more, numbered after all others, had chosen before this one.
-                more = range(len(trials), len(trials) + again)
+                last = trials[-1].number
+                more = range(last + 1, last + 1 + again)
                 others = replace(others, choosing=(*others.choosing, *more))
             else:
                 others = others.before(own)
@@ -422,7 +437,7 @@ class MetaKelSampler(BaseSampler):
                     "studies, or without strict"
                 ) from None
             write_choice(study, trial, choice)
-            trials = study.get_trials(deepcopy=False)
+            trials = self._cache.read(study, own)
             known = {**others.announced, **{t.number: t.point for t in record}}
             meanwhile = {t.number: attempted(t) for t in trials if t.number != own}
             news = {n: params for n, params in meanwhile.items() if params != known.get(n)}

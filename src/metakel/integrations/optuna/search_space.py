@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from hashlib import sha256
 from math import isfinite
 from typing import Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.study import Study
+from optuna.trial import FrozenTrial
 
 from metakel.data import History
 from metakel.errors import InputError
+from metakel.integrations.optuna.shared import shared_prior, wait_for_prior
 from metakel.integrations.optuna.strict import with_constraints
 from metakel.io.optuna import RecordedStudy, recorded_studies
 from metakel.optimize.certificate import RegretCalibration
@@ -51,19 +54,45 @@ class SourceStudies:
         self._studies = tuple(study for study in studies if _teaches(study))
         self._strict = strict
         self._output: dict[str, Any] = {"output_range": output_range, "log_output": log_output}
-        self.prior = self._learned(self._studies)
+        self._history = _as_history(self._studies)  # what is wrong with it is said at once
+
+    @cached_property
+    def prior(self) -> Prior | None:
+        """What all of them teach."""
+        return self._learned(self._history, self._studies)
 
     def prior_for(self, study: Study) -> Prior | None:
-        """What the other studies teach: a study that is resumed is not its own past."""
+        """What the other studies teach: a study that is resumed is not its own past.
+
+        Learned by one of its workers, and shared through its storage.
+        """
         others = self._without(study)
         if len(others) == len(self._studies):
-            return self.prior
+            return shared_prior(study, self._mark(others), lambda: self.prior)
         LOGGER.info(
             "study %r is in the source of its own past: learned from the other %d studies",
             study.study_name,
             len(others),
         )
-        return self._learned(others)
+        return shared_prior(
+            study, self._mark(others), lambda: self._learned(_as_history(others), others)
+        )
+
+    def wait(self, study: Study, trial: FrozenTrial) -> None:
+        """Return once `prior_for` need not be learned, or nobody else is about to."""
+        wait_for_prior(study, trial, self._mark(self._without(study)))
+
+    def _mark(self, studies: Sequence[RecordedStudy]) -> str:
+        """The same for the same past, however it was read."""
+        found = [
+            (
+                (s.study_name, s.minimize, s.metric, sorted(map(repr, s.parameters))),
+                [(sorted(params.items()), value) for params, value in s.rows],
+                [sorted(limits.items()) for limits in s.constraints],
+            )
+            for s in studies
+        ]
+        return sha256(repr((found, self._strict, self._output)).encode()).hexdigest()[:16]
 
     def calibration(self, study: Study) -> RegretCalibration | None:
         """What replays on the studies say of the regret; this takes some seconds."""
@@ -77,19 +106,25 @@ class SourceStudies:
     def _without(self, study: Study) -> tuple[RecordedStudy, ...]:
         return tuple(record for record in self._studies if not record.is_of(study))
 
-    def _learned(self, studies: Sequence[RecordedStudy]) -> Prior | None:
-        """None where there is nothing to learn from."""
-        if not studies:
-            LOGGER.warning(
-                "the past has no completed trial with parameters and a finite value: a cold start"
-            )
+    def _learned(self, past: History | None, studies: Sequence[RecordedStudy]) -> Prior | None:
+        if past is None:
             return None
-        prior = learn_prior(History.from_optuna(studies), **self._output, certify="none")
+        prior = learn_prior(past, **self._output, certify="none")
         for note in prior.info.notes:
             LOGGER.info("past studies: %s", note)
         if not prior.helps:
             LOGGER.info("held-out studies are not predicted better with the others: a cold start")
         return with_constraints(prior, studies) if self._strict else prior
+
+
+def _as_history(studies: Sequence[RecordedStudy]) -> History | None:
+    """None where there is nothing to learn from."""
+    if studies:
+        return History.from_optuna(studies)
+    LOGGER.warning(
+        "the past has no completed trial with parameters and a finite value: a cold start"
+    )
+    return None
 
 
 def _teaches(study: RecordedStudy) -> bool:

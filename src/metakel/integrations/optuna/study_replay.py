@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import lru_cache
 from threading import RLock
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 from optuna.distributions import BaseDistribution
 from optuna.search_space import IntersectionSearchSpace
+from optuna.storages._heartbeat import BaseHeartbeat
 from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
 
 from metakel._arrays import Array
 from metakel.errors import InputError
-from metakel.integrations.optuna.record import Made, Running, asked_for
+from metakel.integrations.optuna.record import FEW, Made, Running, abandoned, asked_for
 from metakel.integrations.optuna.search_space import (
     LOGGER,
     SourceStudies,
@@ -273,6 +277,8 @@ class SamplerCache:
         self._spelled: dict[tuple[Any, ...], Prior] = {}
         self._logged: tuple[Any, ...] = ()
         self._spaces: tuple[Any, int, IntersectionSearchSpace] | None = None
+        self._read: tuple[Any, list[FrozenTrial]] | None = None
+        self._dead: set[tuple[Any, int]] = set()
         self.made: Made = {}  # of finished trials
 
     def __reduce__(self) -> tuple[type[SamplerCache], tuple[()]]:
@@ -314,6 +320,10 @@ class SamplerCache:
             self._certified[prior] = replace(prior, certificate=past.calibration(study))
         return self._certified[prior]
 
+    def knows(self, study: Study) -> bool:
+        """Whether `learned` need not learn."""
+        return (study._storage, study._study_id) in self._learned
+
     def learned(self, study: Study, past: SourceStudies) -> Prior | None:
         """From the past without this study, where it is a part of it."""
         key = study._storage, study._study_id
@@ -350,11 +360,58 @@ class SamplerCache:
             _listed([name for name in asked_for(study) if name not in {*known, *joined}]),
         )
 
-    def common(self, study: Study) -> dict[str, BaseDistribution]:
-        """Distributions that all completed trials of the study share."""
+    def read(self, study: Study, own: int) -> list[FrozenTrial]:
+        """All trials but those of dead workers, which are named once."""
+        trials = study.get_trials(deepcopy=False)
+        if not any(t.state == TrialState.RUNNING and t.number != own for t in trials):
+            return trials
+        storage = study._storage
+        beats = isinstance(storage, BaseHeartbeat) and storage.get_heartbeat_interval()
+        if isinstance(storage, BaseHeartbeat) and beats:
+            stale = set(storage._get_stale_trial_ids(study._study_id))
+            dead = {trial.number for trial in trials if trial._trial_id in stale}
+        else:
+            dead = abandoned(trials, datetime.now())
+        dead -= {own}
+        key = storage, study._study_id
+        if new := sorted(n for n in dead if (key, n) not in self._dead):
+            self._dead |= {(key, number) for number in new}
+            LOGGER.warning(
+                "study %r: trials %s are ignored, as their workers seem to be dead: %s. If they "
+                "are, study.tell(number, state=optuna.trial.TrialState.FAIL) ends them",
+                study.study_name,
+                ", ".join(map(str, new)),
+                "without a heartbeat"
+                if beats
+                else f"they run {FEW} times as long as the slowest that finished, or longer",
+            )
+        return [trial for trial in trials if trial.number not in dead] if dead else trials
+
+    def begin(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Read the trials, for `take` as well; distributions that the completed ones share."""
+        with self.lock:
+            trials = self.read(study, trial.number)
+            self._read = (study._storage, trial._trial_id), trials
+            return self.common(study, trials)
+
+    def take(self, study: Study, trial: FrozenTrial) -> list[FrozenTrial]:
+        """The trials as `begin` has read them for this trial a moment ago, or as they are now."""
+        kept, self._read = self._read, None
+        if kept is not None and kept[0] == (study._storage, trial._trial_id):
+            return kept[1]
+        return self.read(study, trial.number)
+
+    def common(
+        self, study: Study, trials: list[FrozenTrial] | None = None
+    ) -> dict[str, BaseDistribution]:
+        """Distributions that all completed trials of the study share, by trials just read."""
         with self.lock:
             # The host's cache serves one study; numbers of studies are unique in a storage.
             storage, number = study._storage, study._study_id
             if self._spaces is None or self._spaces[:2] != (storage, number):
                 self._spaces = storage, number, IntersectionSearchSpace()
-            return self._spaces[2].calculate(study)
+            if trials is None:
+                return self._spaces[2].calculate(study)
+            # The host's cache would read them again.
+            read = SimpleNamespace(_study_id=number, _get_trials=lambda **_: trials)
+            return self._spaces[2].calculate(cast("Study", read))
