@@ -144,7 +144,7 @@ def test_no_lock_is_left_behind_and_no_link_is_followed(metakel, prior, tmp_path
     code = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('0.5')"
     options = ("--budget", 2, "--value-file", "v-{number}", *python(code, "v-{number}"))
     assert metakel("tune", prior, "--journal", "j", *options).code == 0
-    assert not [*Path.cwd().glob(".*"), *(tmp_path / "temporary").iterdir()]
+    assert not [*Path.cwd().glob(".*.lock"), *(tmp_path / "temporary").iterdir()]
     Path(".v-0.lock").symlink_to("elsewhere")
     assert metakel("tune", prior, "--journal", "k", *options).code == 4
     assert not Path("elsewhere").exists()

@@ -48,8 +48,8 @@ def test_a_prior_is_not_taken_for_a_journal(tmp_path):
 def test_a_journal_whose_first_line_was_cut_anywhere_begins_again(tmp_path):
     Tuner(PRIOR, tmp_path / "whole")
     first = (tmp_path / "whole").read_bytes()
-    path = tmp_path / "j"
     for cut in (0, 1, 5, 12, 40, 60, 300, len(first) - 2, len(first) - 1):
+        path = tmp_path / str(cut)
         path.write_bytes(first[:cut])
         Tuner(PRIOR, path).tell(X, 0.85)
         assert [event["event"] for event in lines(path)] == ["started", "told"]

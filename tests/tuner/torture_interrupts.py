@@ -23,6 +23,7 @@ from tuning_history import measure, small_prior
 
 from metakel import MetaKelError
 from metakel.tuner import Store, Tuner, lock
+from metakel.tuner.cuts import count_file
 from metakel.tuner.journal import used_by_this_thread
 
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}
@@ -77,6 +78,7 @@ def begin(folder: Path) -> tuple[bytes, bytes]:
 
 def opened(path: Path, text: bytes, added: bytes) -> Tuner:
     """A Tuner that has not read yet what was added."""
+    count_file(path).unlink(missing_ok=True)  # it is shorter than the one before
     path.write_bytes(text)
     tuner = Tuner(small_prior(), path, budget=4)
     with path.open("ab") as stream:

@@ -27,6 +27,7 @@ from zlib import crc32
 
 from metakel._files import as_path, sync_folder
 from metakel.errors import Hint, InputError, MetaKelError
+from metakel.tuner.cuts import count_file, note_count, noted_count
 from metakel.tuner.lock import take_lock, unlock
 
 LOG = logging.getLogger("metakel")
@@ -51,6 +52,8 @@ class JournalError(MetaKelError, OSError):
 class _Position:
     """How far a file was read: lines, bytes and their checksum, the last line, what it amounts to.
 
+    ``first`` is the checksum of the first line.
+
     All in one object, which takes the place of another at once: an interrupt leaves both or none.
     """
 
@@ -58,6 +61,7 @@ class _Position:
     offset: int = 0
     total: int = 0
     last: bytes = b""
+    first: int = 0
     made: Any = None
 
 
@@ -151,7 +155,10 @@ class Journal:
 
     def _events(self, position: _Position) -> Iterator[Event]:
         """Those of complete lines that were not read yet; ``position`` notes how far it came."""
+        assert self.place is not None
         seal = checksum(position.last)
+        # Before the lines: others may add some meanwhile.
+        noted, had = (0, 0) if position.line else noted_count(self.place)
         for line in self._lines():
             if _is_empty(line, position.last):
                 position.line += 1
@@ -167,11 +174,19 @@ class Journal:
                     f"{self.path}, line {position.line + 1}{hint}: {wrong}",
                     *([self._remedy] if line.removeprefix(MARK)[:1] == b"{" or not hint else []),
                 )
+            if not position.line:
+                position.first = seal
             position.line += 1
             position.offset += len(line)
             position.total = crc32(line, position.total)
             position.last = line
             yield event
+        if position.line < had and position.first in (0, noted) and self.place.exists():
+            raise InputError(
+                f"{self.path} has {position.line} lines, and had {had} at least: its end was cut "
+                "off; put the whole file back",
+                self._remedy,
+            )
 
     @property
     def _remedy(self) -> Hint:
@@ -192,7 +207,11 @@ class Journal:
         self._recognise(found)
         end = os.lseek(self._descriptor, 0, os.SEEK_END)
         last = self._read.last if end == self._read.offset else _last_line(self._descriptor, end)
-        self._write(self._descriptor, encoded(events, last), end)
+        text = encoded(events, last)
+        self._write(self._descriptor, text, end)
+        if end == self._read.offset and self.place is not None:
+            first = self._read.first or checksum(text.partition(b"\n")[0])
+            note_count(self.place, first, self._read.line + len(events))
         if self._unchanged == _size_and_time(found):  # nobody else wrote
             self._unchanged = _size_and_time(os.fstat(self._descriptor))
         self._refuse_another()
@@ -298,6 +317,7 @@ class Journal:
             self._refuse_device()
             if self._file is not None or self.place.exists():
                 return os.open(self.place, flags)
+            count_file(self.place).unlink(missing_ok=True)  # of another journal
             descriptor = os.open(self.place, flags | os.O_CREAT, 0o644)
             sync_folder(Path(os.path.realpath(self.place)).parent)  # a link may have led elsewhere
             return descriptor

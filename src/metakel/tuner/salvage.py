@@ -20,6 +20,7 @@ from zlib import crc32
 
 from metakel._files import as_path, refuse_device, write_new, writing
 from metakel.errors import InputError
+from metakel.tuner.cuts import noted_count
 from metakel.tuner.events import FIELDS, Event, check_header
 from metakel.tuner.fold import Run
 from metakel.tuner.journal import SEAL_LENGTH, checksum, encoded, parsed
@@ -80,6 +81,9 @@ def salvaged(path: str | Path) -> Salvaged:
     if found and found[-1] is None and not text.endswith(b"\n"):
         lost[-1] = Damage(pieces[-1][0], "unfinished; nobody was told that it was recorded")
         found.pop()
+    noted, had = noted_count(file)
+    if had > len(pieces) and pieces and noted == checksum(pieces[0][1]):
+        lost.append(Damage(had, f"cut off, as is all after line {len(pieces)}"))
     if not whole:
         raise InputError(f"{path} is not a journal, or nothing of it is whole: no checksum holds")
     if found[0] is None:
