@@ -11,8 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metakel.charts import ALARM, LEARNED, RANDOM, Axis, SvgChart, number
-from metakel.charts.svg import BOTTOM, HEIGHT, LEFT, RIGHT, ROLES, TOP, WIDTH, style_sheet
+from metakel.charts import (
+    ALARM,
+    BOTTOM,
+    HEIGHT,
+    LEARNED,
+    LEFT,
+    RANDOM,
+    RIGHT,
+    ROLES,
+    TOP,
+    WIDTH,
+    Axis,
+    SvgChart,
+    number,
+    style_sheet,
+)
 from metakel.priors.summary import Curve, draw_effect, effect_axis
 
 ROOT = Path(__file__).parents[2]

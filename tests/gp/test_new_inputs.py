@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from metakel import learn_prior
 from metakel.data import History, Task
 from metakel.errors import InputError
-from metakel.gp.new_inputs import NEW_VARIANCE, with_new_inputs
+from metakel.gp.new_inputs import NEW_VARIANCE
 from metakel.optimize import Optimizer
 from metakel.space import Categorical, Float, Space
 
@@ -36,7 +36,7 @@ def process(request, prior):
 
 
 def test_points_that_differ_in_new_inputs_only_have_the_same_mean(prior):
-    process = with_new_inputs(prior.task_processes[0][0], 2)
+    process = prior.task_processes[0][0].with_new_inputs(2)
     Z = RNG.uniform(-1, 1, (5, 4))
     other = Z.copy()
     other[:, 2:] = RNG.uniform(-1, 1, (5, 2))
@@ -48,7 +48,7 @@ def test_where_new_inputs_do_not_move_the_past_is_as_it_was(prior):
     """Up to the effect of the new inputs, which is the same or nearly so everywhere."""
     learned = prior.task_processes[0][0]
     X, far = RNG.uniform(-1, 1, (6, 2)), np.full((6, 1), 60.0)
-    extended = with_new_inputs(learned, 1)
+    extended = learned.with_new_inputs(1)
     here, away = (extended.prepare(np.hstack([X, u])) for u in (np.zeros((6, 1)), far))
     past = learned.gram(learned.prepare(X), learned.prepare(X))
     assert_allclose(extended.gram(here, away), past, atol=1e-9)
@@ -58,7 +58,7 @@ def test_where_new_inputs_do_not_move_the_past_is_as_it_was(prior):
 
 
 def test_the_kernel_is_positive_semidefinite_and_its_diagonal_is_stated(process):
-    extended = with_new_inputs(process, 2)
+    extended = process.with_new_inputs(2)
     points = extended.prepare(RNG.uniform(-1, 1, (40, 4)))
     K = extended.gram(points, points)
     assert_allclose(K, K.T, atol=1e-12)
@@ -67,7 +67,7 @@ def test_the_kernel_is_positive_semidefinite_and_its_diagonal_is_stated(process)
 
 
 def test_derivatives_are_those_of_finite_differences(process):
-    extended, step = with_new_inputs(process, 2), 1e-6
+    extended, step = process.with_new_inputs(2), 1e-6
     X, Z = RNG.uniform(-1, 1, (3, 4)), RNG.uniform(-1, 1, (4, 4))
     left, points = extended.prepare(X), extended.prepare(Z)
     slopes = extended.derivatives(points, Z)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from metakel.errors import InputError, ShapeError
-from metakel.gp import mixture_moments, posterior
+from metakel.gp import posterior
 from metakel.kernels import KernelSum, from_gram, legendre, squared_exponential
 from metakel.theory import information_gain_bound
 
@@ -107,31 +107,6 @@ def test_each_observation_narrows_and_pays_its_share_of_the_information(seed, t,
         dim=FEATURES.dim, t=t, noise_var=noise, weight_sum=FEATURES.eta.sum()
     )
     assert posts[-1].information_gain <= bound + 1e-9
-
-
-@pytest.mark.parametrize("kernel", [FEATURES, Plain(FEATURES), GRAM])
-@pytest.mark.parametrize("t", [0, 2, 30])
-def test_a_prior_mean_shifts_the_function(kernel, t):
-    X, y = data(t, np.random.default_rng(3))
-    shifted = posterior(kernel, X, y + 5, noise_var=0.1, prior_mean=5.0)
-    centred = posterior(kernel, X, y, noise_var=0.1)
-    assert_allclose(shifted.mean(Z), centred.mean(Z) + 5, atol=1e-9)
-    assert_allclose(shifted.cov(Z), centred.cov(Z), atol=1e-12)
-    draws = [p.sample(Z, np.random.default_rng(0)) for p in (shifted, centred)]
-    assert_allclose(draws[0], draws[1] + 5, atol=1e-9)
-    with pytest.raises(InputError, match="prior_mean is nan"):
-        posterior(kernel, X, y, noise_var=0.1, prior_mean=np.nan)
-
-
-def test_moments_of_a_mixture_are_those_of_its_draws():
-    rng = np.random.default_rng(4)
-    parts = [posterior(FEATURES, *data(t, rng), noise_var=0.3) for t in (1, 4, 20)]
-    mean, std = mixture_moments(parts, Z)
-    draws = np.concatenate([part.sample(Z, rng, size=20_000) for part in parts])
-    assert_allclose(mean, draws.mean(axis=0), atol=0.02)
-    assert_allclose(std, draws.std(axis=0), atol=0.02)
-    alone = mixture_moments(parts[:1], Z)
-    assert_allclose(alone, [parts[0].mean(Z), parts[0].std(Z)], rtol=1e-12)
 
 
 @pytest.mark.parametrize("kernel", [FEATURES, GRAM])

@@ -9,8 +9,8 @@ import pytest
 
 import metakel as mk
 from metakel.errors import InputError
+from metakel.gp.averages import drawn_function
 from metakel.optimize import Score
-from metakel.optimize.thompson import drawn_function
 
 
 @cache
@@ -37,8 +37,7 @@ def test_draws_have_the_moments_of_the_posterior():
     model = begun().model
     Z = np.random.default_rng(1).uniform(-1, 1, (40, 2))
     draws = [
-        drawn_function(model.factor, model.mix, np.random.default_rng(k)).values(Z)
-        for k in range(600)
+        drawn_function(model.factor, model.mix, np.random.default_rng(k))(Z) for k in range(600)
     ]
     mean, sd = model.predict(Z)
     error = np.abs(np.mean(draws, axis=0) - mean) / sd
@@ -49,10 +48,10 @@ def test_draws_have_the_moments_of_the_posterior():
 def test_all_calls_are_of_one_function():
     model = begun().model
     Z = np.random.default_rng(1).uniform(-1, 1, (60, 2))
-    score = drawn_function(model.factor, model.mix, np.random.default_rng(0))
-    first = score.values(Z)
-    np.testing.assert_allclose(score.values(Z[::-1]), first[::-1], atol=1e-6)
-    np.testing.assert_allclose(score.values(Z[:5] + 1e-7), first[:5], atol=1e-4)
+    drawn = drawn_function(model.factor, model.mix, np.random.default_rng(0))
+    first = drawn(Z)
+    np.testing.assert_allclose(drawn(Z[::-1]), first[::-1], atol=1e-6)
+    np.testing.assert_allclose(drawn(Z[:5] + 1e-7), first[:5], atol=1e-4)
 
 
 def test_it_decides_by_the_record_and_finds_the_top():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.gp.factor import SMALLEST_VARIANCE, Prediction, PredictionGradient
+from metakel.gp.factor import (
+    SMALLEST_VARIANCE,
+    CrossPosterior,
+    Factor,
+    Prediction,
+    PredictionGradient,
+)
 from metakel.gp.processes import LevelAndScale
 
 UCB_WIDTH = 1.5
@@ -23,6 +29,9 @@ VARIANCE_WEIGHTS = (1.5**2, 1.0)
 # Below this improvement, in units of the scale, expected improvement is numerically flat.
 FLAT = 1e-8
 NEGLIGIBLE = 1e-2
+# Of a drawn function: points at which it is drawn, and noise in units of the largest variance.
+MOST_ANCHORS = 800
+JITTER = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,3 +201,45 @@ def predict(prediction: Prediction, mix: MixtureWeights) -> tuple[Array, Array]:
     spread += around @ slope**2
     spread += (mix.weights @ mix.scale.squares) @ prediction.variance
     return mean, np.sqrt(spread)
+
+
+def drawn_function(
+    factor: Factor, mix: MixtureWeights, rng: np.random.Generator
+) -> Callable[[Array], Array]:
+    """Thompson sampling: a function (n, d0) -> (n,) drawn from the posterior of the mixture.
+
+    One process and one scale are drawn by their weights, then the function jointly at the points of
+    the first call, those at which a search begins. Elsewhere it is what the process expects given
+    these values, so that all calls are of one function.
+    """
+    shares = mix.weights.ravel() / mix.weights.sum()
+    process, s = divmod(int(rng.choice(len(shares), p=shares)), mix.weights.shape[1])
+    chosen = np.arange(len(mix.weights)) == process
+    posterior, scale = factor.elsewhere(chosen), float(mix.scale.scales[s])
+    drawn: list[tuple[Array, Array]] = []
+
+    def values(Z: Array) -> Array:
+        if not drawn:
+            anchors = Z[:MOST_ANCHORS]
+            drawn.append((anchors, _draw_weights(posterior, anchors, rng)))
+        anchors, weights = drawn[0]
+        found = posterior.at(Z)
+        deviation = posterior.covariance(Z, anchors) @ weights
+        return np.asarray(found.offset[0] + scale * (found.slope[0] + deviation))
+
+    return values
+
+
+def _draw_weights(posterior: CrossPosterior, anchors: Array, rng: np.random.Generator) -> Array:
+    """(m,) weights of the covariances with anchors (m, d0), of a draw at these."""
+    from scipy.linalg import cholesky, solve_triangular
+
+    K = posterior.covariance(anchors, anchors)
+    K[np.diag_indices_from(K)] += JITTER * max(float(K.diagonal().max()), 1e-300)
+    for _ in range(6):
+        try:
+            L = cholesky(K, lower=True)
+            break
+        except np.linalg.LinAlgError:
+            K[np.diag_indices_from(K)] += 1e-6 * float(K.diagonal().max())
+    return np.asarray(solve_triangular(L, rng.standard_normal(len(K)), lower=True, trans="T"))

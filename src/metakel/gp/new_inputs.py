@@ -10,33 +10,18 @@ share. So the new inputs may have an effect of their own, and one that depends o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
 from metakel._arrays import Array
-from metakel.gp.processes import (
-    ColdProcess,
-    LearnedProcess,
-    PointCache,
-    PointDerivatives,
-    TaskProcess,
-)
+from metakel.gp.processes import LearnedProcess, PointCache, PointDerivatives
 from metakel.kernels.stationary import Matern52ARD
 
 # In units of the variance of a task: new inputs are taken to matter less than the known ones do
 # together, as they were not worth tuning before.
 NEW_VARIANCE = 0.3
 INTERACTION = 0.5
-
-
-def with_new_inputs(process: TaskProcess, d_new: int) -> TaskProcess:
-    """The process on points with ``d_new`` more inputs, which come last."""
-    if isinstance(process, LearnedProcess):
-        kept = {field.name: getattr(process, field.name) for field in fields(LearnedProcess)}
-        return ExtendedProcess(**kept, new=Matern52ARD.typical(d_new))
-    assert isinstance(process, ColdProcess)
-    return ColdProcess.typical(len(process.shared.lengthscales) + d_new)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -2,7 +2,7 @@
 
 Rows are divided by the noise standard deviation first, so that the noise has variance 1 below:
 ``F`` (t, d) whitened features, ``K = F F'`` (t, t) whitened kernel matrix, ``r`` (t,) whitened
-residuals ``y - prior_mean``.
+values ``y``.
 
 In likelihoods, ``C`` is the covariance of the observations: the kernel matrix plus noise on its
 diagonal.
@@ -37,9 +37,8 @@ def posterior(
     y: ArrayLike,
     *,
     noise_var: float | ArrayLike,
-    prior_mean: float = 0.0,
 ) -> Posterior:
-    """Condition GP(prior_mean, k) on observations (Eq. 3).
+    """Condition GP(0, k) on observations (Eq. 3).
 
     With at most t features, the feature form is used, which costs O(t d^2); otherwise the kernel
     form, which costs O(t^3). Both are exact for t = 0, repeated points and the empty kernel.
@@ -58,17 +57,13 @@ def posterior(
         accurate down to 1e-12 of k(x, x), because it never forms the kernel matrix. Below that,
         rounding errors are amplified where values at (nearly) the same point contradict each
         other; a warning says so.
-    prior_mean : float
-        The paper's prior has mean 0; another constant serves functions with a known level.
     """
     _check_kernel(kernel)
     points = as_points(X, "posterior")
     values = as_values(y, len(points), "posterior")
     noise = _noise_vector(noise_var, len(points))
-    if not np.isfinite(prior_mean):
-        raise InputError(f"posterior: prior_mean is {prior_mean}; expected a finite number")
     noise_std = np.sqrt(noise)
-    r = (values - prior_mean) / noise_std
+    r = values / noise_std
     mapped = _with_features(kernel)
     F = None if mapped is None else mapped.features(points) / noise_std[:, None]
     variances = kernel.diag(points) if F is None else np.einsum("td,td->t", F, F) * noise
@@ -83,15 +78,13 @@ def posterior(
         weights = _solve(factor, _solve_transposed(factor, r)) / noise_std
         # Large weights of both signs cancel in the mean, their rounding errors do not.
         rounding = EPS * float(np.linalg.norm(weights)) * variances.max(initial=0)
-    _warn_if_inaccurate(rounding, values - prior_mean, noise)
-    return Posterior(
-        kernel, points, values, noise, factor, weights, feature_form, float(prior_mean)
-    )
+    _warn_if_inaccurate(rounding, values, noise)
+    return Posterior(kernel, points, values, noise, factor, weights, feature_form)
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """GP(prior_mean, k) given t observations; made by `posterior`.
+    """GP(0, k) given t observations; made by `posterior`.
 
     Parameters
     ----------
@@ -103,10 +96,9 @@ class Posterior:
         Upper triangular R: in feature form R'R = I + F'F, of shape (d, d), in kernel form
         R'R = I + K, of shape (t, t).
     weights : array
-        The mean is prior_mean + phi(z)'weights, with weights of shape (d,), in feature form, and
-        prior_mean + k(z, X)weights, with weights of shape (t,), in kernel form.
+        The mean is phi(z)'weights, with weights of shape (d,), in feature form, and
+        k(z, X)weights, with weights of shape (t,), in kernel form.
     feature_form : bool
-    prior_mean : float
     """
 
     kernel: Kernel
@@ -116,7 +108,6 @@ class Posterior:
     factor: Array = field(repr=False)
     weights: Array = field(repr=False)
     feature_form: bool
-    prior_mean: float = 0.0
 
     @property
     def t(self) -> int:
@@ -132,8 +123,8 @@ class Posterior:
         """(k,) posterior means."""
         mapped = _with_features(self.kernel)
         if mapped is not None and self.feature_form:
-            return np.asarray(self.prior_mean + mapped.features(Z) @ self.weights)
-        return np.asarray(self.prior_mean + self.kernel(Z, self.X) @ self.weights)
+            return np.asarray(mapped.features(Z) @ self.weights)
+        return np.asarray(self.kernel(Z, self.X) @ self.weights)
 
     def var(self, Z: ArrayLike) -> Array:
         """(k,) posterior variances of the function, without the noise of an observation."""
@@ -194,16 +185,6 @@ class Posterior:
         """(t, k) matrix S; the observations reduce the prior covariance by S'S."""
         cross = self.kernel(self.X, Z) / np.sqrt(self.noise_var)[:, None]
         return _solve_transposed(self.factor, cross)
-
-
-def mixture_moments(posteriors: Sequence[Posterior], Z: ArrayLike) -> tuple[Array, Array]:
-    """(k,) means and standard deviations of a function that follows one of ``posteriors``.
-
-    All are equally probable.
-    """
-    means = np.array([post.mean(Z) for post in posteriors])  # (m, k)
-    variance = np.mean([post.var(Z) for post in posteriors], axis=0) + means.var(axis=0)
-    return means.mean(axis=0), np.sqrt(variance)
 
 
 def _with_features(kernel: Kernel) -> KernelSum | None:

@@ -14,7 +14,7 @@ Matern-5/2 kernel that the tasks share; it keeps every continuous function possi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import inf, log, pi, sqrt
 from typing import Protocol
@@ -230,6 +230,15 @@ class TaskProcess(Protocol):
         """Whether past tasks taught it."""
         ...
 
+    @property
+    def stationary(self) -> tuple[Matern52ARD, float]:
+        """The part of the kernel that is the same everywhere, and its weight."""
+        ...
+
+    def with_new_inputs(self, d_new: int) -> TaskProcess:
+        """The process on points with ``d_new`` more inputs, which come last."""
+        ...
+
     def shares_kernel(self, other: TaskProcess) -> bool:
         """Whether the other one differs in its noise only."""
         ...
@@ -298,6 +307,18 @@ class LearnedProcess:
     def learned(self) -> bool:
         """Yes."""
         return True
+
+    @property
+    def stationary(self) -> tuple[Matern52ARD, float]:
+        """The kernel that past tasks share, and its weight."""
+        return self.basis.shared, self.residual_weight
+
+    def with_new_inputs(self, d_new: int) -> TaskProcess:
+        """The process on points with ``d_new`` more inputs, which come last."""
+        from metakel.gp.new_inputs import ExtendedProcess
+
+        kept = {field.name: getattr(self, field.name) for field in fields(LearnedProcess)}
+        return ExtendedProcess(**kept, new=Matern52ARD.typical(d_new))
 
     def shares_kernel(self, other: TaskProcess) -> bool:
         """Whether the other one is this one for another noise."""
@@ -371,6 +392,15 @@ class ColdProcess:
     def learned(self) -> bool:
         """No."""
         return False
+
+    @property
+    def stationary(self) -> tuple[Matern52ARD, float]:
+        """All of it."""
+        return self.shared, 1.0
+
+    def with_new_inputs(self, d_new: int) -> ColdProcess:
+        """Typical of that many inputs."""
+        return ColdProcess.typical(len(self.shared.lengthscales) + d_new)
 
     def shares_kernel(self, other: TaskProcess) -> bool:
         """Every one has its own."""

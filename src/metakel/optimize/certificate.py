@@ -356,7 +356,7 @@ class RegretCalibration:
     def longest(self) -> int:
         """The larger of the two horizons; 0 where nothing was replayed."""
         found = (self.table, self.space)
-        return max((s.horizon for s in found if isinstance(s, RegretScores)), default=0)
+        return max((s.horizon for s in found if not isinstance(s, str)), default=0)
 
     def scores_for(self, domain: Domain, delta: float) -> RegretScores | str:
         """The scores that speak for an optimizer, or why none do."""

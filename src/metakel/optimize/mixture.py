@@ -29,6 +29,7 @@ from metakel.gp.averages import (
     TINY,
     VARIANCE_WEIGHTS,
     MixtureWeights,
+    drawn_function,
     expected_improvement,
     improvement_gradient,
     mixture_weights,
@@ -53,7 +54,6 @@ from metakel.optimize.certificate import (
 from metakel.optimize.model import BestRuns, Chance, Model, Score, Search, spread_batch
 from metakel.optimize.outcomes import MOST, Outcomes, nothing, representative
 from metakel.optimize.stopping import Stopping
-from metakel.optimize.thompson import drawn_function
 from metakel.search import StartPoints
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class TaskPrior:
     @property
     def longest(self) -> int:
         """For how many values the optimizer was replayed on past tasks."""
-        return self.regret.longest if isinstance(self.regret, RegretCalibration) else 0
+        return 0 if isinstance(self.regret, str) else self.regret.longest
 
     def factor(self, Z: Array) -> Factor:
         """Before any value, over candidates ``Z`` (N, d0)."""
@@ -365,7 +365,7 @@ class Mixture(Model):
     @property
     def spread(self) -> float | None:
         found = self.prior.regret
-        return found.spread if isinstance(found, RegretCalibration) else None
+        return None if isinstance(found, str) else found.spread
 
     def certificate(self, state: State) -> Certificate:
         """How far the best point can be from the optimum, by replays on past tasks."""
@@ -546,8 +546,8 @@ class Mixture(Model):
         """A function drawn from the posterior, another one for every record."""
         factor = self.ahead or self.factor
         seed = (crc32(self.outcomes.y.tobytes()), self.t, factor.t)
-        score = drawn_function(factor, self.mix, np.random.default_rng(seed))
-        return self._weighed(score, self.factor.task.scale)
+        values = drawn_function(factor, self.mix, np.random.default_rng(seed))
+        return self._weighed(Score(values), self.factor.task.scale)
 
     def expected_improvement(self, best: float, chance: Chance | None = None) -> Score:
         """Of the value to be seen, averaged, times the chance that a point is feasible.

@@ -18,7 +18,6 @@ from metakel._codec import Functions, decode, encode
 from metakel._files import Format, write_file
 from metakel._html import text_card
 from metakel.errors import InputError, ShapeError
-from metakel.gp.new_inputs import with_new_inputs
 from metakel.gp.processes import ColdProcess, LearnedProcess, LevelAndScale, TaskProcess
 from metakel.gp.success import SuccessChance
 from metakel.kernels import KernelSum
@@ -316,7 +315,7 @@ class Prior:
         d_new, options = 0, {}
         if new:
             d_new, options = Space(tuple(new)).d0, {"new": Space(tuple(new)).to_dict()}
-            processes = tuple(with_new_inputs(process, d_new) for process in processes)
+            processes = tuple(process.with_new_inputs(d_new) for process in processes)
         reason = self._unlike_the_past(extrapolate, new)
         return Mixture.of(
             TaskPrior(

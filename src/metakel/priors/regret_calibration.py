@@ -18,7 +18,7 @@ from metakel._arrays import Array, check_choice
 from metakel.data import History, Task
 from metakel.errors import InputError
 from metakel.gp.averages import mixture_weights
-from metakel.gp.processes import ColdProcess, LearnedProcess, LevelAndScale, PointCache, TaskProcess
+from metakel.gp.processes import LevelAndScale, PointCache, TaskProcess
 from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import Mixture, Optimizer, Trial
 from metakel.optimize.certificate import (
@@ -331,23 +331,14 @@ def _prior_path(
 
     Its spectral density is a multivariate t distribution with 5 degrees of freedom.
     """
-    if isinstance(process, LearnedProcess):
-        shared, weight, functions = (
-            process.basis.shared,
-            process.residual_weight,
-            len(process.eta),
-        )
-    else:
-        assert isinstance(process, ColdProcess)
-        shared, weight, functions = process.shared, 1.0, 0
-    variance = weight * shared.signal
-    d0 = len(shared.lengthscales)
+    shared, weight = process.stationary
+    variance, d0 = weight * shared.signal, len(shared.lengthscales)
     frequencies = rng.standard_normal((FEATURES, d0))
     frequencies *= np.sqrt(5 / rng.chisquare(5, size=(FEATURES, 1)))
     phases = rng.uniform(0, 2 * np.pi, FEATURES)
     amplitudes = rng.standard_normal(FEATURES) * np.sqrt(2 * variance / FEATURES)
     level = np.sqrt(level_variance) * rng.standard_normal()
-    coefficients = rng.standard_normal(functions)
+    coefficients = rng.standard_normal(process.prepare(np.empty((0, d0))).phi.shape[1])
 
     def path(points: PointCache) -> Array:
         waves = np.cos(points.scaled @ frequencies.T + phases) @ amplitudes

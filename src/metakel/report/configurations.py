@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel.charts import LEARNED, OBSERVED, Axis, SvgChart, number, short
-from metakel.charts.svg import clip
+from metakel.charts import LEARNED, OBSERVED, Axis, SvgChart, clip, number, short
 from metakel.optimize import Trial
 from metakel.priors import Prior
 from metakel.report.html import downloadable, figure, table

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from metakel._files import write_atomically
-from metakel.charts.svg import style_sheet
+from metakel.charts import style_sheet
 from metakel.confidence import AlarmEvent
 from metakel.priors import Prior
 from metakel.report.html import bar_widths, cards, paragraph, section, side_by_side
