@@ -7,7 +7,6 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
 from strangers_table import OUTPUT
 
 from metakel import Prior
@@ -46,14 +45,6 @@ def test_a_suggestion_can_be_told_at_the_settings_that_were_run(metakel, prior):
     beyond = metakel("tell", "j", "1", "--number", 0, "--set", "learning rate=77")
     assert "learning rate is 77.0" in beyond.err
     assert looked_at(metakel)["pending"] == []
-
-
-def test_a_run_of_its_own_says_what_stays_pending(metakel, prior):
-    metakel("suggest", prior, "--journal", "j")
-    words = ("--set", "learning rate=0.1", "--set", "n=layers=3", "--set", "opt imizer=sgd")
-    assert "still pending: 0" in metakel("tell", "j", "50", *words).err
-    metakel("tell", "j", "50")
-    assert metakel("tell", "j", "51", *words).err == ""
 
 
 def test_a_suggestion_can_be_dropped(metakel, prior):
@@ -101,23 +92,6 @@ def test_what_a_journal_says_can_be_seen(metakel, prior):
     data = looked_at(metakel)
     assert (data["best"], data["pending"], data["complete"], data["failed"]) == (1, [3], 2, 1)
     assert Path("j").read_bytes() == before
-
-
-@pytest.mark.parametrize("command", [("tell", "{}", "50"), ("status", "{}")])
-def test_what_is_no_journal_is_said_to_be_none(metakel, prior, command):
-    Path("empty").touch()
-    Path("notes").write_text("dear diary\n")
-    expected = {
-        "prior.json": "prior.json is not a journal: it holds no event",
-        "empty": "empty is not a journal: it holds no event",
-        "notes": "notes, line 1 (is it a journal?): found",
-        "absent": "there is no journal absent",
-    }
-    for name, message in expected.items():
-        result = metakel(*(word.format(name) for word in command))
-        assert result.code == 1
-        assert message in result.err
-        assert "None" not in result.err
 
 
 def test_a_damaged_journal_names_its_remedy_which_keeps_every_other_value(metakel, prior):

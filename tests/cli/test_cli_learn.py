@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from strangers_table import HEADER, OUTPUT, TASK, awkward_table
+from strangers_table import OUTPUT, TASK
 
 COLUMNS = ("--task", TASK, "--output", OUTPUT)
 
@@ -30,42 +30,6 @@ def test_a_strangers_table_is_learned_from_and_every_guess_is_said(metakel, hist
     assert "integer in [1, 8]" in shown.out
 
 
-def test_json_is_one_document(metakel, history):
-    data = json.loads(metakel("learn", "-v", history, *COLUMNS, "--json").out)
-    assert data["output"] == OUTPUT
-    assert len(data["tasks"]) == 12
-    kinds = {p["name"]: p["type"] for p in data["parameters"]}
-    assert kinds["n=layers"] == "integer"
-    assert kinds["opt imizer"] == "categorical"
-    assert json.loads(metakel("show", "prior.json", "--json").out)["runs"] == data["runs"]
-
-
-def test_without_columns_it_says_which_there_are(metakel, history):
-    result = metakel("learn", "-v", history)
-    assert result.code == 2
-    assert "say --task COLUMN" in result.err
-    assert "opt imizer" in result.err
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "has 0 lines"),
-        (HEADER, "has 1 lines"),
-        (f"{HEADER}\n1,2\n", "line 2: 2 cells; the header has 7"),
-        (awkward_table().replace("Data Set (v2)", "other", 1), "no column 'Data Set (v2)'"),
-        (f"{HEADER}\na,1,2,x,7,v,good\nb,1,2,x,7,v,bad\n", "expected numbers"),
-    ],
-)
-def test_bad_files_are_named(metakel, tmp_path, text, message):
-    (tmp_path / "bad.csv").write_text(text, encoding="utf-8")
-    result = metakel("learn", "-v", "bad.csv", *COLUMNS)
-    assert result.code == 1
-    assert result.err.startswith("metakel: ")
-    assert message in result.err
-    assert "Traceback" not in result.err
-
-
 def test_no_file_a_folder_or_a_picture(metakel, tmp_path):
     assert "there is no file" in metakel("learn", "-v", "absent.csv", *COLUMNS).err
     assert metakel("learn", "-v", tmp_path, *COLUMNS).code == 1
@@ -82,16 +46,6 @@ def test_no_file_a_folder_or_a_picture(metakel, tmp_path):
 def _written(path, text):
     path.write_text(text)
     return path
-
-
-def test_one_task_only_is_used_with_a_warning(metakel, tmp_path):
-    lines = awkward_table().splitlines()
-    (tmp_path / "one.csv").write_text("\n".join([HEADER, *lines[1:17]]), encoding="utf-8")
-    inputs = ("--input", "learning rate", "--input", "n=layers")
-    result = metakel("learn", "-v", "one.csv", *COLUMNS, *inputs)
-    assert result.code == 0
-    assert "one task cannot be checked against others" in result.out
-    assert metakel("suggest", "prior.json").code == 0
 
 
 def test_a_result_that_cannot_be_written(metakel, history):
@@ -220,17 +174,6 @@ def test_what_was_advised_works(metakel, tmp_path):
         assert metakel("learn", "-v", *LAB, *words).code == 2
 
 
-def test_the_direction_of_a_loss_has_to_be_said(metakel, history):
-    table = history.read_text(encoding="utf-8-sig").replace("acc %", "val_loss", 1)
-    history.write_text(table)
-    asked = ("learn", history, "--task", TASK, "--output", "val_loss")
-    refused = metakel(*asked)
-    assert refused.code == 1
-    assert "--minimize" in refused.err
-    assert "--maximize" in refused.err
-    assert "minimise val_loss" in metakel(*asked, "--minimize").out
-
-
 def with_bookkeeping() -> str:
     """The table of the laboratory with a seed and a host."""
     header, *rows = lab_table().splitlines()
@@ -265,13 +208,6 @@ def test_a_person_at_a_terminal_is_asked_about_suspects(metakel, tmp_path, monke
     assert [q.split()[0] for q in questions] == ["seed", "host"]
     assert "  host     one of node0, node1" in result.out
     assert "  seed " not in result.out
-
-
-def test_a_database_is_sent_to_its_url(metakel, tmp_path):
-    (tmp_path / "past.db").write_bytes(b"SQLite format 3\0" + bytes(100))
-    result = metakel("learn", "-v", "past.db", "--task", "a", "--output", "b")
-    assert result.code == 1
-    assert "sqlite:///past.db" in result.err
 
 
 def test_several_files_with_other_columns_are_learned_from_together(metakel, tmp_path):

@@ -117,16 +117,6 @@ def test_a_number_alone_or_after_its_name_is_read(line, value):
     assert read_value(line).value == value
 
 
-def test_a_fixed_value_arrives_as_it_was_typed(metakel, prior):
-    result = metakel("suggest", prior, "--fix", "learning rate=0.01", "-n", 2, "--json")
-    found = [s["configuration"]["learning rate"] for s in json.loads(result.out)]
-    assert found == [0.01, 0.01]
-    code = "import sys; print(float(sys.argv[1] == '0.01'))"
-    words = ("--budget", 2, "--fix", "learning rate=0.01", "--json")
-    run = metakel("tune", prior, *words, "--", sys.executable, "-c", code, "{learning rate}")
-    assert json.loads(run.out.splitlines()[-1])["best"]["value"] == 1.0
-
-
 # What is typed wrongly
 
 
@@ -208,13 +198,6 @@ def test_what_messages_advise_can_be_typed(metakel, prior):
     done = metakel(*run, "--delta", advised, *ECHO)
     assert done.code == 0
     assert "stops once nothing can be better by more than 100" in done.err
-
-
-def test_a_certificate_in_json_says_why_there_is_none(metakel, prior):
-    run = metakel("tune", prior, "--budget", 1, "--delta", 0.01, "--json", *ECHO)
-    certificate = json.loads(run.out.splitlines()[-1])["certificate"]
-    assert certificate["regret"] is None
-    assert "more are needed" in certificate["reason"]
 
 
 def test_the_version_is_said(metakel):

@@ -81,15 +81,6 @@ def test_the_certificate_stops_a_run_over_candidates_and_says_why(metakel, best)
     assert promised[1].replace("none", "None") in Path("report.html").read_text(encoding="utf-8")
 
 
-def test_one_value_less_would_not_have_been_enough(metakel, best):
-    run = ("tune", "prior.json", "--candidates", "new.csv", "--stop-at", 0.01, "--json")
-    lines = metakel(*run, *PROGRAM).out.splitlines()
-    used = json.loads(lines[-1])["complete"]
-    shorter = ("--budget", used - 1, "--journal", "shorter.jsonl")
-    end = json.loads(metakel(*run, *shorter, *PROGRAM).out.splitlines()[-1])
-    assert end["reason"] == f"the budget of {used - 1} evaluations is spent"
-
-
 def test_a_report_without_the_candidates_promises_nothing(metakel, best):
     run = ("tune", "prior.json", "--candidates", "new.csv", "--budget", 2, *PROGRAM)
     assert metakel(*run).code == 0
@@ -109,16 +100,6 @@ def test_mistakes_in_a_list_of_candidates(metakel, best):
     assert not Path("metakel-run.jsonl").exists()
     assert metakel(*run, "--candidates", "new.csv", *PROGRAM).code == 0
     assert "begun with candidates" in metakel(*run, *PROGRAM).err
-
-
-def test_suggestions_are_chosen_from_the_list(metakel, best):
-    found = metakel("suggest", "prior.json", "--candidates", "new.csv", "-n", 3, "--json")
-    assert found.code == 0, found.err
-    with Path("new.csv").open(encoding="utf-8") as file:
-        listed = [(float(row["alpha"]), float(row["lambda"])) for row in csv.DictReader(file)]
-    asked = [tuple(line["configuration"].values()) for line in json.loads(found.out)]
-    assert len(set(asked)) == 3
-    assert set(asked) <= set(listed)
 
 
 def test_candidates_that_lack_an_input_are_left_out_aloud(metakel, best):

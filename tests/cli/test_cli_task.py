@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from metakel import Prior, Tuner
-from metakel.errors import InputError
-
 CODE = "import sys; print('acc:', 90 - (int(sys.argv[1]) - 4) ** 2)"
 
 
@@ -58,11 +55,3 @@ def test_a_journal_without_a_command_takes_any(metakel, prior):
     """As those of earlier versions, and those that a person began by `metakel suggest`."""
     metakel("suggest", prior, "--journal", "metakel-run.jsonl")
     assert metakel("tune", prior, "--budget", 2, *on("any.csv")).code == 0
-
-
-def test_a_tuner_in_python_refuses_another_task_as_well(prior):
-    known = Prior.load(prior)
-    Tuner(known, "run.jsonl", task="june")
-    assert Tuner(known, "run.jsonl").options.task.name == ""
-    with pytest.raises(InputError, match="Tuner\\(prior, another_path\\)"):
-        Tuner(known, "run.jsonl", task="july")

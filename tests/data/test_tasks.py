@@ -64,13 +64,6 @@ def test_folds_are_two_or_more_and_have_a_task_each(count):
         next(History.from_pairs(pairs([3] * 3)).folds(count))
 
 
-def test_split_depends_on_the_generator_only():
-    history = History.from_pairs(pairs([3] * 10))
-    a, b, c = (history.split(np.random.default_rng(seed))[0] for seed in (1, 1, 2))
-    assert [t.name for t in a] == [t.name for t in b]
-    assert [t.name for t in a] != [t.name for t in c]
-
-
 def test_a_vector_of_points_has_one_input():
     assert Task([0.0, 1.0], [1.0, 2.0]).d0 == 1
 

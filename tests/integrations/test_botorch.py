@@ -15,7 +15,6 @@ from botorch.acquisition import (
 )
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from botorch.models.transforms import Standardize
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import ScaleKernel
@@ -88,22 +87,6 @@ def test_with_almost_no_noise_features_keep_the_posterior_exact():
     assert_allclose(variance, ours.var(GRID[::40]), rtol=1e-5)
 
 
-def test_standardised_outcomes_are_another_model():
-    kernel = FAMILIES["prior"](2)
-    X, y = data(12)
-    plain, standardised = (
-        mean_and_variance(
-            botorch_model(GPyTorchKernel(kernel), X, y, outcome_transform=transform), GRID[::40]
-        )
-        for transform in (None, Standardize(m=1))
-    )
-    level, scale = y.mean(), y.std(ddof=1)
-    same = mk.posterior(kernel.scaled(scale**2), X, y - level, noise_var=NOISE)
-    assert np.abs(next(plain) - level - same.mean(GRID[::40])).max() > 0.01
-    assert_allclose(next(standardised), level + same.mean(GRID[::40]), atol=1e-6)
-    assert_allclose(next(standardised), same.var(GRID[::40]), atol=1e-6)
-
-
 def test_mean_and_kernel_of_a_prior_go_together():
     learned = Calibration(shape_in(2), MODEL, np.empty(0))
     X, y = data(8)
@@ -144,21 +127,6 @@ def test_optimize_acqf_finds_the_top_of_our_bounds(name):
     assert improvement(found_by(log_ei)) >= improvement(GRID).max() - 1e-6
 
 
-def test_q_points_at_once_do_not_crowd():
-    X, y = data(6)
-    model = botorch_model(GPyTorchKernel(FAMILIES["prior"](2)), X, y)
-    sampler = SobolQMCNormalSampler(torch.Size([64]), seed=0)
-    torch.manual_seed(0)
-    pair, _ = optimize_acqf(
-        qUpperConfidenceBound(model, beta=4.0, sampler=sampler),
-        SQUARE,
-        q=2,
-        num_restarts=2,
-        raw_samples=32,
-    )
-    assert torch.linalg.norm(pair[0] - pair[1]) > 0.05
-
-
 def test_fitting_changes_the_factor_and_leaves_the_weights():
     X, y = data(30)
     kernel = ScaleKernel(GPyTorchKernel(FAMILIES["fourier"](2)))
@@ -169,27 +137,6 @@ def test_fitting_changes_the_factor_and_leaves_the_weights():
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     assert torch.equal(kernel.base_kernel.eta, before)
     assert kernel.outputscale.item() > 2 * start
-
-
-def test_with_a_fixed_noise_and_no_factor_there_is_nothing_to_fit():
-    X, y = data(10)
-    model = botorch_model(GPyTorchKernel(FAMILIES["fourier"](2)), X, y)
-    assert not list(model.parameters())
-    with pytest.raises(RuntimeError, match="No parameters"):  # BoTorch's words; the guide has ours
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-
-
-def test_a_noise_that_is_not_given_is_fitted():
-    X, y = data(60)
-    model = SingleTaskGP(
-        torch.tensor(X),
-        torch.tensor(y)[:, None],
-        covar_module=GPyTorchKernel(FAMILIES["prior"](2)),
-        mean_module=ZeroMean(),
-        outcome_transform=None,
-    )
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    assert 0.05 < model.likelihood.noise.item() ** 0.5 < 0.2  # it is 0.1
 
 
 @pytest.mark.parametrize("name", ["legendre sup", "prior"])

@@ -8,7 +8,7 @@ import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
 from optuna.samplers import PartialFixedSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState
-from optuna_helpers import Refusing, learned, lr_loss, lr_past, past_studies
+from optuna_helpers import Refusing, learned, lr_loss, lr_past
 
 from metakel.integrations.optuna import MetaKelSampler
 from metakel.integrations.optuna.record import finished_trials
@@ -73,24 +73,6 @@ def test_a_misleading_past_costs_little(prior):
         return np.mean([study.best_value for study in studies])
 
     assert mean(lambda seed: decided(prior, seed)) < mean(lambda seed: RandomSampler(seed=seed))
-
-
-def test_a_past_of_noise_is_not_used():
-    rng = np.random.default_rng(0)
-    studies = past_studies({"x": UNIT, "y": UNIT}, m=6)
-    noise = []
-    for study in studies:
-        other = optuna.create_study()
-        other.add_trials(
-            optuna.create_trial(params=t.params, distributions=t.distributions, value=rng.normal())
-            for t in study.trials
-        )
-        noise.append(other)
-    sampler = MetaKelSampler(noise, seed=0)
-    assert not sampler.prior.helps
-    study = optuna.create_study(sampler=sampler)
-    study.optimize(lambda t: t.suggest_float("x", -1, 1) ** 2, n_trials=4)
-    assert sampler.trust(study) == 0
 
 
 def limited(trial):
@@ -407,24 +389,6 @@ def test_a_parameter_fixed_by_the_host_is_taken_as_it_is(two):
     study.optimize(tilted, n_trials=10)
     assert {t.params["y"] for t in study.trials} == {0.8}
     assert study.best_value < 1e-2
-
-
-def test_enqueued_trials_and_hyperband_go_along(two):
-    def steps(trial):
-        value = trial.suggest_float("x", -1, 1) ** 2 + trial.suggest_float("y", -1, 1) ** 2
-        for step in range(4):
-            trial.report(value, step)
-            if trial.should_prune():
-                raise optuna.TrialPruned
-        return value
-
-    pruner = optuna.pruners.HyperbandPruner(max_resource=4)
-    study = optuna.create_study(sampler=decided(two), pruner=pruner)
-    study.enqueue_trial({"x": 0.9, "y": 0.9})
-    study.enqueue_trial({"x": 0.5})
-    study.optimize(steps, n_trials=10)
-    assert study.trials[0].params == {"x": 0.9, "y": 0.9}
-    assert study.trials[1].params["x"] == 0.5
 
 
 def test_a_finite_space_is_exhausted_before_anything_is_repeated():

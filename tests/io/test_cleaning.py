@@ -210,15 +210,6 @@ def test_words_for_a_failed_run_count_as_failed(tmp_path, word):
     assert [t.y.tolist() for t in history] == [t.y.tolist() for t in none]
 
 
-def test_the_report_names_the_words_and_commas_are_read_beside_them(tmp_path):
-    table = with_cell("y", 3, "failed")
-    table["y"] = [str(v).replace(".", ",") for v in table["y"]]
-    history = History.from_csv(written(tmp_path / "runs.csv", table), **WANTED)
-    assert any("y says 'failed' in 1 row, counted as failed" in n for n in history.report.notes)
-    assert any("y has decimal commas" in n for n in history.report.notes)
-    assert history[1].y.tolist() == columns()["y"][N // 2 :]
-
-
 @pytest.mark.parametrize("cell", ["0.9O", "11.1 ml", "1,110.5"])
 def test_another_word_among_the_outputs_is_named_with_its_line(tmp_path, cell):
     table = with_cell("y", 3, cell)
@@ -233,13 +224,6 @@ def test_words_are_runs_without_a_value_only_where_most_outputs_are_numbers(tmp_
     table["y"] = [v if i % 2 else "good" for i, v in enumerate(table["y"])]
     with pytest.raises(InputError, match="output column 'y' holds 'good' in row 0"):
         History.from_frame(table, **WANTED)
-
-
-def test_a_bad_cell_among_decimal_commas_is_named_and_not_a_comma(tmp_path):
-    table = with_cell("y", 3, "0,9O")
-    table["y"] = [str(v).replace(".", ",") for v in table["y"]]
-    with pytest.raises(InputError, match="output column 'y' holds '0,9O' in line 5"):
-        History.from_csv(written(tmp_path / "runs.csv", table), **WANTED)
 
 
 # Rows outside of a space

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +13,7 @@ from metakel.data import History
 from metakel.errors import InputError
 from metakel.io import cleaning, csv_columns, csv_files
 from metakel.io.cleaning import typed
-from metakel.space import Categorical, Integer
+from metakel.space import Categorical
 
 WANTED = {"task": "ds", "output": "y"}
 # Written as numbers by some program or language, and no number in ASCII.
@@ -117,27 +116,3 @@ def test_what_is_no_number_in_ascii_stays_text(tmp_path, text):
     outputs = {**columns, "y": [text, *columns["y"][1:]]}
     with pytest.raises(InputError, match="output column 'y' holds"):
         History.from_frame(outputs, **WANTED)
-
-
-def test_whole_numbers_beside_missing_ones_stay_whole_and_large_ones_exact(tmp_path):
-    big = 2**62 + 1
-    columns = {"ds": ["a"] * 4, "k": [1, "", 3, "NA"], "b": [big, 2, 3, 10**30], "y": [1, 2, 3, 4]}
-    path = write(tmp_path / "runs.csv", columns)
-    assert csv_columns(path)["k"] == [1, None, 3, None]
-    assert csv_columns(path)["b"] == columns["b"]
-    assert History.from_csv(path, **WANTED, inputs=["k"]).space["k"] == Integer("k", 1, 3)
-
-
-def test_copies_are_found_among_many_rows(rng):
-    n = 5000
-    first = {
-        "ds": np.repeat(["a", "b"], n // 2),
-        "x": rng.normal(size=n),
-        "k": rng.choice(["u", "v"], n),
-        "y": np.round(rng.normal(size=n), 1),
-    }
-    twice = rng.choice(n, 700, replace=False)
-    order = rng.permutation(n + 700)
-    table = {name: np.concatenate([c, c[twice]])[order] for name, c in first.items()}
-    report = History.from_frame(table, **WANTED).report
-    assert (report.kept, report.duplicates) == (n, 700)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import numpy as np
 import pytest
 
 from metakel.data import History
@@ -32,21 +31,6 @@ def workbook(path, rows, title="runs", aside=()):
     return path
 
 
-def csv_file(path, rows, delimiter=","):
-    lines = [delimiter.join("" if c is None else str(c) for c in row) for row in rows]
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
-def test_a_workbook_reads_like_the_same_table_as_csv(tmp_path):
-    excel = History.from_excel(workbook(tmp_path / "a.xlsx", [HEADER, *ROWS]), **WANTED)
-    plain = History.from_csv(csv_file(tmp_path / "a.csv", [HEADER, *ROWS]), **WANTED)
-    assert excel.space == plain.space
-    for one, other in zip(excel, plain, strict=True):
-        np.testing.assert_array_equal(one.X, other.X)
-        np.testing.assert_array_equal(one.y, other.y)
-
-
 def test_blank_rows_dates_and_other_sheets_are_no_trouble(tmp_path):
     rows = [[*row, datetime(2024, 1, 1 + i)] for i, row in enumerate(ROWS)]
     table = [[], [*HEADER, "day"], *rows[:7], [None] * 6, *rows[7:]]
@@ -58,22 +42,6 @@ def test_blank_rows_dates_and_other_sheets_are_no_trouble(tmp_path):
     table[12][2] = "clogged"
     with pytest.raises(InputError, match=r"'clogged' in row 13 of a\.xlsx"):
         History.from_excel(workbook(path, table), **WANTED)
-
-
-def test_titles_repeated_headers_and_numbers_as_text_are_no_trouble(tmp_path):
-    plain = History.from_excel(workbook(tmp_path / "a.xlsx", [HEADER, *ROWS]), **WANTED)
-    text = [[str(cell) for cell in row] for row in ROWS]
-    for table in (
-        [["Couplings of 2023"], [], HEADER, *ROWS],
-        [HEADER, *ROWS[:6], HEADER, *ROWS[6:12], [], HEADER, *ROWS[12:]],
-        [HEADER, *text],
-    ):
-        path = workbook(tmp_path / "b.xlsx", table)
-        history = History.from_excel(path, **WANTED)
-        assert history.space == plain.space
-        assert [t.y.tolist() for t in history] == [t.y.tolist() for t in plain]
-    one = workbook(tmp_path / "c.xlsx", [["yield"], [1], [2]])
-    assert excel_columns(one) == {"yield": [1, 2]}
 
 
 def test_a_sheet_or_file_that_is_not_there_is_named(tmp_path):

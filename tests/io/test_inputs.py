@@ -150,13 +150,6 @@ def test_an_engineers_table_is_read_at_the_first_try(tmp_path):
     assert any("Windows-1252" in note for note in report.notes)
 
 
-def test_the_cell_that_is_no_number_is_named_and_not_a_decimal_comma(tmp_path):
-    path = tmp_path / "runs.csv"
-    path.write_text(messy_table(clogged=True))
-    with pytest.raises(InputError, match="'subsample' holds 'clogged' in line 26"):
-        History.from_csv(path, task="data set", output="val_auc")
-
-
 def test_all_problems_come_in_one_message_with_inputs_to_paste():
     rows = table(
         hours=[*map(str, range(N - 1)), "n.d."],

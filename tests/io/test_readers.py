@@ -9,7 +9,7 @@ import pytest
 
 from metakel.data import History
 from metakel.errors import InputError
-from metakel.space import Categorical, Fixed, Float, Space
+from metakel.space import Categorical, Fixed, Float
 
 COLUMNS = {
     "dataset": ["a"] * 4 + ["b"] * 4,
@@ -98,17 +98,6 @@ def test_descriptions_of_tasks_and_constant_columns_are_not_inputs():
     assert chosen.space.names == ("rate",)
 
 
-def test_a_parameter_that_tasks_did_not_record_is_left_out_or_filled():
-    table = {**COLUMNS, "extra": [1.0, 2.0, 3.0, 4.0] + [None] * 4}
-    history = History.from_frame(table, **WANTED)
-    assert "extra" not in history.space.names
-    assert history.total == 8
-    assert any("extra is not recorded in 1 of 2 tasks" in note for note in history.report.notes)
-    filled = History.from_frame(table, **WANTED, defaults={"extra": 1.0})
-    assert filled.space.decode(filled[1].X)[0]["extra"] == 1.0
-    assert History.from_frame(table, **WANTED, inputs=["rate", "kind"]).d0 == 3
-
-
 def test_wrong_columns_and_files_are_named(tmp_path):
     with pytest.raises(InputError, match="no column 'auc'; found dataset"):
         History.from_frame(COLUMNS, task="dataset", output="auc")
@@ -121,13 +110,6 @@ def test_wrong_columns_and_files_are_named(tmp_path):
         History.from_csv(tmp_path / "ragged.csv", task="a", output="b")
     with pytest.raises(InputError, match="found a int"):
         History.from_frame(3, **WANTED)
-
-
-def test_a_space_written_by_hand_is_used():
-    space = Space((Float("rate", 1e-4, 10.0, log=True),))
-    history = History.from_frame(COLUMNS, **WANTED, space=space)
-    assert history.space is space
-    assert history.d0 == 1
 
 
 @pytest.fixture
@@ -180,12 +162,3 @@ def test_studies_that_do_not_fit_together_are_refused():
     several = optuna.create_study(directions=["minimize", "minimize"])
     with pytest.raises(InputError, match="2 objectives"):
         History.from_optuna(several)
-
-
-def test_ranges_of_studies_are_joined():
-    optuna = pytest.importorskip("optuna")
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    studies = [optuna.create_study(study_name=f"s{i}") for i in range(2)]
-    for i, study in enumerate(studies):
-        study.optimize(lambda t, i=i: t.suggest_float("x", -i, 1.0 + i), n_trials=3)
-    assert History.from_optuna(studies).space["x"] == Float("x", -1, 2.0)

@@ -38,9 +38,3 @@ def test_lengthscales_follow_the_function():
     lengths = model(np.arange(60), f[:60]).kernel.base.families[0].lengthscales[0]
     assert lengths[0] < 0.6
     assert lengths[1] > 2 * lengths[0]
-
-
-def test_before_the_first_observations_the_kernel_is_the_given_one():
-    Z = np.random.default_rng(1).uniform(-1, 1, size=(10, 2))
-    start = refitted(Z, lengthscale=0.3, noise_var=0.01)(np.arange(0), np.zeros(0))
-    assert_allclose(start.kernel(Z[:1], Z[1:2]), np.exp(-np.sum((Z[0] - Z[1]) ** 2) / 0.18))

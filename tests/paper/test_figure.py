@@ -57,14 +57,6 @@ def test_a_sure_claim_is_about_the_whole_interval():
     assert Claim("surely below", "x", 0, 1, sure=True).holds({**numbers, "x high": 0.99})
 
 
-def test_bounds_in_words():
-    assert Claim("only reported", "x").bound == "–"
-    assert Claim("", "x", 1, 2).bound == "1 to 2"
-    assert Claim("", "x", 1).bound == "at least 1"
-    assert Claim("", "x", high=2).bound == "at most 2"
-    assert Claim("", "x", 0, 0).bound == "0"
-
-
 def covered(seed, clusters):
     """Whether the interval of one sample of 30 clusters of 4 covers the true ratio 1/2."""
     rng = np.random.default_rng(seed)
@@ -80,14 +72,6 @@ def test_intervals_cover_at_their_level_if_they_know_what_was_drawn_together():
     assert ignorant < 0.8
 
 
-def test_paired_instances_that_differ_by_a_factor_leave_no_doubt():
-    under = np.random.default_rng(0).exponential(size=30)
-    found = ratio("x", 0.7 * under, under)
-    assert found["x"] == pytest.approx(0.7)
-    assert found["x low"] == pytest.approx(found["x high"])
-    assert found == ratio("x", 0.7 * under, under)
-
-
 def test_nothing_over_nothing_is_no_number():
     assert shown(ratio("x", [0.0, 0.0], [0.0, 0.0]), "x") == "–"
     found = ratio("x", [0.0, 1.0], [0.0, 2.0])
@@ -99,12 +83,6 @@ def test_interval_of_a_rate_solves_the_normal_approximation_at_its_ends():
     for end in (found["x low"], found["x high"]):
         assert abs(0.9 - end) / np.sqrt(end * (1 - end) / 30) == pytest.approx(1.96, abs=1e-3)
     assert rate("x", np.ones(100))["x low"] < 0.97 < rate("x", np.ones(300))["x low"]
-
-
-def test_shown():
-    assert shown({"x": float("nan")}, "x") == "–"
-    assert shown({"x": 0.12345}, "x") == "0.123"
-    assert shown({"x": 0.5, "x low": 0.41, "x high": 0.62}, "x") == "0.5 (0.41 to 0.62)"
 
 
 def test_rates_of_groups_are_wilson_intervals_that_hold_the_rate():

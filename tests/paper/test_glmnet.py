@@ -48,12 +48,6 @@ def test_published_format(published):
     assert_allclose(task.y, [0.7, 0.9, 0.5])
 
 
-def test_ids_of_the_paper_are_disjoint():
-    assert len(TRAIN_IDS) == 20
-    assert len(TEST_IDS) == 13
-    assert not set(TRAIN_IDS) & set(TEST_IDS)
-
-
 def test_missing_file_says_where_to_get_it(tmp_path):
     with pytest.raises(InputError, match=r"5882230.*CC BY"):
         read_published(tmp_path / "nothing.csv")
@@ -70,11 +64,6 @@ def test_another_file_is_refused(tmp_path, published):
     other.write_text("data_id,alpha,lambda,auc\n3,NA,NA,0.5\n")
     with pytest.raises(InputError, match="no complete row"):
         read_published(other)
-
-
-def test_unknown_id(published):
-    with pytest.raises(InputError, match="999999"):
-        read_published(published).named([999999])
 
 
 def test_split_depends_on_the_seed_and_covers_all_tasks():

@@ -8,7 +8,7 @@ from gpucb import gpucb
 from metakel.gp import posterior
 from metakel.kernels import KernelSum, legendre, squared_exponential
 from metakel.search import candidates
-from reproduction.play import OnGrid, first_at_random, play
+from reproduction.play import OnGrid, play
 from reproduction.synthetic import coefficients, norm_in, true_kernel
 
 BASE = legendre(12, scaling="l2")
@@ -83,31 +83,3 @@ def test_regrets_by_hand():
     assert_allclose(regrets["simple"], [gaps[: i + 1].min() for i in range(12)])
     assert_allclose(regrets["mu"][0], f.max())
     assert (np.diff(regrets["arg"]) >= 0).all()
-
-
-def test_empty_kernel_plays_at_random():
-    empty = KernelSum(BASE, np.zeros(12))
-    f = Z[:, 0]
-    nu, noise_var = np.full(30, 2.0), np.full(30, 0.1)
-    game = play(OnGrid(empty, Z), f, nu=nu, noise_var=noise_var, noise_std=0.1, **streams())
-    assert len(set(game.queries)) > 10
-    assert np.isinf(game.ratio).all()  # an interval without width covers nothing
-
-
-def test_ties_are_broken_evenly():
-    rng = np.random.default_rng(0)
-    values = np.array([1.0, 3.0, 3.0 - 1e-12, 2.0, 3.0])
-    counts = np.bincount([first_at_random(values, rng) for _ in range(900)], minlength=5)
-    assert counts[0] == counts[3] == 0
-    assert counts[[1, 2, 4]].min() > 230  # 300 expected, standard deviation 14
-
-
-def test_a_model_may_follow_the_observations():
-    seen = []
-
-    def model(where, y):
-        seen.append((len(where), len(y)))
-        return OnGrid(KERNELS["no features"], Z, keep=False)
-
-    play(model, Z[:, 0], nu=np.ones(4), noise_var=np.ones(4), noise_std=0.1, **streams())
-    assert seen == [(i, i) for i in range(4)]

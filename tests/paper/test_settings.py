@@ -7,10 +7,6 @@ def first(streams: Streams, role="history") -> float:
     return float(streams.rng(role).random())
 
 
-def test_a_stream_starts_anew_at_every_call():
-    assert first(Streams(0, 0, 3)) == first(Streams(0, 0, 3))
-
-
 def test_seeds_draws_runs_and_roles_have_streams_of_their_own():
     base = Streams(0, 0, 0)
     others = [Streams(1, 0, 0), Streams(0, 1, 0), Streams(0, 0, 1)]

@@ -15,7 +15,7 @@ from metakel.errors import InputError
 from reproduction import runner
 from reproduction.commands import app
 from reproduction.figure import load_figure
-from reproduction.runner import OneThread, read_jobs, run
+from reproduction.runner import read_jobs, run
 
 distributed = pytest.importorskip("distributed")
 # Sockets of a cluster that is closing are collected late.
@@ -101,20 +101,6 @@ def test_workers_of_other_versions_are_refused():
         runner._check_workers(FakeClient({}, {}), "tcp://x")
 
 
-@pytest.mark.parametrize(
-    ("given", "read"),
-    [
-        (None, None),
-        (2, 2),
-        ("-1", -1),
-        ("dask://host:8786", "tcp://host:8786"),
-        ("dask://tls://host:8786", "tls://host:8786"),
-    ],
-)
-def test_jobs(given, read):
-    assert read_jobs(given) == read
-
-
 @pytest.mark.parametrize("given", ["0", "many", "dask://", "host:8786", "1.5"])
 def test_other_jobs_are_refused(given):
     with pytest.raises(InputError, match=r"jobs is .*dask://host:8786"):
@@ -123,16 +109,3 @@ def test_other_jobs_are_refused(given):
 
 def threads() -> set[int]:
     return {library["num_threads"] for library in threadpool_info()}
-
-
-def test_the_first_to_leave_does_not_lift_the_limit_for_the_others():
-    from threadpoolctl import threadpool_limits
-
-    limit = OneThread()
-    with threadpool_limits(limits=2):
-        before = threads()
-        with limit:
-            with limit:
-                assert threads() == {1}
-            assert threads() == {1}
-        assert threads() == before

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from chromium import browser, chromium
 
-from metakel import History, Prior, datasets, learn_prior
+from metakel import History, Prior, learn_prior
 from metakel.charts import number, short
 from metakel.optimize import Certificate
 from metakel.priors.outputs import random_regret
@@ -31,7 +31,6 @@ from metakel.report import (
 )
 from metakel.report.configurations import as_csv
 from metakel.report.run import promise
-from metakel.space import Categorical
 from metakel.tuner import Tuner
 
 EVIL = "<script>document.title = 'owned'</script>\"'&"
@@ -339,10 +338,3 @@ def _fetched(entries, page) -> set[str]:
     mine = page.resolve().as_uri()
     assert any(e["documentURL"] == mine for e in sent)
     return {e["request"]["url"] for e in sent if e["documentURL"] == mine} - {mine, "data:,"}
-
-
-def test_the_bundled_history_makes_a_page_of_moderate_size(tmp_path):
-    some = replace(datasets.load_glmnet(), tasks=datasets.load_glmnet().tasks[:6])
-    page = write_report(learn_prior(some), tmp_path / "r.html")
-    assert page.stat().st_size < 300_000
-    assert not any(isinstance(p, Categorical) for p in some.space.parameters)

@@ -30,12 +30,6 @@ def test_simple_regret_never_grows_and_is_the_smallest_instantaneous_so_far(valu
     assert_allclose(simple, np.minimum.accumulate(regret.instantaneous(values, 5.0), axis=-1))
 
 
-@given(VALUES)
-def test_simple_is_at_most_average_regret(values):
-    steps = np.arange(1, values.shape[1] + 1)
-    assert (regret.simple(values, 5.0) <= regret.cumulative(values, 5.0) / steps + 1e-12).all()
-
-
 def test_runs_are_rows_with_an_optimum_each():
     values = np.array([[1.0, 2.0], [0.0, -1.0]])
     assert_allclose(regret.cumulative(values, [2.0, 1.0]), [[1, 1], [1, 3]])

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from tuning_history import measure, small_prior
 
-from metakel import InputError, Space
-from metakel.space import Categorical
+from metakel import InputError
 from metakel.tuner import Tuner
 
 PRIOR = small_prior()
@@ -102,26 +101,3 @@ def test_a_row_that_was_run_instead_leaves_neither_open():
     other = next(row for row in ROWS if row != first)
     tuner.tell(other, 0.5, instead_of=first)
     assert [x for x in ROWS if x not in (first, other)] == asked(tuner)
-
-
-def test_equal_is_what_the_space_takes_for_equal():
-    kinds = [{"a": True, "b": 1}, {"a": 1.0, "b": 1.0, "only": "x"}, {"a": np.int64(1), "b": 1}]
-    space = Space.from_dict(
-        {
-            "parameters": [
-                {"type": "categorical", "name": "a", "values": [0, 1]},
-                {"type": "integer", "name": "b", "low": 0, "high": 4},
-                {"type": "fixed", "name": "only", "value": "x"},
-            ]
-        }
-    )
-    stirred = Space((Categorical("s", ("False", "True")),))
-    flag = stirred.key
-    assert flag({"s": True}) == flag({"s": "True"}) != flag({"s": False})
-    assert {space.key(x) for x in kinds} == {space.key({"a": 1, "b": 1, "only": "x"})}
-    assert space.normalise({"a": 0, "b": 2.0}) == {"a": 0, "b": 2, "only": "x"}
-    assert space.key({"a": 0, "b": 1}) != space.key({"a": 1, "b": 1})
-    assert space.key({"a": 0, "b": 1, "only": "y"}) != space.key({"a": 0, "b": 1})
-    assert space.normalise({"b": "text", "c": 3}) == {"b": "text", "c": 3, "only": "x"}
-    other = space.key  # what a space does not know is compared as JSON keeps it
-    assert other({"z": (1, 2.0)}) == other({"z": [1.0, 2]}) != other({"z": [1, 3]})

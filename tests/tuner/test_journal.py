@@ -36,13 +36,6 @@ def test_events_come_back_bit_by_bit_and_once(tmp_path):
     assert len(Journal(tmp_path / "j").read()) == 3
 
 
-def test_a_journal_in_memory_is_the_same_without_a_file():
-    journal = Journal()
-    append(journal, EVENT)
-    assert journal.read() == [EVENT]
-    assert journal.read() == []
-
-
 @pytest.mark.parametrize("tail", [-2, -7, -30, b"\0\0\0"])
 def test_a_torn_last_line_is_not_seen_and_is_gone_after_the_next_write(tmp_path, tail):
     path = tmp_path / "j"
@@ -94,15 +87,6 @@ def test_the_folder_that_gets_the_new_file_is_synced(tmp_path, monkeypatch):
     monkeypatch.setattr("metakel.tuner.journal.sync_folder", synced.append)
     append(Journal(tmp_path / "j"), EVENT)
     assert synced == [tmp_path / "real"]
-
-
-def test_damage_in_the_middle_is_named_with_its_line(tmp_path):
-    path = tmp_path / "j"
-    append(Journal(path), EVENT, EVENT, EVENT)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(lines[0] + lines[1][:20] + b"\n" + lines[2])
-    with pytest.raises(InputError, match="line 2: found"):
-        Journal(path).read()
 
 
 def test_a_file_that_is_no_journal_is_left_alone(tmp_path):

@@ -37,14 +37,6 @@ def test_a_file_without_a_last_newline_that_is_no_journal_stays_as_it_is(tmp_pat
     assert path.read_text() == text
 
 
-def test_a_prior_is_not_taken_for_a_journal(tmp_path):
-    PRIOR.save(tmp_path / "prior.json")
-    before = (tmp_path / "prior.json").read_bytes()
-    with pytest.raises(InputError):
-        Tuner(PRIOR, tmp_path / "prior.json")
-    assert (tmp_path / "prior.json").read_bytes() == before
-
-
 def test_a_journal_whose_first_line_was_cut_anywhere_begins_again(tmp_path):
     Tuner(PRIOR, tmp_path / "whole")
     first = (tmp_path / "whole").read_bytes()

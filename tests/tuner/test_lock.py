@@ -97,7 +97,3 @@ def test_a_wait_says_who_holds_the_journal_and_then_ends(tmp_path, monkeypatch, 
     holder.stdin.close()
     waiting.join()
     assert entered.is_set()
-
-
-def test_a_wait_is_explained_within_ten_seconds():
-    assert lock.PATIENCE < 10

@@ -124,21 +124,6 @@ def test_a_corrected_run_is_as_if_the_right_value_had_been_told(tmp_path, wrong)
         np.testing.assert_array_equal(getattr(replayed, name), getattr(expected, name))
 
 
-def test_decisions_follow_a_correction(tmp_path):
-    wrong, right = Tuner(PRIOR), Tuner(PRIOR)
-    for tuner, value in ((wrong, 5.0), (right, 0.4)):
-        tuner.tell(tuner.ask(), 0.5)
-        tuner.tell(tuner.ask(), value)
-    unmended = Tuner(PRIOR)
-    for trial in wrong.trials.observed:
-        unmended.enqueue([trial.point])
-        unmended.tell(unmended.ask(), trial.value)
-    wrong.correct(1, 0.4)
-    chosen = wrong.ask()
-    assert chosen == right.ask()
-    assert chosen != unmended.ask()
-
-
 def test_an_alarm_that_a_wrong_value_rang_is_taken_back_and_a_true_one_stays(tmp_path):
     path = tmp_path / "j"
     tuner = Tuner(PRIOR, path)
@@ -217,18 +202,6 @@ def test_failures_taken_back_leave_no_trace_but_in_the_journal():
     for x in tuner:
         tuner.tell(x, measure(x))
     assert len(tuner.trials.observed) == 4
-
-
-def test_one_failure_can_be_taken_back_and_a_value_cannot():
-    tuner = Tuner(PRIOR)
-    tuner.tell(X, failed=True)
-    tuner.tell(X, 0.5)
-    tuner.drop(0)
-    assert tuner.trials.failed == ()
-    with pytest.raises(InputError, match=r"trial 1 is not pending: it has the value 0\.5"):
-        tuner.drop(1)
-    with pytest.raises(InputError, match="trial 0 is not pending: it is dropped"):
-        tuner.drop(0)
 
 
 # Numbers of any make

@@ -33,17 +33,6 @@ def test_it_finds_the_top_of_a_task_like_the_past_ones():
         tuner.ask()
 
 
-def test_minimising_the_negative_is_the_same_run():
-    down = Tuner(small_prior(minimize=True, certified=True), budget=8)
-    for x in down:
-        down.tell(x, -measure(x))
-    up = Tuner(PRIOR, budget=8)
-    assert [t.point for t in down.trials.observed] == [x for x, _ in run(up)]
-    assert down.best.value == -up.best.value
-    assert down.certificate.regret == pytest.approx(up.certificate.regret)
-    assert down.certificate.upper == pytest.approx(-up.certificate.lower)
-
-
 @pytest.mark.parametrize("stop", [1, 4, 7])
 def test_a_new_tuner_on_the_journal_goes_on_as_if_nothing_had_happened(tmp_path, stop):
     whole = run(Tuner(PRIOR, budget=8, seed=3))
@@ -60,23 +49,6 @@ def test_configurations_are_plain_values_of_the_space(tmp_path):
     assert len(tuner.pending) == 4
 
 
-def test_a_batch_spreads_and_pending_points_are_not_asked_again():
-    tuner = Tuner(PRIOR)
-    X = PRIOR.space.encode(tuner.ask_batch(5))
-    gaps = np.linalg.norm(X[:, None] - X[None], axis=2)[np.triu_indices(5, 1)]
-    assert gaps.min() > 0.05
-
-
-def test_results_come_in_any_order():
-    tuner = Tuner(PRIOR)
-    first, second = tuner.ask_batch(2)
-    tuner.tell(second, 0.5)
-    assert tuner.pending == (first,)
-    tuner.tell(first, 0.6)
-    assert [t.value for t in tuner.trials.observed] == [0.5, 0.6]
-    assert tuner.run.spent == 2
-
-
 def test_a_failed_region_is_left():
     tuner = Tuner(PRIOR, budget=15)
     for x in tuner:
@@ -85,14 +57,6 @@ def test_a_failed_region_is_left():
     assert tuner.trials.observed  # others were tried
     assert {t.note.reason for t in tuner.trials.failed} == {"diverged"}
     assert tuner.run.spent == 15
-
-
-def test_values_that_are_not_finite_count_as_failed():
-    tuner = Tuner(PRIOR)
-    tuner.tell(tuner.ask(), float("nan"))
-    tuner.tell(tuner.ask(), -inf)
-    assert len(tuner.trials.failed) == 2
-    assert tuner.trials.failed[0].note.reason == "the value is nan"
 
 
 def test_a_value_as_good_as_infinite_has_failed_and_breaks_nothing():
@@ -133,21 +97,6 @@ def test_queued_configurations_come_first_and_dropped_ones_cost_nothing():
         tuner.drop(wish)
 
 
-def test_fixed_parameters_stay():
-    tuner = Tuner(PRIOR, fixed={"kind": "sgd"})
-    assert {x["kind"] for x in tuner.ask_batch(3)} == {"sgd"}
-
-
-def test_candidates_are_the_only_configurations_and_run_out():
-    rows = [{"rate": r, "depth": d, "kind": "adam"} for r in (0.001, 0.01) for d in (4, 6)]
-    tuner = Tuner(PRIOR, candidates=rows)
-    told = run(tuner)
-    assert sorted(PRIOR.space.key(x) for x, _ in told) == sorted(map(PRIOR.space.key, rows))
-    assert tuner.stop_reason == "all 4 candidates were asked"
-    with pytest.raises(InputError, match="not among the 4 candidates"):
-        tuner.tell({**rows[0], "depth": 9}, 0.1)
-
-
 def test_candidates_of_a_frame_are_those_of_its_rows(tmp_path):
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     rows = [{"rate": r, "depth": d, "kind": "adam"} for r in (0.001, 0.01) for d in (4, 6)]
@@ -184,15 +133,6 @@ def test_a_task_like_the_past_ones_rings_no_alarm_and_the_band_covers_it():
     certificate = tuner.certificate
     assert certificate.lower <= measure(certificate.x) <= certificate.upper
     assert 0.9 - measure(certificate.x) <= certificate.regret
-
-
-def test_the_certificate_stops_the_run():
-    reached = Tuner(PRIOR, budget=12)
-    run(reached)
-    tuner = Tuner(PRIOR, budget=40, stop_at=1.05 * reached.certificate.regret)
-    run(tuner)
-    assert "better by more than" in tuner.stop_reason
-    assert tuner.run.spent <= 12
 
 
 @pytest.mark.parametrize(

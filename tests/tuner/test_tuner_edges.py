@@ -8,7 +8,7 @@ import json
 import os
 import pickle
 from concurrent.futures import ProcessPoolExecutor
-from math import inf, isfinite, nan
+from math import inf, nan
 from multiprocessing import get_context
 
 import numpy as np
@@ -67,24 +67,6 @@ def test_a_batch_equals_one_after_the_other():
     assert several.ask_batch(3) == [one.ask() for _ in range(3)]
 
 
-@pytest.mark.parametrize("rate", [0.01, 0.003, 0.7, 1 / 3])
-def test_a_fixed_value_comes_back_exactly(rate):
-    tuner = Tuner(PRIOR, fixed={"rate": rate, "depth": 8.0})
-    for x in tuner.ask_batch(2):
-        assert x["rate"] == rate
-        assert x["depth"] == 8
-        assert isinstance(x["depth"], int)
-        tuner.tell(x, 0.5)
-    assert len(tuner.trials.observed) == 2
-
-
-def test_a_fixed_value_beyond_the_recorded_range_needs_outside():
-    beyond = 2 * max(p.high for p in PRIOR.space.parameters if p.name == "rate")
-    with pytest.raises(InputError, match="'rate'"):
-        Tuner(PRIOR, fixed={"rate": beyond})
-    assert Tuner(PRIOR, fixed={"rate": beyond}, extrapolate=True).ask()["rate"] == beyond
-
-
 def test_fixed_beside_candidates_and_unknown_names_are_refused():
     with pytest.raises(InputError, match=r"fixed = .*'depth': 8.* beside candidates"):
         Tuner(PRIOR, fixed={"depth": 8}, candidates=ROWS)
@@ -124,23 +106,6 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
     plain = Tuner(PRIOR, tmp_path / "j", seed=3, delta=0.25)  # refused if settings differed
     assert numpys.options == plain.options
     assert {type(numpys.options.seed), type(numpys.options.delta)} == {int, float}
-
-
-@pytest.mark.parametrize(
-    ("prior", "options", "why"),
-    [
-        (PRIOR, {"delta": 0.01}, "more are needed"),
-        (PRIOR, {"extrapolate": True}, "beyond the recorded ranges"),
-        (PRIOR, {}, "nothing was observed yet"),
-    ],
-)
-def test_a_certificate_that_promises_nothing_says_why(prior, options, why):
-    tuner = Tuner(prior, **options)
-    assert tuner.certificate.regret == inf
-    assert why in tuner.certificate.reason
-    x = tuner.ask()
-    tuner.tell(x, measure(x))
-    assert isfinite(tuner.certificate.regret) == (tuner.certificate.reason == "")
 
 
 def evaluate_one(tuner: Tuner) -> int:
