@@ -34,16 +34,6 @@ def test_from_arrays_is_from_pairs_whatever_the_order_of_rows(sizes):
     assert history.total == sum(sizes)
 
 
-@given(st.integers(2, 9), st.floats(0.05, 0.95), st.integers(0, 2**20))
-def test_split_parts_the_tasks_without_loss(m, fraction, seed):
-    history = History.from_pairs(pairs([3] * m))
-    first, second = history.split(np.random.default_rng(seed), fraction=fraction)
-    assert len(first) >= 1
-    assert len(second) >= 1
-    names = sorted(t.name for part in (first, second) for t in part)
-    assert names == sorted(t.name for t in history)
-
-
 @given(m=st.integers(2, 12), count=st.integers(2, 6), seed=st.none() | st.integers(0, 99))
 def test_folds_hold_every_task_out_once(m, count, seed):
     assume(count <= m)
@@ -127,10 +117,6 @@ def test_bad_histories_are_refused():
         History.from_arrays(np.zeros((2, 1)), np.zeros(2), ["a", "b", "c"])
     with pytest.raises(InputError, match="row 1 has no task label"):
         History.from_arrays(np.zeros((2, 1)), np.zeros(2), ["a", None])
-    with pytest.raises(InputError, match="cannot be split"):
-        History.from_pairs(pairs([3])).split(np.random.default_rng(0))
-    with pytest.raises(InputError, match="between 0 and 1"):
-        History.from_pairs(pairs([3, 3])).split(np.random.default_rng(0), fraction=1.0)
 
 
 def test_a_label_of_pandas_that_is_missing_is_named_by_its_row():
@@ -265,7 +251,6 @@ def test_a_seed_is_no_generator_and_the_message_says_how_to_make_one(rng, seed):
     history = History.from_pairs(pairs([3] * 4))
     space = History.from_frame(TABLE, **NAMED).space
     asked = [
-        lambda: history.split(rng),
         lambda: mk.kernels.random_fourier(4, 1, lengthscales=0.3, rng=rng),
         lambda: space.sample(rng, 3),
         lambda: mk.box([(0, 1)]).sample(rng, 2),

@@ -219,20 +219,6 @@ class History:
         check_given(history, given, source.columns)
         return history
 
-    def split(self, rng: np.random.Generator, *, fraction: float = 0.5) -> tuple[History, History]:
-        """Two histories of whole tasks: a random share ``fraction``, and the rest.
-
-        Each part keeps at least one task, so one task alone cannot be split.
-        """
-        check_generator(rng)
-        if not 0 < fraction < 1:
-            raise InputError(f"fraction is {fraction}; expected a number between 0 and 1")
-        if self.m < 2:
-            raise InputError("a history of one task cannot be split by task")
-        size = min(max(round(fraction * self.m), 1), self.m - 1)
-        first = np.isin(np.arange(self.m), rng.permutation(self.m)[:size])
-        return self._where(first), self._where(~first)
-
     def folds(
         self, count: int, *, rng: np.random.Generator | None = None
     ) -> Iterator[tuple[History, History]]:
