@@ -49,7 +49,7 @@ def test_a_learned_kernel_brings_weights_noise_and_delta(learned):
 
 def test_after_an_alarm_a_learned_kernel_falls_back_to_all_kernels_with_the_same_norm(learned):
     band = ConfidenceSequence(learned, norm_bound=2.0)
-    hypotheses = band._state.hypotheses
+    hypotheses = band._known.state.hypotheses
     assert [h.norm_bound for h in hypotheses] == [2.0, 2.0, np.inf]
     assert_array_equal(hypotheses[1].kernel.eta, np.ones(4))
     # A kernel of many sigma that the past did not have: the fallback stays finite and covers.

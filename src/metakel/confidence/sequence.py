@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -156,9 +155,9 @@ class ConfidenceSequence:
         members = mixture(self.options, ladder, len(self.wider))
         data = tuple(no_observations(member.kernel) for member in members)
         stage = first_stage(self.options, kernel, self.wider)
-        self._state = SequenceState(self.options, ladder, members, data, stage)
-        self._kept, _ = Intersection(domain, self.options.dual.remember).narrowed(self.current)
-        self.alarms: tuple[AlarmEvent, ...] = ()  # each falls back to a wider assumption
+        state = SequenceState(self.options, ladder, members, data, stage)
+        kept, _ = Intersection(domain, self.options.dual.remember).narrowed(state.now.set)
+        self._known = Knowledge(state, kept)
         self._at_points = 0.0 if domain is None else self._centre_at(domain)
 
     @property
@@ -174,7 +173,7 @@ class ConfidenceSequence:
     @property
     def told(self) -> ObservationLog:
         """The record of all observations, call by call."""
-        return self._state.log
+        return self._known.state.log
 
     @property
     def delta(self) -> float:
@@ -197,6 +196,11 @@ class ConfidenceSequence:
         return self.options.name
 
     @property
+    def alarms(self) -> tuple[AlarmEvent, ...]:
+        """All alarms; each falls back to a wider assumption."""
+        return self._known.alarms
+
+    @property
     def alarm(self) -> AlarmEvent | None:
         """The last alarm, None as long as the data agree with the assumptions."""
         return self.alarms[-1] if self.alarms else None
@@ -204,27 +208,27 @@ class ConfidenceSequence:
     @property
     def hypothesis(self) -> Hypothesis | None:
         """What is assumed of f at present; None if nothing that was tried fits the data."""
-        return self._state.hypothesis
+        return self._known.state.hypothesis
 
     @property
     def radius(self) -> float:
         """ "dmm": R_t, the largest ||f(X) - y|| in units of the noise; closed forms: nu_t."""
-        return self._state.now.radius
+        return self._known.state.now.radius
 
     @property
     def log_evidence(self) -> float:
         """Logarithm of the mixture over kernels and scales behind R_t; 0 for closed forms."""
-        return self._state.now.evidence
+        return self._known.state.now.evidence
 
     @property
     def alpha(self) -> float:
         """Regulariser of `mean`, in units of the noise variance."""
-        return self._state.now.alpha
+        return self._known.state.now.alpha
 
     @property
     def points(self) -> Array | None:
         """(n, d0) the finite domain on which the intersection over time is exact, if any."""
-        return self._kept.points
+        return self._known.kept.points
 
     def _centre_at(self, Z: Array) -> Array | float:
         return 0.0 if self.centre is None else centre_at(self.centre, Z)
@@ -232,7 +236,7 @@ class ConfidenceSequence:
     @property
     def largest_norm_scale(self) -> float:
         """The largest scale of the mixture in the widest kernel."""
-        return float(self._state.hypotheses[-1].norm_scales.max())
+        return float(self._known.state.hypotheses[-1].norm_scales.max())
 
     def spectrum(self, pending: Array) -> Spectrum:
         """Observations, and points ``pending`` (q, d0) whose values are not known yet.
@@ -240,7 +244,8 @@ class ConfidenceSequence:
         In the eigenbasis of the kernel that is assumed at present. With pending points only the
         eigenvalues and directions are meaningful; they give the variances after these runs.
         """
-        data = next(o for o in self._state.observations if o.kernel is self.current.kernel)
+        seen = self._known.state.observations
+        data = next(o for o in seen if o.kernel is self.current.kernel)
         if len(pending):
             noise = np.full(len(pending), self.options.noise_std)
             data = data.append(Batch(pending, np.zeros(len(pending)), noise))
@@ -252,7 +257,7 @@ class ConfidenceSequence:
 
         It holds functions that are within ``slack`` of f minus the centre.
         """
-        return self._state.now.set
+        return self._known.state.now.set
 
     def __repr__(self) -> str:
         assumed = "nothing" if self.hypothesis is None else str(self.hypothesis)
@@ -274,31 +279,37 @@ class ConfidenceSequence:
             Noise level of these observations if it is not that of the sequence. It must not depend
             on ``y``.
         """
-        given = self.options.noise_std if noise_std is None else noise_std
-        batch = self.told.checked(self.kernel, X, y, given)
-        self.options.check_noise(batch.noise_std)
-        if not len(batch.y):
-            return
-        known = self.alarms
-        self._state, self._kept, self.alarms = self._after(batch)
-        if self.options.on_alarm == "raise" and len(self.alarms) > len(known):
-            raise Alarm(f"after {self.t} observations: {self.alarms[-1].reason}")
+        self._known, raised = self._given(X, y, noise_std)
+        if raised is not None:
+            raise raised
 
     def extended(
         self, X: ArrayLike, y: ArrayLike, noise_std: float | ArrayLike | None = None
     ) -> tuple[Self, Alarm | None]:
         """Another sequence that was told these as well, and the alarm that it raised, if any."""
-        other, raised = copy(self), None
-        try:
-            other.tell(X, y, noise_std)
-        except Alarm as alarm:  # which is raised after the observations were taken in
-            raised = alarm
+        known, raised = self._given(X, y, noise_std)
+        other = object.__new__(type(self))
+        vars(other).update(vars(self) | {"_known": known})
         return other, raised
 
-    def _after(self, batch: Batch) -> tuple[SequenceState, Intersection, tuple[AlarmEvent, ...]]:
-        """State, intersection and alarms after one more batch: an alarm where no function fits."""
-        state, alarms = self._state.observed(batch, self._centre_at(batch.X)), self.alarms
-        earlier = self._kept
+    def _given(
+        self, X: ArrayLike, y: ArrayLike, noise_std: float | ArrayLike | None
+    ) -> tuple[Knowledge, Alarm | None]:
+        """What is known with these observations, and the alarm to raise, if any."""
+        given = self.options.noise_std if noise_std is None else noise_std
+        batch = self.told.checked(self.kernel, X, y, given)
+        self.options.check_noise(batch.noise_std)
+        if not len(batch.y):
+            return self._known, None
+        known = self._after(batch)
+        if self.options.on_alarm != "raise" or len(known.alarms) == len(self.alarms):
+            return known, None
+        return known, Alarm(f"after {known.state.log.t} observations: {known.alarms[-1].reason}")
+
+    def _after(self, batch: Batch) -> Knowledge:
+        """What is known after one more batch: with an alarm where no function fits."""
+        earlier, alarms = self._known.kept, self.alarms
+        state = self._known.state.observed(batch, self._centre_at(batch.X))
         if self.method != "dmm" or callable(self.options.norm_bound):
             earlier = earlier.forgetting()  # closed forms and a growing B are not intersected
         elif self.t:
@@ -308,12 +319,13 @@ class ConfidenceSequence:
             reason = f"{state.hypothesis} does not fit;"
             if self.options.on_alarm == "ignore":
                 kept, _ = earlier.forgetting().narrowed(state.now.set)
-                return state, kept, alarms or (AlarmEvent(state.log.t, f"{reason} ignored"),)
+                ignored = (AlarmEvent(state.log.t, f"{reason} ignored"),)
+                return Knowledge(state, kept, alarms or ignored)
             state = replace(state, stage=state.stage + 1)
             reason += f" assumed from here on: {state.hypothesis or 'nothing (check noise_std)'}"
             alarms = (*alarms, AlarmEvent(state.log.t, reason))
             kept, agreed = earlier.forgetting().narrowed(state.now.set)
-        return state, kept, alarms
+        return Knowledge(state, kept, alarms)
 
     def interval(self, Z: ArrayLike | None = None, *, refine: bool = True) -> tuple[Array, Array]:
         """Lower and upper bounds (n,) of f at ``Z``, by default at the ``points`` of the sequence.
@@ -325,15 +337,15 @@ class ConfidenceSequence:
         if Z is not None:
             points = self.kernel.base.points(Z)
             centre = self._centre_at(points)
-            lower, upper = self._kept.interval(points, self.current, refine=refine)
+            lower, upper = self._known.kept.interval(points, self.current, refine=refine)
             return lower + (centre - slack), upper + (centre + slack)
-        if self._kept.running is None:
+        if self._known.kept.running is None:
             raise InputError(
                 "interval: no Z was given, and there is no finite domain to take its place; give "
                 "the points, as in interval(Z) with Z of shape (n, d0), or make the sequence with "
                 "points="
             )
-        lower, upper = self._kept.running
+        lower, upper = self._known.kept.running
         return lower + (self._at_points - slack), upper + (self._at_points + slack)
 
     def upper(self, Z: ArrayLike) -> Array:
@@ -393,7 +405,7 @@ class ConfidenceSequence:
                 "a centre that is a function of your own cannot be stored; expected a "
                 "KernelFunction, or store the data"
             )
-        kept = self._kept
+        kept = self._known.kept
         stored = StoredSequence(
             kernel=self.kernel,
             wider=self.wider,
@@ -401,7 +413,7 @@ class ConfidenceSequence:
             centre=self.centre,
             points=kept.points,
             told=self.told.batches,
-            stage=self._state.stage,
+            stage=self._known.state.stage,
             alarms=self.alarms,
             past=tuple(time for time, _, _ in kept.past),
             running=kept.running,
@@ -429,18 +441,28 @@ class ConfidenceSequence:
 
     def _restore(self, stored: StoredSequence) -> None:
         """From the state before the first observation to the one that was stored."""
-        stage, first, last = stored.stage, self._state.stage, len(self._state.hypotheses)
+        state, kept = self._known.state, self._known.kept
+        stage, first, last = stored.stage, state.stage, len(state.hypotheses)
         if not first <= stage <= last:
             raise InputError(f"stored sequence is at stage {stage}; expected {first} to {last}")
-        self.alarms = stored.alarms
-        self._state = replace(self._state, stage=stage)
+        state = replace(state, stage=stage)
         for told in stored.told:
-            batch = self.told.checked(self.kernel, told.X, told.y, told.noise_std)
-            self._state = self._state.observed(batch, self._centre_at(batch.X))
-            if self.t in stored.past:
-                self._kept = self._kept.keeping(self.told, self.current)
+            batch = state.log.checked(self.kernel, told.X, told.y, told.noise_std)
+            state = state.observed(batch, self._centre_at(batch.X))
+            if state.log.t in stored.past:
+                kept = kept.keeping(state.log, state.now.set)
         if stored.running is not None:
-            self._kept = replace(self._kept, running=stored.running)
+            kept = replace(kept, running=stored.running)
+        self._known = Knowledge(state, kept, stored.alarms)
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What a sequence knows at one time: its state, the sets that are kept, and its alarms."""
+
+    state: SequenceState
+    kept: Intersection
+    alarms: tuple[AlarmEvent, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
