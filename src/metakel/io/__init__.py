@@ -7,13 +7,19 @@ takes what any of them returns.
 from metakel.io.columns import Column
 from metakel.io.csv_files import csv_columns, read_csv
 from metakel.io.excel import excel_columns, read_excel, read_sheets
-from metakel.io.json_lines import jsonl_columns, read_jsonl
 from metakel.io.merge import join_sources
 from metakel.io.optuna import read_optuna
 from metakel.io.propose import propose
 from metakel.io.read import read
 from metakel.io.schema import Report, Roles, Schema, Source, renamed
-from metakel.io.tables import frame_columns, parquet_columns, read_frame, read_parquet
+from metakel.io.tables import (
+    frame_columns,
+    jsonl_columns,
+    parquet_columns,
+    read_frame,
+    read_jsonl,
+    read_parquet,
+)
 
 __all__ = [
     "Column",

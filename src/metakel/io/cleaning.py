@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from math import nan
+from math import log, nan
 from typing import Any, Literal
 
 import numpy as np
@@ -38,6 +38,9 @@ FLAGS = {"true": True, "false": False}
 # A column with this share of numbers among its cells was meant to hold numbers.
 MOSTLY = 0.8
 LONGEST_INTEGER = 300
+# A number that is far from all others of its column: so many values at least, a share of them (at
+# least one) that may be odd, and how many ranges of all others it is away, linearly and in logs.
+FEWEST, RARE, FAR, FAR_IN_LOGS = 10, 0.01, 10.0, 0.75
 
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+").fullmatch
 _POINTS = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]*)?").fullmatch
@@ -311,3 +314,37 @@ def missing_words_note(name: str, column: Column) -> list[str]:
     words = [repr(text) for text in column.texts if normalised(text) in MISSING]
     note = f"{name} has the text {', '.join(words)}, taken as a value and not as missing"
     return [note] if words else []
+
+
+def odd_values(name: str, values: Array, place: Place) -> str:
+    """A note on the few values that are far beyond all others; empty where there are none."""
+    rows = np.flatnonzero(np.isfinite(values))
+    if len(rows) < FEWEST:
+        return ""
+    order = rows[np.argsort(values[rows], kind="stable")]
+    sorted_ = values[order]
+    most = max(1, int(RARE * len(rows)))
+    for count in range(1, most + 1):
+        for odd, others in (
+            (order[-count:], sorted_[:-count]),
+            (order[:count], sorted_[count:]),
+        ):
+            near = float(values[odd[0]] if values[odd[0]] > others[-1] else values[odd[-1]])
+            if _far(near, float(others[0]), float(others[-1])):
+                first = int(odd[0])
+                more = f" and {count - 1} more" if count > 1 else ""
+                return (
+                    f"{name} is {values[first]:g} in {place(first)}{more}, and between "
+                    f"{others[0]:g} and {others[-1]:g} in all other rows: is this right?"
+                )
+    return ""
+
+
+def _far(value: float, low: float, high: float) -> bool:
+    """Whether a value is far beyond a range, on a linear and on a log scale."""
+    beyond = max(value - high, low - value)
+    if high <= low or beyond <= FAR * (high - low):
+        return False
+    if low <= 0 or value <= 0:
+        return True
+    return max(log(value / high), log(low / value)) > FAR_IN_LOGS * log(high / low)

@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError, typed_list
-from metakel.io.cleaning import MOSTLY
+from metakel.io.cleaning import MOSTLY, odd_values
 from metakel.io.columns import MIN_ROWS, UNNAMED, Column, Mask, counts_rows, grouped, is_missing
-from metakel.io.gaps import InputTable
-from metakel.io.outliers import odd_values
 from metakel.io.read import Rows, clean_rows, known_export, prepare
+from metakel.io.relations import InputTable, find_sums
 from metakel.io.schema import Schema, Source, TaskLabels
-from metakel.io.sums import find_sums
 from metakel.io.words import is_bookkeeping, is_metric, is_time
 from metakel.space import Categorical, Condition, Fixed, Float, Parameter, Space, infer_space
 from metakel.space.infer import DATE, MOST_CATEGORIES

@@ -15,8 +15,8 @@ from metakel._arrays import Array
 from metakel.errors import Hint, InputError, Problems, typed_list
 from metakel.io.cleaning import Place, clean_input, missing_words_note, normalised, without_unit
 from metakel.io.columns import Column, Columns, Mask, grouped, mix, numbers_rows
-from metakel.io.gaps import InputTable, find_gaps, with_default
 from metakel.io.outputs import DONE, read_outputs
+from metakel.io.relations import InputTable, find_gaps, with_default
 from metakel.io.schema import Report, Schema, Source, TaskLabels
 from metakel.space import Condition, Parameter, Space
 from metakel.space.parameters import RANGE_SLACK
