@@ -105,6 +105,7 @@ def test_sums_are_stored_and_carried():
     space = Space(BLEND, sums=("A + B + C = 100",))
     assert Space.from_dict(space.to_dict()) == space
     assert "always A + B + C = 100" in str(space)
+    assert str(space.renamed({"A": "water"}).sums[0]) == "water + B + C = 100"
     narrow = space.restricted({"A": (10, 20)}, sums=["B <= 30"])
     assert [str(s) for s in narrow.sums] == ["A + B + C = 100", "B <= 30"]
     text = 'sums = ["A + B = 1"]\n' + "".join(

@@ -49,6 +49,10 @@ class Condition:
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(to_python(value) for value in self.values))
 
+    def to_dict(self) -> dict[str, Any]:
+        """Exact JSON form."""
+        return {"name": self.name, "parent": self.parent, "values": list(self.values)}
+
     def describe(self) -> str:
         """When it is there, in words."""
         return f"where {self.parent} is {' or '.join(map(str, self.values))}"
@@ -151,7 +155,11 @@ class Space:
             Condition(names.get(c.name, c.name), names.get(c.parent, c.parent), c.values)
             for c in self.conditions
         )
-        return Space(tuple(parameters), tuple(conditions))
+        sums = (
+            replace(total, terms=tuple((names.get(name, name), w) for name, w in total.terms))
+            for total in self.sums
+        )
+        return Space(tuple(parameters), tuple(conditions), tuple(sums))
 
     def conditioned(self, conditions: Sequence[Condition]) -> Space:
         """With these conditions, for values that parents have here; not those that always hold."""
@@ -418,22 +426,9 @@ class Space:
 
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
-        found: dict[str, Any] = {"parameters": [p.to_dict() for p in self.parameters]}
-        if self.conditions:
-            found["conditions"] = [
-                {"name": c.name, "parent": c.parent, "values": list(c.values)}
-                for c in self.conditions
-            ]
-        if self.sums:
-            found["sums"] = [
-                {
-                    "terms": [list(term) for term in s.terms],
-                    "relation": s.relation,
-                    "total": s.total,
-                }
-                for s in self.sums
-            ]
-        return found
+        found = {"parameters": [parameter.to_dict() for parameter in self.parameters]}
+        found |= {"conditions": [c.to_dict() for c in self.conditions]} if self.conditions else {}
+        return found | ({"sums": [s.to_dict() for s in self.sums]} if self.sums else {})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Space:
