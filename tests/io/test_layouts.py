@@ -118,9 +118,9 @@ def test_a_parameter_under_two_names(tmp_path):
     joined = History.from_csv(tables, rename={"learning_rate": "rate"}, **options)
     assert joined.space.names == ("rate",)
     assert joined.report.kept == 20
-    from metakel.io import join_sources, propose, read_csv
+    from metakel.io import join_tables, propose, read_csv
 
-    source = join_sources([read_csv(path, **options) for path in tables])
+    source = join_tables([read_csv(path, **options) for path in tables])
     notes = propose(source, inputs=["rate", "learning_rate"], defaults={"rate": 0.5}).notes
     assert any("never filled together" in note and "--rename" in note for note in notes)
     with pytest.raises(InputError, match="both columns"):

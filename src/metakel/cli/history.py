@@ -15,10 +15,10 @@ from metakel.errors import InputError, MetaKelError
 from metakel.io import (
     Roles,
     Schema,
-    Source,
+    Table,
     csv_columns,
     excel_columns,
-    join_sources,
+    join_tables,
     jsonl_columns,
     parquet_columns,
     propose,
@@ -134,12 +134,12 @@ class HistoryOptions:
             said = {k: v for k, v in options.items() if v}
             return _read_storage(self.sources[0], self._renames, said)
         sources, options = self._files({"minimize": self.minimize, **options})
-        return History.from_source(sources, **options)
+        return History.from_table(sources, **options)
 
     def propose(self) -> Schema:
         """What the files say, with what is guessed of it."""
         sources, options = self._files({"minimize": self.minimize, **self._options()})
-        return propose(join_sources(sources), **options)
+        return propose(join_tables(sources), **options)
 
     def _options(self) -> dict[str, Any]:
         options: dict[str, Any] = {
@@ -167,7 +167,7 @@ class HistoryOptions:
             rename=self.rename,
         ).read()  # fmt: skip
 
-    def _files(self, options: dict[str, Any]) -> tuple[list[Source], dict[str, Any]]:
+    def _files(self, options: dict[str, Any]) -> tuple[list[Table], dict[str, Any]]:
         lists = ("inputs", "exclude")
         several = any("," in name for key in lists for name in options[key] or ())
         columns: dict[str, Any] = {}
@@ -200,7 +200,7 @@ class HistoryOptions:
         one = self.sheets[0] if self.sheets else None
         return None if one == "*" else one
 
-    def _read_file(self, source: str) -> list[Source]:
+    def _read_file(self, source: str) -> list[Table]:
         """A table, or several sheets of a workbook."""
         columns = {"task": self.roles.task, "output": self.roles.output}
         if is_workbook(source):
@@ -210,7 +210,7 @@ class HistoryOptions:
             return [read_excel(source, sheet=self._first_sheet, **columns)]
         return [self._read_text(source, columns)]
 
-    def _read_text(self, source: str, columns: dict[str, str]) -> Source:
+    def _read_text(self, source: str, columns: dict[str, str]) -> Table:
         _refuse_option("--sheet", self._first_sheet, source, "only workbooks (.xlsx) have sheets")
         if is_jsonl(source):
             _refuse_option("--delimiter", self.delimiter, source, "JSON has none")

@@ -29,7 +29,7 @@ class History:
 
     Make one with `from_pairs` or `from_arrays`, or from a table of named parameters with
     `from_frame`, `from_csv`, `from_excel`, `from_parquet` or `from_optuna`, or with
-    `from_source` from what a reader of your own returns. Those turn parameters
+    `from_table` from what a reader of your own returns. Those turn parameters
     into numbers in [-1, 1] by their ``space``, flip the sign of an output that is minimised, and
     keep a ``report`` of the rows that could not be used.
 
@@ -128,7 +128,7 @@ class History:
         """
         frames = frame if isinstance(frame, list | tuple) else [frame]
         found = [io.read_frame(part, task=task, output=output) for part in frames]
-        return cls.from_source(found, **options)
+        return cls.from_table(found, **options)
 
     @classmethod
     def from_csv(
@@ -148,7 +148,7 @@ class History:
             io.read_csv(file, task=task, output=output, delimiter=delimiter)
             for file in _paths(path)
         ]
-        return cls.from_source(found, **options)
+        return cls.from_table(found, **options)
 
     @classmethod
     def from_excel(
@@ -167,13 +167,13 @@ class History:
         task.
         """
         sheets = [sheet] if isinstance(sheet, str) else sheet
-        found: list[io.Source] = []
+        found: list[io.Table] = []
         for file in _paths(path):
             if sheets is None:
                 found.append(io.read_excel(file, task=task, output=output))
             else:
                 found += io.read_sheets(file, task=task, output=output, sheets=sheets)
-        return cls.from_source(found, **options)
+        return cls.from_table(found, **options)
 
     @classmethod
     def from_jsonl(
@@ -181,7 +181,7 @@ class History:
     ) -> History:
         """Rows of JSON lines, one object per run; options as for `from_frame`."""
         found = [io.read_jsonl(file, task=task, output=output) for file in _paths(path)]
-        return cls.from_source(found, **options)
+        return cls.from_table(found, **options)
 
     @classmethod
     def from_parquet(
@@ -189,7 +189,7 @@ class History:
     ) -> History:
         """Rows of Parquet files (needs pyarrow); options as for `from_frame`."""
         found = [io.read_parquet(file, task=task, output=output) for file in _paths(path)]
-        return cls.from_source(found, **options)
+        return cls.from_table(found, **options)
 
     @classmethod
     def from_optuna(cls, source: Any, **options: Any) -> History:
@@ -199,20 +199,20 @@ class History:
         studies have. ``inputs`` and ``defaults`` say otherwise; a note names what is left out.
         Options as for `from_frame`.
         """
-        return cls.from_source(io.read_optuna(source), **options)
+        return cls.from_table(io.read_optuna(source), **options)
 
     @classmethod
-    def from_source(
+    def from_table(
         cls,
-        source: io.Source | Sequence[io.Source],
+        source: io.Table | Sequence[io.Table],
         *,
         given: Sequence[str] = (),
         rename: Mapping[str, str] | None = None,
         **options: Any,
     ) -> History:
         """What a reader returns, also one of your own, or several; options as for `from_frame`."""
-        sources = [source] if isinstance(source, io.Source) else list(source)
-        source = io.join_sources([io.renamed(part, rename or {}) for part in sources])
+        sources = [source] if isinstance(source, io.Table) else list(source)
+        source = io.join_tables([io.renamed(part, rename or {}) for part in sources])
         found, space, report = assemble(proposal(source, **options)[1])
         tasks = tuple(Task(**task) for task in found)
         history = cls(tasks, space, report)

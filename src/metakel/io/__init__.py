@@ -1,17 +1,17 @@
 """Readers: tables, files and studies in, named columns and numeric rows out.
 
-A reader is a function ``read_...`` that returns a `Source`; `metakel.data.History.from_source`
+A reader is a function ``read_...`` that returns a `Table`; `metakel.data.History.from_table`
 takes what any of them returns.
 """
 
 from metakel.io.columns import Column
 from metakel.io.csv_files import csv_columns, read_csv
 from metakel.io.excel import excel_columns, read_excel, read_sheets
-from metakel.io.merge import join_sources
+from metakel.io.merge import join_tables
 from metakel.io.optuna import read_optuna
 from metakel.io.propose import propose
 from metakel.io.read import read
-from metakel.io.schema import Report, Roles, Schema, Source, renamed
+from metakel.io.schema import Report, Roles, Schema, Table, renamed
 from metakel.io.tables import (
     frame_columns,
     jsonl_columns,
@@ -26,11 +26,11 @@ __all__ = [
     "Report",
     "Roles",
     "Schema",
-    "Source",
+    "Table",
     "csv_columns",
     "excel_columns",
     "frame_columns",
-    "join_sources",
+    "join_tables",
     "jsonl_columns",
     "parquet_columns",
     "propose",

@@ -31,7 +31,7 @@ from metakel.io.layout import (
     is_header,
     is_units,
 )
-from metakel.io.schema import Source
+from metakel.io.schema import Table
 from metakel.space.text import has_decimal_comma, is_number_text
 
 # Excel writes semicolons where the comma is for decimals, and tabs when cells are copied.
@@ -50,11 +50,11 @@ LARGE = 50_000_000
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 
 
-def read_csv(path: str | Path, *, task: str, output: str, delimiter: str | None = None) -> Source:
+def read_csv(path: str | Path, *, task: str, output: str, delimiter: str | None = None) -> Table:
     """A CSV file; options as for `csv_columns`. Task labels are text."""
     sheet = _Sheet.open(Path(path), delimiter)
     columns, notes = _columns(sheet, as_text=(task,))
-    return Source(sheet.file.name, columns, task, output, notes=notes, place=sheet.place)
+    return Table(sheet.file.name, columns, task, output, notes=notes, place=sheet.place)
 
 
 @dataclass(frozen=True, eq=False)

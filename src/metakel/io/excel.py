@@ -17,7 +17,7 @@ from metakel.io.cleaning import typed
 from metakel.io.columns import Column, Columns, check_names
 from metakel.io.excel_rows import letters
 from metakel.io.layout import UNITS_NOTE, header_at, is_header, is_units
-from metakel.io.schema import Source
+from metakel.io.schema import Table
 from metakel.space.text import is_numeric
 
 SHOWN = 5
@@ -29,14 +29,14 @@ class PerCent(float):
     """A share that its cell shows as per cent: 0.941 as 94.1%."""
 
 
-def read_excel(path: str | Path, *, task: str, output: str, sheet: str | None = None) -> Source:
+def read_excel(path: str | Path, *, task: str, output: str, sheet: str | None = None) -> Table:
     """A sheet of a workbook (needs openpyxl), by default the first one with a table."""
     found = read_sheet(path, sheet, as_text=(task,))
     found.refuse_empty()
-    return Source(found.file, found.columns, task, output, notes=found.notes, place=found.place)
+    return Table(found.file, found.columns, task, output, notes=found.notes, place=found.place)
 
 
-def read_sheets(path: str | Path, *, task: str, output: str, sheets: Sequence[str]) -> list[Source]:
+def read_sheets(path: str | Path, *, task: str, output: str, sheets: Sequence[str]) -> list[Table]:
     """Several sheets of a workbook; ``"*"`` for all that have the output.
 
     Where a sheet has no column of this name, its own name is the task.
@@ -57,7 +57,7 @@ def read_sheets(path: str | Path, *, task: str, output: str, sheets: Sequence[st
         if task not in columns:
             columns = {task: Column.of([name] * len(table.rows)), **columns}
         label = f"{table.file} ({name})"
-        found.append(Source(label, columns, task, output, notes=table.notes, place=place))
+        found.append(Table(label, columns, task, output, notes=table.notes, place=place))
     if not found:
         raise InputError(f"{Path(path).name} has no sheet with a column {output!r}")
     return found

@@ -11,7 +11,7 @@ import numpy as np
 
 from metakel.errors import InputError
 from metakel.io.columns import Column, Columns, numbered
-from metakel.io.schema import Source
+from metakel.io.schema import Table
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter, Space
 from metakel.space.text import is_numeric
 
@@ -34,7 +34,7 @@ def join_studies(
     minimize: bool,
     failed: int,
     notes: Iterable[str] = (),
-) -> Source:
+) -> Table:
     """One source of studies that know their parameters, each a task.
 
     A parameter may have our name for the task or the output: these are renamed then.
@@ -55,9 +55,7 @@ def join_studies(
             columns[name] = Column.of([params.get(name, ABSENT) for _, params, _ in runs])
     columns[output] = Column.of([value for _, _, value in runs])
     every = (*merge_notes, *notes)
-    return Source(
-        source, columns, task, output, space, minimize, failed, every, conflicts=conflicts
-    )
+    return Table(source, columns, task, output, space, minimize, failed, every, conflicts=conflicts)
 
 
 def merge_spaces(
@@ -187,7 +185,7 @@ def _some(names: Sequence[str]) -> str:
     return shown + (" ..." if len(names) > SHOWN else "")
 
 
-def join_sources(sources: Sequence[Source]) -> Source:
+def join_tables(sources: Sequence[Table]) -> Table:
     """One source of all rows; a column that a table has not is empty in its rows.
 
     Rows with the same task label belong to one task, unless the tables differ in their columns:
@@ -234,7 +232,7 @@ def join_sources(sources: Sequence[Source]) -> Source:
     )
 
 
-def _labelled(sources: Sequence[Source]) -> tuple[list[Columns], list[str]]:
+def _labelled(sources: Sequence[Table]) -> tuple[list[Columns], list[str]]:
     """The tables with labels that name one task each, and notes on those that did not."""
     tables = [source.columns for source in sources]
     labels = [source.columns[source.task].tolist() for source in sources]

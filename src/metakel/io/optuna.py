@@ -12,7 +12,7 @@ from typing import Any
 
 from metakel.errors import InputError
 from metakel.io.merge import join_studies
-from metakel.io.schema import Source
+from metakel.io.schema import Table
 from metakel.space import Float, Parameter
 from metakel.space.space import from_distribution
 from metakel.space.text import is_numeric
@@ -64,7 +64,7 @@ class RecordedStudy:
         return number < len(trials) and _mark(trials[number]) == self.mark
 
 
-def read_optuna(source: Any) -> Source:
+def read_optuna(source: Any) -> Table:
     """Trials of Optuna studies: a storage (its URL or object), one study, or several.
 
     Only completed trials have values; the others are counted as failed. Those that failed say where

@@ -15,7 +15,7 @@ from metakel._arrays import Array
 from metakel.errors import InputError, Problems
 from metakel.io.cleaning import FAILED, clean_output, normalised, without_bounds
 from metakel.io.columns import Column, Mask, grouped
-from metakel.io.schema import Schema, Source, TaskLabels
+from metakel.io.schema import Schema, Table, TaskLabels
 from metakel.io.words import is_share
 
 # Words in a status that say that a run gave its value.
@@ -40,7 +40,7 @@ SHOWN = 5
 
 
 def read_outputs(
-    source: Source, schema: Schema, labels: TaskLabels, problems: Problems, notes: list[str]
+    source: Table, schema: Schema, labels: TaskLabels, problems: Problems, notes: list[str]
 ) -> tuple[Array, Array | None, Mask]:
     """(n,) outputs, nan for runs that failed, their noise if there is a column of it, and (n,)
     which runs were not finished.
@@ -142,7 +142,7 @@ def is_status(name: str, column: Column) -> bool:
     return bool(words & (NOT_DONE | UNFINISHED)) and words <= DONE | NOT_DONE | UNFINISHED
 
 
-def _failed_by_status(source: Source, name: str) -> tuple[Mask, Mask]:
+def _failed_by_status(source: Table, name: str) -> tuple[Mask, Mask]:
     """(n,) which runs a column of statuses calls failed or not finished, and which of them the
     latter; every word has to be a known one.
     """
@@ -157,7 +157,7 @@ def _failed_by_status(source: Source, name: str) -> tuple[Mask, Mask]:
     return stopped | np.array([word in NOT_DONE for word in words], dtype=bool), stopped
 
 
-def _noise_levels(source: Source, schema: Schema) -> Array | None:
+def _noise_levels(source: Table, schema: Schema) -> Array | None:
     """(n,) standard deviations of the outputs, nan where there is none."""
     if schema.roles.noise is None:
         return None

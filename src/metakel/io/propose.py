@@ -20,7 +20,7 @@ from metakel.io.cleaning import MOSTLY, odd_values
 from metakel.io.columns import MIN_ROWS, UNNAMED, Column, Mask, counts_rows, grouped, is_missing
 from metakel.io.read import Rows, clean_rows, known_export, prepare
 from metakel.io.relations import InputTable, find_sums
-from metakel.io.schema import Schema, Source, TaskLabels
+from metakel.io.schema import Schema, Table, TaskLabels
 from metakel.io.words import is_bookkeeping, is_metric, is_time
 from metakel.space import Categorical, Condition, Fixed, Float, Parameter, Space, infer_space
 from metakel.space.infer import DATE, MOST_CATEGORIES
@@ -44,19 +44,19 @@ MOST_HOLED = 40
 TOO_GOOD = 0.99
 
 
-def propose(source: Source, **options: Any) -> Schema:
+def propose(source: Table, **options: Any) -> Schema:
     """What a source says, in full: parameters with their kinds and ranges, conditions, notes.
 
     Parameters
     ----------
-    source : Source
+    source : Table
     **options
         Those of `Schema`; they take precedence over what is guessed.
     """
     return proposal(source, **options)[0]
 
 
-def proposal(source: Source, **options: Any) -> tuple[Schema, Rows]:
+def proposal(source: Table, **options: Any) -> tuple[Schema, Rows]:
     """The schema, and the rows that were cleaned on the way."""
     source = known_export(source)
     schema, notes, later = Schema.of(source, **options), list(source.notes), list[str]()

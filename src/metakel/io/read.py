@@ -17,7 +17,7 @@ from metakel.io.cleaning import Place, clean_input, missing_words_note, normalis
 from metakel.io.columns import Column, Columns, Mask, grouped, mix, numbers_rows
 from metakel.io.outputs import DONE, read_outputs
 from metakel.io.relations import InputTable, find_gaps, with_default
-from metakel.io.schema import Report, Schema, Source, TaskLabels
+from metakel.io.schema import Report, Schema, Table, TaskLabels
 from metakel.space import Condition, Parameter, Space
 from metakel.space.parameters import RANGE_SLACK
 
@@ -30,7 +30,7 @@ BLOCKS_PER_TASK = 3
 class Prepared:
     """A source without units, with the task and the output of every row."""
 
-    source: Source
+    source: Table
     table: InputTable
     noise_std: Array | None
     unfinished: Mask
@@ -41,7 +41,7 @@ class Prepared:
 class Rows:
     """Cleaned rows: which can be used, and where values are not there by a condition."""
 
-    source: Source
+    source: Table
     table: InputTable
     noise_std: Array | None
     unfinished: Mask
@@ -64,7 +64,7 @@ class Rows:
         return f"{self.source.place(row)}, task {labels.names[labels.codes[row]]}"
 
 
-def read(source: Source, schema: Schema) -> tuple[list[dict[str, Any]], Space, Report]:
+def read(source: Table, schema: Schema) -> tuple[list[dict[str, Any]], Space, Report]:
     """The rows that a schema describes, as numbers, with a report on the others.
 
     Nothing is guessed: what does not fit the schema is refused. `propose` makes a schema.
@@ -81,7 +81,7 @@ def read(source: Source, schema: Schema) -> tuple[list[dict[str, Any]], Space, R
     return assemble(clean_rows(prepare(known_export(source), schema, [], []), []))
 
 
-def prepare(source: Source, schema: Schema, notes: list[str], on_outputs: list[str]) -> Prepared:
+def prepare(source: Table, schema: Schema, notes: list[str], on_outputs: list[str]) -> Prepared:
     """Tasks and outputs of all rows; what is wrong with outputs joins the problems."""
     if source.space is None:  # else a program has written it
         source = replace(source, columns=_readable(source.columns, schema, notes))
@@ -149,7 +149,7 @@ def assemble(rows: Rows) -> tuple[list[dict[str, Any]], Space, Report]:
 
 
 def _cleaned(
-    source: Source, schema: Schema, names: Sequence[str], problems: Problems, notes: list[str]
+    source: Table, schema: Schema, names: Sequence[str], problems: Problems, notes: list[str]
 ) -> Columns:
     """The inputs with their numbers as numbers; all problems so far are raised together."""
     inputs = Columns()
@@ -234,7 +234,7 @@ def _failures(
     return {s: np.array(found) for s, found in points.items()}
 
 
-def known_export(source: Source) -> Source:
+def known_export(source: Table) -> Table:
     """What ``study.trials_dataframe()`` of Optuna writes, under the names of its parameters."""
     columns = source.columns
     params = [n for n in columns if n.startswith("params_")]
@@ -279,7 +279,7 @@ def _readable(columns: Columns, schema: Schema, notes: list[str]) -> Columns:
 
 
 def _usable_rows(
-    source: Source, table: InputTable, gaps: Mapping[str, Mask], notes: list[str]
+    source: Table, table: InputTable, gaps: Mapping[str, Mask], notes: list[str]
 ) -> tuple[Mask, dict[str, int]]:
     """(n,) rows to learn from, and how many others there are by reason.
 

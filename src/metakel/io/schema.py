@@ -18,7 +18,7 @@ from metakel.space.text import is_numeric
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class Table:
     """What a reader returns: the columns of all tasks together, and what is known of them.
 
     Parameters
@@ -54,7 +54,7 @@ class Source:
     conflicts: Mapping[str, str] = field(default_factory=dict)
 
 
-def renamed(source: Source, names: Mapping[str, str]) -> Source:
+def renamed(source: Table, names: Mapping[str, str]) -> Table:
     """The source with other names of columns; one that has the new name already keeps it.
 
     Names that it does not have are left to other tables.
@@ -124,7 +124,7 @@ class Schema:
             raise InputError("categories beside a space: the space says which columns hold choices")
 
     @classmethod
-    def of(cls, source: Source, **options: Any) -> Schema:
+    def of(cls, source: Table, **options: Any) -> Schema:
         """The options of a caller, and what the source says where they are silent."""
         own = ("roles", "notes", "doubtful")
         known = [name for name in cls.__dataclass_fields__ if name not in own]

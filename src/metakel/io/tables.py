@@ -12,17 +12,17 @@ import numpy as np
 from metakel._files import read_text, refuse_bomb
 from metakel.errors import Hint, InputError
 from metakel.io.columns import Column, Columns, check_names
-from metakel.io.schema import Source
+from metakel.io.schema import Table
 
 
-def read_frame(frame: Any, *, task: str, output: str) -> Source:
+def read_frame(frame: Any, *, task: str, output: str) -> Table:
     """A pandas or Polars frame, an Arrow table or a dict of columns."""
-    return Source("a table", _columns(frame), task, output)
+    return Table("a table", _columns(frame), task, output)
 
 
-def read_parquet(path: str | Path, *, task: str, output: str) -> Source:
+def read_parquet(path: str | Path, *, task: str, output: str) -> Table:
     """A Parquet file (needs pyarrow)."""
-    return Source(Path(path).name, _parquet(path), task, output)
+    return Table(Path(path).name, _parquet(path), task, output)
 
 
 def frame_columns(frame: Any) -> dict[str, list[Any]]:
@@ -106,14 +106,14 @@ def _from_arrow(chunks: Any) -> Column:
     return Column.of(chunks.to_pylist())
 
 
-def read_jsonl(path: str | Path, *, task: str, output: str) -> Source:
+def read_jsonl(path: str | Path, *, task: str, output: str) -> Table:
     """A file with one JSON object per line; objects in it are spread, as in ``params.rate``.
 
     The name of a nested value is its own where that is the only one of its name.
     """
     file = Path(path)
     columns, lines = _json_columns(file)
-    return Source(
+    return Table(
         file.name, columns, task, output, place=lambda i: f"line {lines[i]} of {file.name}"
     )
 
