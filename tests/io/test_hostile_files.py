@@ -76,3 +76,38 @@ def test_a_parquet_file_of_a_billion_equal_rows_is_refused(tmp_path):
 def test_a_device_is_not_read(name):
     with pytest.raises(InputError, match="expected a file"):
         History.from_csv(name, **WANTED)
+
+
+PACKED = 3000
+
+
+@pytest.mark.parametrize(
+    ("column", "error"),
+    [
+        ([[0.5] * PACKED] * PACKED, "column 'p' is list<.*expected numbers, text or dates"),
+        (["x" * 10 * PACKED] * PACKED, "unpacks to more than 64 MB"),
+    ],
+)
+def test_a_small_parquet_file_does_not_fill_the_memory(tmp_path, column, error):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"task": ["a"] * PACKED, "p": column, "score": [0.5] * PACKED}
+    path = tmp_path / "bomb.parquet"
+    pq.write_table(pa.table(columns), path, compression="zstd", use_dictionary=False)
+    with pytest.raises(InputError, match=error):
+        History.from_parquet(path, task="task", output="score")
+
+
+def test_a_long_text_that_is_repeated_is_read_once(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    numbers, path = list(range(PACKED)), tmp_path / "long.parquet"
+    text = pa.DictionaryArray.from_arrays([i % 2 for i in numbers], ["x" * 10 * PACKED, "y"])
+    columns = {"task": ["a", "b", "b"] * (PACKED // 3), "p": text, "score": numbers}
+    pq.write_table(pa.table(columns), path, store_schema=False)
+    pool, before = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        found = History.from_parquet(path, task="task", output="score", inputs=["p"])
+    finally:
+        pa.set_memory_pool(before)
+    assert set(found.space["p"].values) == {"x" * 10 * PACKED, "y"}
+    assert pool.max_memory() < PACKED * 1000

@@ -44,12 +44,31 @@ def _parquet(path: str | Path) -> Columns:
     if not Path(path).exists():
         raise InputError(f"there is no file {path}")
     try:
-        if Path(path).is_file():
-            about = parquet.read_metadata(path)
-            refuse_bomb(Path(path), 8 * about.num_rows * about.num_columns)
-        return _columns(parquet.read_table(path))
+        files = [path] if Path(path).is_file() else parquet.ParquetDataset(path).files
+        texts = {
+            name for file in files for name in _texts_of(parquet.ParquetFile(file), Path(file))
+        }
+        # Text stays a dictionary: a long one that is repeated is not unpacked.
+        return _columns(parquet.read_table(path, read_dictionary=sorted(texts)))
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{Path(path).name} is no Parquet file, or damaged: {error}") from None
+
+
+def _texts_of(file: Any, path: Path) -> list[str]:
+    """Columns of text; refused are lists and the like, and more than fits into the memory."""
+    import pyarrow.types as types  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+    schema, about = file.schema_arrow, file.metadata
+    for field in schema:
+        if types.is_nested(field.type):
+            raise InputError(
+                f"{path.name}: column {field.name!r} is {field.type}; expected numbers, text or "
+                "dates: write every part of it as a column of its own"
+            )
+    groups = [about.row_group(g) for g in range(about.num_row_groups)]
+    stored = sum(g.column(i).total_uncompressed_size for g in groups for i in range(g.num_columns))
+    refuse_bomb(path, max(8 * about.num_rows * about.num_columns, stored))
+    return [f.name for f in schema if types.is_string(f.type) or types.is_large_string(f.type)]
 
 
 def _columns(frame: Any) -> Columns:
@@ -99,8 +118,8 @@ def _from_arrow(chunks: Any) -> Column:
     kind = str(chunks.type)
     if chunks.null_count == 0 and kind in ("double", "float", "int64", "int32"):
         return Column.of(chunks.to_numpy())
-    if kind in ("string", "large_string"):
-        coded = chunks.combine_chunks().dictionary_encode()
+    if kind in ("string", "large_string") or kind.startswith("dictionary<values=string"):
+        coded = chunks.unify_dictionaries().combine_chunks().dictionary_encode()
         codes = coded.indices.fill_null(len(coded.dictionary)).to_numpy()
         return Column.of_levels(codes.astype(np.intp), [*coded.dictionary.to_pylist(), None])
     return Column.of(chunks.to_pylist())

@@ -129,7 +129,10 @@ def index_file(path: str, columns: Columns) -> TaskFile:
         file = _file(path)
         count, schema = file.metadata.num_rows, file.schema_arrow
     if os.path.isfile(path):
-        refuse_bomb(Path(path), 8 * count)  # the labels of all rows, which are read at once
+        # The labels of all rows are read at once, and all columns of a group of rows.
+        groups = (file.metadata.row_group(g).num_rows for g in range(file.num_row_groups))
+        widest = max(groups, default=0) * (1 + len(columns.inputs))
+        refuse_bomb(Path(path), 8 * max(count, widest))
     named = [columns.output, *columns.inputs]
     if columns.task not in partition:
         named.append(columns.task)
