@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cache, partial, wraps
 from pathlib import Path
-from threading import RLock
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -22,6 +21,7 @@ from metakel._arrays import (
 )
 from metakel._codec import Functions, decode, encode
 from metakel._files import Format, write_file
+from metakel._locks import lock_of
 from metakel.confidence.fallback import Alarm, AlarmEvent
 from metakel.errors import InputError, ShapeError
 from metakel.optimize.acquisition import (
@@ -116,7 +116,7 @@ class Optimizer:
             )
         if model.d0 not in (None, domain.d0):
             raise ShapeError(f"the model takes {model.d0} inputs but the domain has {domain.d0}")
-        self._turn = RLock()
+        self._turn = lock_of(self, "_turn")
         self.domain, self.scale, self.stop_at = domain, OutputScale(minimize, log_floor), stop_at
         if stop_at is not None:
             found = as_tolerance(stop_at, model.spread)
@@ -163,7 +163,7 @@ class Optimizer:
         return {name: value for name, value in vars(self).items() if name != "_turn"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _turn=RLock())
+        vars(self).update(state, _turn=lock_of(self, "_turn"))
 
     def _place(self, fixed: Mapping[str, Any] | None, where: str) -> tuple[Domain, StartPoints]:
         """Where to look: the domain, or the part of it in which some parameters are held."""

@@ -26,6 +26,7 @@ from weakref import WeakSet
 from zlib import crc32
 
 from metakel._files import as_path, sync_folder
+from metakel._locks import lock_of
 from metakel.errors import Hint, InputError, MetaKelError
 from metakel.tuner.cuts import count_file, note_count, noted_count
 from metakel.tuner.lock import take_lock, unlock
@@ -80,7 +81,7 @@ class Journal:
         self._descriptor: int | None = None  # open during a turn only
         self._file: os.stat_result | None = None  # which file it is, once it was seen
         self._unchanged: tuple[int, int] | None = None  # size and time when it was as read
-        self._threads = threading.RLock()
+        self._threads = lock_of(self, "_threads")
         _JOURNALS.add(self)
 
     @property
@@ -367,7 +368,6 @@ class Journal:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
-        self._threads = threading.RLock()
 
 
 _JOURNALS: WeakSet[Journal] = WeakSet()

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
-from threading import RLock
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,6 +17,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from metakel._arrays import Array
+from metakel._locks import lock_of
 from metakel.errors import InputError
 from metakel.integrations.optuna.record import FEW, Made, Running, abandoned, asked_for
 from metakel.integrations.optuna.search_space import (
@@ -269,7 +269,7 @@ class SamplerCache:
     """What can be computed again, for the study seen last. A copy made by pickle begins empty."""
 
     def __init__(self) -> None:
-        self.lock = RLock()  # threads of one process share a sampler
+        self.lock = lock_of(self, "lock")  # threads of one process share a sampler
         # One that chooses, and one that certifies.
         self._replays: dict[bool, tuple[tuple[Any, ...], StudyReplay]] = {}
         self._certified: dict[Prior, Prior] = {}
