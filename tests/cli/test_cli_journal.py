@@ -10,7 +10,7 @@ from pathlib import Path
 from strangers_table import OUTPUT
 
 from metakel import Prior
-from metakel.tuner import Tuner
+from metakel.tuner import Store, Tuner, lock
 
 SCRIPT = "import sys; print(80 - (int(sys.argv[1]) - 4) ** 2)"
 
@@ -216,3 +216,21 @@ def test_status_says_what_is_pending_for_how_long_and_with_whom(metakel, prior, 
     assert f", process {os.getpid()} on " in shown
     assert "which has ended" not in shown
     assert [t["state"] for t in looked_at(metakel)["trials"]] == ["pending", "pending"]
+
+
+def test_what_is_pending_on_another_machine_is_counted_and_named(metakel, prior, monkeypatch):
+    here = {**lock._place(), "host": "pod-7", "namespace": "pid:[7]"}
+    with monkeypatch.context() as patched:
+        patched.setattr(lock, "_place", lambda: here)
+        Tuner(Prior.load(prior), "j").ask_batch(2)
+    options = ("--budget", 3, "--journal", "j")
+    for _ in range(2):  # also where nothing is left to evaluate here
+        ended = metakel("tune", prior, *options, *python("print(0.5)"))
+        assert ended.code == 5
+        assert "2 of 3 evaluations are pending on pod-7, for" in ended.err
+        assert "--adopt-after SECONDS" in ended.err
+    last = metakel("tune", prior, *options, "--json", *python("print(0.5)"))
+    assert json.loads(last.out.splitlines()[-1])["pending"] == 2
+    ended = metakel("tune", prior, *options, "--adopt-after", 0.001, *python("print(0.5)"))
+    assert ended.code == 0, ended.err
+    assert len(Store.open("j").run.record.observed) == 3

@@ -23,10 +23,11 @@ from metakel.errors import CannotWrite
 
 NOTHING_SUCCEEDED = 3
 CANNOT_WRITE = 4
+PENDING_ELSEWHERE = 5
 INTERRUPTED = 130
 EXIT_CODES = (
     "Exit codes: 0 done, 1 unusable input, 2 wrong usage, 3 no evaluation succeeded, "
-    "4 cannot write, 130 interrupted."
+    "4 cannot write, 5 results of other machines are missing, 130 interrupted."
 )
 
 Json = Annotated[

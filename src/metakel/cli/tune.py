@@ -16,6 +16,7 @@ from metakel.cli.console import (
     CANNOT_WRITE,
     INTERRUPTED,
     NOTHING_SUCCEEDED,
+    PENDING_ELSEWHERE,
     Json,
     OutputClosed,
     emit,
@@ -33,6 +34,7 @@ from metakel.cli.outputs import (
 from metakel.cli.program import Program, StopSignals, check_command, check_placeholders
 from metakel.cli.safe import Limits, Start, with_limits
 from metakel.cli.show import PriorPath
+from metakel.cli.status import duration
 from metakel.cli.suggest import (
     CandidatesPath,
     Exclude,
@@ -51,8 +53,10 @@ from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.library import ENTRIES, as_prior, spelled
 from metakel.optimize.model import NothingToAsk
+from metakel.optimize.record import Trial
 from metakel.priors import Prior
 from metakel.tuner import Tuner
+from metakel.tuner.fold import age
 from metakel.tuner.lock import is_alive, this_process
 
 
@@ -277,6 +281,7 @@ def _conclude(
                 "reason": why,
                 "complete": len(trials.observed),
                 "failed": len(trials.failed),
+                "pending": len(trials.pending),
                 "best": asdict(tuner.best) if trials.observed else None,
                 "certificate": certificate.as_dict(),
                 "alarm": None if tuner.alarm is None else asdict(tuner.alarm),
@@ -290,6 +295,10 @@ def _conclude(
             if tuner.source.rules or (tuner.stop_at is not None and str(certificate) not in why):
                 say(str(certificate))
         note(f"journal: {journal}")
+    elsewhere = [t for t in trials.pending if t.note.owner and is_alive(t.note.owner) is None]
+    if elsewhere and not stopped and failures < give_up:
+        note(_missing(elsewhere, tuner))
+        raise typer.Exit(PENDING_ELSEWHERE)
     if stopped and not trials.failed:
         raise typer.Exit(1 if tuner.alarm is not None or not trials.observed else 0)
     if not trials.observed or failures >= give_up:
@@ -297,6 +306,17 @@ def _conclude(
         note(f"metakel: {failures} evaluations in a row failed, the last with: {last}")
         note(_advice(tuner, journal))
         raise typer.Exit(NOTHING_SUCCEEDED)
+
+
+def _missing(elsewhere: Sequence[Trial], tuner: Tuner) -> str:
+    hosts = sorted({str((t.note.owner or {}).get("host", "another machine")) for t in elsewhere})
+    longest = max((seconds for t in elsewhere if (seconds := age(t)) is not None), default=0.0)
+    return (
+        f"metakel: {len(elsewhere)} of {tuner.run.spent} evaluations are pending on "
+        f"{', '.join(hosts)}, for {duration(longest)} at most; their processes cannot be looked up "
+        "from here. If they are dead, the same command with --adopt-after SECONDS, more than an "
+        "evaluation takes, runs these again; else wait for their values"
+    )
 
 
 def _advice(tuner: Tuner, journal: Path) -> str:
