@@ -77,7 +77,8 @@ def write_atomically(path: str | Path, content: str | bytes) -> None:
 
     A link is followed. Devices and pipes, which hold nothing to protect, are written to directly.
     """
-    content = content.encode() if isinstance(content, str) else content
+    if isinstance(content, str):
+        content = content.encode(errors="backslashreplace")  # half a character, as of a bad name
     path = as_path(path)
     with writing(path):
         target = Path(os.path.realpath(path))

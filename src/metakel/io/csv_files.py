@@ -352,6 +352,8 @@ def _errors_named(file: Path) -> Iterator[None]:
         raise InputError(f"there is no file {file}") from None
     except PermissionError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}") from None
+    except csv.Error as error:
+        raise InputError(f"{file.name}, at its beginning: no CSV: {error}") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{file.name} is no whole gzip file: {error}") from None
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
-from metakel.errors import InputError
+from metakel.errors import InputError, MetaKelError
 from metakel.io.merge import join_studies
 from metakel.io.schema import Table
 from metakel.space import Float, Parameter
@@ -237,9 +238,22 @@ def _as_studies(source: Any) -> list[Any]:
         raise InputError(
             f"found no Optuna studies in {source!r}; expected a storage, its URL, or studies"
         )
-    storage = optuna.storages.get_storage(source)  # once: a URL would be another connection each
-    names = optuna.get_all_study_names(storage)
-    return [optuna.load_study(study_name=name, storage=storage) for name in names]
+    with _storage_errors(str(source)):
+        storage = optuna.storages.get_storage(source)  # once: a URL would be a connection each
+        names = optuna.get_all_study_names(storage)
+        return [optuna.load_study(study_name=name, storage=storage) for name in names]
+
+
+@contextmanager
+def _storage_errors(what: str) -> Iterator[None]:
+    """A damaged storage raises whatever its database or its values do."""
+    try:
+        yield
+    except (MetaKelError, ImportError):
+        raise
+    except Exception as error:
+        said = str(error).partition("\n")[0] or type(error).__name__
+        raise InputError(f"{what} cannot be read, or is damaged: {said}") from error
 
 
 def _check_url(url: str) -> None:
@@ -260,11 +274,14 @@ def _check_url(url: str) -> None:
 def _record(study: Any) -> RecordedStudy:
     if isinstance(study, RecordedStudy):
         return study
-    if len(study.directions) > 1:
+    with _storage_errors(f"study {study.study_name!r}"):
+        directions = study.directions
+    if len(directions) > 1:
         raise InputError(
-            f"study {study.study_name!r} has {len(study.directions)} objectives; expected one"
+            f"study {study.study_name!r} has {len(directions)} objectives; expected one"
         )
-    trials = study.get_trials(deepcopy=False)
+    with _storage_errors(f"study {study.study_name!r}"):
+        trials = study.get_trials(deepcopy=False)
     done = [t for t in trials if t.state.name == "COMPLETE" and t.value is not None]
     failed = [t for t in trials if t.state.name == "FAIL" and t.params]
     parameters = dict.fromkeys(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from functools import cache
 from typing import Any
 
@@ -299,9 +299,10 @@ def _no_choices(column: Column) -> str:
     if not levels:
         return ""
     if all(
-        isinstance(v, date) or (isinstance(v, str) and DATE.fullmatch(v.strip())) for v in levels
+        isinstance(v, date | timedelta) or (isinstance(v, str) and DATE.fullmatch(v.strip()))
+        for v in levels
     ):
-        return f"holds dates ({levels[0]})"
+        return f"holds dates or times ({levels[0]})"
     texts = column.texts
     if sum(as_number(text) is not None for text in texts) >= MOSTLY * len(levels):
         return ""  # numbers, written in some way or other

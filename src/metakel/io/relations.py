@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.io.columns import Column, Columns, Mask, grouped
+from metakel.io.columns import Column, Columns, Mask, grouped, is_missing
 from metakel.io.schema import Schema, TaskLabels
 from metakel.space import Condition, Sum
 from metakel.space.infer import MOST_CATEGORIES
@@ -188,7 +188,7 @@ def _choices(column: Column) -> tuple[list[Any], NDArray[np.intp]]:
             return [], np.zeros(len(column), dtype=np.intp)
         codes = np.searchsorted(found, np.where(column.missing, found[0], column.values))
         return [int(value) for value in found], codes
-    flags = all(isinstance(v, bool) for v in column.levels if v is not None and v == v)
+    flags = all(isinstance(v, bool) for v in column.levels if not is_missing(v))
     texts = 2 <= len(column.texts) <= MOST_CATEGORIES
     return (column.levels if texts or flags else []), np.asarray(column.values)
 

@@ -135,6 +135,9 @@ class Schema:
                     f"History.from_frame and the other readers have no option {name!r}; "
                     f"expected {', '.join(known)}"
                 )
+        for name in ("inputs", "exclude", "categories", "log"):  # the names of columns are text
+            if isinstance(options.get(name), list | tuple):
+                options[name] = [str(column) for column in options[name]]
         space, minimize = options.get("space"), options.get("minimize")
         minimize = source.minimize if minimize is None else minimize
         less = small_is_good(source.output)

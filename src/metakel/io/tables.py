@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from metakel.io.schema import Table
 
 def read_frame(frame: Any, *, task: str, output: str) -> Table:
     """A pandas or Polars frame, an Arrow table or a dict of columns."""
-    return Table("a table", _columns(frame), task, output)
+    return Table("a table", _columns(frame), str(task), str(output))  # names may be numbers
 
 
 def read_parquet(path: str | Path, *, task: str, output: str) -> Table:
@@ -75,7 +75,7 @@ def _columns(frame: Any) -> Columns:
     """Columns by name. Nothing is imported: the frame brings its own library."""
     names: list[Any]
     if isinstance(frame, Mapping):
-        names, columns = list(frame), [Column.of(values) for values in frame.values()]
+        names, columns = list(frame), [_given(name, values) for name, values in frame.items()]
     elif hasattr(frame, "iloc"):  # pandas, by position, as names may be there twice
         names = list(frame.columns)
         columns = [_from_pandas(frame.iloc[:, i]) for i in range(len(names))]
@@ -97,6 +97,13 @@ def _columns(frame: Any) -> Columns:
     if len(set(sizes.values())) > 1:
         raise InputError(f"columns differ in length: {sizes}")
     return table
+
+
+def _given(name: Any, values: Any) -> Column:
+    if not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
+        shape = getattr(values, "shape", type(values).__name__)
+        raise InputError(f"column {name!r} is of {shape}; expected a value for every row")
+    return Column.of(values)  # type: ignore[arg-type]
 
 
 def _from_pandas(series: Any) -> Column:

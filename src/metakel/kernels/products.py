@@ -22,6 +22,7 @@ from metakel.errors import InputError
 from metakel.kernels.base import FeatureFamily, KernelDictionary
 
 FEW_POINTS = 256
+LARGEST_ORDER = 2000  # tables of polynomials grow with its square
 
 
 def legendre_values(x: Array, top: int) -> Array:
@@ -241,6 +242,10 @@ class Products(FeatureFamily):
         check_choice("basis", self.basis, get_args(Basis))
         check_choice("scaling", self.scaling, get_args(Scaling))
         orders = np.array(self.orders, dtype=np.intp)
+        if orders.size and orders.max() > LARGEST_ORDER:
+            raise InputError(
+                f"a basis function of order {orders.max()}; expected at most {LARGEST_ORDER}"
+            )
         orders.setflags(write=False)
         object.__setattr__(self, "orders", orders)
 

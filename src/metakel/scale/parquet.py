@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from metakel._arrays import Array
 from metakel._files import refuse_bomb
 from metakel.errors import InputError, MetaKelError
 
+LOG = logging.getLogger("metakel")
+PATIENCE = 5.0  # seconds after which a wait is explained
 Index = NDArray[np.intp]
 
 
@@ -85,13 +89,15 @@ def find_files(path: str | Path | Sequence[str | Path]) -> list[str]:
     system, inner = _open(path)
     from pyarrow import fs
 
-    info = system.get_file_info(inner)
+    with _reading(str(path), "its place"):
+        info = system.get_file_info(inner)
     if info.type == fs.FileType.NotFound:
         raise InputError(f"{path} does not exist; expected a Parquet file or a folder of them")
     if info.type == fs.FileType.File:
         return [str(path)]
     prefix = str(path)[: len(str(path)) - len(inner)] if str(path).endswith(inner) else ""
-    inside = system.get_file_info(fs.FileSelector(inner, recursive=True))
+    with _reading(str(path), "the folder"):
+        inside = system.get_file_info(fs.FileSelector(inner, recursive=True))
     files = sorted(prefix + f.path for f in inside if f.path.endswith((".parquet", ".pq")))
     if not files:
         raise InputError(f"{path} holds no .parquet files")
@@ -222,13 +228,19 @@ def _numbers(path: str, start: int, name: str, column: Any) -> Array:
 
 @contextmanager
 def _reading(path: str, what: str) -> Iterator[None]:
-    """An error while reading names the file and the part of it."""
+    """An error while reading names the file and the part of it; a long wait for a host is told."""
     import pyarrow as pa
 
+    told = Timer(PATIENCE, LOG.warning, ("still waiting for %s: can its host be reached?", path))
+    told.daemon = True
     try:
+        if "://" in path:
+            told.start()
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {what} cannot be read: {error}") from None
+    finally:
+        told.cancel()
 
 
 def _file(path: str, *dictionaries: str) -> Any:
@@ -244,7 +256,8 @@ def _open(path: str | Path) -> tuple[Any, str]:
     except ImportError:
         raise MetaKelError("reading Parquet needs pyarrow: pip install metakel[dask]") from None
     if "://" in str(path):
-        system, inner = fs.FileSystem.from_uri(str(path))
+        with _reading(str(path), "its place"):
+            system, inner = fs.FileSystem.from_uri(str(path))
         return system, inner
     return fs.LocalFileSystem(), str(path)
 

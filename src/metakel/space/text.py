@@ -81,6 +81,8 @@ def to_python(value: Any) -> Any:
     """NumPy's scalars as Python's own, and lists as tuples."""
     if isinstance(value, (list, tuple)):
         return tuple(to_python(entry) for entry in value)
+    if isinstance(value, np.timedelta64):  # numpy takes it for a whole number
+        return value.astype("timedelta64[us]").item()
     own = isinstance(value, np.generic) and value.dtype.kind in "biufUS"
     return value.item() if own else value
 

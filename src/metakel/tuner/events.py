@@ -180,6 +180,8 @@ BOOL: Expected = "true or false", lambda value: isinstance(value, bool)
 FIELDS: dict[str, dict[str, Expected]] = {
     "started": {
         "space": ("a space with its parameters", _is_space),
+        "output": ("text", lambda value: isinstance(value, str)),
+        "minimize": ("true or false", lambda value: isinstance(value, bool)),
         "seed": COUNT,
         "delta": NUMBER,
         "fixed": MAPPING,
@@ -218,6 +220,6 @@ def refuse_damaged(event: Mapping[str, Any]) -> None:
     """Check what the fold over events relies on; kinds of a later version are not judged."""
     find = event.get
     for name, (expected, holds) in FIELDS.get(event["event"], {}).items():
-        if not holds(find(name)):
+        if not holds(find(name)) or (name == "value" and name not in event):
             found = shown(event[name])[:60] if name in event else "nothing"
             raise InputError(f"{event['event']!r} has {found} as {name}; expected {expected}")

@@ -1,0 +1,109 @@
+"""Whatever is given to a reader, it is read, or refused by an error of ours."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from metakel import History, InputError, learn_prior
+from metakel.kernels import legendre
+from metakel.scale import scan
+from metakel.space import Categorical
+from metakel.tuner import Store, Tuner
+from metakel.tuner.journal import Journal, encoded
+
+pd = pytest.importorskip("pandas")
+ROWS = 24
+NUMBERS = np.random.default_rng(0).standard_normal(ROWS)
+TABLE = {"task": [f"t{i % 3}" for i in range(ROWS)], "x": NUMBERS, "y": NUMBERS[::-1]}
+
+
+@pytest.mark.parametrize(
+    ("column", "error"),
+    [
+        (np.zeros((ROWS, 2)), r"column 'p' is of \(24, 2\); expected a value for every row"),
+        (np.array(3.0), r"column 'p' is of \(\); expected"),
+        (3.0, "column 'p' is of float; expected"),
+        (None, "column 'p' is of NoneType; expected"),
+        ([{"a": i} for i in range(ROWS)], r"column 'p' holds \{'a': 0\}; expected numbers, text"),
+        (np.arange(ROWS).astype("timedelta64[s]"), ""),
+        ([10**400 if i % 2 else "a" for i in range(ROWS)], ""),
+        ([pd.NA if i % 3 == 0 else i for i in range(ROWS)], ""),
+        (pd.array([None if i % 4 == 0 else i for i in range(ROWS)], dtype="Int64"), ""),
+    ],
+)
+def test_odd_columns_are_read_or_refused(column, error):
+    if error:
+        with pytest.raises(InputError, match=error):
+            History.from_frame({**TABLE, "p": column}, task="task", output="y")
+        return
+    History.from_frame({**TABLE, "p": column}, task="task", output="y")
+
+
+def test_names_of_columns_may_be_numbers():
+    frame = pd.DataFrame({0: TABLE["task"], 1: TABLE["x"], 2: NUMBERS**2, 3: TABLE["y"]})
+    history = History.from_frame(frame, task=0, output=3, inputs=[1], exclude=[2])
+    assert history.space.names == ("1",)
+
+
+def test_choices_that_cannot_be_compared_are_refused():
+    with pytest.raises(InputError, match=r"'c' has the value \{'a': 1\}; expected numbers, text"):
+        Categorical("c", ({"a": 1}, {"a": 2}))
+
+
+def test_a_damaged_storage_of_optuna_is_refused(tmp_path):
+    optuna = pytest.importorskip("optuna")
+    url = f"sqlite:///{tmp_path}/sound.db"
+    study = optuna.create_study(storage=url)
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
+    sound, refused = (tmp_path / "sound.db").read_bytes(), 0
+    for seed in range(12):
+        rng, content = random.Random(seed), bytearray(sound)
+        for _ in range(300):
+            content[rng.randrange(100, len(content))] = rng.randrange(256)
+        (tmp_path / f"{seed}.db").write_bytes(content)
+        try:
+            History.from_optuna(f"sqlite:///{tmp_path}/{seed}.db")
+        except InputError:
+            refused += 1
+    assert refused
+
+
+@pytest.mark.parametrize("url", ["foo://x/y", "http://x/y.parquet", "://x"])
+def test_an_unknown_url_of_a_scan_is_refused(url):
+    pytest.importorskip("pyarrow")
+    with pytest.raises(InputError, match="its place cannot be read"):
+        scan(url, output="y")
+
+
+def test_a_header_of_a_table_that_is_too_long_is_refused(tmp_path):
+    (tmp_path / "t.csv").write_text(f"task,{'x' * 140_000},y\nt,1,2\n")
+    with pytest.raises(InputError, match=r"t\.csv, at its beginning: no CSV: field larger"):
+        History.from_csv(tmp_path / "t.csv", task="task", output="y")
+
+
+def test_a_kernel_of_a_huge_order_is_refused():
+    with pytest.raises(InputError, match="order 1000000; expected at most 2000"):
+        legendre(10**6, scaling="l2")
+
+
+@pytest.mark.parametrize(("line", "name"), [(0, "minimize"), (0, "output"), (3, "value")])
+def test_an_event_that_lacks_what_it_needs_is_named(tmp_path, line, name):
+    prior = learn_prior(History.from_frame(TABLE, task="task", output="y"), certify="none")
+    tuner = Tuner(prior, tmp_path / "j")
+    tuner.tell(tuner.ask(), 0.5)
+    tuner.correct(0, 0.25)
+    events = Journal(tmp_path / "j").read()
+    del events[line][name]
+    (tmp_path / "k").write_bytes(encoded(events))
+    with pytest.raises(InputError, match=f"line {line + 1}: .* has nothing as {name}; expected"):
+        Store.open(tmp_path / "k")
+
+
+def test_half_a_character_is_written_as_its_number(tmp_path):
+    from metakel._files import write_atomically
+
+    write_atomically(tmp_path / "page.html", "a \ud800 b")
+    assert (tmp_path / "page.html").read_text() == r"a \ud800 b"
