@@ -27,7 +27,7 @@ from library.run import read_runs
 from metakel._codec import encode
 from metakel.curves import FORMAT as CURVES
 from metakel.curves import CurveModel
-from metakel.library._cards import METRICS, Card
+from metakel.library._cards import METRICS, MINIMISED, Card
 from metakel.library._entries import ENTRIES, Entry
 from metakel.priors.prior import FORMAT
 from metakel.priors.regret_calibration import calibrate_folds
@@ -35,7 +35,6 @@ from metakel.space import Space
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent / "src" / "metakel" / "library"
-MINIMISED = ("log_loss", "rmse", "mae")
 # Errors of a regression are in units of the target, which a new task chooses as it likes.
 ANY_UNIT = log(1e6)
 FEWEST = 20  # data sets

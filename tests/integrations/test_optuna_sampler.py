@@ -351,7 +351,7 @@ def test_an_enqueued_trial_is_not_said_to_be_what_was_expected(prior):
 
 def test_trust_begins_high_and_is_kept_by_a_related_study(prior):
     sampler = MetaKelSampler(prior=prior, seed=0)
-    assert_allclose(sampler.trust(optuna.create_study()), 1 - prior.cold_weight)
+    assert_allclose(sampler.trust(optuna.create_study()), 1 - prior.beside.cold_weight)
     assert sampler.trust(run(sampler, 10)) > 0.9
 
 

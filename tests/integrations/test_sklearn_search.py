@@ -216,6 +216,19 @@ def test_what_a_search_leaves_teaches_the_next(tmp_path):
     assert len(taught.prior_.info.tasks) == 3
 
 
+def test_searches_that_began_with_the_library_join_it(tmp_path):
+    file, rng = tmp_path / "runs.jsonl", np.random.default_rng(0)
+    model = make_pipeline(StandardScaler(), KNeighborsClassifier())
+    for _ in range(2):
+        rows = rng.permutation(len(y))[:120]
+        found = MetaKelSearchCV(model, n_iter=6, cv=3, history=file).fit(X[rows], y[rows])
+    assert found.prior_.info.model == "knn"
+    last = MetaKelSearchCV(model, n_iter=2, cv=3, history=file).fit(X, y)
+    assert last.prior_.info.model == "knn"
+    alone = last.prior_.beside.library is None
+    assert any("used alone" in note for note in last.prior_.info.notes) == alone
+
+
 def test_metadata_is_routed_to_scorers_splitters_and_models():
     weights = np.ones(len(y))
     with config_context(enable_metadata_routing=True):

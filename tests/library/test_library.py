@@ -154,3 +154,52 @@ def test_the_page_has_the_numbers_of_the_cards():
         line = next(r for r in text.splitlines() if f'| `"{card.name}", "{card.metric}"' in r)
         for number in (card.data_sets, f"{card.runs:,}", f"{card.gain:.2f}", card.better):
             assert f"| {number} |" in line
+
+
+def _own(function, tasks=6, runs=12, seed=0, names=("n_neighbors", "weights")):
+    rng, rows = np.random.default_rng(seed), []
+    for task in range(tasks):
+        shift = 0.1 * rng.normal()
+        for k in np.unique(np.exp(rng.uniform(0, np.log(50), runs)).astype(int)):
+            row = {"n_neighbors": int(k), "weights": ["uniform", "distance"][int(rng.integers(2))]}
+            rows.append({"task": f"own {task}", "auc": function(row) + 0.02 * shift, **row})
+    columns = ("task", *names, "auc")
+    table = {name: [row[name] for row in rows] for name in columns}
+    return mk.History.from_frame(table, task="task", output="auc", minimize=False)
+
+
+def _far_from_the_library(x):
+    """Best at two neighbours, where public data sets are at their worst."""
+    return 0.9 - 0.04 * abs(np.log(x["n_neighbors"] / 2)) + 0.01 * (x["weights"] == "uniform")
+
+
+def test_a_history_of_ones_own_joins_and_the_one_that_explains_it_counts(tmp_path):
+    """Own tasks unlike the library take over; a few runs like its own leave it in charge."""
+    known = library.load("knn", "auc")
+    own = _own(_far_from_the_library)
+    both = mk.learn_prior(own, library="knn", certify="none")
+    assert both.beside.library.weight < 0.3
+    alone = mk.learn_prior(own, certify="none")
+    first = {name: prior.optimizer().ask() for name, prior in (("both", both), ("own", alone))}
+    assert first["both"]["n_neighbors"] <= 5
+    task = known.optimizer()
+    like = _own(lambda x: float(task.predict({**x, "p": 2})[0][0]), tasks=2, runs=5, seed=1)
+    other = mk.learn_prior(like, library="knn:auc", certify="none")
+    assert other.beside.library is None or other.beside.library.weight > 0.5
+    assert other.info.tried_first == known.info.tried_first
+    both.save(tmp_path / "both.json")
+    again = mk.Prior.load(tmp_path / "both.json")
+    assert again.optimizer().ask() == first["both"]
+    assert again.beside.library.weight == both.beside.library.weight
+
+
+def test_what_cannot_join_is_refused_with_what_can():
+    own = _own(_far_from_the_library)
+    with pytest.raises(InputError, match="minimised"):
+        mk.learn_prior(own, library="knn:log_loss")
+    with pytest.raises(InputError, match="named parameters"):
+        mk.learn_prior(mk.History([mk.Task([[0.0], [1.0]], [0.0, 1.0])]), library="knn")
+    with pytest.raises(
+        InputError, match="n_neighbors, weights, which the library's prior of ridge"
+    ):
+        mk.learn_prior(own, library="ridge:r2")

@@ -119,6 +119,7 @@ MAY_BE_NONE = {
     "past",
     "best_runs",
     "success",
+    "library",
 }
 MAY_BE_NONE |= {"output_range", "replays"}
 MAY_BE_NEGATIVE = {"level", "low", "runs", "winsorized", 0}
@@ -140,7 +141,7 @@ def test_arrays_with_flags_constants_and_tuples_are_saved_and_decide_alike(tmp_p
     prior.save(tmp_path / "prior.json")
     again = Prior.load(tmp_path / "prior.json")
     assert again.space == prior.space
-    assert again.cold_weight == 0.25
+    assert again.beside.cold_weight == 0.25
     one, other = (p.optimizer(rng=np.random.default_rng(7)).ask() for p in (prior, again))
     assert one == other
     assert one["layers"] in ((64,), (64, 64))

@@ -11,6 +11,7 @@ from histories import simulate
 
 from metakel import learn_prior
 from metakel.data import History, Task
+from metakel.priors.prior import Beside
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def test_what_could_not_be_checked_is_said(prior):
     assert "Not learned from, as all values are equal: flat." in text
     few = str(learn_prior(simulate(np.random.default_rng(2), m=6)))
     assert "Norm bound: none at 90% confidence, only 3 tasks were held out." in few
-    assert "without a cold start beside it" in str(replace(prior, cold_weight=0.0))
+    assert "without a cold start beside it" in str(replace(prior, beside=Beside(0.0)))
 
 
 def test_shares_are_parts_of_one_variance_also_with_many_parameters():

@@ -13,6 +13,7 @@ import pytest
 from tuning_history import table
 
 from metakel import History, InputError, Prior, learn_prior
+from metakel.priors.prior import Beside
 from metakel.tuner import Tuner
 
 HERE = Path(__file__).parent
@@ -70,7 +71,7 @@ def test_other_runs_or_other_ways_to_learn_are_another_prior(prior, tmp_path):
         learned(mean=False),
         learned(cold_weight=0.1),
         replace(prior, task_gp=None),
-        replace(prior, cold_weight=0.0),
+        replace(prior, beside=Beside(0.0)),
     ]
     for other in others:
         with pytest.raises(InputError, match="begun with another prior"):

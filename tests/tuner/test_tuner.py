@@ -12,6 +12,7 @@ from tuning_history import measure, small_prior
 
 import metakel as mk
 from metakel import InputError
+from metakel.priors.prior import Beside
 from metakel.tuner import Finished, KernelSource, Tuner
 
 PRIOR = small_prior(certified=True)
@@ -148,7 +149,7 @@ def test_a_journal_refuses_other_settings(tmp_path, change, message):
     with pytest.raises(InputError, match=message):
         Tuner(PRIOR, tmp_path / "j", **change)
     with pytest.raises(InputError, match="another prior"):
-        Tuner(replace(PRIOR, cold_weight=0.1), tmp_path / "j")
+        Tuner(replace(PRIOR, beside=Beside(0.1)), tmp_path / "j")
 
 
 def test_bad_input_changes_nothing(tmp_path):

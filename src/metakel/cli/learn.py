@@ -102,6 +102,10 @@ def learn(
             help="Learn logarithms of the output. [default: of a loss that spans a factor of 3]",
         ),
     ] = None,
+    library: Annotated[
+        str | None,
+        typer.Option(help="Model of the library whose prior joins, such as lightgbm[:auc]."),
+    ] = None,
     workers: Annotated[
         int,
         typer.Option(help="Processes that replay past tasks for the certificate; -1: all cores."),
@@ -138,7 +142,9 @@ def learn(
     if journals:
         past, added = with_journals(past, journals)
         note(added)
-    prior = _learned(past, output_range=output_range, log_output=log_output, workers=workers)
+    prior = _learned(
+        past, output_range=output_range, log_output=log_output, workers=workers, library=library
+    )
     if recorded:
         more = {name: runs.read_other(name, past.space) for name in runs.others}
         # Runs that an optimizer chose cannot vouch for the first configurations of the next task.

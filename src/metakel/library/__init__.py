@@ -12,6 +12,18 @@ takes a prior takes its name as well: ``MetaKelSampler(prior="lightgbm")``,
 from metakel.library._cards import Card, card
 from metakel.library._cards import list_cards as list
 from metakel.library._entries import ENTRIES, Entry
+from metakel.library._join import beside
 from metakel.library._load import as_prior, curves, load, spelled
 
-__all__ = ["ENTRIES", "Card", "Entry", "as_prior", "card", "curves", "list", "load", "spelled"]
+__all__ = [
+    "ENTRIES",
+    "Card",
+    "Entry",
+    "as_prior",
+    "beside",
+    "card",
+    "curves",
+    "list",
+    "load",
+    "spelled",
+]

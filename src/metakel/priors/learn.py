@@ -6,8 +6,9 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,9 +29,10 @@ from metakel.priors.heldout import (
     hold_out,
     spoiling_note,
 )
+from metakel.priors.joined import joined, weight_of
 from metakel.priors.outputs import PastOutput, PastOutputs
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
-from metakel.priors.prior import COLD_WEIGHT, Prior, PriorInfo
+from metakel.priors.prior import COLD_WEIGHT, Beside, Prior, PriorInfo
 from metakel.priors.regret_calibration import (
     Progress,
     calibrate_folds,
@@ -70,6 +72,7 @@ def learn_prior(
     log_output: bool | None = None,
     progress: Progress | None = None,
     workers: int = 1,
+    library: Any = None,
 ) -> Prior:
     """Learn what past tasks have in common, where they differ, and how far to trust that.
 
@@ -103,6 +106,10 @@ def learn_prior(
         output.
     progress : callable, optional
         Called with the number of replays done, and of all.
+    library : str or Prior, optional
+        Name of a model in `metakel.library`, such as "lightgbm" or "lightgbm:auc": what public data
+        sets taught beside this history. The weight of each is the share of the tasks here that it
+        explains better; values of the new task change it. The space is then that of the library.
     """
     if not isinstance(history, History):
         raise InputError(f"history is a {type(history).__name__}; expected a History")
@@ -111,15 +118,26 @@ def learn_prior(
     if workers != -1:
         check_count("workers", workers)
     way = check_way(certify)
+    other = None
+    if library is not None:
+        # The library is made of priors, so it is above them and loaded by name.
+        other, history = import_module("metakel.library").beside(library, history)
+        log_output = other.info.log_floor > 0
     history, space = with_space(_with_distinct_names(history), space)
     ends, guessed = range_of_output(history, output_range)
     scale, why = output_scale(history, log_output, ends)
     recorded, history = history, rescaled(history, scale)
     notes = tuple(filter(None, (guessed, why)))
 
-    def learn(part: History, *, to_replay: bool = False) -> Prior:
+    def alone(part: History, *, to_replay: bool = False) -> Prior:
         about = _Output(scale, ends, notes)
         return _learn(part, space, lam, mean, float(cold_weight), about, to_replay)
+
+    weight = 0.0 if other is None else weight_of(other, history, partial(alone, to_replay=True))
+
+    def learn(part: History, *, to_replay: bool = False) -> Prior:
+        own = alone(part, to_replay=to_replay)
+        return own if other is None else joined(own, other, weight)
 
     if way == "exact":
         taught, measured = taught_and_measured(history)
@@ -165,7 +183,7 @@ def _learn(
     """The prior without a certificate; to replay it, no norm bound and no runs are needed."""
     recorded, report = history, history.report
     history, marked = without_failures(recorded)
-    tasks = standardize(history)
+    tasks, beside = standardize(history), Beside(weight)
     runs, failing = failed_runs(recorded)
     notes = () if report is None else report.notes
     info = PriorInfo(
@@ -182,7 +200,7 @@ def _learn(
         log_floor=output.scale.floor,
     )
     if tasks.m == 0:
-        return Prior(space, _flat_model(history), None, HeldOut.unchecked(), None, info, weight)
+        return Prior(space, _flat_model(history), None, HeldOut.unchecked(), None, info, beside)
     featurized = featurize(tasks)
     agreeing = agreeing_tasks(featurized)
     if len(agreeing) < tasks.m:
@@ -202,7 +220,7 @@ def _learn(
         held,
         None if to_replay else _calibration(history, featurized, mean),
         info,
-        weight,
+        beside,
         best_runs=None
         if to_replay
         else _best_runs(history, space, task_gp.basis.shared.lengthscales, info),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from metakel._arrays import Array, as_number, as_numbers, shown, single_blas_thread
+from metakel._arrays import TINY, Array, as_number, as_numbers, shown, single_blas_thread
 from metakel._codec import Functions, decode, encode
 from metakel._files import Format, write_file
 from metakel._html import text_card
@@ -73,6 +73,46 @@ class PriorInfo:
 
 
 @dataclass(frozen=True, eq=False)
+class FromLibrary:
+    """A process of the library beside that of one's own history.
+
+    Parameters
+    ----------
+    task_gp : LearnedProcess
+    noise_ratio : tuple of float
+        Weights of the noise ratios.
+    weight : float
+        Initial weight among what was learned.
+    """
+
+    task_gp: LearnedProcess
+    noise_ratio: tuple[float, ...]
+    weight: float
+
+    def __post_init__(self) -> None:
+        as_number("weight", self.weight, 0, 1)
+        as_numbers("noise_ratio", self.noise_ratio, (len(NOISE_RATIOS),), low=TINY)
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """What stands beside what one's own history taught, until values decide.
+
+    Parameters
+    ----------
+    cold_weight : float
+        Initial weight of the cold start.
+    library : FromLibrary or None
+    """
+
+    cold_weight: float = COLD_WEIGHT
+    library: FromLibrary | None = None
+
+    def __post_init__(self) -> None:
+        as_number("cold_weight", self.cold_weight, 0, 1)
+
+
+@dataclass(frozen=True, eq=False)
 class Prior:
     """A prior over the next task, made by `learn_prior`.
 
@@ -88,8 +128,8 @@ class Prior:
     calibration : Calibration or None
         The norm bound; None with fewer than 4 tasks that vary.
     info : PriorInfo
-    cold_weight : float
-        Initial weight of the cold start beside what was learned.
+    beside : Beside
+        The cold start, and what the library knows where it was joined.
     certificate : RegretCalibration or None
         What replays of the optimizer on past tasks say of its regret.
     past : PastOutputs or None
@@ -108,7 +148,7 @@ class Prior:
     heldout: HeldOut
     calibration: Calibration | None
     info: PriorInfo
-    cold_weight: float = field(default=COLD_WEIGHT)
+    beside: Beside = Beside()
     certificate: RegretCalibration | None = None
     past: PastOutputs | None = None
     best_runs: BestRuns | None = None
@@ -116,11 +156,11 @@ class Prior:
     replays: Replays | None = None
 
     def __post_init__(self) -> None:
-        as_number("cold_weight", self.cold_weight, 0, 1)
         d0, info = self.space.d0, self.info
         varying = len(info.tasks) - len(info.constant) - len(info.set_aside)
         as_numbers("heldout.tasks", self.heldout.tasks, below=max(varying, 0))
-        bases = [part.basis for part in (self.task_gp, self.success) if part is not None]
+        known = None if self.beside.library is None else self.beside.library.task_gp
+        bases = [part.basis for part in (self.task_gp, known, self.success) if part is not None]
         if self.calibration is not None:
             bases.append(self.calibration.task_gp.basis)
         inputs = [len(basis.shared.lengthscales) for basis in bases]
@@ -177,11 +217,18 @@ class Prior:
         cold: TaskProcess = ColdProcess.typical(self.space.d0)
         if not self.helps:
             return (cold,), (1.0,)
-        learned = tuple(self._learned.with_noise_ratio(ratio) for ratio in NOISE_RATIOS)
-        weights = tuple((1 - self.cold_weight) * weight for weight in self.heldout.noise_ratio)
-        if self.cold_weight == 0:
+        parts = [(self._learned, self.heldout.noise_ratio, 1.0)]
+        if self.beside.library is not None:
+            other = self.beside.library
+            parts = [(self._learned, self.heldout.noise_ratio, 1 - other.weight)]
+            parts.append((other.task_gp, other.noise_ratio, other.weight))
+        learned = tuple(gp.with_noise_ratio(ratio) for gp, *_ in parts for ratio in NOISE_RATIOS)
+        cold_weight = self.beside.cold_weight
+        warm = 1 - cold_weight
+        weights = tuple(warm * share * weight for _, ratios, share in parts for weight in ratios)
+        if cold_weight == 0:
             return learned, weights
-        return (*learned, cold), (*weights, self.cold_weight)
+        return (*learned, cold), (*weights, cold_weight)
 
     @property
     def outliers(self) -> tuple[str, ...]:

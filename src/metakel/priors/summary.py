@@ -247,10 +247,11 @@ def trust(prior: Prior) -> list[str]:
 
 
 def _cold_start(prior: Prior) -> str:
-    if prior.cold_weight == 0:
+    weight = prior.beside.cold_weight
+    if weight == 0:
         return "The history is used alone, without a cold start beside it."
     return (
-        f"The history is used; a cold start beside it has weight {prior.cold_weight:g} at first, "
+        f"The history is used; a cold start beside it has weight {weight:g} at first, "
         "and more when it predicts better."
     )
 
@@ -262,6 +263,8 @@ def _common_shape(prior: Prior) -> list[str]:
     where = _some(tuple(f"{name} = {_short(value)}" for name, value in top.items()))
     if not prior.helps:
         return [f"Tried first: {where}, the middle of the space."]
+    if prior.info.tried_first:
+        return [f"Tried first: {where}, as measured on past tasks."]
     return [f"Common shape: best near {where}, which is tried first."]
 
 

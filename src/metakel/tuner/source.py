@@ -168,7 +168,7 @@ class PriorSource(Source):
         is the same prior.
         """
         prior = self.prior
-        parts = (prior.task_gp is None, prior.calibration is None, prior.cold_weight)
+        parts = (prior.task_gp is None, prior.calibration is None, prior.beside.cold_weight)
         return digest([prior.space.to_dict(), asdict(prior.info), *parts])
 
     def optimizer(self, options: RunOptions) -> Optimizer:

@@ -67,8 +67,8 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         past ones (`Optimizer.certificate`).
     history : path or sequence, optional
         A file of JSON lines to which every fit is added. Searches on other data sets in it teach
-        this one, once there are three. Or fitted searches and ``cv_results_`` of others, which are
-        read only.
+        this one: beside the library's prior if they began with one, otherwise once there are three
+        over the same ``param_space``. Or fitted searches and ``cv_results_`` of others, read only.
     scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score
         As in `RandomizedSearchCV`. With several scorers, ``refit`` names the one that is searched
         for, otherwise it is the first. ``verbose=1`` shows a progress bar.
@@ -174,7 +174,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
                 self.optimizer_.tell(configuration, failed=True)
             else:
                 self.optimizer_.tell(configuration, measure.of(score))
-            self._note(arguments, score)
+            self._note(arguments, score, configuration)
         evaluate.finish()
 
     def _reachable(self) -> float | str | None:
@@ -199,7 +199,8 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         given, always = _choices(self.param_space)
         found = model_in(self.estimator)
         past = _past(self.history, self._task, type(self.estimator).__name__, _score_name(self))
-        if past and given is not None:
+        of_library = [run for run in past if "configuration" in run]
+        if past and given is not None and not (of_library and self.prior is not None):
             own = _learned(past, given, measure)
             if own is not None:
                 names = {name: name for name in given}
@@ -224,6 +225,8 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             names = {name: name for name in prior.space.free}
             choices = {name: Choice(prior.space[name]) for name in names}
             return prior, Searched(choices, names, {}), {}
+        if of_library:
+            prior = _joined(prior, of_library, measure)
         prefix = found[0] if found is not None else ""
         model = clone(self.estimator).set_params(**always)
         searched, space, new = searched_with(prior, entry, prefix, given, model)
@@ -255,7 +258,9 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     # What it leaves for the next time
 
-    def _note(self, arguments: Mapping[str, Any], score: float | None) -> None:
+    def _note(
+        self, arguments: Mapping[str, Any], score: float | None, configuration: Mapping[str, Any]
+    ) -> None:
         if not isinstance(self.history, str | Path):
             return
         line = {
@@ -266,6 +271,9 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             "parameters": {n: v if _plain(v) else repr(v) for n, v in arguments.items()},
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
+        if self.prior_.info.model:
+            known = self.prior_.space.names
+            line["configuration"] = {n: v for n, v in configuration.items() if n in known}
         with Path(self.history).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -481,13 +489,24 @@ def _learned(
     if sum(count >= FEWEST_RUNS for count in counts) < FEWEST_TASKS:
         return None
     space = Space(tuple(choice.parameter for choice in given.values()))
-    table = {name: [row[name] for row in rows] for name in rows[0]}
-    history = History.from_frame(
-        table,
+    return learn_prior(_history_of(rows, space, measure))
+
+
+def _joined(prior: Prior, past: list[dict[str, Any]], measure: Measure) -> Prior:
+    """The library's prior beside searches of one's own that began with it."""
+    rows = [
+        {"task": run["task"], **run["configuration"], measure.metric: measure.of(run["score"])}
+        for run in past
+    ]
+    return learn_prior(_history_of(rows, prior.space, measure), library=prior)
+
+
+def _history_of(rows: list[dict[str, Any]], space: Space, measure: Measure) -> History:
+    return History.from_frame(
+        {name: [row.get(name) for row in rows] for name in ("task", *space.names, measure.metric)},
         task="task",
         output=measure.metric,
         minimize=measure.minimize,
         space=space,
         extrapolate=True,
     )
-    return learn_prior(history)
