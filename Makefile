@@ -79,6 +79,8 @@ torture: $(VENV)/.ready  ## 5,000 kill -9, 1,000 while saving, full disks: look 
 	cd tests/tuner && ../../$(BIN)/python torture_swarm.py saving --kills 1000
 	cd tests/tuner && ../../$(BIN)/python torture_swarm.py disk --step 37
 	cd tests/tuner && ../../$(BIN)/python torture_interrupts.py
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py pauses signals --kills 300
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py damage --step 1
 
 fuzz: $(VENV)/.ready  ## a million damaged lines, cells and files: look for errors that are not ours
 	$(BIN)/python -m benchmarks.fuzz --inputs 1000000 --minutes 20

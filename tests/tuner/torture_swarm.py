@@ -3,8 +3,10 @@
 ``python tests/tuner/torture_swarm.py swarm --kills 1000 --processes 4`` kills one of several
 processes that share a journal, again and again; with ``--hosts 3`` they seem to run in containers
 of other hosts, whose evaluations are asked again after a lease. ``saving`` kills a process that
-replaces a file; ``disk`` lets the disk be full after every number of bytes. Each prints one JSON
-line and exits with 1 if anything was lost.
+replaces a file; ``disk`` lets the disk be full after every number of bytes; ``pauses`` stops
+processes for longer than their lease, on hosts whose clocks differ by hours; ``signals`` interrupts
+a process that goes on; ``damage`` flips a bit or cuts the journal at every ``--step``-th place.
+Each prints one JSON line and exits with 1 if anything was lost.
 """
 
 from __future__ import annotations
@@ -18,19 +20,23 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from torture import values_in
 from tuning_history import measure, small_prior
 
 from metakel import MetaKelError, Prior
-from metakel.tuner import Tuner, lock
+from metakel.tuner import Journal, Tuner, events, fold, lock
+from metakel.tuner.salvage import salvaged
 
 BUDGET = 40
 LEASE = 0.3
+WAYS = ("swarm", "saving", "disk", "pauses", "signals", "damage")
 
 
 @dataclass
@@ -70,14 +76,30 @@ class Child:
         return os.WIFSIGNALED(os.waitpid(self.pid, 0)[1])
 
 
-def tune(path: Path, seed: int, host: int | None, confirm: int) -> None:
+def skewed(seconds: float) -> type[datetime]:
+    """A clock that is ahead of all others."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None) -> datetime:
+            return datetime.now(tz) + timedelta(seconds=seconds)
+
+    return Clock
+
+
+def tune(
+    path: Path, seed: int, host: int | None, confirm: int, ahead: float = 0.0, slow: float = 0.0
+) -> None:
     """Evaluate until the budget is spent."""
+    if ahead:
+        events.datetime = fold.datetime = skewed(ahead)
     if host is not None:
         here = {**lock._place(), "host": f"pod-{host}", "namespace": f"pid:[{os.getpid()}]"}
         lock._place = lambda: here
     lease = None if host is None else LEASE
     tuner = Tuner(small_prior(), path, budget=BUDGET, seed=seed, adopt_after=lease)
     for x in tuner:
+        time.sleep(slow)
         value = measure(x)
         tuner.tell(x, value)
         os.write(confirm, f"{json.dumps([x, value])}\n".encode())
@@ -144,6 +166,122 @@ def _one_run(
     last = start(started)
     last.end(kill=False)
     return confirmed + last.lines
+
+
+def pauses(count: int, processes: int, seed: int) -> dict[str, int]:
+    """Stop processes of other hosts for longer than their lease, while their clocks differ."""
+    moments = random.Random(seed)
+    found = dict.fromkeys(("pauses", "runs", "confirmed", "second", "lost", "unfinished"), 0)
+    while found["pauses"] < count:
+        found["runs"] += 1
+        with TemporaryDirectory() as name:
+            path, run = Path(name) / "run.jsonl", found["runs"]
+            hours = [moments.choice([0.0, -7200.0, 7200.0]) for _ in range(processes)]
+            alive = [
+                Child.start(lambda w, i=i, h=h, p=path, n=run: tune(p, n, i, w, h, 0.03))
+                for i, h in enumerate(hours)
+            ]
+            for victim in moments.sample(alive, processes - 1):
+                time.sleep(moments.expovariate(1 / 0.05))
+                os.kill(victim.pid, signal.SIGSTOP)
+                time.sleep(1.5 * LEASE)
+                os.kill(victim.pid, signal.SIGCONT)
+                found["pauses"] += 1
+            for child in alive:
+                child.end(kill=False)
+            confirmed, kept = [line for child in alive for line in child.lines], values_in(path)
+            record = Tuner(small_prior(), path, seed=run).run
+            found["confirmed"] += len(confirmed)
+            found["second"] += len(record.record.observed) - BUDGET
+            found["lost"] += sum(confirmed.count(line) > kept.count(line) for line in {*confirmed})
+            found["unfinished"] += record.spent != BUDGET or len(record.record.pending) > 0
+    return found
+
+
+def signals(count: int, seed: int) -> dict[str, int]:
+    """Interrupt a process again and again, which goes on with its Tuner each time."""
+    moments = random.Random(seed)
+    found = dict.fromkeys(("signals", "runs", "confirmed", "lost", "twice", "unreadable"), 0)
+
+    def work(path: Path, confirm: int) -> None:
+        tuner, number, armed = None, 0, False
+
+        def interrupt(*_: object) -> None:
+            nonlocal armed
+            if armed:
+                armed = False
+                raise KeyboardInterrupt
+
+        signal.signal(signal.SIGINT, interrupt)
+        while True:
+            try:
+                armed = True
+                tuner = tuner or Tuner(small_prior(), path)
+                while True:
+                    number += 1
+                    value = os.getpid() + number / 1024
+                    tuner.tell({"rate": 0.01, "depth": 3, "kind": "sgd"}, value)
+                    os.write(confirm, f"{value}\n".encode())
+            except KeyboardInterrupt:
+                continue
+
+    while found["signals"] < count:
+        found["runs"] += 1
+        with TemporaryDirectory() as name:
+            path = Path(name) / "run.jsonl"
+            child = Child.start(lambda writer, p=path: work(p, writer))
+            child.listen()
+            for _ in range(100):
+                time.sleep(moments.expovariate(1 / 0.01))
+                os.kill(child.pid, signal.SIGINT)
+                found["signals"] += 1
+            child.end(kill=True)
+            try:
+                kept = [json.loads(line)[1] for line in values_in(path)]
+            except (MetaKelError, ValueError):
+                found["unreadable"] += 1
+                continue
+            found["confirmed"] += len(child.lines)
+            found["lost"] += sum(float(line) not in kept for line in child.lines)
+            found["twice"] += len(kept) - len({*kept})
+    return found
+
+
+def damage(step: int) -> dict[str, int]:
+    """Flip a bit, or cut the journal, at every ``step``-th place, and salvage the rest."""
+    count = dict.fromkeys(("flips", "cuts", "unnoticed", "lost", "changed"), 0)
+    with TemporaryDirectory() as name:
+        path = Path(name) / "j"
+        tuner = Tuner(small_prior(), path, budget=12)
+        for x in tuner:
+            tuner.tell(x, measure(x))
+        text = path.read_bytes()
+        told = _told(Journal(path).read())
+        ends = [i for i in range(len(text)) if text[i : i + 1] == b"\n"]
+        for at in range(0, len(text), step):
+            flipped = bytearray(text)
+            flipped[at] ^= 1 << at % 8
+            path.write_bytes(flipped)
+            count["flips"] += 1
+            whole = _told(salvaged(path).whole)
+            count["lost"] += len(told) - len(whole) > (2 if at in ends else 1)
+            count["changed"] += not {*whole} <= {*told}
+        for cut in {*range(1, len(text) - 1, step), *(end + 1 for end in ends[:-1])}:
+            path.write_bytes(text[:cut])
+            count["cuts"] += 1
+            lines = text[:cut].count(b"\n")
+            try:
+                Journal(path).read()
+                count["unnoticed"] += 1
+            except MetaKelError:
+                pass
+            if lines:
+                count["lost"] += len(salvaged(path).events) != lines
+    return count
+
+
+def _told(events: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
+    return [(e["number"], e["value"]) for e in events if e["event"] == "told"]
 
 
 def saving(kills: int, seed: int) -> dict[str, int]:
@@ -227,7 +365,7 @@ def _limited_save(path: Path, limit: int, confirm: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="+", choices=("swarm", "saving", "disk"))
+    parser.add_argument("what", nargs="+", choices=WAYS)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--hosts", type=int, default=0)
@@ -239,8 +377,11 @@ def main() -> None:
         "swarm": lambda: swarm(chosen.kills, chosen.processes, chosen.hosts, chosen.seed),
         "saving": lambda: saving(chosen.kills, chosen.seed),
         "disk": lambda: full_disk(chosen.step),
+        "pauses": lambda: pauses(chosen.kills, chosen.processes, chosen.seed),
+        "signals": lambda: signals(chosen.kills, chosen.seed),
+        "damage": lambda: damage(chosen.step),
     }
-    bad = ("lost", "unreadable", "unfinished", "foreign")
+    bad = ("lost", "unreadable", "unfinished", "foreign", "twice", "unnoticed", "changed")
     failed = False
     for what in chosen.what:
         count = ways[what]()
