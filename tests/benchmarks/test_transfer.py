@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import numpy as np
 import pytest
 
-from benchmarks import seeds, transfer_data, transfer_report
+from benchmarks import transfer_data, transfer_report
 from benchmarks.transfer_data import Source, cases, own_tables, table_names
 from benchmarks.transfer_report import COLD, OURS, Pairing, evaluations
 from benchmarks.transfer_rivals import cold_gp, empirical, random_search
@@ -29,12 +28,6 @@ def test_methods_are_compared_on_the_searches_that_both_made():
     assert found.medians() == pytest.approx(0.25)
     assert not Pairing(ours, ["t"], OURS, "related", COLD).tables
     assert found.shown().startswith("0.25 (")
-
-
-def test_means_over_tables_are_geometric():
-    runs = [run(OURS, 0, 0, 2, "a"), run(COLD, 0, 0, 4, "a")]
-    runs += [run(OURS, 0, 0, 8, "b"), run(COLD, 0, 0, 1, "b")]
-    assert Pairing(runs, ["a", "b"], OURS, "related", COLD).ratio() == pytest.approx(2.0)
 
 
 def test_a_search_that_never_gets_there_counts_as_all_evaluations():
@@ -80,13 +73,6 @@ def test_a_cold_search_does_not_begin_where_a_sorted_table_does(acquisition):
     tried = [search(X, lambda i: float(i), 3, np.random.default_rng(seed)) for seed in range(8)]
     assert len({rows[0] for rows in tried}) > 3
     assert all(len(set(rows)) == 3 for rows in tried)
-
-
-def test_half_a_line_of_a_killed_process_is_run_again(tmp_path):
-    file = tmp_path / "a.jsonl"
-    file.write_text(json.dumps([3, {"value": 9}]) + "\n" + '[4, {"val')
-    assert list(seeds._complete(file)) == [(3, {"value": 9})]
-    assert list(seeds._complete(tmp_path / "none.jsonl")) == []
 
 
 def test_a_report_of_what_there_was_time_for_has_no_other_numbers(monkeypatch):

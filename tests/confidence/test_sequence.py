@@ -144,13 +144,6 @@ def test_bad_observations_change_nothing(error, X, y, noise):
     assert_array_equal(sequence.interval(), before)
 
 
-def test_an_empty_call_changes_nothing():
-    sequence = make()
-    sequence.tell(np.zeros((0, 1)), np.zeros(0))
-    assert sequence.t == 0
-    assert sequence.to_dict()["told"] == []
-
-
 @pytest.mark.parametrize(
     "options",
     [

@@ -54,10 +54,6 @@ def test_folds_are_two_or_more_and_have_a_task_each(count):
         next(History.from_pairs(pairs([3] * 3)).folds(count))
 
 
-def test_a_vector_of_points_has_one_input():
-    assert Task([0.0, 1.0], [1.0, 2.0]).d0 == 1
-
-
 def test_what_a_mask_hides_is_not_learned_from():
     X, y = np.ones((3, 2)), np.arange(3.0)
     hidden = [(np.ma.array(X, mask=X > 0), y), (X, np.ma.array(y, mask=y > 1))]

@@ -93,15 +93,6 @@ def test_almost_noiseless_observations_are_fitted(noise, seed):
         assert noise / 2 < sigma < 3 * noise + 1.1e-6
 
 
-def test_gram_matrices_of_noiseless_observations_are_fitted_as_their_features_are():
-    Phi, y = nearly_exact(0.0)
-    K = [np.einsum("nd,kd->dnk", F, F) for F in Phi]
-    features, sigma = solve_square_root(Problem.from_arrays(Phi, y), 0.1)
-    grams, same = solve_square_root(Problem.from_grams(K, y), 0.1)
-    assert_allclose(same, sigma)
-    assert_allclose(grams.eta, features.eta, rtol=1e-6, atol=1e-6)
-
-
 def test_gram_matrices_that_fit_anything_exactly_are_refused(rng):
     y = rng.normal(size=(3, 6))
     problem = Problem.from_grams([np.eye(6)[None]] * 3, y)

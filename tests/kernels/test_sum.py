@@ -150,19 +150,6 @@ def test_json_gives_back_the_same_kernel(order, d0, basis):
     assert_array_equal(loaded(points), kernel(points))
 
 
-def test_file_gives_back_the_same_kernel(tmp_path):
-    kernel = KernelSum(MIXED, random_eta(MIXED.p))
-    kernel.save(tmp_path / "kernel.json")
-    loaded = KernelSum.load(tmp_path / "kernel.json")
-    assert_array_equal(loaded(X, Z), kernel(X, Z))
-    assert loaded.d0 == 2
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"there is no file .*kernel\.json"):
-        KernelSum.load(tmp_path / "kernel.json")
-
-
 @pytest.mark.parametrize(
     ("text", "match"),
     [

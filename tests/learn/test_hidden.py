@@ -132,14 +132,6 @@ def test_moments_find_the_size_of_what_was_not_selected_whatever_the_sizes_of_ta
         assert np.isinf(found.sizes()[:2]).all()  # imitated by themselves
 
 
-def test_moments_scale_with_the_units_of_values(learned):
-    problem = as_problem(mk.History.from_pairs([(t.X, 7 * t.y) for t in learned.history]), L2)
-    scaled = remains(problem, learned.active, 7 * SIGMA)
-    same = remains(learned.problem, learned.active, SIGMA)
-    assert_allclose(scaled.sizes(), 7 * same.sizes(), rtol=1e-9)
-    assert_allclose(scaled.p_value(), same.p_value(), rtol=1e-6)
-
-
 def test_soft_weights_are_the_formula_and_the_norm_stays_within_the_bound(learned):
     kernel = learned.confidence_kernel(BOUND)
     out = np.setdiff1d(np.arange(20), learned.active)

@@ -43,18 +43,6 @@ def test_the_papers_lambda_recovers_the_support_of_l2_features_and_loses_it_with
     assert sum(recovered(seed, SUP, lam=0.03)[0] for seed in range(20)) <= 2
 
 
-def test_unknown_noise_is_estimated_and_the_support_recovered():
-    for seed in range(5):
-        truth, history = example(seed)
-        learned = mk.learn_kernel(history, L2)
-        assert set(truth.active) <= set(learned.active)
-        assert_allclose(learned.noise_std, 0.01, rtol=0.05)
-        assert learned.rule == "self-normalised"
-        assert not learned.noise_known
-        assert learned.noise_source == "all features"
-        assert "estimated by least squares on all features" in str(learned)
-
-
 def test_uniform_weights_are_one_on_the_selection_and_eta_is_proposition_4_1():
     _, history = example(1)
     uniform = mk.learn_kernel(history, L2, noise_std=0.01)

@@ -172,15 +172,6 @@ def test_degenerate_values_are_learned_from(values, base):
         assert learned.active.size == 0
 
 
-@pytest.mark.filterwarnings("error")
-def test_tasks_of_one_point_and_two_tasks_are_enough():
-    rng = np.random.default_rng(0)
-    points = mk.History.from_pairs([(rng.uniform(-1, 1, (1, 1)), [1.0]) for _ in range(6)])
-    assert np.isfinite(mk.learn_kernel(points, L2, lam="cv", noise_std=0.1).lam).all()
-    _, history = example(6, m=2)
-    assert mk.learn_kernel(history, L2, lam="cv").rule == "cv"
-
-
 def test_one_task_cannot_be_held_out():
     _, history = example(0, m=1)
     with pytest.raises(mk.InputError, match="needs at least 2 tasks; found 1"):

@@ -230,17 +230,6 @@ def test_before_the_first_observation_there_is_no_best_and_no_certificate():
     assert "t=0" in repr(game)
 
 
-def test_without_a_norm_bound_the_features_are_explored_first_and_the_certificate_follows():
-    problem = line_problem()
-    game = optimizer(problem, box([(-1, 1)]), norm_bound=None)
-    play(game, problem, 2)
-    assert game.certificate().regret == np.inf
-    assert game.best().x in game.X
-    play(game, problem, 6, seed=2)
-    assert np.linalg.matrix_rank(problem.kernel.features(game.X[:3])) == 3
-    assert game.certificate().regret < np.inf
-
-
 def test_an_alarm_is_raised_after_the_observation_was_taken_in():
     problem = line_problem()
     game = optimizer(problem, LINE, norm_bound=0.01, on_alarm="raise")
@@ -276,26 +265,6 @@ def test_after_an_alarm_it_asks_with_all_base_kernels():
     best = full.f(LINE.X).max()
     assert best - full.f(game.best().x)[0] <= game.certificate().regret
     assert game.certificate().regret < 1
-
-
-def test_its_description_says_what_was_found():
-    problem = square_problem()
-    text = repr(play(optimizer(problem, SQUARE, minimize=True), problem, 4))
-    for part in ("minimise over box[(-1, 1), (-1, 1)]", "12 of 20", "t=4", "pending=0", "best"):
-        assert part in text
-
-
-def test_it_works_for_kernels_without_features():
-    kernel = KernelSum.uniform(squared_exponential([0.4], d0=1), weight=1.0)
-    game = gpucb(
-        kernel, box([(-1, 1)]), rng=np.random.default_rng(0), noise_std=0.01, norm_bound=3.0
-    )
-    rng = np.random.default_rng(1)
-    for _ in range(25):
-        x = game.ask()
-        game.tell(x, np.sin(4 * x) + 0.01 * rng.standard_normal(1))
-    assert abs(game.best().x[0] - np.pi / 8) < 0.02
-    assert 1 - np.sin(4 * game.best().x[0]) <= game.certificate().regret < 0.2
 
 
 def test_a_failed_call_leaves_optimizer_and_confidence_at_the_same_time():

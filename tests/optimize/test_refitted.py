@@ -52,15 +52,6 @@ def test_a_history_that_says_nothing_leaves_a_process_refitted_to_the_new_task()
     assert PRIOR.optimizer(acquisition="ucb").acquisition == "ucb"
 
 
-def test_inputs_that_do_not_matter_get_long_lengthscales():
-    optimizer = PRIOR.optimizer()
-    points = SPACE.decode(SPACE.sample(np.random.default_rng(2), 30))
-    optimizer.tell(points, [measure(x) for x in points])
-    _, process = optimizer.model.factor.frame.processes
-    rate, size = process.shared.lengthscales[:2]
-    assert size > 3 * rate
-
-
 @pytest.mark.parametrize(("factor", "shift"), [(4.0, 0.0), (2.0**-10, 0.0), (1.0, 64.0)])
 def test_decisions_do_not_depend_on_the_units_of_the_values(factor, shift):
     rows = SPACE.decode(SPACE.sample(np.random.default_rng(3), 60))

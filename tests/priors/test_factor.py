@@ -184,18 +184,6 @@ def test_processes_that_share_their_kernel_decide_like_separate_ones(prior, told
     assert model.transfer_weight == pytest.approx(1 - mix.members[-1], abs=1e-6)
 
 
-def test_a_task_without_noise_is_noticed(prior):
-    Z = prior.space.sample(np.random.default_rng(0), 40)
-    rng, f = np.random.default_rng(6), draw_task(np.random.default_rng(7))
-    y = f(Z)
-    models = []
-    for noise in (0.0, 0.3 * y.std()):
-        seen = values(Z, y + noise * rng.standard_normal(40))
-        models.append(prior.task_model().given(seen))
-    shares = [m.mix.members[:3] / m.mix.members[:3].sum() for m in models]  # by noise
-    assert shares[0][0] < 0.5 < shares[1][0]
-
-
 def test_the_shortlist_holds_the_best(prior, told):
     X, y = told
     Z = RNG.uniform(-1, 1, (600, 2))

@@ -14,8 +14,6 @@ from metakel.priors.principal import (
     featurize,
     moments,
     principal_functions,
-    select_along_path,
-    selection_problem,
 )
 from metakel.priors.standardize import standardize, winsorize
 
@@ -59,17 +57,6 @@ def test_principal_functions_diagonalise_the_second_moment(tasks, featurized):
     assert_allclose(U.T @ U, np.eye(U.shape[1]), atol=1e-8)
     assert_allclose(U.T @ S @ U, np.diag(found.eta), atol=1e-8)
     assert (np.diff(found.eta) <= 1e-12).all()
-
-
-def test_a_level_in_every_task_changes_no_selection(tasks, featurized):
-    found = principal_functions(featurized, range(tasks.m))
-    moved = [z + s for s, z in enumerate(tasks.z)]
-    for one, other in zip(
-        select_along_path(selection_problem(found, featurized.F, tasks.z), LAM_RATIOS),
-        select_along_path(selection_problem(found, featurized.F, moved), LAM_RATIOS),
-        strict=True,
-    ):
-        assert one.tolist() == other.tolist()
 
 
 def test_tasks_with_structure_are_told_from_noise(tasks, featurized):

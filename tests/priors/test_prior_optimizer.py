@@ -11,7 +11,6 @@ from named_runs import loss, run, table
 from metakel import learn_prior
 from metakel.data import History
 from metakel.errors import InputError, ShapeError
-from metakel.priors.summary import even_points
 
 
 @pytest.fixture(scope="module")
@@ -177,10 +176,3 @@ def test_the_explanation_names_what_matters(prior):
     lowest = rate.values[int(np.argmin(rate.common))]
     assert 1e-3 < lowest < 1e-1  # the loss is smallest near 0.01
     assert "rate" in str(explained)
-
-
-def test_even_points_are_even():
-    for d in (1, 3, 8):
-        points = even_points(1024, d)
-        np.testing.assert_allclose(points.mean(axis=0), 0.5, atol=0.01)
-        np.testing.assert_allclose(points.var(axis=0), 1 / 12, atol=0.005)

@@ -165,14 +165,6 @@ def test_an_absurd_certificate_is_not_printed():
     assert "by more than" in promise(prior, good)
 
 
-def test_every_part_is_there(page):
-    text = page.read_text(encoding="utf-8")
-    for title in ("The run", "What was learned", "How far it can be trusted", "Certificate"):
-        assert title in text
-    assert "9 values, 1 failed, 0 pending" in text
-    assert "Tuning left-out tasks" in text
-
-
 @pytest.mark.parametrize("minimize", [False, True])
 def test_the_map_is_strongest_where_it_is_best_and_drawn_around_what_is_tried_first(
     minimize, tmp_path

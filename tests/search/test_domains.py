@@ -126,13 +126,6 @@ def test_a_maximum_in_a_corner_is_found_exactly(rng):
     assert value == 6
 
 
-def test_the_start_depends_on_the_generator_and_on_nothing_else():
-    domain = box([(0, 1)] * 2)
-    first = domain.start_points(np.random.default_rng(0)).X
-    assert_array_equal(first, domain.start_points(np.random.default_rng(0)).X)
-    assert (first != domain.start_points(np.random.default_rng(1)).X).any()
-
-
 def test_points_are_read_as_one_point_or_many():
     flat, square = box([(0, 1)]), box([(0, 1)] * 2)
     assert flat.encode(0.5, "tell").shape == (1, 1)

@@ -64,13 +64,6 @@ def test_choices_come_back_exactly(values, data):
         assert codes.shape == (len(drawn), parameter.width)
 
 
-@given(share=unit)
-def test_a_step_is_kept(share):
-    parameter = Float("x", 0.1, 0.9, step=0.2)
-    (value,) = parameter.decode(np.array([[2 * share - 1]]))
-    assert min(abs(value - grid) for grid in (0.1, 0.3, 0.5, 0.7, 0.9)) < 1e-12
-
-
 @given(
     low=st.integers(-50, 50),
     step=st.sampled_from([1, 2, 3, 7, 0.1, 0.3, 0.25]),

@@ -32,12 +32,6 @@ def test_configurations_come_back_as_given():
         assert {**back, "rate": 0} == {**row, "rate": 0}
 
 
-def test_columns_and_rows_mean_the_same():
-    rows = SPACE.decode(SPACE.sample(np.random.default_rng(1), 5))
-    columns = {name: [row[name] for row in rows] for name in SPACE.names}
-    np.testing.assert_array_equal(SPACE.encode(rows), SPACE.encode(columns))
-
-
 def test_fixed_parameters_may_be_left_out_and_are_held_when_sampling():
     row = {"rate": 0.1, "depth": 3, "kind": "b", "size": "large"}
     assert SPACE.decode(SPACE.encode([row]))[0] == {**row, "rate": pytest.approx(0.1), "version": 2}
