@@ -71,3 +71,27 @@ def test_no_class_has_more_than_fifteen_attributes():
         if node.name != "FeatureEvaluator"  # the working set and the current point of the solver
     }
     assert not many
+
+
+def test_nobody_asks_a_model_a_process_or_a_certificate_for_its_class():
+    """They answer; a domain is looked at where a user gives it."""
+    ours = "Model Mixture CertifiedModel SafeModel LearnedProcess ColdProcess ExtendedProcess Box"
+    ours += " Finite CandidateTable Certificate RegretScores RegretCalibration FixedWidth Factor"
+    asked = [
+        f"{where}: {ast.unparse(node)}"
+        for where, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
+        if {name.id for name in ast.walk(node) if isinstance(name, ast.Name)} & set(ours.split())
+    ]
+    assert not asked
+
+
+def test_no_copy_is_changed_after_it_was_made():
+    copied = [
+        f"{where}: {ast.unparse(node)}"
+        for where, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node) in ("copy(self)", "copy.copy(self)")
+    ]
+    assert not copied
