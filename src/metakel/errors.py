@@ -9,6 +9,13 @@ from dataclasses import dataclass
 from typing import Self
 
 
+def first_of(names: Iterable[object], most: int = 8) -> str:
+    """The first names of many, and how many more there are."""
+    distinct = list(dict.fromkeys(map(str, names)))
+    more = f" and {len(distinct) - most} more" if len(distinct) > most else ""
+    return ", ".join(distinct[:most]) + more
+
+
 class MetaKelError(Exception):
     """Base class of the errors that this library raises on purpose."""
 

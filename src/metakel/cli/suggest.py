@@ -22,7 +22,7 @@ from metakel.cli.outputs import (
 from metakel.cli.safe import Limits, Start, with_limits
 from metakel.cli.show import PriorPath
 from metakel.confidence import Alarm
-from metakel.errors import Hint, InputError
+from metakel.errors import Hint, InputError, first_of
 from metakel.io.cleaning import MISSING, normalised
 from metakel.io.outputs import NOT_DONE, UNFINISHED
 from metakel.library import as_prior
@@ -345,10 +345,9 @@ def _of_this_task(columns: dict[str, list[Any]], tuner: Tuner, path: Path) -> di
         return columns
     task = tuner.options.task.name
     if task not in names:
-        some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
         raise InputError(
-            f"{path.name} holds runs of {len(names)} tasks ({column}: {some}); expected runs of "
-            "this task only",
+            f"{path.name} holds runs of {len(names)} tasks ({column}: {first_of(names, 3)}); "
+            "expected runs of this task only",
             Hint("name the task to take", "task=NAME", "--task NAME"),
         )
     kept = [i for i, name in enumerate(columns[column]) if str(name) == task]

@@ -15,7 +15,7 @@ from metakel._arrays import as_points, as_values, check_generator
 from metakel._html import text_card
 from metakel.data.merge import merged, numbered
 from metakel.data.task import Task, check_given
-from metakel.errors import InputError, ShapeError
+from metakel.errors import InputError, ShapeError, first_of
 from metakel.io.columns import grouped, is_missing
 from metakel.io.propose import proposal
 from metakel.io.read import assemble
@@ -303,10 +303,7 @@ class History:
         ]
         constant = [t.name for t in self.tasks if np.ptp(t.y) == 0]
         if constant:
-            lines.append(
-                f"  constant values in: {', '.join(constant[:5])}"
-                + (f" and {len(constant) - 5} more" if len(constant) > 5 else "")
-            )
+            lines.append(f"  constant values in: {first_of(constant)}")
         if self.report is not None:
             lines.append(str(self.report))
         return "\n".join(lines)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from metakel.errors import InputError
+from metakel.errors import InputError, first_of
 from metakel.io.columns import Column, Columns, numbered
 from metakel.io.schema import Table
 from metakel.space import Categorical, Fixed, Float, Integer, Ordinal, Parameter, Space
@@ -167,22 +167,17 @@ def _split(versions: Versions, has: Mapping[Parameter, bool]) -> str:
         [s for p, studies in versions.items() if has[p] is side for s in studies]
         for side in (True, False)
     )
-    return f"{_some(yes)} and not in {_some(no)}"
+    return f"{first_of(yes, SHOWN)} and not in {first_of(no, SHOWN)}"
 
 
 def _conflict(versions: Versions) -> str:
     first, *others = sorted(versions, key=lambda p: isinstance(p, Fixed))
     other = next((p for p in others if _family(p) is not _family(first)), others[-1])
     return (
-        f"parameter {first.name!r} is {first.describe()} in {_some(versions[first])} and "
-        f"{other.describe()} in {_some(versions[other])}; expected one kind in all: leave it out "
-        "by naming the other inputs, or declare what it is in a space"
+        f"parameter {first.name!r} is {first.describe()} in {first_of(versions[first], SHOWN)} and "
+        f"{other.describe()} in {first_of(versions[other], SHOWN)}; expected one kind in all: "
+        "leave it out by naming the other inputs, or declare what it is in a space"
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(dict.fromkeys(names[:SHOWN]))
-    return shown + (" ..." if len(names) > SHOWN else "")
 
 
 def join_tables(sources: Sequence[Table]) -> Table:

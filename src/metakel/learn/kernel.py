@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from metakel._arrays import Array, check_generator, positive
 from metakel._html import text_card
 from metakel.data import History
-from metakel.errors import InputError
+from metakel.errors import InputError, first_of
 from metakel.grouplasso import Problem, Solution, lambda_max, solve, solve_square_root
 from metakel.grouplasso.solve import Progress, as_strengths
 from metakel.grouplasso.square_root import EXACT_FIT
@@ -342,8 +342,7 @@ class LearnedKernel:
                 f"(the strongest reaches {share:.0%} of its lambda)"
             )
         else:
-            shown = ", ".join(self.names[:8]) + (", ..." if count > 8 else "")
-            head += f": {shown}"
+            head += f": {first_of(self.names)}"
         gap = f"certified gap {self.solution.gap:.1e}"
         state = "" if self.solution.converged else " (NOT converged)"
         return f"{head}\n  lambda by {self.rule}, {noise}, {gap}{state}, {rest}"

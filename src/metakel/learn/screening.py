@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array
-from metakel.errors import InputError, ShapeError
+from metakel.errors import InputError, ShapeError, first_of
 from metakel.grouplasso import Problem, path
 from metakel.grouplasso.problem import columns_of
 from metakel.kernels import KernelDictionary, KernelSum
@@ -63,7 +63,7 @@ class Screening:
     detectable: Array
 
     def __repr__(self) -> str:
-        shown = ", ".join(map(str, self.kept[:20])) + (", ..." if len(self.kept) > 20 else "")
+        shown = first_of(self.kept, 20)
         return f"Screening(kept {len(self.kept)} of {len(self.statistic)} kernels: {shown or '-'})"
 
 

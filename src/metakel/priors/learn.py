@@ -14,7 +14,7 @@ import numpy as np
 
 from metakel._arrays import Array, check_count, positive, single_blas_thread
 from metakel.data import History, Task
-from metakel.errors import Hint, InputError
+from metakel.errors import Hint, InputError, first_of
 from metakel.gp.processes import LearnedProcess, LevelAndScale, level_and_scale
 from metakel.gp.success import SuccessChance
 from metakel.io.columns import numbered
@@ -54,7 +54,6 @@ from metakel.priors.standardize import (
 from metakel.space import Space
 
 SMALLEST_CALIBRATION = 4
-SHOWN = 8  # names of tasks in a note
 KEPT_RUNS = 3  # of every task, the best
 MOST_RUNS = 999  # of all tasks; beyond, every other task is left out, or more
 
@@ -245,10 +244,9 @@ def _shape(
 
 
 def _set_aside_note(names: tuple[str, ...], count: int) -> str:
-    shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" * (len(names) > SHOWN))
     return (
         f"{len(names)} of {count} tasks agree with no others and are set aside, so that nothing is "
-        f"learned from them: {shown}"
+        f"learned from them: {first_of(names)}"
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from metakel._arrays import Array
 from metakel._html import card, table
 from metakel.charts import LEARNED, Axis, SvgChart
+from metakel.errors import first_of
 from metakel.gp.processes import LearnedProcess
 from metakel.priors.heldout import NEEDED_LOG_SCORE
 from metakel.priors.principal import LEADING
@@ -206,7 +207,6 @@ def effect_axis(curve: Curve) -> Axis:
     return Axis(curve.name, float(curve.values[0]), float(curve.values[-1]), log=curve.log)
 
 
-SHOWN = 8
 LEVEL = 0.1
 
 
@@ -214,7 +214,7 @@ def summary(prior: Prior) -> str:
     """Several lines: where from, how far to trust it, what is common, what differs."""
     info = prior.info
     verb = "minimise" if info.minimize else "maximise"
-    inputs = _some(prior.space.names)
+    inputs = first_of(prior.space.names)
     lines = [
         f"Prior from {len(info.tasks)} tasks, {info.runs} runs: {verb} {info.output}; {inputs}.",
         *trust(prior),
@@ -260,7 +260,7 @@ def _common_shape(prior: Prior) -> list[str]:
     if prior.task_gp is None or not prior.info.mean:
         return []
     top = prior.optimizer().peek()
-    where = _some(tuple(f"{name} = {_short(value)}" for name, value in top.items()))
+    where = first_of(tuple(f"{name} = {_short(value)}" for name, value in top.items()))
     if not prior.helps:
         return [f"Tried first: {where}, the middle of the space."]
     if prior.info.tried_first:
@@ -339,20 +339,15 @@ def _findings(prior: Prior) -> list[str]:
     lines = []
     if prior.outliers:
         lines.append(
-            f"Predicted worse than white noise by the other tasks: {_some(prior.outliers)}."
+            f"Predicted worse than white noise by the other tasks: {first_of(prior.outliers)}."
         )
     if info.constant:
-        lines.append(f"Not learned from, as all values are equal: {_some(info.constant)}.")
+        lines.append(f"Not learned from, as all values are equal: {first_of(info.constant)}.")
     if info.winsorized:
         lines.append(
             f"{info.winsorized} very bad values were raised to Tukey's fence of their task."
         )
     return [*lines, *(f"Note: {note}" for note in info.notes)]
-
-
-def _some(names: tuple[str, ...]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _short(value: object) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from metakel.charts import LEARNED, RANDOM, REFERENCE, Axis, SvgChart, number, short
+from metakel.errors import first_of
 from metakel.priors import Prior, Replays
 from metakel.priors.heldout import NEEDED_LOG_SCORE
 from metakel.priors.summary import EFFECT, Curve, draw_effect, effect_axis
@@ -97,7 +96,6 @@ def _axis(prior: Prior, name: str) -> Axis:
 
 
 WITH_HISTORY = "with the history"
-SHOWN_NAMES = 8
 WORST_SHOWN = -3.0  # some cold starts are far off
 FLOOR = 1e-3  # of a logarithmic axis
 
@@ -113,7 +111,7 @@ def validation_section(prior: Prior) -> str:
             pictures.append(_regret(prior.replays))
         parts += [_verdict(prior), figures(*pictures), _harm(prior)]
     if prior.outliers:
-        names = _some(prior.outliers)
+        names = first_of(prior.outliers)
         parts.append(
             paragraph(f"Predicted worse than white noise by the other tasks: {names}.", "soft")
         )
@@ -202,11 +200,7 @@ def _harm(prior: Prior) -> str:
         return paragraph(text, "good")
     texts = []
     if worse:
-        texts.append(f"a cold start predicts {len(worse)} better ({_some(worse)})")
+        texts.append(f"a cold start predicts {len(worse)} better ({first_of(worse)})")
     if slower:
-        texts.append(f"random search was faster on {len(slower)} ({_some(slower)})")
+        texts.append(f"random search was faster on {len(slower)} ({first_of(slower)})")
     return paragraph(f"Negative transfer: of the left-out tasks, {', and '.join(texts)}.")
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN_NAMES]) + (" …" if len(names) > SHOWN_NAMES else "")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from metakel._files import as_path, write_atomically, writing
-from metakel.errors import CannotWrite, Hint, InputError
+from metakel.errors import CannotWrite, Hint, InputError, first_of
 from metakel.io import Column
 from metakel.io.cleaning import FAILED, normalised, without_bounds
 from metakel.io.outputs import NOT_DONE, UNFINISHED, is_status, settled
@@ -167,10 +167,9 @@ class _Reading:
         past = self.tuner.source.tasks
         new = [name for name in names if name not in past]
         if not task and len(new) != 1:
-            some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
             raise InputError(
-                f"the table holds runs of {len(names)} tasks ({column}: {some}), of which "
-                f"{len(new)} are not known to the prior; expected to know which this is",
+                f"the table holds runs of {len(names)} tasks ({column}: {first_of(names, 3)}), "
+                f"of which {len(new)} are not known to the prior; expected to know which this is",
                 Hint("name it", "task=NAME", "--task NAME"),
             )
         task = task or new[0]
