@@ -77,7 +77,7 @@ class PredictionGradient:
 
 
 @dataclass(eq=False)
-class _Rows:
+class _Buffer:
     """Rows of L, V and w, of which the first ``used`` are written.
 
     Factors that grew from one another share them and read only their own first rows. Whoever would
@@ -90,21 +90,21 @@ class _Rows:
     used: int = 0
 
     @classmethod
-    def empty(cls, processes: int, candidates: int, capacity: int = CAPACITY) -> _Rows:
+    def empty(cls, processes: int, candidates: int, capacity: int = CAPACITY) -> _Buffer:
         return cls(
             np.zeros((processes, capacity, capacity)),
             np.empty((processes, capacity, candidates)),
             np.empty((processes, 2, capacity)),
         )
 
-    def with_room(self, t: int, count: int) -> _Rows:
+    def with_room(self, t: int, count: int) -> _Buffer:
         """Rows that may be written from ``t`` on, with those before them."""
         capacity = self.w.shape[2]
         if self.used == t and t + count <= capacity:
             return self
         if t + count > capacity:
             capacity = max(CAPACITY, 2 * (t + count))
-        grown = _Rows.empty(len(self.w), self.V.shape[2], capacity)
+        grown = _Buffer.empty(len(self.w), self.V.shape[2], capacity)
         grown.L[:, :t, :t] = self.L[:, :t, :t]
         grown.V[:, :t], grown.w[:, :, :t], grown.used = self.V[:, :t], self.w[:, :, :t], t
         return grown
@@ -185,7 +185,7 @@ class Factor:
     X: Array
     y: Array
     prediction: Prediction
-    _rows: _Rows
+    _rows: _Buffer
     _parts: tuple[tuple[PointCache, ...], ...]  # of the observed points, for each family
     _cross: dict[bytes, CrossPosterior] = field(default_factory=dict)
 
@@ -197,7 +197,7 @@ class Factor:
     @classmethod
     def within(cls, frame: Frame) -> Factor:
         """Without observations."""
-        rows = _Rows.empty(len(frame.processes), len(frame.Z))
+        rows = _Buffer.empty(len(frame.processes), len(frame.Z))
         nowhere = np.zeros((0, frame.Z.shape[1]))
         parts: tuple[tuple[PointCache, ...], ...] = tuple(() for _ in frame.kernels)
         return cls(frame, nowhere, np.zeros(0), frame.prediction, rows, parts)
@@ -317,7 +317,7 @@ class Factor:
         except np.linalg.LinAlgError:  # many values at one point, and hardly any noise
             return self._one_by_one(X, y)
         t, k = self.t, len(X)
-        rows = _Rows.empty(len(V), len(frame.Z), max(CAPACITY, 2 * (t + k)))
+        rows = _Buffer.empty(len(V), len(frame.Z), max(CAPACITY, 2 * (t + k)))
         rows.L[:, :t, :t], rows.V[:, :t], rows.w[:, :, :t] = self.L, self.V, self.w
         new, rows.used = slice(t, t + k), t + k
         rows.L[:, new, :t], rows.L[:, new, new], rows.V[:, new] = below, own, V
@@ -340,7 +340,7 @@ class Factor:
         largest = np.array([p.diag.max() for p in points])[frame.family] + self.task.level_variance
         noise = frame.noise + JITTER * largest
         below, own, V = self._block(points, noise)
-        rows, new = _Rows.empty(len(V), 0, t + k), slice(t, t + k)
+        rows, new = _Buffer.empty(len(V), 0, t + k), slice(t, t + k)
         rows.L[:, :t, :t], rows.L[:, new, :t], rows.L[:, new, new] = self.L, below, own
         pivots = np.diagonal(own, axis1=1, axis2=2)
         rows.w[:, :, :t], rows.w[:, 0, new], rows.used = self.w, 0.0, t + k
@@ -363,7 +363,7 @@ class Factor:
         return below, factors, V
 
     def _with_rows(
-        self, X: Array, y: Array, points: Sequence[PointCache], rows: _Rows, V: Array
+        self, X: Array, y: Array, points: Sequence[PointCache], rows: _Buffer, V: Array
     ) -> Factor:
         """With the predictions that follow from the last rows, whose V is (P, k, N)."""
         spent = np.einsum("pkn,pkn->pn", V, V)
@@ -375,7 +375,7 @@ class Factor:
         X: Array,
         y: Array,
         points: Sequence[PointCache],
-        rows: _Rows,
+        rows: _Buffer,
         prediction: Prediction,
     ) -> Factor:
         joined = self.__dict__.get("seen")  # once they were needed in one piece

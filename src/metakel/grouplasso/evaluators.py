@@ -35,7 +35,7 @@ SMALL = 64  # up to this many groups an iteration costs next to nothing
 Summed = Callable[[Array, int], Array]
 
 
-class _Columns:
+class _ColumnSide:
     """Gram matrices of the columns of the working set, which are kept and extended."""
 
     def __init__(self, problem: Problem, h: Array) -> None:
@@ -127,7 +127,7 @@ class _Columns:
         return H
 
 
-class _Rows:
+class _RowSide:
     """Systems of the rows, n x n for every task, which are factorised at every point."""
 
     def __init__(self, problem: Problem) -> None:
@@ -215,7 +215,7 @@ class FeatureEvaluator:
         self._z = self._h
         self._starts: Index = np.zeros(1, np.intp)
         self._at_zero: Array | None = None
-        self._side: _Columns | _Rows = _Columns(problem, self._h)
+        self._side: _ColumnSide | _RowSide = _ColumnSide(problem, self._h)
         self._select(self.work)
         self.at(self.work, np.empty(0))
 
@@ -237,9 +237,9 @@ class FeatureEvaluator:
         self._h = np.concatenate([self._h, self._correlations(columns, new_parts)], axis=1)
         # Once the columns outnumber the rows, n x n systems replace the Gram matrices for good.
         many = self._starts[-1] > 1.5 * self.problem.sizes.mean() + 16
-        turned = many and isinstance(self._side, _Columns)
+        turned = many and isinstance(self._side, _ColumnSide)
         if turned:
-            self._side = _Rows(self.problem)
+            self._side = _RowSide(self.problem)
         traces = self._side.extend(new_parts, self._Phi, self._h) / self.problem.m
         traces = group_sums(traces, self._starts[-1 - groups.size :] - old)
         self.curvature = np.concatenate([self.curvature, traces])
