@@ -28,6 +28,7 @@ from zipfile import ZipFile
 import numpy as np
 
 import metakel as mk
+from benchmarks import fuzz_hosts
 from metakel.cli.outputs import read_value
 from metakel.errors import MetaKelError
 from metakel.kernels import KernelSum, legendre
@@ -294,10 +295,21 @@ def kinds(folder: Path) -> dict[str, Kind]:
             file_of("xlsx", lambda p: mk.History.from_excel(p, task="task", output="score")),
             2,
         ),
-        "prior file": saved("prior.json", mk.Prior.load, 6),
-        "kernel file": saved("kernel.json", KernelSum.load, 3),
-        "optimizer file": saved("optimizer.json", Optimizer.load, 1),
+        "prior file, used": saved("prior.json", lambda p: used(mk.Prior.load(p).optimizer()), 6),
+        "kernel file, used": saved(
+            "kernel.json", lambda p: KernelSum.load(p)(np.zeros((2, 1)), np.ones((3, 1))), 3
+        ),
+        "optimizer file, used": saved("optimizer.json", lambda p: used(Optimizer.load(p)), 1),
+        "frame": Kind(fuzz_hosts.seed_bytes, fuzz_hosts.read_frame, 60),
+        "study of Optuna": Kind(fuzz_hosts.seed_bytes, fuzz_hosts.read_study, 2),
+        "table with known values": Kind(fuzz_hosts.seed_bytes, fuzz_hosts.known_table(folder), 20),
     }
+
+
+def used(optimizer: Optimizer) -> object:
+    """Ask, tell and ask again."""
+    optimizer.tell(optimizer.ask(), 0.5)
+    return optimizer.ask()
 
 
 @contextmanager

@@ -30,6 +30,8 @@ TABLE = {"task": [f"t{i % 3}" for i in range(ROWS)], "x": NUMBERS, "y": NUMBERS[
         ([{"a": i} for i in range(ROWS)], r"column 'p' holds \{'a': 0\}; expected numbers, text"),
         (np.arange(ROWS).astype("timedelta64[s]"), ""),
         ([10**400 if i % 2 else "a" for i in range(ROWS)], ""),
+        ([10**400 if i % 2 else 0.5 for i in range(ROWS - 1)] + [None], "too large for a float"),
+        ([*range(ROWS - 1), np.array([1, 2])], "column 'p' holds array.*expected numbers"),
         ([pd.NA if i % 3 == 0 else i for i in range(ROWS)], ""),
         (pd.array([None if i % 4 == 0 else i for i in range(ROWS)], dtype="Int64"), ""),
     ],

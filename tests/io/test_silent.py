@@ -204,3 +204,19 @@ def test_a_running_number_within_each_task_is_no_parameter():
     history = History.from_frame(table, task="data", output="auc")
     assert history.space.names == ("x",)
     assert "step is a running number" in str(history.report)
+
+
+@pytest.mark.parametrize(
+    ("cells", "noted"),
+    [
+        (["1.250", "12", "961.107"], True),
+        (["1.250", "0.125", "961.107"], False),
+        (["1.25", "2.500", "3.125"], False),
+    ],
+)
+def test_points_that_may_stand_between_thousands_have_a_note(tmp_path, cells, noted):
+    rows = [f"t{i % 2},{0.1 * (7 * i % 11):.2f},{cells[i % 3]}" for i in range(9)]
+    (tmp_path / "t.csv").write_text("\n".join(["task,x,score", *rows]))
+    notes = History.from_csv(tmp_path / "t.csv", task="task", output="score").report.notes
+    said = [note for note in notes if "is read with a decimal point; if points stand" in note]
+    assert bool(said) is noted

@@ -144,11 +144,11 @@ def _wrong_after(tuner: Tuner, call: str, at: Place, kind: type[BaseException]) 
 def main() -> None:
     logging.getLogger("metakel").setLevel(logging.ERROR)
     places, wrong = 0, list[str]()
-    with TemporaryDirectory() as folder:
-        for call in CALLS:
-            for kind in (KeyboardInterrupt, OSError):
+    for call in CALLS:
+        for kind in (KeyboardInterrupt, OSError):
+            with TemporaryDirectory() as folder:
                 found, failures = torture(call, kind, Path(folder))
-                places, wrong = places + found, wrong + failures
+            places, wrong = places + found, wrong + failures
     sys.stdout.write(json.dumps({"what": "interrupts", "places": places, "wrong": wrong}) + "\n")
     sys.exit(bool(wrong))
 

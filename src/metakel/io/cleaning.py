@@ -121,6 +121,17 @@ def thousands_note(columns: Mapping[str, Sequence[str]]) -> list[str]:
     return notes
 
 
+def points_note(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Notes on columns in which every point, read as decimal, could stand between thousands."""
+    notes = []
+    for name, cells in columns.items():
+        points = [cell.strip() for cell in cells if "." in cell]
+        if points and all(map(_POINTS, points)) and not any("," in cell for cell in cells):
+            shown = f"{name}: {points[0]} is read with a decimal point"
+            notes.append(f"{shown}; if points stand between thousands, take them out")
+    return notes
+
+
 def comma_note(columns: Mapping[str, Sequence[str]]) -> str:
     """A note on columns with decimal commas, from their texts by name."""
     name, *more = columns
@@ -241,7 +252,7 @@ def _not_a_number(name: str, column: Column, said: Meaning, place: Place) -> Inp
     row = int(np.argmax(odd[column.values]))
     value, count = column[row], int(column.counts[good].sum())
     doubt = " (decimals or thousands? write a point or none)" if number[column.values[row]] else ""
-    if value == name:
+    if isinstance(value, str) and value == name:
         doubt = " (is it the header again?)"
     among = f", among {count} numbers" if count else ""
     choices = Hint("declare it as choices", f"categories=[{name!r}]", f"--category {name!r}")

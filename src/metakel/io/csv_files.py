@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 
 from metakel._files import as_path, refuse_bomb, refuse_device
 from metakel.errors import Hint, InputError
-from metakel.io.cleaning import comma_note, decimal_commas, texts, thousands_note, typed
+from metakel.io.cleaning import (
+    comma_note,
+    decimal_commas,
+    points_note,
+    texts,
+    thousands_note,
+    typed,
+)
 from metakel.io.columns import Column, Columns, check_names
 from metakel.io.layout import (
     COMMENT,
@@ -129,6 +136,8 @@ def _columns(
         commas = {name: written[name] for name in read if any("," in c for c in written[name])}
         notes.append(comma_note(commas))
         notes += thousands_note({name: written[name] for name in read})
+        written = {name: cells for name, cells in written.items() if name not in read}
+    notes += points_note({n: c for n, c in written.items() if columns[n].levels is None})
     return columns, tuple(notes)
 
 

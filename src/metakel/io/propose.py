@@ -412,7 +412,9 @@ def _whole_floats(values: NDArray[Any]) -> bool:
     """Whether whole numbers became floats only because others are missing."""
     if values.dtype.kind == "O":
         kinds = set(map(type, values))
-        return kinds == {int, float} and _whole_floats(values.astype(np.float64))
+        if kinds != {int, float} or max(map(abs, values)) > EXACT:  # beyond floats, too
+            return False
+        return _whole_floats(values.astype(np.float64))
     if values.dtype.kind != "f":
         return False
     return bool((np.abs(values) < EXACT).all() and (values == np.rint(values)).all())

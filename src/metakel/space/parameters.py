@@ -317,11 +317,13 @@ class _Choice(Parameter):
     def __post_init__(self) -> None:
         found = tuple(to_python(value) for value in self.values)
         for value in found:
-            if isinstance(value, dict | set):
+            try:
+                hash(value)
+            except TypeError:
                 raise InputError(
                     f"parameter {self.name!r} has the value {shown(value)}; expected numbers, "
                     "text, true and false, or lists of them: name each, and look it up by its name"
-                )
+                ) from None
         if len(found) < 2 or len(set(found)) < len(found):
             raise InputError(
                 f"parameter {self.name!r} has values {found}; expected two or more, all distinct"
