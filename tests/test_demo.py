@@ -24,7 +24,7 @@ def test_the_demo_shows_what_the_history_was_worth(tmp_path, capsys):
     assert all(mine < other for mine, other in zip(ours, cold, strict=True))
     assert all(mine < other for mine, other in zip(ours, random, strict=True))
     _quoted(said)
-    assert "4 times out of 5" in said
+    assert "with probability 0.8" in said
     assert (out / "demo.png").stat().st_size > 20_000
     assert "Certificate" in (out / "report.html").read_text(encoding="utf-8")
     assert len((out / "run.jsonl").read_text().splitlines()) >= 61

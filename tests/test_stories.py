@@ -51,7 +51,7 @@ def test_a_story_runs_as_its_transcript_says(name, tmp_path):
             "done: no candidate is better by more than 0.005 (stop_at=0.005)",
             "wrong in about 1 of 5 searches that stop, on tasks like these",
         ],
-        "lab": ["day holds dates", "as 67.1", "rounded as in the past"],
+        "lab": ["day holds dates", "as 67.1", "rounded to the precision"],
     }
     for part in expected[name]:
         assert part in done.stdout

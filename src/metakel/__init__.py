@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from metakel.space import Space as Space
     from metakel.tuner import Tuner as Tuner
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 if not TYPE_CHECKING:  # a type checker would conclude that every name exists
     # Where the names above are defined: a package is loaded when one of its names is first used.

@@ -104,6 +104,15 @@ def test_what_fresh_tables_show_is_quoted_from_the_benchmarks():
     assert f"in {' and '.join(real)} of the evaluations of a cold GP-UCB" in readme
 
 
+def test_what_the_library_is_worth_is_quoted_from_the_benchmarks():
+    page = (DOCS / "benchmarks" / "library.md").read_text()
+    paper = " ".join((ROOT / "paper.md").read_text().split())
+    for method in ("metakel", "random"):
+        row = re.search(rf"^\| all of them .*\| {method} +\|(.*)\|$", page, re.M)[1].split("|")
+        one, _, three, five, ten = (f"{float(cell):.2f}" for cell in row)
+        assert f"{one}, {three}, {five} and {ten}" in paper, method
+
+
 def test_every_measured_section_stands_on_one_page_of_the_benchmarks_that_its_program_writes():
     """The index has none, so that it stays short; markers twice would be updated once."""
     assert ":begin -->" not in (DOCS / "benchmarks.md").read_text()

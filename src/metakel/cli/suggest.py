@@ -71,7 +71,9 @@ TaskName = Annotated[
 ]
 SameTask = Annotated[
     bool,
-    typer.Option("--same-task", help="It is the task of the journal, whatever name or command."),
+    typer.Option(
+        "--same-task", help="Continue this journal although the name or the command differs."
+    ),
 ]
 TablePath = Annotated[
     Path | None,
@@ -198,7 +200,8 @@ def _show_run(tuner: Tuner, known: Prior) -> None:
         p.name for p in known.space.parameters if isinstance(p, Float) and p.digits is not None
     ]
     if rounded:
-        note(f"rounded as in the past runs: {', '.join(rounded)}")
+        verb = "is" if len(rounded) == 1 else "are"
+        note(f"{', '.join(rounded)} {verb} rounded to the precision of the past runs")
     if tuner.trials.observed:
         note(f"best so far {tuner.best.value:.6g}. {promise(known, tuner.certificate)}")
     if tuner.alarm is not None:

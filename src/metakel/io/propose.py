@@ -136,7 +136,7 @@ def _guess(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...], dict[s
         how = f"inputs={list(every)}, or --input {typed_list(every)}"
         notes.append(f"to take {', '.join(doubts)} as well: {how}")
     elif left_out:
-        notes.append("what is left out is taken where it is named as an input (inputs=, --input)")
+        notes.append("to use such a column anyway, name it: --input NAME, inputs=[...] in Python")
     return tuple(kept), doubts
 
 

@@ -100,7 +100,7 @@ class Certificate:
     among : str
         Of which configurations it speaks, one word; empty for all.
     range_end : float or None
-        The end of the output's range where that gives it, and past tasks say no more.
+        The end of the output's range where that is the only bound.
     stopping : Stopping or None
         The usual spread of a task, and the rule by which a search stops, where there are past ones.
     """
@@ -160,8 +160,8 @@ class Certificate:
     def __str__(self) -> str:
         if self.range_end is not None:
             return (
-                f"no configuration is better by more than {self.regret:.2g}, as the output cannot "
-                f"pass {self.range_end:g}; past tasks say no more"
+                "the only bound so far is the range of the output itself, which ends at "
+                f"{self.range_end:g}: at most {self.regret:.2g} better"
             )
         if self.reason:
             return f"no certificate: {self.reason}"
@@ -170,12 +170,11 @@ class Certificate:
                 f"no {self.among}{' ' * bool(self.among)}configuration is better than the best one "
                 f"by more than {self.regret:.3g}, with probability {1 - self.delta:g}"
             )
-        odds = Fraction(1 - self.delta).limit_denominator(100)
         none = "no configuration" if self.basis == "emulated" else "none of the candidates"
-        emulated = " (emulated)" if self.basis == "emulated" else ""
+        emulated = " (checked on simulated tasks)" if self.basis == "emulated" else ""
         return (
-            f"{none} is better by more than {self.regret:.2g}, {odds.numerator} times out of "
-            f"{odds.denominator} on tasks like these{emulated}"
+            f"{none} is better by more than {self.regret:.2g}, with probability {1 - self.delta:g} "
+            f"for tasks like the past ones{emulated}"
         )
 
     def _repr_html_(self) -> str:

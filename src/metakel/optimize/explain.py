@@ -160,12 +160,12 @@ class Reasons:
         if not self.informed:
             return "the same is expected everywhere, so it begins in the middle"
         if self.worse:
-            return "another is expected to be better"
+            return "another point is expected to be better"
         if self.explores:
-            return "it explores: another is expected to be better, but less is known of this one"
+            return "this explores: another point looks better, but less is known about this one"
         if self.awaited:
             return "what is expected to be better is running or has failed, so it looks elsewhere"
-        return "it exploits: none is expected to be clearly better"
+        return "this exploits: no other point is expected to be clearly better"
 
     @property
     def support(self) -> str:

@@ -71,7 +71,7 @@ EVERY, LATER = 30, 0.1
 
 @dataclass(frozen=True, eq=False)
 class TaskPrior:
-    """What is believed of a task before its first value.
+    """Surrogate model of a task before its first value.
 
     Parameters
     ----------

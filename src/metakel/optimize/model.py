@@ -173,7 +173,7 @@ class NothingToAsk(InputError):
 
 
 class Model(ABC):
-    """What is believed of the objective; larger is better.
+    """Surrogate model of the objective. Values are in the sign to be maximised.
 
     Subclasses give `given`, `with_fantasies` and `predict`; a model that promises something gives
     `bounds` and `delta` as well. None of the methods changes the model.

@@ -78,7 +78,7 @@ class Optimizer:
     Parameters
     ----------
     model : Model
-        What is believed of the objective.
+        Surrogate model of the objective.
     domain : Domain
         Where to look.
     rng, seed : Generator or int, optional
@@ -367,7 +367,7 @@ class Optimizer:
 
     @property
     def model(self) -> Model:
-        """What is believed of the objective, given all values; in the sign to be maximised."""
+        """Surrogate model of the objective given all values, in the sign to be maximised."""
         return self.state.model
 
     @property

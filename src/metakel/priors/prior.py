@@ -71,6 +71,12 @@ class PriorInfo:
             raise InputError(f"source is {self.source!r}; expected 16 hexadecimal digits")
         as_number("log_floor", self.log_floor, 0)
 
+    @property
+    def origin(self) -> str:
+        """Numbers of tasks and runs, in words."""
+        tasks = "1 task" if len(self.tasks) == 1 else f"{len(self.tasks)} tasks"
+        return f"{tasks}, {self.runs} run{'s' * (self.runs != 1)}"
+
 
 @dataclass(frozen=True, eq=False)
 class FromLibrary:
@@ -459,7 +465,7 @@ class Prior:
         return text_card(str(self))
 
     def __repr__(self) -> str:
-        return f"Prior({len(self.info.tasks)} tasks, {self.info.runs} runs, helps={self.helps})"
+        return f"Prior({self.info.origin}, helps={self.helps})"
 
 
 def _candidate_table(candidates: Any, space: Space, extrapolate: bool | None) -> CandidateTable:

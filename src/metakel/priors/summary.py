@@ -216,7 +216,7 @@ def summary(prior: Prior) -> str:
     verb = "minimise" if info.minimize else "maximise"
     inputs = first_of(prior.space.names)
     lines = [
-        f"Prior from {len(info.tasks)} tasks, {info.runs} runs: {verb} {info.output}; {inputs}.",
+        f"Prior from {info.origin}: {verb} {info.output}; {inputs}.",
         *trust(prior),
         *_common_shape(prior),
         *_differences(prior),

@@ -260,7 +260,7 @@ def about(prior: Prior, run: RunReplay | None, sources: Mapping[str, str]) -> st
     entries = {
         "goal": f"{verb} {info.output}",
         **({} if run is None else dict(run.about)),
-        "past": f"{len(info.tasks)} tasks, {info.runs} runs",
+        "past": info.origin,
         **{name: text for name, text in sources.items() if text},
         "made by": f"metakel {__version__}",
     }

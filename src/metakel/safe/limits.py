@@ -370,8 +370,8 @@ class SafeStart:
     def __str__(self) -> str:
         if self.rank > self.tasks:
             return (
-                f"no safe start: {self.tasks} tasks cannot vouch for anything at this delta; "
-                f"{self.needed} are needed to calibrate"
+                f"no safe start: {self.tasks} calibration tasks are too few for delta = "
+                f"{self.delta:g}; {self.needed} are needed"
             )
         return (
             f"start vouched for by {self.tasks} past tasks: holds an unsafe point with probability "
