@@ -267,7 +267,7 @@ def test_a_model_of_nonsense_still_covers(untested):
         task_gp=replace(
             gp, mu=5 * rng.standard_normal(gp.mu.shape), eta=rng.exponential(size=gp.eta.shape)
         ),
-        cold_weight=0.0,  # nobody notices
+        beside=replace(untested.beside, cold_weight=0.0),  # nobody notices
     )
     groups = 40
     found = [replay_table(nonsense, *table(rng, 10)) for _ in range(5 * groups)]
