@@ -1,5 +1,7 @@
 """Priors of the library: what is there, how it is loaded, and every place that takes its name."""
 
+import csv
+import gzip
 import json
 import sys
 from importlib.resources import files
@@ -11,6 +13,7 @@ import pytest
 import metakel as mk
 from metakel import library
 from metakel.errors import InputError
+from metakel.testing import check_library_entry
 
 CARDS = library.list()
 
@@ -203,3 +206,32 @@ def test_what_cannot_join_is_refused_with_what_can():
         InputError, match="n_neighbors, weights, which the library's prior of ridge"
     ):
         mk.learn_prior(own, library="ridge:r2")
+
+
+def test_runs_that_are_contributed_are_checked(tmp_path):
+    """The library's own runs pass; every defect of a copy is named."""
+    home = Path(__file__).parents[2] / "library"
+    if not home.exists():
+        pytest.skip("only in a clone")
+    entry, facts = library.ENTRIES["knn"], home / "datasets.csv"
+    check_library_entry(entry, home / "runs" / "knn.csv.gz", facts, "rmse")
+    with gzip.open(home / "runs" / "knn.csv.gz", "rt", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["kind"] == "regression"]
+    first = rows[0]["dataset"]
+    damaged = {
+        "data sets for regression": [row for row in rows if row["dataset"] == first],
+        "no run of the defaults": [row for row in rows if row["configuration"] != "0"],
+        "was run twice": [*rows, rows[0]],
+        "are no parameters of knn": [{**row, "parameters": '{"depth": 3}'} for row in rows],
+        "has one value in all runs": [{**row, "parameters": '{"p": 1}'} for row in rows],
+        "runs failed": [{**row, "failed": "no memory", "rmse": ""} for row in rows],
+        "neither rmse nor a reason": [{**row, "rmse": ""} for row in rows],
+        "the licence is": [{**row, "dataset": f"my {row['dataset']}"} for row in rows],
+    }
+    for words, found in damaged.items():
+        with (tmp_path / "runs.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(found)
+        with pytest.raises(AssertionError, match=words):
+            check_library_entry(entry, tmp_path / "runs.csv", facts, "rmse")

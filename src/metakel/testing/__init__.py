@@ -1,4 +1,4 @@
-"""Checks for people who write their own kernels, models or acquisitions; no framework needed."""
+"""Checks for own kernels, models, acquisitions and runs for the library; no framework needed."""
 
 from metakel.testing.kernels import (
     check_derivatives,
@@ -9,6 +9,7 @@ from metakel.testing.kernels import (
     check_select,
     check_storage,
 )
+from metakel.testing.library import check_library_entry
 from metakel.testing.optimizers import check_model, check_optimizer, check_score
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "check_gradient",
     "check_grams",
     "check_kernel",
+    "check_library_entry",
     "check_model",
     "check_optimizer",
     "check_score",
