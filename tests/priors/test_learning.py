@@ -10,6 +10,9 @@ from metakel import datasets, learn_prior
 from metakel.data import History, Task
 from metakel.errors import InputError, ShapeError
 from metakel.gp.processes import LearnedProcess
+from metakel.optimize import Optimizer
+from metakel.optimize.mixture import OVERRULED
+from metakel.priors.learn import cold_prior
 from metakel.space import Fixed, Float, Space
 
 
@@ -87,6 +90,32 @@ def test_a_mirrored_history_loses_weight_and_costs_little():
     assert trusts[0] < 0.8 < 0.9 < trusts[1]
     misled, start = (np.mean([regret(p, X, y) for y in tasks]) for p in (mirrored, cold))
     assert misled <= 1.15 * start + 0.005
+
+
+@pytest.mark.parametrize("running", [0, 2])
+def test_a_cold_start_decides_while_the_history_is_overruled(running):
+    """From the same values it asks for the same point, and what is shown is what it says."""
+    rng = np.random.default_rng(7)
+    history = simulate(rng, m=16, spread=0.1)
+    misled = learn(History(tuple(Task(-t.X, t.y) for t in history)))
+    cold = cold_prior(misled.space)
+    X = rng.uniform(-1, 1, (300, 2))
+    y, same = draw_task(rng, spread=0.1)(X), []
+    values = {tuple(x): float(value) for x, value in zip(X.tolist(), y, strict=True)}
+    pair = [p.optimizer(X, extrapolate=True) for p in (misled, cold)]
+    optimizer, names = pair[0], misled.space.names
+    for each in pair:
+        each.add_pending([dict(zip(names, x, strict=True)) for x in X[:running].tolist()])
+    for _ in range(12):
+        asked = optimizer.ask()
+        for each in pair:
+            each.tell(asked, values[tuple(asked.values())])
+        shown, expected = (each.predict(X) for each in pair)
+        same.append(pair[0].peek() == pair[1].peek() and np.allclose(shown, expected))
+        assert same[-1] == (optimizer.trust < OVERRULED)
+    assert {True, False} == set(same)
+    again = Optimizer.from_dict(optimizer.to_dict())
+    assert again.peek() == optimizer.peek()
 
 
 def test_an_outlier_task_is_named():

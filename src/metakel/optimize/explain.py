@@ -200,7 +200,8 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
     in which some parameters are held. Other choices and values to compare with are those of it.
     """
     domain, scale, found = state.domain, state.scale, state.outcomes
-    model, here = state.model, state.outcomes.counts
+    plain, here = state.model.deciding, state.outcomes.counts
+    model = plain
     if place is not domain:
         here = here & place.contains(found.X)
     fantasies = _before(state, x)
@@ -220,7 +221,7 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
     if q:  # what is running or has failed is no alternative
         running = parts[0][1][:q]
         highest = float(max(running.max(), means[np.isfinite(sds)].max(initial=-inf)))
-        alone = np.concatenate([state.model.predict(X)[1] for X in (start.X, observed)])
+        alone = np.concatenate([plain.predict(X)[1] for X in (start.X, observed)])
         sds = np.where(sds**2 < (1 - TOLD_SOON) * alone**2, inf, sds)
     past = model.best_runs
     differ = _other_choices(point, () if past is None else past.points)
@@ -243,7 +244,7 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
     behind = bool(means[top] - mean > GIVEN_UP * sd and np.isfinite(sds[top]))
     promise = mean + UCB_WIDTH * sd - (means[top] + UCB_WIDTH * sds[top])
     worse = behind and bool(promise < -GIVEN_UP * sd)  # with all that is not known of it
-    middle = float(np.median(state.model.predict(start.X)[0]))
+    middle = float(np.median(plain.predict(start.X)[0]))
     return Reasons(
         expected=expected(x, copy(point), mean, sd),
         typical=float(np.clip(scale.value(middle), least, most)),

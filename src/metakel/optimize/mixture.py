@@ -65,6 +65,8 @@ NO_FLUKE = 3  # failures of a task whose past had none, after which the search l
 SHORTLIST = 128
 # Processes of a smaller weight do not show in a sum with the others.
 ROUNDING = 1e-9
+# A history of a smaller weight decides nothing: a cold start does that is fitted to the values.
+OVERRULED = 0.3
 # A cold start is fitted again after each of the first values, later when so many more are there.
 EVERY, LATER = 30, 0.1
 
@@ -125,6 +127,15 @@ class TaskPrior:
         """Whether the values may favour a cold start."""
         return bool(self.learned.any() and not self.learned.all())
 
+    @cached_property
+    def cold(self) -> TaskPrior:
+        """The same task without what was learned of its values."""
+        process = self.processes[int(np.argmin(self.learned))]
+        why = "a cold start was not replayed on past tasks"
+        return replace(
+            self, processes=(process,), weights=(1.0,), refits=True, regret=why, portfolio=None
+        )
+
     @property
     def longest(self) -> int:
         """For how many values the optimizer was replayed on past tasks."""
@@ -174,6 +185,7 @@ class Mixture(Model):
     trace: RegretTrace = field(default_factory=RegretTrace)
     alarm: AlarmEvent | None = None
     ahead: Factor | None = None
+    cold: Mixture | None = None  # what decided when the history was overruled last
     failing: Array | None = None  # chances at the start points that a run fails, by past tasks
 
     @classmethod
@@ -197,7 +209,7 @@ class Mixture(Model):
 
     def opening(self, tried: Array) -> Array:
         first = self.prior.portfolio
-        if first is None or len(tried) >= len(first):
+        if first is None or self.overruled or len(tried) >= len(first):
             return tried[:0]
         return first[[not _is_among(x, tried) for x in first]]
 
@@ -234,6 +246,10 @@ class Mixture(Model):
 
     def given(self, outcomes: Outcomes) -> Self:
         """Given all outcomes of a record; what both have in common is not computed again."""
+        model = self._given(outcomes)
+        return replace(model, cold=model.deciding) if model.overruled else model
+
+    def _given(self, outcomes: Outcomes) -> Self:
         now = self.outcomes
         shared = common_rows(now.X, now.y, outcomes.X, outcomes.y)
         if outcomes.t <= MOST:
@@ -319,6 +335,8 @@ class Mixture(Model):
     @property
     def _rule(self) -> Score:
         """What was maximised in the replays."""
+        if self.overruled:
+            return self.deciding._rule
         if self.prior.refits:
             return self.expected_improvement(float(self.outcomes.y.max()))
         return self.upper_bound()
@@ -336,6 +354,21 @@ class Mixture(Model):
         return spread_batch(score, search)
 
     # Weights
+
+    @property
+    def overruled(self) -> bool:
+        """Whether the values speak against the history, so that it decides nothing."""
+        return self.prior.guarded and self.t > 0 and self.transfer_weight < OVERRULED
+
+    @cached_property
+    def deciding(self) -> Mixture:
+        if not self.overruled:
+            return self
+        cold = self.cold
+        if cold is None:
+            factor = self.prior.cold.factor(self._Z)
+            cold = replace(Mixture.of(self.prior.cold), factor=factor, failing=self.failing)
+        return cold.given(self.outcomes)
 
     @cached_property
     def mix(self) -> MixtureWeights:

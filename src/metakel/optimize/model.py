@@ -188,6 +188,11 @@ class Model(ABC):
         return "ucb"
 
     @property
+    def deciding(self) -> Model:
+        """The model that decides: this one, or what takes its place while it is overruled."""
+        return self
+
+    @property
     def raised(self) -> Alarm | None:
         """The alarm to raise, where alarms are to be raised."""
         return None

@@ -65,8 +65,8 @@ class State:
     @cached_property
     def deciding(self) -> Model:
         """The model that decides: given the values, and runs without one as fantasies."""
-        fantasies = self.outcomes.fantasies
-        return self.model.with_fantasies(fantasies) if len(fantasies) else self.model
+        fantasies, model = self.outcomes.fantasies, self.model.deciding
+        return model.with_fantasies(fantasies) if len(fantasies) else model
 
     def point(self, i: int) -> Any:
         """The i-th observed point, as users see it."""
@@ -111,4 +111,5 @@ class State:
             return constrained(model, best, self.feasibility)
         values = counted if len(counted) else found.y
         best = float(values.max()) if len(values) else None
-        return as_acquisition(self.acquisition)(model, best)
+        usual = self.acquisition == self.model.acquisition
+        return as_acquisition(model.acquisition if usual else self.acquisition)(model, best)
