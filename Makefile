@@ -11,7 +11,7 @@ LIBRARY_MINUTES ?= 600
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help install install-hashed demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-fresh bench-scale bench-optuna bench-reading bench-curves bench-library bench-frontier bench-long bench-import coverage dist torture fuzz library paper docs clean
+.PHONY: help install install-hashed demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-spaces bench-fresh bench-scale bench-optuna bench-reading bench-curves bench-library bench-frontier bench-long bench-import coverage dist torture fuzz library paper docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -108,7 +108,10 @@ docs: $(VENV)/.ready  ## the documentation site, in site/
 bench-certificate: $(VENV)/.bench  ## coverage of regret certificates, and what stopping by them saves
 	$(BIN)/python -m benchmarks.certificate --minutes $(MINUTES) --update-docs
 
-bench-transfer: $(VENV)/.bench  ## decisions on real histories against other methods
+bench-spaces: $(VENV)/.bench  ## regret of long runs on a space, beside TPE and GPSampler; ARGS=--full for 200 trials
+	$(BIN)/python -m benchmarks.spaces $(ARGS) --update-docs
+
+bench-transfer: $(VENV)/.bench bench-spaces  ## decisions on real histories against other methods
 	$(BIN)/python -m benchmarks.transfer --minutes $(MINUTES) --update-docs
 	$(BIN)/python -m benchmarks.transfer_dirty --minutes $(MINUTES) --update-docs
 
@@ -118,7 +121,7 @@ bench-fresh: $(VENV)/.bench  ## the same on tables computed anew: make bench-fre
 bench-scale: $(VENV)/.bench  ## 10^5 tasks on disk, an update, two workers (docs/scale.md)
 	$(BIN)/python -m benchmarks.scale --update-docs
 
-bench-optuna: $(VENV)/.bench  ## the time of one Optuna trial against TPE and GPSampler
+bench-optuna: $(VENV)/.bench bench-spaces  ## the time of one Optuna trial against TPE and GPSampler
 	$(BIN)/python -m benchmarks.optuna_sampler --update-docs
 
 bench-library: $(VENV)/.bench  ## the library's search on data sets of other sources, real training; it prints as it goes

@@ -31,6 +31,8 @@ TRIALS = 5  # timed one by one after the first
 SPACE = {name: optuna.distributions.FloatDistribution(-1, 1) for name in ("x0", "x1")}
 OURS, OURS_MANY = f"MetaKelSampler, {FEW[0]} source studies", f"MetaKelSampler, {MANY[0]:,} of them"
 TPE, GP = "TPESampler", "GPSampler"
+# What else is timed: the sampler, finished trials, trials of other workers.
+WORKERS = ((OURS, 100, 0), (OURS, 100, 8), (OURS, 500, 0), (TPE, 500, 0))
 Make = Callable[[int], optuna.samplers.BaseSampler]
 
 
@@ -60,11 +62,16 @@ def learned(m: int, n: int) -> tuple[Prior, float]:
     return prior, time.process_time() - start
 
 
-def time_trials(make: Make, t: int, seed: int) -> tuple[float, float]:
-    """CPU seconds of the first trial of a fresh sampler, and the median of the next ones."""
+def time_trials(make: Make, t: int, seed: int, running: int = 0) -> tuple[float, float]:
+    """CPU seconds of the first trial of a fresh sampler, and the median of the next ones.
+
+    ``running`` trials of other workers have been asked for, and never end.
+    """
     rng = np.random.default_rng(1000 + seed)
     study = optuna.create_study(direction="maximize", sampler=make(seed))
     study.add_trials(finished(t, 0.3, rng))
+    for _ in range(running):
+        study.ask(SPACE)
     seconds = []
     for _ in range(1 + TRIALS):
         start = time.process_time()
@@ -92,6 +99,9 @@ def measure(rounds: int) -> str:
         for t in TIMES:
             for name, make in samplers.items():
                 found.setdefault((name, t), []).append(time_trials(make, t, seed))
+        for name, t, running in WORKERS:
+            key = (f"{name}, {running} running", t)
+            found.setdefault(key, []).append(time_trials(samplers[name], t, seed, running))
         print(f"round {seed + 1} of {rounds}", file=sys.stderr, flush=True)
     return report(found, (few_seconds, many_seconds), rounds)
 
@@ -115,6 +125,9 @@ def report(
     # Neighbours in time are compared, since a shared machine is not equally fast all the time.
     pairs = [np.array(found[OURS_MANY, t])[:, 1] / np.array(found[OURS, t])[:, 1] for t in TIMES]
     slower = float(np.median(pairs))
+    alone, beside = (np.array(found[f"{OURS}, {k} running", 100])[:, 1] for k in (0, 8))
+    crowd = float(np.median(beside / alone))
+    late, tpe = (1e3 * medians[f"{name}, 0 running", 500][1] for name in (OURS, TPE))
     verdicts = [
         ["below GPSampler, every t", ratios, ">= 10x", _verdict(min(below.values()) >= 10)],
         [
@@ -123,6 +136,8 @@ def report(
             "<= 1.1x",
             _verdict(slower <= 1.1),
         ],
+        ["beside 8 running trials, t = 100", f"{crowd:.2f}x", "<= 1.5x", _verdict(crowd <= 1.5)],
+        ["t = 500", f"{late:.3g} ms (TPE {tpe:.2g})", "<= 20 ms", _verdict(late <= 20)],
     ]
     head = ["CPU ms", *(f"t = {t}" for t in TIMES), *(f"first, t = {t}" for t in TIMES)]
     few, many = (f"{m:,} source studies of {n} trials" for m, n in (FEW, MANY))

@@ -45,11 +45,11 @@ WHAT = """\
 Command: `make bench-transfer`, or `python -m benchmarks.transfer_dirty --before FOLDER
 --update-docs` with a checkout of an earlier version. Mean evaluations to within 5 % of the spread
 between best and median row, censored at 50, over those of the same version with a clean history:
-the geometric mean over tables, and every table. Both versions are measured in one run on the same
-three splits and seeds, ten test tasks each; after / before compares evaluations with the same
+the geometric mean over tables, and every table. Versions are measured in one run on the same
+splits ({splits}) and seeds, ten test tasks each; after / before compares evaluations with the same
 history, with a 95 % bootstrap interval over test tasks. The tables and the two families of
 functions (`benchmarks/transfer_scenarios.py`) were looked at during development, on other
-splits."""
+splits. All of it is code of ours."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,8 @@ def report(runs: Sequence[Run]) -> str:
     head = ["history or new task", *(f"{v} ({', '.join(names)})" for v in versions)]
     if len(versions) == 2:
         head.append("after / before")
-    parts = [WHAT, "", markdown(head, lines), "", "Means:", ""]
+    what = WHAT.format(splits=len({run.split for run in runs}))
+    parts = [what, "", markdown(head, lines), "", "Means:", ""]
     for version in versions:
         own = [run for run in runs if run.version == version]
         parts.append(

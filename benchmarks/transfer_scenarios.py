@@ -149,6 +149,11 @@ def half_the_rows(history: Pairs, space: Space, rng: np.random.Generator) -> Sce
     return Scenario([(X[: len(y) // 2], y[: len(y) // 2]) for X, y in history])
 
 
+def three_tasks(history: Pairs, space: Space, rng: np.random.Generator) -> Scenario:
+    """Three of the past tasks."""
+    return Scenario([history[s] for s in rng.permutation(len(history))[:3]])
+
+
 def chosen_rows(history: Pairs, space: Space, rng: np.random.Generator) -> Scenario:
     """Half of the rows of every past task, those that a cold GP-UCB tried first."""
     search = cold_gp("ucb")(history, rng)
@@ -196,6 +201,7 @@ SCENARIOS: dict[str, Callable[[Pairs, Space, np.random.Generator], Scenario]] = 
     "half of the tasks shuffled": half_shuffled,
     "half of the rows, at random": half_the_rows,
     "half of the rows, chosen by an optimizer": chosen_rows,
+    "three past tasks": three_tasks,
 }
 
 
