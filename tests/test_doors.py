@@ -424,7 +424,7 @@ def by_report(name: str, where: Path) -> None:
     assert f"{value:.4g}" in text
     for cell in filter(None, prior.space.cells(run.trials[0].point)):
         assert cell in text
-    assert "1 failed, 1 pending" in run.counts
+    assert "1 failed, 1 pending" in run.record.counts
 
 
 def by_notebook(name: str, where: Path) -> None:

@@ -199,6 +199,8 @@ class CurveModel:
         place = self._place(curve, steps)
         if place is None:
             return _unsure("too few steps to tell")
+        if self._ended(curve, steps):
+            return _unsure("it has made all its steps")
         whole = [c for c in earlier if self._ended(c, steps)]
         starts = self._starts(earlier, steps)
         scale = _spread(starts)
@@ -298,6 +300,12 @@ class CurveModel:
             f"CurveModel({len(self.margins)} tasks, {self.steps} steps, delta={self.delta:g}, "
             f"margin={self.margin:.3g})"
         )
+
+
+def from_one(values: Curve) -> dict[int, float]:
+    """Values by step, counted from one: a first step of 0 has been made once it is reported."""
+    shift = 1 if min(values, default=1) == 0 else 0
+    return {step + shift: float(value) for step, value in values.items()}
 
 
 def _unsure(reason: str) -> Decision:

@@ -75,11 +75,16 @@ VALUE = re.compile(
 
 @dataclass(frozen=True)
 class RunResult:
-    """A value and what else was measured, or the reason why there is no value."""
+    """A value and what else was measured, or the reason why there is no value.
+
+    ``curve`` has values by step, and ``stopped`` says that it ended the program early.
+    """
 
     value: float | None
     reason: str = ""
     outputs: Mapping[str, float] = field(default_factory=dict)
+    curve: Mapping[int, float] = field(default_factory=dict)
+    stopped: bool = False
 
 
 def read_result(text: str, objective: str = "", others: Sequence[str] = ()) -> RunResult:

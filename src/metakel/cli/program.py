@@ -9,24 +9,84 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryFile
+from time import monotonic
 from types import FrameType
 from typing import IO, Any
 
 from metakel._files import refuse_device
 from metakel.cli.console import note, refuse_overwriting
-from metakel.cli.outputs import RunResult, read_result
+from metakel.cli.outputs import NUMBER, RunResult, read_result
+from metakel.curves import Curve, Decision, from_one
 from metakel.errors import InputError
 from metakel.tuner.lock import reserved
 
 GRACE = 3.0
 TAIL = 1 << 16
+LOOKS = 0.1  # seconds between two looks at the output of a running program
 # The last is Ctrl-Break on Windows.
 STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGBREAK")
+
+
+class Stopped(Exception):
+    """A program was ended early, by its curve."""
+
+
+class Steps:
+    """Values at steps, read from the output of a program while it runs.
+
+    Parameters
+    ----------
+    pattern : re.Pattern
+        With the groups step and value; see `step_pattern`.
+    decide : callable
+        From a curve to whether the program is to be ended.
+    """
+
+    def __init__(self, pattern: re.Pattern[str], decide: Callable[[Curve], Decision]) -> None:
+        self._pattern, self._decide = pattern, decide
+        self._found: dict[int, float] = {}
+        self._places: dict[int, int] = {}  # by file: up to where it was read
+
+    @property
+    def curve(self) -> dict[int, float]:
+        """Values by step, from one."""
+        return from_one(self._found)
+
+    def look(self, *files: IO[bytes], last: bool = False) -> None:
+        """Take in new lines, and raise `Stopped` where they say so; the ``last`` ones never do."""
+        for file in files:
+            number = file.fileno()
+            place = self._places.get(number, 0)
+            # The program writes where the position of the file is: it is left where it is.
+            new = os.pread(number, os.fstat(number).st_size - place, place)
+            end = len(new) if last else max(new.rfind(b"\n"), new.rfind(b"\r")) + 1
+            self._places[number] = place + end
+            for line in re.split(r"[\r\n]+", new[:end].decode(errors="replace")):
+                if found := self._pattern.search(line):
+                    self._found[int(found["step"])] = float(found["value"])
+                    decision = None if last else self._decide(self.curve)
+                    if decision:
+                        raise Stopped(decision.reason)
+
+
+def step_pattern(text: str) -> re.Pattern[str]:
+    """The lines that ``epoch={step} val={value}`` means; blanks are as many as there are."""
+    if text.count("{step}") != 1 or text.count("{value}") != 1:
+        raise InputError(
+            f"--step-pattern is {text!r}; expected a part of a line with {{step}} and {{value}}, "
+            "as in 'epoch={step} val={value}'"
+        )
+    if not hasattr(os, "pread"):
+        raise InputError("--step-pattern: this system cannot read a file that is being written")
+    words = r"\s+".join(re.escape(word) for word in re.split(r"\s+", text))
+    value = rf"(?P<value>{NUMBER}|nan|[-+]?inf)(?!\w|\.[0-9])"
+    known = words.replace(r"\{step\}", r"(?<![0-9.])(?P<step>[0-9]+)").replace(r"\{value\}", value)
+    return re.compile(known, re.IGNORECASE)
 
 
 class StopSignals:
@@ -101,6 +161,8 @@ class Program:
         Files that are no value files: the prior and the journal.
     own : set of str
         Value files of this run so far; what a file held before is removed only if it is a value.
+    steps : re.Pattern or None
+        Which lines of the output are values at steps; see `step_pattern`.
     """
 
     command: Sequence[str]
@@ -113,6 +175,7 @@ class Program:
     names: Sequence[str] = ()
     kept: Sequence[Path] = ()
     own: set[str] = field(default_factory=set)
+    steps: re.Pattern[str] | None = None
 
     @contextmanager
     def reserved(self, names: Sequence[str]) -> Iterator[None]:
@@ -123,28 +186,42 @@ class Program:
                 self._refuse_no_value(self.value_file)
             yield
 
-    def run(self, number: int, configuration: Mapping[str, Any]) -> RunResult:
-        """Evaluate one configuration; again where it fails."""
-        outcome = self._try(number, configuration)
+    def run(
+        self,
+        number: int,
+        configuration: Mapping[str, Any],
+        decide: Callable[[Curve], Decision] | None = None,
+    ) -> RunResult:
+        """Evaluate one configuration; again where it fails.
+
+        ``decide`` is asked after every value of `steps`, and ends the program.
+        """
+        outcome = self._try(number, configuration, decide)
         for _ in range(self.retries):
-            if outcome.value is not None:
+            if outcome.value is not None or outcome.stopped:
                 break
             note(f"{number}: {outcome.reason}; trying again")
-            outcome = self._try(number, configuration)
+            outcome = self._try(number, configuration, decide)
         return outcome
 
-    def _try(self, number: int, configuration: Mapping[str, Any]) -> RunResult:
+    def _try(
+        self,
+        number: int,
+        configuration: Mapping[str, Any],
+        decide: Callable[[Curve], Decision] | None,
+    ) -> RunResult:
+        steps = None if self.steps is None or decide is None else Steps(self.steps, decide)
         # A parameter that is not there by its condition is an empty text.
         values = {**dict.fromkeys(self.names, ""), "number": number, **configuration}
         if not self.value_file:
-            return self._run(values, None)
+            return self._run(values, None, steps)
         name = self._value_file(values)
         with nullcontext() if name == self.value_file else _reserved(Path(name)):
             # A value of an earlier try is not one of this.
             self._refuse_no_value(name)
             Path(name).unlink(missing_ok=True)
             self.own.add(name)
-            return self._run(values, Path(name))
+            return self._run(values, Path(name), steps)
 
     def _refuse_no_value(self, name: str) -> None:
         """Nothing but a file with a value, or without anything, is removed."""
@@ -188,18 +265,24 @@ class Program:
             raise _another_place(self.value_file, f"it is {file!r} for this configuration")
         return file
 
-    def _run(self, values: Mapping[str, Any], value_file: Path | None) -> RunResult:
+    def _run(
+        self, values: Mapping[str, Any], value_file: Path | None, steps: Steps | None
+    ) -> RunResult:
         words = fill(self.command, values)
         configuration = {name: value for name, value in values.items() if name != "number"}
         environment = {
             **os.environ,
             "METAKEL_NUMBER": str(values["number"]),
             "METAKEL_CONFIGURATION": json.dumps(configuration),
+            # Python keeps lines back that nobody waits for at a terminal.
+            **({} if steps is None else {"PYTHONUNBUFFERED": "1"}),
         }
         # Files, not pipes: a grandchild that keeps a pipe open would keep us waiting.
         with TemporaryFile() as out, TemporaryFile() as err:
             try:
-                code = self._finish(words, environment, out, err)
+                code = self._finish(words, environment, out, err, steps)
+            except Stopped as stop:
+                return RunResult(None, str(stop), {}, steps.curve if steps else {}, stopped=True)
             except subprocess.TimeoutExpired:
                 return RunResult(None, f"no result within {self.timeout:g} s")
             except FileNotFoundError:
@@ -212,10 +295,16 @@ class Program:
                 what = f"signal {-code}" if code < 0 else f"exit code {code}"
                 return RunResult(None, f"{what}: {_last_line(err) or _last_line(out)}"[:300])
             text = _tail(out) if value_file is None else _content(value_file)
-        return read_result(text, self.objective, self.others)
+        result = read_result(text, self.objective, self.others)
+        return result if steps is None else replace(result, curve=steps.curve)
 
     def _finish(
-        self, words: Sequence[str], environment: Mapping[str, str], out: IO[bytes], err: IO[bytes]
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        out: IO[bytes],
+        err: IO[bytes],
+        steps: Steps | None,
     ) -> int:
         with self.signals.deferred():
             process = subprocess.Popen(
@@ -228,7 +317,9 @@ class Program:
             )
             try:
                 with self.signals.admitted():
-                    return process.wait(self.timeout)
+                    if steps is None:
+                        return process.wait(self.timeout)
+                    return _watched(process, self.timeout, steps, out, err)
             except BaseException:
                 _end(process)
                 raise
@@ -280,6 +371,24 @@ def _text(value: Any) -> str:
 
 
 # Processes and files
+
+
+def _watched(
+    process: subprocess.Popen[bytes], timeout: float | None, steps: Steps, *files: IO[bytes]
+) -> int:
+    """Wait for a program, and look at what it writes."""
+    end = None if timeout is None else monotonic() + timeout
+    while True:
+        try:
+            left = LOOKS if end is None else min(LOOKS, max(end - monotonic(), 0))
+            code = process.wait(left)
+        except subprocess.TimeoutExpired:
+            if end is not None and monotonic() >= end:
+                raise
+            steps.look(*files)
+        else:
+            steps.look(*files, last=True)
+            return code
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

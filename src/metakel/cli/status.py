@@ -33,9 +33,10 @@ def status(
 ) -> None:
     """List the trials of a journal with their numbers and results.
 
-    With --json: complete and failed (how many), pending (their numbers), best (its number, or
-    null), alarm (time and reason, or null), and trials, each with number, configuration, state,
-    value, outputs, reason, since (when it was given to its process) and owner (that process).
+    With --json: complete, failed and stopped early (how many), saved (steps, by stopping), pending
+    (their numbers), best (its number, or null), alarm (time and reason, or null), and trials, each
+    with number, configuration, state, value, outputs, reason, curve (where there is one), since
+    (when it was given to its process) and owner (that process).
     With --salvage too: events (how many were written), values, and damaged, each with line and
     what.
     """
@@ -49,6 +50,8 @@ def status(
             {
                 "complete": len(trials.observed),
                 "failed": len(trials.failed),
+                "stopped": len(trials.stopped),
+                "saved": trials.saved,
                 "pending": [trial.number for trial in trials.pending],
                 "best": None if best is None else best.number,
                 "alarm": None if alarm is None else asdict(alarm),
@@ -84,7 +87,7 @@ def _salvage(journal: Path, out: Path, json: bool) -> None:
         for event in found.whole:
             if event["event"] in RESULTS:
                 of = "" if event.get("number") is None else f"trial {event['number']}, "
-                say(f"{of}{event['configuration']}: {event.get('value', 'failed')}")
+                say(f"{of}{event['configuration']}: {event.get('value', event['event'])}")
         raise InputError(
             f"{journal}: its first line is damaged, which holds the parameters and options, so "
             f"{out} was not written; the results that are whole are listed. Begin a new journal "
@@ -113,6 +116,7 @@ def described(trial: Trial) -> dict[str, Any]:
         "value": trial.value,
         "outputs": trial.outputs,
         "reason": note.reason,
+        **({"curve": note.curve} if note.curve else {}),
         "since": note.since,
         "owner": note.owner,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -31,7 +31,13 @@ from metakel.cli.outputs import (
     read_space,
     why_stopped,
 )
-from metakel.cli.program import Program, StopSignals, check_command, check_placeholders
+from metakel.cli.program import (
+    Program,
+    StopSignals,
+    check_command,
+    check_placeholders,
+    step_pattern,
+)
 from metakel.cli.safe import Limits, Start, with_limits
 from metakel.cli.show import PriorPath
 from metakel.cli.status import duration
@@ -50,8 +56,9 @@ from metakel.cli.suggest import (
     read_candidates,
 )
 from metakel.confidence import Alarm
+from metakel.curves import Curve, CurveModel, Decision
 from metakel.errors import InputError
-from metakel.library import ENTRIES, as_prior, spelled
+from metakel.library import ENTRIES, as_curves, as_prior, spelled
 from metakel.optimize.model import NothingToAsk
 from metakel.optimize.record import Trial
 from metakel.priors import Prior
@@ -77,6 +84,21 @@ def tune(
         typer.Option(
             help="File that the command writes its value to, as in out/{number}.txt. With {number} "
             "several runs can share a journal. [default: the last line of output]"
+        ),
+    ] = "",
+    step: Annotated[
+        str,
+        typer.Option(
+            "--step-pattern",
+            help="How a line of output tells a value at a step: 'epoch={step} val={value}'. Runs "
+            "that would not become the best are then ended early.",
+        ),
+    ] = "",
+    curves: Annotated[
+        str,
+        typer.Option(
+            help="How curves went on in the past: a file of CurveModel.save, or library:NAME. "
+            "[default: that of the prior, where it is of the library]"
         ),
     ] = "",
     stop_at: Annotated[
@@ -122,9 +144,12 @@ def tune(
     is started again. Several runs may share a journal. A journal keeps the command that it was
     begun with: another command is another task, unless --same-task says otherwise.
 
-    With --json: a line per evaluation with event (complete or failed), number, configuration,
-    value, reason and outputs; then a line with event finished, reason, complete, failed, best,
-    certificate, alarm and trust.
+    With --step-pattern, values that the program prints while it runs decide whether it is ended
+    early: the run is then stopped, neither failed nor a value, and the search goes on.
+
+    With --json: a line per evaluation with event (complete, failed or stopped), number,
+    configuration, value, reason and outputs, and curve with --step-pattern; then a line with event
+    finished, reason, complete, failed, stopped, best, certificate, alarm and trust.
     """
     if timeout is not None and not timeout > 0:
         raise typer.BadParameter(f"--timeout is {timeout:g}; expected seconds > 0")
@@ -139,12 +164,13 @@ def tune(
         note(f"not in the command, and left at their defaults: {', '.join(sorted(held))}")
     if unused:
         note(f"not in the command, only in METAKEL_CONFIGURATION: {', '.join(unused)}")
-    signals = StopSignals()
+    signals, stopper = StopSignals(), _stopper(known, step, curves)
     source = with_limits(known, limit, start)
     kept = [path for path in (prior, journal, observed, candidates) if path is not None]
     program = Program(
-        command, timeout, retries, value_file, signals, source.output, source.others, names, kept
-    )
+        command, timeout, retries, value_file, signals, source.output, source.others, names, kept,
+        steps=step_pattern(step) if step else None,
+    )  # fmt: skip
     with signals, program.reserved(names):
         resumed = journal.exists()
         tuner = open_tuner(
@@ -162,7 +188,7 @@ def tune(
         with _stoppable(journal):
             stopped, failures = "", 0
             try:
-                failures = _loop(tuner, program, give_up, verbose=verbose, json=json)
+                failures = _loop(tuner, program, give_up, stopper, verbose=verbose, json=json)
             except (Alarm, NothingToAsk) as error:
                 stopped = why_stopped(tuner, error)
             _conclude(tuner, journal, failures, give_up, stopped, json=json)
@@ -219,7 +245,53 @@ def _continue(tuner: Tuner, journal: Path) -> None:
         )
 
 
-def _loop(tuner: Tuner, program: Program, give_up: int, *, verbose: bool, json: bool) -> int:
+class _Stopper:
+    """Decides about the curve of a running program, given those of the journal."""
+
+    def __init__(self, model: CurveModel) -> None:
+        self._model, self._said = model, set[str]()
+
+    def beside(self, earlier: Sequence[Curve]) -> Callable[[Curve], Decision]:
+        """A whole run makes as many steps as the longest one so far."""
+        whole = max((max(curve) for curve in earlier), default=None)
+
+        def decide(curve: Curve) -> Decision:
+            found = self._model.decide(curve, earlier, whole)
+            if not found and ("contradict" in found.reason or "vouch" in found.reason):
+                if found.reason not in self._said:
+                    note(f"nothing is ended early, as {found.reason}")
+                self._said.add(found.reason)
+            return found
+
+        return decide
+
+
+def _stopper(prior: Prior, pattern: str, curves: str) -> _Stopper | None:
+    if not pattern:
+        if curves:
+            raise InputError("--curves without --step-pattern; expected how lines tell values")
+        return None
+    if not curves and not prior.info.model:
+        raise InputError(
+            "--step-pattern without --curves: how do runs go on? Expected library:NAME with a "
+            "model of boosting, or a file of CurveModel.learn(...).save(path)"
+        )
+    model = as_curves(curves or prior.info.model)
+    if model.minimize != prior.info.minimize:
+        words = ("minimised", "maximises") if model.minimize else ("maximised", "minimises")
+        raise InputError(f"the curves were {words[0]}, but the prior {words[1]}; expected the same")
+    return _Stopper(model)
+
+
+def _loop(
+    tuner: Tuner,
+    program: Program,
+    give_up: int,
+    stopper: _Stopper | None,
+    *,
+    verbose: bool,
+    json: bool,
+) -> int:
     """Evaluate until done; gives the number of failures at the end, in a row."""
     failures = 0
     alarmed = tuner.alarm is not None
@@ -229,14 +301,19 @@ def _loop(tuner: Tuner, program: Program, give_up: int, *, verbose: bool, json: 
         if verbose:
             note(f"why {number}: {tuner.explain(configuration)}")
         try:
-            outcome = program.run(number, configuration)
+            decide = None if stopper is None else stopper.beside(tuner.trials.curves)
+            outcome = program.run(number, configuration, decide)
         except InputError:  # it cannot be run at all, so nothing was evaluated
             tuner.drop(configuration)
             raise
-        failed = outcome.value is None
-        tuner.tell(
-            configuration, outcome.value, outcome.outputs, failed=failed, reason=outcome.reason
-        )
+        failed = outcome.value is None and not outcome.stopped
+        if outcome.stopped:
+            tuner.stop(configuration, outcome.curve, outcome.reason)
+        else:
+            tuner.tell(
+                configuration, outcome.value, outcome.outputs, failed=failed,
+                reason=outcome.reason, curve=outcome.curve,
+            )  # fmt: skip
         failures = failures + 1 if failed else 0
         _show(tuner, number, configuration, outcome, json=json)
         if tuner.alarm is not None and not alarmed:
@@ -254,7 +331,14 @@ def _show(
 ) -> None:
     event = "failed" if outcome.value is None else "complete"
     if json:
-        emit({"event": event, "number": number, "configuration": configuration, **asdict(outcome)})
+        event = "stopped" if outcome.stopped else event
+        facts = {name: fact for name, fact in asdict(outcome).items() if name != "stopped"}
+        if not outcome.curve:
+            del facts["curve"]
+        emit({"event": event, "number": number, "configuration": configuration, **facts})
+    elif outcome.stopped:
+        after = f"stopped after step {max(outcome.curve)}: {outcome.reason}"
+        say(f"{number:4d}  {after}  {one_line(configuration)}")
     elif outcome.value is None:
         say(f"{number:4d}  failed: {outcome.reason}  {one_line(configuration)}")
     else:
@@ -281,6 +365,7 @@ def _conclude(
                 "reason": why,
                 "complete": len(trials.observed),
                 "failed": len(trials.failed),
+                "stopped": len(trials.stopped),
                 "pending": len(trials.pending),
                 "best": asdict(tuner.best) if trials.observed else None,
                 "certificate": certificate.as_dict(),
@@ -290,6 +375,8 @@ def _conclude(
         )
     else:
         say(f"done: {why}")
+        if trials.stopped:
+            say(f"{len(trials.stopped)} runs were stopped early; {trials.saved} steps were saved")
         if trials.observed:
             say(f"best {tuner.best.value:.6g}  {one_line(tuner.best.x)}")
             if tuner.source.rules or (tuner.stop_at is not None and str(certificate) not in why):

@@ -13,12 +13,13 @@ from metakel.library._cards import Card, card
 from metakel.library._cards import list_cards as list
 from metakel.library._entries import ENTRIES, Entry
 from metakel.library._join import beside
-from metakel.library._load import as_prior, curves, load, spelled
+from metakel.library._load import as_curves, as_prior, curves, load, spelled
 
 __all__ = [
     "ENTRIES",
     "Card",
     "Entry",
+    "as_curves",
     "as_prior",
     "beside",
     "card",

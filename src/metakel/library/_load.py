@@ -63,6 +63,12 @@ def curves(name: str) -> CurveModel:
         return decode(CurveModel, content, file.name)
 
 
+def as_curves(source: Any) -> CurveModel:
+    """A model of curves by its path or by the name of a model in the library."""
+    name = str(source).removeprefix(PREFIX).partition(":")[0]
+    return curves(name) if name in ENTRIES else CurveModel.load(source)
+
+
 def as_prior(source: Any) -> Prior:
     """A prior as it is, the path of one, or ``library:name`` or ``library:name:metric``."""
     if isinstance(source, Prior):

@@ -267,8 +267,9 @@ def _before(state: State, x: Array) -> Array:
     asked = [t.number for t in record.pending if domain.same(t.x[None], x[None])[0, 0]]
     if not asked or not len(found):
         return found
-    without_value = [trial for trial in record.trials if trial.state in ("pending", "failed")]
-    later = np.array([trial.x for trial in without_value if trial.number >= max(asked)])
+    without_value = ("pending", "failed", "stopped")
+    seen = (trial for trial in record.trials if trial.state in without_value)
+    later = np.array([trial.x for trial in seen if trial.number >= max(asked)])
     return np.asarray(found[~domain.same(found, later).any(axis=1)])
 
 

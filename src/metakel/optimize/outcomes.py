@@ -8,6 +8,7 @@ state           evidence               fantasy                            counts
 complete        its value              no                                 yes
 infeasible      its value              no                                 no
 failed          none                   yes: the search keeps away         no
+stopped         none                   yes: the search keeps away         no
 pending         none                   yes: the search keeps away         no
 dropped         none                   no                                 no
 ==============  =====================  =================================  ===================
@@ -123,7 +124,7 @@ MOST = 512
 BLOCK = 128
 NEAREST = (MOST - BLOCK) // 2
 BATCH = 64  # results of one call; more than these are one batch
-FINISHED = ("complete", "infeasible", "failed")
+FINISHED = ("complete", "infeasible", "failed", "stopped")
 Measured = tuple[tuple[Array, Mapping[str, float]], ...]  # points, and numbers by name
 
 
@@ -237,7 +238,7 @@ def outcomes(record: Record, *, d0: int, scale: OutputScale) -> Outcomes:
         ends=_ends(record, seen),
         constraints=tuple((t.x, t.constraints) for t in finished if t.constraints),
         outputs=tuple((t.x, t.outputs) for t in finished if t.outputs),
-        failed=points(trial for trial in finished if trial.state == "failed"),
+        failed=points(trial for trial in finished if trial.state in ("failed", "stopped")),
         pending=points(trial for trial in trials if trial.state == "pending"),
         closed=_points([x for trial in sorted(trials, key=height) for x in trial.closes], d0),
     )

@@ -15,7 +15,7 @@ from metakel import _html
 from metakel._arrays import Array, positive
 from metakel.errors import InputError, ShapeError
 
-TrialState = Literal["pending", "complete", "infeasible", "failed", "dropped"]
+TrialState = Literal["pending", "complete", "infeasible", "failed", "stopped", "dropped"]
 LARGEST = 1e50  # beyond this no interval can be computed, and a value says no more than "failed"
 
 
@@ -44,6 +44,8 @@ class Note:
         The same as the model sees it; it is not suggested again.
     released : bool
         Whether it was given back, so that it is asked again.
+    curve : dict
+        Values by step, from 1, where a run has them.
     """
 
     asked: bool = True
@@ -54,6 +56,7 @@ class Note:
     suggested: Mapping[str, Any] | None = None
     suggested_x: Array | None = field(default=None, repr=False)
     released: bool = False
+    curve: Mapping[int, float] = field(default_factory=dict, repr=False)
 
 
 NO_NOTE = Note()
@@ -71,9 +74,10 @@ class Trial:
         As the user sees it: an array, or a dict of named parameters.
     x : (d0,) array
         As the model sees it.
-    state : "pending", "complete", "infeasible", "failed" or "dropped"
+    state : "pending", "complete", "infeasible", "failed", "stopped" or "dropped"
         Infeasible: it has a value, but violates a constraint. Failed: there is no value, for good.
-        Dropped: it will not be run.
+        Stopped: it was ended early, as by its curve it would not have become the best. Dropped: it
+        will not be run.
     value : float or None
         What was observed.
     noise_std : float or None
@@ -187,7 +191,25 @@ class Record:
     def counts(self) -> str:
         """How many there are of each kind, in words."""
         done, failed, waiting = len(self.observed), len(self.failed), len(self.pending)
-        return f"{done} values, {failed} failed, {waiting} pending"
+        early = f", {len(self.stopped)} stopped early ({self.saved} steps saved)"
+        return f"{done} values, {failed} failed, {waiting} pending{early * bool(self.stopped)}"
+
+    @property
+    def stopped(self) -> tuple[Trial, ...]:
+        """Ended early, by their curves."""
+        return tuple(trial for trial in self.trials if trial.state == "stopped")
+
+    @property
+    def curves(self) -> tuple[Mapping[int, float], ...]:
+        """Of the runs that have ended, in the order of their numbers; values by step."""
+        ended = (t for t in self.trials if t.state in ("complete", "infeasible", "stopped"))
+        return tuple(trial.note.curve for trial in ended if trial.note.curve)
+
+    @property
+    def saved(self) -> int:
+        """Steps that stopped runs did not make, if they are as long as the longest."""
+        whole = max((max(curve) for curve in self.curves), default=0)
+        return sum(whole - max(trial.note.curve, default=whole) for trial in self.stopped)
 
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row per trial and a column per parameter.

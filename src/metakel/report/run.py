@@ -57,8 +57,8 @@ class RunReplay:
     trust : (k,) array
         Weight of the history against a cold start.
     alarm : AlarmEvent or None
-    counts : str
-        How many values, failed and pending runs there are.
+    record : Record
+        All trials, failed, pending and stopped ones as well.
     certificate : Certificate
         At the end.
     typical : float
@@ -77,7 +77,7 @@ class RunReplay:
     regret: Array
     trust: Array
     alarm: AlarmEvent | None
-    counts: str
+    record: Record
     certificate: Certificate
     typical: float
     next: Reasons | None = None
@@ -112,7 +112,7 @@ def replay_run(prior: Prior | Source, whole: Record, options: RunOptions) -> Run
         regret=regret,
         trust=trust,
         alarm=optimizer.alarm,
-        counts=whole.counts,
+        record=whole,
         certificate=optimizer.certificate(),
         typical=nan if some is None else some.typical,
         next=upcoming,
@@ -269,19 +269,29 @@ def about(prior: Prior, run: RunReplay | None, sources: Mapping[str, str]) -> st
 
 def run_section(prior: Prior, run: RunReplay) -> str:
     """How the run went."""
-    counts = run.counts
+    counts = run.record.counts
     if not run.trials:
         return section("The run", paragraph(f"{counts}: nothing to show yet."))
     pictures = [_values(prior, run), *_expectations(prior, run), *_certificate(prior, run)]
     return section(
         "The run",
         paragraph(f"{counts}."),
+        _stopped(run),
         _alarm(run),
         _rules(run),
         figures(*pictures, _trust(run)),
         figures(*parallel(prior, run.trials), *slices(prior, run.trials)),
         trial_table(prior, run.trials),
     )
+
+
+def _stopped(run: RunReplay) -> str:
+    """Which runs were ended early, where, and why."""
+    stopped = run.record.stopped
+    if not stopped:
+        return ""
+    rows = [(str(t.number), str(max(t.note.curve, default=0)), t.note.reason) for t in stopped]
+    return table(("stopped early", "after step", "because"), rows)
 
 
 def _rules(run: RunReplay) -> str:

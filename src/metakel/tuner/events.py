@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from metakel._arrays import is_number, refuse_masked, shown
+from metakel._arrays import is_integer, is_number, refuse_masked, shown
 from metakel.errors import InputError
 from metakel.optimize.record import LARGEST, feasible
 from metakel.tuner.journal import FORMAT, VERSION
@@ -85,6 +85,16 @@ def result(
     return {**event, **measured(outputs), **({"constraints": bounds} if bounds else {}), **found}
 
 
+def drawn(curve: Mapping[int, Any] | None) -> Event:
+    """Values by step as pairs, null where one is not finite; no entry where there are none."""
+    if not curve:
+        return {}
+    if not all(is_integer(step) and step > 0 for step in curve):
+        raise InputError(f"the curve has the steps {list(curve)[:5]}; expected whole numbers > 0")
+    pairs = [[int(step), judged(curve[step])["value"]] for step in sorted(curve)]
+    return {"curve": pairs}
+
+
 def measured(outputs: Mapping[str, Any] | None) -> Event:
     """Other outputs, as far as they were measured; no entry where none was."""
     values = {str(name): judged(value)["value"] for name, value in (outputs or {}).items()}
@@ -148,6 +158,16 @@ def _is_mapping(value: Any) -> bool:
     return type(value) is dict or isinstance(value, Mapping)
 
 
+def _is_curve(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(pair, list)
+        and len(pair) == 2
+        and (is_integer(pair[0]) and pair[0] > 0)
+        and (pair[1] is None or _is_finite(pair[1]))
+        for pair in value
+    )
+
+
 def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(_is_finite, value))
 
@@ -175,6 +195,10 @@ OUTPUTS: Expected = (
     "finite numbers by name, or nothing",
     lambda v: v is None or (isinstance(v, Mapping) and all(map(_is_finite, v.values()))),
 )
+CURVE: Expected = (
+    "pairs of a step > 0 and a finite number or null, or nothing",
+    lambda v: v is None or _is_curve(v),
+)
 BOOL: Expected = "true or false", lambda value: isinstance(value, bool)
 
 FIELDS: dict[str, dict[str, Expected]] = {
@@ -196,7 +220,9 @@ FIELDS: dict[str, dict[str, Expected]] = {
         "value": NUMBER,
         "outputs": OUTPUTS,
         "constraints": OUTPUTS,
+        "curve": CURVE,
     },
+    "stopped": {"configuration": MAPPING, "number": COUNT, "curve": CURVE},
     "failed": {
         "configuration": MAPPING,
         "number": MAYBE_COUNT,

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from math import nan
 from typing import Any
 
 from metakel._arrays import Array
 from metakel.confidence import AlarmEvent
 from metakel.errors import Hint, InputError
+from metakel.optimize.outcomes import FINISHED
 from metakel.optimize.record import NO_NOTE, UNPLACED, Note, Record, Trial, TrialState, feasible
 from metakel.space import Space
 from metakel.tuner.events import (
@@ -22,8 +24,12 @@ from metakel.tuner.events import (
     refuse_damaged,
 )
 
-STATES: dict[str, TrialState] = {"told": "complete", "failed": "failed", "dropped": "dropped"}
-FINISHED = ("complete", "infeasible", "failed")
+STATES: dict[str, TrialState] = {
+    "told": "complete",
+    "failed": "failed",
+    "stopped": "stopped",
+    "dropped": "dropped",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +157,7 @@ class Run:
         words = {
             "complete": f"it has the value {trial.value or 0.0:g}{mend}",
             "failed": f"it failed{why}{mend}",
+            "stopped": f"it was stopped early{why}{mend}",
         }
         return words.get(trial.state, f"it is {trial.state}")
 
@@ -217,7 +224,7 @@ class _Fold:
         kind, number = event["event"], event.get("number")
         if not self._header:
             self._header = check_header(event, self._where)
-        self._revision += not (kind in ("told", "failed") and number is not None)
+        self._revision += not (kind in ("told", "failed", "stopped") and number is not None)
         if kind == "asked":
             self._ask(event)
         elif kind == "queued":
@@ -272,6 +279,8 @@ class _Fold:
         trial["outputs"] = dict(event.get("outputs") or {})
         trial["closed"] = not event.get("again", False)
         trial["note"].update(note, released=False)
+        if curve := event.get("curve"):
+            trial["note"]["curve"] = {step: nan if y is None else y for step, y in curve}
         if state in FINISHED:
             self._finished.append(number)
 

@@ -32,7 +32,7 @@ LINE_END, MARK_LENGTH = 2, 3  # bytes, at most
 SUMS = 6  # checksums that the line before may have had, in a row of damaged lines
 GUESSES = 8  # ways in which the lost lines may have been, that are followed at once
 IMPOSSIBLE = 10
-RESULTS = ("told", "failed", "corrected")
+RESULTS = ("told", "failed", "stopped", "corrected")
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ def _ways(
 
 def _is_result_of(piece: bytes, kind: str, number: int | None, run: Any) -> bool:
     """Whether a damaged line reads as a result of a trial; None for one without a number."""
-    if kind not in ("told", "failed"):
+    if kind not in ("told", "failed", "stopped"):
         return False
     event = {"event": kind, "number": number, "configuration": run}
     expected = json.dumps(event).encode()[:-1]

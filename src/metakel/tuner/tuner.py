@@ -22,7 +22,7 @@ from metakel.optimize.certificate import as_tolerance
 from metakel.optimize.record import Record, Trial
 from metakel.priors import Prior
 from metakel.space import Space
-from metakel.tuner.events import Configuration, Event, as_value, plain, result
+from metakel.tuner.events import Configuration, Event, as_value, drawn, plain, result
 from metakel.tuner.fold import Run, age
 from metakel.tuner.journal import T, used_by_this_thread
 from metakel.tuner.lock import is_alive, this_process
@@ -431,6 +431,7 @@ class Tuner:
         reason: str = "",
         instead_of: Mapping[str, Any] | int | None = None,
         constraints: Mapping[str, float] | None = None,
+        curve: Mapping[int, float] | None = None,
     ) -> None:
         """The value of a configuration, asked or not; safe on disk when this returns.
 
@@ -439,6 +440,8 @@ class Tuner:
 
         ``constraints`` are numbers by name; a run in which one is above 0 is never the best, and
         later suggestions avoid the place.
+
+        ``curve`` has values by step, from 1, of which this is the last (`metakel.curves`).
 
         What was really done can be told: numbers beyond their range and new choices are evidence
         for a prior, and are not suggested. A value that is not finite, or beyond 1e50, counts as
@@ -458,7 +461,27 @@ class Tuner:
             waiting = self._settles(checked, instead_of)
             number = None if waiting is None else waiting.number
             measured = None if failed else value
-            self._append([result(number, checked, measured, reason, outputs, constraints)])
+            event = result(number, checked, measured, reason, outputs, constraints)
+            self._append([{**event, **drawn(curve)}])
+
+        self._turn(note)
+
+    def stop(
+        self, configuration: Mapping[str, Any], curve: Mapping[int, float], reason: str = ""
+    ) -> None:
+        """A pending run was ended early, as its curve said that it would not become the best.
+
+        It counts towards the budget, has no value, and is not asked again; later suggestions avoid
+        the place. `metakel.curves.CurveModel.decide` says when to do so.
+        """
+        checked, steps = self._checked(configuration), drawn(curve)
+
+        def note() -> None:
+            waiting = self._store.run.waiting(checked, this_process())
+            if waiting is None:
+                raise InputError(f"stop: {checked} is not pending; expected what was asked for")
+            event = {"event": "stopped", "number": waiting.number, "configuration": checked}
+            self._append([{**event, "reason": reason, **steps}])
 
         self._turn(note)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from optuna.pruners import BasePruner
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from metakel import library
-from metakel.curves import CurveModel
+from metakel.curves import CurveModel, from_one
 from metakel.errors import InputError
 
 LOGGER = logging.getLogger("metakel")
@@ -62,7 +61,7 @@ class MetaKelPruner(BasePruner):
         if source_studies is not None:
             model = _learned(source_studies, delta, tolerance)
         elif not isinstance(model, CurveModel):
-            model = as_curves(model).at(delta, tolerance)
+            model = library.as_curves(model).at(delta, tolerance)
         self.model, self._n_steps = model, n_steps
         self._said: set[str] = set()
 
@@ -85,18 +84,6 @@ class MetaKelPruner(BasePruner):
         if found.stop:
             LOGGER.info("trial %d is pruned: %s", trial.number, found.reason)
         return found.stop
-
-
-def from_one(values: Mapping[int, float]) -> dict[int, float]:
-    """Values by step, counted from one: a first step of 0 has been made once it is reported."""
-    shift = 1 if min(values, default=1) == 0 else 0
-    return {step + shift: float(value) for step, value in values.items()}
-
-
-def as_curves(source: Any) -> CurveModel:
-    """A model of curves by its path or by the name of a model in the library."""
-    name = str(source).removeprefix("library:").partition(":")[0]
-    return library.curves(name) if name in library.ENTRIES else CurveModel.load(source)
 
 
 def _learned(studies: Sequence[Study], delta: float, tolerance: float) -> CurveModel | None:
