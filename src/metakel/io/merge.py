@@ -21,8 +21,11 @@ SHOWN = 3
 ABSENT = float("nan")
 # A parameter as some studies have it, with the names of those.
 Versions = Mapping[Parameter, Sequence[str]]
-# The name of a study, its parameters, and parameters and value of each of its runs.
-Study = tuple[str, Sequence[Parameter], Sequence[tuple[Mapping[str, Any], float | None]]]
+# Parameters and value of a run, and where it is known how far that may be off.
+StudyRun = tuple[Mapping[str, Any], float | None] | tuple[Mapping[str, Any], float, float]
+# The name of a study, its parameters, and its runs.
+Study = tuple[str, Sequence[Parameter], Sequence[StudyRun]]
+NOISE = "metakel.noise"
 
 
 def join_studies(
@@ -44,18 +47,24 @@ def join_studies(
         (label, p) for label, (_, found, _) in zip(labels, studies, strict=True) for p in found
     ]
     runs = [
-        (label, *run) for label, (_, _, rows) in zip(labels, studies, strict=True) for run in rows
+        (label, *(*run, ABSENT)[:3])
+        for label, (_, _, rows) in zip(labels, studies, strict=True)
+        for run in rows
     ]
     space, merge_notes, conflicts = merge_spaces(parameters)
     names = dict.fromkeys(p.name for _, p in parameters)
     task, output = (f"{source.lower()}.{n}" if n in names else n for n in (task, output))
-    columns = {task: Column.of([label for label, _, _ in runs])}
+    columns = {task: Column.of([label for label, *_ in runs])}
     for name in names:
         if name in space.names or name in conflicts:
-            columns[name] = Column.of([params.get(name, ABSENT) for _, params, _ in runs])
-    columns[output] = Column.of([value for _, _, value in runs])
-    every = (*merge_notes, *notes)
-    return Table(source, columns, task, output, space, minimize, failed, every, conflicts=conflicts)
+            columns[name] = Column.of([params.get(name, ABSENT) for _, params, *_ in runs])
+    columns[output] = Column.of([value for _, _, value, _ in runs])
+    every, noise = (*merge_notes, *notes), None
+    if any(noise_std == noise_std for *_, noise_std in runs):
+        noise = NOISE
+        columns[noise] = Column.of([noise_std for *_, noise_std in runs])
+    found = Table(source, columns, task, output, space, minimize, failed, every)
+    return replace(found, conflicts=conflicts, noise=noise)
 
 
 def merge_spaces(

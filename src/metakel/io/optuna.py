@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from math import isnan, nan
+from math import inf, isclose, isfinite, isnan, nan
 from pathlib import Path
 from typing import Any
 
+from metakel.curves import Curve, CurveModel, from_one
 from metakel.errors import InputError, MetaKelError
-from metakel.io.merge import join_studies
+from metakel.io.merge import StudyRun, join_studies
 from metakel.io.schema import Table
 from metakel.space import Float, Parameter
 from metakel.space.space import from_distribution
@@ -44,6 +45,9 @@ class RecordedStudy:
         What the study calls its value, by ``study.set_metric_names``; empty where it has no name.
     pruned : int
         How many of the other trials were pruned.
+    curves : tuple of (dict or None, dict)
+        Of completed and pruned trials with intermediate values: the parameters of a pruned one,
+        and values by step, from 1.
     """
 
     study_name: str
@@ -55,6 +59,7 @@ class RecordedStudy:
     constraints: tuple[Mapping[str, float], ...] = ()
     metric: str = ""
     pruned: int = 0
+    curves: tuple[tuple[Mapping[str, Any] | None, Curve], ...] = ()
 
     def is_of(self, study: Any) -> bool:
         """Whether this is the record of a study, however far that has come meanwhile."""
@@ -68,8 +73,9 @@ class RecordedStudy:
 def read_optuna(source: Any) -> Table:
     """Trials of Optuna studies: a storage (its URL or object), one study, or several.
 
-    Only completed trials have values; the others are counted as failed. Those that failed say where
-    runs fail.
+    Completed trials have values. Pruned ones count by the end that the curves of completed ones
+    let expect, and by how far that may be off, and are left out where those are too few. The others
+    are counted as failed. Those that failed say where runs fail.
     """
     studies, skipped = recorded_studies(source)
     if not studies:
@@ -77,26 +83,61 @@ def read_optuna(source: Any) -> Table:
         raise InputError(
             f"found no Optuna studies in {source!r}; expected a storage or studies{why}"
         )
+    runs, known = with_predicted_ends(studies)
     metrics = {study.metric for study in studies} - {""}
     return join_studies(
         "Optuna",
-        [(study.study_name, study.parameters, study.rows) for study in studies],
+        [(s.study_name, s.parameters, rows) for s, rows in zip(studies, runs, strict=True)],
         task=TASK,
         output=metrics.pop() if len(metrics) == 1 else OUTPUT,
         minimize=studies[0].minimize,
-        failed=sum(study.failed for study in studies),
-        notes=(*skipped, *_left_out(studies)),
+        failed=sum(study.failed for study in studies) - known,
+        notes=(*skipped, *_left_out(studies, known)),
     )
 
 
-def _left_out(studies: Sequence[RecordedStudy]) -> tuple[str, ...]:
+def with_predicted_ends(studies: Sequence[RecordedStudy]) -> tuple[list[list[StudyRun]], int]:
+    """The runs of each study, pruned ones by the end that is to be expected of them; how many.
+
+    That is no better than the best completed one: a run that was not finished is nobody's best.
+    Only ratios of noise count, so that completed ones have that of a whole curve.
+    """
+    runs: list[list[StudyRun]] = [list(study.rows) for study in studies]
+    whole = [[curve for params, curve in s.curves if params is None] for s in studies]
+    if not any(params is not None for study in studies for params, _ in study.curves):
+        return runs, 0
+    try:
+        model = CurveModel.learn(whole, minimize=studies[0].minimize)
+    except InputError:  # too few curves
+        return runs, 0
+    for k, (study, done) in enumerate(zip(studies, whole, strict=True)):
+        if not done:
+            continue
+        curves, steps = [curve for _, curve in study.curves], max(map(max, done))
+        values = [value for _, value in study.rows if isfinite(value)]
+        best = min(values) if study.minimize else max(values)
+        ends: list[StudyRun] = []
+        for params, curve in study.curves:
+            end, noise_std = model.predict(curve, curves, steps)
+            if params is not None and isfinite(end) and 0 < noise_std < inf:
+                end = max(end, best) if study.minimize else min(end, best)
+                ends.append((params, end, noise_std))
+        if ends:
+            usual = model.predict(max(done, key=max), curves, steps)[1]
+            runs[k] = [*((params, value, usual) for params, value in study.rows), *ends]
+    return runs, sum(len(rows) - len(s.rows) for rows, s in zip(runs, studies, strict=True))
+
+
+def _left_out(studies: Sequence[RecordedStudy], known: int) -> tuple[str, ...]:
     """How the trials without a value ended."""
     failed = sum(isnan(value) for study in studies for _, value in study.rows)
-    pruned = sum(study.pruned for study in studies)
+    pruned = sum(study.pruned for study in studies) - known
     open_ones = sum(study.failed - study.pruned for study in studies)
+    taken = f"{known} pruned trials count by the ends that curves of the others let expect"
     ends = {"were pruned": pruned, "failed": failed, "have no value or are open": open_ones}
     counted = [f"{count} {how}" for how, count in ends.items() if count]
-    return (f"of the trials without a value, {', '.join(counted)}",) if pruned else ()
+    left = f"of the trials without a value, {', '.join(counted)}"
+    return (*((taken,) if known else ()), *((left,) if pruned else ()))
 
 
 @dataclass(frozen=True)
@@ -209,6 +250,10 @@ def _renamed(record: RecordedStudy, names: Mapping[str, str]) -> RecordedStudy:
             ({names.get(n, n): v for n, v in params.items()}, value)
             for params, value in record.rows
         ),
+        curves=tuple(
+            (None if params is None else {names.get(n, n): v for n, v in params.items()}, curve)
+            for params, curve in record.curves
+        ),
     )
 
 
@@ -300,7 +345,25 @@ def _record(study: Any) -> RecordedStudy:
         tuple(dict(getattr(trial, "constraints", {})) for trial in done),
         next(iter(getattr(study, "metric_names", None) or ()), ""),
         sum(trial.state.name == "PRUNED" for trial in trials),
+        tuple(_curves(trials, study.direction.name == "MINIMIZE", parameters)),
     )
+
+
+def _curves(
+    trials: Iterable[Any], minimize: bool, known: Collection[Parameter]
+) -> Iterator[tuple[Mapping[str, Any] | None, Curve]]:
+    """Of completed trials whose value is the last or the best of its curve, and of pruned ones."""
+    for trial in trials:
+        state, curve = trial.state.name, from_one(trial.intermediate_values)
+        if state == "PRUNED" and curve and trial.params:
+            own = (from_distribution(name, d) for name, d in trial.distributions.items())
+            if all(parameter in known for parameter in own):
+                yield dict(trial.params), curve
+        elif state == "COMPLETE" and curve and trial.value is not None:
+            last, value = max(curve), float(trial.value)
+            best = min(curve.values()) if minimize else max(curve.values())
+            if any(isclose(value, of, rel_tol=1e-6) for of in (curve[last], best)):
+                yield None, {**curve, last: value}
 
 
 def _mark(trial: Any) -> tuple[Any, ...]:

@@ -40,6 +40,8 @@ class Table:
         Where the row with an index is found, for messages.
     conflicts : dict of str
         Parameters that are not in the space, though there is a column of them, and why.
+    noise : str, optional
+        Column with the standard deviation of each output.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Table:
     notes: tuple[str, ...] = ()
     place: Place = "row {}".format
     conflicts: Mapping[str, str] = field(default_factory=dict)
+    noise: str | None = None
 
 
 def renamed(source: Table, names: Mapping[str, str]) -> Table:
@@ -149,8 +152,8 @@ class Schema:
                 Hint("that larger is", "minimize=False", "--maximize"),
             )
         options |= {"minimize": bool(minimize), "space": source.space if space is None else space}
-        said = (options.pop(name, None) for name in ("status", "noise"))
-        found = cls(Roles(source.task, source.output, *said), **options)
+        status, noise = (options.pop(name, None) for name in ("status", "noise"))
+        found = cls(Roles(source.task, source.output, status, noise or source.noise), **options)
         named = (*(found.inputs or ()), *found.exclude, *found.categories, *found.defaults)
         for name in (*found.roles.names, *named):
             if name not in source.columns:

@@ -89,6 +89,7 @@ class SourceStudies:
                 (s.study_name, s.minimize, s.metric, sorted(map(repr, s.parameters))),
                 [(sorted(params.items()), value) for params, value in s.rows],
                 [sorted(limits.items()) for limits in s.constraints],
+                *([s.curves] if s.pruned else ()),
             )
             for s in studies
         ]

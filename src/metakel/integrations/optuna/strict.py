@@ -90,6 +90,8 @@ def with_constraints(prior: Prior, studies: Sequence[RecordedStudy]) -> Prior:
             "strict: the past studies have no constraint that all their completed trials report; "
             "expected values by trial.set_constraint or constraints_func"
         )
+    # Promises rest on what was measured.
+    studies = [replace(study, curves=()) for study in studies]
     histories = {OBJECTIVE: History.from_optuna(studies)}
     for name in names:
         histories[name] = History.from_optuna([_of_constraint(study, name) for study in studies])
