@@ -102,3 +102,13 @@ def test_the_alarm_hears_what_the_benchmark_says():
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"`python -m (benchmarks\.\w+)", PAGE))))
 def test_commands_exist(command):
     assert (DOCS.parent / f"{command.replace('.', '/')}.py").exists()
+
+
+def test_how_often_the_best_run_is_stopped_is_that_of_the_benchmark():
+    pattern = r"in (\.\d+) to (\.\d+) of them at delta 0.05, and in (\.\d+) to (\.\d+) at delta 0.2"
+    measured = [
+        [float(cells[3]) for cells in section("curves.md", "curves") if cells[1] == pruner]
+        for pruner in ("metakel, delta 0.05", "metakel, delta 0.2")
+    ]
+    for numbers in said(pattern):
+        assert numbers == tuple(end for found in measured for end in (min(found), max(found)))
