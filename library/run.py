@@ -240,8 +240,11 @@ def row_of(
 def attempt(model: Model, data: DataSet, parameters: dict[str, Any], arrays: Any) -> dict[str, Any]:
     """A run, or why it failed; failures are results, too."""
 
+    late = []
+
     def give_up(number: int, frame: Any) -> None:
-        raise TooSlow(f"more than {SECONDS} s")
+        late.append(f"TooSlow: more than {SECONDS} s")
+        raise TooSlow
 
     signal.signal(signal.SIGALRM, give_up)
     signal.alarm(4 * SECONDS)  # the machine may be busy
@@ -250,7 +253,11 @@ def attempt(model: Model, data: DataSet, parameters: dict[str, Any], arrays: Any
             warnings.simplefilter("ignore")
             return run(model, data, parameters, arrays)
     except Exception as error:
-        return {"failed": f"{type(error).__name__}: {error}"[:120]}
+        return {"failed": "".join(late) or f"{type(error).__name__}: {error}"[:120]}
+    except KeyboardInterrupt:  # which CatBoost makes of any signal
+        if not late:
+            raise
+        return {"failed": late[0]}
     finally:
         signal.alarm(0)
 

@@ -235,3 +235,26 @@ def test_runs_that_are_contributed_are_checked(tmp_path):
             writer.writerows(found)
         with pytest.raises(AssertionError, match=words):
             check_library_entry(entry, tmp_path / "runs.csv", facts, "rmse")
+
+
+def test_past_studies_join_the_library_through_the_sampler():
+    optuna = pytest.importorskip("optuna")
+    from metakel.integrations.optuna import MetaKelSampler
+
+    def objective(trial):
+        k = trial.suggest_int("n_neighbors", 1, 50, log=True)
+        return _far_from_the_library({"n_neighbors": k, "weights": "uniform"})
+
+    past = []
+    for seed in range(4):
+        sampler = optuna.samplers.RandomSampler(seed=seed)
+        past.append(optuna.create_study(direction="maximize", sampler=sampler))
+        past[-1].optimize(objective, n_trials=12)
+    sampler = MetaKelSampler(past, prior="knn:auc", seed=0)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    study.optimize(objective, n_trials=3)
+    assert sampler.prior.info.model == "knn"
+    assert sampler.prior.beside.library is not None
+    assert study.trials[0].params["n_neighbors"] <= 6
+    with pytest.raises(InputError, match="two ways to say the same"):
+        MetaKelSampler(past, prior=library.load("knn"))

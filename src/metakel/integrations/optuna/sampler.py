@@ -65,7 +65,8 @@ class MetaKelSampler(BaseSampler):
         Learned before, by `metakel.learn_prior` or ``Prior.load``; instead of source_studies. Also
         its path, or the name of a model in `metakel.library`, such as "lightgbm" or
         "library:lightgbm:auc". Without a metric that is log_loss, and auc for a study that
-        maximises. Parameters may be spelled as the model's own interface does ("eta").
+        maximises. Parameters may be spelled as the model's own interface does ("eta"). With
+        source_studies, a name of the library joins them (`metakel.learn_prior`).
     seed : int, optional
         Of the search for the next configuration. By default it follows from the name of the study,
         so that all workers on a study search alike and foresee each other's choices.
@@ -116,8 +117,14 @@ class MetaKelSampler(BaseSampler):
         delta: float = 0.1,
         sums: Sequence[str] = (),
     ) -> None:
-        if source_studies is not None and prior is not None:
-            raise InputError("source_studies and prior are two ways to say the same; give one")
+        library = str(prior) if isinstance(prior, str) and source_studies is not None else None
+        if library is not None and library.removeprefix("library:").partition(":")[0] in ENTRIES:
+            prior = None
+        elif source_studies is not None and prior is not None:
+            raise InputError(
+                "source_studies and prior are two ways to say the same; give one, or "
+                "source_studies and the name of a model in metakel.library"
+            )
         self._named = ""
         if prior is not None and not isinstance(prior, Prior):
             name = str(prior).removeprefix("library:")
@@ -129,7 +136,11 @@ class MetaKelSampler(BaseSampler):
         self._past = None
         if source_studies is not None:
             self._past = SourceStudies(
-                source_studies, strict=strict, output_range=output_range, log_output=log_output
+                source_studies,
+                strict=strict,
+                output_range=output_range,
+                log_output=log_output,
+                library=library,
             )
         elif output_range is not None or log_output is not None:
             raise InputError(

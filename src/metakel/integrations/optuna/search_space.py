@@ -36,7 +36,7 @@ class SourceStudies:
     source : sequence of studies, or a storage
     strict : bool
         Whether their constraints are learned, too, so that limits can be set on them.
-    output_range, log_output
+    output_range, log_output, library
         Of `learn_prior`.
     """
 
@@ -47,13 +47,18 @@ class SourceStudies:
         strict: bool = False,
         output_range: tuple[float, float] | None = None,
         log_output: bool | None = None,
+        library: str | None = None,
     ) -> None:
         studies, self.skipped = recorded_studies(source)
         for text in self.skipped:
             LOGGER.warning("%s", text)
         self._studies = tuple(study for study in studies if _teaches(study))
         self._strict = strict
-        self._output: dict[str, Any] = {"output_range": output_range, "log_output": log_output}
+        self._output: dict[str, Any] = {
+            "output_range": output_range,
+            "log_output": log_output,
+            "library": library,
+        }
         self._history = _as_history(self._studies)  # what is wrong with it is said at once
 
     @cached_property
