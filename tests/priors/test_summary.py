@@ -11,7 +11,7 @@ from histories import simulate
 
 from metakel import learn_prior
 from metakel.data import History, Task
-from metakel.priors.prior import Beside
+from metakel.priors.info import Beside
 
 
 @pytest.fixture(scope="module")

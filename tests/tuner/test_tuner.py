@@ -12,7 +12,7 @@ from tuning_history import measure, small_prior
 
 import metakel as mk
 from metakel import InputError
-from metakel.priors.prior import Beside
+from metakel.priors.info import Beside
 from metakel.tuner import Finished, KernelSource, Tuner
 
 PRIOR = small_prior(certified=True)

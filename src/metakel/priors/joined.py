@@ -11,7 +11,8 @@ from metakel.data import History
 from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import Optimizer
 from metakel.priors.heldout import EQUALLY
-from metakel.priors.prior import FromLibrary, Prior
+from metakel.priors.info import FromLibrary
+from metakel.priors.prior import Prior
 from metakel.priors.regret_calibration import replayed_model
 from metakel.search import candidates
 

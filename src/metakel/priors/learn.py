@@ -29,10 +29,11 @@ from metakel.priors.heldout import (
     hold_out,
     spoiling_note,
 )
+from metakel.priors.info import COLD_WEIGHT, Beside, PriorInfo
 from metakel.priors.joined import joined, weight_of
 from metakel.priors.outputs import PastOutput, PastOutputs
 from metakel.priors.principal import DEFAULT_LAM_RATIO, TaskFeatures, featurize, fit_task_gp
-from metakel.priors.prior import COLD_WEIGHT, Beside, Prior, PriorInfo
+from metakel.priors.prior import Prior
 from metakel.priors.regret_calibration import (
     Progress,
     calibrate_folds,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from metakel._arrays import TINY, Array, as_number, as_numbers, shown, single_blas_thread
+from metakel._arrays import Array, as_numbers, shown, single_blas_thread
 from metakel._codec import Functions, decode, encode
 from metakel._files import Format, write_file
 from metakel._html import text_card
@@ -29,6 +28,7 @@ from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.outcomes import OutputScale
 from metakel.priors.confidence import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.heldout import NOISE_RATIOS, HeldOut
+from metakel.priors.info import Beside, PriorInfo
 from metakel.priors.outputs import PastOutputs, Replays
 from metakel.priors.summary import Explanation, explain, summary
 from metakel.search import CandidateTable, Domain, SearchSpace
@@ -36,86 +36,8 @@ from metakel.space import Fixed, Parameter, Space
 from metakel.space.text import storable
 
 FORMAT = Format("metakel.Prior", version=3, noun="prior")
-# Initial weight of the cold start beside what was learned; evidence moves it from there.
-COLD_WEIGHT = 0.05
 # A table reaches a little beyond what was recorded of others like it: 5 % of the range on [-1, 1].
 SLIGHTLY = 0.1
-
-
-@dataclass(frozen=True, eq=False)
-class PriorInfo:
-    """Where a prior comes from: names of the tasks, runs, output, and what was found in them.
-
-    ``source`` is a digest of the runs themselves. Unlike what is learned from them, it does not
-    depend on how a machine rounds.
-    """
-
-    tasks: tuple[str, ...]
-    runs: int
-    output: str
-    minimize: bool
-    constant: tuple[str, ...] = ()
-    set_aside: tuple[str, ...] = ()  # tasks that agree with no others
-    winsorized: int = 0
-    lam: str = "cv"
-    mean: bool = True
-    notes: tuple[str, ...] = ()
-    output_range: tuple[float, float] | None = None  # smallest and largest output
-    log_floor: float = 0.0  # positive where logarithms are learned; smaller values count as this
-    source: str = ""
-    model: str = ""  # of the library, whose parameters have other spellings
-    tried_first: tuple[Mapping[str, Any], ...] = ()  # configurations measured on past tasks
-
-    def __post_init__(self) -> None:
-        if not re.fullmatch("([0-9a-f]{16})?", self.source):
-            raise InputError(f"source is {self.source!r}; expected 16 hexadecimal digits")
-        as_number("log_floor", self.log_floor, 0)
-
-    @property
-    def origin(self) -> str:
-        """Numbers of tasks and runs, in words."""
-        tasks = "1 task" if len(self.tasks) == 1 else f"{len(self.tasks)} tasks"
-        return f"{tasks}, {self.runs} run{'s' * (self.runs != 1)}"
-
-
-@dataclass(frozen=True, eq=False)
-class FromLibrary:
-    """A process of the library beside that of one's own history.
-
-    Parameters
-    ----------
-    task_gp : LearnedProcess
-    noise_ratio : tuple of float
-        Weights of the noise ratios.
-    weight : float
-        Initial weight among what was learned.
-    """
-
-    task_gp: LearnedProcess
-    noise_ratio: tuple[float, ...]
-    weight: float
-
-    def __post_init__(self) -> None:
-        as_number("weight", self.weight, 0, 1)
-        as_numbers("noise_ratio", self.noise_ratio, (len(NOISE_RATIOS),), low=TINY)
-
-
-@dataclass(frozen=True, eq=False)
-class Beside:
-    """What stands beside what one's own history taught, until values decide.
-
-    Parameters
-    ----------
-    cold_weight : float
-        Initial weight of the cold start.
-    library : FromLibrary or None
-    """
-
-    cold_weight: float = COLD_WEIGHT
-    library: FromLibrary | None = None
-
-    def __post_init__(self) -> None:
-        as_number("cold_weight", self.cold_weight, 0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +76,7 @@ class Prior:
     heldout: HeldOut
     calibration: Calibration | None
     info: PriorInfo
-    beside: Beside = Beside()
+    beside: Beside = field(default=Beside())
     certificate: RegretCalibration | None = None
     past: PastOutputs | None = None
     best_runs: BestRuns | None = None
