@@ -118,7 +118,7 @@ def test_a_choice_is_explained_among_those_beside_the_same_values():
     why = game.explain({"x": 0.3, "z": -0.5}, fixed={"z": -0.5})
     column = [{"x": x, "z": -0.5} for x in np.linspace(-1, 1, 201)]
     low, high = np.quantile(game.predict(column)[0], [0.4, 0.6])
-    assert low <= why.typical <= high
+    assert low <= why.typical.value <= high
     with pytest.raises(InputError, match="does not have"):
         game.explain({"x": 0.3, "z": 0.1}, fixed={"z": -0.5})
 

@@ -139,7 +139,7 @@ def test_nothing_that_is_said_leaves_the_limits(minimize):
         why = optimizer.explain(x)
         for end in (why.expected, *filter(None, [why.safer])):
             assert 0 <= end.low <= end.value <= end.high <= 1
-        assert 0 <= why.typical <= 1
+        assert 0 <= why.typical.low <= why.typical.value <= why.typical.high <= 1
         said = [
             float(n) for pair in re.findall(r"\(([\d.]+) to ([\d.]+)\)", str(why)) for n in pair
         ]
@@ -151,6 +151,33 @@ def test_nothing_that_is_said_leaves_the_limits(minimize):
         lower, upper = prior.confidence(delta=0.5).interval(space)
         assert lower.min() >= 0
         assert upper.max() <= 1
+
+
+@pytest.mark.parametrize("minimize", [False, True])
+@pytest.mark.parametrize("n", [1, 6])
+def test_a_typical_value_is_that_of_a_random_point_with_what_is_not_known_of_it(minimize, n):
+    tuner = played(accuracies(minimize), n)
+    why, rows = tuner.explain(tuner.ask()), configurations(tuner.source.prior, 300)
+    means, _ = tuner.predict(rows)
+    low, high = why.typical.low, why.typical.high
+    assert means.min() < why.typical.value < means.max()
+    true = np.array([0.97 - 0.5 * x["a"] ** 2 for x in rows])
+    true = 1 - true if minimize else true
+    assert low < np.median(true) < high
+    assert np.mean((low <= true) & (true <= high)) > 0.5
+    assert f"where {why.typical.value:.4g} ({low:.3g} to {high:.3g}) is typical" in why.sentence
+
+
+def test_no_run_of_a_past_task_stands_below_a_sentence_that_there_is_none():
+    prior = accuracies()
+    optimizer, past = prior.optimizer(), prior.best_runs
+    for x in [*past.points[:5], *configurations(prior, 10), {"a": 0.97, "kind": "x"}]:
+        why = optimizer.explain(x)
+        near = [run for run in why.neighbours if run.distance <= 1 and run.x["kind"] == x["kind"]]
+        assert min(why.near, len(why.neighbours)) == len(near)
+        assert ("elsewhere; the nearest were:" in why.support) == (why.near == 0)
+        assert why.neighbours
+        assert "None of" not in str(why)
 
 
 def test_a_minimum_is_explained_like_the_maximum_of_one_minus_it():
@@ -171,7 +198,7 @@ def test_the_first_suggestion_exploits_and_a_bad_place_is_worse():
     assert bad.worse
     assert bad.purpose in bad.sentence
     assert "explores" not in bad.sentence
-    assert bad.expected.value < bad.typical
+    assert bad.expected.value < bad.typical.value
     assert bad.safer is not None
     assert bad.safer.low > bad.expected.low
 
@@ -225,7 +252,8 @@ def test_only_choices_beside_the_same_fixed_values_are_compared():
     why = optimizer.explain({"a": 0.9, "kind": "x"}, here)
     assert why.safer.x["kind"] == "x"
     assert why.best is None  # nothing was tried here
-    assert why.typical < optimizer.explain({"a": 0.9, "kind": "y"}, {"kind": "y"}).typical
+    there = optimizer.explain({"a": 0.9, "kind": "y"}, {"kind": "y"})
+    assert why.typical.value < there.typical.value
     optimizer.tell({"a": 0.2, "kind": "x"}, 0.86)
     assert optimizer.explain({"a": 0.9, "kind": "x"}, here).best == 0.86
     with pytest.raises(InputError, match="does not have"):

@@ -20,6 +20,7 @@ from metakel._html import card, items, paragraph
 from metakel.gp.averages import UCB_WIDTH
 from metakel.optimize.certificate import describe
 from metakel.optimize.model import BestRuns
+from metakel.optimize.outcomes import OutputScale
 from metakel.search import Domain, StartPoints
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ GIVEN_UP = 0.25
 TOLD_SOON = 0.5
 # The safer point has a lower end that is higher by this share of the standard deviation, or more.
 SAFER = 0.1
+SLICES = 21  # of a normal distribution, each as likely as the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +109,9 @@ class Reasons:
     ----------
     expected : Expected
         What is expected there; ``expected.x`` is the point.
-    typical : float
-        The median of what is expected over the whole domain.
+    typical : Expected
+        Of a point drawn at random: the median, and the ends of the middle two thirds, by what the
+        points differ in and by what is not known of them. Its ``x`` is None.
     best : float or None
         The best value so far.
     explores : bool
@@ -133,7 +136,7 @@ class Reasons:
     """
 
     expected: Expected
-    typical: float
+    typical: Expected
     best: float | None
     explores: bool
     neighbours: tuple[Neighbour, ...] = field(repr=False)
@@ -149,7 +152,7 @@ class Reasons:
     def sentence(self) -> str:
         """What is expected against what is typical, how sure that is, and what it is tried for."""
         so_far = "" if self.best is None else f" and {self.best:.4g} is the best so far"
-        against = f"where {self.typical:.4g} is typical{so_far}"
+        against = f"where {self.typical} is typical{so_far}"
         return f"{self.output} is expected to be {self.expected}, {against}; {self.purpose}."
 
     @property
@@ -172,8 +175,9 @@ class Reasons:
         """How many past tasks speak for it; empty where none is known."""
         if not self.tasks:
             return ""
-        had = f"{self.near} of {self.tasks} past tasks had one of their best runs"
-        return f"{had if self.near else f'None of {self.tasks} past tasks had a best run'} near it."
+        if not self.near:  # the nearest ones are named all the same
+            return f"The best runs of all {self.tasks} past tasks were elsewhere; the nearest were:"
+        return f"{self.near} of {self.tasks} past tasks had one of their best runs near it."
 
     @property
     def alternative(self) -> str:
@@ -244,10 +248,9 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
     behind = bool(means[top] - mean > GIVEN_UP * sd and np.isfinite(sds[top]))
     promise = mean + UCB_WIDTH * sd - (means[top] + UCB_WIDTH * sds[top])
     worse = behind and bool(promise < -GIVEN_UP * sd)  # with all that is not known of it
-    middle = float(np.median(plain.predict(start.X)[0]))
     return Reasons(
         expected=expected(x, copy(point), mean, sd),
-        typical=float(np.clip(scale.value(middle), least, most)),
+        typical=_typical(*plain.predict(start.X), scale, (least, most)),
         best=state.value(int(few[0])) if here.any() else None,
         explores=behind and not worse,
         neighbours=_neighbours(state, past, differ, point, x),
@@ -259,6 +262,16 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
         informed=bool(found.t) or len(fantasies) > 0 or bool(np.ptp(means) > 1e-9 * model.scale),
         worse=worse,
     )
+
+
+def _typical(mean: Array, sd: Array, scale: OutputScale, ends: tuple[float, float]) -> Expected:
+    """Of a point drawn at random from those with these means and standard deviations (n,)."""
+    from scipy.special import ndtri
+
+    drawn = mean + sd * ndtri((np.arange(SLICES)[:, None] + 0.5) / SLICES)
+    values = np.clip(scale.from_model(drawn), *ends)
+    low, middle, high = np.quantile(values, [1 / 6, 1 / 2, 5 / 6]).tolist()
+    return Expected(None, middle, low, high, float(values.std()))
 
 
 def _before(state: State, x: Array) -> Array:

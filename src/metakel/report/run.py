@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
-from math import inf, nan
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,8 @@ class RunReplay:
         All trials, failed, pending and stopped ones as well.
     certificate : Certificate
         At the end.
-    typical : float
-        What the model expects at the median of the space, at the end.
+    typical : Expected or None
+        What a configuration drawn at random gives, by the model at the end; see `Reasons`.
     next : Reasons or None
         What to try next, and why; None where nothing is left to try.
     about : dict
@@ -79,7 +79,7 @@ class RunReplay:
     alarm: AlarmEvent | None
     record: Record
     certificate: Certificate
-    typical: float
+    typical: Expected | None
     next: Reasons | None = None
     about: Mapping[str, str] = field(default_factory=dict)
     rules: tuple[str, list[tuple[str, ...]]] = ("", [])
@@ -114,7 +114,7 @@ def replay_run(prior: Prior | Source, whole: Record, options: RunOptions) -> Run
         alarm=optimizer.alarm,
         record=whole,
         certificate=optimizer.certificate(),
-        typical=nan if some is None else some.typical,
+        typical=None if some is None else some.typical,
         next=upcoming,
         about=_about(whole, options),
         rules=source.account(whole.observed, (before, optimizer.model), start, options.delta),
@@ -211,11 +211,12 @@ def headline(prior: Prior, run: RunReplay | None) -> str:
 
 def _worth(prior: Prior, run: RunReplay, value: float) -> list[str]:
     """Against what a typical configuration gives, and against the best of past tasks."""
-    sign = -1.0 if prior.info.minimize else 1.0
-    gain = sign * (value - run.typical)
-    side = "better" if gain >= 0 else "worse"
-    typical = f"A typical configuration is expected to give {number(run.typical)} here"
-    said = [f"{typical}, so that it is {side} by {number(abs(gain))}."]
+    sign, said = -1.0 if prior.info.minimize else 1.0, []
+    if run.typical is not None:
+        gain = sign * (value - run.typical.value)
+        side = "better" if gain >= 0 else "worse"
+        typical = f"A typical configuration is expected to give {run.typical} here"
+        said.append(f"{typical}, so that it is {side} by {number(abs(gain))}.")
     if prior.best_runs is not None:
         tops: dict[str, float] = {}
         for task, top in zip(prior.best_runs.tasks, prior.best_runs.values.tolist(), strict=True):
