@@ -21,6 +21,8 @@ from metakel._arrays import Array
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 62, 20, 12, 44
 LETTER = 10  # room for a letter, on a telephone too
+LINE = 16  # room for a line of text, on a telephone too
+UPRIGHT = 16  # letters of a name that stands upright, at most
 DASHES = {"-": "", "--": "5 4", ":": "2 4"}
 
 
@@ -120,6 +122,22 @@ class Axis:
         if self.categories:
             return [(float(i), name) for i, name in enumerate(self.categories)]
         return [(value, number(value)) for value in self._round_numbers()]
+
+    def names(self, letters: int, room: float) -> list[tuple[float, str]]:
+        """Categories of at most so many letters that can be told apart, with a line for each.
+
+        Where the ``room`` has fewer lines, some are left out.
+        """
+        shown = [clip(name, letters) for name in self.categories]
+        if len(set(shown)) < len(set(self.categories)):  # they begin alike: ends tell more
+            head = (letters - 1) // 3
+            tail = letters - 1 - head
+            shown = [
+                name if len(name) <= letters else f"{name[:head]}…{name[-tail:]}"
+                for name in self.categories
+            ]
+        step = max(ceil(len(shown) * LINE / room), 1)
+        return [(float(i), name) for i, name in enumerate(shown)][::step]
 
     def _round_numbers(self) -> list[float]:
         if not self.log:
@@ -238,10 +256,11 @@ class SvgChart:
     def rule(self, x: float, style: Style, label: str = "") -> Self:
         """A line from bottom to top, with a word beside it."""
         at = LEFT + self.x.fraction(x) * (WIDTH - RIGHT - LEFT)
+        aside, anchor = (5, "start") if self.x.fraction(x) < 0.5 else (-5, "end")
         self._marks.append(
             f'<line class="rule {style.name}" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" '
-            f'y2="{HEIGHT - BOTTOM}"/><text class="{style.name}" x="{at - 5:.1f}" y="{TOP + 10}" '
-            f'text-anchor="end">{escape(label)}</text>'
+            f'y2="{HEIGHT - BOTTOM}"/><text class="{style.name}" x="{at + aside:.1f}" '
+            f'y="{TOP + 10}" text-anchor="{anchor}">{escape(label)}</text>'
         )
         return self
 
@@ -260,10 +279,11 @@ class SvgChart:
 
     def render(self, description: str) -> str:
         """The picture; the description is for those who cannot see it."""
+        names, below = self._below()
         return (
-            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+            f'<svg viewBox="0 0 {WIDTH} {HEIGHT + below}" role="img" '
             f'aria-label="{escape(description, quote=True)}">'
-            f"{self._axes()}{''.join(self._marks)}</svg>"
+            f"{self._axes(names, below)}{''.join(self._marks)}</svg>"
         )
 
     def _place(self, x: float, y: float) -> str:
@@ -276,7 +296,26 @@ class SvgChart:
             self.legend.append((f"{mark} {style.name}", label))
         return self
 
-    def _axes(self) -> str:
+    def _below(self) -> tuple[str, int]:
+        """Numbers or names below the picture, and the room that they need beyond that of a line.
+
+        Names that are too long to stand side by side stand upright.
+        """
+        width, names = WIDTH - RIGHT - LEFT, self.x.categories
+        upright = max(map(len, names), default=0) > int(width / max(len(names), 1) / LETTER)
+        ticks = self.x.names(UPRIGHT, width) if names else self.x.ticks
+        parts = []
+        for tick, text in ticks:
+            at, y = LEFT + self.x.fraction(tick) * width, HEIGHT - BOTTOM + 18
+            place = f'x="{at:.1f}" y="{y}" text-anchor="middle"'
+            if upright:
+                turned = f"translate({at + 4:.1f} {y - 12}) rotate(-90)"
+                place = f'transform="{turned}" text-anchor="end"'
+            parts.append(f"<text {place}>{escape(text)}</text>")
+        longest = max((len(text) for _, text in ticks), default=0)
+        return "".join(parts), 8 * longest if upright else 0
+
+    def _axes(self, names: str, below: int) -> str:
         parts = []
         for tick, text in self.y.ticks:
             at = HEIGHT - BOTTOM - self.y.fraction(tick) * (HEIGHT - BOTTOM - TOP)
@@ -284,19 +323,13 @@ class SvgChart:
                 f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
                 f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{text}</text>'
             )
-        room = (WIDTH - RIGHT - LEFT) / max(len(self.x.categories), 1)
-        letters = min(max(int(room / LETTER), 2), 12)
-        for tick, text in self.x.ticks:
-            at = LEFT + self.x.fraction(tick) * (WIDTH - RIGHT - LEFT)
-            parts.append(
-                f'<text x="{at:.1f}" y="{HEIGHT - BOTTOM + 16}" '
-                f'text-anchor="middle">{escape(clip(text, letters))}</text>'
-            )
+        parts.append(names)
         middle, height = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
         x_label, y_label = (escape(clip(axis.label, 34)) for axis in (self.x, self.y))
         parts.append(
-            f'<text class="label" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{x_label}'
-            f'</text><text class="label" transform="translate(13 {height}) rotate(-90)" '
+            f'<text class="label" x="{middle}" y="{HEIGHT + below - 8}" '
+            f'text-anchor="middle">{x_label}</text>'
+            f'<text class="label" transform="translate(13 {height}) rotate(-90)" '
             f'text-anchor="middle">{y_label}</text>'
         )
         return "".join(parts)

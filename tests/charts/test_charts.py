@@ -112,6 +112,17 @@ def test_ticks_and_labels_are_written(axis):
     assert axis.label in written
 
 
+def test_twelve_names_that_begin_alike_can_be_told_apart():
+    axis = Axis.of("solvent", [f"a mixture of solvents {i}" for i in range(12)])
+    for letters in (9, 16):
+        shown = [text for _, text in axis.names(letters, 200)]
+        assert len(set(shown)) == 12
+        assert max(map(len, shown)) <= letters
+    assert len(axis.names(9, 100)) == 6
+    written = {text.text for text in svg(SvgChart(axis, UNIT)).iter("text")}
+    assert len(written - {label for _, label in UNIT.ticks} - {"solvent", UNIT.label}) == 12
+
+
 def test_a_line_is_broken_and_a_band_interrupted_where_there_is_no_number():
     chart = SvgChart(UNIT, UNIT).line([0, 0.25, 0.5, 1], [0, np.nan, 0.5, 1], LEARNED)
     first, second = svg(chart).iter("polyline")

@@ -138,6 +138,26 @@ def test_it_says_what_was_found_what_it_is_worth_and_what_to_try_next(page):
     assert "norm bound" not in text
 
 
+def test_runs_that_failed_are_listed_with_their_reasons(page, tmp_path):
+    prior, run = some_report()
+    text = unescape(page.read_text(encoding="utf-8"))
+    assert "<h3>1 failed</h3><p>oom (1).</p>" in text
+    assert f"<td>{run.record.failed[0].number}</td><td>oom</td>" in text
+    tuner = Tuner(prior)
+    tuner.tell(tuner.ask(), failed=True, reason=EVIL)
+    tuner.tell(tuner.ask(), failed=True)
+    only = replay_run(prior, tuner.trials, tuner.options)
+    text = write_report(prior, tmp_path / "r.html", run=only).read_text()
+    assert f"{escape(EVIL)} (1); no reason was given (1)." in text
+
+
+def test_a_map_of_equal_values_is_not_drawn(tmp_path, monkeypatch):
+    prior, _ = some_report()
+    assert "Typical score by" in write_report(prior, tmp_path / "r.html").read_text()
+    monkeypatch.setattr(Prior, "mean", lambda self, rows: np.full(len(rows), 0.9))
+    assert "Typical score by" not in write_report(prior, tmp_path / "r.html").read_text()
+
+
 def test_a_page_of_a_prior_alone_says_where_to_begin(tmp_path):
     prior, _ = some_report()
     sources = {"prior": "prior.json"}
@@ -280,11 +300,12 @@ def test_a_real_browser_shows_it(page, tmp_path):
 
 
 @cache
-def long_names() -> tuple[Prior, RunReplay]:
-    """Eight parameters with long names, one of them with five long choices."""
+def long_names(choices: int) -> tuple[Prior, RunReplay]:
+    """Eight parameters with long names, or few and one of them with many choices."""
     rng = np.random.default_rng(0)
     kinds = ["gradient boosting", "extra trees", "random forest", "neighbours", "support vectors"]
-    numbers = [f"subsample_of_columns_{i}" for i in range(7)]
+    kinds += [f"support vectors, kernel {i}" for i in range(5, choices)]
+    numbers = [f"subsample_of_columns_{i}" for i in range(7 if choices == 5 else 2)]
     rows = [
         {"data": f"d{s}", "kind_of_model": str(rng.choice(kinds))}
         | {name: 1000 * float(rng.random()) for name in numbers}
@@ -302,8 +323,9 @@ def long_names() -> tuple[Prior, RunReplay]:
 
 @pytest.mark.skipif(browser() is None, reason="no chromium with chromedriver on this machine")
 @pytest.mark.parametrize("width", [390, 1200])
-def test_no_text_of_a_chart_covers_another_or_is_cut(tmp_path, width):
-    prior, run = long_names()
+@pytest.mark.parametrize("choices", [5, 12])
+def test_no_text_of_a_chart_covers_another_or_is_cut(tmp_path, width, choices):
+    prior, run = long_names(choices)
     page = write_report(prior, tmp_path / "r.html", run=run)
     with chromium(tmp_path / "profile") as tab:
         tab.show(page, width=width)
@@ -313,6 +335,14 @@ def test_no_text_of_a_chart_covers_another_or_is_cut(tmp_path, width):
             "return [...document.querySelectorAll('svg')].map(s => "
             "[box(s), [...s.querySelectorAll('text')].map(t => [t.textContent, box(t)])])"
         )
+        figures = tab.run(
+            "const box = e => e.getBoundingClientRect();"
+            "return [...document.querySelectorAll('.figures:not(.three) > figure:not(.whole)')]"
+            ".map(f => [box(f).width, box(f.querySelector('svg')).top"
+            " - box(f.querySelector('h3')).bottom])"
+        )
+    assert all(below >= 0 for _, below in figures), "a title is not above its picture"
+    assert len({round(across) for across, _ in figures}) == 1, "the last picture is stretched"
     assert sum(len(texts) for _, texts in charts) > 50
     for (left, right, _, _), texts in charts:
         for text, (start, end, _, _) in texts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -14,11 +15,12 @@ from numpy.typing import NDArray
 from metakel.charts import LEARNED, OBSERVED, Axis, SvgChart, clip, number, short
 from metakel.optimize import Trial
 from metakel.priors import Prior
-from metakel.report.html import downloadable, figure, table
+from metakel.report.html import downloadable, figure, paragraph, table
 from metakel.space import Categorical, Float, Ordinal, Parameter
 
 SHOWN_TRIALS = 10
 SHOWN_PARAMETERS = 8
+MOST_REASONS = 8
 LINES = 150  # of parallel coordinates
 DOTS = 300  # of a slice
 WIDE, NARROW, HEIGHT, TOP, BOTTOM, LEFT, RIGHT = 860, 420, 284, 34, 54, 92, 60
@@ -102,6 +104,22 @@ def trial_table(prior: Prior, trials: Sequence[Trial]) -> str:
     return title + shown + downloadable("trials.csv", as_csv(prior, trials, space.names))
 
 
+def failure_table(prior: Prior, failed: Sequence[Trial]) -> str:
+    """Runs without a value: how many for which reason, and the last ones."""
+    if not failed:
+        return ""
+    reasons = Counter(trial.note.reason or "no reason was given" for trial in failed)
+    counted = "; ".join(
+        f"{reason} ({count})" for reason, count in reasons.most_common(MOST_REASONS)
+    )
+    if len(reasons) > MOST_REASONS:
+        counted += f"; {len(reasons) - MOST_REASONS} other reasons"
+    space, last = prior.space, failed[-SHOWN_TRIALS:]
+    rows = [[str(t.number), t.note.reason, *space.cells(t.point)] for t in last]
+    title = f"<h3>{len(failed)} failed</h3>"
+    return title + paragraph(f"{counted}.") + table(["trial", "reason", *space.names], rows)
+
+
 def as_csv(prior: Prior, trials: Sequence[Trial], names: Sequence[str]) -> str:
     """All trials with a value; text that a spreadsheet would take for a formula is quoted."""
     text = io.StringIO()
@@ -165,10 +183,12 @@ def _upright(x: float) -> str:
 
 def _scale(axis: Axis, x: float, row: int) -> str:
     """The ends or categories of an axis, and its name below, in one of two rows."""
-    ticks = axis.ticks if axis.categories else [(v, number(v)) for v in (axis.low, axis.high)]
+    ticks = axis.names(9, HEIGHT - BOTTOM - TOP)
+    if not axis.categories:
+        ticks = [(v, number(v)) for v in (axis.low, axis.high)]
     texts = "".join(
         f'<text class="over" x="{x - 5:.0f}" y="{_up(axis.fraction(at)) + 4:.1f}" '
-        f'text-anchor="end">{escape(clip(text, 9))}</text>'
+        f'text-anchor="end">{escape(text)}</text>'
         for at, text in ticks
     )
     return (

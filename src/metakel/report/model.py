@@ -16,6 +16,7 @@ CELLS = 24
 SHOWN_EFFECTS = 8
 SHOWN_SHARES = 12
 SMALLEST_SHARE = 0.005
+FLAT = 1e-6  # a map of values that differ by less, of their size, would be empty
 
 
 def model_section(prior: Prior) -> str:
@@ -72,15 +73,17 @@ def _map(prior: Prior, by_share: list[str]) -> str:
     xs, ys = (prior.space[name].decode(middles[:, None]) for name in numbers)
     rows = [{**top, across: x, up: y} for y in ys for x in xs]
     values = prior.mean(rows)
-    low, high = float(values.min()), float(values.max())
-    worst, best = (high, low) if prior.info.minimize else (low, high)
-    scaled = (values - worst) / ((best - worst) or 1.0)
+    strength = prior.scale.to_model(values)
+    low, high = strength.min(), strength.max()
+    if not high - low > FLAT * np.abs(strength).max():
+        return ""
+    worst, best = (float(values[i]) for i in (strength.argmin(), strength.argmax()))
     tips = [
         f"{across} {short(row[across])}, {up} {short(row[up])}\n{number(float(value))}"
         for row, value in zip(rows, values, strict=True)
     ]
     chart = SvgChart(_axis(prior, across), _axis(prior, up))
-    chart.cells(scaled.reshape(CELLS, CELLS), LEARNED, tips)
+    chart.cells(((strength - low) / (high - low)).reshape(CELLS, CELLS), LEARNED, tips)
     others = [f"{n} = {short(v)}" for n, v in top.items() if n not in numbers]
     caption = f"From {number(worst)} (faint) to {number(best)} (strong, best)." + (
         f" The others as tried first: {', '.join(others)}." if others else ""

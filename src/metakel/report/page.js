@@ -54,12 +54,8 @@
     button.addEventListener("click", () => save(`${name}.svg`, "image/svg+xml", alone(figure.querySelector("svg"))));
     figure.querySelector("figcaption").prepend(button);
   }
-  // No half of a row stays empty: three charts stand side by side, and of another odd number the
-  // last one has its text beside it.
-  for (const row of document.querySelectorAll(".figures")) {
-    const charts = row.querySelectorAll(":scope > figure:not(.whole)");
-    if (charts.length === 3) row.classList.add("three");
-    else if (charts.length % 2 === 1) charts[charts.length - 1].classList.add("odd");
-  }
+  // Three charts stand side by side.
+  for (const row of document.querySelectorAll(".figures"))
+    row.classList.toggle("three", row.querySelectorAll(":scope > figure:not(.whole)").length === 3);
   document.documentElement.dataset.ready = "yes";
 })();

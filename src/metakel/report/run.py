@@ -28,7 +28,7 @@ from metakel.optimize import (
 )
 from metakel.optimize.outcomes import BLOCK, MOST
 from metakel.priors import Prior
-from metakel.report.configurations import parallel, slices, trial_table, trial_tip
+from metakel.report.configurations import failure_table, parallel, slices, trial_table, trial_tip
 from metakel.report.html import cards, facts, figure, figures, paragraph, section, table
 from metakel.space import Space
 from metakel.tuner import Store
@@ -46,8 +46,8 @@ class RunReplay:
 
     Parameters
     ----------
-    trials : tuple of Trial
-        Those with a value.
+    record : Record
+        All trials, failed, pending and stopped ones as well.
     best : (t,) array
         Best value so far.
     steps : (k,) array of int
@@ -57,8 +57,6 @@ class RunReplay:
     trust : (k,) array
         Weight of the history against a cold start.
     alarm : AlarmEvent or None
-    record : Record
-        All trials, failed, pending and stopped ones as well.
     certificate : Certificate
         At the end.
     typical : Expected or None
@@ -71,18 +69,22 @@ class RunReplay:
         How the run kept what its source promises, as text and as a table; see `Source.account`.
     """
 
-    trials: tuple[Trial, ...]
+    record: Record
     best: Array
     steps: NDArray[np.intp]
     regret: Array
     trust: Array
     alarm: AlarmEvent | None
-    record: Record
     certificate: Certificate
     typical: Expected | None
     next: Reasons | None = None
     about: Mapping[str, str] = field(default_factory=dict)
     rules: tuple[str, list[tuple[str, ...]]] = ("", [])
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Those with a value."""
+        return self.record.observed
 
 
 def replay_run(prior: Prior | Source, whole: Record, options: RunOptions) -> RunReplay:
@@ -106,13 +108,12 @@ def replay_run(prior: Prior | Source, whole: Record, options: RunOptions) -> Run
     if some is None and len(whole):
         some = optimizer.explain(whole[0].point)
     return RunReplay(
-        trials=whole.observed,
+        record=whole,
         best=best,
         steps=steps,
         regret=regret,
         trust=trust,
         alarm=optimizer.alarm,
-        record=whole,
         certificate=optimizer.certificate(),
         typical=None if some is None else some.typical,
         next=upcoming,
@@ -271,8 +272,9 @@ def about(prior: Prior, run: RunReplay | None, sources: Mapping[str, str]) -> st
 def run_section(prior: Prior, run: RunReplay) -> str:
     """How the run went."""
     counts = run.record.counts
+    failures = failure_table(prior, run.record.failed)
     if not run.trials:
-        return section("The run", paragraph(f"{counts}: nothing to show yet."))
+        return section("The run", paragraph(f"{counts}: nothing to show yet."), failures)
     pictures = [_values(prior, run), *_expectations(prior, run), *_certificate(prior, run)]
     return section(
         "The run",
@@ -283,6 +285,7 @@ def run_section(prior: Prior, run: RunReplay) -> str:
         figures(*pictures, _trust(run)),
         figures(*parallel(prior, run.trials), *slices(prior, run.trials)),
         trial_table(prior, run.trials),
+        failures,
     )
 
 
