@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from metakel.cli.console import SUMMARIES, load
+from metakel.cli.console import PANELS, SUMMARIES, load
 
 START = "import sys; sys.argv[0] = 'metakel'; from metakel.cli import main; "
 
@@ -22,11 +22,27 @@ def test_the_summary_of_a_command_is_the_first_sentence_of_its_help(name):
 def test_help_lists_every_command_and_does_not_wait_for_numpy():
     code = "import atexit; atexit.register(lambda: print(*sys.modules)); main()"
     shown = subprocess.run(
-        [sys.executable, "-c", START + code, "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", START + code, "--help"],
+        env={**os.environ, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     assert all(f"\n  {name} " in shown for name in SUMMARIES)
+    assert all(f" {summary}\n" in shown for summary in SUMMARIES.values()), "a summary is cut"
     assert "metakel.cli.console" in shown
     assert "numpy" not in shown
+
+
+@pytest.mark.parametrize("name", sorted(PANELS))
+def test_every_option_of_a_long_help_has_a_panel_and_a_word_for_its_value(name):
+    options = [p for p in load(name).params if p.opts[0].startswith("-")]
+    assert len(options) > 20
+    for option in options:
+        assert option.rich_help_panel in ("Reading", "Parameters", "Run", "Promises"), option.name
+        assert option.is_flag or option.metavar.isupper(), option.name
+    told = {text.partition(":")[0] for panel in PANELS[name].values() for text in panel.split()}
+    assert told <= {option.name for option in options}
 
 
 def completed(words: str) -> list[str]:

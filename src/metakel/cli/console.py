@@ -52,19 +52,36 @@ def version_option(
 
 # The first sentence of the help of every command, in the order of use.
 SUMMARIES = {
-    "look": "Look at a table: which parameters are found in it, and which options of `learn` say "
-    "the same.",
+    "look": "Look at a table, and print the options of `learn` that fit it.",
     "learn": "Learn a prior for the next task from a table of past runs.",
     "show": "Show what was learned, and how far it can be trusted.",
-    "suggest": "Suggest the next configurations to try; with --journal they are recorded as "
-    "pending.",
-    "tell": "Record the result of a configuration in a journal; it is on disk when this returns.",
+    "suggest": "Suggest the next configurations to try.",
+    "tell": "Record the result of a configuration in a journal.",
     "status": "List the trials of a journal with their numbers and results.",
-    "tune": "Tune a command, whose value is the last line of its output: a number, alone or after "
-    "a name.",
-    "report": "Write one HTML page: what was learned, how far to trust it, and how a run went.",
-    "demo": "Learn from the bundled history, tune unseen tasks, and show the gain.",
-    "paper": "The figures of the paper, each by one command (in a clone of the repository).",
+    "tune": "Tune a command that prints a value.",
+    "report": "Write one HTML page: what was learned, and how a run went.",
+    "demo": "Learn from the bundled history, and tune unseen tasks.",
+    "paper": "The figures of the paper, in a clone of the repository.",
+}
+# Where options stand in the help of the commands that have many, and the words for their values;
+# options of promises that stand in a file of their own bring both along.
+PANELS = {
+    "learn": {
+        "Reading": "task:COLUMN output:COLUMN minimize exclude:COLUMN defaults:NAME=VALUE "
+        "status:COLUMN noise_column:COLUMN delimiter:CHARACTER sheet:NAME rename:OLD=NEW "
+        "journals:FILE library:MODEL output_range:NUMBERS log_output",
+        "Parameters": "inputs:COLUMN log:NAME categories:COLUMN space:FILE sums:EQUATION "
+        "extrapolate",
+        "Run": "out:FILE workers:COUNT verbose json",
+    },
+    "tune": {
+        "Reading": "observed:FILE value_file:FILE step:PATTERN curves:FILE",
+        "Parameters": "candidates:FILE fix:NAME=VALUE narrowed:NAME=LOW..HIGH exclude:NAME=VALUE "
+        "sums:EQUATION extrapolate",
+        "Run": "budget:COUNT journal:FILE timeout:SECONDS retries:COUNT give_up:COUNT "
+        "adopt_after:SECONDS task:NAME same_task seed:NUMBER verbose json",
+        "Promises": "stop_at:NUMBER accept_alarm delta:NUMBER",
+    },
 }
 
 
@@ -103,7 +120,16 @@ def load(name: str) -> Any:
         options = {"cls": module.TuneCommand}
     app = _app(add_completion=False)
     app.command(name, **options)(getattr(module, name))
-    return typer.main.get_command(app)
+    command: Any = typer.main.get_command(app)
+    words = {
+        option: (panel, word)
+        for panel, options in PANELS.get(name, {}).items()
+        for option, _, word in (text.partition(":") for text in options.split())
+    }
+    for option in command.params:
+        if option.name in words:
+            option.rich_help_panel, option.metavar = words[option.name]
+    return command
 
 
 def _app(**settings: Any) -> typer.Typer:

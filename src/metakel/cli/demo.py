@@ -17,7 +17,7 @@ def demo(
     ),
     seed: Seed = 0,
 ) -> None:
-    """Learn from the bundled history, tune unseen tasks, and show the gain."""
+    """Learn from the bundled history, and tune unseen tasks."""
     from metakel.demo import main
 
     with writing(out):  # it reads nothing but what the package brings along

@@ -35,7 +35,9 @@ def look(
     rename: Rename = None,
     json: Json = False,
 ) -> None:
-    """Look at a table: which parameters are found in it, and which options of `learn` say the same.
+    """Look at a table, and print the options of `learn` that fit it.
+
+    The parameters that are found in it are listed first.
 
     With --json: command, parameters (name and description of each), notes and doubtful, the
     columns that may be parameters after all, each with what speaks against it.

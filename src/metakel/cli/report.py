@@ -25,7 +25,7 @@ def report(
     out: Annotated[Path, typer.Option("-o", "--out", help="The page.")] = Path("report.html"),
     json: Json = False,
 ) -> None:
-    """Write one HTML page: what was learned, how far to trust it, and how a run went.
+    """Write one HTML page: what was learned, and how a run went.
 
     With --json: report (the path of the page) and bytes (its size).
     """

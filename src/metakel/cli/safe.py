@@ -25,6 +25,8 @@ Limits = Annotated[
         "configurations are tried that respect all limits, with probability 1 - delta for the "
         "whole run, if the learned kernels and noise levels hold. "
         "Confidence bounds then decide instead of the prior's mixture.",
+        metavar="LIMIT",
+        rich_help_panel="Promises",
     ),
 ]
 Start = Annotated[
@@ -33,6 +35,8 @@ Start = Annotated[
         "--start",
         help="name=value,name=value of a configuration that you know to respect all limits. "
         "[default: past tasks vouch for some]",
+        metavar="NAME=VALUE",
+        rich_help_panel="Promises",
     ),
 ]
 AlsoRecorded = Annotated[
@@ -41,13 +45,17 @@ AlsoRecorded = Annotated[
         "--limit-output",
         help="Column with another measured output, or several (a,b), or the output itself, "
         "that `metakel tune --limit` will limit.",
+        metavar="COLUMN",
+        rich_help_panel="Promises",
     ),
 ]
 Noise = Annotated[
     list[str] | None,
     typer.Option(
         help="name=value: noise (standard deviation) of an output that will be limited. "
-        "[default: what the first half of the tasks leaves unexplained]"
+        "[default: what the first half of the tasks leaves unexplained]",
+        metavar="NAME=VALUE",
+        rich_help_panel="Promises",
     ),
 ]
 _LIMIT = re.compile(r"\s*(.+?)\s*(<=|>=|≤|≥|<|>)\s*(.+?)\s*").fullmatch

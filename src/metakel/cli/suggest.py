@@ -116,7 +116,9 @@ def suggest(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Suggest the next configurations to try; with --journal they are recorded as pending.
+    """Suggest the next configurations to try.
+
+    With --journal they are recorded as pending.
 
     With --table a file that people fill in is all that has to be kept: fill in results, and call
     it again. A run that failed has the word failed, a value that was changed is what was done.

@@ -59,7 +59,9 @@ def tell(
     reason: Annotated[str, typer.Option(help="Why it failed.")] = "",
     json: Json = False,
 ) -> None:
-    """Record the result of a configuration in a journal; it is on disk when this returns.
+    """Record the result of a configuration in a journal.
+
+    It is on disk when this returns.
 
     With --json: number, configuration, state (complete, failed or dropped), value, outputs and
     reason of the trial, and complete, how many trials have a value now.

@@ -134,10 +134,11 @@ def tune(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Tune a command, whose value is the last line of its output: a number, alone or after a name.
+    """Tune a command that prints a value.
 
-    Several outputs are a JSON object on the last line, or lines such as temperature=71.3. With
-    --limit every output that it names has to be among them.
+    The value is the last line of its output: a number, alone or after a name. Several outputs are a
+    JSON object on the last line, or lines such as temperature=71.3. With --limit every output that
+    it names has to be among them.
 
     The command is run without a shell. Its parameters are also in METAKEL_CONFIGURATION, as JSON,
     and its number in METAKEL_NUMBER. A run that was stopped or killed goes on when the same command
