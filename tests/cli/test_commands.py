@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +67,17 @@ def test_shells_complete_commands_and_their_options():
     assert completed("metakel s") == ["show", "suggest", "status"]
     assert completed("metakel tune --bu") == ["--budget"]
     assert completed("metakel nothing --bu") == []
+
+
+def test_every_option_that_a_page_shows_exists():
+    """Lines of README and docs that call a command name only options that it has."""
+    root, wrong = Path(__file__).parents[2], []
+    for page in (root / "README.md", *sorted((root / "docs").rglob("*.md"))):
+        for line in page.read_text(encoding="utf-8").splitlines():
+            found = re.match(r"\s*(?:\$ )?metakel ([a-z]+)\s(.*)", line)
+            if found is None or found[1] not in set(SUMMARIES) - {"paper"}:
+                continue
+            known = {o for p in load(found[1]).params for o in (*p.opts, *p.secondary_opts)}
+            said = re.findall(r"(?<!\S)--[a-z][a-z-]+", re.split(r"\s--\s|#", found[2])[0])
+            wrong += [f"{page.name}: {found[1]} {o}" for o in said if o not in {*known, "--help"}]
+    assert not wrong, wrong
