@@ -181,7 +181,7 @@ def test_over_a_space_the_certificate_is_emulated():
     assert optimizer.model.trace.left == 0
     if optimizer.alarm is None:
         assert optimizer.certificate().basis == "emulated"
-        assert "(emulated)" in str(optimizer.certificate())
+        assert "(checked on simulated tasks)" in str(optimizer.certificate())
     assert "all parameters free" in prior.optimizer(fixed={"b": 3}).certificate().reason
 
 

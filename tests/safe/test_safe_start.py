@@ -151,7 +151,7 @@ def test_too_few_tasks_vouch_for_nothing_and_it_is_said():
     assert not found.contains(X).any()
     assert found.norm_bound is None
     assert (found.tasks, found.rank) == (8, 9)  # of 8 scores none is the 9th smallest
-    assert "no safe start: 8 tasks" in str(found)
+    assert "8 calibration tasks are too few for delta = 0.05; 19 are" in str(found)
     assert "19 are needed" in str(found)
 
 

@@ -371,7 +371,7 @@ class SafeStart:
         if self.rank > self.tasks:
             return (
                 f"no safe start: {self.tasks} calibration tasks are too few for delta = "
-                f"{self.delta:g}; {self.needed} are needed"
+                f"{self.delta_calibrating:g}; {self.needed} are needed"
             )
         return (
             f"start vouched for by {self.tasks} past tasks: holds an unsafe point with probability "
