@@ -23,19 +23,25 @@ def commands(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", NEEDS)
-def test_a_story_runs_as_its_transcript_says(name, tmp_path):
-    if find_spec(NEEDS[name]) is None or find_spec("openpyxl") is None:
-        pytest.skip(f"needs {NEEDS[name]} and openpyxl")
+def told(name, folder):
+    """A story, run in small."""
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / "stories" / f"{name}.py", "--small"],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_a_story_runs_as_its_transcript_says(name, tmp_path):
+    if find_spec(NEEDS[name]) is None or find_spec("openpyxl") is None:
+        pytest.skip(f"needs {NEEDS[name]} and openpyxl")
+    done = told(name, tmp_path)
     transcript = (ROOT / "docs" / "stories" / f"{name}.md").read_text(encoding="utf-8")
     typed, shown = commands(done.stdout), commands(transcript)
     assert dict.fromkeys(typed) == dict.fromkeys(shown)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from metakel.cli.console import load
 from metakel.data import History
+from tests.test_stories import told
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "guide" / "tables.md").read_text(encoding="utf-8")
@@ -41,15 +39,7 @@ def test_every_reader_of_the_page_exists():
 
 def test_twelve_experiments_with_one_file(tmp_path):
     pytest.importorskip("openpyxl")
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / "stories" / "one_file.py", "--small"],
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    done = told("one_file", tmp_path)
     assert "always Water + Oil + Salt = 100" in done.stdout
     assert "12 experiments, every blend sums to 100" in done.stdout
     assert "recorded as it was done" in done.stdout + done.stderr

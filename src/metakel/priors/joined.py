@@ -22,6 +22,11 @@ FEWEST = 4  # tasks whose levels and scales say more than those of the library
 
 def joined(own: Prior, library: Prior, weight: float) -> Prior:
     """Both learned processes; the library's prior alone where one's own history does not help."""
+    if not own.helps or not library.helps:
+        note = "the history does not help on tasks left out; the library's prior is used alone"
+        alone = replace(library.info, notes=(*own.info.notes, note), source=own.info.source)
+        return replace(library, info=alone) if library.helps else own
+    assert library.task_gp is not None  # it helps
     note = (
         f"the library's prior of {library.info.model} ({len(library.info.tasks)} data sets) is "
         f"used beside this history, with weight {weight:.2g} at first"
@@ -29,11 +34,6 @@ def joined(own: Prior, library: Prior, weight: float) -> Prior:
     info = replace(own.info, model=library.info.model, notes=(note, *own.info.notes))
     if weight > 0.5:
         info = replace(info, tried_first=library.info.tried_first)
-    if not own.helps or not library.helps:
-        note = "the history does not help on tasks left out; the library's prior is used alone"
-        alone = replace(library.info, notes=(*own.info.notes, note), source=own.info.source)
-        return replace(library, info=alone) if library.helps else own
-    assert library.task_gp is not None  # it helps
     known = FromLibrary(library.task_gp, library.heldout.noise_ratio, weight)
     beside = replace(own.beside, library=known)
     varying = len(own.info.tasks) - len(own.info.constant)
