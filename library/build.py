@@ -167,11 +167,15 @@ def ranked(
 
 
 def portfolio(
-    rows: list[dict[str, Any]], metric: str, tasks: set[str], entry: Entry
+    rows: list[dict[str, Any]],
+    metric: str,
+    tasks: set[str],
+    entry: Entry,
+    count: int = TRIED_FIRST,
 ) -> list[dict[str, Any]]:
     """Configurations to try first; defaults that follow from the data are at their median."""
     found = []
-    for number in ranked(rows, metric, tasks, TRIED_FIRST):
+    for number in ranked(rows, metric, tasks, count):
         same = [row for row in rows if row["k"] == number and row["task"] in tasks]
         typical = {}
         for name in entry.parameters:

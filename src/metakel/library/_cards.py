@@ -132,6 +132,9 @@ def card(name: str, metric: str | None = None) -> Card:
         By default log_loss of a classifier; rmse of a model that is for regression only.
     """
     found = [entry for entry in list_cards() if entry.name == _model(name)]
+    if not found:
+        known = ", ".join(dict.fromkeys(entry.name for entry in list_cards()))
+        raise InputError(f"the library has no prior for {name!r} yet; it has {known}")
     wanted = metric or min(entry.metric for entry in found if _is_default(entry, found))
     for entry in found:
         if entry.metric == wanted:

@@ -58,7 +58,9 @@ def curves(name: str) -> CurveModel:
     """How learning curves of a model of the library go on, in shares of its rounds or epochs."""
     file = files("metakel.library") / "priors" / f"{name}-curves.json"
     if not file.is_file():
-        raise InputError(f"the library has no curves of {name!r}; it has those of boosting models")
+        raise InputError(
+            f"the library has no curves of {name!r}; it has those of boosting and perceptrons"
+        )
     with CURVES.load(json.loads(file.read_text(encoding="utf-8"))) as content:
         return decode(CurveModel, content, file.name)
 

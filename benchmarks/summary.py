@@ -1,0 +1,155 @@
+"""docs/benchmarks.md: four charts and every missed floor, from the tables of the other pages.
+
+``python -m benchmarks.summary``
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.docs import PAGES, markdown
+
+PAGE, PICTURES = PAGES.parent / "benchmarks.md", PAGES.parent / "img" / "benchmarks"
+BEGIN, END = "<!-- missed-floors -->", "<!-- end of missed floors -->"
+OURS, THEIRS, GREY = "#0072b2", "#d55e00", "#777777"
+MISSED = {"no", "missed", "floor missed"}
+# Compact versions of our own in the role of a peer (benchmarks/transfer_rivals.py).
+OWN_VERSIONS = ("empirical", "history GP", "RGPE", "portfolio", "cold GP", "hand-set", "random")
+
+
+def section(name: str) -> str:
+    """What a program wrote between its markers."""
+    for page in PAGES.glob("*.md"):
+        found = re.search(
+            rf"<!-- {name}:begin -->\n(.*?)<!-- {name}:end -->", page.read_text("utf-8"), re.S
+        )
+        if found:
+            return found[1]
+    raise SystemExit(f"no page has the section {name}")
+
+
+def tables(text: str) -> Iterator[list[dict[str, str]]]:
+    """Every table as rows by the names of its columns."""
+    for block in re.findall(r"(?:^\|.*\|\n)+", text + "\n", re.M):
+        lines = [[c.strip() for c in line.strip("|").split("|")] for line in block.splitlines()]
+        if len(lines) > 2:
+            yield [dict(zip(lines[0], line, strict=False)) for line in lines[2:]]
+
+
+def first_number(text: str) -> float:
+    found = re.search(r"-?\d*\.?\d+", text)
+    return float(found[0]) if found else float("nan")
+
+
+def figure(width: float, height: float) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    made = Figure(figsize=(width, height), layout="constrained")
+    return made, made.subplots()
+
+
+def histories() -> None:
+    """Evaluations of every method over those of a cold GP."""
+    table = next(t for t in tables(section("transfer")) if "all tables" in t[0])
+    method = next(iter(table[0]))
+    kept = [r for r in table if not (r[method].startswith("metakel,"))]
+    made, axis = figure(6.4, 5.2)
+    for i, row in enumerate(reversed(kept)):
+        name = row[method]
+        own = name.startswith(OWN_VERSIONS)
+        color = OURS if name == "metakel" else GREY if own else THEIRS
+        axis.barh(i, first_number(row["all tables"]), color=color)
+    axis.set_yticks(range(len(kept)), [row[method] for row in reversed(kept)])
+    axis.axvline(1, color="k", lw=0.8)
+    axis.set_xlabel("evaluations needed, over a cold GP-UCB")
+    made.savefig(PICTURES / "histories.png", dpi=130)
+
+
+def library() -> None:
+    """Loss over that of the defaults, after so many fits."""
+    rows = [r for t in tables(section("library")) for r in t if r.get("method")]
+    rows = [r for r in rows if next(iter(r.values())).startswith("all")]
+    made, axis = figure(6.4, 3.6)
+    fits = [name for name in rows[0] if name.startswith("after")]
+    colors = {"metakel": OURS, "random": "k", "portfolio": GREY}
+    for row in rows:
+        if row["method"] in colors:
+            values = [float(row[name]) for name in fits]
+            at = [int(name.split()[1]) for name in fits]
+            axis.plot(at, values, "o-", color=colors[row["method"]], label=row["method"])
+    axis.axhline(1, color="k", lw=0.8)
+    axis.set(xlabel="fits", ylabel="loss over that of the defaults", xscale="log")
+    axis.set_xticks(at, [str(t) for t in at])
+    axis.minorticks_off()
+    axis.legend()
+    made.savefig(PICTURES / "library.png", dpi=130)
+
+
+def curves() -> None:
+    """Steps made against the best run lost, of every pruner."""
+    made, axis = figure(6.4, 3.8)
+    for table in tables(section("curves") + "\n" + section("pruners")):
+        if not {"pruner", "steps made", "best stopped"} <= table[0].keys():
+            continue
+        for row in table:
+            ours = row["pruner"].startswith("metakel, delta")
+            if "control" in row["pruner"]:
+                continue
+            marker = "o" if ours and "0.05" in row["pruner"] else "s" if ours else "x"
+            steps, lost = first_number(row["steps made"]), first_number(row["best stopped"])
+            axis.plot(steps, lost, marker, color=OURS if ours else THEIRS)
+    for marker, color, label in (
+        ("o", OURS, "metakel, delta 0.05"),
+        ("s", OURS, "metakel, delta 0.2"),
+        ("x", THEIRS, "pruners of Optuna"),
+    ):
+        axis.plot([], [], marker, color=color, label=label)
+    axis.set(xlabel="share of all steps made", ylabel="best run stopped, share of tasks")
+    axis.legend()
+    made.savefig(PICTURES / "curves.png", dpi=130)
+
+
+def coverage() -> None:
+    """How often the band held, by default and with the selection alone."""
+    rows = [r for t in tables(section("selection")) for r in t if "selection alone" in r]
+    made, axis = figure(6.4, 3.4)
+    default = sorted(first_number(r["covered (95 %)"]) for r in rows)
+    alone = sorted(first_number(r["selection alone"]) for r in rows)
+    axis.plot(default, "o-", color=OURS, label="the default")
+    axis.plot(alone, "x-", color=GREY, label="the selected kernels alone, as in the paper")
+    axis.axhline(0.9, color="k", lw=0.8)
+    axis.set(xlabel="settings, sorted", ylabel="band held at all points and steps", ylim=(0, 1.03))
+    axis.legend(loc="lower right")
+    made.savefig(PICTURES / "coverage.png", dpi=130)
+
+
+def missed() -> str:
+    """Every floor of every table that was not met."""
+    rows = []
+    for page in sorted(PAGES.glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for name, body in re.findall(r"<!-- (\S+):begin -->\n(.*?)<!-- \S+:end -->", text, re.S):
+            for table in tables(body):
+                for row in table:
+                    verdict = row.get("met", row.get("verdict", row.get("", "")))
+                    if verdict.lower() in MISSED:
+                        what, value = next(iter(row.values())), row.get("measured", "")
+                        value = value or row.get("width", "")
+                        floor = row.get("floor", row.get("asked", ""))
+                        rows.append([what, value, floor, f"[{name}](benchmarks/{page.name})"])
+    return markdown(["floor that is missed", "measured", "asked", "table"], rows)
+
+
+def main() -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for draw in (histories, library, curves, coverage):
+        draw()
+    head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    PAGE.write_text(f"{head}{BEGIN}\n{missed()}\n{END}{tail}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
