@@ -1,7 +1,8 @@
 """Conformal regret certificates: coverage, size, time, and what stopping by them saves.
 
-``python -m benchmarks.certificate [--quick] [--only tables|spaces|stopping] [--tables glmnet oboe]
-[--minutes 60] [--update-docs]``; a run that was stopped goes on where it was.
+``python -m benchmarks.certificate [--quick] [--only tables|spaces|stopping|rows]
+[--tables glmnet oboe] [--minutes 60] [--update-docs]``; a run that was stopped goes on where it
+was.
 
 Tables: three quarters of the tasks teach and calibrate (folds), the others are new and searched on
 as many of their own rows, 40 steps, over random splits. True: no certificate was below the true
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import certificate_stopping
+from benchmarks.certificate_rows import rows_section
 from benchmarks.certificate_runs import (
     BUDGET,
     DELTAS,
@@ -43,6 +45,7 @@ FILES = (
     "benchmarks/certificate_runs.py",
     "benchmarks/certificate_worlds.py",
     "benchmarks/certificate_stopping.py",
+    "benchmarks/certificate_rows.py",
     "benchmarks/transfer_data.py",
     "benchmarks/fresh_tables.py",
     "benchmarks/package_tables.py",
@@ -76,7 +79,7 @@ searches of one history are not independent.
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two splits, one repeat")
-    parser.add_argument("--only", choices=["tables", "spaces", "stopping"])
+    parser.add_argument("--only", choices=["tables", "spaces", "stopping", "rows"])
     parser.add_argument("--tables", nargs="+", help="all but hpobench")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--minutes", type=float, default=inf, help="start nothing after so many")
@@ -84,7 +87,7 @@ def main() -> None:
     options = parser.parse_args()
     logging.disable(logging.WARNING)  # alarms are part of what is measured
     names = options.tables or [name for name in table_names() if name != "hpobench"]
-    if options.only == "spaces":
+    if options.only in ("spaces", "rows"):
         names = []
     names = usable(names)  # before the clock starts; eight tasks of hpobench cannot vouch
     with bench("certificate", *FILES, jobs=options.jobs, minutes=options.minutes) as place:
@@ -94,6 +97,9 @@ def main() -> None:
         if options.only in (None, "spaces"):
             section = space_section(place, quick=options.quick)
             write("spaces", "Certificates on whole spaces", section, options.update_docs)
+        if options.only in (None, "rows"):
+            section = rows_section(place, quick=options.quick)
+            write("rows", "On README's example, and other rows", section, options.update_docs)
         if options.only in (None, "stopping"):
             section = stopping_section(place, names, quick=options.quick)
             write("stopping", "When to stop", section, options.update_docs)
@@ -103,7 +109,7 @@ def write(name: str, title: str, section: str, update_docs: bool) -> None:
     """Print a section, and put it into the page of benchmarks."""
     print(section)
     if update_docs:
-        update_section(PAGES / "stopping.md", name, title, section)
+        update_section(PAGES / "confidence.md", name, title, section)
 
 
 # ---------------------------------------------------------------- tables

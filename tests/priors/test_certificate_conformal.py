@@ -25,9 +25,11 @@ from metakel.optimize.certificate import (
     shape,
     smallest_shape,
 )
+from metakel.optimize.rows import unlike
 from metakel.optimize.stopping import Replayed, stops
 from metakel.priors import Prior
-from metakel.priors.regret_calibration import TaskScore, emulate, replay_table
+from metakel.priors.emulation import emulate
+from metakel.priors.regret_calibration import TaskScore, replay_table
 from metakel.space import Categorical, Float, Integer, Space
 
 SPACE = Space((Float("a", -1.0, 1.0), Float("b", -1.0, 1.0)))
@@ -181,7 +183,7 @@ def test_over_a_space_the_certificate_is_emulated():
     assert optimizer.model.trace.left == 0
     if optimizer.alarm is None:
         assert optimizer.certificate().basis == "emulated"
-        assert "(checked on simulated tasks)" in str(optimizer.certificate())
+        assert "(checked on emulated tasks)" in str(optimizer.certificate())
     assert "all parameters free" in prior.optimizer(fixed={"b": 3}).certificate().reason
 
 
@@ -195,6 +197,23 @@ def test_an_emulated_task_agrees_with_its_runs_and_is_a_function_beyond_them(pri
     apart = np.std([draw.function(Z) for draw in draws], axis=0)
     assert (apart > 0).all()
     assert all(draw.noise_std > 0 for draw in draws)
+
+
+def test_where_runs_are_dense_an_emulated_task_has_no_peaks_and_no_noise_that_they_do_not_show():
+    """A process takes a cliff for noise, and swings beyond it."""
+    rng, pairs = np.random.default_rng(0), []
+    for _ in range(6):
+        edge = rng.uniform(-0.3, 0.3)
+        X = rng.uniform(-1, 1, (1000, 2))
+        pairs.append((X, np.where(X[:, 0] > edge, 0.5, 0.9 - 0.05 * X[:, 1] ** 2)))
+    cliffs = learn_prior(History.from_pairs(pairs), SPACE, certify="none")
+    Z, beyond, noise = rng.uniform(-1, 1, (2000, 2)), [], []
+    for number, (X, y) in enumerate(pairs):
+        draw = emulate(cliffs, Task(X, y), np.random.default_rng(number))
+        beyond.append((draw.function(Z) > y.max() + 0.05 * np.ptp(y)).mean())
+        noise.append(draw.noise_std / np.ptp(y))
+    assert np.median(beyond) < 2e-3
+    assert max(noise) < 0.02
 
 
 # Where nothing is promised
@@ -222,10 +241,44 @@ def test_another_rule_than_the_replayed_one_has_no_certificate(prior, options, w
     assert why in prior.optimizer(X, **options).certificate().reason
 
 
-def test_a_much_larger_table_has_no_certificate(prior):
-    X, _ = table(np.random.default_rng(0), n=2 * ROWS + 1)
-    assert "51 candidates" in prior.optimizer(X).certificate().reason
-    assert not prior.optimizer(X[:-1]).certificate().final
+def test_a_larger_table_is_certified_on_tasks_emulated_at_its_rows(prior):
+    rng, held, runs = np.random.default_rng(14), 0, 3
+    for _ in range(runs):
+        X, y = table(rng, n=4 * ROWS)
+        optimizer = prior.optimizer(X, delta=0.2)
+        regrets, found = certified_run(optimizer, X, y, 6)
+        assert found[0].basis == "emulated"
+        if not found[0].reason:
+            assert "none of the candidates is better" in str(found[0])
+            assert "(checked on emulated tasks)" in str(found[0])
+        held += all(r <= c.regret + 1e-9 for r, c in zip(regrets, found, strict=True))
+    assert held >= binom.ppf(1e-3, runs, 0.8)
+    X, y = table(rng)
+    _, found = certified_run(prior.optimizer(X), X, y, 1)
+    assert found[0].basis == "folds"
+    few = prior.optimizer(table(rng, n=4 * ROWS)[0], delta=0.02)  # past tasks count, draws do not
+    assert "29 more are needed" in few.certificate().reason
+
+
+def test_rows_that_were_chosen_near_optima_do_not_stand_for_others(prior):
+    rng, past = np.random.default_rng(15), prior.certificate.table.rows
+    assert past.shape == (10, 10, 2)
+    same = sum(unlike(past, rng.uniform(-1, 1, (ROWS, 2))) for _ in range(40))
+    assert same <= 4
+    centres = rng.uniform(-0.7, 0.7, (10, 1, 2))
+    near = centres + 0.2 * rng.standard_normal((10, 10, 2))
+    assert all(unlike(near, rng.uniform(-1, 1, (ROWS, 2))) for _ in range(20))
+    shifted = rng.uniform(-1, 1, (10, 10, 2))
+    shifted[..., 0] = np.abs(shifted[..., 0])
+    assert unlike(shifted, rng.uniform(-1, 1, (100, 2)))
+    assert not unlike(np.empty((0, 0, 0)), rng.uniform(-1, 1, (ROWS, 2)))
+
+
+def test_a_prior_that_was_stored_without_rows_can_be_read(prior):
+    stored = plain(encode(prior))
+    assert decode(Prior, stored, "prior").certificate.table.rows.shape == (10, 10, 2)
+    del stored["certificate"]["table"]["rows"], stored["certificate"]["space"]["rows"]
+    assert not decode(Prior, stored, "prior").certificate.table.rows.size
 
 
 def test_points_that_the_rule_would_not_choose_leave_the_ceiling_where_it_was(prior):
@@ -362,6 +415,33 @@ def test_a_run_stops_at_a_share_of_the_spread_and_says_why(prior):
     assert not optimizer.certificate().reached(1e-9)
     with pytest.raises(InputError, match="stop_at needs a certificate"):
         Tuner(prior, candidates=rows, stop_at="5%", delta=0.001)
+
+
+def test_a_run_on_a_space_stops_by_the_same_rule_and_says_that_tasks_were_emulated(prior):
+    f = draw_task(np.random.default_rng(21))
+    tuner = Tuner(prior, stop_at="10%", budget=50)
+    for x in tuner:
+        tuner.tell(x, float(f(np.array([[x["a"], x["b"]]]))[0]))
+    assert len(tuner.trials.observed) < 50
+    assert tuner.stop_reason.startswith("no configuration is better by more than")
+    assert "wrong in about 1 of 5 searches that stop" in tuner.stop_reason
+    assert "emulated; " in tuner.stop_reason
+
+
+def test_few_of_the_stops_on_a_space_are_wrong(prior):
+    rng, stopped, wrong = np.random.default_rng(22), 0, 0
+    grid = np.stack(np.meshgrid(*[np.linspace(-1, 1, 101)] * 2), axis=-1).reshape(-1, 2)
+    for _ in range(12):
+        f = draw_task(rng)
+        optimizer = prior.optimizer(stop_at="10%")
+        while optimizer.t < 20 and not optimizer.done:
+            x = optimizer.ask()
+            optimizer.tell(x, float(f(np.array([[x["a"], x["b"]]]))[0]))
+        stopped += optimizer.done
+        regret = f(grid).max() - optimizer.best().value
+        wrong += optimizer.done and regret > 0.1 * prior.certificate.spread
+    assert stopped >= 6
+    assert wrong <= binom.ppf(1 - 1e-3, stopped, 0.2)
 
 
 # A certificate that the values disprove

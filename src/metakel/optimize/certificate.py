@@ -24,17 +24,18 @@ What was not found in 20 values is not found at the same rate afterwards, so tim
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from math import ceil, inf, isfinite
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from metakel._arrays import TINY, Array, as_number, as_numbers, is_number, shown
 from metakel._html import card, paragraph
 from metakel.errors import InputError
+from metakel.optimize.rows import unlike
 from metakel.optimize.stopping import Replayed, Stopping
 from metakel.search import Domain
 
@@ -46,8 +47,8 @@ UNBOUNDED = (
 )
 # Chosen on development splits among 60 shapes, and confirmed on others (docs/benchmarks).
 SCALE_WEIGHT, EARLY, PLATEAU = 0.3, 5, 20
-# A new table may have up to so many times the rows of the replayed ones.
-LARGER = 2.0
+# A table of more than so many times the rows of the replayed ones is harder to search than these.
+LARGER = 1.25
 CONFIDENT = 0.9
 
 
@@ -98,7 +99,7 @@ class Certificate:
     tasks : int
         How many past tasks vouch for it.
     among : str
-        Of which configurations it speaks, one word; empty for all.
+        Of which configurations it speaks, one word, as "candidate" for a table; empty for all.
     range_end : float or None
         The end of the output's range where that is the only bound.
     stopping : Stopping or None
@@ -138,14 +139,13 @@ class Certificate:
             return ""
         tolerance = as_tolerance(stop_at, self.spread)
         ruled = self.stopping is not None and self.stopping.replayed is not None
-        # Few tasks are emulated, too few for the rule where the certificate may still be small.
-        ruled = ruled and self.range_end is None and self.basis != "emulated"
+        ruled = ruled and self.range_end is None
         if self.regret <= tolerance and not ruled:
             return f"{self} (stop_at={stop_at})"
         why = self.stopping.reached(tolerance) if self.stopping is not None else ""
         odds = Fraction(self.delta).limit_denominator(100)
         return why and (
-            f"no {'configuration' if self.basis == 'emulated' else 'candidate'} is better by more "
+            f"no {self.among or 'configuration'} is better by more "
             f"than {tolerance:.2g} (stop_at={stop_at}): wrong in about {odds.numerator} of "
             f"{odds.denominator} searches that stop, on tasks like these "
             f"({'emulated; ' if self.basis == 'emulated' else ''}{why})"
@@ -170,8 +170,9 @@ class Certificate:
                 f"no {self.among}{' ' * bool(self.among)}configuration is better than the best one "
                 f"by more than {self.regret:.3g}, with probability {1 - self.delta:g}"
             )
-        none = "no configuration" if self.basis == "emulated" else "none of the candidates"
-        emulated = " (checked on simulated tasks)" if self.basis == "emulated" else ""
+        everywhere = self.basis == "emulated" and not self.among
+        none = "no configuration" if everywhere else "none of the candidates"
+        emulated = " (checked on emulated tasks)" if self.basis == "emulated" else ""
         return (
             f"{none} is better by more than {self.regret:.2g}, with probability {1 - self.delta:g} "
             f"for tasks like the past ones{emulated}"
@@ -264,9 +265,13 @@ class RegretScores:
     points : int
         How many rows a replayed table has; 0 for a space.
     regrets, shapes : (m', T) arrays
-        r_t and g_t of every replay, NaN after its end, for the rule that stops; without rows, a
+        r_t and g_t of every replay, NaN after its end, for the rule that stops; without any, a
         search stops once the certificate is small enough.
+    rows : (j, k, d0) array
+        Some rows of some of the replayed tables, to compare those of a new table with.
     """
+
+    later: ClassVar[tuple[str, ...]] = ("rows",)
 
     scores: Array
     lasting: Array
@@ -275,6 +280,7 @@ class RegretScores:
     points: int = 0
     regrets: Array = field(default_factory=lambda: np.empty((0, 0)))
     shapes: Array = field(default_factory=lambda: np.empty((0, 0)))
+    rows: Array = field(default_factory=lambda: np.empty((0, 0, 0)))
 
     def __post_init__(self) -> None:
         for name in ("scores", "lasting"):
@@ -357,18 +363,28 @@ class RegretCalibration:
         found = (self.table, self.space)
         return max((s.horizon for s in found if not isinstance(s, str)), default=0)
 
-    def scores_for(self, domain: Domain, delta: float) -> RegretScores | str:
-        """The scores that speak for an optimizer, or why none do."""
+    def scores_for(
+        self,
+        domain: Domain,
+        delta: float,
+        emulated: Callable[[Array], RegretScores] | None = None,
+    ) -> RegretScores | str:
+        """The scores that speak for an optimizer, or why none do.
+
+        Replayed tables speak for one with as many rows, chosen in the same way. For others tasks
+        are ``emulated`` at their rows.
+        """
         found = self.space if domain.points is None else self.table
         if isinstance(found, str):
             return found
-        if domain.points is None:
-            if domain.narrowed:
-                return f"past tasks were replayed {domain.narrowed}"
-        elif len(domain.points) > LARGER * found.points:
+        if domain.points is None and domain.narrowed:
+            return f"past tasks were replayed {domain.narrowed}"
+        Z = domain.points
+        other = Z is not None and (len(Z) > LARGER * found.points or unlike(found.rows, Z))
+        if other and emulated is None:
             return (
-                f"the table has {len(domain.points)} candidates but past tasks recorded about "
-                f"{found.points}, which cannot stand for so many"
+                f"the rows of this table are not those of past tables, of about {found.points} "
+                "rows, which cannot stand for it"
             )
         missing = found.missing(delta)
         if missing:
@@ -376,7 +392,7 @@ class RegretCalibration:
                 f"{found.tasks} past tasks cannot vouch at delta = {delta:g}; {missing} more are "
                 f"needed, or a delta of at least {1 / (found.tasks + 1):.2g}"
             )
-        return found
+        return emulated(Z) if other and emulated is not None and Z is not None else found
 
 
 def as_tolerance(stop_at: float | str, spread: float | None) -> float:

@@ -49,7 +49,6 @@ from metakel.optimize.certificate import (
     RegretScores,
     RegretTrace,
     shape,
-    smallest_shape,
 )
 from metakel.optimize.model import BestRuns, Chance, Model, Score, Search, spread_batch
 from metakel.optimize.outcomes import MOST, Outcomes, nothing, representative
@@ -102,6 +101,8 @@ class TaskPrior:
         the scale of a task.
     portfolio : (k, d0) array, optional
         Points to try first, where the past says so more surely than the model.
+    emulated : callable, optional
+        Scores of replays on tasks drawn from the prior, at the points (n, d0) of a new table.
     """
 
     processes: tuple[TaskProcess, ...]
@@ -116,6 +117,7 @@ class TaskPrior:
     best_runs: BestRuns | None = None
     success: SuccessChance | None = None
     portfolio: Array | None = None
+    emulated: Callable[[Array], RegretScores] | None = None
 
     @cached_property
     def learned(self) -> NDArray[np.bool_]:
@@ -402,14 +404,14 @@ class Mixture(Model):
 
     def certificate(self, state: State) -> Certificate:
         """How far the best point can be from the optimum, by replays on past tasks."""
-        found, scores = state.outcomes, self._scores(state)
+        found, scores = state.outcomes, self._scores(state, self.prior.emulated)
         if isinstance(scores, str):
             return Certificate(inf, delta=self.delta, reason=scores, final=True)
-        reason = ""
+        reason, alarm = "", state.alarm or self._above_the_ceiling(state, scores)
         if not found.counts.any():
             reason = "nothing was observed yet"
-        elif state.alarm is not None:
-            reason = f"alarm after {state.alarm.time} values: {state.alarm.reason}"
+        elif alarm is not None:
+            reason = f"alarm after {alarm.time} values: {alarm.reason}"
         elif found.constraints:
             reason = "past tasks were replayed without constraints"
         elif not self.trace.best:
@@ -422,10 +424,15 @@ class Mixture(Model):
     def disproved(self, state: State) -> AlarmEvent | None:
         """A value above the ceiling: on a task like the past ones with probability delta at most.
 
-        On spaces values may be noisy, and there is no ceiling of them.
+        Tasks are not emulated for it, so that no decision waits for them.
         """
-        found, scores = state.outcomes, self._scores(state)
-        if isinstance(scores, str) or scores.basis == "emulated" or found.constraints:
+        scores = self._scores(state)
+        return None if isinstance(scores, str) else self._above_the_ceiling(state, scores)
+
+    def _above_the_ceiling(self, state: State, scores: RegretScores) -> AlarmEvent | None:
+        """On spaces values may be noisy, and there is no ceiling of them."""
+        found = state.outcomes
+        if not scores.points or found.constraints:
             return None
         ceilings = self.trace.ceilings(scores.factor(self.delta), scores.horizon)
         if not len(ceilings):
@@ -443,29 +450,31 @@ class Mixture(Model):
             "is disproved, and the task is unlike them",
         )
 
-    def _scores(self, state: State) -> RegretScores | str:
+    def _scores(
+        self, state: State, emulated: Callable[[Array], RegretScores] | None = None
+    ) -> RegretScores | str:
         """Scores of past tasks that speak for this optimizer, or why there are none."""
         regret = self.prior.regret
         if isinstance(regret, str):
             return regret
         if state.acquisition != self.acquisition:
             return f"past tasks were replayed with acquisition={self.acquisition!r}, not this one"
-        return regret.scores_for(state.domain, self.delta)
+        return regret.scores_for(state.domain, self.delta, emulated)
 
     def _stopping(self, scores: RegretScores, unit: float) -> Stopping | None:
         """The rule by which this search stops, and the spread in units of the output."""
         if self.spread is None:
             return None
-        shapes, smallest = self.trace.shapes[: scores.horizon], inf
-        if scores.basis == "emulated":
-            smallest = unit * scores.factor(self.delta) * smallest_shape(self.scale)
-        return Stopping(unit * self.spread, unit, self.delta, smallest, scores.replayed, shapes)
+        shapes, replayed = self.trace.shapes[: scores.horizon], scores.replayed
+        if scores.basis == "emulated" and replayed is not None and replayed.too_few(self.delta):
+            replayed = None  # the certificate itself, if it is small enough
+        return Stopping(unit * self.spread, unit, self.delta, replayed, shapes)
 
     def _by_replays(self, state: State, scores: RegretScores) -> Certificate:
         found, scale = state.outcomes, state.scale
         values, factor = np.where(found.counts, found.y, -inf), scores.factor(self.delta)
         best = top = int(np.argmax(values))
-        if scores.basis == "emulated":
+        if not scores.points:
             # Values may be noisy, so the ceiling would be about them. What holds is the bound of
             # the last time, for the best point of that time.
             values, regret = self.trace.last(values, factor, scores.horizon)
@@ -487,6 +496,7 @@ class Mixture(Model):
             self.delta,
             basis=scores.basis,
             tasks=scores.tasks,
+            among="candidate" if scores.points else "",
             range_end=end,
             stopping=self._stopping(scores, unit),
         )

@@ -4,10 +4,10 @@ A certificate counts its failures among all searches, also those that never stop
 many of these may be wrong. The rule here is chosen for them. With r_t the regret and g_t the shape
 of a replayed past task, a search with factor c stops at the first time at which
 :math:`c\,g_t \le \varepsilon`. It is wrong if :math:`r_t > \varepsilon` then. Of the replays N stop
-and W of these are wrong. From large factors to small ones, c is the last for which a binomial test
-at a level of 20 % rejects that the share of wrong stops is above delta (Learn-then-Test; see
-``docs/theory/certificates.md``). Where no c passes, the past cannot vouch for stopping, and no
-search stops.
+and W of these are wrong. From the factor that stops half of them to smaller ones, c is the last for
+which a binomial test at a level of 20 % rejects that the share of wrong stops is above delta
+(Learn-then-Test; see ``docs/theory.md``). Where no c passes, the past cannot vouch for
+stopping, and no search stops.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from metakel._arrays import Array
 # Factors that are tried, relative to the one above which no search stops.
 FACTORS = np.geomspace(1e-4, 1.0, 81)
 LEVEL = 0.2  # of the test
+BEGIN = 0.5  # the first factor that is tested stops this share of the replays
 
 
 def stops(regrets: Array, shapes: Array, factor: float, tolerance: float) -> tuple[int, int]:
@@ -42,6 +43,10 @@ class Replayed:
     regrets: Array
     shapes: Array
 
+    def too_few(self, delta: float) -> bool:
+        """Whether no test can pass, not even if all stop and none is wrong."""
+        return (1 - delta) ** len(self.regrets) > LEVEL
+
     def factor(self, tolerance: float, delta: float) -> tuple[float, int, int]:
         """c, and how many replays it stops and how many of these wrongly; inf where none passes."""
         from scipy.special import bdtr
@@ -50,8 +55,8 @@ class Replayed:
         least = float(np.nanmin(self.shapes, initial=inf)) or 1.0
         for c in FACTORS[::-1] * tolerance / least:
             count, wrong = stops(self.regrets, self.shapes, float(c), tolerance)
-            if (1 - delta) ** count > LEVEL:
-                continue  # too few stop for any test
+            if (1 - delta) ** count > LEVEL or count < BEGIN * len(self.regrets):
+                continue  # too few stop for any test, or for one of much power
             if bdtr(wrong, count, delta) > LEVEL:
                 break
             found = float(c), count, wrong
@@ -76,8 +81,6 @@ class Stopping:
         in those.
     delta : float
         At most this share of the searches that stop may be wrong.
-    smallest : float
-        The smallest certificate that the prior can give, where it stops a search, too.
     replayed : Replayed or None
         What the rule is chosen from; without, a search stops once its certificate is small enough.
     shapes : tuple of float
@@ -87,7 +90,6 @@ class Stopping:
     spread: float
     unit: float = 1.0
     delta: float = 1.0
-    smallest: float = inf
     replayed: Replayed | None = None
     shapes: tuple[float, ...] = ()
 
@@ -106,10 +108,9 @@ class Stopping:
         if self.replayed is None:
             return ""
         factor, _, _ = self.replayed.factor(tolerance / self.unit, self.delta)
-        if isfinite(factor) or self.smallest <= tolerance:
+        if isfinite(factor):
             return ""
         smallest = self.unit * self.replayed.smallest(self.delta, self.spread / self.unit)
-        smallest = min(smallest, self.smallest)
         more = "a larger delta or more past tasks may help"
         if not isfinite(smallest):
             return f"past tasks cannot vouch for stopping at all; {more}"

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from metakel._arrays import Array, as_numbers, shown, single_blas_thread
 from metakel._codec import Functions, decode, encode
 from metakel._files import Format, write_file
 from metakel._html import text_card
+from metakel.curves import CurveModel
 from metakel.errors import InputError, ShapeError
 from metakel.gp.processes import ColdProcess, LearnedProcess, LevelAndScale, TaskProcess
 from metakel.gp.success import SuccessChance
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
-from metakel.optimize.certificate import RegretCalibration
+from metakel.optimize.certificate import RegretCalibration, RegretScores
 from metakel.optimize.mixture import Mixture, TaskPrior
 from metakel.optimize.model import LOADERS, BestRuns
 from metakel.optimize.optimizer import Optimizer
@@ -205,6 +207,7 @@ class Prior:
         new: Sequence[Parameter] = (),
         delta: float = 0.2,
         stop_at: float | str | None = None,
+        curves: CurveModel | None = None,
     ) -> Optimizer:
         """Ask and tell on the next task; points are dicts of named parameters.
 
@@ -235,6 +238,8 @@ class Prior:
         stop_at : float or str, optional
             `Optimizer.done` is True once the certificate's regret is at most this, in units of the
             output, or as in "1%" of the usual spread of a task.
+        curves : CurveModel, optional
+            How runs went on in the past, for `Optimizer.should_stop`.
         """
         if candidates is not None and (fixed or space is not None or new):
             raise InputError(
@@ -255,6 +260,7 @@ class Prior:
             minimize=self.info.minimize,
             log_floor=self.info.log_floor,
             stop_at=stop_at,
+            curves=curves,
         )
 
     def _domain(
@@ -306,8 +312,16 @@ class Prior:
                 best_runs=None if new else self.best_runs,
                 success=None if new else self.success,
                 portfolio=None if new else self.portfolio,
+                emulated=self._emulated,
             )
         )
+
+    def _emulated(self, rows: Array) -> RegretScores:
+        """Scores of replays on tasks drawn from this prior, with values at these rows (n, d0)."""
+        # Replays are made with priors, so they are above this module and loaded when needed.
+        replays = import_module("metakel.priors.regret_calibration")
+        found: RegretScores = replays.replay_imagined(self, rows.tobytes())
+        return found
 
     def _stored(self, **options: Any) -> dict[str, Any]:
         """The JSON form of a model with these options of `task_model`."""

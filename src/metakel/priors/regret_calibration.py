@@ -9,7 +9,8 @@ maximum can be found by climbing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,6 @@ import numpy as np
 from metakel._arrays import Array, check_choice
 from metakel.data import History, Task
 from metakel.errors import InputError
-from metakel.gp.averages import mixture_weights
-from metakel.gp.processes import LevelAndScale, PointCache, TaskProcess
 from metakel.kernels.nystrom import spread_rows
 from metakel.optimize import Mixture, Optimizer, Trial
 from metakel.optimize.certificate import (
@@ -28,6 +27,7 @@ from metakel.optimize.certificate import (
 )
 from metakel.optimize.mixture import TaskPrior
 from metakel.optimize.optimizer import rehearse
+from metakel.priors.emulation import Objective, emulate, imagine
 from metakel.priors.outputs import EVALUATIONS, Replays, random_regret
 from metakel.priors.prior import Prior
 from metakel.priors.standardize import winsorize
@@ -38,11 +38,12 @@ FOLDS = 5
 # Above this number of tasks one fold is held out; so many tasks are hardly missed.
 MANY = 100
 TABLE_HORIZON, TABLE_TASKS, TABLE_ROWS = 50, 50, 1000
-SPACE_HORIZON, SPACE_TASKS, SPACE_ROWS = 25, 20, 200
-FEATURES = 512
-# Draws of a fitted process are too smooth and too sure. They deviate from its mean by so many times
-# what it says, and differences below this share of the scale are not told apart.
-INFLATION, RESOLUTION = 2.0, 0.02
+SPACE_HORIZON, SPACE_DRAWS = 50, 40
+# Of one task, where there are enough of them: few tasks do not vouch for more by many draws.
+DRAWS_EACH, ENOUGH = 2, 10
+NEW_TABLE_HORIZON, NEW_TABLE_DRAWS = 30, 40
+KEPT_TABLES, KEPT_ROWS = 10, 10  # of each, to compare other tables with
+RESOLUTION = 0.02  # differences below this share of the scale are not told apart
 FEWEST_ROWS, FEWEST_TASKS = 2, 4
 
 Learn = Callable[[History], Prior]
@@ -107,9 +108,11 @@ def _calibration(
     if not jobs:
         reason = "no past task has several runs, so none can be replayed"
         return without_scores(history, reason), None
-    emulated = spread_rows(np.arange(len(jobs)), SPACE_TASKS).tolist()
+    emulated = spread_rows(np.arange(len(jobs)), SPACE_DRAWS).tolist()
+    if len(jobs) >= ENOUGH:
+        emulated = (emulated * DRAWS_EACH)[:SPACE_DRAWS]
     tables = [(prior, *_distinct(task)) for prior, task in jobs]
-    draws = [(*jobs[i], i) for i in emulated]
+    draws = [(*jobs[i], number) for number, i in enumerate(emulated)]
     total, found = len(tables) + len(draws), list[TaskScore]()
     for work, each in ((replay_table, tables), (replay_draw, draws)):
         for replay in _spread_out(work, each, workers):
@@ -118,13 +121,24 @@ def _calibration(
                 progress(len(found), total)
     sizes = [len(X) for _, X, _ in tables]
     calibration = RegretCalibration(
-        _scores(found[: len(tables)], basis, TABLE_HORIZON, int(np.median(sizes))),
+        replace(
+            _scores(found[: len(tables)], basis, TABLE_HORIZON, int(np.median(sizes))),
+            rows=_some_rows([X for _, X, _ in tables]),
+        ),
         _scores(found[len(tables) :], "emulated", SPACE_HORIZON),
         _spread(history),
     )
     names = [task.name for _, task in jobs]
     values = [y for _, _, y in tables]
     return calibration, _replays(names, values, found[: len(tables)])
+
+
+def _some_rows(tables: Sequence[Array]) -> Array:
+    """(j, k, d0) as many of every table."""
+    kept = spread_rows(np.arange(len(tables)), KEPT_TABLES)
+    fewest = min(len(tables[i]) for i in kept)
+    found = [spread_rows(tables[i], KEPT_ROWS)[: min(fewest, KEPT_ROWS)] for i in kept]
+    return np.array(found).round(4)
 
 
 def _replays(
@@ -181,14 +195,6 @@ def _spread_out(
 # Replays
 
 
-@dataclass(frozen=True, eq=False)
-class Objective:
-    """A function (n, d0) -> (n,) and the noise of its observations."""
-
-    function: Callable[[Array], Array]
-    noise_std: float = 0.0
-
-
 class TaskScore(NamedTuple):
     """What came of a past task: max r_t / g_t, and whether an alarm ended it too early.
 
@@ -215,12 +221,25 @@ def replay_draw(prior: Prior, task: Task, number: int) -> TaskScore:
     emulated = emulate(prior, task, rng)
     landmarks = None if prior.task_gp is None else prior.task_gp.basis.landmarks
     space = SearchSpace(prior.space, prior.space, {}, False, landmarks)
-    _, highest = space.maximise(emulated.function, rng)
-    # On a pool, which is harder and ten times faster than to climb at every step. The regret is
-    # that of the space: a pool does not stand for it.
-    pool = candidates(np.vstack([space.start_points(rng).X, prior.portfolio]), repeat=False)
+    top, _ = space.maximise(emulated.function, rng)
+    # On a pool, which is harder and ten times faster than to climb at every step. The best point is
+    # in it: a search may go there, if its model does.
+    pool = np.vstack([space.start_points(rng).X, prior.portfolio, top])
+    highest = float(emulated.function(pool).max())
     highest += RESOLUTION * prior.model.scale
-    return _replay(prior, pool, emulated, highest, SPACE_HORIZON)
+    return _replay(prior, candidates(pool, repeat=False), emulated, highest, SPACE_HORIZON)
+
+
+@lru_cache(maxsize=8)
+def replay_imagined(prior: Prior, rows: bytes) -> RegretScores:
+    """On tasks drawn from the prior, with values at the rows (n, d0) of a new table."""
+    X, found = np.frombuffer(rows).reshape(-1, prior.space.d0), list[TaskScore]()
+    for number in range(NEW_TABLE_DRAWS):
+        rng = np.random.default_rng([number, len(X)])
+        task = imagine(prior, rng)
+        y = task.function(X) + task.noise_std * rng.standard_normal(len(X))
+        found.append(replay_table(prior, X, y, NEW_TABLE_HORIZON))
+    return _scores(found, "emulated", NEW_TABLE_HORIZON, len(X))
 
 
 def _replay(
@@ -266,85 +285,6 @@ def replayed_model(prior: Prior, horizon: int) -> Mixture:
             portfolio=prior.portfolio,
         )
     )
-
-
-def emulate(prior: Prior, task: Task, rng: np.random.Generator) -> Objective:
-    """A function (n, d0) -> (n,) drawn from the posterior of the prior given the task's runs.
-
-    Process and scale are drawn by their posterior weights, then a function by Matheron's rule: a
-    draw of the prior, plus what conditioning adds to explain the runs.
-    """
-    from scipy.linalg import cho_solve
-
-    rows = spread_rows(np.arange(task.n), SPACE_ROWS)
-    X, y = task.X[rows], task.y[rows]
-    scale, (processes, start) = prior.model, prior.task_processes
-    if not scale.expects(float(y.mean())):
-        scale = scale.at_other_level(float(y.mean()))
-    factors = [_covariance_factor(process, scale, X) for process in processes]
-    likelihoods = [
-        _log_likelihoods(L, points.mean, y - scale.level, scale) for points, L in factors
-    ]
-    weights = mixture_weights(likelihoods, start, scale).weights
-    chosen = int(rng.choice(weights.size, p=weights.ravel()))
-    grid = len(scale.scales)
-    process, (points, L) = processes[chosen // grid], factors[chosen // grid]
-    size = float(scale.scales[chosen % grid])
-    path = _prior_path(process, scale.level_variance, rng)
-    noise = np.sqrt(process.noise) * rng.standard_normal(len(y))
-    z = (y - scale.level) / size
-    pull = cho_solve((L, True), z - points.mean - INFLATION * (path(points) + noise))
-
-    def draw(Z: Array) -> Array:
-        at = process.prepare(Z)
-        explained = pull @ (process.gram(points, at) + scale.level_variance)
-        return np.asarray(scale.level + size * (at.mean + INFLATION * path(at) + explained))
-
-    return Objective(draw, size * float(np.sqrt(process.noise)))
-
-
-def _covariance_factor(
-    process: TaskProcess, scale: LevelAndScale, X: Array
-) -> tuple[PointCache, Array]:
-    """The points, and the Cholesky factor of the covariance of their values at scale 1."""
-    points = process.prepare(X)
-    K = process.gram(points, points) + scale.level_variance
-    K[np.diag_indices_from(K)] += process.noise
-    return points, np.asarray(np.linalg.cholesky(K))
-
-
-def _log_likelihoods(L: Array, mean: Array, rest: Array, scale: LevelAndScale) -> Array:
-    """(g,) log density of values that are ``rest`` above the level, one per scale of the grid."""
-    from scipy.linalg import solve_triangular
-
-    white: Array = solve_triangular(L, np.column_stack([rest, mean]), lower=True)
-    wy, wm = white[:, 0], white[:, 1]
-    scales = scale.scales
-    squares = wy @ wy / scales**2 - 2 * (wy @ wm) / scales + wm @ wm
-    return np.asarray(-squares / 2 - len(rest) * np.log(scales) - np.log(np.diag(L)).sum())
-
-
-def _prior_path(
-    process: TaskProcess, level_variance: float, rng: np.random.Generator
-) -> Callable[[PointCache], Array]:
-    """A draw of h ~ GP(0, k + level_variance); the Matern part by random Fourier features.
-
-    Its spectral density is a multivariate t distribution with 5 degrees of freedom.
-    """
-    shared, weight = process.stationary
-    variance, d0 = weight * shared.signal, len(shared.lengthscales)
-    frequencies = rng.standard_normal((FEATURES, d0))
-    frequencies *= np.sqrt(5 / rng.chisquare(5, size=(FEATURES, 1)))
-    phases = rng.uniform(0, 2 * np.pi, FEATURES)
-    amplitudes = rng.standard_normal(FEATURES) * np.sqrt(2 * variance / FEATURES)
-    level = np.sqrt(level_variance) * rng.standard_normal()
-    coefficients = rng.standard_normal(process.prepare(np.empty((0, d0))).phi.shape[1])
-
-    def path(points: PointCache) -> Array:
-        waves = np.cos(points.scaled @ frequencies.T + phases) @ amplitudes
-        return np.asarray(level + points.phi @ coefficients + waves)
-
-    return path
 
 
 # Which tasks
