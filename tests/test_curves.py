@@ -1,5 +1,7 @@
 """Curves of past tasks: what is still to come, which runs may be stopped, and the promise."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -55,9 +57,7 @@ def test_the_best_run_is_stopped_as_rarely_as_promised_and_steps_are_saved(past,
 
 def test_a_margin_of_zero_breaks_the_promise(past):
     model = CurveModel.learn(past, minimize=True)
-    careless = CurveModel(
-        model.shape - np.array([[2.0], [0.0], [0.0]]), np.zeros(30), np.ones(30), STEPS, True
-    )
+    careless = replace(model, margins=np.zeros(30), surprises=np.full(30, np.inf))
     rng = np.random.default_rng(1)
     assert sum(played(careless, task(rng))[1] for _ in range(30)) > 6
 
@@ -114,6 +114,21 @@ def test_curves_unlike_the_past_are_noticed(past):
     late = [{s: c[STEPS] + (3.0 if s < STEPS else 0.0) for s in c} for c in past[0]]
     assert model.contradicted(late)
     assert not model.contradicted(past[1])
+    seen = late[:4]  # which are made to their end, so that it is noticed before the first stop
+    for curve in late[4:]:
+        for step in range(1, STEPS):
+            assert not model.decide({s: v for s, v in curve.items() if s <= step}, seen)
+        seen.append(curve)
+
+
+@pytest.mark.parametrize("delta", [0.05, 0.2])
+def test_tasks_like_the_past_ones_seldom_seem_to_contradict_them(past, delta):
+    """Also at another delta than the one that was learned with."""
+    model = CurveModel.learn(past, minimize=True).at(delta)
+    rng = np.random.default_rng(2)
+    tasks = [task(rng) for _ in range(40)]
+    rings = sum(any(model.contradicted(t[:n]) for n in range(4, len(t) + 1)) for t in tasks)
+    assert rings <= 6
 
 
 def test_it_is_kept_in_a_file(past, tmp_path):
@@ -170,7 +185,42 @@ def test_the_pruner_stops_trials_beside_any_sampler(past):
     made = sum(len(t.intermediate_values) for t in study.trials)
     assert made / (STEPS * len(curves)) == played(pruner.model, curves)[0]
     other = optuna.create_study(direction="maximize", pruner=pruner)
-    with pytest.raises(InputError, match="the past was minimised"):
+    with pytest.raises(InputError, match="the curves were minimised"):
         other.optimize(lambda trial: objective(trial, curves), n_trials=1)
     with pytest.raises(InputError, match="either"):
         MetaKelPruner()
+
+
+def test_pruned_trials_of_the_present_study_count_by_their_expected_end(past):
+    optuna = pytest.importorskip("optuna")
+    from metakel.integrations.optuna import MetaKelPruner
+    from metakel.integrations.optuna.pruner import curves_of
+    from metakel.integrations.optuna.record import finished_trials
+
+    model, curves = CurveModel.learn(past, minimize=True), task(np.random.default_rng(12), n=12)
+    study = optuna.create_study(pruner=MetaKelPruner(model=model))
+    for number, curve in enumerate(curves):
+        trial = study.ask()
+        trial.suggest_float("x", 0, 1)
+        made = 8 if number > 7 else STEPS
+        for step in range(made):
+            trial.report(curve[step + 1], step)
+        if made < STEPS:
+            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+        else:
+            study.tell(trial, curve[STEPS])
+    with_model = finished_trials(study.trials, minimize=True, curves=curves_of(study))
+    without = finished_trials(study.trials, minimize=True)
+    assert curves_of(study) is model
+    assert [t.state for t in with_model] == ["complete"] * 8 + ["infeasible"] * 4
+    best = min(t.value for t in with_model[:8])
+    ends = [curve[STEPS] for curve in curves[8:]]
+    for pruned, end in zip(with_model[8:], ends, strict=True):
+        assert pruned.noise_std > 0
+        assert pruned.value >= best
+        assert abs(pruned.value - max(end, best)) < 6 * pruned.noise_std
+    off = [
+        sum(abs(t.value - end) for t, end in zip(found[8:], ends, strict=True))
+        for found in (with_model, without)
+    ]
+    assert off[0] < off[1]

@@ -2,41 +2,47 @@ r"""Learning curves of past tasks: how runs go on, and which may be stopped.
 
 A run has values at steps: epochs, rounds of boosting, rows. Let c(u) be its value after the share u
 of its steps and f its last one, larger being better. What is still to come, f - c(u), is learned
-from past tasks: a + b (c(u) - c(u/2)) is expected of it, and usually it is at most q more, each for
-every u on a grid. All of it is in units of the spread s of earlier runs of the task after the first
-share `FIRST` of their steps, which every run makes.
+from the best runs of past tasks, as only the best one must not be stopped: a + b (c(u) - c(u/2)) is
+expected of it, and rarely it is more than q beyond, each for every u on a grid. All of it is in
+units of the spread s of earlier runs of the task after the first share `FIRST` of their steps,
+which every run makes. The same line through all runs says what a stopped run would have come to.
 
 A run is stopped after the share u where its bound c(u) + a s + b (c(u) - c(u/2)) + m q s is below
 B - tolerance, with B the best last value of the runs before it. The margin m is calibrated: the
 best run of a past task needed the smallest m with which it is not stopped at any u, where B is that
 of all runs before it. m is the ceil((1 - delta)(k + 1))-th smallest of what k past tasks needed. If
 tasks are exchangeable, the best run of a new task is stopped with probability at most delta
-(``docs/guide/curves.md``): stopping other runs can only lower B, and s does not depend on it. What
-a past task needed is computed with a, b and q of the others.
+(Theorem 21, ``docs/theory``): stopping other runs can only lower B, and s does not depend on it.
+What a past task needed is computed with a, b and q of the others.
+
+Curves contradict the past where finished runs end too far above their lines: the median of by how
+many q exceeds what all but `FALSE_ALARM` of past tasks reached after any number of runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, inf, isfinite
+from functools import cache
+from math import ceil, inf, isfinite, nan
 from typing import Any
 
 import numpy as np
 
-from metakel._arrays import TINY, Array, is_number
+from metakel._arrays import TINY, Array, is_integer, is_number, shown
 from metakel._codec import decode, encode
 from metakel._files import Format, write_file
 from metakel.errors import InputError
 
-FORMAT = Format("metakel.CurveModel", version=1, noun="model of curves")
+FORMAT = Format("metakel.CurveModel", version=2, noun="model of curves")
 GRID = 20
 FIRST = 0.1  # share of the steps that every run makes
 FEWEST_RUNS = 4  # of a task, before one is stopped
-USUAL = 0.75  # quantile of what is still to come
+BEST = 10  # runs of a task that say what the best one may still gain
+RARE = 0.9  # quantile of what they gain beyond their line
+DEVIATION = 0.68  # quantile of how far ends of all runs are from their line
 LEAST = 0.02  # of the spread: what may always come
-ENOUGH = 8  # finished runs, before curves can contradict the past
-CHANCE = 0.01  # of so many misses, where tasks have as many as the worst past ones
+FALSE_ALARM = 0.05  # of tasks like the past ones, on which curves seem to contradict them
 
 Curve = Mapping[int, float]
 
@@ -73,14 +79,16 @@ class CurveModel:
 
     Parameters
     ----------
-    shape : (3, GRID) array
-        After each share of the steps, in units of the spread of a task: what is still to come is
-        the first plus the second times what the last half of the steps gained, and usually at most
-        the third more.
+    best : (3, GRID) array
+        After each share of the steps, in units of the spread of a task: what is still to come of
+        the best runs is the first plus the second times what the last half of the steps gained,
+        and rarely more than the third beyond.
+    usual : (3, GRID) array
+        The same for all runs; the third is how far it is usually off.
     margins : (k,) array, increasing
         What the best run of each past task needed, so as not to be stopped.
-    misses : (k,) array, increasing
-        On each past task, the share of runs that ended above what the margin of the others allows.
+    surprises : (k,) array, increasing
+        On each past task, the largest median of what its first runs gained beyond their lines.
     steps : int
         The usual number of steps of a run.
     minimize : bool
@@ -90,9 +98,10 @@ class CurveModel:
         By how much a run would have to become the best to count, in units of the spread.
     """
 
-    shape: Array
+    best: Array
+    usual: Array
     margins: Array
-    misses: Array
+    surprises: Array
     steps: int
     minimize: bool
     delta: float = 0.05
@@ -130,22 +139,17 @@ class CurveModel:
                 f"{len(found)} tasks have more than {FEWEST_RUNS} whole curves that differ; "
                 "expected two tasks at least"
             )
-        rest, trends = [_remaining(c) for c in found], [_trend(c) for c in found]
-        margins = []
+        bounds = [_best_runs(c) for c in found]
+        margins, surprises = [], []
         for s, curves in enumerate(found):
-            others = [k for k in range(len(found)) if k != s]
-            shape = _fit([trends[k] for k in others], [rest[k] for k in others])
-            margins.append(_needed(curves, shape, tolerance))
-        order, (intercept, slope, size) = np.sort(margins), _fit(trends, rest)
-        most = min(_quantile(order, delta), 1e9) * size
-        misses = [
-            float((r - intercept - slope * t > most).any(axis=1).mean())
-            for t, r in zip(trends, rest, strict=True)
-        ]
+            others = _bound([bounds[k] for k in range(len(found)) if k != s])
+            margins.append(_needed(curves, others, tolerance))
+            surprises.append(max(_surprise(curves[:n], others) for n in _sizes(curves)))
         return cls(
-            shape=np.array([intercept, slope, size]),
-            margins=order,
-            misses=np.sort(misses),
+            best=np.array(_bound(bounds)),
+            usual=np.array(_usual(found)),
+            margins=np.sort(margins),
+            surprises=np.sort(surprises),
             steps=int(np.median(lengths)),
             minimize=minimize,
             delta=float(delta),
@@ -168,6 +172,14 @@ class CurveModel:
             )
         return replace(self, delta=float(delta))
 
+    def check_goal(self, minimize: bool, whose: str) -> None:
+        """Refuse to judge runs of a task with the other goal."""
+        if self.minimize != minimize:
+            words = ("minimised", "maximises") if self.minimize else ("maximised", "minimises")
+            raise InputError(
+                f"the curves were {words[0]}, but {whose} {words[1]}; expected the same"
+            )
+
     def predict(
         self, curve: Curve, earlier: Sequence[Curve], steps: int | None = None
     ) -> tuple[float, float]:
@@ -187,7 +199,7 @@ class CurveModel:
         scale = _spread(self._starts(earlier, steps))
         if place is None or not isfinite(scale):
             return np.nan, inf
-        value, coming, size = self._ahead(curve, place, scale)
+        value, coming, size = self._ahead(self.usual, curve, place, scale)
         return sign * (value + coming), size
 
     def decide(self, curve: Curve, earlier: Sequence[Curve], steps: int | None = None) -> Decision:
@@ -195,64 +207,72 @@ class CurveModel:
 
         ``earlier`` are runs of the same task, in the order in which they began.
         """
+        return self.beside(earlier, steps)(curve)
+
+    def beside(
+        self, earlier: Sequence[Curve], steps: int | None = None
+    ) -> Callable[[Curve], Decision]:
+        """`decide` beside the same earlier runs again and again, after every value of a run."""
         sign = -1.0 if self.minimize else 1.0
-        place = self._place(curve, steps)
-        if place is None:
-            return _unsure("too few steps to tell")
-        if self._ended(curve, steps):
-            return _unsure("it has made all its steps")
         whole = [c for c in earlier if self._ended(c, steps)]
         starts = self._starts(earlier, steps)
-        scale = _spread(starts)
-        if len(starts) < FEWEST_RUNS or not whole or not scale > 0:
-            return _unsure(f"fewer than {FEWEST_RUNS} earlier runs to compare with")
-        margin = self.margin
-        if not isfinite(margin):
-            return _unsure(f"{len(self.margins)} past tasks cannot vouch at delta = {self.delta:g}")
-        if self.contradicted(whole, steps):
-            return _unsure("curves of this task contradict those of the past")
-        value, coming, size = self._ahead(curve, place, scale)
-        best = max(sign * float(c[max(c)]) for c in whole)
-        expected = value + coming
-        least, most = expected - margin * size, expected + margin * size
-        ends = sorted((sign * least, sign * most))
-        stop = bool(most < best - self.tolerance * scale)
-        reason = (
-            f"at best {sign * most:.4g} is to be expected, and {sign * best:.4g} was reached"
-            if stop
-            else f"it may still reach {sign * most:.4g}, and {sign * best:.4g} is the best so far"
-        )
-        return Decision(stop, sign * expected, ends[0], ends[1], reason)
+        scale, margin = _spread(starts), self.margin
+        best = max((sign * float(c[max(c)]) for c in whole), default=nan)
+        contradicted = cache(lambda: self.contradicted(earlier, steps))
 
-    def contradicted(self, whole: Sequence[Curve], steps: int | None = None) -> bool:
-        """Whether more finished runs ended above their bounds than chance allows for.
+        def decided(curve: Curve) -> Decision:
+            place = self._place(curve, steps)
+            if place is None:
+                return _unsure("too few steps to tell")
+            if self._ended(curve, steps):
+                return _unsure("it has made all its steps")
+            if len(starts) < FEWEST_RUNS or not whole or not scale > 0:
+                return _unsure(f"fewer than {FEWEST_RUNS} earlier runs to compare with")
+            if not isfinite(margin):
+                tasks = len(self.margins)
+                return _unsure(f"{tasks} past tasks cannot vouch at delta = {self.delta:g}")
+            value, coming, size = self._ahead(self.best, curve, place, scale)
+            expected = sum(self._ahead(self.usual, curve, place, scale)[:2])
+            most = value + coming + margin * size
+            least = min(expected - margin * size, most)
+            ends = sorted((sign * least, sign * most))
+            stop = bool(most < best - self.tolerance * scale)
+            if stop and contradicted():
+                return _unsure("curves of this task contradict those of the past")
+            reason = (
+                f"at best {sign * most:.4g} is to be expected, and {sign * best:.4g} was reached"
+                if stop
+                else f"it may still reach {sign * most:.4g}, and {sign * best:.4g} is the best "
+                "so far"
+            )
+            return Decision(stop, sign * expected, ends[0], ends[1], reason)
 
-        By a binomial test against the share of misses that all but delta of past tasks have.
+        return decided
+
+    def contradicted(self, earlier: Sequence[Curve], steps: int | None = None) -> bool:
+        """Whether finished runs of the task gained more than those of nearly all past tasks.
+
+        On tasks like the past ones it rings for at most `FALSE_ALARM` of them.
         """
-        from scipy.special import bdtrc
-
         sign = -1.0 if self.minimize else 1.0
-        curves = _on_grid(whole, sign)
-        if len(curves) < ENOUGH:
+        curves = _on_grid([c for c in earlier if self._ended(c, steps)], sign)
+        scale = _spread(self._starts(earlier, steps))
+        if len(curves) < FEWEST_RUNS or not scale > 0:
             return False
-        scale = _spread(curves)
-        if not scale > 0:
-            return False
-        intercept, slope, size = self.shape
-        above = _remaining(curves) - intercept - slope * _trend(curves) > self.margin * size
-        count, usual = int(above.any(axis=1).sum()), min(_quantile(self.misses, self.delta), 1.0)
-        return bool(count and bdtrc(count - 1, len(curves), usual) < CHANCE)
+        rank = min(ceil((1 - FALSE_ALARM) * (len(self.surprises) + 1)), len(self.surprises))
+        gained = float(np.median(_beyond(curves, self.best, scale)))
+        return gained > float(self.surprises[rank - 1])
 
     def _ahead(
-        self, curve: Curve, place: tuple[int, int], scale: float
+        self, shape: Array, curve: Curve, place: tuple[int, int], scale: float
     ) -> tuple[float, float, float]:
-        """The value so far, what is to be expected of the rest, and its usual size."""
+        """The value so far, what is to be expected of the rest, and its size."""
         sign = -1.0 if self.minimize else 1.0
         step, u = place
         halfway = max((s for s in curve if s <= step / 2), default=min(curve))
         value = sign * float(curve[step])
         trend = value - sign * float(curve[halfway])
-        intercept, slope, size = self.shape[:, u]
+        intercept, slope, size = shape[:, u]
         return value, float(intercept * scale + slope * trend), float(size * scale)
 
     def _starts(self, earlier: Sequence[Curve], steps: int | None) -> Array:
@@ -308,12 +328,30 @@ def from_one(values: Curve) -> dict[int, float]:
     return {step + shift: float(value) for step, value in values.items()}
 
 
+def as_curve(values: Mapping[int, Any] | None) -> dict[int, float]:
+    """Values by step, from step one on, in their order; nan where there is none."""
+    steps = list(values or {})
+    if not all(is_integer(step) and step > 0 for step in steps):
+        raise InputError(f"the curve has the steps {steps[:5]}; expected whole numbers > 0")
+    return {int(step): _number((values or {})[step], step) for step in sorted(steps)}
+
+
+def _number(value: Any, step: int) -> float:
+    found = value.item() if hasattr(value, "item") else value
+    if found is None:
+        return nan
+    if not is_number(found):
+        raise InputError(f"the curve has {shown(value)} at step {step}; expected a number, or nan")
+    return float(found)
+
+
 def _unsure(reason: str) -> Decision:
     return Decision(False, np.nan, -inf, inf, reason)
 
 
 def _finite(curve: Curve) -> bool:
-    return all(is_number(value) and isfinite(value) for value in curve.values())
+    # Nearly all values are floats, of which the look at their type is a tenth of the time.
+    return all((type(v) is float or is_number(v)) and isfinite(v) for v in curve.values())
 
 
 def _on_grid(task: Sequence[Curve], sign: float) -> Array:
@@ -332,6 +370,7 @@ def _on_grid(task: Sequence[Curve], sign: float) -> Array:
 
 
 START = ceil(FIRST * GRID) - 1
+HALVES = np.maximum(np.arange(1, GRID + 1) // 2 - 1, 0)
 
 
 def _spread(curves: Array) -> float:
@@ -350,8 +389,7 @@ def _remaining(curves: Array) -> Array:
 
 def _trend(curves: Array) -> Array:
     """(n, GRID) what the second half of the steps so far has gained, in units of the spread."""
-    halves = np.maximum(np.arange(1, GRID + 1) // 2 - 1, 0)
-    return np.asarray((curves - curves[:, halves]) / _spread(curves))
+    return np.asarray((curves - curves[:, HALVES]) / _spread(curves))
 
 
 def _line(trend: Array, remaining: Array) -> tuple[Array, Array]:
@@ -361,18 +399,51 @@ def _line(trend: Array, remaining: Array) -> tuple[Array, Array]:
     return remaining.mean(axis=0) - slope * trend.mean(axis=0), slope
 
 
-def _size(beyond: Array) -> Array:
-    """(GRID,) usual size of what came beyond the line."""
-    return np.asarray(np.maximum(np.quantile(np.maximum(beyond, 0), USUAL, axis=0), LEAST))
+Fit = tuple[Array, Array, Array]
 
 
-def _fit(trends: Sequence[Array], rest: Sequence[Array]) -> tuple[Array, Array, Array]:
-    trend, remaining = np.concatenate(trends), np.concatenate(rest)
+def _best_runs(curves: Array) -> tuple[Array, Array]:
+    """Trend and what was still to come, of the best runs of a task."""
+    best = np.argsort(-curves[:, -1], kind="stable")[:BEST]
+    return _trend(curves)[best], _remaining(curves)[best]
+
+
+def _bound(tasks: Sequence[tuple[Array, Array]]) -> Fit:
+    """What is still to come of the best runs, and what rarely came beyond it."""
+    trend, remaining = (np.concatenate(parts) for parts in zip(*tasks, strict=True))
     intercept, slope = _line(trend, remaining)
-    return intercept, slope, _size(remaining - intercept - slope * trend)
+    beyond = np.maximum(remaining - intercept - slope * trend, 0)
+    return intercept, slope, np.maximum(np.quantile(beyond, RARE, axis=0), LEAST)
 
 
-def _needed(curves: Array, shape: tuple[Array, Array, Array], tolerance: float) -> float:
+def _usual(tasks: Sequence[Array]) -> Fit:
+    """What is still to come of all runs, and how far that is off."""
+    trend = np.concatenate([_trend(curves) for curves in tasks])
+    remaining = np.concatenate([_remaining(curves) for curves in tasks])
+    intercept, slope = _line(trend, remaining)
+    off = np.abs(remaining - intercept - slope * trend)
+    return intercept, slope, np.maximum(np.quantile(off, DEVIATION, axis=0), LEAST)
+
+
+def _beyond(curves: Array, shape: Fit | Array, scale: float) -> Array:
+    """(n,) by how many sizes the ends of runs were above their lines at most."""
+    intercept, slope, size = shape
+    trend = (curves - curves[:, HALVES]) / scale
+    gained = (curves[:, -1:] - curves) / scale - intercept - slope * trend
+    return np.asarray((gained / size)[:, START:-1].max(axis=1))
+
+
+def _surprise(curves: Array, shape: Fit) -> float:
+    """Of the first runs of a task, if none was stopped."""
+    scale = _spread(curves)
+    return float(np.median(_beyond(curves, shape, scale))) if scale > 0 else 0.0
+
+
+def _sizes(curves: Array) -> range:
+    return range(FEWEST_RUNS, len(curves) + 1)
+
+
+def _needed(curves: Array, shape: Fit, tolerance: float) -> float:
     """The margin that the best run of a task needs, so that it is not stopped."""
     best = int(np.argmax(curves[:, -1]))
     if best < FEWEST_RUNS:
@@ -382,9 +453,8 @@ def _needed(curves: Array, shape: tuple[Array, Array, Array], tolerance: float) 
         return 0.0
     intercept, slope, size = shape
     before = float(curves[:best, -1].max())
-    halves = np.maximum(np.arange(1, GRID + 1) // 2 - 1, 0)
     run = curves[best]
-    expected = run + intercept * scale + slope * (run - run[halves])
+    expected = run + intercept * scale + slope * (run - run[HALVES])
     behind = (before - tolerance * scale - expected) / (size * scale)
     return max(float(behind[START:].max()), 0.0)
 

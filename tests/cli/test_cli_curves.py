@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from processes import TUNE, read_pid, usual_signals, wait_until_gone
 
+from metakel import History
 from metakel.curves import CurveModel
 from metakel.errors import InputError
 from metakel.tuner import Store
@@ -27,7 +27,7 @@ number, bad = int(os.environ["METAKEL_NUMBER"]), int(sys.argv[1])
 stubborn = len(sys.argv) > 2
 if stubborn and number == bad:
     signal.signal(signal.SIGTERM, lambda *_: pathlib.Path("asked").write_text(f"{os.getpid()}\\n"))
-level = -50 if number == bad else 0.01 * number
+level = -50 if number == bad else 0.3 * number
 if number == bad:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     pathlib.Path("child").write_text(f"{child.pid}\\n")
@@ -66,7 +66,7 @@ def test_a_hopeless_run_is_ended_and_is_neither_failed_nor_a_value(metakel, curv
     *lines, end = [json.loads(line) for line in found.out.splitlines()]
     assert [line["event"] for line in lines] == ["complete"] * BAD + ["stopped", "complete"]
     assert (end["complete"], end["failed"], end["stopped"]) == (BAD + 1, 0, 1)
-    assert end["best"]["value"] == 0.01 * (BAD + 1)
+    assert end["best"]["value"] == 0.3 * (BAD + 1)
     stopped, whole = lines[BAD], lines[0]
     assert stopped["value"] is None
     assert "is to be expected" in stopped["reason"]
@@ -87,6 +87,9 @@ def test_a_hopeless_run_is_ended_and_is_neither_failed_nor_a_value(metakel, curv
     page = Path("report.html").read_text(encoding="utf-8")
     assert said in page
     assert trial.note.reason in page
+    made = sum(max(curve) for curve in record.curves)
+    assert "Learning curves" in page
+    assert f"which saved {saved} steps ({saved / (made + saved):.0%} of all)" in page
 
     more = ("tune", curves, "--budget", BAD + 4, *PATTERN, *program())
     assert f"1 runs were stopped early; {saved} steps were saved" in metakel(*more).out
@@ -107,12 +110,10 @@ def test_a_kill_while_a_run_is_being_ended_loses_no_value(metakel, curves, name)
     stubborn = read_pid(Path("asked"))  # it was asked to end, and does not mind
     tune.send_signal(getattr(signal, name))
     tune.communicate()
-    if name == "SIGKILL":  # nobody can end it then
-        os.killpg(stubborn, signal.SIGKILL)
     for pid in (stubborn, read_pid(Path("child"))):
         wait_until_gone(pid)
     record = Store.open("metakel-run.jsonl").run.record
-    assert [t.value for t in record.observed] == [0.01 * i for i in range(BAD)]
+    assert [t.value for t in record.observed] == [0.3 * i for i in range(BAD)]
     assert record[BAD].state == ("stopped" if name == "SIGTERM" else "pending")
     found = metakel("tune", curves, "--budget", 9, "--same-task", *PATTERN, *program(-1))
     assert found.code == 0, found.err
@@ -159,3 +160,49 @@ def test_a_stop_is_of_what_is_pending(curves):
     assert "stopped early (bad)" in tuner.run.describe(0)
     tuner.correct(0, 0.7)  # it was run to its end after all
     assert tuner.best.value == 0.7
+
+
+def test_a_long_table_teaches_a_prior_and_how_runs_go_on(metakel, curves):
+    rng = np.random.default_rng(1)
+    lines = ["dataset,rate,level,epoch,score"]
+    for task in range(20):
+        for level, rate in rng.uniform([0, 0.3], [1, 1], (8, 2)):
+            for epoch in range(STEPS):
+                value = level - np.exp(-rate * epoch) + 0.1 * task
+                lines.append(f"d{task},{rate},{level},{epoch},{value}")
+    Path("long.csv").write_text("\n".join(lines), encoding="utf-8")
+    words = ("learn", "long.csv", "--task", "dataset", "--output", "score", "--step", "epoch")
+    found = metakel(*words, "--maximize", "-o", "long.json")
+    assert found.code == 0, found.err
+    assert "saved long.curves.json" in found.err
+    model = CurveModel.load("long.curves.json")
+    assert (len(model.margins), model.steps, model.minimize) == (20, STEPS, False)
+
+
+def test_stopped_runs_of_journals_count_by_their_expected_ends(metakel, curves):
+    from metakel import Prior, Tuner
+    from metakel.cli.history import with_journals
+
+    rng, prior = np.random.default_rng(2), Prior.load(curves)
+    for k in range(3):
+        tuner = Tuner(prior, f"run-{k}.jsonl", budget=10)
+        for x in tuner:
+            level, rate = rng.uniform([0, 0.3], [1, 1])
+            curve = {e + 1: float(level - np.exp(-rate * e)) for e in range(STEPS)}
+            if len(tuner.trials) % 3 == 0:
+                tuner.stop(x, {e: v for e, v in curve.items() if e <= 8})
+            else:
+                tuner.tell(x, curve[STEPS], curve=curve)
+    x = [trial.point for trial in tuner.trials]
+    table = {name: [p[name] for p in x] for name in prior.space.names}
+    output = prior.info.output
+    table |= {"task": ["old"] * len(x), output: list(range(len(x)))}
+    past = History.from_frame(
+        table, task="task", output=output, minimize=False, space=prior.space, extrapolate=True
+    )
+    found, said = with_journals(past, [Path(f"run-{k}.jsonl") for k in range(3)])
+    assert "9 of the runs were stopped early and count by their expected ends" in said
+    for task in found[1:]:
+        assert task.n == 10
+        assert task.y.max() == task.y[:7].max()
+        assert task.noise_std[7:].min() > task.noise_std[:7].max()

@@ -286,8 +286,11 @@ def test_words_and_gaps_in_a_table(tmp_path):
     assert [t.point["Temperature"] for t in record.pending][:2] == [71, 72]
     assert "left out: row 7 of runs.xlsx, without Solvent" in found.notes
     assert any("bought on Monday" in note for note in found.notes)
-    with pytest.raises(InputError, match=r"row 4 of b\.xlsx: Yield .* is 'clogged'"):
-        suggest_rows(prior(), workbook(tmp_path / "b.xlsx", [[70, "DMF", "clogged"]]))
+    odd = suggest_rows(prior(), workbook(tmp_path / "b.xlsx", [[70, "DMF", "kein Umsatz"]]))
+    assert len(odd.tuner.trials.failed) == 1
+    assert any("'kein Umsatz' is taken for a run that failed" in note for note in odd.notes)
+    with pytest.raises(InputError, match=r"row 4 of c\.xlsx: Yield .* is '8;1'"):
+        suggest_rows(prior(), workbook(tmp_path / "c.xlsx", [[70, "DMF", "8;1"]]))
 
 
 def test_one_file_for_all_tasks(tmp_path):

@@ -32,6 +32,21 @@ def test_kills_lose_nothing(options):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no kill -9 on Windows")
+def test_kills_while_a_run_is_stopped_early_lose_nothing_and_leave_no_program():
+    run = subprocess.run(
+        [sys.executable, "torture_stops.py", "--kills", "3"],
+        capture_output=True,
+        text=True,
+        cwd=HERE,
+        check=False,
+    )
+    count = json.loads(run.stdout)
+    assert count["by"] == {"SIGKILL": 1, "SIGTERM": 1, "SIGINT": 1}
+    assert (count["lost"], count["unreadable"], count["left"]) == (0, 0, 0)
+    assert run.returncode == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no kill -9 on Windows")
 def test_neither_crowds_nor_full_disks_nor_kills_while_saving_lose_anything():
     words = ["swarm", "saving", "disk", "pauses", "signals", "damage"]
     words += ["--kills", "6", "--hosts", "3", "--step", "2999"]

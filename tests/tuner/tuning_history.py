@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from metakel import History, Prior, learn_prior
+from metakel.curves import CurveModel
 
 KINDS = ("adam", "sgd")
 
@@ -45,3 +46,16 @@ def small_prior(minimize: bool = False, certified: bool = False) -> Prior:
         rows["score"] = [-score for score in rows["score"]]
     history = History.from_frame(rows, task="task", output="score", minimize=minimize)
     return learn_prior(history, certify="folds" if certified else "none")
+
+
+def past_curves(steps: int) -> CurveModel:
+    """What the curves of 30 past tasks say."""
+    rng = np.random.default_rng(0)
+    tasks = [
+        [
+            {e + 1: float(level - np.exp(-rate * e)) for e in range(steps)}
+            for level, rate in rng.uniform([0, 0.3], [1, 1], (25, 2))
+        ]
+        for _ in range(30)
+    ]
+    return CurveModel.learn(tasks, minimize=False)

@@ -13,7 +13,7 @@ from io import TextIOWrapper
 from metakel.errors import InputError, MetaKelError
 
 NEEDS = (
-    'the command line needs more packages: pip install "metakel[cli]", or "metakel[paper]" '
+    "the command line needs more packages: pip install typer rich threadpoolctl, and joblib tqdm "
     "for the figures of the paper"
 )
 

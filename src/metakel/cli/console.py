@@ -68,8 +68,8 @@ SUMMARIES = {
 PANELS = {
     "learn": {
         "Reading": "task:COLUMN output:COLUMN minimize exclude:COLUMN defaults:NAME=VALUE "
-        "status:COLUMN noise_column:COLUMN delimiter:CHARACTER sheet:NAME rename:OLD=NEW "
-        "journals:FILE library:MODEL output_range:NUMBERS log_output",
+        "status:COLUMN noise_column:COLUMN step:COLUMN delimiter:CHARACTER sheet:NAME "
+        "rename:OLD=NEW journals:FILE library:MODEL output_range:NUMBERS log_output",
         "Parameters": "inputs:COLUMN log:NAME categories:COLUMN space:FILE sums:EQUATION "
         "extrapolate",
         "Run": "out:FILE workers:COUNT verbose json",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from math import nan
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +30,10 @@ from metakel.io import (
     read_sheets,
     renamed,
 )
+from metakel.io.exports import without_prefixes
 from metakel.io.optuna import Studies
+from metakel.io.stopped import Ends, TaskCurves, expected_ends
+from metakel.optimize.record import Record
 from metakel.space import Space
 from metakel.tuner import Store
 
@@ -53,14 +57,21 @@ def is_jsonl(path: str | Path) -> bool:
 
 
 def table_columns(
-    path: str | Path, delimiter: str | None = None, sheet: str | None = None
+    path: str | Path,
+    delimiter: str | None = None,
+    sheet: str | None = None,
+    having: Collection[str] = (),
 ) -> dict[str, list[Any]]:
-    """The columns of a file as lists."""
+    """The columns of a file as lists, under the names that `learn` reads them by."""
     if is_workbook(path):
-        return excel_columns(path, sheet=sheet)
-    if is_jsonl(path):
-        return jsonl_columns(path)
-    return parquet_columns(path) if is_parquet(path) else csv_columns(path, delimiter=delimiter)
+        found = excel_columns(path, sheet=sheet, having=having)
+    elif is_jsonl(path):
+        found = jsonl_columns(path)
+    else:
+        found = (
+            parquet_columns(path) if is_parquet(path) else csv_columns(path, delimiter=delimiter)
+        )
+    return without_prefixes(found, having)[0]
 
 
 @dataclass(frozen=True)
@@ -109,6 +120,7 @@ class HistoryOptions:
             "--noise-column": self.roles.noise,
             "--delimiter": self.delimiter,
             "--sheet": self.sheets,
+            "--step": self.roles.step,
             "--minimize": self.minimize is True,
             "--maximize": self.minimize is False,
         }
@@ -134,7 +146,7 @@ class HistoryOptions:
             said = {k: v for k, v in options.items() if v}
             return _read_storage(self.sources[0], self._renames, said)
         sources, options = self._files({"minimize": self.minimize, **options})
-        return History.from_table(sources, **options)
+        return History.from_table(sources, step=self.roles.step, **options)
 
     def propose(self) -> Schema:
         """What the files say, with what is guessed of it."""
@@ -161,9 +173,10 @@ class HistoryOptions:
 
     def read_other(self, output: str, space: Space | None) -> History:
         """The same runs with another output, at the parameters that were found."""
+        roles = replace(self.roles, output=output, status=None, noise=None)
         return HistoryOptions(
-            self.sources, Roles(self.roles.task, output), minimize=False, defaults=self.defaults,
-            space=space, extrapolate=self.extrapolate, delimiter=self.delimiter, sheets=self.sheets,
+            self.sources, roles, minimize=False, defaults=self.defaults, space=space,
+            extrapolate=self.extrapolate, delimiter=self.delimiter, sheets=self.sheets,
             rename=self.rename,
         ).read()  # fmt: skip
 
@@ -173,7 +186,7 @@ class HistoryOptions:
         columns: dict[str, Any] = {}
         lacking = several or not (self.roles.task and self.roles.output)
         for source in self.sources if lacking else ():
-            columns |= table_columns(source, self.delimiter, self._first_sheet)
+            columns |= table_columns(source, self.delimiter, self._first_sheet, self.roles.names)
         columns = {self._renames.get(name, name): cells for name, cells in columns.items()}
         several_sheets = self.sheets and (len(self.sheets) > 1 or self.sheets[0] == "*")
         if several_sheets and self.roles.output and not self.roles.task:
@@ -274,7 +287,11 @@ def with_journals(past: History, paths: Sequence[Path]) -> tuple[History, str]:
     """The history with one task more for every journal that has values, and what was added."""
     files = list(dict.fromkeys(file.resolve() for path in paths for file in _files(path)))
     journals = {file: Store.open(file) for file in files}
-    found = [(file, _task(file, journal, past)) for file, journal in journals.items()]
+    ends = _ends([journal.run.record for journal in journals.values()], past)
+    found = [
+        (file, _task(file, journal, past, of))
+        for (file, journal), of in zip(journals.items(), ends, strict=True)
+    ]
     new = tuple(task for _, task in found if task is not None)
     known = {task.name for task in past}
     for task in new:
@@ -287,6 +304,9 @@ def with_journals(past: History, paths: Sequence[Path]) -> tuple[History, str]:
     runs = sum(task.n for task in new)
     empty = [file.name for file, task in found if task is None]
     parts = [f"{len(new)} tasks with {runs} runs added from journals"]
+    early = sum(end is not None for of in ends for end in of.stopped)
+    if early:
+        parts.append(f"{early} of the runs were stopped early and count by their expected ends")
     if empty:
         parts.append(f"without a value: {', '.join(empty)}")
     waiting = [file.name for file, journal in journals.items() if journal.run.record.pending]
@@ -307,7 +327,20 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _task(file: Path, journal: Store, past: History) -> Task | None:
+def _ends(records: Sequence[Record], past: History) -> list[Ends]:
+    """What is to be expected of the runs that were stopped early, in each journal."""
+    assert past.report is not None
+    minimize = past.report.minimize
+    tasks = [TaskCurves(tuple(curves), (), nan) for curves in past.curves.values()]
+    for record in records:
+        values = [trial.value for trial in record.observed if trial.value is not None]
+        whole = tuple(t.note.curve for t in record if t.state == "complete" and t.note.curve)
+        early = tuple(t.note.curve for t in record.stopped)
+        tasks.append(TaskCurves(whole, early, (min if minimize else max)(values, default=nan)))
+    return expected_ends(tasks, minimize=minimize)[len(past.curves) :]
+
+
+def _task(file: Path, journal: Store, past: History, ends: Ends) -> Task | None:
     """The finished runs of a journal in the units of a history; None where there are none."""
     assert past.space is not None  # a table has named parameters
     assert past.report is not None
@@ -325,10 +358,17 @@ def _task(file: Path, journal: Store, past: History) -> Task | None:
     done = [trial for trial in journal.run.record.observed if trial.value is not None]
     if not done:
         return None
-    X = past.space.encode([trial.point for trial in done], extrapolate=True)
-    y = np.array([trial.value for trial in done], dtype=np.float64)
+    early = [
+        (trial.point, *end)
+        for trial, end in zip(journal.run.record.stopped, ends.stopped, strict=True)
+        if end is not None
+    ]
+    points = [*(trial.point for trial in done), *(point for point, *_ in early)]
+    X = past.space.encode(points, extrapolate=True)
+    y = np.array([*(trial.value for trial in done), *(end for _, end, _ in early)], dtype=float)
+    noise = np.array([*(len(done) * [ends.noise_std]), *(noise for *_, noise in early)])
     name = str(journal.header.get("task") or file.stem)
-    return Task(X, -y if minimize else y, name=name)
+    return Task(X, -y if minimize else y, name=name, noise_std=noise if early else None)
 
 
 def _aim(output: str, minimize: bool) -> str:

@@ -15,7 +15,9 @@ from metakel.cli.history import HistoryOptions, TaskColumn, with_journals
 from metakel.cli.outputs import Rename, Sheets, read_named_numbers
 from metakel.cli.safe import AlsoRecorded, Noise
 from metakel.cli.show import described, in_short
+from metakel.curves import CurveModel
 from metakel.data import History
+from metakel.errors import InputError
 from metakel.io import Roles
 from metakel.priors import Prior, learn_outputs, learn_prior
 
@@ -66,6 +68,10 @@ def learn(
     noise_column: Annotated[
         str | None,
         typer.Option(help="Column with the standard deviation of each output, if it is known."),
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option(help="Column of steps, such as epochs: a row is one step of a run."),
     ] = None,
     space: Annotated[
         Path | None, typer.Option("--space", help="TOML file with the parameters.")
@@ -126,7 +132,7 @@ def learn(
         raise typer.BadParameter("say which files hold past runs")
     recorded = [name.strip() for text in also or () for name in text.split(",")]
     runs = HistoryOptions(
-        history, Roles(task, output, status, noise_column), recorded, minimize, inputs,
+        history, Roles(task, output, status, noise_column, step), recorded, minimize, inputs,
         exclude or (), log, defaults or (), categories or (), space, extrapolate, delimiter, sheet,
         sums, rename,
     )  # fmt: skip
@@ -152,6 +158,7 @@ def learn(
         prior = replace(prior, past=known)
     with writing(out):
         prior.save(out)
+    curves = out.with_suffix(".curves.json") if step and _saved_curves(past, out) else None
     if json:
         emit({"prior": str(out), **described(prior)})
         return
@@ -165,7 +172,22 @@ def learn(
             say(line)
         if prior.past is not None:
             say(str(prior.past))
+    if curves:
+        note(f"saved {curves}, for metakel tune {out} --step-pattern ... --curves {curves}")
     note(f"saved {out}; next: metakel suggest {out} --table runs.csv, or metakel report {out}")
+
+
+def _saved_curves(past: History, out: Path) -> bool:
+    """Whether how runs go on could be learned, and was written beside the prior."""
+    assert past.report is not None
+    try:
+        model = CurveModel.learn(list(past.curves.values()), minimize=past.report.minimize)
+    except InputError as error:
+        note(f"how runs go on is not learned: {error}")
+        return False
+    with writing(out.with_suffix(".curves.json")):
+        model.save(out.with_suffix(".curves.json"))
+    return True
 
 
 def _learned(past: History, **options: Any) -> Prior:

@@ -20,12 +20,12 @@ from typing import IO, Any
 
 from metakel._files import refuse_device
 from metakel.cli.console import note, refuse_overwriting
+from metakel.cli.guard import GRACE, Guard
 from metakel.cli.outputs import NUMBER, RunResult, read_result
 from metakel.curves import Curve, Decision, from_one
 from metakel.errors import InputError
 from metakel.tuner.lock import reserved
 
-GRACE = 3.0
 TAIL = 1 << 16
 LOOKS = 0.1  # seconds between two looks at the output of a running program
 # The last is Ctrl-Break on Windows.
@@ -163,6 +163,8 @@ class Program:
         Value files of this run so far; what a file held before is removed only if it is a value.
     steps : re.Pattern or None
         Which lines of the output are values at steps; see `step_pattern`.
+    guard : Guard
+        Ends the program where this process is killed by force.
     """
 
     command: Sequence[str]
@@ -176,6 +178,7 @@ class Program:
     kept: Sequence[Path] = ()
     own: set[str] = field(default_factory=set)
     steps: re.Pattern[str] | None = None
+    guard: Guard = field(default_factory=Guard)
 
     @contextmanager
     def reserved(self, names: Sequence[str]) -> Iterator[None]:
@@ -314,6 +317,9 @@ class Program:
                 stderr=err,
                 env=dict(environment),
                 start_new_session=True,  # so that it can be ended with all its children
+                # By the new process, as this one may be killed before it knows the other's number.
+                # No other thread of `metakel tune` can hold a lock of Python meanwhile.
+                preexec_fn=self.guard.watch_this if self.guard.watches else None,
             )
             try:
                 with self.signals.admitted():
@@ -323,6 +329,8 @@ class Program:
             except BaseException:
                 _end(process)
                 raise
+            finally:
+                self.guard.rest()
 
 
 # Placeholders

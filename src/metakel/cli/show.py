@@ -13,6 +13,7 @@ from metakel.priors import Prior
 from metakel.priors.summary import trust
 
 SHOWN, NOTES = 8, 3  # parameters and notes in a short summary
+WIDTH = 80  # of the choices of one parameter in it
 PriorPath = Annotated[
     Path, typer.Argument(help="The file that `metakel learn` wrote, or library:NAME[:METRIC].")
 ]
@@ -51,7 +52,7 @@ def in_short(prior: Prior) -> list[str]:
     """What a practitioner acts on, in at most nine lines; the rest is in `show -v`."""
     space = prior.space
     when = {c.name: f", only {c.describe()}" for c in space.conditions}
-    shown = [f"{n} ({space[n].describe()}{when.get(n, '')})" for n in space.free[:SHOWN]]
+    shown = [f"{n} ({_briefly(space[n].describe())}{when.get(n, '')})" for n in space.free[:SHOWN]]
     more = f" and {len(space.free) - SHOWN} more" if len(space.free) > SHOWN else ""
     lines = [f"parameters: {', '.join(shown)}{more}"]
     lines += [f"always {total}" for total in space.sums[:2]]
@@ -61,9 +62,15 @@ def in_short(prior: Prior) -> list[str]:
         lines.append(f"tried first: {space.show(prior.optimizer().ask())}")
     notes = sorted(prior.info.notes, key=lambda text: not text.startswith("left out"))
     lines += [f"note: {text}" for text in notes[:NOTES]]
-    if len(notes) > NOTES:
-        lines.append(f"{len(notes) - NOTES} more notes and all numbers: metakel show -v")
+    hidden = len(notes) - NOTES
+    if hidden > 0:
+        lines.append(f"{hidden} more note{'s' * (hidden > 1)} and all numbers: metakel show -v")
     return lines
+
+
+def _briefly(choices: str) -> str:
+    """The first of many choices."""
+    return choices if len(choices) <= WIDTH else choices[:WIDTH].rpartition(", ")[0] + ", ..."
 
 
 def described(prior: Prior) -> dict[str, Any]:

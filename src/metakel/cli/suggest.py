@@ -294,8 +294,9 @@ def open_tuner(
 
 def _add_observed(tuner: Tuner, path: Path) -> None:
     """Tell the runs of a table, and say how many were added and why others were not."""
-    columns = _of_this_task(table_columns(path), tuner, path)
     output, others = tuner.output, tuner.optimizer.model.output_names
+    found = table_columns(path, having=[*tuner.space.free, output, *others])
+    columns = _of_this_task(found, tuner, path)
     for name in (*tuner.space.free, output, *others):
         if name not in columns:
             raise InputError(f"{path.name} has no column {name!r}; found {', '.join(columns)}")
@@ -325,7 +326,7 @@ def read_candidates(path: Path | None, space: Space) -> list[dict[str, Any]] | N
     """The configurations that a table lists; None without a file."""
     if path is None:
         return None
-    columns = table_columns(path)
+    columns = table_columns(path, having=space.free)
     missing = [name for name in space.free if name not in columns]
     if missing:
         raise InputError(

@@ -172,7 +172,7 @@ def tune(
         command, timeout, retries, value_file, signals, source.output, source.others, names, kept,
         steps=step_pattern(step) if step else None,
     )  # fmt: skip
-    with signals, program.reserved(names):
+    with signals, program.guard, program.reserved(names):
         resumed = journal.exists()
         tuner = open_tuner(
             source, journal, fix=[*defaults, *(fix or ())], task=task, command=command,
@@ -255,9 +255,10 @@ class _Stopper:
     def beside(self, earlier: Sequence[Curve]) -> Callable[[Curve], Decision]:
         """A whole run makes as many steps as the longest one so far."""
         whole = max((max(curve) for curve in earlier), default=None)
+        decided = self._model.beside(earlier, whole)
 
         def decide(curve: Curve) -> Decision:
-            found = self._model.decide(curve, earlier, whole)
+            found = decided(curve)
             if not found and ("contradict" in found.reason or "vouch" in found.reason):
                 if found.reason not in self._said:
                     note(f"nothing is ended early, as {found.reason}")
@@ -275,12 +276,10 @@ def _stopper(prior: Prior, pattern: str, curves: str) -> _Stopper | None:
     if not curves and not prior.info.model:
         raise InputError(
             "--step-pattern without --curves: how do runs go on? Expected library:NAME with a "
-            "model of boosting, or a file of CurveModel.learn(...).save(path)"
+            "model that has curves, or a file of CurveModel.learn(...).save(path)"
         )
     model = as_curves(curves or prior.info.model)
-    if model.minimize != prior.info.minimize:
-        words = ("minimised", "maximises") if model.minimize else ("maximised", "minimises")
-        raise InputError(f"the curves were {words[0]}, but the prior {words[1]}; expected the same")
+    model.check_goal(prior.info.minimize, "the prior")
     return _Stopper(model)
 
 

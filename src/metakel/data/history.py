@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -33,6 +33,9 @@ class History:
     into numbers in [-1, 1] by their ``space``, flip the sign of an output that is minimised, and
     keep a ``report`` of the rows that could not be used.
 
+    ``curves`` has, by the names of tasks, the learning curves of runs that were made to their end,
+    where the source has them; `metakel.curves.CurveModel.learn` takes them.
+
     ``history[3]`` is a task and ``history[:10]`` a history; ``+`` joins two. Parameters that
     only one of them has are left out, with a note.
     """
@@ -40,6 +43,7 @@ class History:
     tasks: tuple[Task, ...]
     space: Space | None = None
     report: io.Report | None = None
+    curves: Mapping[str, Sequence[Mapping[int, float]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         given: Any = self.tasks
@@ -121,6 +125,9 @@ class History:
             ``extrapolate``: whether rows may lie outside of the ranges of ``space``. ``sums``: what
             every suggestion keeps, as in ``["A + B + C = 100", "2 A + B <= 50"]``; by default the
             equations that hold in all rows, as of a blend, which the report names.
+            ``step``: a column of steps, such as epochs, where a table has a row for every step of a
+            run. A run counts by its last value, and one that made fewer steps than the longest of
+            its task by the end that is expected of it, and weighs less.
             ``rename``: new names of columns by the old ones, where tables call a parameter
             differently; the other options use the new ones.
             ``given``: parameters that were given in each run, not chosen. They are inputs
@@ -162,7 +169,8 @@ class History:
     ) -> History:
         """Rows of Excel workbooks (needs openpyxl); options as for `from_frame`.
 
-        Without a ``sheet``, the first one with a table is read, and the report names the others.
+        Without a ``sheet``, the first one with these columns is read, and the report names the
+        others.
         Of several sheets, or ``"*"`` for all with the output, each without a column of tasks is one
         task.
         """
@@ -208,14 +216,19 @@ class History:
         *,
         given: Sequence[str] = (),
         rename: Mapping[str, str] | None = None,
+        step: str | None = None,
         **options: Any,
     ) -> History:
         """What a reader returns, also one of your own, or several; options as for `from_frame`."""
         sources = [source] if isinstance(source, io.Table) else list(source)
-        source = io.join_tables([io.renamed(part, rename or {}) for part in sources])
+        sources = [io.renamed(part, rename or {}) for part in sources]
+        if step is not None:
+            said = {name: options.get(name) for name in ("inputs", "minimize")}
+            sources = [io.folded(part, step, **said) for part in sources]
+        source = io.join_tables(sources)
         found, space, report = assemble(proposal(source, **options)[1])
         tasks = tuple(Task(**task) for task in found)
-        history = cls(tasks, space, report)
+        history = cls(tasks, space, report, source.curves)
         check_given(history, given, source.columns)
         return history
 

@@ -7,14 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from math import inf, isclose, isfinite, isnan, nan
+from math import isclose, isfinite, isnan, nan
 from pathlib import Path
 from typing import Any
 
-from metakel.curves import Curve, CurveModel, from_one
+from metakel.curves import Curve, from_one
 from metakel.errors import InputError, MetaKelError
 from metakel.io.merge import StudyRun, join_studies
 from metakel.io.schema import Table
+from metakel.io.stopped import TaskCurves, expected_ends
 from metakel.space import Float, Parameter
 from metakel.space.space import from_distribution
 from metakel.space.text import is_numeric
@@ -85,7 +86,7 @@ def read_optuna(source: Any) -> Table:
         )
     runs, known = with_predicted_ends(studies)
     metrics = {study.metric for study in studies} - {""}
-    return join_studies(
+    found = join_studies(
         "Optuna",
         [(s.study_name, s.parameters, rows) for s, rows in zip(studies, runs, strict=True)],
         task=TASK,
@@ -94,38 +95,35 @@ def read_optuna(source: Any) -> Table:
         failed=sum(study.failed for study in studies) - known,
         notes=(*skipped, *_left_out(studies, known)),
     )
+    return replace(found, curves={s.study_name: _task_curves(s).whole for s in studies if s.curves})
 
 
 def with_predicted_ends(studies: Sequence[RecordedStudy]) -> tuple[list[list[StudyRun]], int]:
-    """The runs of each study, pruned ones by the end that is to be expected of them; how many.
-
-    That is no better than the best completed one: a run that was not finished is nobody's best.
-    Only ratios of noise count, so that completed ones have that of a whole curve.
-    """
-    runs: list[list[StudyRun]] = [list(study.rows) for study in studies]
-    whole = [[curve for params, curve in s.curves if params is None] for s in studies]
-    if not any(params is not None for study in studies for params, _ in study.curves):
-        return runs, 0
-    try:
-        model = CurveModel.learn(whole, minimize=studies[0].minimize)
-    except InputError:  # too few curves
-        return runs, 0
-    for k, (study, done) in enumerate(zip(studies, whole, strict=True)):
-        if not done:
-            continue
-        curves, steps = [curve for _, curve in study.curves], max(map(max, done))
-        values = [value for _, value in study.rows if isfinite(value)]
-        best = min(values) if study.minimize else max(values)
-        ends: list[StudyRun] = []
-        for params, curve in study.curves:
-            end, noise_std = model.predict(curve, curves, steps)
-            if params is not None and isfinite(end) and 0 < noise_std < inf:
-                end = max(end, best) if study.minimize else min(end, best)
-                ends.append((params, end, noise_std))
-        if ends:
-            usual = model.predict(max(done, key=max), curves, steps)[1]
-            runs[k] = [*((params, value, usual) for params, value in study.rows), *ends]
+    """The runs of each study, pruned ones by the end that is to be expected of them; how many."""
+    ends = expected_ends([_task_curves(study) for study in studies], minimize=studies[0].minimize)
+    runs: list[list[StudyRun]] = []
+    for study, found in zip(studies, ends, strict=True):
+        stopped = [params for params, _ in study.curves if params is not None]
+        taken: list[StudyRun] = [
+            (params, *end)
+            for params, end in zip(stopped, found.stopped, strict=True)
+            if end is not None
+        ]
+        whole: list[StudyRun] = list(study.rows)
+        if taken:
+            whole = [(params, value, found.noise_std) for params, value in study.rows]
+        runs.append([*whole, *taken])
     return runs, sum(len(rows) - len(s.rows) for rows, s in zip(runs, studies, strict=True))
+
+
+def _task_curves(study: RecordedStudy) -> TaskCurves:
+    values = [value for _, value in study.rows if isfinite(value)]
+    best = min if study.minimize else max
+    return TaskCurves(
+        tuple(curve for params, curve in study.curves if params is None),
+        tuple(curve for params, curve in study.curves if params is not None),
+        best(values, default=nan),
+    )
 
 
 def _left_out(studies: Sequence[RecordedStudy], known: int) -> tuple[str, ...]:
@@ -275,7 +273,7 @@ def _as_studies(source: Any) -> list[Any]:
     try:
         import optuna
     except ImportError:
-        raise ImportError("Optuna storages need optuna: pip install metakel[optuna]") from None
+        raise ImportError("Optuna storages need optuna: pip install 'optuna>=5'") from None
     if isinstance(source, (str, Path)):
         source = str(source)
         _check_url(source)

@@ -23,6 +23,7 @@ from metakel._codec import Functions, decode, encode
 from metakel._files import Format, write_file
 from metakel._locks import lock_of
 from metakel.confidence.fallback import Alarm, AlarmEvent
+from metakel.curves import Curve, CurveModel, Decision, as_curve
 from metakel.errors import InputError, ShapeError
 from metakel.optimize.acquisition import (
     Acquisition,
@@ -73,7 +74,7 @@ class Optimizer:
     `mk.GPUCB` and `Prior.optimizer` make optimizers; see there.
 
     On a space of named parameters, ``fixed={...}`` holds some of them at a value for one question:
-    the weather of today, say, which is given and not chosen (``docs/guide/contexts.md``).
+    the weather of today, say, which is given and not chosen (``docs/guide/decide.md``).
 
     Parameters
     ----------
@@ -95,6 +96,8 @@ class Optimizer:
     stop_at : float or str, optional
         `done` is True once the certificate's regret is at most this, in units of the output; text
         such as "1%" is a share of the usual spread of a task.
+    curves : CurveModel, optional
+        How runs went on in the past; `should_stop` needs it.
     """
 
     def __init__(
@@ -108,6 +111,7 @@ class Optimizer:
         minimize: bool = False,
         log_floor: float = 0.0,
         stop_at: float | str | None = None,
+        curves: CurveModel | None = None,
     ) -> None:
         if not isinstance(domain, Domain):
             raise InputError(
@@ -121,6 +125,9 @@ class Optimizer:
         if stop_at is not None:
             found = as_tolerance(stop_at, model.spread)
             self.stop_at = stop_at if isinstance(stop_at, str) else found
+        if curves is not None:
+            curves.check_goal(minimize, "the optimizer")
+        self.curves = curves
         self.acquisition = model.acquisition if acquisition is None else acquisition
         as_acquisition(self.acquisition)
         self._accepted = 0
@@ -243,6 +250,7 @@ class Optimizer:
         failed: bool = False,
         noise_std: float | ArrayLike | None = None,
         constraints: Mapping[str, float] | None = None,
+        curve: Curve | None = None,
     ) -> None:
         """Take in what was observed; on bad input nothing has changed.
 
@@ -264,14 +272,24 @@ class Optimizer:
         constraints : dict, optional
             Numbers by name. A run is feasible where none of them is above 0. An infeasible run
             updates the model but is never the best; later suggestions avoid that region.
+        curve : dict, optional
+            Values of one run by step, from 1. Without a value, the run was ended early
+            (`should_stop`): it is no evidence, and the search keeps away from the point.
         """
         refuse_masked("tell: the value", value)
-        if failed != (value is None):
+        steps = as_curve(curve)
+        stopped = bool(steps) and value is None and not failed
+        if failed != (value is None) and not stopped:
             given = "a value and failed=True" if failed else "no value"
-            raise InputError(f"tell: there is {given}; expected a number, or failed=True")
+            raise InputError(
+                f"tell: there is {given}; expected a number, failed=True, or the curve of a run "
+                "that was ended early"
+            )
         asked = self._asked(x)
         X = self._placed(x, "tell") if asked is None else asked.x[None]
-        values = [None] * len(X) if failed else as_values(value, len(X))
+        if steps and len(X) != 1:
+            raise InputError(f"tell: a curve and {len(X)} points; expected one point")
+        values = [None] * len(X) if failed or stopped else as_values(value, len(X))
         noise = as_noise_levels(noise_std, len(X))
         bounds = dict(constraints or {})
         feasible(bounds)
@@ -285,7 +303,8 @@ class Optimizer:
             if trial is None:
                 trial = Trial(number, point, row)
                 number += 1
-            results.append(trial.with_result(found, level, bounds, other))
+            done = trial.with_result(found, level, bounds, other)
+            results.append(done.with_curve(steps, stopped=stopped) if steps else done)
         before = self._last.alarm
         self.record = self._record.with_results(results)
         alarm = self.alarm
@@ -293,6 +312,27 @@ class Optimizer:
             if self.model.raised is not None:
                 raise self.model.raised
             LOGGER.warning("alarm at t=%d: %s", alarm.time, alarm.reason)
+
+    def should_stop(self, x: Any, curve: Curve) -> Decision:
+        """Whether a pending run would not become the best, by its values by step so far.
+
+        If so, end it, and tell its curve without a value. A whole run makes as many steps as the
+        longest one that was begun before it.
+        """
+        if self.curves is None:
+            raise InputError(
+                "should_stop: it is not known how runs go on; expected an optimizer with a model "
+                "of curves: prior.optimizer(curves=CurveModel.learn(...)), or that of the library"
+            )
+        trial = self._asked(x)
+        if trial is None:
+            row = self._placed(x, "should_stop")[0]
+            trial = self._take(list(self._record.pending), row)
+        if trial is None:
+            raise InputError(f"should_stop: {x} is not pending; expected what was asked for")
+        earlier = Record(self._record.trials[: trial.number]).curves
+        whole = max((max(each) for each in earlier), default=None)
+        return self.curves.decide(as_curve(curve), earlier, whole)
 
     def _asked(self, x: Any) -> Trial | None:
         """The pending trial whose configuration this is, as `ask` gave it: it need not be read."""
@@ -515,7 +555,9 @@ class Optimizer:
         goal = "minimise" if self.minimize else "maximise"
         rung = f", alarm at t={self.alarm.time}" if self.alarm else ""
         failed = sum(trial.state == "failed" for trial in self._record.trials)
-        counts = f"t={self.t}{f', failed={failed}' if failed else ''}{rung}"
+        stopped = len(self._record.stopped)
+        without = f"{f', failed={failed}' * bool(failed)}{f', stopped={stopped}' * bool(stopped)}"
+        counts = f"t={self.t}{without}{rung}"
         return (
             f"Optimizer({goal} over {self.domain!r}, {self.model.describe()}, {counts}, "
             f"pending={len(self.state.outcomes.pending)}{found})"
@@ -538,6 +580,7 @@ class Optimizer:
                 "seed": self._seed,
                 "accepted_alarm": self._accepted,
                 "record": self._record.to_dict(),
+                **({} if self.curves is None else {"curves": encode(self.curves)}),
             }
         )
 
@@ -557,6 +600,7 @@ class Optimizer:
             minimize=bool(data["minimize"]),
             log_floor=float(data["log_floor"]),
             stop_at=data["stop_at"],
+            curves=decode(CurveModel, data["curves"], "curves") if "curves" in data else None,
         )
         optimizer._begin(model, int(data["seed"]))
         optimizer.record = Record.from_dict(data["record"], optimizer._stored_point)

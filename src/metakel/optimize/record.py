@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from metakel import _html
 from metakel._arrays import Array, positive
+from metakel.curves import Curve, as_curve
 from metakel.errors import InputError, ShapeError
 
 TrialState = Literal["pending", "complete", "infeasible", "failed", "stopped", "dropped"]
@@ -24,7 +25,7 @@ UNPLACED = np.empty(0)  # of a trial whose point a store has not encoded yet
 
 @dataclass(frozen=True)
 class Note:
-    """What a store remembers of a trial for people and other processes; no decision uses it.
+    """What is remembered of a trial for people and other processes; no suggestion uses it.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ class Note:
     suggested: Mapping[str, Any] | None = None
     suggested_x: Array | None = field(default=None, repr=False)
     released: bool = False
-    curve: Mapping[int, float] = field(default_factory=dict, repr=False)
+    curve: Curve = field(default_factory=dict, repr=False)
 
 
 NO_NOTE = Note()
@@ -128,8 +129,14 @@ class Trial:
             *(self.closed, self.note),
         )
 
+    def with_curve(self, curve: Curve, *, stopped: bool) -> Trial:
+        """With its values by step; one that was ``stopped`` has no value, and is not failed."""
+        state: TrialState = "stopped" if stopped else self.state
+        return replace(self, state=state, note=replace(self.note, curve=dict(curve)))
+
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form."""
+        pairs = [[step, y if isfinite(y) else None] for step, y in self.note.curve.items()]
         stored = {
             "point": _plain(self.point),
             "state": self.state,
@@ -138,6 +145,7 @@ class Trial:
             "constraints": dict(self.constraints),
             "outputs": dict(self.outputs),
             "closed": self.closed,
+            "curve": pairs or None,
         }
         return {name: v for name, v in stored.items() if v is not None and v != {}}
 
@@ -200,7 +208,7 @@ class Record:
         return tuple(trial for trial in self.trials if trial.state == "stopped")
 
     @property
-    def curves(self) -> tuple[Mapping[int, float], ...]:
+    def curves(self) -> tuple[Curve, ...]:
         """Of the runs that have ended, in the order of their numbers; values by step."""
         ended = (t for t in self.trials if t.state in ("complete", "infeasible", "stopped"))
         return tuple(trial.note.curve for trial in ended if trial.note.curve)
@@ -292,6 +300,8 @@ class Record:
             kept = {name: entry[name] for name in ("value", "noise_std") if name in entry}
             kept |= {name: dict(entry.get(name, {})) for name in ("constraints", "outputs")}
             kept["closed"] = entry["closed"]
+            if pairs := entry.get("curve"):
+                kept["note"] = Note(curve=as_curve(dict(pairs)))
             trials.append(Trial(number, point, x, state, **kept))
         steps = tuple(tuple(map(int, step)) for step in data["steps"])
         finished = [number for step in steps for number in step]

@@ -29,6 +29,7 @@ from metakel.optimize import (
 from metakel.optimize.outcomes import BLOCK, MOST
 from metakel.priors import Prior
 from metakel.report.configurations import failure_table, parallel, slices, trial_table, trial_tip
+from metakel.report.curves import curves_part
 from metakel.report.html import cards, facts, figure, figures, paragraph, section, table
 from metakel.space import Space
 from metakel.tuner import Store
@@ -279,23 +280,14 @@ def run_section(prior: Prior, run: RunReplay) -> str:
     return section(
         "The run",
         paragraph(f"{counts}."),
-        _stopped(run),
         _alarm(run),
         _rules(run),
         figures(*pictures, _trust(run)),
+        curves_part(run.record, prior.info.output),
         figures(*parallel(prior, run.trials), *slices(prior, run.trials)),
         trial_table(prior, run.trials),
         failures,
     )
-
-
-def _stopped(run: RunReplay) -> str:
-    """Which runs were ended early, where, and why."""
-    stopped = run.record.stopped
-    if not stopped:
-        return ""
-    rows = [(str(t.number), str(max(t.note.curve, default=0)), t.note.reason) for t in stopped]
-    return table(("stopped early", "after step", "because"), rows)
 
 
 def _rules(run: RunReplay) -> str:

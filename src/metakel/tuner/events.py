@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from metakel._arrays import is_integer, is_number, refuse_masked, shown
+from metakel.curves import as_curve
 from metakel.errors import InputError
 from metakel.optimize.record import LARGEST, feasible
 from metakel.tuner.journal import FORMAT, VERSION
@@ -87,12 +88,8 @@ def result(
 
 def drawn(curve: Mapping[int, Any] | None) -> Event:
     """Values by step as pairs, null where one is not finite; no entry where there are none."""
-    if not curve:
-        return {}
-    if not all(is_integer(step) and step > 0 for step in curve):
-        raise InputError(f"the curve has the steps {list(curve)[:5]}; expected whole numbers > 0")
-    pairs = [[int(step), judged(curve[step])["value"]] for step in sorted(curve)]
-    return {"curve": pairs}
+    pairs = [[step, judged(value)["value"]] for step, value in as_curve(curve).items()]
+    return {"curve": pairs} if pairs else {}
 
 
 def measured(outputs: Mapping[str, Any] | None) -> Event:

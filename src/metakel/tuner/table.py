@@ -97,7 +97,7 @@ def suggest_rows(
     n : int
         How many rows to add.
     sheet : str, optional
-        Of a workbook; by default the first with a table.
+        Of a workbook; by default the first with the columns.
     task : str
         Name of this task, where a column of the table names several.
     given : dict, optional
@@ -117,7 +117,9 @@ def suggest_rows(
             write_atomically(file, empty_table(file, _columns_of(tuner()), sheet))
         for _ in range(TRIES):
             before = file.read_bytes()
-            found = _Reading(tuner(), open_table(file, sheet), confirmed=confirmed)
+            asking = tuner()
+            table = open_table(file, sheet, having=_columns_of(asking))
+            found = _Reading(asking, table, confirmed=confirmed)
             found.check_writing()
             trials = found.tuner.ask_trials(n, given)
             content = found.with_rows(trials)
@@ -234,7 +236,12 @@ class _Reading:
             word = normalised(cell) if isinstance(cell, str) else ""
             number = as_float(cell) if not isinstance(cell, str) and not is_empty(cell) else None
             empty = is_empty(cell) or word in UNFINISHED | NOT_YET
-            stopped = words[k] in NOT_DONE or (word in FAILED | NOT_DONE and not empty)
+            known = word in FAILED | NOT_DONE
+            remark = bool(word) and not known and not any(map(str.isdigit, word))
+            stopped = words[k] in NOT_DONE or ((known or remark) and not empty)
+            if remark and stopped:
+                place = self.table.place(rows[k])
+                self.notes.append(f"{place}: {str(cell).strip()!r} is taken for a run that failed")
             if number is None and not empty and not stopped:
                 number = self._quantity(name, cell, rows[k])
             if number is not None and not isfinite(number):
@@ -299,7 +306,7 @@ class _Reading:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / self.table.path.name
             copy.write_bytes(content)
-            after = open_table(copy, sheet).columns
+            after = open_table(copy, sheet, having=_columns_of(self.tuner)).columns
         same = all(_alike(after.get(k, ())[:n], cells) for k, cells in self.columns.items())
         rows = zip(*(after[column][n:] for column in self.names.values()), strict=True)
         found = [self._key(dict(zip(self.names, row, strict=True))) for row in rows]

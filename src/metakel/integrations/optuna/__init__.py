@@ -3,7 +3,7 @@
 try:
     import optuna as _host  # noqa: F401
 except ImportError:
-    raise ImportError("the Optuna sampler needs Optuna 5: pip install metakel[optuna]") from None
+    raise ImportError("the Optuna sampler needs Optuna 5: pip install 'optuna>=5'") from None
 
 from metakel.integrations.optuna.pruner import MetaKelPruner
 from metakel.integrations.optuna.sampler import MetaKelSampler

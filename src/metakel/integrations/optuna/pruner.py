@@ -70,9 +70,8 @@ class MetaKelPruner(BasePruner):
         model = self.model
         if model is None or not trial.intermediate_values:
             return False
-        if model.minimize != (study.direction == StudyDirection.MINIMIZE):
-            words = ("minimised", "maximises") if model.minimize else ("maximised", "minimises")
-            raise InputError(f"the past was {words[0]}, but study {study.study_name!r} {words[1]}")
+        goal = study.direction == StudyDirection.MINIMIZE
+        model.check_goal(goal, f"study {study.study_name!r}")
         states = (TrialState.COMPLETE, TrialState.PRUNED)
         trials = study.get_trials(deepcopy=False, states=states)
         earlier = [from_one(t.intermediate_values) for t in trials if t.number < trial.number]
@@ -84,6 +83,14 @@ class MetaKelPruner(BasePruner):
         if found.stop:
             LOGGER.info("trial %d is pruned: %s", trial.number, found.reason)
         return found.stop
+
+
+def curves_of(study: Study) -> CurveModel | None:
+    """How runs of the study go on, by its pruner; None where that does not say it."""
+    pruner = study.pruner
+    model = pruner.model if isinstance(pruner, MetaKelPruner) else None
+    usable = model is not None and model.minimize == (study.direction == StudyDirection.MINIMIZE)
+    return model if usable else None
 
 
 def _learned(studies: Sequence[Study], delta: float, tolerance: float) -> CurveModel | None:

@@ -1,9 +1,11 @@
 """What Optuna's storage says of a study: outcomes, and what running trials are about to try.
 
 A pruned trial says that a configuration is bad, and not how bad: its last intermediate value was
-measured earlier than the others' values. So it counts as a value that is never the best: the last
-intermediate one, but no better than the median of the trials that had been completed before it was
-pruned, and no worse than the worst of them. It is settled once, so that every worker sees the same.
+measured earlier than the others' values. So it counts as a value that is never the best. With a
+`MetaKelPruner` that is the end which its model expects, as of past studies (`metakel.io.stopped`).
+Without a model of curves it is the last intermediate value, but no better than the median of the
+trials that had been completed before it was pruned, and no worse than the worst of them. It is
+settled once, so that every worker sees the same.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from typing import Any
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from metakel.curves import Curve, CurveModel, from_one
+from metakel.io.stopped import TaskCurves, ends_of
 from metakel.optimize import Optimizer
 from metakel.optimize.record import NO_NOTE, UNPLACED, Note, Trial
 
@@ -41,7 +45,11 @@ Made = dict[int, tuple[FrozenTrial, Trial]]
 
 
 def finished_trials(
-    trials: Iterable[FrozenTrial], *, minimize: bool, made: Made | None = None
+    trials: Iterable[FrozenTrial],
+    *,
+    minimize: bool,
+    made: Made | None = None,
+    curves: CurveModel | None = None,
 ) -> list[Trial]:
     """Finished trials in the order in which they finished, so that new ones come last.
 
@@ -52,9 +60,11 @@ def finished_trials(
     finished = [trial for trial in trials if trial.state.is_finished()]
     # An order that does not depend on who reads, also for trials that were added all at once.
     finished.sort(key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
-    found, completed = [], list[float]()
+    found, completed, whole = [], list[float](), list[Curve]()
     for trial in finished:
-        pruned, value = trial.state == TrialState.PRUNED, None
+        pruned, value, noise_std = trial.state == TrialState.PRUNED, None, None
+        if curves is not None and trial.state == TrialState.COMPLETE and trial.intermediate_values:
+            whole.append(from_one(trial.intermediate_values))
         kept, before = made.get(trial.number, (None, None))
         if kept is trial and before is not None and not pruned:
             found.append(before)
@@ -62,18 +72,30 @@ def finished_trials(
                 insort(completed, before.value)
             continue
         if pruned:
-            value = _pruned_value(trial, completed, minimize)
+            end = None if curves is None else _expected_end(trial, completed, whole, curves)
+            value, noise_std = end or (_pruned_value(trial, completed, minimize), None)
         elif trial.state == TrialState.COMPLETE and isfinite(trial.value or 0.0):
             value = trial.value
         if value is not None and not pruned:
             insort(completed, value)
         asked = Trial(trial.number, attempted(trial), UNPLACED, note=PRUNED if pruned else NO_NOTE)
-        done = asked.with_result(value, constraints=trial.constraints)
+        done = asked.with_result(value, noise_std, constraints=trial.constraints)
         # A pruned one is like an infeasible one: its value is evidence, but it cannot be the best.
         worse = pruned and done.value is not None
         found.append(replace(done, state="infeasible") if worse else done)
         made[trial.number] = trial, found[-1]
     return found
+
+
+def _expected_end(
+    trial: FrozenTrial, completed: list[float], whole: list[Curve], curves: CurveModel
+) -> tuple[float, float] | None:
+    """End and noise of a pruned trial, given those completed before it; None if unknown."""
+    if not (trial.intermediate_values and whole and completed):
+        return None
+    best = completed[0] if curves.minimize else completed[-1]
+    task = TaskCurves(tuple(whole), (from_one(trial.intermediate_values),), best)
+    return ends_of(curves, task).stopped[0]
 
 
 def _pruned_value(trial: FrozenTrial, completed: list[float], minimize: bool) -> float | None:

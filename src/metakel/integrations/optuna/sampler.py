@@ -18,6 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from metakel.confidence import Alarm
 from metakel.errors import InputError
+from metakel.integrations.optuna.pruner import curves_of
 from metakel.integrations.optuna.record import (
     attempted,
     finished_trials,
@@ -280,7 +281,7 @@ class MetaKelSampler(BaseSampler):
             return 0.0
         space = space or varying(prior)
         with self._cache.lock:
-            record = finished_trials(trials, minimize=prior.info.minimize)
+            record = finished_trials(trials, minimize=prior.info.minimize, curves=curves_of(study))
             replay = self._replay(prior, study, record, space)
             return replay.given(record).trust
 
@@ -309,7 +310,7 @@ class MetaKelSampler(BaseSampler):
         _check_direction(study, prior)
         with self._cache.lock:
             found = study.get_trials(deepcopy=False) if trials is None else trials
-            record = finished_trials(found, minimize=prior.info.minimize)
+            record = finished_trials(found, minimize=prior.info.minimize, curves=curves_of(study))
             space = chosen(self._cache.common(study), prior.space) or varying(prior)
             if self._strict is not None:
                 return self._replay(prior, study, record, space).given(record).certificate()
@@ -427,7 +428,9 @@ class MetaKelSampler(BaseSampler):
         choice: dict[str, Any] = {}
         own, rivals = trial.number, set[int]()
         for _ in range(ATTEMPTS):
-            record = finished_trials(trials, minimize=prior.info.minimize, made=self._cache.made)
+            record = finished_trials(
+                trials, minimize=prior.info.minimize, made=self._cache.made, curves=curves_of(study)
+            )
             others = running(trials, own)
             if rivals:
                 again = sum(number < own for number in rivals & others.announced.keys())
