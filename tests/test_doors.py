@@ -3,7 +3,7 @@
 A door plays the same three steps: the first suggestion gets a value, the second one fails, the
 third one is pending. The law of every cell is that the door asks for the same configurations as
 ``prior.optimizer``, shows the same numbers and loses nothing; or that it refuses in words of ours,
-with what to do instead (`REFUSED`).
+with what to do instead (`REFUSED`). Runs that are stopped early: `test_doors_stopped`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import csv
 import json
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,11 +25,14 @@ import numpy as np
 import optuna
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 import metakel as mk
+from metakel import library
 from metakel.cli import main
 from metakel.errors import InputError
 from metakel.integrations.optuna import MetaKelSampler
+from metakel.integrations.sklearn import MetaKelSearchCV
 from metakel.optimize import Optimizer
 from metakel.report import write_report
 from metakel.report.run import replay_journal
@@ -58,6 +62,9 @@ class Feature:
     minimize : bool
     missing : bool
         Whether some cells of the past are empty.
+    library : str
+        A prior of the library, beside which the history is learned if ``joins``.
+    joins : bool
     output_range : pair, optional
         Limits of the output.
     """
@@ -69,6 +76,8 @@ class Feature:
     minimize: bool = False
     missing: bool = False
     output_range: tuple[float, float] | None = None
+    library: str = ""
+    joins: bool = False
 
 
 def bowl(x: Mapping[str, Any]) -> float:
@@ -106,6 +115,12 @@ def by_parent(x: Mapping[str, Any]) -> float:
     return bowl(x) - 0.05 * (x["layers"] == 1) - 0.004 * (float(x.get("width", 6)) - 6) ** 2
 
 
+def by_neighbours(x: Mapping[str, Any]) -> float:
+    far = 0.01 * (x["weights"] == "uniform") + 0.005 * (x["p"] - 2.0) ** 2
+    return 0.8 - 0.01 * (np.log(x["n_neighbors"]) - 2) ** 2 - far
+
+
+NEAR = library.load("knn", "accuracy").space
 TABLE = [{"x": round(0.05 * i, 2), "kind": kind} for i in range(20) for kind in ("tree", "line")]
 WIDE = Space((X, KIND))
 DEEP = Space((X, KIND, DEPTH), (Condition("depth", "kind", ("tree",)),))
@@ -164,6 +179,10 @@ FEATURES: dict[str, Feature] = {
         options={"new": (Float("momentum", 0.0, 1.0),)},
     ),
     "missing values": Feature(Space((X, DEPTH)), with_depth, missing=True),
+    "library": Feature(NEAR, by_neighbours, library="library:knn:accuracy"),
+    "history beside the library": Feature(
+        NEAR, by_neighbours, library="library:knn:accuracy", joins=True
+    ),
 }
 COMMANDS = ("look", "learn", "show", "suggest", "table", "tell", "status", "tune", "report")
 DOORS = (
@@ -171,6 +190,7 @@ DOORS = (
     "save and load",
     "Tuner",
     "sampler",
+    "MetaKelSearchCV",
     "report",
     "notebook",
     *COMMANDS,
@@ -180,6 +200,10 @@ DOORS = (
 REFUSED: dict[tuple[str, str], str] = {
     ("new parameter", "Tuner"): "expected x, kind",
     **{("new parameter", door): "a name among x, kind" for door in ("tell", "tell --json")},
+    ("sum", "MetaKelSearchCV"): "expected ranges and choices only",
+    ("minimize", "MetaKelSearchCV"): "scoring measures 'score', which is maximised",
+    # What was learned already is no table to learn from.
+    **{("library", door): "library:knn:accuracy" for door in ("look", "look --json", "learn")},
 }
 # What a command has no words for: the same search without it, which is another cell of the table.
 NO_WORDS = {
@@ -217,7 +241,24 @@ def rows_of(name: str) -> dict[str, list[Any]]:
 
 @cache
 def prior_of(name: str) -> mk.Prior:
-    return mk.learn_prior(history(name), output_range=FEATURES[name].output_range, certify="none")
+    feature = FEATURES[name]
+    if feature.library and not feature.joins:
+        return library.as_prior(feature.library)
+    return mk.learn_prior(
+        history(name),
+        output_range=feature.output_range,
+        library=feature.library or None,
+        certify="none",
+    )
+
+
+def called(name: str, where: Path) -> str:
+    """The prior as a command takes it: its file, or its name in the library."""
+    feature = FEATURES[name]
+    if feature.library and not feature.joins:
+        return feature.library
+    prior_of(name).save(where / "prior.json")
+    return "prior.json"
 
 
 @dataclass(frozen=True)
@@ -312,7 +353,8 @@ def tuner_options(name: str) -> dict[str, Any]:
 
 def by_tuner(name: str, where: Path) -> None:
     """Every step by another Tuner on the same journal."""
-    feature, prior = FEATURES[name], prior_of(name)
+    feature = FEATURES[name]
+    prior = feature.library if feature.library and not feature.joins else prior_of(name)
 
     def tuner() -> mk.Tuner:
         return mk.Tuner(prior, where / "run.jsonl", adopt_after="never", **tuner_options(name))
@@ -355,7 +397,9 @@ def by_sampler(name: str, where: Path) -> None:
     feature = FEATURES[name]
     direction = "minimize" if feature.minimize else "maximize"
     sums = [str(said) for said in searched(name).sums]
-    sampler = MetaKelSampler(prior=prior_of(name), seed=0, sums=sums)
+    named = feature.library and not feature.joins
+    prior = feature.library if named else prior_of(name)
+    sampler = MetaKelSampler(prior=prior, seed=0, sums=sums)
     study = optuna.create_study(direction=direction, sampler=sampler)
     space, fixed = searched(name), feature.options.get("fixed", {})
     known, by_name = distributions(space), {c.name: c for c in space.conditions}
@@ -396,6 +440,65 @@ def by_sampler(name: str, where: Path) -> None:
         model = prior_of(name).space
         ours, theirs = (model.encode(p.asked) for p in (found, reference(name)))
         assert_allclose(ours[0], theirs[0], atol=1e-6)
+
+
+class Measured(ClassifierMixin, BaseEstimator):
+    """A model whose score is what the feature measures; the second configuration fails."""
+
+    def __init__(
+        self, x=0.5, kind="tree", depth=5, rate=0.01, water=0.4, oil=0.3, salt=0.3, warm=True,
+        layers=1, width=5, momentum=0.5, n_neighbors=5, weights="uniform", p=2.0,
+    ):  # fmt: skip
+        found = {key: value for key, value in locals().items() if key not in ("self", "__class__")}
+        self.__dict__.update(found)
+
+    def fit(self, X, y):
+        found = self.get_params()
+        if found not in SEEN:
+            SEEN.append(found)
+        if SEEN.index(found) == 1:
+            raise ValueError("it fails")
+        self.classes_ = np.unique(y)
+        return self
+
+
+SEEN: list[dict[str, Any]] = []
+
+
+def by_search(name: str, where: Path) -> None:
+    """The third configuration is measured, too: a search of scikit-learn leaves nothing pending.
+
+    It has no words for candidates and constraints: those searches are the ones without.
+    """
+    name = {"candidates": "category", "constraints": "category"}.get(name, name)
+    feature, wanted = FEATURES[name], reference(name)
+    fixed, space = feature.options.get("fixed", {}), searched(name)
+    given: Any = feature.options.get("space")
+    if given is None and feature.options:
+        given = {p.name: [fixed[p.name]] if p.name in fixed else p for p in space.parameters}
+
+    def score(model: Any, X: Any, y: Any) -> float:
+        return feature.value({key: getattr(model, key) for key in space.names})
+
+    SEEN.clear()
+    score.__name__ = "accuracy" if feature.library else "score"  # what it measures
+    prior = feature.library if feature.library and not feature.joins else prior_of(name)
+    search = MetaKelSearchCV(
+        Measured(), given, prior=prior, scoring=score, cv=2, refit=False, n_iter=3
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn tells of the fit that fails
+        search.fit(np.arange(8.0)[:, None], np.arange(8) % 2)
+    found = [{**fixed, **tried} for tried in search.cv_results_["params"]]
+    assert all(map(feature.holds, found))
+    assert list(np.isnan(search.cv_results_["mean_test_score"])) == [False, True, False]
+    assert [sorted(x) for x in found] == [sorted(x) for x in wanted.asked]
+    if name == "fixed value":  # of a parameter with a condition: its parent is chosen here
+        return
+    count = 1 if feature.options else 3
+    model = Space(space.parameters, space.conditions)
+    ours, theirs = (model.encode(asked[:count]) for asked in (found, wanted.asked))
+    assert_allclose(ours, theirs, atol=1e-6)
 
 
 def begun(name: str, where: Path) -> Path:
@@ -481,16 +584,27 @@ def write_csv(path: Path, rows: list[Any]) -> None:
         writer.writerows(rows)
 
 
-def past_table(name: str, where: Path) -> None:
-    table = rows_of(name)
+def table_of(name: str, where: Path) -> str:
+    """The file of past runs; what was learned already has none."""
+    feature, table = FEATURES[name], rows_of(name)
+    if feature.library and not feature.joins:
+        return feature.library
     rows = [dict(zip(table, cells, strict=True)) for cells in zip(*table.values(), strict=True)]
     write_csv(where / "past.csv", rows)
+    return "past.csv"
 
 
 def by_look(name: str, shell: Shell, *, as_json: bool) -> None:
     """The options that it prints say what it found."""
-    past_table(name, shell.where)
-    words = ["look", "past.csv", "--task", "task", "--output", "score", "--maximize"]
+    words = [
+        "look",
+        table_of(name, shell.where),
+        "--task",
+        "task",
+        "--output",
+        "score",
+        "--maximize",
+    ]
     text = shell(*words, *(["--json"] if as_json else []))
     command = json.loads(text)["command"] if as_json else text.splitlines()[-1].strip()
     assert set(command.split("--input ")[1].split()[0].split(",")) == set(
@@ -504,12 +618,13 @@ def by_look(name: str, shell: Shell, *, as_json: bool) -> None:
 
 
 def by_learn(name: str, shell: Shell, *, as_json: bool) -> None:
-    feature = FEATURES[name]
-    past_table(name, shell.where)
+    feature, table = FEATURES[name], table_of(name, shell.where)
     words = ["--minimize" if feature.minimize else "--maximize"]
+    if feature.joins:
+        words += ["--library", feature.library]
     if feature.output_range is not None:
         words += ["--output-range", 0, 1]
-    shell("learn", "past.csv", "--task", "task", "--output", "score", *words)
+    shell("learn", table, "--task", "task", "--output", "score", *words)
     learned = mk.Prior.load(shell.where / "prior.json")
     assert set(learned.space.names) == set(feature.space.names)
     assert {c.name for c in learned.space.conditions} == {c.name for c in feature.space.conditions}
@@ -520,8 +635,7 @@ def by_learn(name: str, shell: Shell, *, as_json: bool) -> None:
 
 
 def by_show(name: str, shell: Shell, *, as_json: bool) -> None:
-    prior_of(name).save(shell.where / "prior.json")
-    text = shell("show", "prior.json", *(["--json"] if as_json else []))
+    text = shell("show", called(name, shell.where), *(["--json"] if as_json else []))
     for parameter in prior_of(name).space.names:
         assert parameter in text
     if as_json:
@@ -529,9 +643,8 @@ def by_show(name: str, shell: Shell, *, as_json: bool) -> None:
 
 
 def by_suggest(name: str, shell: Shell, *, as_json: bool) -> None:
-    prior, space = prior_of(name), prior_of(name).space
-    prior.save(shell.where / "prior.json")
-    words = ["suggest", "prior.json", "--journal", "run.jsonl", *words_of(name, shell.where)]
+    space, source = prior_of(name).space, called(name, shell.where)
+    words = ["suggest", source, "--journal", "run.jsonl", *words_of(name, shell.where)]
     found, means = [], []
     for step in range(3):
         if as_json:
@@ -559,10 +672,11 @@ def by_table(name: str, shell: Shell, *, as_json: bool) -> None:
     It has no words for constraints: the search is the one without.
     """
     name = "failed and pending runs" if name == "constraints" else name
-    prior_of(name).save(shell.where / "prior.json")
     path, more = shell.where / "runs.csv", ["--json"] if as_json else []
-    words = ["suggest", "prior.json", "--table", "runs.csv", *words_of(name, shell.where), *more]
+    source = called(name, shell.where)
+    words = ["suggest", source, "--table", "runs.csv", *words_of(name, shell.where), *more]
     space, found, mean = prior_of(name).space, [], 0.0
+    output = prior_of(name).info.output
     for step in range(3):
         text = shell(*words)
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -575,15 +689,15 @@ def by_table(name: str, shell: Shell, *, as_json: bool) -> None:
             mean = answer["mean"]
         for cell in filter(None, space.cells(x)):
             assert cell in text or as_json
-        rows[-1]["score"] = (FEATURES[name].value(x), "failed", "")[step]
+        rows[-1][output] = (FEATURES[name].value(x), "failed", "")[step]
         write_csv(path, rows)
     assert_same(name, Played(found, mean if as_json else reference(name).expected))
 
 
 def by_tell(name: str, shell: Shell, *, as_json: bool) -> None:
     """A value of a suggestion, a failure, and a run of one's own."""
-    prior_of(name).save(shell.where / "prior.json")
-    shell("suggest", "prior.json", "--journal", "run.jsonl", "-n", 2, *words_of(name, shell.where))
+    source = called(name, shell.where)
+    shell("suggest", source, "--journal", "run.jsonl", "-n", 2, *words_of(name, shell.where))
     more = ["--json"] if as_json else []
     shell("tell", "run.jsonl", "0.5", "--number", 0, *more)
     shell("tell", "run.jsonl", "--failed", "--number", 1, "--reason", "diverged", *more)
@@ -618,12 +732,11 @@ PROGRAM = "import sys; assert 'None' not in sys.argv; print(0.7)"
 
 
 def by_tune(name: str, shell: Shell, *, as_json: bool) -> None:
-    prior, space = prior_of(name), prior_of(name).space
-    prior.save(shell.where / "prior.json")
+    space, source = prior_of(name).space, called(name, shell.where)
     (shell.where / "train.py").write_text(PROGRAM, encoding="utf-8")
     places = [f"{{{parameter}}}" for parameter in space.free]
     text = shell(
-        *("tune", "prior.json", "--budget", 2, *words_of(name, shell.where)),
+        *("tune", source, "--budget", 2, *words_of(name, shell.where)),
         *(["--json"] if as_json else []),
         *("--", sys.executable, "train.py", *places),
     )
@@ -643,9 +756,9 @@ def prior_first(name: str) -> dict[str, Any]:
 
 def by_report_command(name: str, shell: Shell, *, as_json: bool) -> None:
     path = begun(name, shell.where)
-    prior_of(name).save(shell.where / "prior.json")
+    source = called(name, shell.where)
     words = words_of(name, shell.where) if "candidates" in FEATURES[name].options else []
-    shell("report", "prior.json", "--journal", path.name, *words)
+    shell("report", source, "--journal", path.name, *words)
     assert "The run" in (shell.where / "report.html").read_text(encoding="utf-8")
 
 
@@ -654,6 +767,7 @@ IN_PYTHON: dict[str, Callable[[str, Path], None]] = {
     "save and load": by_save_and_load,
     "Tuner": by_tuner,
     "sampler": by_sampler,
+    "MetaKelSearchCV": by_search,
     "report": by_report,
     "notebook": by_notebook,
 }

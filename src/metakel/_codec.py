@@ -10,6 +10,7 @@ A class may say more:
 - ``kind``: a family of classes is stored by it. Every subclass of the type that is asked for is
   known.
 - ``computed``: names of fields that are not stored.
+- ``later``: names of fields that older files lack; they have their defaults.
 - ``restored(fields, functions)``: makes the object from the fields that were stored, where some
   are computed again; ``functions`` are those of the user, by name.
 - ``to_dict`` and ``from_dict``: a form of its own.
@@ -103,6 +104,8 @@ def _object(hint: Any, data: Any, where: str, functions: Functions) -> Any:
         if hasattr(hint, "from_dict"):
             return hint.from_dict(stored)
         names, hints = _stored(hint), _hints(hint)
+        older = set(getattr(hint, "later", ())) - set(stored)
+        names = tuple(name for name in names if name not in older)
         if set(stored) != set(names):
             odd = sorted(set(stored) ^ set(names))[0]
             found = "has an unknown entry" if odd in stored else "has no entry"

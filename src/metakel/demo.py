@@ -181,7 +181,7 @@ def _table(rows: dict[str, Any]) -> None:
 def draw(prior: Prior, task: Task, tuner: Tuner, compared: Sequence[Comparison], path: Path) -> str:
     """Where it looked on one new task, and how fast it was on all; where the picture is."""
     if find_spec("matplotlib") is None:
-        return 'none, because matplotlib is missing: pip install "metakel[plots]"'
+        return "none, because matplotlib is missing: pip install matplotlib"
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.4), layout="constrained")

@@ -1,6 +1,6 @@
 """The two pictures that go into papers: a band after t values, and curves of the regret.
 
-They need matplotlib (``pip install metakel[plots]``), draw on the Axes that they are given, or on
+They need matplotlib (``pip install matplotlib``), draw on the Axes that they are given, or on
 new ones, and return them.
 """
 
@@ -142,6 +142,6 @@ def new_axes() -> Axes:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install metakel[plots]") from error
+        raise ImportError("pictures need matplotlib: pip install matplotlib") from error
     ax: Axes = plt.subplots(figsize=(6.4, 3.8), layout="constrained")[1]
     return ax

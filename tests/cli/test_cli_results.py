@@ -91,8 +91,11 @@ def test_observed_runs_and_candidates_are_read_from_workbooks_too(metakel, lab_p
     openpyxl = pytest.importorskip("openpyxl")
     Path("prior.json").write_bytes(lab_prior)
     book = openpyxl.Workbook()
-    for row in (["heat", "hours", "yield"], [60.5, 6, 71.5], [49.4, 5, 66.1]):
+    for row in (["Notes", "Author"], ["sixty is too hot", "B"]):
         book.active.append(row)
+    page = book.create_sheet("runs")  # found by its columns
+    for row in (["heat", "hours", "yield"], [60.5, 6, 71.5], [49.4, 5, 66.1]):
+        page.append(row)
     book.save("runs.xlsx")
     seen = metakel("suggest", "prior.json", "--observed", "runs.xlsx")
     assert seen.code == 0, seen.err

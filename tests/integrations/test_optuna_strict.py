@@ -9,12 +9,12 @@ import optuna
 import pytest
 from optuna.distributions import FloatDistribution
 from optuna.trial import create_trial
+from optuna_helpers import Refusing
 from scipy.stats import binom
 
 import metakel as mk
 from metakel.errors import InputError
 from metakel.integrations.optuna import MetaKelSampler
-from tests.integrations.optuna_helpers import Refusing
 
 POWER, FLOW = FloatDistribution(0.0, 1.0), FloatDistribution(0.0, 2.0)
 LIMIT, NOISE = 90.0, 0.5

@@ -1,6 +1,7 @@
 """`MetaKelSearchCV` keeps the contract of scikit-learn's searches, and begins with a prior."""
 
 import pickle
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,18 +11,27 @@ pytest.importorskip("sklearn")
 from scipy.stats import loguniform, randint
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_diabetes, load_wine
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import make_scorer, recall_score
-from sklearn.model_selection import RandomizedSearchCV, StratifiedKFold, cross_val_score
+from sklearn.model_selection import (
+    ParameterGrid,
+    RandomizedSearchCV,
+    StratifiedKFold,
+    cross_val_score,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from metakel import library
+from metakel import History, learn_prior, library
 from metakel.errors import InputError
 from metakel.integrations.sklearn import MetaKelSearchCV
 from metakel.space import Categorical, Float, Space
@@ -91,6 +101,67 @@ def test_lists_ranges_and_parameters_that_the_prior_lacks():
     assert search.prior_.info.model == "knn"
 
 
+@pytest.mark.parametrize("prior", ["auto", None])
+@pytest.mark.parametrize(
+    "space",
+    [
+        {"n_neighbors": [1, 3, 5, 9], "weights": ["uniform", "distance"]},
+        {"n_neighbors": [1, 2, 60], "leaf_size": [10, 30, 31]},
+    ],
+)
+def test_no_configuration_of_lists_is_tried_twice(space, prior):
+    search = MetaKelSearchCV(KNeighborsClassifier(), space, n_iter=12, cv=3, prior=prior)
+    tried = [str(sorted(p.items())) for p in search.fit(X, y).cv_results_["params"]]
+    count = len(ParameterGrid(space))
+    assert len(set(tried)) == len(tried) == count
+    assert search.stop_reason_ == f"all {count} configurations of param_space were tried"
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        {"C": loguniform(1e-2, 1e2)},
+        {"C": [0.1, 1.0, 10.0], "kernel": ["rbf", "linear"]},
+        {"C": [0.1, 1.0, 10.0], "kernel": ["linear"]},
+        {"C": [0.1, 1.0], "kernel": ["linear", "poly"], "degree": [2, 3]},
+        {"C": [0.1, 1.0], "kernel": ["linear", "sigmoid"]},
+    ],
+)
+def test_parameters_that_depend_on_another_one_may_be_left_out(space):
+    search = MetaKelSearchCV(SVC(), space, n_iter=5, cv=3).fit(X, y)
+    assert search.prior_.info.model == "svm"
+    tried = search.cv_results_["params"]
+    assert all(set(p) <= set(space) for p in tried)
+    wanted = space.get("kernel", ["rbf"])
+    assert {p.get("kernel", "rbf") for p in tried} <= set(wanted)
+    assert len({str(p) for p in tried}) == len(tried)
+
+
+def test_a_randomized_search_of_a_table_with_names_is_replaced():
+    rng = np.random.default_rng(0)
+    table = np.empty((90, 3), dtype=object)
+    table[:, 0], table[:, 1] = rng.normal(size=90), rng.choice(["a", "b", "c"], 90)
+    table[:, 2] = rng.choice([1.0, 2.0, np.nan], 90)
+    labels = np.where((table[:, 1] == "a") | (table[:, 0] > 1), "yes", "no")
+    numbers = Pipeline([("impute", SimpleImputer()), ("scale", StandardScaler())])
+    columns = ColumnTransformer([("numbers", numbers, [0, 2]), ("names", OneHotEncoder(), [1])])
+    forest = RandomForestClassifier(random_state=0)
+    model = Pipeline([("columns", columns), ("forest", forest)])
+    space = {
+        "columns__numbers__impute__strategy": ["mean", "median"],
+        "forest__n_estimators": randint(5, 20),
+        "forest__max_depth": [2, 5, None],
+        "forest__max_features": ["sqrt", None],
+    }
+    options = {"n_iter": 3, "cv": 3, "scoring": ["roc_auc", "accuracy"], "refit": "roc_auc"}
+    for made in (RandomizedSearchCV, MetaKelSearchCV):
+        seed = np.random.RandomState(0)
+        search = made(model, space, random_state=seed, **options).fit(table, labels)
+        assert set(search.best_params_) == set(space)
+        assert search.cv_results_["mean_test_accuracy"].shape == (3,)
+        assert set(search.predict(table)) <= {"yes", "no"}
+
+
 def test_values_of_any_kind_are_choices():
     space = {"class_weight": [None, "balanced"], "C": [1.0]}
     search = MetaKelSearchCV(LogisticRegression(), space, n_iter=2, cv=3).fit(X, y)
@@ -111,6 +182,24 @@ def test_a_space_of_ours_and_a_prior_of_ours():
     assert named.fit(X, y).prior_ is library.load("logistic_regression", "accuracy")
 
 
+def test_a_space_narrows_a_prior_of_ones_own():
+    rng, ranges = np.random.default_rng(0), Space((Float("C", 1e-3, 1e3, log=True),))
+    past = {"task": [], "C": [], "accuracy": []}
+    for task, x in product("abc", ranges.sample(rng, 8)):
+        C = ranges.decode(x[None])[0]["C"]
+        values = (task, C, 0.9 - 0.01 * np.log10(C) ** 2 + 0.001 * rng.normal())
+        for column, value in zip(past.values(), values, strict=True):
+            column.append(value)
+    history = History.from_frame(past, task="task", output="accuracy", minimize=False, space=ranges)
+    prior = learn_prior(history, certify="none")
+    space = {"C": loguniform(10.0, 100.0), "fit_intercept": [True, False]}
+    search = MetaKelSearchCV(LogisticRegression(), space, n_iter=3, cv=3, prior=prior).fit(X, y)
+    assert all(10 <= p["C"] <= 100 and set(p) == set(space) for p in search.cv_results_["params"])
+    assert not set(MetaKelSearchCV(
+        LogisticRegression(), n_iter=2, cv=3, prior=prior
+    ).fit(X, y).best_params_) - {"C"}  # fmt: skip
+
+
 def test_a_cold_start_minimises_a_loss():
     space = {"C": loguniform(1e-6, 1e3)}
     search = MetaKelSearchCV(
@@ -127,6 +216,8 @@ def test_no_prior_is_a_cold_start_that_is_said_once(caplog):
     assert len([r for r in caplog.records if "a cold start" in r.message]) == 1
     with pytest.raises(InputError, match="no param_space to search"):
         MetaKelSearchCV(GaussianNB(), n_iter=2).fit(X, y)
+    with pytest.raises(InputError, match="For this model the library has priors of rmse, mae, r2"):
+        MetaKelSearchCV(Ridge(), n_iter=2, scoring="neg_max_error").fit(X, y)
 
 
 class Fails(ClassifierMixin, BaseEstimator):
@@ -225,6 +316,8 @@ def test_searches_that_began_with_the_library_join_it(tmp_path):
     assert found.prior_.info.model == "knn"
     last = MetaKelSearchCV(model, n_iter=2, cv=3, history=file).fit(X, y)
     assert last.prior_.info.model == "knn"
+    # The same runs of other data sets: nothing is learned twice.
+    assert MetaKelSearchCV(model, n_iter=2, cv=3, history=file).fit(X, y).prior_ is last.prior_
     alone = last.prior_.beside.library is None
     assert any("used alone" in note for note in last.prior_.info.notes) == alone
 

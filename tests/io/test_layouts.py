@@ -96,6 +96,20 @@ def sheets(path):
     return path
 
 
+@pytest.mark.parametrize("cover", [["Laboratory"], ["Laboratory", "B"]])
+def test_the_sheet_is_found_by_its_columns(tmp_path, cover):
+    book = openpyxl.Workbook()
+    book.active.append(cover)
+    book.active.append(["since 2012"])
+    page = book.create_sheet("runs")
+    for row in (HEADER, *ROWS):
+        page.append(row)
+    book.save(tmp_path / "runs.xlsx")
+    found = History.from_excel(tmp_path / "runs.xlsx", task=HEADER[0], output="Yield")
+    assert found.total == len(ROWS)
+    assert "read from the sheet 'runs'" in str(found.report)
+
+
 @pytest.mark.parametrize("wanted", [["week 0", "week 1", "week 2"], "*"])
 def test_several_sheets_are_tasks(tmp_path, wanted):
     path = sheets(tmp_path / "runs.xlsx")

@@ -161,6 +161,34 @@ def test_two_scales_that_may_be_meant_are_noted():
     assert "is this one unit?" not in str(scaled("rmse", [1, 10], minimize=True).report)
 
 
+@pytest.mark.parametrize("texts", [["76,7 %", "43 %"], ["76 %"]])
+def test_per_cent_cells_beside_texts_in_per_cent(tmp_path, texts):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    page = book.active
+    page.append(["batch", "heat", "Yield"])
+    for k in range(18):
+        cells = [*texts, 0.51]
+        page.append([f"b{k // 6}", 30 + 7 * k % 19, cells[k % len(cells)]])
+        if k % len(cells) == len(texts):
+            page.cell(page.max_row, 3).number_format = "0.0%"
+    book.save(tmp_path / "runs.xlsx")
+    history = History.from_excel(tmp_path / "runs.xlsx", task="batch", output="Yield")
+    values = {float(y) for task in history for y in task.y}
+    assert values == {51.0, *(float(t.removesuffix(" %").replace(",", ".")) for t in texts)}
+    assert "51% is read as 51" in str(history.report)
+
+
+def test_a_blend_of_whole_numbers_is_found():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(10, 60, 60), rng.integers(5, 40, 60)
+    table = {"batch": [f"b{k // 10}" for k in range(60)], "a": a, "b": b, "c": 100 - a - b}
+    history = History.from_frame({**table, "auc": rng.uniform(size=60)}, task="batch", output="auc")
+    assert [str(total) for total in history.space.sums] == ["a + b + c = 100"]
+    other = {**table, "c": 100 - a - b + rng.integers(0, 2, 60), "auc": rng.uniform(size=60)}
+    assert not History.from_frame(other, task="batch", output="auc").space.sums
+
+
 # Optuna's own export
 
 
@@ -195,6 +223,74 @@ def test_an_export_of_optuna_is_read_as_the_studies_are(tmp_path, states):
     assert history.total == (30 if states else 36)
     assert [len(task.failed) for task in history] == [int(states)] * 3  # a pruned run is no failure
     assert "an export of Optuna" in str(history.report)
+
+
+def mlflow_export(x, depth, loss):
+    rows = len(x)
+    return {
+        "run_id": [f"{k:032x}" for k in range(rows)],
+        "experiment_id": [f"e{k % 3}" for k in range(rows)],
+        "status": ["FINISHED"] * rows,
+        "artifact_uri": [f"file:/runs/{k}" for k in range(rows)],
+        "start_time": ["2025-05-01 10:00:00"] * rows,
+        "metrics.loss": loss,
+        "metrics.train_loss": loss / 2,
+        "params.x": x,
+        "params.depth": depth,
+        "tags.mlflow.user": ["me"] * rows,
+    }
+
+
+def wandb_export(x, depth, loss):
+    rows = len(x)
+    return {
+        "Name": [f"brisk-dew-{k}" for k in range(rows)],
+        "State": ["crashed" if k == 7 else "finished" for k in range(rows)],
+        "Created": ["2025-05-01T10:00:00Z"] * rows,
+        "Runtime": np.arange(rows) + 100,
+        "Sweep": ["s1"] * rows,
+        "experiment_id": [f"e{k % 3}" for k in range(rows)],
+        "x": x,
+        "depth": depth,
+        "loss": np.where(np.arange(rows) == 7, np.nan, loss),
+    }
+
+
+def sklearn_export(x, depth, loss):
+    rows = len(x)
+    return {
+        "mean_fit_time": np.linspace(1, 2, rows),
+        "std_score_time": np.linspace(1, 2, rows),
+        "experiment_id": [f"e{k % 3}" for k in range(rows)],
+        "param_x": x,
+        "param_depth": depth,
+        "params": [str({"x": a, "depth": b}) for a, b in zip(x, depth, strict=True)],
+        "split0_test_score": loss - 0.01,
+        "mean_test_score": loss,
+        "rank_test_score": np.argsort(np.argsort(loss)) + 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("export", "tool", "output"),
+    [
+        (mlflow_export, "MLflow", "loss"),
+        (mlflow_export, "MLflow", "metrics.loss"),
+        (wandb_export, "Weights & Biases", "loss"),
+        (sklearn_export, "scikit-learn", "mean_test_score"),
+    ],
+)
+def test_the_export_of_a_tool_has_the_names_of_its_parameters(export, tool, output, tmp_path):
+    rng = np.random.default_rng(0)
+    x, depth = rng.uniform(size=36), rng.integers(1, 9, 36)
+    frame = pd.DataFrame(export(x, depth, (x - 0.3) ** 2 + 0.01 * depth))
+    frame.to_csv(tmp_path / "runs.csv", index=False)
+    history = History.from_csv(
+        tmp_path / "runs.csv", task="experiment_id", output=output, minimize=True
+    )
+    assert set(history.space.names) == {"x", "depth"}
+    assert history.total == 36 - (export is wandb_export)
+    assert f"an export of {tool}" in str(history.report)
 
 
 def test_a_running_number_within_each_task_is_no_parameter():

@@ -10,7 +10,7 @@ g ~ N(0, c K), and over scales c and kernels, is one too. By Ville's inequality,
 
 A small part of the mixture is another supermartingale, :math:`\exp(a S) (1 - 2a)^{t/2}` with
 :math:`S = \|f(X_t) - y_t\|^2` and a < 1/2, which knows how large noise alone can be, whatever f is
-(Theorem 11b of ``docs/theory/deciding.md``). R_t^2 is the root of the whole at 1 / delta.
+(Theorem 11b of ``docs/theory.md``). R_t^2 is the root of the whole at 1 / delta.
 
 The weights and scales are fixed before the first observation; any choice of them is valid. A scale
 stands for a guess of the norm of f.

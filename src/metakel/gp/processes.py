@@ -70,7 +70,8 @@ class LevelAndScale:
     def __post_init__(self) -> None:
         lowest = {"level": -inf, "level_variance": 0.0, "scale": TINY, "spread": TINY}
         for name, low in lowest.items():
-            as_number(name, getattr(self, name), low)
+            # A spread of 100 is a factor of e to the 100 between the scales of tasks.
+            as_number(name, getattr(self, name), low, 100.0 if name == "spread" else inf)
 
     @cached_property
     def _grid(self) -> tuple[Array, Array]:

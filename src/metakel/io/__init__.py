@@ -7,6 +7,7 @@ takes what any of them returns.
 from metakel.io.columns import Column
 from metakel.io.csv_files import csv_columns, read_csv
 from metakel.io.excel import excel_columns, read_excel, read_sheets
+from metakel.io.long import folded
 from metakel.io.merge import join_tables
 from metakel.io.optuna import read_optuna
 from metakel.io.propose import propose
@@ -29,6 +30,7 @@ __all__ = [
     "Table",
     "csv_columns",
     "excel_columns",
+    "folded",
     "frame_columns",
     "join_tables",
     "jsonl_columns",

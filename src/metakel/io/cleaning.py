@@ -32,7 +32,8 @@ MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", 
 # outputs are numbers, any other word means that, too.
 FAILED = frozenset(
     {"failed", "fail", "failure", "error", "crash", "crashed", "timeout", "aborted", "killed"}
-    | {"#div/0!", "#num!", "#value!", "n.d.", "n. d."}  # not determined
+    | {"#div/0!", "#num!", "#value!", "n.d.", "n. d.", "n.a.", "n. a."}  # not determined
+    | {"fehlgeschlagen", "fehlschlag", "fehler", "abgebrochen", "abbruch", "gescheitert"}
 )
 FLAGS = {"true": True, "false": False}
 # A column with this share of numbers among its cells was meant to hold numbers.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -18,7 +18,7 @@ from metakel.io.columns import Column, Columns, check_names
 from metakel.io.excel_rows import letters
 from metakel.io.layout import UNITS_NOTE, header_at, is_header, is_units
 from metakel.io.schema import Table
-from metakel.space.text import is_numeric
+from metakel.space.text import as_number, is_numeric, split_unit
 
 SHOWN = 5
 # Of a number format: what stands there as it is, and scales nothing.
@@ -30,8 +30,8 @@ class PerCent(float):
 
 
 def read_excel(path: str | Path, *, task: str, output: str, sheet: str | None = None) -> Table:
-    """A sheet of a workbook (needs openpyxl), by default the first one with a table."""
-    found = read_sheet(path, sheet, as_text=(task,))
+    """A sheet of a workbook (needs openpyxl), by default the first one with these columns."""
+    found = read_sheet(path, sheet, as_text=(task,), having=(task, output))
     found.refuse_empty()
     return Table(found.file, found.columns, task, output, notes=found.notes, place=found.place)
 
@@ -63,9 +63,11 @@ def read_sheets(path: str | Path, *, task: str, output: str, sheets: Sequence[st
     return found
 
 
-def excel_columns(path: str | Path, *, sheet: str | None = None) -> dict[str, list[Any]]:
-    """Columns of a sheet as lists, None for empty cells."""
-    found = read_sheet(path, sheet)
+def excel_columns(
+    path: str | Path, *, sheet: str | None = None, having: Collection[str] = ()
+) -> dict[str, list[Any]]:
+    """Columns of a sheet as lists, None for empty cells; by default of one with these names."""
+    found = read_sheet(path, sheet, having=having)
     found.refuse_empty()
     return {name: column.tolist() for name, column in found.columns.items()}
 
@@ -119,16 +121,20 @@ class SheetTable:
 
 
 def read_sheet(
-    path: str | Path, sheet: str | None = None, as_text: Sequence[str] = ()
+    path: str | Path,
+    sheet: str | None = None,
+    *,
+    as_text: Sequence[str] = (),
+    having: Collection[str] = (),
 ) -> SheetTable:
-    """The table in a sheet, by default in the first that has one."""
+    """The table in a sheet, by default in the first that has most of the names."""
     file = Path(path)
     with _errors_named(file):
         refuse_device(as_path(file))
         _refuse_bomb(file)
         book = _openpyxl().load_workbook(file, read_only=True, data_only=True)
         try:
-            page, top, header, filled = _table(book, sheet, file)
+            page, top, header, filled = _table(book, sheet, file, having)
             others = [name for name in book.sheetnames if name != page.title]
         finally:
             book.close()
@@ -167,11 +173,12 @@ def read_sheet(
 
 
 def _table(
-    book: Any, wanted: str | None, file: Path
+    book: Any, wanted: str | None, file: Path, having: Collection[str]
 ) -> tuple[Any, int, list[str], dict[int, list[Any]]]:
-    """A sheet, by default the first with a table; the row and the names of its header; its rows.
+    """A sheet, the row and the names of its header, and its rows.
 
-    Rows are by their numbers, without empty ones; text has no spaces around it.
+    Of several sheets, the first with most of the names; then the first with several columns, as a
+    cover has one. Rows are by their numbers, without empty ones; text has no spaces around it.
     """
     if wanted is not None and wanted not in book.sheetnames:
         raise InputError(
@@ -182,10 +189,16 @@ def _table(
     for page in book.worksheets if wanted is None else [book[wanted]]:
         cells = ([_value(cell) for cell in row] for row in page.iter_rows())
         filled = {k: row for k, row in enumerate(cells, start=1) if row.count(None) < len(row)}
-        tables.append((page, *_header(filled), filled))
-        if filled:
-            return tables[-1]
-    return tables[0]
+        top, header = _header(filled)
+        tables.append((page, top, header, filled))
+    return max(
+        tables,
+        key=lambda found: (
+            len({name.casefold() for name in having} & {name.casefold() for name in found[2]}),
+            sum(map(bool, found[2])) > 1 and len(found[3]) > 1,
+            len(found[3]) > 0,
+        ),
+    )
 
 
 def _header(filled: Mapping[int, Sequence[Any]]) -> tuple[int, list[str]]:
@@ -222,9 +235,15 @@ def _on_one_scale(
     shown = {row: value for row, value in cells.items() if isinstance(value, PerCent)}
     if not shown:
         return list(cells.values()), 0.0
-    plain = [v for v in cells.values() if is_numeric(v) and not isinstance(v, PerCent)]
+    written = {row: number for row, v in cells.items() if (number := _per_cent(v)) is not None}
+    cells = {**cells, **written}
+    plain = [
+        v
+        for row, v in cells.items()
+        if is_numeric(v) and not isinstance(v, PerCent) and row not in written
+    ]
     above = [abs(v) > 1 for v in plain if v]
-    named = "%" in name
+    named = "%" in name or bool(written)
     rows = ", ".join(map(str, list(shown)[:SHOWN])) + (" ..." if len(shown) > SHOWN else "")
     if above and not any(above) if named else any(above) and not all(above):
         other = next(row for row, v in cells.items() if v and v in plain)
@@ -236,12 +255,17 @@ def _on_one_scale(
     scale = 100 if named or any(above) else 1
     row, first = next(iter(shown.items()))
     read = {k: float(f"{scale * v:.15g}") for k, v in shown.items()}
-    if scale > 1 or plain:
-        notes.append(
-            f"{name} has cells in the format per cent (row {rows}): {100 * first:g}% is read as "
-            f"{read[row]:g}" + (", beside plain numbers as they are" if plain else "")
-        )
+    notes.append(
+        f"{name} has cells in the format per cent (row {rows}): {100 * first:g}% is read as "
+        f"{read[row]:g}" + (", beside plain numbers as they are" if plain else "")
+    )
     return [read.get(k, v) for k, v in cells.items()], float(scale)
+
+
+def _per_cent(cell: Any) -> float | None:
+    """The number of a text such as "76,7 %"; None for anything else."""
+    found = split_unit(cell) if isinstance(cell, str) else None
+    return as_number(found[0]) if found and found[1].strip() == "%" else None
 
 
 def _numbers(values: list[Any], *, as_text: bool) -> list[Any]:
@@ -272,7 +296,7 @@ def _openpyxl() -> Any:
     try:
         import openpyxl  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
-        raise ImportError("Excel workbooks need openpyxl: pip install metakel[excel]") from None
+        raise ImportError("Excel workbooks need openpyxl: pip install openpyxl") from None
     return openpyxl
 
 

@@ -233,6 +233,8 @@ def join_tables(sources: Sequence[Table]) -> Table:
         failed=sum(source.failed for source in sources),
         notes=(*(f"{s.name}: {note}" for s in sources for note in s.notes), *notes),
         place=place,
+        noise=next((source.noise for source in sources if source.noise), None),
+        curves={name: curves for source in sources for name, curves in source.curves.items()},
     )
 
 

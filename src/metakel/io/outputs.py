@@ -112,7 +112,7 @@ def _check_scales(name: str, values: Array, labels: TaskLabels, notes: list[str]
     if not len(y) or y.min() < 0 or low.all() or not low.any():
         return
     small, large = float(np.median(y[low])), float(np.median(y[~low]))
-    if not FACTORS[0] * small <= large <= FACTORS[1] * small:
+    if not 0 < FACTORS[0] * small <= large <= FACTORS[1] * small:
         return
     medians = {s: float(np.median(y[part])) for s, part in grouped(codes)}
     below, above = ([s for s in medians if (largest[s] <= 1) == side] for side in (True, False))

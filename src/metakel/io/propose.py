@@ -18,7 +18,8 @@ from metakel._arrays import Array
 from metakel.errors import Hint, InputError, typed_list
 from metakel.io.cleaning import MOSTLY, odd_values
 from metakel.io.columns import MIN_ROWS, UNNAMED, Column, Mask, counts_rows, grouped, is_missing
-from metakel.io.read import Rows, clean_rows, known_export, prepare
+from metakel.io.exports import known_export
+from metakel.io.read import Rows, clean_rows, prepare
 from metakel.io.relations import InputTable, find_sums
 from metakel.io.schema import Schema, Table, TaskLabels
 from metakel.io.words import is_bookkeeping, is_metric, is_time

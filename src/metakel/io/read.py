@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError, Problems, typed_list
-from metakel.io.cleaning import Place, clean_input, missing_words_note, normalised, without_unit
+from metakel.io.cleaning import Place, clean_input, missing_words_note, without_unit
 from metakel.io.columns import Column, Columns, Mask, grouped, mix, numbers_rows
-from metakel.io.outputs import DONE, read_outputs
+from metakel.io.exports import known_export
+from metakel.io.outputs import read_outputs
 from metakel.io.relations import InputTable, find_gaps, with_default
 from metakel.io.schema import Report, Schema, Table, TaskLabels
 from metakel.space import Condition, Parameter, Space
@@ -232,27 +233,6 @@ def _failures(
                     x[space.columns[name]] = space[name].encode([column[i]], extrapolate=True)[0]
             points.setdefault(int(codes[i]), []).append(x)
     return {s: np.array(found) for s, found in points.items()}
-
-
-def known_export(source: Table) -> Table:
-    """What ``study.trials_dataframe()`` of Optuna writes, under the names of its parameters."""
-    columns = source.columns
-    params = [n for n in columns if n.startswith("params_")]
-    if source.space is not None or not params or not {"number", "state"} <= columns.keys():
-        return source
-    own = ("number", "datetime_", "duration", "user_attrs_", "system_attrs_", "intermediate_")
-    said = {source.task, source.output}
-    done = {normalised(str(v)) for v in columns["state"].tolist()} <= DONE
-    gone = [n for n in columns if n not in said and (n.startswith(own) or (done and n == "state"))]
-    found = {
-        n.removeprefix("params_") if n in params else n: column
-        for n, column in columns.items()
-        if n not in gone
-    }
-    if len(found) < len(columns) - len(gone):  # a parameter has the name of another column
-        return source
-    note = f"an export of Optuna: params_ is taken off the names; left out: {', '.join(gone)}"
-    return replace(source, columns=found, notes=(*source.notes, note))
 
 
 def _readable(columns: Columns, schema: Schema, notes: list[str]) -> Columns:

@@ -245,11 +245,12 @@ def _sum_of(columns: Mapping[str, Array]) -> Sum | None:
     if len(np.unique(V, axis=0)) < len(names) + MORE_ROWS:
         return None
     w = _simple(np.array([*(-weights[n] for n in part), 1.0]))
+    values, numerical = V @ w, 1e-9 * float((np.abs(V) @ np.abs(w)).max())
+    exact = float(np.ptp(values)) <= numerical  # as whole numbers are, whatever their range
     rounding = float(np.abs(w) @ [0.5 * 10.0 ** -_decimals(columns[n]) for n in names])
-    if rounding > MOST_ROUNDING * float((np.abs(w) * np.ptp(V, axis=0)).min()):
+    if not exact and rounding > MOST_ROUNDING * float((np.abs(w) * np.ptp(V, axis=0)).min()):
         return None
-    values = V @ w
-    slack = rounding + 1e-9 * float((np.abs(V) @ np.abs(w)).max())
+    slack = numerical + (0.0 if exact else rounding)
     total = float(np.median(values))
     for digits in range(1, 13):
         if abs(float(f"{total:.{digits}g}") - total) <= slack:

@@ -42,6 +42,8 @@ class Table:
         Parameters that are not in the space, though there is a column of them, and why.
     noise : str, optional
         Column with the standard deviation of each output.
+    curves : dict
+        By task: values by step of the runs that were made to their end, where they are known.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Table:
     place: Place = "row {}".format
     conflicts: Mapping[str, str] = field(default_factory=dict)
     noise: str | None = None
+    curves: Mapping[str, Sequence[Mapping[int, float]]] = field(default_factory=dict)
 
 
 def renamed(source: Table, names: Mapping[str, str]) -> Table:
@@ -78,13 +81,15 @@ def renamed(source: Table, names: Mapping[str, str]) -> Table:
 class Roles:
     """Columns that are something else than a parameter.
 
-    ``noise`` holds the standard deviation of each output, and ``status`` says which runs failed.
+    ``noise`` holds the standard deviation of each output, ``status`` says which runs failed, and
+    ``step`` counts the steps of a run, of which each has a row.
     """
 
     task: str
     output: str
     status: str | None = None
     noise: str | None = None
+    step: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -48,10 +48,10 @@ class TableFile(Protocol):
         """Refuse formulas in these columns that no program has worked out."""
 
 
-def open_table(path: Path, sheet: str | None = None) -> TableFile:
-    """The table in a CSV file or a workbook."""
+def open_table(path: Path, sheet: str | None = None, *, having: Collection[str] = ()) -> TableFile:
+    """The table in a CSV file or a workbook, there by default in a sheet with these columns."""
     if path.suffix.lower() in WORKBOOKS:
-        return _Workbook(path, path.read_bytes(), read_sheet(path, sheet))
+        return _Workbook(path, path.read_bytes(), read_sheet(path, sheet, having=having))
     if path.suffix.lower() in (".gz", ".parquet", ".pq", ".xls", ".ods", ".db", ".json", ".jsonl"):
         raise InputError(
             f"{path.name} cannot be added to; expected a CSV file or an Excel workbook (.xlsx), "

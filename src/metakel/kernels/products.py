@@ -242,6 +242,8 @@ class Products(FeatureFamily):
         check_choice("basis", self.basis, get_args(Basis))
         check_choice("scaling", self.scaling, get_args(Scaling))
         orders = np.array(self.orders, dtype=np.intp)
+        if orders.size and orders.min() < 0:
+            raise InputError(f"a basis function of order {orders.min()}; expected 0 or more")
         if orders.size and orders.max() > LARGEST_ORDER:
             raise InputError(
                 f"a basis function of order {orders.max()}; expected at most {LARGEST_ORDER}"

@@ -156,7 +156,8 @@ def index_file(path: str, columns: Columns) -> TaskFile:
     if labels.null_count:
         row = int(np.flatnonzero(labels.is_null().to_numpy())[0])
         raise InputError(f"{path}, row {row}: there is no task label")
-    names, sizes = _runs(labels)
+    with _reading(path, f"column {columns.task!r}"):  # its dictionary may be damaged
+        names, sizes = _runs(labels)
     return TaskFile(path, columns, tuple(names), sizes, low, high)
 
 
@@ -254,7 +255,7 @@ def _open(path: str | Path) -> tuple[Any, str]:
     try:
         from pyarrow import fs
     except ImportError:
-        raise MetaKelError("reading Parquet needs pyarrow: pip install metakel[dask]") from None
+        raise MetaKelError("reading Parquet needs pyarrow: pip install pyarrow") from None
     if "://" in str(path):
         with _reading(str(path), "its place"):
             system, inner = fs.FileSystem.from_uri(str(path))

@@ -1,8 +1,9 @@
 """Configurations in one form: from dicts, frames, arrays and cells of a table, with one identity.
 
 `Space` offers these as methods. Everybody who reads, compares or prints a configuration goes
-through them: the readers, ``--observed``, ``--candidates``, ``--fix``, the journal, the report and
-the Optuna sampler. What the space does not have is refused by `Space.encode`.
+through them: ``--observed``, ``--candidates``, ``--fix``, the journal, the report and the Optuna
+sampler. A history, which has no space yet, is read by columns in `metakel.io`. What the space does
+not have is refused by `Space.encode`.
 """
 
 from __future__ import annotations

@@ -138,11 +138,16 @@ class Space:
         return tuple(sorted(self.conditions, key=depth))
 
     def among(self, parameters: Sequence[Parameter]) -> Space:
-        """These parameters, with the conditions that are about them alone."""
-        names = {p.name for p in parameters}
-        kept = (c for c in self.conditions if {c.name, c.parent} <= names)
-        sums = (total for total in self.sums if set(total.names) <= names)
-        return Space(tuple(parameters), tuple(kept), tuple(sums))
+        """These parameters, with the conditions that are about them alone.
+
+        Where a parent has fewer values than here, conditions are about those that it has.
+        """
+        chosen = {p.name: p for p in parameters}
+        kept = tuple(c for c in self.conditions if {c.name, c.parent} <= chosen.keys())
+        sums = tuple(total for total in self.sums if set(total.names) <= chosen.keys())
+        if all(chosen[c.parent] == self[c.parent] for c in kept):
+            return Space(tuple(parameters), kept, sums)
+        return Space(tuple(parameters), sums=sums).conditioned(kept)
 
     def renamed(self, names: Mapping[str, str]) -> Space:
         """The same space with other names of parameters, by their names here."""

@@ -4,7 +4,7 @@ try:
     import gpytorch as _host  # type: ignore[import-untyped]  # noqa: F401
 except ImportError:
     raise ImportError(
-        "GPyTorch kernels need torch and gpytorch: pip install metakel[gpytorch]"
+        "GPyTorch kernels need torch and gpytorch: pip install torch gpytorch"
     ) from None
 
 from metakel.integrations.gpytorch.kernel import GPyTorchKernel, GPyTorchMean

@@ -7,7 +7,7 @@ except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("sklearn"):
         raise
     raise ImportError(
-        "metakel.integrations.sklearn needs scikit-learn: pip install metakel[sklearn]"
+        "metakel.integrations.sklearn needs scikit-learn: pip install scikit-learn"
     ) from error
 
 __all__ = ["MetaKelSearchCV", "SklearnKernel"]

@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from sklearn.base import clone, is_classifier
 
 # Not public, but the class that searches of others derive from.
 from sklearn.model_selection._search import BaseSearchCV
+from sklearn.utils import check_random_state
 
 from metakel import library
 from metakel.data import History
@@ -32,10 +34,12 @@ from metakel.integrations.sklearn.search_space import (
     model_in,
     searched_with,
 )
+from metakel.integrations.sklearn.untried import Untried
 from metakel.priors import Prior, cold_prior, learn_prior
 from metakel.space import Fixed, Space
 
 LOGGER = logging.getLogger("metakel")
+OWN_NAMES = library.Entry("", "a prior of one's own", (), {})  # spells as the estimator does
 FEWEST_TASKS, FEWEST_RUNS = 3, 5  # of an own history that is learned from
 
 
@@ -72,7 +76,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
     scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score
         As in `RandomizedSearchCV`. With several scorers, ``refit`` names the one that is searched
         for, otherwise it is the first. ``verbose=1`` shows a progress bar.
-    random_state : int, optional
+    random_state : int or RandomState, optional
         Of the search; by default always the same.
 
     Attributes
@@ -110,7 +114,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         cv: Any = None,
         verbose: int = 0,
         pre_dispatch: Any = "2*n_jobs",
-        random_state: int | None = None,
+        random_state: Any = None,
         error_score: Any = np.nan,
         return_train_score: bool = False,
     ) -> None:
@@ -144,11 +148,12 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         return found
 
     def _run_search(self, evaluate_candidates: Callable[..., Any]) -> None:
-        measure = _measure(self)
+        measure, seed = _measure(self), _seed(self.random_state)
         self.prior_, searched, options = self._set_up(measure)
-        self.optimizer_ = self.prior_.optimizer(seed=self.random_state or 0, **options)
+        self.optimizer_ = self.prior_.optimizer(seed=seed, **options)
         stop_at = self._reachable()
         evaluate = Evaluation(evaluate_candidates, self.verbose, self._scored)
+        untried = Untried(searched, self.optimizer_, seed)
         self.stop_reason_ = f"all {self.n_iter} configurations were tried"
         for number in range(self.n_iter):
             ends = self.optimizer_.stop_reason
@@ -157,10 +162,10 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             if ends:
                 self.stop_reason_ = ends
                 break
-            asked = self.optimizer_.ask()
-            configuration = searched.settled(asked)
-            if configuration != asked:
-                self.optimizer_.drop(asked)
+            configuration = untried.next()
+            if configuration is None:
+                self.stop_reason_ = f"all {number} configurations of param_space were tried"
+                break
             arguments = searched.arguments(configuration)
             try:
                 score = evaluate(arguments, number + 1, self.n_iter)
@@ -208,31 +213,25 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         prior = self._prior(found, measure)
         if prior is None:
             if given is None:
-                known = ", ".join(
-                    sorted({c for e in library.ENTRIES.values() for c in e.estimators})
-                )
+                kind = "classification" if is_classifier(self.estimator) else "regression"
                 raise InputError(
                     f"no prior for {type(self.estimator).__name__} with the score "
                     f"{_score_name(self)!r}, and no param_space to search; expected one of them. "
-                    f"The library has priors for {known}"
+                    f"{_in_the_library(found, kind)}"
                 )
             names = {name: name for name in given}
             space = Space(tuple(choice.parameter for choice in given.values()))
             prior = cold_prior(space, measure.metric, minimize=measure.minimize)
             return prior, Searched(given, names, {}, always), {}
-        entry = library.ENTRIES.get(prior.info.model)
-        if entry is None:  # a prior of one's own, with the names of the estimator
-            names = {name: name for name in prior.space.free}
-            choices = {name: Choice(prior.space[name]) for name in names}
-            return prior, Searched(choices, names, {}), {}
-        if of_library:
+        entry = library.ENTRIES.get(prior.info.model) or OWN_NAMES
+        if of_library and entry is not OWN_NAMES:
             prior = _joined(prior, of_library, measure)
-        prefix = found[0] if found is not None else ""
+        prefix = found[0] if found is not None and entry is not OWN_NAMES else ""
         model = clone(self.estimator).set_params(**always)
         searched, space, new = searched_with(prior, entry, prefix, given, model)
         searched = replace(searched, always=always)
         options: dict[str, Any] = {"fixed": dict(searched.held), "new": new}
-        if space != prior.space:
+        if any(p != prior.space[p.name] for p in space.parameters):
             options["space"] = space
         return prior, searched, options
 
@@ -278,9 +277,18 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             file.write(json.dumps(line) + "\n")
 
 
+def _seed(random_state: Any) -> int:
+    if random_state is None:
+        return 0
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
 def _in_units_of(measure: Measure, prior: Prior) -> Prior:
     """The prior, refused where it is of another metric of the library or direction."""
-    other = prior.info.model and prior.info.output != measure.metric
+    of_library = prior.info.output in {known.metric for known in MEASURES.values()}
+    other = prior.info.model and of_library and prior.info.output != measure.metric
     if other or prior.info.minimize != measure.minimize:
         aim = "minimised" if prior.info.minimize else "maximised"
         raise InputError(
@@ -290,11 +298,29 @@ def _in_units_of(measure: Measure, prior: Prior) -> Prior:
     return prior
 
 
+def _in_the_library(found: Any, kind: str) -> str:
+    """What there is instead: for this model, or other models."""
+    cards = [card for card in library.list() if card.kind == kind]
+    metrics = [c.metric for c in cards if found is not None and c.name == found[1].name]
+    if metrics:
+        return f"For this model the library has priors of {', '.join(metrics)}"
+    ending = "Classifier" if kind == "classification" else "Regressor"
+    other = "Regressor" if kind == "classification" else "Classifier"
+    classes = {e for c in cards for e in library.ENTRIES[c.name].estimators}
+    fitting = sorted(e for e in classes if e.endswith(ending) or not e.endswith(other))
+    return f"The library has priors for {', '.join(fitting)}"
+
+
 def _choices(given: Any) -> tuple[dict[str, Choice] | None, dict[str, Any]]:
     """What varies, None for all that a prior knows; and what has one value only."""
     if given is None:
         return None, {}
     if isinstance(given, Space):
+        if given.conditions or given.sums:
+            raise InputError(
+                "param_space has conditions or sums; expected ranges and choices only. The prior "
+                "of a history that has them keeps them"
+            )
         given = {p.name: p for p in given.parameters}
     if not isinstance(given, Mapping) or not given:
         raise InputError(
@@ -409,7 +435,7 @@ def _learned(
     if sum(count >= FEWEST_RUNS for count in counts) < FEWEST_TASKS:
         return None
     space = Space(tuple(choice.parameter for choice in given.values()))
-    return learn_prior(_history_of(rows, space, measure))
+    return _taught(json.dumps(rows), space, measure, None)
 
 
 def _joined(prior: Prior, past: list[dict[str, Any]], measure: Measure) -> Prior:
@@ -418,15 +444,18 @@ def _joined(prior: Prior, past: list[dict[str, Any]], measure: Measure) -> Prior
         {"task": run["task"], **run["configuration"], measure.metric: measure.of(run["score"])}
         for run in past
     ]
-    return learn_prior(_history_of(rows, prior.space, measure), library=prior)
+    return _taught(json.dumps(rows), prior.space, measure, prior)
 
 
-def _history_of(rows: list[dict[str, Any]], space: Space, measure: Measure) -> History:
-    return History.from_frame(
-        {name: [row.get(name) for row in rows] for name in ("task", *space.names, measure.metric)},
+@lru_cache(maxsize=8)  # the folds of an outer cross-validation learn from the same runs
+def _taught(rows: str, space: Space, measure: Measure, beside: Prior | None) -> Prior:
+    runs, names = json.loads(rows), ("task", *space.names, measure.metric)
+    history = History.from_frame(
+        {name: [run.get(name) for run in runs] for name in names},
         task="task",
         output=measure.metric,
         minimize=measure.minimize,
         space=space,
         extrapolate=True,
     )
+    return learn_prior(history, library=beside)

@@ -104,6 +104,17 @@ class Choice:
             return found
         return min(self.numbers, key=lambda number: abs(number - found))
 
+    @property
+    def possible(self) -> Sequence[Any] | None:
+        """All values of the optimizer; None where they are not counted."""
+        if self.numbers:
+            return self.numbers
+        if isinstance(self.parameter, Fixed):
+            return (self.parameter.value,)
+        if isinstance(self.parameter, Integer) and self.parameter.step in (None, 1):
+            return range(int(self.parameter.low), int(self.parameter.high) + 1)
+        return self.parameter.choices or None
+
 
 def as_choice(name: str, given: Any) -> Choice:
     """From a distribution of scipy, a list, or a parameter of a `Space`."""
@@ -218,11 +229,11 @@ def searched_with(
     """A search with a prior of the library: its space, and parameters that the prior lacks."""
     known = {name: prior.space[name] for name in prior.space.free}
     if given is None:
-        present = estimator.get_params()
+        set_to = estimator.get_params()
         idle = [
             name
             for name, (argument, value) in entry.needs.items()
-            if present.get(f"{prefix}{argument}") != value
+            if set_to.get(f"{prefix}{argument}") != value
         ]
         given = {f"{prefix}{name}": Choice(p) for name, p in known.items() if name not in idle}
     choices, names, new = {}, {}, []
@@ -236,8 +247,18 @@ def searched_with(
             parameter = replace_name(choice.parameter, own)
             new.append(parameter)
         choices[own], names[own] = replace(choice, parameter=parameter), name
-    held = {n: held_value(estimator, prefix, entry, known[n]) for n in known if n not in choices}
-    parameters = [choices[n].parameter if n in choices else known[n] for n in known]
+    present = {n: held_value(estimator, prefix, entry, known[n]) for n in known if n not in choices}
+    # One with a condition has its value where it is there: holding it would hold its parent, too.
+    conditional = {c.name for c in prior.space.conditions}
+    held = {name: value for name, value in present.items() if name not in conditional}
+    parameters = [
+        choices[n].parameter
+        if n in choices
+        else Fixed(n, present[n])
+        if n in conditional
+        else known[n]
+        for n in known
+    ]
     return (
         Searched(choices, names, held, {}, prefix, entry),
         prior.space.among(parameters),
@@ -271,8 +292,14 @@ def held_value(estimator: Any, prefix: str, entry: Entry, known: Parameter) -> A
     """What the estimator has, where the prior can say it; the default of the package otherwise."""
     value: Any = estimator.get_params().get(f"{prefix}{known.name}", nan)
     value = "none" if value is None and "none" in known.choices else value
+    number = isinstance(known, Float)
+    usable = is_number(value) and isfinite(value) if number else value in known.choices
+    if not usable and known.name not in entry.defaults:
+        raise InputError(
+            f"param_space leaves out {known.name!r}, and the estimator has {value!r} there; "
+            f"expected {known.describe()}. Set it on the estimator, or give it in param_space"
+        )
+    value = value if usable else entry.defaults[known.name]
     if isinstance(known, Float):
-        if not is_number(value) or not isfinite(value):
-            value = entry.defaults[known.name]
         return known.normalise(min(max(value, known.low), known.high))
-    return value if value in known.choices else entry.defaults[known.name]
+    return value
