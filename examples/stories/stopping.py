@@ -57,7 +57,7 @@ def story(folder: Path, tasks: int, rows: int) -> None:
     listed = ("--candidates", "new.csv")
     metakel(folder, "tune", "prior.json", *listed, "--stop-at", 0.005, "--", *program)
     metakel(folder, "report", "prior.json", "--journal", "metakel-run.jsonl", *listed)
-    options = ("--journal", "space.jsonl", "--stop-at", "10%")
+    options = ("--journal", "space.jsonl", "--stop-at", "5%")
     metakel(folder, "tune", "prior.json", *options, "--", *program)
     with (folder / "new.csv").open(encoding="utf-8") as file:
         best = max(float(row["auc"]) for row in csv.DictReader(file))
