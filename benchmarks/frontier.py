@@ -199,7 +199,7 @@ NAMES = ("line", "limits", "elsewhere", "gap", "quadrotor", "real", "contexts")
 
 
 def main() -> None:
-    """Run everything and write the section of docs/benchmarks/safe.md."""
+    """Run everything and write the section of docs/benchmarks/confidence.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--only", help="sections by name, separated by commas")
@@ -225,7 +225,7 @@ def main() -> None:
     print(first)
     if given.update_docs:
         text = "\n\n".join([INTRODUCTION, first, *parts])
-        update_section(PAGES / "safe.md", "frontier", "Safe search", text)
+        update_section(PAGES / "confidence.md", "frontier", "Safe search", text)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What every benchmark run measured: a line in history.jsonl, a page, and a warning where it fell.
+"""What every benchmark run measured: a line in history.jsonl, and a warning where it fell.
 
 ``python -m benchmarks.history [--from-git]``
 
 A section of the docs that a benchmark writes has tables with the columns "measured" and "floor".
-Their numbers are appended here with the commit and the class of the machine; `draw_page` draws
-them over time. ``--from-git`` collects the runs of earlier commits of the documentation.
+Their numbers are appended with the commit and the class of the machine. ``--from-git`` collects the
+runs of earlier commits of the documentation.
 """
 
 from __future__ import annotations
@@ -20,41 +20,16 @@ from math import inf
 from pathlib import Path
 from statistics import median
 
-from benchmarks.docs import markdown
 from benchmarks.solver_table import machine
 
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "benchmarks" / "history.jsonl"
-PAGE, PICTURE = ROOT / "docs" / "performance.md", ROOT / "docs" / "img" / "performance.png"
 NUMBER = re.compile(r"(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\s?(ms\b)?")
 MACHINE = re.compile(r"([A-Z][^,;|\n]{1,60}, \d+ cores)")
 # At least so much is taken for noise: a choice, not a measurement.
 USUAL_NOISE = 0.15
 SHOWN = (0.3, 30.0)
 FEWEST_RUNS = 2  # before a fall can be told from noise
-HEAD = """\
-# Performance over time
-
-Every benchmark run of `make bench` adds a line to `benchmarks/history.jsonl`: date, commit, class
-of the machine, and every number that has a floor. This page is drawn from that file by
-`python -m benchmarks.history`. A run warns when a number is worse than the median of earlier runs
-on the same class of machine by more than their noise, which is their largest deviation so far and
-at least 15 %.
-
-![Measured over floor](img/performance.png)
-
-From 1 on a floor is met. Each line is a number of a table below. *Worst* and *best*
-are over all runs; "over floor" is how far the latest run is on the right side of its floor. Runs
-before 2026-11-17 were collected from committed tables: date and commit are those of the page,
-the code measured may be slightly older, and runs that were not committed are missing.
-
-Two floors were restated. The path of the paper's problem is asked to be as fast as adelie, not 10
-times faster: lambdas are solved one by one since, as power series (read 11x) paid on such problems
-alone. `import metakel` may take 0.35 s of CPU instead of
-0.5 s: it loads its modules when they are used since and takes 0.03 s, and `from metakel import *`,
-which loads all of them, 0.46 to 0.63 s ([how this is
-measured](benchmarks/speed.md#the-time-to-start)).
-"""
 
 
 @dataclass(frozen=True)
@@ -122,7 +97,6 @@ def record(section: str, text: str) -> list[str]:
     warnings = falls(read(), run)
     with RUNS.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(run)) + "\n")
-    draw_page()
     return warnings
 
 
@@ -161,61 +135,6 @@ def falls(past: Iterable[Run], run: Run) -> list[str]:
     return found
 
 
-def draw_page() -> None:
-    """docs/performance.md and its picture, from all runs."""
-    runs = read()
-    sections = list(dict.fromkeys(run.section for run in runs))
-    parts = [HEAD]
-    for section in sections:
-        mine = [run for run in runs if run.section == section]
-        parts += [f"## {section}\n", _table(mine), ""]
-    PAGE.write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")
-    _draw(runs, sections)
-
-
-def _table(runs: list[Run]) -> str:
-    rows = []
-    for name, latest in runs[-1].measured.items():
-        values = [run.measured[name].value for run in runs if name in run.measured]
-        best, worst = (min, max) if latest.lower else (max, min)
-        sign = "<=" if latest.lower else ">="
-        rows.append(
-            [
-                name, f"{latest.value:g}", f"{sign} {latest.floor:g}", f"{latest.over_floor:.2f}",
-                f"{worst(values):g}", f"{best(values):g}", str(len(values)),
-            ]
-        )  # fmt: skip
-    where = f"Latest: {runs[-1].date[:10]}, commit {runs[-1].commit}, {runs[-1].machine}."
-    head = ["what", "latest", "floor", "over floor", "worst", "best", "runs"]
-    return f"{where}\n\n{markdown(head, rows)}"
-
-
-def _draw(runs: list[Run], sections: list[str]) -> None:
-    """A panel per benchmark, with a line for every number over the runs."""
-    from matplotlib.figure import Figure
-
-    columns = 4
-    rows = -(-len(sections) // columns)
-    figure = Figure(figsize=(10, 2.4 * rows), layout="constrained")
-    panels = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
-    for panel, section in zip(panels, sections, strict=False):
-        mine = [run for run in runs if run.section == section]
-        for name in dict.fromkeys(n for run in mine for n in run.measured):
-            points = [(i, run.measured[name].over_floor)
-                      for i, run in enumerate(mine, start=1) if name in run.measured]  # fmt: skip
-            panel.plot(*zip(*points, strict=True), "o-", ms=3, lw=0.9)
-        panel.axhspan(1e-3, 1, color="0.92", lw=0)
-        panel.set(
-            title=section, yscale="log", ylim=SHOWN, xlim=(0.5, len(mine) + 0.5), xlabel="run"
-        )
-        panel.set_xticks(range(1, len(mine) + 1))
-        panel.tick_params(labelsize=8)
-    for panel in panels[len(sections) :]:
-        panel.set_visible(False)
-    figure.supylabel("over the floor (grey: missed)", fontsize=9)
-    figure.savefig(PICTURE, dpi=110)
-
-
 def _machine(text: str) -> str:
     found = MACHINE.search(text)
     return found[1].rpartition("on ")[2] if found else ""
@@ -241,13 +160,12 @@ def from_git(pages: Sequence[str] = ("docs/benchmarks.md", "docs/benchmarks")) -
 
 
 def main() -> None:
-    """Draw the page again, after collecting earlier runs if asked to."""
+    """Collect earlier runs if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--from-git", action="store_true", help="begin with committed tables")
     if parser.parse_args().from_git:
         lines = [json.dumps(asdict(run)) for run in from_git()]
         RUNS.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    draw_page()
 
 
 if __name__ == "__main__":

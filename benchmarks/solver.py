@@ -237,7 +237,7 @@ def main(arguments: list[str]) -> None:
         content = {"machine": where, "table": table, "races": races, "scaling": slopes}
         options.json.write_text(json.dumps(content, indent=1))
     if options.update_docs:
-        update_section(PAGES / "solver.md", "solver", "Solver", section)
+        update_section(PAGES / "speed.md", "solver", "Solver", section)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def main() -> None:
     print(text)
     if options.update_docs:
         if options.seed:
-            update_section(PAGES / "fresh.md", "fresh", "Decisions on fresh tables", text)
+            update_section(PAGES / "histories.md", "fresh", "Decisions on fresh tables", text)
         else:
             page = PAGES / "histories.md"
             update_section(page, "transfer", "Decisions on real histories", text)

@@ -234,7 +234,7 @@ def main() -> None:
     text = report(runs)
     print(text)
     if options.update_docs:
-        update_section(PAGES / "dirty.md", "dirty", "Histories that are not clean", text)
+        update_section(PAGES / "histories.md", "dirty", "Histories that are not clean", text)
 
 
 if __name__ == "__main__":

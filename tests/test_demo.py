@@ -44,4 +44,4 @@ def _quoted(said):
 
 def test_without_matplotlib_only_the_picture_is_missing(monkeypatch):
     monkeypatch.setattr(demo, "find_spec", lambda name: None)
-    assert 'pip install "metakel[plots]"' in demo.draw(*[None] * 5)
+    assert "pip install matplotlib" in demo.draw(*[None] * 5)

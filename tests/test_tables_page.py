@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from metakel.cli.console import load
 from metakel.data import History
-from tests.test_stories import told
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "guide" / "tables.md").read_text(encoding="utf-8")
@@ -35,11 +32,3 @@ def test_every_command_of_the_page_has_its_options():
 def test_every_reader_of_the_page_exists():
     for name in re.findall(r"History\.(\w+)\(", PAGE):
         assert callable(getattr(History, name))
-
-
-def test_twelve_experiments_with_one_file(tmp_path):
-    pytest.importorskip("openpyxl")
-    done = told("one_file", tmp_path)
-    assert "always Water + Oil + Salt = 100" in done.stdout
-    assert "12 experiments, every blend sums to 100" in done.stdout
-    assert "recorded as it was done" in done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""docs/paper-map.md: each function exists and names its statement, each test exists."""
+"""docs/reading-the-paper.md: each function exists and names its statement, each test exists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CODE = re.compile(r"`([^`]+)`")
 def rows() -> list[tuple[str, list[str], list[str]]]:
     """(statement, functions, tests) of every row of the table."""
     table = []
-    for line in (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8").splitlines():
+    for line in (ROOT / "docs" / "reading-the-paper.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if line.startswith("|") and len(cells) == 3 and "`" in cells[1]:
             table.append((cells[0], CODE.findall(cells[1]), CODE.findall(cells[2])))

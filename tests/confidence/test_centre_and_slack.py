@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from worlds import World, covered
 
 from metakel import ConfidenceSequence, InputError
 from metakel.confidence import DMM
 from metakel.errors import ShapeError
 from metakel.kernels.sum import KernelFunction
-from tests.confidence.worlds import World, covered
 
 Z = np.linspace(-1, 1, 101)[:, None]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from worlds import failures_allowed
 
 import metakel as mk
 from gpucb import gpucb
@@ -15,7 +16,6 @@ from metakel.kernels.sum import KernelFunction
 from metakel.optimize import Optimizer
 from metakel.safe.limits import Limit, Range, shares
 from metakel.space import Categorical, Float, Integer, Space
-from tests.confidence.worlds import failures_allowed
 
 BASE = mk.kernels.legendre(20, scaling="sup")
 KERNEL = mk.KernelSum.uniform(BASE, active=[0, 2, 5, 8, 12])

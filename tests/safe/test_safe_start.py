@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from worlds import failures_allowed
 
 import metakel as mk
 from gpucb import gpucb
 from metakel import safe
 from metakel.optimize import Optimizer
 from metakel.safe.start import TaskRecord
-from tests.confidence.worlds import failures_allowed
 
 BASE = mk.kernels.legendre(8, scaling="sup")
 KERNEL = mk.KernelSum.uniform(BASE, active=[0, 2, 5])

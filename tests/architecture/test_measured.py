@@ -1,0 +1,79 @@
+"""Measured tables say when they were made, and are made again before they are stale."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# So many commits may change a package after a table of it was made.
+MOST_COMMITS = 80
+MEASURES = {
+    "alarm": "confidence",
+    "ask": "optimize",
+    "certificate": "optimize",
+    "coverage": "confidence",
+    "curves": "curves.py",
+    "dirty": "optimize",
+    "kinds": "curves.py",
+    "others": "curves.py",
+    "pruners": "curves.py",
+    "searches": "curves.py",
+    "studies": "curves.py",
+    "time": "curves.py",
+    "floors": "confidence",
+    "fresh": "optimize",
+    "frontier": "safe",
+    "library": "library",
+    "library-search": "integrations/sklearn",
+    "long-runs": "tuner",
+    "long-spaces": "optimize",
+    "optuna": "integrations/optuna",
+    "reading": "io",
+    "scale": "scale",
+    "selection": "confidence",
+    "solver": "grouplasso",
+    "spaces": "optimize",
+    "start": "__init__.py",
+    "stopping": "optimize",
+    "transfer": "optimize",
+}
+
+
+def sections() -> dict[str, str]:
+    found = {}
+    for page in (ROOT / "docs").rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        found |= dict(re.findall(r"<!-- (\S+):begin -->\n(.*?)<!-- \S+:end -->", text, re.S))
+    return found
+
+
+def test_every_table_says_at_which_commit_it_was_written():
+    for name, text in sections().items():
+        assert re.search(r"Written at commit [0-9a-f]{7,} on \d{4}-\d\d-\d\d\.", text), name
+
+
+@pytest.mark.parametrize("name", sorted(sections()))
+def test_no_table_is_stale(name):
+    commit = re.search(r"Written at commit (\S+)", sections()[name])[1]
+    place = f"src/metakel/{MEASURES[name]}"
+    assert (ROOT / place).exists()
+    done = subprocess.run(
+        ["git", "rev-list", "--count", f"{commit}..HEAD", "--", place],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        pytest.skip("needs the history of the repository")
+    assert int(done.stdout) <= MOST_COMMITS, f"{place} has changed a lot since: measure again"
+
+
+def test_the_summary_lists_every_floor_that_is_missed():
+    from benchmarks.summary import missed
+
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert missed() in page, "run python -m benchmarks.summary"
