@@ -79,6 +79,9 @@ def test_a_device_is_not_read(name):
 
 
 PACKED = 3000
+# Threads of Arrow give memory back after a read has returned: a pool that is gone by then crashes
+# the process, whatever test it is in by that time.
+POOLS = []
 
 
 @pytest.mark.parametrize(
@@ -104,6 +107,7 @@ def test_a_long_text_that_is_repeated_is_read_once(tmp_path):
     columns = {"task": ["a", "b", "b"] * (PACKED // 3), "p": text, "score": numbers}
     pq.write_table(pa.table(columns), path, store_schema=False)
     pool, before = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    POOLS.append(pool)
     pa.set_memory_pool(pool)
     try:
         found = History.from_parquet(path, task="task", output="score", inputs=["p"])
