@@ -49,13 +49,13 @@ check: $(VENV)/.ready  ## format, lint, types, layers
 	$(BIN)/lint-imports
 
 test: check  ## everything that decides whether work lands
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 test-latest:  ## the tests against the newest versions of everything
 	$(PYTHON) -m venv .venv-latest
 	.venv-latest/bin/pip install --quiet --upgrade pip
 	.venv-latest/bin/pip install --quiet 'torch==2.13.0' -e '.[all]' --group dev
-	.venv-latest/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	.venv-latest/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 $(VENV)/.bench: $(VENV)/.ready
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[all]' --group dev --group bench
@@ -150,7 +150,7 @@ bench-reading: $(VENV)/.bench  ## CPU time and memory of reading a table against
 bench-frontier: $(VENV)/.bench  ## safe search against SafeOpt's rule, contexts, tasks in a row, level sets
 	$(BIN)/python -m benchmarks.frontier --update-docs
 coverage: $(VENV)/.ready  ## the tests, and which lines of the library they reach
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov=metakel --cov-report=term --cov-report=html:out/coverage
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --cov=metakel --cov-report=term --cov-report=html:out/coverage
 
 dist:  ## wheel and sdist in dist/, checked
 	rm -rf dist .venv-release
