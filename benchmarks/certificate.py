@@ -36,7 +36,7 @@ from benchmarks.certificate_runs import (
     table_split,
 )
 from benchmarks.certificate_worlds import FAMILIES
-from benchmarks.docs import PAGES, markdown, update_section
+from benchmarks.docs import markdown, update_section
 from benchmarks.seeds import Bench, bench
 from benchmarks.transfer_data import table_names, usable
 
@@ -109,7 +109,7 @@ def write(name: str, title: str, section: str, update_docs: bool) -> None:
     """Print a section, and put it into the page of benchmarks."""
     print(section)
     if update_docs:
-        update_section(PAGES / "confidence.md", name, title, section)
+        update_section(name, title, section)
 
 
 # ---------------------------------------------------------------- tables

@@ -9,10 +9,8 @@ import sys
 import warnings
 from collections.abc import Callable
 
-from benchmarks.docs import PAGES, update_section
+from benchmarks.docs import update_section
 from benchmarks.solver_worker import ONE_THREAD
-
-PAGE = PAGES / "speed.md"
 
 
 def run(
@@ -32,7 +30,7 @@ def run(
     parser = argparse.ArgumentParser(prog=name, description=about)
     parser.add_argument("--quick", action="store_true", help="2 rounds")
     parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--update-docs", action="store_true", help=f"write into {PAGE.name}")
+    parser.add_argument("--update-docs", action="store_true", help="write into TABLES.md")
     options = parser.parse_args()
     if any(os.environ.get(variable) != number for variable, number in ONE_THREAD.items()):
         # Threads are fixed when numpy is imported, so start again.
@@ -42,4 +40,4 @@ def run(
     found = measure(2 if options.quick else options.rounds)
     print(found)
     if options.update_docs:
-        update_section(PAGE, section, title, found)
+        update_section(section, title, found)

@@ -31,7 +31,7 @@ from benchmarks.coverage_runs import (
     paper_run,
     regret_run,
 )
-from benchmarks.docs import PAGES, update_section
+from benchmarks.docs import update_section
 from benchmarks.solver_table import machine
 
 ROOT = Path(__file__).parents[1]
@@ -138,12 +138,12 @@ def main(arguments: Sequence[str]) -> int:
         results,
         command=command(options),
         where=where,
-        figure=f"../{FIGURE.relative_to('docs')}",
+        figure=f"../{FIGURE}",
     )
     print(section)
     if options.update_docs:
         draw(results, ROOT / FIGURE)
-        update_section(PAGES / "confidence.md", "coverage", "Confidence", section)
+        update_section("coverage", "Confidence", section)
     return 0 if all(goal.met for goal in goals(results)) else 1
 
 

@@ -15,7 +15,7 @@ import argparse
 
 import numpy as np
 
-from benchmarks.docs import PAGES, markdown, update_section
+from benchmarks.docs import markdown, update_section
 from metakel.confidence import DMM, ConfidenceSequence
 from metakel.kernels import KernelSum, legendre
 
@@ -116,7 +116,7 @@ def main() -> None:
     section = f"{command}\n`make bench-coverage` runs. {about}\n\n{table(options.runs)}"
     print(section)
     if options.update_docs:
-        update_section(PAGES / "confidence.md", "floors", "Noise in the mixture", section)
+        update_section("floors", "Noise in the mixture", section)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The coverage section of docs/benchmarks/confidence.md: tables in Markdown, and its picture."""
+"""The coverage section of TABLES.md: tables in Markdown, and its picture."""
 
 from __future__ import annotations
 

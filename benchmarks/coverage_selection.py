@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks import coverage_alarm
 from benchmarks.coverage_runs import inside
 from benchmarks.coverage_settings import AUDITED, OWN, Drawn, Setting, draw
-from benchmarks.docs import PAGES, markdown, update_section
+from benchmarks.docs import markdown, update_section
 from metakel._arrays import Array
 from metakel.confidence import ConfidenceSequence
 from metakel.kernels import KernelSum
@@ -189,19 +189,18 @@ def main() -> None:
     options = parser.parse_args()
     logging.disable(logging.WARNING)  # alarms are part of what is measured
     warnings.simplefilter("ignore")
-    page = PAGES / "confidence.md"
     if options.only != "selection":
         section = alarm_section(coverage_alarm.alarm_table(options.seed), options.seed)
         print(section)
         if options.update_docs:
-            update_section(page, "alarm", "What the alarm can detect", section)
+            update_section("alarm", "What the alarm can detect", section)
     if options.only != "alarm":
         chosen = range(len(SETTINGS)) if options.setting is None else options.setting
         table = selection_table(chosen, options.runs, options.seed)
         section = selection_section(table, options.runs, options.seed)
         print(section)
         if options.update_docs:
-            update_section(page, "selection", "Confidence after learning", section)
+            update_section("selection", "Confidence after learning", section)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from optuna.pruners import BasePruner
 
 from benchmarks import curves_searches as searches
 from benchmarks.curves_searches import STEPS, at_shares
-from benchmarks.docs import PAGES, markdown, update_section
+from benchmarks.docs import markdown, update_section
 from library.permuted import read_permuted
 from library.run import read_runs
 from metakel.curves import CurveModel
@@ -216,7 +216,7 @@ def main() -> None:
         sys.stdout.write(f"{title}\n{found}\n\n")
         sys.stdout.flush()
         if options.update_docs:
-            update_section(PAGES / "library.md", name, title, found)
+            update_section(name, title, found)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,23 @@
-"""Sections of the documentation that programs write, each between markers of its own."""
+"""Sections of TABLES.md that programs write, each between markers of its own."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-PAGES = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"  # one page for every question
+TABLES = Path(__file__).with_name("TABLES.md")
+SECTION = re.compile(r"<!-- (\S+):begin -->\n(.*?)<!-- \S+:end -->", re.S)
 
 
-def update_section(file: Path, name: str, title: str, section: str) -> None:
-    """Put the section between the markers ``name`` of the file, adding them where absent.
+def sections() -> dict[str, str]:
+    """What the programs wrote, by the names of their markers."""
+    return dict(SECTION.findall(TABLES.read_text(encoding="utf-8")))
+
+
+def update_section(name: str, title: str, section: str) -> None:
+    """Put the section between the markers ``name``, adding them where absent.
 
     It ends with the commit and the day on which it was written. Its numbers are kept in the
     history; one that fell by more than its noise is printed.
@@ -18,14 +25,13 @@ def update_section(file: Path, name: str, title: str, section: str) -> None:
     from benchmarks import history  # whose page is made of tables, too
 
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    text = file.read_text(encoding="utf-8") if file.exists() else f"# {title}\n"
+    text = TABLES.read_text(encoding="utf-8")
     if begin not in text:
         text += f"\n## {title}\n\n{begin}\n{end}\n"
     head, _, rest = text.partition(begin)
     _, _, tail = rest.partition(end)
-    file.parent.mkdir(parents=True, exist_ok=True)
     stamp = f"Written at commit {history.commit()} on {date.today()}."
-    file.write_text(f"{head}{begin}\n{section}\n\n{stamp}\n{end}{tail}", encoding="utf-8")
+    TABLES.write_text(f"{head}{begin}\n{section}\n\n{stamp}\n{end}{tail}", encoding="utf-8")
     for warning in history.record(name, section):
         print(f"WARNING: {warning}")
 

@@ -19,7 +19,7 @@ from benchmarks import frontier_contexts as contexts
 from benchmarks import frontier_goals as goals
 from benchmarks import frontier_real as recorded
 from benchmarks import frontier_safe as safe
-from benchmarks.docs import PAGES, markdown, update_section
+from benchmarks.docs import markdown, update_section
 from benchmarks.frontier_safe import Row, Table
 from benchmarks.seeds import Bench, Once, Result, bench
 from benchmarks.solver_table import machine
@@ -199,7 +199,7 @@ NAMES = ("line", "limits", "elsewhere", "gap", "quadrotor", "real", "contexts")
 
 
 def main() -> None:
-    """Run everything and write the section of docs/benchmarks/confidence.md."""
+    """Run everything and write its section of TABLES.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--only", help="sections by name, separated by commas")
@@ -225,7 +225,7 @@ def main() -> None:
     print(first)
     if given.update_docs:
         text = "\n\n".join([INTRODUCTION, first, *parts])
-        update_section(PAGES / "confidence.md", "frontier", "Safe search", text)
+        update_section("frontier", "Safe search", text)
 
 
 if __name__ == "__main__":

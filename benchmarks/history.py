@@ -145,7 +145,7 @@ def _git(*words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else "unknown"
 
 
-def from_git(pages: Sequence[str] = ("docs/benchmarks.md", "docs/benchmarks")) -> Iterator[Run]:
+def from_git(pages: Sequence[str] = ("docs/benchmarks", "benchmarks/TABLES.md")) -> Iterator[Run]:
     """Runs whose sections were committed, oldest first; a section may move to another page."""
     seen: dict[str, dict[str, Measurement]] = {}
     for line in _git("log", "--reverse", "--format=%h %cI", "--", *pages).splitlines():

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.docs import PAGES, update_section
+from benchmarks.docs import update_section
 from benchmarks.library_methods import METHODS, MODELS, Found, Trained, cold, metakel
 from benchmarks.library_report import FITS, sections
 from benchmarks.library_sets import LOOKED_AT, SOURCES, Split, split
@@ -139,7 +139,7 @@ def main() -> None:
     print(section)
     if options.update_docs:
         title = "Real training on data sets of other sources"
-        update_section(PAGES / "library.md", "library-search", title, section)
+        update_section("library-search", title, section)
 
 
 def _append(file: Path, record: dict[str, Any]) -> None:

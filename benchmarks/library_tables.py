@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.docs import PAGES, markdown, update_section
+from benchmarks.docs import markdown, update_section
 from library import build
 from metakel.library._cards import list_cards
 from metakel.library._entries import ENTRIES
@@ -144,7 +144,7 @@ def main() -> None:
     logging.disable(logging.WARNING)
     found = table(options.seed, options.models)
     if options.update_docs:
-        update_section(PAGES / "library.md", "library", "On recorded runs", found)
+        update_section("library", "On recorded runs", found)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ from metakel.tuner.events import stamped
 from metakel.tuner.journal import encoded
 
 SECONDS = 1.0  # one evaluation
-PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 
 
 def measure(x: dict[str, Any], shift: float = 0.0) -> float:
@@ -206,7 +205,7 @@ def main() -> None:
     text = table(lambda name: chosen.only is None or name in chosen.only)
     print(text)
     if chosen.update_docs:
-        update_section(PAGE, "long-runs", "Long runs", text)
+        update_section("long-runs", "Long runs", text)
 
 
 if __name__ == "__main__":

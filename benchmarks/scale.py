@@ -136,7 +136,7 @@ def run(sizes: list[int], folder: Path) -> dict[str, Any]:
 
 
 def report(results: dict[str, Any], command: str) -> str:
-    """The section of docs/scale.md, which is also what is printed."""
+    """The section of TABLES.md, which is also what is printed."""
     runs, found = results["learn"], results["race"]
     head = ["tasks", "rows", "reading", "learning", "sample of 1,000", "clock, all", "factors",
             "peak memory", "relative gap"]  # fmt: skip
@@ -178,7 +178,7 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("--tasks", default=",".join(map(str, SIZES)), help="numbers of tasks")
     parser.add_argument("--json", type=Path, help="file for every measured number")
-    parser.add_argument("--update-docs", action="store_true", help="rewrite docs/scale.md")
+    parser.add_argument("--update-docs", action="store_true", help="write into TABLES.md")
     parser.add_argument("--learn", help="one measurement: a folder of rows")
     parser.add_argument("--race", help="one measurement: a folder of rows")
     options = parser.parse_args(arguments)
@@ -192,7 +192,7 @@ def main(arguments: list[str]) -> None:
     section = report(results, f"python -m benchmarks.scale --tasks {options.tasks}")
     print(section)
     if options.update_docs:
-        update_section(ROOT / "docs" / "scale.md", "scale", "Measured", section)
+        update_section("scale", "Measured", section)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from math import inf, nan
 from pathlib import Path
 
-from benchmarks.docs import PAGES, update_section
+from benchmarks.docs import update_section
 from benchmarks.solver_contestants import LADDERS
 from benchmarks.solver_costs import first_call_seconds, import_seconds, memory_multiple
 from benchmarks.solver_problems import PROBLEMS
@@ -191,7 +191,7 @@ def report(rows: list[Row], curves: list[Curve], where: str, command: str) -> st
     if rows:
         parts += [as_markdown(rows), LEGEND]
     if curves:
-        parts += [as_lines(curves), f"![Cost of a solve](../{FIGURE.relative_to('docs')})"]
+        parts += [as_lines(curves), f"![Cost of a solve](../{FIGURE})"]
     return "\n\n".join(parts)
 
 
@@ -237,7 +237,7 @@ def main(arguments: list[str]) -> None:
         content = {"machine": where, "table": table, "races": races, "scaling": slopes}
         options.json.write_text(json.dumps(content, indent=1))
     if options.update_docs:
-        update_section(PAGES / "speed.md", "solver", "Solver", section)
+        update_section("solver", "Solver", section)
 
 
 if __name__ == "__main__":

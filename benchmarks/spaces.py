@@ -22,7 +22,7 @@ import numpy as np
 import optuna
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 
-from benchmarks.docs import PAGES, markdown, update_section
+from benchmarks.docs import markdown, update_section
 from metakel.integrations.optuna import MetaKelSampler
 
 PAST, PAST_TRIALS, FIRST_TASK = 8, 30, 200
@@ -172,7 +172,7 @@ def main() -> None:
     text = measure(*((6, 200) if options.full else (options.tasks, options.trials)))
     print(text)
     if options.update_docs:
-        update_section(PAGES / "histories.md", "long-spaces", "Long runs on a space", text)
+        update_section("long-spaces", "Long runs on a space", text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: four charts and every missed floor, from the tables of the other pages.
+"""docs/benchmarks.md: four charts, every loss and every missed floor, from TABLES.md.
 
 ``python -m benchmarks.summary``
 """
@@ -9,25 +9,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.docs import PAGES, markdown
+from benchmarks.docs import TABLES, markdown, sections
 
-PAGE, PICTURES = PAGES.parent / "benchmarks.md", PAGES.parent / "img" / "benchmarks"
-BEGIN, END = "<!-- missed-floors -->", "<!-- end of missed floors -->"
+DOCS = TABLES.parents[1] / "docs"
+PAGE, PICTURES = DOCS / "benchmarks.md", DOCS / "img" / "benchmarks"
 OURS, THEIRS, GREY = "#0072b2", "#d55e00", "#777777"
 MISSED = {"no", "missed", "floor missed"}
 # Compact versions of our own in the role of a peer (benchmarks/transfer_rivals.py).
 OWN_VERSIONS = ("empirical", "history GP", "RGPE", "portfolio", "cold GP", "hand-set", "random")
-
-
-def section(name: str) -> str:
-    """What a program wrote between its markers."""
-    for page in PAGES.glob("*.md"):
-        found = re.search(
-            rf"<!-- {name}:begin -->\n(.*?)<!-- {name}:end -->", page.read_text("utf-8"), re.S
-        )
-        if found:
-            return found[1]
-    raise SystemExit(f"no page has the section {name}")
 
 
 def tables(text: str) -> Iterator[list[dict[str, str]]]:
@@ -52,7 +41,7 @@ def figure(width: float, height: float) -> tuple[Any, Any]:
 
 def histories() -> None:
     """Evaluations of every method over those of a cold GP."""
-    table = next(t for t in tables(section("transfer")) if "all tables" in t[0])
+    table = next(t for t in tables(sections()["transfer"]) if "all tables" in t[0])
     method = next(iter(table[0]))
     kept = [r for r in table if not (r[method].startswith("metakel,"))]
     made, axis = figure(6.4, 5.2)
@@ -69,7 +58,7 @@ def histories() -> None:
 
 def library() -> None:
     """Loss over that of the defaults, after so many fits."""
-    rows = [r for t in tables(section("library")) for r in t if r.get("method")]
+    rows = [r for t in tables(sections()["library"]) for r in t if r.get("method")]
     rows = [r for r in rows if next(iter(r.values())).startswith("all")]
     made, axis = figure(6.4, 3.6)
     fits = [name for name in rows[0] if name.startswith("after")]
@@ -90,7 +79,7 @@ def library() -> None:
 def curves() -> None:
     """Steps made against the best run lost, of every pruner."""
     made, axis = figure(6.4, 3.8)
-    for table in tables(section("curves") + "\n" + section("pruners")):
+    for table in tables(sections()["curves"] + "\n" + sections()["pruners"]):
         if not {"pruner", "steps made", "best stopped"} <= table[0].keys():
             continue
         for row in table:
@@ -113,7 +102,7 @@ def curves() -> None:
 
 def coverage() -> None:
     """How often the band held, by default and with the selection alone."""
-    rows = [r for t in tables(section("selection")) for r in t if "selection alone" in r]
+    rows = [r for t in tables(sections()["selection"]) for r in t if "selection alone" in r]
     made, axis = figure(6.4, 3.4)
     default = sorted(first_number(r["covered (95 %)"]) for r in rows)
     alone = sorted(first_number(r["selection alone"]) for r in rows)
@@ -128,27 +117,50 @@ def coverage() -> None:
 def missed() -> str:
     """Every floor of every table that was not met."""
     rows = []
-    for page in sorted(PAGES.glob("*.md")):
-        text = page.read_text(encoding="utf-8")
-        for name, body in re.findall(r"<!-- (\S+):begin -->\n(.*?)<!-- \S+:end -->", text, re.S):
-            for table in tables(body):
-                for row in table:
-                    verdict = row.get("met", row.get("verdict", row.get("", "")))
-                    if verdict.lower() in MISSED:
-                        what, value = next(iter(row.values())), row.get("measured", "")
-                        value = value or row.get("width", "")
-                        floor = row.get("floor", row.get("asked", ""))
-                        rows.append([what, value, floor, f"[{name}](benchmarks/{page.name})"])
+    for name, body in sections().items():
+        for row in (row for table in tables(body) for row in table):
+            verdict = row.get("met", row.get("verdict", row.get("", "")))
+            if verdict.lower() in MISSED:
+                value = row.get("measured", "") or row.get("width", "")
+                rows.append(
+                    [next(iter(row.values())), value, row.get("floor", row.get("asked", "")), name]
+                )
     return markdown(["floor that is missed", "measured", "asked", "table"], rows)
+
+
+def ahead() -> str:
+    """On every table, and on the data sets of the library, who needs less than metakel."""
+    rows = []
+    for name in ("transfer", "fresh"):
+        table = next(t for t in tables(sections()[name]) if "all tables" in t[0])
+        method, *_ = table[0]
+        ours = next(row for row in table if row[method] == "metakel")
+        others = [row for row in table if not row[method].startswith("metakel")]
+        for column in list(ours)[4:]:
+            where = f"{column}, evaluations over a cold GP" + ", fresh" * (name == "fresh")
+            rows.append((where, ours[column], [(r[method], r[column]) for r in others]))
+    table = next(t for t in tables(sections()["library-search"]) if "after 5" in t[0])
+    ours = next(row for row in table if row["method"] == "metakel")
+    for column in list(ours)[1:]:
+        where = f"real training, loss over the defaults', {column} fits"
+        rows.append((where, ours[column], [(r["method"], r[column]) for r in table]))
+    lines = []
+    for where, value, others in rows:
+        better = [f"{name} {v}" for name, v in others if first_number(v) < first_number(value)]
+        lines.append([where, value, ", ".join(better) or "nobody"])
+    return markdown(["measured", "metakel", "ahead of it"], lines)
 
 
 def main() -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     for draw in (histories, library, curves, coverage):
         draw()
-    head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    PAGE.write_text(f"{head}{BEGIN}\n{missed()}\n{END}{tail}", encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    for name, made in (("ahead", ahead()), ("missed", missed())):
+        marks = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+        head, _, rest = text.partition(marks[0])
+        text = head + marks[0] + made + marks[1] + rest.partition(marks[1])[2]
+    PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import sys
 from importlib.util import find_spec
 from math import inf
 
-from benchmarks.docs import PAGES, update_section
+from benchmarks.docs import update_section
 from benchmarks.fresh_tables import MAKERS
 from benchmarks.transfer_data import table_names, usable
 from benchmarks.transfer_report import report
@@ -61,10 +61,9 @@ def main() -> None:
     print(text)
     if options.update_docs:
         if options.seed:
-            update_section(PAGES / "histories.md", "fresh", "Decisions on fresh tables", text)
+            update_section("fresh", "Decisions on fresh tables", text)
         else:
-            page = PAGES / "histories.md"
-            update_section(page, "transfer", "Decisions on real histories", text)
+            update_section("transfer", "Decisions on real histories", text)
 
 
 if __name__ == "__main__":

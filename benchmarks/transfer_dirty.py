@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.docs import PAGES, markdown, update_section
+from benchmarks.docs import markdown, update_section
 from benchmarks.seeds import bench
 from benchmarks.transfer_data import ROOT, Case, cases
 from benchmarks.transfer_runs import DATA
@@ -234,7 +234,7 @@ def main() -> None:
     text = report(runs)
     print(text)
     if options.update_docs:
-        update_section(PAGES / "histories.md", "dirty", "Histories that are not clean", text)
+        update_section("dirty", "Histories that are not clean", text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-r"""What is made while the site is built: formulas as SVG, and the page of the command line.
+r"""What is made while the site is built: formulas, the command line, pages from beside docs/.
 
 No script comes from the net. MkDocs calls the functions named ``on_...``; Griffe, which reads the
 docstrings, uses `Formulas`.
@@ -6,6 +6,7 @@ docstrings, uses `Formulas`.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import sys
 import warnings
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import griffe
+from mkdocs.structure.files import File
 from mkdocs.utils import get_relative_url
 
 import metakel
@@ -42,6 +44,11 @@ SPELLED = ((r"\\[Bb]ig(?![a-z])", ""), (r"\\[lr]Vert", r"\\|"), (r"\\[lr]vert", 
 DISPLAY = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.S)
 HTML_TABLE = re.compile(r"<table>.*?</table>", re.S)
 CELL, MARK = re.compile(r"<td[^>]*>(.*?)</td>", re.S), re.compile(r"<[^>]+>")
+ROOT = Path(__file__).parents[1]
+SOURCE = "https://github.com/metakel/metakel/blob/main/"
+# Files of the repository that are pages of the site, too.
+BESIDE = {"benchmarks/TABLES.md": "benchmarks/tables.md", "CHANGELOG.md": "changelog.md"}
+LINK = re.compile(r"(?<=\]\()([\w./-]+)(?=[#)])")
 SHORT = 22  # characters of a cell that holds a number, with its unit or its limit
 
 
@@ -81,12 +88,33 @@ def on_config(config: Any, **kwargs: Any) -> Any:
     return config
 
 
-def on_page_markdown(markdown: str, **kwargs: Any) -> str:
-    """Called by MkDocs with the text of every page."""
+def on_files(files: Any, *, config: Any, **kwargs: Any) -> Any:
+    """Called by MkDocs once: pages that are kept beside the programs that write them."""
+    for place, name in BESIDE.items():
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / place)))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Any, **kwargs: Any) -> str:
+    """Called by MkDocs with the text of every page, whose links are those of the repository."""
+    name = page.file.src_uri
+    place = next((p for p, n in BESIDE.items() if n == name), f"docs/{name}")
+    markdown = LINK.sub(lambda found: link(found[0], place=place, name=name), markdown)
     if COMMANDS not in markdown:
         return markdown
     sys.path.insert(0, str(Path(__file__).parent))
     return markdown.replace(COMMANDS, import_module("command_help").commands_as_markdown())
+
+
+def link(target: str, *, place: str, name: str) -> str:
+    """Where a link between files leads on the site: to a page, or to the source on the web."""
+    file = posixpath.normpath(posixpath.join(posixpath.dirname(place), target))
+    if not (ROOT / file).exists():
+        return target
+    if file not in BESIDE and not file.startswith("docs/"):
+        return SOURCE + file
+    page = BESIDE.get(file, file.removeprefix("docs/"))
+    return posixpath.relpath(page, posixpath.dirname(name) or ".")
 
 
 def on_post_page(output: str, *, page: Any, **kwargs: Any) -> str:

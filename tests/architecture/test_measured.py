@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.docs import sections
+from benchmarks.summary import missed
+
 ROOT = Path(__file__).parents[2]
 # So many commits may change a package after a table of it was made.
 MOST_COMMITS = 80
@@ -43,14 +46,6 @@ MEASURES = {
 }
 
 
-def sections() -> dict[str, str]:
-    found = {}
-    for page in (ROOT / "docs").rglob("*.md"):
-        text = page.read_text(encoding="utf-8")
-        found |= dict(re.findall(r"<!-- (\S+):begin -->\n(.*?)<!-- \S+:end -->", text, re.S))
-    return found
-
-
 def test_every_table_says_at_which_commit_it_was_written():
     for name, text in sections().items():
         assert re.search(r"Written at commit [0-9a-f]{7,} on \d{4}-\d\d-\d\d\.", text), name
@@ -73,7 +68,5 @@ def test_no_table_is_stale(name):
 
 
 def test_the_summary_lists_every_floor_that_is_missed():
-    from benchmarks.summary import missed
-
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert missed() in page, "run python -m benchmarks.summary"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.docs import sections
+
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "promises.md").read_text(encoding="utf-8")
 
@@ -17,10 +19,9 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def section(page: str, name: str) -> list[list[str]]:
+def section(name: str) -> list[list[str]]:
     """Cells of the tables that a benchmark wrote."""
-    text = (DOCS / "benchmarks" / page).read_text(encoding="utf-8")
-    return rows(text.partition(f"<!-- {name}:begin -->")[2].partition(f"<!-- {name}:end -->")[0])
+    return rows(sections()[name])
 
 
 def after(title: str) -> str:
@@ -38,12 +39,9 @@ def said(pattern: str) -> list[tuple[float, ...]]:
 
 def test_coverage_after_learning_is_that_of_the_benchmark():
     measured = [
-        cells
-        for cells in section("confidence.md", "selection")
-        if " tasks" in cells[0] or "SNR" in cells[0]
+        cells for cells in section("selection") if " tasks" in cells[0] or "SNR" in cells[0]
     ]
-    text = (DOCS / "benchmarks" / "confidence.md").read_text(encoding="utf-8")
-    runs = re.search(r"coverage_selection --runs (\d+)", text)
+    runs = re.search(r"coverage_selection --runs (\d+)", sections()["selection"])
     assert runs is not None
     default = [float(cells[1].split()[0]) for cells in measured]
     alone = [float(cells[6].split()[0]) for cells in measured]
@@ -55,14 +53,14 @@ def test_coverage_after_learning_is_that_of_the_benchmark():
 
 
 def test_coverage_for_a_kernel_of_ones_own_is_that_of_the_benchmark():
-    measured = {cells[0]: cells for cells in section("confidence.md", "coverage")}
+    measured = {cells[0]: cells for cells in section("coverage")}
     assert measured["anytime coverage of the default, lowest of the four tables"][2] == "1"
     lowest = measured["anytime coverage of the default, lowest of the noise-dominated"][2]
     assert said(r"in (\.\d+) of the runs where noise dominates") == [(float(lowest),)]
 
 
 def test_coverage_over_tasks_is_that_of_the_benchmark():
-    table = [cells for cells in section("confidence.md", "certificate") if len(cells) > 6][2:]
+    table = [cells for cells in section("certificate") if len(cells) > 6][2:]
     shares = {
         delta: [round(float(cells[3].split()[0]), 2) for cells in table if cells[2] == delta]
         for delta in ("0.1", "0.2")
@@ -76,7 +74,7 @@ def test_coverage_over_tasks_is_that_of_the_benchmark():
 
 
 def test_coverage_on_spaces_is_that_of_the_benchmark():
-    table = [cells for cells in section("confidence.md", "spaces") if len(cells) == 9][2:]
+    table = [cells for cells in section("spaces") if len(cells) == 9][2:]
     shares = [float(cells[5].split()[0]) for cells in table]
     assert set(said(r"in (\d+) lines .*?, true in (\.\d+) to (1\.00|\.\d+)")) == {
         (len(table), min(shares), max(shares))
@@ -84,7 +82,7 @@ def test_coverage_on_spaces_is_that_of_the_benchmark():
 
 
 def test_the_alarm_hears_what_the_benchmark_says():
-    table = section("confidence.md", "alarm")[2:]
+    table = section("alarm")[2:]
     heard = {(noise, points): cells for noise, points, *cells in table}
     pairs = said(
         r"in (\.\d+) and (\.\d+) of 50 runs \(noise 0\.1 and 0\.02\), "
@@ -107,7 +105,7 @@ def test_commands_exist(command):
 def test_how_often_the_best_run_is_stopped_is_that_of_the_benchmark():
     pattern = r"in (\.\d+) to (\.\d+) of them at delta 0.05, and in (\.\d+) to (\.\d+) at delta 0.2"
     measured = [
-        [float(cells[3]) for cells in section("library.md", "curves") if cells[1] == pruner]
+        [float(cells[3]) for cells in section("curves") if cells[1] == pruner]
         for pruner in ("metakel, delta 0.05", "metakel, delta 0.2")
     ]
     for numbers in said(pattern):

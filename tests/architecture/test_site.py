@@ -13,6 +13,8 @@ from types import ModuleType
 
 import pytest
 
+from benchmarks.docs import sections
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PUBLIC = (
@@ -78,11 +80,12 @@ def _is_module(name):
 
 def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
     listed = set(re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M))
-    assert listed == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    assert listed == pages | set(hooks().BESIDE.values())
 
 
 def test_what_bad_histories_cost_is_quoted_from_the_benchmarks():
-    measured = (DOCS / "benchmarks" / "histories.md").read_text()
+    measured = sections()["transfer"]
     guide = (DOCS / "guide" / "safe-use.md").read_text()
     for kind in ("shuffled", "mirrored"):
         costs = [
@@ -93,7 +96,7 @@ def test_what_bad_histories_cost_is_quoted_from_the_benchmarks():
 
 
 def test_what_the_first_suggestion_is_worth_is_quoted_from_the_benchmarks():
-    text = (DOCS / "benchmarks" / "histories.md").read_text().partition("glmnet\n")[2]
+    text = sections()["transfer"].partition("### glmnet\n")[2]
     ours, random = (
         float(re.search(rf"^\| {name} +\| +\d+ +\| ([\d.]+)", text, re.M)[1])
         for name in ("metakel", "random")
@@ -106,7 +109,7 @@ REAL = ("sgd",)  # the other fresh tables are test functions
 
 
 def test_what_fresh_tables_show_is_quoted_from_the_benchmarks():
-    fresh = (DOCS / "benchmarks" / "histories.md").read_text().partition("<!-- fresh:begin -->")[2]
+    fresh = sections()["fresh"]
     header = re.search(r"^\| ev05 over cold GP, UCB .*", fresh, re.M)[0].split("|")
     ours = re.search(r"^\| metakel  .*", fresh, re.M)[0].split("|")
     real = [dict(zip(map(str.strip, header), map(str.strip, ours), strict=True))[t] for t in REAL]
@@ -115,7 +118,7 @@ def test_what_fresh_tables_show_is_quoted_from_the_benchmarks():
 
 
 def test_what_the_library_is_worth_is_quoted_from_the_benchmarks():
-    page = (DOCS / "benchmarks" / "library.md").read_text()
+    page = sections()["library"]
     paper = " ".join((ROOT / "paper.md").read_text().split())
     for method in ("metakel", "random"):
         row = re.search(rf"^\| all of them .*\| {method} +\|(.*)\|$", page, re.M)[1].split("|")
@@ -123,29 +126,32 @@ def test_what_the_library_is_worth_is_quoted_from_the_benchmarks():
         assert f"{one}, {three}, {five} and {ten}" in paper, method
 
 
-def test_every_measured_section_stands_on_one_page_of_the_benchmarks_that_its_program_writes():
-    """The index has none, so that it stays short; markers twice would be updated once."""
-    assert ":begin -->" not in (DOCS / "benchmarks.md").read_text()
-    sections = []
-    for page in (DOCS / "benchmarks").glob("*.md"):
-        found = re.findall(r"<!-- (\S+):begin -->", page.read_text())
-        programs = [p.read_text() for p in (ROOT / "benchmarks").glob("*.py")]
-        assert any(f'PAGES / "{page.name}"' in program for program in programs), page.name
-        sections += found
-    assert len(sections) == len(set(sections)) > 5
+def hooks() -> ModuleType:
+    for package in ("griffe", "mkdocs", "ziamath"):
+        pytest.importorskip(package)
+    place = importlib.util.spec_from_file_location("site_hooks", DOCS / "hooks.py")
+    found = importlib.util.module_from_spec(place)
+    place.loader.exec_module(found)
+    return found
+
+
+def test_links_of_the_repository_lead_to_pages_of_the_site():
+    found = hooks().link
+    guide = {"place": "docs/guide/tune.md", "name": "guide/tune.md"}
+    assert found("../../CHANGELOG.md", **guide) == "../changelog.md"
+    assert found("../../Makefile", **guide).endswith("/blob/main/Makefile")
+    assert found("prior.md", **guide) == "prior.md"
+    changes = {"place": "CHANGELOG.md", "name": "changelog.md"}
+    assert found("docs/guide/tune.md", **changes) == "guide/tune.md"
 
 
 def test_formulas_and_tables_of_docstrings_become_markdown():
-    pytest.importorskip("griffe")
-    pytest.importorskip("ziamath")
-    place = importlib.util.spec_from_file_location("site_hooks", DOCS / "hooks.py")
-    hooks = importlib.util.module_from_spec(place)
-    place.loader.exec_module(hooks)
+    site = hooks()
     text = "Is :math:`a_1`.\n\n.. math:: b +\n          c\n\nEnd."
-    assert hooks.to_markdown(text) == "Is $a_1$.\n\n$$\nb + c\n$$\n\nEnd."
+    assert site.to_markdown(text) == "Is $a_1$.\n\n$$\nb + c\n$$\n\nEnd."
     table = "==  ===\na   b\n==  ===\n1   2 3\n==  ==="
-    assert hooks.to_markdown(table).splitlines() == ["| a | b |", "|---|---|", "| 1 | 2 3 |"]
-    drawn = hooks.on_page_content(r'<p>x <span class="arithmatex">\(\hat a &lt; 1\)</span></p>')
+    assert site.to_markdown(table).splitlines() == ["| a | b |", "|---|---|", "| 1 | 2 3 |"]
+    drawn = site.on_page_content(r'<p>x <span class="arithmatex">\(\hat a &lt; 1\)</span></p>')
     assert drawn.startswith('<p>x <span class="formula"><svg')
     assert 'aria-label="\\hat a &lt; 1"' in drawn
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import history
-from benchmarks.docs import PAGES
+from benchmarks.docs import TABLES
 from benchmarks.history import Measurement, Run, falls, measurements
 
 SECTION = """
@@ -38,8 +38,7 @@ def test_numbers_with_a_floor_are_read_with_their_direction_and_unit():
 
 
 def test_the_kept_runs_agree_with_their_pages_on_what_is_better():
-    pages = "\n".join(p.read_text(encoding="utf-8") for p in PAGES.glob("*.md"))
-    printed = measurements(pages)
+    printed = measurements(TABLES.read_text(encoding="utf-8"))
     latest = {name: kept for run in history.read() for name, kept in run.measured.items()}
     both = printed.keys() & latest.keys()
     assert both
