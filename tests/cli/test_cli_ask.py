@@ -70,6 +70,21 @@ def test_tell_without_a_pending_trial_says_how_to_tell_a_run_of_its_own(metakel,
     assert "--set name=value" in again.err
 
 
+def test_what_is_possible_may_change_within_a_journal(metakel, prior, caplog):
+    def asked(*said):
+        found = metakel("suggest", prior, "--journal", "j", *said, "--json")
+        assert found.code == 0, found.err
+        return json.loads(found.out)[0]["configuration"]
+
+    assert asked("--fix", "n=layers=5")["n=layers"] == 5
+    assert asked("--range", "learning rate=0.001..0.002")["learning rate"] <= 0.002
+    assert asked("--exclude", "opt imizer=adam")["opt imizer"] != "adam"
+    free = metakel("suggest", prior, "--journal", "j")
+    assert free.code == 0
+    assert "begun with parameters held fixed" in caplog.text
+    assert metakel("report", prior, "--journal", "j").code == 0
+
+
 def test_parameters_can_be_held(metakel, prior):
     result = metakel("suggest", prior, "--fix", "n=layers=5", "--fix", "opt imizer=sgd", "--json")
     x = json.loads(result.out)[0]["configuration"]

@@ -56,6 +56,15 @@ def test_pending_points_are_explained_by_the_model_that_chose_them():
         assert (found.low, found.high) == (max(mean - sd, 0), min(mean + sd, 1))
 
 
+def test_alternatives_to_a_suggestion_are_possible():
+    prior = accuracies()
+    tuner = mk.Tuner(prior, space=prior.space.restricted({"a": (0.5, 0.9)}))
+    tuner.observe([{"a": 0.0, "kind": "y"}], [0.99])  # of a day when it was
+    why = tuner.explain({"a": 0.9, "kind": "y"})
+    assert why.best == 0.99
+    assert why.safer is None or why.safer.x["a"] >= 0.5
+
+
 def test_alternatives_to_a_suggestion_are_not_what_is_running_already():
     prior = accuracies()
     tuner = mk.Tuner(prior)

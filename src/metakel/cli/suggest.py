@@ -50,11 +50,11 @@ CandidatesPath = Annotated[
 Fix = Annotated[list[str] | None, typer.Option("--fix", help="name=value to hold fixed.")]
 Range = Annotated[
     list[str] | None,
-    typer.Option("--range", help="name=low..high, a narrower range for the whole task."),
+    typer.Option("--range", help="name=low..high, a narrower range."),
 ]
 Exclude = Annotated[
     list[str] | None,
-    typer.Option("--exclude", help="name=value, a choice that cannot be tried in this task."),
+    typer.Option("--exclude", help="name=value, a choice that cannot be tried."),
 ]
 Sums = Annotated[
     list[str] | None,
@@ -123,9 +123,8 @@ def suggest(
     With --table a file that people fill in is all that has to be kept: fill in results, and call
     it again. A run that failed has the word failed, a value that was changed is what was done.
 
-    --fix, --range and --exclude hold or narrow a parameter for the whole task. --given holds it
-    for these suggestions only, as the weather of today, and one journal may have suggestions for
-    many of them.
+    --fix, --range, --exclude and --sum say what is possible for these suggestions. --given says
+    what today is like, as the weather: suggestions are then compared with others for the same.
 
     Below the table it says why: what is expected against what is typical, the nearest runs of past
     tasks, and a safer choice. The range is one standard deviation, within the range of the output.

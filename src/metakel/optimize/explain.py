@@ -214,8 +214,12 @@ def explain(state: State, point: Any, x: Array, place: Domain, start: StartPoint
     elif len(fantasies):
         model = model.with_fantasies(fantasies)
     mean, sd = (float(value[0]) for value in model.predict(x[None]))
-    few = np.argsort(np.where(here, -found.y, inf), kind="stable")[:ALTERNATIVES]
-    looked_at = np.sort(few[here[few]])  # another is no alternative
+    possible = here & place.contains(found.X)  # another is no alternative
+    few, several = (
+        np.argsort(np.where(some, -found.y, inf), kind="stable")[:ALTERNATIVES]
+        for some in (here, possible)
+    )
+    looked_at = np.sort(several[possible[several]])
     observed, q = found.X[looked_at], len(fantasies)
     Z, rest = (np.concatenate([X, observed]) for X in (start.X, fantasies))
     parts = list(zip(model.predict(start.X), model.predict(rest), strict=True))

@@ -276,6 +276,8 @@ def as_source(learned: Source | Prior | LearnedKernel | str | Path) -> Source:
 
 
 LOG = logging.getLogger("metakel")
+# What is possible may change from one question to the next, as what is in stock.
+OF_A_QUESTION = {"fixed": "parameters held fixed", "ranges": "ranges and choices of its own"}
 
 
 @dataclass(frozen=True)
@@ -365,7 +367,7 @@ class RunTask:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Choices that hold for the life of a journal.
+    """Choices that hold for the life of a journal, except for ``fixed`` and ``space``.
 
     Parameters
     ----------
@@ -374,14 +376,14 @@ class RunOptions:
     delta : float
         Probability with which the certificate may fail.
     fixed : dict
-        Parameters held at a value.
+        Parameters held at a value in what is asked from now on.
     extrapolate : bool
         Whether values beyond the recorded ranges are allowed.
     candidates : Candidates or None
         The only configurations that can be evaluated, if they are few.
     task : RunTask
     space : Space or None
-        Ranges and choices of this run, where they are not those of the past.
+        Ranges and choices of what is asked from now on, where they are not those of the past.
     """
 
     seed: int = 0
@@ -443,11 +445,10 @@ class RunOptions:
         for name in ("output_range", "task", "command", "anywhere"):  # not every journal says these
             if name not in found:
                 expected.pop(name, None)
-        if "ranges" in found and self.space is None:
-            raise InputError(
-                f"{where} was begun with other ranges than those of the prior; go on with the same "
-                "or begin another journal"
-            )
+        for name, what in OF_A_QUESTION.items():
+            wanted = expected.pop(name, None)
+            if found.get(name) and found[name] != wanted:
+                LOG.warning("%s was begun with %s, which this run does not have", where, what)
         for name, wanted in expected.items():
             if name == "version" or wanted == found.get(name):
                 continue
