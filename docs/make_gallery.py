@@ -21,7 +21,7 @@ HEAD = """\
 # Gallery
 
 Every example and notebook of the repository, as it runs: `make gallery` writes this page.
-[Stories](stories.md) are longer, with other people's data.
+[Stories](../examples/stories/README.md) are longer, with other people's data.
 
 ## A report
 

@@ -42,7 +42,7 @@ def test_a_story_runs_as_its_transcript_says(name, tmp_path):
     if find_spec(NEEDS[name]) is None or find_spec("openpyxl") is None:
         pytest.skip(f"needs {NEEDS[name]} and openpyxl")
     done = told(name, tmp_path)
-    page = (ROOT / "docs" / "stories.md").read_text(encoding="utf-8")
+    page = (ROOT / "examples" / "stories" / "README.md").read_text(encoding="utf-8")
     (transcript,) = [part for part in page.split("\n## ") if f"examples/stories/{name}.py" in part]
     typed, shown = commands(done.stdout), commands(transcript)
     assert dict.fromkeys(typed) == dict.fromkeys(shown)
@@ -73,7 +73,7 @@ def test_a_story_runs_as_its_transcript_says(name, tmp_path):
 
 def test_the_guide_shows_the_end_of_the_run_that_the_story_prints():
     guide = (ROOT / "docs" / "guide" / "tune.md").read_text(encoding="utf-8")
-    story = (ROOT / "docs" / "stories.md").read_text(encoding="utf-8")
+    story = (ROOT / "examples" / "stories" / "README.md").read_text(encoding="utf-8")
     (block,) = [part for part in guide.split("```") if "$ metakel tune prior.json --cand" in part]
     printed = block.strip().splitlines()[2:]
     assert len(printed) > 5

@@ -61,7 +61,7 @@ def test_confidence_in_the_selection_alone_says_that_it_bets_on_it(page):
             assert SELECTION.search(part), part
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide/decide.md", "docs/guide/confidence.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guide/decide.md"])
 def test_pages_on_confidence_show_the_default_path(page):
     code = "".join(blocks(ROOT / page))
     assert re.search(r"ConfidenceSequence\(\s*learned,", code)

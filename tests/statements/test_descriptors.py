@@ -1,4 +1,4 @@
-"""Statement 8: what is constant in every task cannot be learned as a context."""
+"""Proposition 29: what is constant in every task cannot be learned as a context."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def hypotheses(
     The given kernel with its norm bound, then the wider ones with theirs, then the widest with any
     norm. Kernels without features fit everything with any norm, so their norm bound is doubled
     instead, up to 20 times. All use the same radius R_t of the mixture, which assumes nothing about
-    f, so that falling back costs no probability (Promise 2 of ``docs/promises.md``).
+    f, so that falling back costs no probability (Theorem 11 of ``docs/theory.md``).
     """
     bound = options.norm_at(0)
     first = certified_norm(options, kernel, bound)

@@ -174,7 +174,7 @@ def squared_radius(mixture: float, delta: float, *, t: int = 0, noise_weight: fl
     With weight 1 - ``noise_weight`` it is :math:`\exp(S/2)` times the mixture over kernels and
     scales, with the rest an average over tilts of :math:`\exp(a S) (1 - 2a)^{t/2}`. Alone, the
     first gives R_t^2 = 2 log(1 / delta) - 2 ``mixture``, which exceeds that of a single kernel by
-    at most 2 log(1 / share) (Promise 1 of ``docs/promises.md``); the second adds at most
+    at most 2 log(1 / share) (Theorem 11 of ``docs/theory.md``); the second adds at most
     2 log(1 / (1 - noise_weight)) to that.
     """
     first = 2 * log(1 / delta) - 2 * mixture

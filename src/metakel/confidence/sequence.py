@@ -104,8 +104,8 @@ class ConfidenceSequence:
     slack : float
         How far f may be from the functions that are assumed, at every point: some function with
         this kernel and norm is within ``slack`` of f. The intervals stay valid and get wider, by
-        about slack (1 + sqrt(number of features)) after many values (Statement 5 of
-        ``docs/guide/safe-search.md``). Only "dmm" has it.
+        about slack (1 + sqrt(number of features)) after many values (Proposition 25 of
+        ``docs/theory.md``). Only "dmm" has it.
     """
 
     def __init__(

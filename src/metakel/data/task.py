@@ -1,4 +1,4 @@
-"""One past task (Eq. 4), and which columns can be given (Statement 8)."""
+"""One past task (Eq. 4), and which columns can be given (Proposition 29)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def check_given(history: History, names: Sequence[str], columns: Container[str])
     """Refuse given columns that are no parameters, and columns that are constant in every task.
 
     Such a column multiplies every kernel of a task by one number, which its coefficients
-    absorb, so no history tells how it matters (Statement 8).
+    absorb, so no history tells how it matters (Proposition 29).
     """
     if isinstance(names, str):
         raise InputError(f"given is {names!r}; expected a list of columns, [{names!r}]")

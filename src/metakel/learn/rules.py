@@ -214,7 +214,7 @@ def lifelong(
     delta: float,
     sup: ArrayLike | None = None,
 ) -> Array:
-    r"""`self_normalised` for kernels that are learned again after every task (Statement 9).
+    r"""`self_normalised` for kernels that are learned again after every task (Theorem 30).
 
     With probability 1 - delta the event A holds at all relearnings together: however the points
     were chosen, whenever a task was stopped, and whatever made somebody stop adding tasks. Stacked
@@ -228,7 +228,7 @@ def lifelong(
     and these add up to at most delta. Compared with `self_normalised` the logarithmic term grows by
     twice the logarithm of the denominator, beside a sum over tasks.
 
-    At half of this lambda pure noise still selects nothing (Statement 10). It needs the same weight
+    At half of this lambda pure noise still selects nothing. It needs the same weight
     for every observation, ``loss="points"``: other weights change with every new task.
     """
     if np.ptp(problem.task_weights) > 1e-12:

@@ -11,8 +11,8 @@ With r_t the regret after t values and a shape g_t that the model alone gives,
 
 the score of a task is S = max r_t / g_t over all t <= T before an alarm, which ends the promise.
 Let q be the ceil((1 - delta)(m' + 1))-th smallest score. Then on a new task r_t <= q g_t for all
-these t at once, with probability 1 - delta, whatever the model is worth (Promise 3 of
-``docs/promises.md``). The same holds for tasks that no alarm ends, if q is taken from those; the
+these t at once, with probability 1 - delta, whatever the model is worth (Theorem 18 of
+``docs/theory.md``). The same holds for tasks that no alarm ends, if q is taken from those; the
 larger of the two serves both. So no value exceeds the smallest best_t + q g_t seen so far: the
 ceiling, which stays true after time T, too. It is about values, not about a function behind noisy
 ones; certificates of a space do without it.

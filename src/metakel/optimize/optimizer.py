@@ -442,7 +442,7 @@ class Optimizer:
         """Lower and upper bounds (n,) of the objective, for all points and times at once.
 
         By default at the points of a finite domain. What they decide is right at all times: a level
-        set, and which points may be optimal (Statement 18 of ``docs/guide/decide.md``).
+        set, and which points may be optimal (Proposition 27 of ``docs/theory.md``).
         """
         model = self.model
         if x is None and self.domain.points is None:
@@ -504,7 +504,7 @@ class Optimizer:
         domain the former is the largest that the search found.
 
         With ``fixed`` parameters: how far ``best(fixed)`` can be from the best choice beside them
-        (Statement 7). With probability 1 - delta this holds for all their values and all times
+        (Theorem 28). With probability 1 - delta this holds for all their values and all times
         together, also for values that were never seen, whoever chose them.
         """
         if not fixed:
@@ -533,7 +533,7 @@ class Optimizer:
         """Whether the certificate is at most ``stop_at``, or no point is left to ask for.
 
         Whoever chose the points, the best one is then within ``stop_at`` of the optimum with
-        probability 1 - delta (Statement 17 of ``docs/guide/decide.md``).
+        probability 1 - delta (Theorem 17 of ``docs/theory.md``).
         """
         return bool(self.stop_reason)
 

@@ -9,8 +9,8 @@ by a band of its own record. If the next task is exchangeable with these m' task
 than the ceil((1 - delta)(m' + 1))-th smallest V_s with probability at most delta; otherwise all
 points with a larger score are safe, as long as the band of the record that the next task would have
 left holds at one point: the unsafe one with the largest score, which the noise has no part in. So
-the band need not hold for all points at once. Nothing else is assumed of the score (Statement 2 of
-``docs/guide/safe-search.md``).
+the band need not hold for all points at once. Nothing else is assumed of the score (Theorem 26 of
+``docs/theory.md``).
 
 The norm of a task minus the mean of the teaching tasks is calibrated together with V: the larger
 of the two, each in units of the teaching tasks, is the score of a task. So both share one delta.

@@ -175,7 +175,7 @@ def reach_width(
     weight: float,
     delta: float,
 ) -> float:
-    r"""Statement 15: half-width of the set without a norm bound, at any point of the domain.
+    r"""Half-width (Proposition 24) of the set without a norm bound, at any point of the domain.
 
     .. math:: \sigma \|\phi(x)\|_{G^{-1}} \sqrt{\frac1n \Big(d \log\Big(1 +
               \frac{c\, n \operatorname{tr} G}{d \sigma^2}\Big) + 2\log\frac{1}{\pi\delta} +
