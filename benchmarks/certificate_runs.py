@@ -88,8 +88,8 @@ def bound(optimizer: Optimizer, scores: RegretScores | str, delta: float) -> flo
     model = optimizer.model
     factor, best = scores.factor(delta), float(optimizer.y.max())
     if scores.basis == "emulated":
-        values, regret = model.trace.last(optimizer.y, factor, scores.horizon)
-        best = float(values.max())
+        row, regret = model.trace.last(optimizer.y, factor, scores.horizon)
+        best = float(optimizer.y[row])
     else:
         regret = model.trace.ceiling(factor, scores.horizon) - best
     return max(min(regret, model.output_range[1] - best), 0.0)

@@ -50,6 +50,7 @@ SCALE_WEIGHT, EARLY, PLATEAU = 0.3, 5, 20
 # A table of more than so many times the rows of the replayed ones is harder to search than these.
 LARGER = 1.25
 CONFIDENT = 0.9
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,44 +208,58 @@ def smallest_shape(scale: float) -> float:
 
 @dataclass(frozen=True)
 class RegretTrace:
-    """Best values and shapes of a run, as long as its points are those of the replayed rule.
+    """What the replayed rule would have seen on this task, as far as its points have values.
+
+    The rule decides by what it asked for before, so that values may come in any order, and between
+    others. It goes on as long as the value that it asks for next is known.
 
     Parameters
     ----------
     best, shapes : tuple of float
-        After each value.
-    left : int
-        At which value the run left the rule; 0 if it did not.
+        After each of its values.
+    rows : tuple of int
+        Which of the observed values these are.
     """
 
     best: tuple[float, ...] = ()
     shapes: tuple[float, ...] = ()
-    left: int = 0
+    rows: tuple[int, ...] = ()
 
-    def after(self, best: float, g: float) -> RegretTrace:
+    def after(self, row: int, best: float, g: float) -> RegretTrace:
         """After one more value at a point that the rule chose."""
-        return RegretTrace((*self.best, best), (*self.shapes, g))
+        return RegretTrace((*self.best, best), (*self.shapes, g), (*self.rows, row))
 
     def leading(self, t: int) -> RegretTrace:
-        """As it was after ``t`` values."""
-        return RegretTrace(self.best[:t], self.shapes[:t], self.left if self.left <= t else 0)
-
-    def ceiling(self, factor: float, horizon: int) -> float:
-        """What no value exceeds: the smallest best + q g up to the horizon."""
-        pairs = zip(self.best[:horizon], self.shapes[:horizon], strict=True)
-        return min((best + factor * g for best, g in pairs), default=inf)
+        """As far as the first ``t`` values alone."""
+        kept = next((i for i, row in enumerate(self.rows) if row >= t), len(self.rows))
+        return RegretTrace(self.best[:kept], self.shapes[:kept], self.rows[:kept])
 
     def ceilings(self, factor: float, horizon: int) -> Array:
-        """(T,) `ceiling` after every value."""
+        """(T,) what no value exceeds: the smallest best + q g so far, up to the horizon."""
         best, shapes = (np.array(of[:horizon]) for of in (self.best, self.shapes))
-        if not len(best) or factor == inf:
-            return np.empty(0)
         return np.asarray(np.minimum.accumulate(best + factor * shapes))
 
-    def last(self, values: Array, factor: float, horizon: int) -> tuple[Array, float]:
-        """The values (t,) up to the last time that the rule was replayed for, and q g then."""
-        t = min(len(self.shapes), horizon)
-        return values[:t], factor * self.shapes[t - 1]
+    def ceiling(self, factor: float, horizon: int) -> float:
+        """The last of the `ceilings`; inf where there is none."""
+        return float(self.ceilings(factor, horizon).min(initial=inf))
+
+    def above(self, values: Array, factor: float, horizon: int) -> tuple[int, float, float] | None:
+        """When the first of the values (t,) exceeded a ceiling, the value, and the ceiling."""
+        ceilings = self.ceilings(factor, horizon)
+        known = 1 + np.maximum.accumulate(np.array(self.rows[:horizon], dtype=int))
+        exceeds = values[:, None] > ceilings + ROUNDING * (1 + np.abs(ceilings))  # (t, T)
+        if not exceeds.any():
+            return None
+        times = np.where(
+            exceeds, np.maximum.outer(np.arange(1, len(values) + 1), known), len(values) + 1
+        )
+        i, j = np.unravel_index(int(times.argmin()), times.shape)
+        return int(times[i, j]), float(values[i]), float(ceilings[j])
+
+    def last(self, values: Array, factor: float, horizon: int) -> tuple[int, float]:
+        """Which of the values (t,) was best when the rule was replayed last, and q g then."""
+        rows = self.rows[:horizon]
+        return rows[int(np.argmax(values[list(rows)]))], factor * self.shapes[len(rows) - 1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -169,13 +169,15 @@ class Mixture(Model):
         The processes given the values that decide.
     outcomes : Outcomes
     trace : RegretTrace
-        Best values and shapes of the certificate after each value.
+        Best values and shapes of the certificate, along the replayed rule.
     alarm : AlarmEvent or None
         The first time at which the values contradicted the history: its weight is lost, or level
         or scale are none of a past task. Nothing is promised any more; decisions go on by the
         posterior weights.
     ahead : Factor, optional
         With runs without a value as fantasies.
+    followed : Factor, optional
+        Given the values of the trace, where these are not the first ones in their order.
     """
 
     kind: ClassVar[str] = "priors.mixture"
@@ -187,6 +189,7 @@ class Mixture(Model):
     trace: RegretTrace = field(default_factory=RegretTrace)
     alarm: AlarmEvent | None = None
     ahead: Factor | None = None
+    followed: Factor | None = None
     cold: Mixture | None = None  # what decided when the history was overruled last
     failing: Array | None = None  # chances at the start points that a run fails, by past tasks
 
@@ -264,21 +267,20 @@ class Mixture(Model):
         return replace(first, outcomes=outcomes, factor=factor, ahead=None)
 
     def _grown(self, outcomes: Outcomes, shared: int) -> Self:
-        """With so many values as before, and then others: one by one while the trace follows."""
+        """With so many values as before, and then others."""
         model = self
-        if shared < max(self.t, outcomes.t):
+        if shared < self.t:
             kept = self.alarm is not None and self.alarm.time <= shared
             model = self._with(outcomes.first(shared), self.trace.leading(shared))
-            model = replace(model, alarm=self.alarm if kept else None)
-        for t in range(shared, min(self.prior.longest, outcomes.t)):
-            if model.trace.left or not len(self._Z):
-                break
-            after = model._with(outcomes.first(t + 1), model.trace)
-            model = replace(after, trace=after._follow(model))
-        model = model._with(outcomes, model.trace)
-        if model.alarm is not None:
-            return model
-        return replace(model, alarm=alarm_after(shared, model.factor, model.prior))
+            model = replace(model, alarm=self.alarm if kept else None, followed=None)
+        followed = model._following(outcomes)
+        same = followed.trace.rows == tuple(range(len(followed.trace.rows)))
+        own = followed if same else model
+        found = own._with(outcomes, followed.trace)
+        found = replace(found, followed=None if same else followed.factor, alarm=model.alarm)
+        if found.alarm is not None:
+            return found
+        return replace(found, alarm=alarm_after(shared, found.factor, found.prior))
 
     def _with(self, outcomes: Outcomes, trace: RegretTrace) -> Self:
         factor = self._factor(outcomes.X, outcomes.y)
@@ -306,27 +308,51 @@ class Mixture(Model):
             frame = replace(frame, task=task)
         return Factor.within(frame)
 
-    def _follow(self, before: Self) -> RegretTrace:
-        """One value later, if the rule that was replayed would have chosen this point, too."""
-        x, t = self.outcomes.X[-1], self.t
-        if not before._chooses(x):
-            return RegretTrace(before.trace.best, before.trace.shapes, t)
-        best = float(self.outcomes.y.max())
-        top = np.delete(self.upper_bound().values(self._Z), self._tried).max(initial=-inf)
-        return before.trace.after(best, shape(float(top), best, self.scale, t))
+    def _following(self, outcomes: Outcomes) -> Self:
+        """The replayed rule on this task: given the values that it would have asked for, in turn.
 
-    def _chooses(self, x: Array) -> bool:
-        """Whether ``x`` is to begin with, or scores as high as any start point that is left."""
-        # A table that lacks the points to begin with is searched by the score, here as in replays.
-        if _is_among(x, self.opening(self.outcomes.X)):
-            return True
+        It goes on as long as the next of them is known, in whatever order they were told.
+        """
+        trace, factor = self.trace, self.followed or self.factor
+        model = replace(self, factor=factor)._with(outcomes.taking(trace.rows), trace)
+        left = [row for row in range(outcomes.t) if row not in trace.rows]
+        while left and len(model.trace.rows) < self.prior.longest and len(self._Z):
+            chosen = model._chosen(outcomes.X[left])
+            if chosen is None:
+                break
+            rows = (*model.trace.rows, left.pop(chosen))
+            after = model._with(outcomes.taking(rows), model.trace)
+            if alarm_after(len(rows) - 1, after.factor, after.prior) is not None:
+                break
+            best = float(after.outcomes.y.max())
+            top = np.delete(after.upper_bound().values(self._Z), after._tried).max(initial=-inf)
+            g = shape(float(top), best, self.scale, len(rows))
+            model = replace(after, trace=after.trace.after(rows[-1], best, g))
+        return model
+
+    def _chosen(self, X: Array) -> int | None:
+        """The first of the points (k, d0) that the replayed rule may choose; None for none.
+
+        It is to begin with, or scores as high as any start point that is left. A table that lacks
+        the points to begin with is searched by the score, here as in replays.
+        """
+        first = self.opening(self.outcomes.X)
+        begins = [i for i, x in enumerate(X) if _is_among(x, first)]
+        if begins:
+            return begins[0]
         rule = self.first_score() or self._rule
         scores = rule.values(self._Z).copy()
         scores[self._tried] = -inf
-        candidate = self.factor.frame.candidate(x)
-        here = float(rule.values(x[None])[0] if candidate is None else scores[candidate])
         finite = scores[np.isfinite(scores)]
-        return not len(finite) or here >= finite.max() - TIED * (np.ptp(finite) + TIED)
+        if not len(finite):
+            return 0
+        numbers = [self.factor.frame.candidate(x) for x in X]
+        here = np.array([-inf if number is None else scores[number] for number in numbers])
+        elsewhere = [i for i, number in enumerate(numbers) if number is None]
+        if elsewhere:
+            here[elsewhere] = rule.values(X[elsewhere])
+        high = here >= finite.max() - TIED * (np.ptp(finite) + TIED)
+        return int(high.argmax()) if high.any() else None
 
     @property
     def _tried(self) -> list[int]:
@@ -434,18 +460,13 @@ class Mixture(Model):
         found = state.outcomes
         if not scores.points or found.constraints:
             return None
-        ceilings = self.trace.ceilings(scores.factor(self.delta), scores.horizon)
-        if not len(ceilings):
+        above = self.trace.above(found.y, scores.factor(self.delta), scores.horizon)
+        if above is None:
             return None
-        values = found.y[1:]  # the first value makes the first ceiling
-        before = ceilings[np.minimum(np.arange(len(values)), len(ceilings) - 1)]
-        above = np.flatnonzero(values > before + ROUNDING * (1 + np.abs(before)))
-        if not len(above):
-            return None
-        first = int(above[0])
-        high, ceiling = (state.scale.value(float(v[first])) for v in (values, before))
+        time, high, ceiling = above
+        high, ceiling = state.scale.value(high), state.scale.value(ceiling)
         return AlarmEvent(
-            first + 2,
+            time,
             f"{high:.4g} is better than past tasks allow, {ceiling:.4g} at most: the certificate "
             "is disproved, and the task is unlike them",
         )
@@ -477,8 +498,7 @@ class Mixture(Model):
         if not scores.points:
             # Values may be noisy, so the ceiling would be about them. What holds is the bound of
             # the last time, for the best point of that time.
-            values, regret = self.trace.last(values, factor, scores.horizon)
-            best = int(np.argmax(values))
+            best, regret = self.trace.last(values, factor, scores.horizon)
         else:
             regret = self.trace.ceiling(factor, scores.horizon) - values.max()
         most, end = self.output_range[1] - float(found.y[top]), None

@@ -32,7 +32,7 @@ Which they are depends on the record alone, so that a restart decides the same. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -181,9 +181,14 @@ class Outcomes:
 
     def first(self, t: int) -> Outcomes:
         """The first ``t`` values alone."""
-        values = (self.numbers[:t], self.X[:t], self.y[:t], self.noise_std[:t], self.counts[:t])
-        none = self.failed[:0]
-        return Outcomes(*values, tuple(range(1, t + 1)), (), (), none, none, none)
+        return self.taking(range(t))
+
+    def taking(self, rows: Sequence[int]) -> Outcomes:
+        """These values alone, in this order."""
+        at, none = np.array(rows, dtype=int), self.failed[:0]
+        numbers, ends = tuple(self.numbers[row] for row in rows), tuple(range(1, len(at) + 1))
+        values = (numbers, self.X[at], self.y[at], self.noise_std[at], self.counts[at])
+        return Outcomes(*values, ends, (), (), none, none, none)
 
     def of_output(self, name: str) -> Outcomes:
         """The outcomes of another output, as a model of it takes them in."""
