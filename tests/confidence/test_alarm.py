@@ -55,6 +55,31 @@ def test_without_the_second_kernel_a_missing_one_goes_unnoticed():
     assert rung <= 2
 
 
+def test_gp_ucb_chooses_points_at_which_a_missing_kernel_cannot_be_heard():
+    """Some function of the narrow kernel, within the norm bound, has the same values there."""
+    narrow, imitated = KernelSum.uniform(BASE, active=[1, 4, 8]), {True: 0, False: 0}
+    points = np.linspace(-1, 1, 41)[:, None]
+    values = BASE.features(points)
+    for seed in range(8):
+        for greedy in imitated:
+            rng, theta = np.random.default_rng(seed), np.zeros(BASE.p)
+            theta[[1, 4, 8]] = 20 * rng.standard_normal(3)
+            theta[12] = 10 * rng.choice([-1, 1])
+            bound, f = 2 * float(np.linalg.norm(theta)), values @ theta
+            sequence = ConfidenceSequence(narrow, noise_std=1.0, norm_bound=bound, points=points)
+            rows = []
+            for _ in range(20):
+                upper = sequence.interval()[1]
+                rows.append(int(upper.argmax()) if greedy else int(rng.integers(len(points))))
+                sequence.tell(points[rows[-1:]], f[rows[-1:]] + rng.standard_normal(1))
+            tried = narrow.features(points[rows])
+            g = np.linalg.lstsq(tried, f[rows], rcond=None)[0]
+            same = np.abs(tried @ g - f[rows]).max() < 1e-6
+            imitated[greedy] += bool(same and np.linalg.norm(g) <= bound)
+    assert imitated[True] >= 4
+    assert imitated[False] == 0
+
+
 def test_false_alarms_have_probability_at_most_delta():
     runs = 150
     rung = sum(

@@ -30,6 +30,7 @@ from metakel.optimize.stopping import Replayed, stops
 from metakel.priors import Prior
 from metakel.priors.emulation import emulate
 from metakel.priors.regret_calibration import TaskScore, replay_table
+from metakel.search import candidates
 from metakel.space import Categorical, Float, Integer, Space
 
 SPACE = Space((Float("a", -1.0, 1.0), Float("b", -1.0, 1.0)))
@@ -258,6 +259,12 @@ def test_a_larger_table_is_certified_on_tasks_emulated_at_its_rows(prior):
     X, y = table(rng)
     _, found = certified_run(prior.optimizer(X), X, y, 1)
     assert found[0].basis == "folds"
+    calibration = prior.certificate
+    optimistic = replace(calibration.table, scores=np.full(9, 1e-3), lasting=np.full(9, 1e-3))
+    larger = candidates(table(rng, n=4 * ROWS)[0])
+    for unlikely in (optimistic, replace(optimistic, scores=np.zeros(9), lasting=np.zeros(9))):
+        found = calibration.scores_for(larger, 0.2, lambda Z, scores=unlikely: scores)
+        assert found.factor(0.2) == pytest.approx(calibration.table.factor(0.2))
     few = prior.optimizer(table(rng, n=4 * ROWS)[0], delta=0.02)  # past tasks count, draws do not
     assert "29 more are needed" in few.certificate().reason
 

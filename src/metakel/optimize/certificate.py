@@ -25,7 +25,7 @@ What was not found in 20 values is not found at the same rate afterwards, so tim
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from math import ceil, inf, isfinite
 from typing import Any, ClassVar, Literal
@@ -336,6 +336,24 @@ class RegretScores:
             found = max(found, float(scores[rank - 1]) if rank <= len(scores) else inf)
         return found
 
+    def no_smaller_than(self, recorded: RegretScores, delta: float) -> RegretScores:
+        """With regrets that are larger by one factor, so that q is at least that of ``recorded``.
+
+        Emulated tasks are such as the model expects, and real ones are not.
+        """
+        least, q = recorded.factor(delta), self.factor(delta)
+        if q >= least:
+            return self
+        if q == 0:
+            return replace(recorded, basis=self.basis, points=self.points)
+        ratio = least / q
+        return replace(
+            self,
+            scores=ratio * self.scores,
+            lasting=ratio * self.lasting,
+            regrets=ratio * self.regrets,
+        )
+
     def bound(self, delta: float, g: float, t: int) -> float:
         """Bound of the regret after ``t`` values, where the shape is ``g``."""
         return self.factor(delta) * g if t <= self.horizon else inf
@@ -407,7 +425,9 @@ class RegretCalibration:
                 f"{found.tasks} past tasks cannot vouch at delta = {delta:g}; {missing} more are "
                 f"needed, or a delta of at least {1 / (found.tasks + 1):.2g}"
             )
-        return emulated(Z) if other and emulated is not None and Z is not None else found
+        if other and emulated is not None and Z is not None:
+            return emulated(Z).no_smaller_than(found, delta)
+        return found
 
 
 def as_tolerance(stop_at: float | str, spread: float | None) -> float:
