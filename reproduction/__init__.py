@@ -15,6 +15,7 @@ FIGURES = {
     "fig10": "fig10",
     "recovery": "recovery",
     "anytime": "anytime",
+    "misspecified": "misspecified",
 }
 
 __all__ = ["FIGURES"]

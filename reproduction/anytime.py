@@ -209,6 +209,7 @@ FIGURE = Figure(
     run_once=run_once,
     measure=measure,
     draw=draw,
+    rule="methods and policies as labelled; B, σ and δ as said",
     claims=(
         Claim("Theorem 5.1 with ε = 0, k̂/c₁, under GP-UCB: coverage", "coverage theorem, c1", 0.97),
         Claim("the same with k* known: coverage", "coverage theorem, true", 0.97),

@@ -10,7 +10,7 @@ from metakel.charts import LEARNED, SERIES, TRUTH
 from metakel.plots import tidy
 from reproduction.drawing import estimate, observations, one_run, weights_label
 from reproduction.figure import Claim, Figure, Rows, Table
-from reproduction.play import band_after, play_paper
+from reproduction.play import PAPER_RULE, band_after, play_paper
 from reproduction.settings import ExperimentSettings, Streams
 from reproduction.synthetic import domain, instance, objective
 
@@ -105,6 +105,7 @@ FIGURE = Figure(
     run_once=run_once,
     measure=measure,
     draw=draw,
+    rule=PAPER_RULE,
     claims=(
         Claim(
             "k̂ keeps the right base kernels: fraction rightly kept or dropped",

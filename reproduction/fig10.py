@@ -14,7 +14,7 @@ from metakel.grouplasso import lambda_max
 from metakel.plots import tidy
 from reproduction.drawing import LABELS
 from reproduction.figure import Claim, Figure, Rows, Table
-from reproduction.play import play_paper
+from reproduction.play import PAPER_RULE, play_paper
 from reproduction.settings import ExperimentSettings, Streams
 from reproduction.synthetic import domain, instance, objective, theory_lambda
 
@@ -92,6 +92,7 @@ def draw(table: Table, settings: LambdaChoice, canvas: Canvas) -> None:
     plots.curve(lam, size, size - spread, size + spread, label=label, ax=right, **marks)
     right.axhline(settings.sparsity, label="true, $|J^*|$", linewidth=1.2, **TRUTH.look)
     right.set(ylabel="base kernels, mean ± 1 std", ylim=(0, settings.p + 1))
+    right.set_yticks(range(0, settings.p + 1, 5))
     threshold = theory_lambda(settings)
     for ax in (left, right):
         limit = f"Theorem 4.3: λ ≥ {threshold:.4f}"
@@ -112,6 +113,7 @@ FIGURE = Figure(
     run_once=run_once,
     measure=measure,
     draw=draw,
+    rule=PAPER_RULE,
     claims=(
         Claim(
             "little effect: largest / smallest mean regret, λ from 1e-4 to 0.1",

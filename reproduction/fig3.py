@@ -130,6 +130,7 @@ FIGURE = Figure(
     run_once=run_once,
     measure=measure,
     draw=draw,
+    rule=f"posterior after {SETTINGS.train} uniform points, regulariser σ²",
     claims=(
         Claim("k̂ is valid at every level: smallest coverage minus level", "gap learned", -0.10),
         Claim("k* is valid at every level: smallest coverage minus level", "gap true", -0.10),

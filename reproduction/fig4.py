@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Canvas
 
 from reproduction.drawing import curves
 from reproduction.figure import Claim, Figure, Rows, Table, ratio
-from reproduction.play import curve_rows, final, final_ratios, play_paper, wins
+from reproduction.play import PAPER_RULE, curve_rows, final, final_ratios, play_paper, wins
 from reproduction.settings import ExperimentSettings, Streams
 from reproduction.synthetic import domain, instance, objective
 
@@ -74,7 +74,7 @@ def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
         ax.set_xlabel("step t")
         ax.set_ylim(bottom=0)
     axes[0].set(yscale="log", ylim=(1e-3, 100))
-    axes[0].set_ylabel("regret (units of f), mean\n(bands: 10 to 90 % on the left, ± 1 std else)")
+    axes[0].set_ylabel("regret (units of f), mean\nleft: 10 to 90 %, others ± 1 std")
     axes[0].legend(loc="upper right")
 
 
@@ -87,6 +87,7 @@ FIGURE = Figure(
     run_once=run_once,
     measure=measure,
     draw=draw,
+    rule=PAPER_RULE,
     claims=(
         Claim(
             "converges with all three: largest mean simple regret at the end",
@@ -113,7 +114,6 @@ FIGURE = Figure(
             0,
             1,
             False,
-            sure=True,
         ),
         Claim(
             "where the optimum lies inside, |x*| ≤ 0.8: k̂ / k_full",

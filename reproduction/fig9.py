@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Canvas
 from metakel.plots import tidy
 from reproduction.drawing import estimate, observations, one_run
 from reproduction.figure import Claim, Figure, Rows, Table, ratio
-from reproduction.play import band_after, play_paper
+from reproduction.play import PAPER_RULE, band_after, play_paper
 from reproduction.settings import ExperimentSettings, Streams
 from reproduction.synthetic import domain, instance, objective
 
@@ -122,20 +122,19 @@ FIGURE = Figure(
     run_once=run_once,
     measure=measure,
     draw=draw,
+    rule=PAPER_RULE,
     claims=(
         Claim(
             "the estimate improves, surely: error of the mean, t = 55 / t = 5",
             "error late/early",
             0,
             1,
-            sure=True,
         ),
         Claim(
             "the band shrinks, surely: mean width over x, t = 55 / t = 5",
             "width late/early",
             0,
             1,
-            sure=True,
         ),
         Claim(
             "only points close to the minimum: mean regret after t = 5 / range of f",

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf, isfinite
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import matplotlib.figure
 import numpy as np
@@ -21,6 +21,7 @@ from reproduction.settings import READINGS, ExperimentSettings, Streams
 Rows: TypeAlias = list[dict[str, Any]]
 Table: TypeAlias = Any  # pandas.DataFrame: what `run_once` returned, with columns draw and run
 Measured: TypeAlias = Mapping[str, float]
+State: TypeAlias = Literal["holds", "undecided", "fails"]
 
 LEVEL = 0.95
 RESAMPLES = 2000
@@ -39,8 +40,6 @@ class Claim:
     low, high : float
     said : bool
         Whether the paper says it; otherwise it is our own observation.
-    sure : bool
-        Whether the confidence interval of the number ("low" and "high") must lie in it, too.
     """
 
     text: str
@@ -48,13 +47,19 @@ class Claim:
     low: float = -inf
     high: float = inf
     said: bool = True
-    sure: bool = False
 
     def holds(self, measured: Measured, slack: float = 0.0) -> bool:
         """Whether the number lies in the interval, widened on both sides by ``slack``."""
-        ends = ("", " low", " high") if self.sure else ("",)
-        numbers = [measured[self.key + end] for end in ends]
-        return bool(self.low - slack <= min(numbers) and max(numbers) <= self.high + slack)
+        return bool(self.low - slack <= measured[self.key] <= self.high + slack)
+
+    def state(self, measured: Measured) -> State:
+        """Undecided where the confidence interval of the number reaches over a bound."""
+        ends = [measured.get(self.key + end, measured[self.key]) for end in (" low", " high")]
+        inside = [self.low <= end <= self.high for end in ends]
+        if all(inside):
+            return "holds"
+        apart = max(ends) < self.low or min(ends) > self.high or np.isnan(measured[self.key])
+        return "fails" if apart else "undecided"
 
     @property
     def bounded(self) -> bool:
@@ -94,6 +99,8 @@ class Figure:
     claims : tuple of Claim
     comment : str
         What a reader should know before comparing with the paper.
+    rule : str
+        How points are chosen and what the posterior assumes, where the settings do not say it.
     readings : tuple of str
         Those that differ for this figure; the first is the default.
     """
@@ -107,6 +114,7 @@ class Figure:
     draw: Callable[[Table, Any, matplotlib.figure.Figure], None]
     claims: tuple[Claim, ...]
     comment: str = ""
+    rule: str = ""
     readings: tuple[str, ...] = ("resolved", "literal")
     size: tuple[float, float] = (8.0, 3.2)
 

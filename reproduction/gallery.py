@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from reproduction import FIGURES
@@ -13,6 +13,21 @@ from reproduction.settings import ExperimentSettings
 from reproduction.store import Store
 
 OWN = "Not in the paper."
+NOT_JUDGED = "not judged (quick size)"
+SYMBOLS = {
+    "p": "p",
+    "sparsity": "|J*|",
+    "m": "m",
+    "n": "n",
+    "norm": "B",
+    "noise_std": "σ",
+    "lam": "λ",
+    "delta": "δ",
+    "horizon": "T",
+    "grid": "grid points per input",
+    "nu": "ν",
+    "noise_var": "regulariser",
+}
 
 
 @dataclass(frozen=True)
@@ -39,9 +54,9 @@ def write_gallery(
         figure = load_figure(name)
         outcomes = _outcomes(name, figure, Path(out), target)
         if outcomes:
-            parts.append(_section(name, figure, outcomes))
+            parts.append(_section(name, figure, outcomes, quick=quick))
             seconds = sum(outcome.seconds for outcome in outcomes.values())
-            judged = overall(figure, _numbers(outcomes))
+            judged = NOT_JUDGED if quick else overall(figure, _numbers(outcomes))
             rows.append(f"| [{name}](#{name}) | {figure.title} | {judged} | {seconds:.0f} s |")
     head = (
         "| figure | what it shows | claims of the paper | time, all readings |\n|---|---|---|---|\n"
@@ -55,12 +70,12 @@ def verdict(claim: Claim, measured: Mapping[str, Measured]) -> str:
     """Whether a claim holds, and in which readings."""
     if not claim.bounded:
         return "–"
-    readings = {name: claim.holds(numbers) for name, numbers in measured.items()}
-    if all(readings.values()):
-        return "holds"
-    if not any(readings.values()):
-        return "does not hold"
-    return f"holds in {' and '.join(name for name, holds in readings.items() if holds)} only"
+    states = {name: claim.state(numbers) for name, numbers in measured.items()}
+    words = [word for word in ("holds", "undecided", "fails") if word in states.values()]
+    if len(words) == 1:
+        return words[0]
+    named = {word: [n for n, state in states.items() if state == word] for word in words}
+    return ", ".join(f"{word} in {' and '.join(names)}" for word, names in named.items())
 
 
 def overall(figure: Figure, measured: Mapping[str, Measured]) -> str:
@@ -70,15 +85,16 @@ def overall(figure: Figure, measured: Mapping[str, Measured]) -> str:
         return "our own figure"
     if not said:
         return "illustration"
-    failed = {name: sum(not c.holds(m) for c in said) for name, m in measured.items()}
-    if not any(failed.values()):
-        return "holds"
-    if not failed.get("resolved", 0):
-        return "holds in the resolved reading only" if failed.get("literal") else "holds"
-    kept = len(said) - failed["resolved"]
-    if not kept:
-        return "does not hold" if failed.get("literal", 1) else "holds in the literal reading only"
-    return f"holds in part: {kept} of {len(said)} claims in the resolved reading"
+    states = {name: [claim.state(m) for claim in said] for name, m in measured.items()}
+    here = states["resolved"]
+    if set(here) == {"holds"}:
+        others = set(states.get("literal", here)) == {"holds"}
+        return "holds" if others else "holds in the resolved reading only"
+    counted = [f"{here.count(word)} {word}" for word in ("holds", "undecided", "fails")]
+    counted = [f"{text[:-5]}hold" if text.endswith("holds") else text for text in counted]
+    return f"of {len(said)} claims in the resolved reading, " + ", ".join(
+        text for text in counted if not text.startswith("0")
+    )
 
 
 def _outcomes(name: str, figure: Figure, out: Path, target: Path) -> dict[str, Outcome]:
@@ -111,7 +127,24 @@ def _numbers(outcomes: Mapping[str, Outcome]) -> dict[str, Measured]:
     return {reading: outcome.measured for reading, outcome in outcomes.items()}
 
 
-def _section(name: str, figure: Figure, outcomes: Mapping[str, Outcome]) -> str:
+def settings_line(figure: Figure) -> str:
+    """Every number that the figure depends on, and how its points are chosen."""
+    known = {field.name for field in fields(ExperimentSettings)}
+    values = {field.name: getattr(figure.settings, field.name) for field in fields(figure.settings)}
+    shown_names = [n for n in values if (n in SYMBOLS or n not in known) and values[n] != ""]
+    parts = [f"{SYMBOLS.get(name, name)} = {_value(values[name])}" for name in shown_names]
+    return "; ".join(filter(None, [", ".join(parts), figure.rule]))
+
+
+def _value(value: object) -> str:
+    if isinstance(value, tuple):
+        return "{" + ", ".join(map(_value, value)) + "}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _section(
+    name: str, figure: Figure, outcomes: Mapping[str, Outcome], *, quick: bool = False
+) -> str:
     first = next(iter(outcomes.values()))
     count = f"{first.settings.runs} runs"
     if first.settings.draws > 1:
@@ -125,28 +158,25 @@ def _section(name: str, figure: Figure, outcomes: Mapping[str, Outcome]) -> str:
     ]
     label = "About" if figure.caption.startswith(OWN) else "The paper"
     caption = figure.caption.removeprefix(OWN).strip()
-    lines += [f"{label}: {_plain(caption)}", ""]
+    lines += [f"{label}: {_plain(caption)}", "", f"Settings: {_plain(settings_line(figure))}.", ""]
     for reading, outcome in outcomes.items():
         lines += [f"![{figure.title}, {reading} reading]({outcome.picture})", ""]
         command = f"metakel paper {name} --reading {reading}"
         lines += [f"*{reading} reading*: `{command}`, {outcome.seconds:.0f} s", ""]
-    lines += [
-        *_claims(figure, outcomes),
-        "",
-        f"Verdict: **{overall(figure, _numbers(outcomes))}**. {_plain(figure.comment)}",
-        "",
-    ]
+    judged = NOT_JUDGED if quick else overall(figure, _numbers(outcomes))
+    lines += [*_claims(figure, outcomes, quick=quick), ""]
+    lines += [f"Verdict: **{judged}**. {_plain(figure.comment)}", ""]
     return "\n".join(lines)
 
 
-def _claims(figure: Figure, outcomes: Mapping[str, Outcome]) -> list[str]:
+def _claims(figure: Figure, outcomes: Mapping[str, Outcome], *, quick: bool) -> list[str]:
     head = "| | expected | " + " | ".join(outcomes) + " | |"
     lines = [head, "|---" * (len(outcomes) + 3) + "|"]
     for claim in figure.claims:
         values = " | ".join(shown(outcome.measured, claim.key) for outcome in outcomes.values())
         kind = "claim" if claim.said else "observed"
         text = _plain(claim.text).replace("|", "\\|")
-        state = verdict(claim, _numbers(outcomes))
+        state = "–" if quick else verdict(claim, _numbers(outcomes))
         lines.append(f"| *{kind}*: {text} | {claim.bound} | {values} | {state} |")
     return lines
 

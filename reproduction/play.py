@@ -22,6 +22,7 @@ from reproduction.figure import Rows, Table, ratio
 from reproduction.settings import ExperimentSettings, Streams
 from reproduction.synthetic import paper_noise_var, theory_nu
 
+PAPER_RULE = "GP-UCB with ν_t of Lemma C.1 for the dimension of each kernel, regulariser 1 + 2/t"
 REGRETS = ("simple", "mu", "arg", "reg")
 TIE = 1e-9  # relative: rounding must not decide between points that symmetry makes equal
 

@@ -50,11 +50,12 @@ def test_claims_are_closed_intervals():
     assert not claim.holds({"x": float("nan")})
 
 
-def test_a_sure_claim_is_about_the_whole_interval():
-    numbers = {"x": 0.9, "x low": 0.8, "x high": 1.1}
-    assert Claim("below", "x", 0, 1).holds(numbers)
-    assert not Claim("surely below", "x", 0, 1, sure=True).holds(numbers)
-    assert Claim("surely below", "x", 0, 1, sure=True).holds({**numbers, "x high": 0.99})
+def test_a_claim_is_undecided_where_the_interval_reaches_over_the_bound():
+    below = Claim("below", "x", 0, 1)
+    assert below.state({"x": 0.9, "x low": 0.8, "x high": 1.1}) == "undecided"
+    assert below.state({"x": 0.9, "x low": 0.8, "x high": 0.99}) == "holds"
+    assert below.state({"x": 1.2, "x low": 1.1, "x high": 1.3}) == "fails"
+    assert below.state({"x": float("nan")}) == "fails"
 
 
 def covered(seed, clusters):

@@ -16,9 +16,10 @@ GOOD, BAD = {"x": 0.5}, {"x": 2.0}
     ("literal", "resolved", "expected"),
     [
         (GOOD, GOOD, "holds"),
-        (BAD, GOOD, "holds in resolved only"),
-        (GOOD, BAD, "holds in literal only"),
-        (BAD, BAD, "does not hold"),
+        (BAD, GOOD, "holds in resolved, fails in literal"),
+        (GOOD, BAD, "holds in literal, fails in resolved"),
+        (BAD, BAD, "fails"),
+        (GOOD, {**GOOD, "x low": 0.4, "x high": 1.1}, "holds in literal, undecided in resolved"),
     ],
 )
 def test_verdict_on_a_claim(literal, resolved, expected):
@@ -30,8 +31,7 @@ def test_verdict_on_a_claim(literal, resolved, expected):
     [
         (GOOD, GOOD, "holds"),
         (BAD, GOOD, "holds in the resolved reading only"),
-        (GOOD, BAD, "holds in the literal reading only"),
-        (BAD, BAD, "does not hold"),
+        (BAD, BAD, "of 1 claims in the resolved reading, 1 fails"),
     ],
 )
 def test_verdict_on_a_figure(literal, resolved, expected):
@@ -46,7 +46,7 @@ def test_a_number_without_a_bound_is_not_judged():
 def test_verdict_counts_the_claims_that_hold():
     figure = replace(load_figure("fig8"), claims=(CLAIM, replace(CLAIM, high=3)))
     judged = overall(figure, {"resolved": BAD, "literal": BAD})
-    assert judged == "holds in part: 1 of 2 claims in the resolved reading"
+    assert judged == "of 2 claims in the resolved reading, 1 hold, 1 fails"
 
 
 def test_what_the_paper_does_not_say_does_not_count():
@@ -70,3 +70,7 @@ def test_gallery_shows_what_was_saved_and_only_that(tmp_path):
         assert 2_000 < picture.stat().st_size < 100_000
     again = write_gallery(tmp_path / "out", tmp_path / "again")
     assert again.read_text() == text
+    assert "Settings: p = 20, |J\\*| = 5, m = 50" in text
+    quick = write_gallery(tmp_path / "out", tmp_path / "quick", quick=True).read_text()
+    assert "Verdict: **not judged (quick size)**" in quick
+    assert "holds" not in quick.partition("## fig8")[2]
