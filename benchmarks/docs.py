@@ -22,7 +22,7 @@ def update_section(name: str, title: str, section: str) -> None:
     It ends with the commit and the day on which it was written. Its numbers are kept in the
     history; one that fell by more than its noise is printed.
     """
-    from benchmarks import history  # whose page is made of tables, too
+    from benchmarks import history, summary  # which are made of tables, too
 
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     text = TABLES.read_text(encoding="utf-8")
@@ -32,6 +32,7 @@ def update_section(name: str, title: str, section: str) -> None:
     _, _, tail = rest.partition(end)
     stamp = f"Written at commit {history.commit()} on {date.today()}."
     TABLES.write_text(f"{head}{begin}\n{section}\n\n{stamp}\n{end}{tail}", encoding="utf-8")
+    summary.write()
     for warning in history.record(name, section):
         print(f"WARNING: {warning}")
 

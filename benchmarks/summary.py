@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: four charts, every loss and every missed floor, from TABLES.md.
+"""Charts, losses and missed floors of docs/benchmarks.md, numbers of README.md, from TABLES.md.
 
 ``python -m benchmarks.summary``
 """
@@ -7,13 +7,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from textwrap import fill
 from typing import Any
 
 from benchmarks.docs import TABLES, markdown, sections
 
 DOCS = TABLES.parents[1] / "docs"
+README = DOCS.with_name("README.md")
 PAGE, PICTURES = DOCS / "benchmarks.md", DOCS / "img" / "benchmarks"
 OURS, THEIRS, GREY = "#0072b2", "#d55e00", "#777777"
+KEY_NUMBERS = """
+Nine tables of past runs, evaluations until within 5 % of the best, over those of a cold GP-UCB:
+metakel {ours:.2f}, the programs of others {theirs}, our compact versions of methods from the
+literature {own}, random search {random:.2f} (`make bench-transfer`).
+
+The same on tables that were computed after the method was finished, and run once: {anew}; sgd is
+real, the others are test functions (`make bench-fresh SEED=29`).
+
+No history, LightGBM on data sets of other sources, cross-validated loss over that of the defaults,
+after so many fits: {fits} (`make bench-library`).
+"""
 MISSED = {"no", "missed", "floor missed"}
 # Compact versions of our own in the role of a peer (benchmarks/transfer_rivals.py).
 OWN_VERSIONS = ("empirical", "history GP", "RGPE", "portfolio", "cold GP", "hand-set", "random")
@@ -44,7 +57,7 @@ def histories() -> None:
     table = next(t for t in tables(sections()["transfer"]) if "all tables" in t[0])
     method = next(iter(table[0]))
     kept = [r for r in table if not (r[method].startswith("metakel,"))]
-    made, axis = figure(6.4, 5.2)
+    made, axis = figure(5.4, 4.8)
     for i, row in enumerate(reversed(kept)):
         name = row[method]
         own = name.startswith(OWN_VERSIONS)
@@ -60,7 +73,7 @@ def library() -> None:
     """Loss over that of the defaults, after so many fits."""
     rows = [r for t in tables(sections()["library"]) for r in t if r.get("method")]
     rows = [r for r in rows if next(iter(r.values())).startswith("all")]
-    made, axis = figure(6.4, 3.6)
+    made, axis = figure(5.2, 3.2)
     fits = [name for name in rows[0] if name.startswith("after")]
     colors = {"metakel": OURS, "random": "k", "portfolio": GREY}
     for row in rows:
@@ -78,7 +91,7 @@ def library() -> None:
 
 def curves() -> None:
     """Steps made against the best run lost, of every pruner."""
-    made, axis = figure(6.4, 3.8)
+    made, axis = figure(5.2, 3.4)
     for table in tables(sections()["curves"] + "\n" + sections()["pruners"]):
         if not {"pruner", "steps made", "best stopped"} <= table[0].keys():
             continue
@@ -151,16 +164,62 @@ def ahead() -> str:
     return markdown(["measured", "metakel", "ahead of it"], lines)
 
 
+def key_numbers() -> str:
+    """The first numbers that a reader of README.md sees."""
+    table = next(t for t in tables(sections()["transfer"]) if "all tables" in t[0])
+    method, *_ = table[0]
+    every = {row[method]: first_number(row["all tables"]) for row in table}
+    names = {name for name in every if not name.startswith("metakel")} - {"random"}
+    owned = {name for name in names if name.startswith(OWN_VERSIONS)}
+    own, theirs = (
+        f"{min(every[n] for n in some):.2f} to {max(every[n] for n in some):.2f}"
+        for some in (owned, names - owned)
+    )
+    fresh = next(t for t in tables(sections()["fresh"]) if "all tables" in t[0])
+    ours = next(row for row in fresh if row[next(iter(row))] == "metakel")
+    anew = ", ".join(f"{name} {ours[name]}" for name in list(ours)[4:])
+    trained = next(t for t in tables(sections()["library-search"]) if "after 5" in t[0])
+    loss = {row["method"]: row for row in trained}
+    fits = ", ".join(
+        f"{name} {loss[name][after]} {after}"
+        for name, after in (
+            ("metakel", "after 1"),
+            ("metakel", "after 5"),
+            ("RandomizedSearchCV", "after 5"),
+            ("Optuna TPE", "after 5"),
+            ("Optuna TPE", "after 20"),
+            ("FLAML zero-shot", "after 1"),
+        )
+    )
+    text = KEY_NUMBERS.format(
+        ours=every["metakel"],
+        theirs=theirs,
+        own=own,
+        random=every["random"],
+        anew=anew,
+        fits=fits,
+    )
+    lines = [" ".join(line.split()) for line in text.strip().split("\n\n")]
+    return "\n".join(fill(line, 118, initial_indent="- ", subsequent_indent="  ") for line in lines)
+
+
+def write() -> None:
+    """The lists of docs/benchmarks.md, and the numbers of README.md."""
+    for page, name, made in (
+        (PAGE, "ahead", ahead()),
+        (PAGE, "missed", missed()),
+        (README, "key numbers", key_numbers()),
+    ):
+        begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+        head, _, rest = page.read_text(encoding="utf-8").partition(begin)
+        page.write_text(head + begin + made + end + rest.partition(end)[2], encoding="utf-8")
+
+
 def main() -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     for draw in (histories, library, curves, coverage):
         draw()
-    text = PAGE.read_text(encoding="utf-8")
-    for name, made in (("ahead", ahead()), ("missed", missed())):
-        marks = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-        head, _, rest = text.partition(marks[0])
-        text = head + marks[0] + made + marks[1] + rest.partition(marks[1])[2]
-    PAGE.write_text(text, encoding="utf-8")
+    write()
 
 
 if __name__ == "__main__":

@@ -105,18 +105,6 @@ def test_what_the_first_suggestion_is_worth_is_quoted_from_the_benchmarks():
     assert f"a normalised regret of {ours:.2f} on average, random search {random:.2f}" in answer
 
 
-REAL = ("sgd",)  # the other fresh tables are test functions
-
-
-def test_what_fresh_tables_show_is_quoted_from_the_benchmarks():
-    fresh = sections()["fresh"]
-    header = re.search(r"^\| ev05 over cold GP, UCB .*", fresh, re.M)[0].split("|")
-    ours = re.search(r"^\| metakel  .*", fresh, re.M)[0].split("|")
-    real = [dict(zip(map(str.strip, header), map(str.strip, ours), strict=True))[t] for t in REAL]
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    assert f"in {' and '.join(real)} of the evaluations of a cold GP-UCB" in readme
-
-
 def test_what_the_library_is_worth_is_quoted_from_the_benchmarks():
     page = sections()["library"]
     paper = " ".join((ROOT / "paper.md").read_text().split())
