@@ -17,7 +17,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import make_scorer, recall_score
+from sklearn.metrics import f1_score, get_scorer, make_scorer, recall_score
 from sklearn.model_selection import (
     ParameterGrid,
     RandomizedSearchCV,
@@ -216,8 +216,10 @@ def test_no_prior_is_a_cold_start_that_is_said_once(caplog):
     assert len([r for r in caplog.records if "a cold start" in r.message]) == 1
     with pytest.raises(InputError, match="no param_space to search"):
         MetaKelSearchCV(GaussianNB(), n_iter=2).fit(X, y)
-    with pytest.raises(InputError, match="For this model the library has priors of rmse, mae, r2"):
-        MetaKelSearchCV(Ridge(), n_iter=2, scoring="neg_max_error").fit(X, y)
+    caplog.clear()
+    search = MetaKelSearchCV(Ridge(), n_iter=2, cv=3, scoring="neg_max_error").fit(X, y)
+    assert "over the ranges of ridge, by rmse at first" in caplog.text
+    assert not search.prior_.info.tasks
 
 
 class Fails(ClassifierMixin, BaseEstimator):
@@ -305,6 +307,55 @@ def test_what_a_search_leaves_teaches_the_next(tmp_path):
     ]
     taught = MetaKelSearchCV(LogisticRegression(), space, n_iter=2, cv=3, history=others).fit(X, y)
     assert len(taught.prior_.info.tasks) == 3
+
+
+@pytest.mark.parametrize(
+    ("scorer", "output"),
+    [
+        (get_scorer("roc_auc_ovr"), "auc"),
+        (make_scorer(f1_score, average="macro"), "balanced_accuracy"),
+        ({"loss": get_scorer("neg_log_loss"), "other": "accuracy"}, "log_loss"),
+    ],
+)
+def test_a_scorer_is_known_as_object_as_well(scorer, output):
+    search = MetaKelSearchCV(KNeighborsClassifier(), n_iter=1, cv=3, scoring=scorer, refit=False)
+    assert search.fit(X, y).prior_.info.output == output
+
+
+def test_a_search_of_others_joins_the_library_whatever_form_it_has(caplog):
+    def searched(space, **options):
+        found = RandomizedSearchCV(KNeighborsClassifier(), space, n_iter=6, cv=3, **options)
+        return found.fit(X[::2], y[::2])
+
+    def prior(history, scoring="accuracy"):
+        return (
+            MetaKelSearchCV(
+                KNeighborsClassifier(), n_iter=1, cv=3, scoring=scoring, history=history
+            )
+            .fit(X, y)
+            .prior_
+        )
+
+    past = searched({"n_neighbors": randint(1, 40)}, random_state=0)
+    notes = [prior(given).info.notes for given in (past, [past], past.cv_results_)]
+    assert notes[0] == notes[1] == notes[2]
+    assert any("the library's prior" in note for note in notes[0])
+    both = searched(
+        {"n_neighbors": randint(1, 40)}, scoring=["accuracy", "roc_auc_ovr"], refit=False
+    )
+    assert prior(both.cv_results_, "roc_auc_ovr").info.output == "auc"
+    for wrong in (
+        searched({"n_neighbors": randint(1, 40)}, scoring="f1_macro"),
+        7,
+        [{"params": []}],
+    ):
+        with pytest.raises(InputError, match="that measured 'accuracy'"):
+            prior(wrong)
+    with pytest.raises(InputError, match="no folder"):
+        prior("nowhere/runs.jsonl")
+    # Of what the library does not know nothing can be learned, which is said.
+    assert prior(searched({"leaf_size": randint(3, 30)})).beside.library is None
+    assert "6 of 6 past runs are not used" in caplog.text
 
 
 def test_searches_that_began_with_the_library_join_it(tmp_path):

@@ -8,9 +8,8 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +21,24 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import check_random_state
 
 from metakel import library
-from metakel.data import History
 from metakel.errors import InputError
 from metakel.integrations.sklearn.evaluation import Evaluation
+from metakel.integrations.sklearn.past import joined_with, learned_from, past_runs
+from metakel.integrations.sklearn.scoring import MEASURES, Measure, measure_of, score_name
 from metakel.integrations.sklearn.search_space import (
-    MEASURES,
     Choice,
-    Measure,
     Searched,
     as_choice,
     model_in,
     searched_with,
 )
 from metakel.integrations.sklearn.untried import Untried
-from metakel.priors import Prior, cold_prior, learn_prior
+from metakel.priors import Prior, cold_prior
 from metakel.space import Fixed, Space
 
 LOGGER = logging.getLogger("metakel")
 OWN_NAMES = library.Entry("", "a prior of one's own", (), {})  # spells as the estimator does
-FEWEST_TASKS, FEWEST_RUNS = 3, 5  # of an own history that is learned from
+NO_PRIOR = "no prior of the library for %s with the score %r: a cold start%s"
 
 
 class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
@@ -62,7 +60,8 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
     n_iter : int
         How many configurations are tried at most.
     prior : "auto", str, Prior or None
-        "auto" finds the model in the library; without one it is a cold start, said once. A name
+        "auto" finds the model in the library; without one it is a cold start, said once, over the
+        ranges of the library where it knows the model by other scores only. A name
         (``"lightgbm"``, ``"library:lightgbm:auc"``), a path, or a prior of your own. None for a
         cold start.
     stop_at : float or str, optional
@@ -71,8 +70,8 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         past ones (`Optimizer.certificate`).
     history : path or sequence, optional
         A file of JSON lines to which every fit is added. Searches on other data sets in it teach
-        this one: beside the library's prior if they began with one, otherwise once there are three
-        over the same ``param_space``. Or fitted searches and ``cv_results_`` of others, read only.
+        this one: beside the library's prior of the model, otherwise once there are three over the
+        same ``param_space``. Or a fitted search of others, its ``cv_results_``, or a list of them.
     scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score
         As in `RandomizedSearchCV`. With several scorers, ``refit`` names the one that is searched
         for, otherwise it is the first. ``verbose=1`` shows a progress bar.
@@ -148,7 +147,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         return found
 
     def _run_search(self, evaluate_candidates: Callable[..., Any]) -> None:
-        measure, seed = _measure(self), _seed(self.random_state)
+        measure, seed = measure_of(self), _seed(self.random_state)
         self.prior_, searched, options = self._set_up(measure)
         self.optimizer_ = self.prior_.optimizer(seed=seed, **options)
         stop_at = self._reachable()
@@ -203,10 +202,10 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
     def _set_up(self, measure: Measure) -> tuple[Prior, Searched, dict[str, Any]]:
         given, always = _choices(self.param_space)
         found = model_in(self.estimator)
-        past = _past(self.history, self._task, type(self.estimator).__name__, _score_name(self))
+        past = past_runs(self.history, self._task, type(self.estimator).__name__, score_name(self))
         of_library = [run for run in past if "configuration" in run]
         if past and given is not None and not (of_library and self.prior is not None):
-            own = _learned(past, given, measure)
+            own = learned_from(past, given, measure)
             if own is not None:
                 names = {name: name for name in given}
                 return own, Searched(given, names, {}, always), {}
@@ -216,16 +215,18 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
                 kind = "classification" if is_classifier(self.estimator) else "regression"
                 raise InputError(
                     f"no prior for {type(self.estimator).__name__} with the score "
-                    f"{_score_name(self)!r}, and no param_space to search; expected one of them. "
-                    f"{_in_the_library(found, kind)}"
+                    f"{score_name(self)!r}, and no param_space to search; expected one of them. "
+                    f"{_in_the_library(kind)}"
                 )
+            if self.prior is not None:
+                LOGGER.warning(NO_PRIOR, type(self.estimator).__name__, score_name(self), "")
             names = {name: name for name in given}
             space = Space(tuple(choice.parameter for choice in given.values()))
             prior = cold_prior(space, measure.metric, minimize=measure.minimize)
             return prior, Searched(given, names, {}, always), {}
         entry = library.ENTRIES.get(prior.info.model) or OWN_NAMES
-        if of_library and entry is not OWN_NAMES:
-            prior = _joined(prior, of_library, measure)
+        if past and entry is not OWN_NAMES and prior.info.tasks:
+            prior = joined_with(prior, past, entry, measure)
         prefix = found[0] if found is not None and entry is not OWN_NAMES else ""
         model = clone(self.estimator).set_params(**always)
         searched, space, new = searched_with(prior, entry, prefix, given, model)
@@ -245,15 +246,21 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
             if name in library.ENTRIES:
                 return library.load(name, measure.metric)
             return _in_units_of(measure, library.as_prior(self.prior))
-        if found is not None:
-            with contextlib.suppress(InputError):
-                return library.load(found[1].name, measure.metric)
-        LOGGER.warning(
-            "no prior of the library for %s with the score %r: a cold start",
-            type(self.estimator).__name__,
-            _score_name(self),
-        )
-        return None
+        if found is None:
+            return None
+        with contextlib.suppress(InputError):
+            return library.load(found[1].name, measure.metric)
+        kind = "classification" if is_classifier(self.estimator) else "regression"
+        cards = [c for c in library.list() if (c.name, c.kind) == (found[1].name, kind)]
+        if not cards:
+            return None
+        # Where the library has another score only, its ranges and what to try first are of use.
+        other = library.load(cards[0].name, cards[0].metric)
+        cold = cold_prior(other.space, measure.metric, minimize=measure.minimize)
+        about = f" over the ranges of {cards[0].name}, by {cards[0].metric} at first"
+        LOGGER.warning(NO_PRIOR, type(self.estimator).__name__, score_name(self), about)
+        first = other.info.tried_first
+        return replace(cold, info=replace(cold.info, model=cards[0].name, tried_first=first))
 
     # What it leaves for the next time
 
@@ -265,7 +272,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         line = {
             "task": self._task,
             "estimator": type(self.estimator).__name__,
-            "score_name": _score_name(self),
+            "score_name": score_name(self),
             "score": score,
             "parameters": {n: v if _plain(v) else repr(v) for n, v in arguments.items()},
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -293,17 +300,15 @@ def _in_units_of(measure: Measure, prior: Prior) -> Prior:
         aim = "minimised" if prior.info.minimize else "maximised"
         raise InputError(
             f"prior is of {prior.info.output!r}, which is {aim}; scoring measures "
-            f"{measure.metric!r}, which is {'minimised' if measure.minimize else 'maximised'}"
+            f"{measure.metric!r}, which is {'minimised' if measure.minimize else 'maximised'}. "
+            'prior="auto" takes what the library has for this score'
         )
     return prior
 
 
-def _in_the_library(found: Any, kind: str) -> str:
-    """What there is instead: for this model, or other models."""
+def _in_the_library(kind: str) -> str:
+    """Other models that there are priors for."""
     cards = [card for card in library.list() if card.kind == kind]
-    metrics = [c.metric for c in cards if found is not None and c.name == found[1].name]
-    if metrics:
-        return f"For this model the library has priors of {', '.join(metrics)}"
     ending = "Classifier" if kind == "classification" else "Regressor"
     other = "Regressor" if kind == "classification" else "Classifier"
     classes = {e for c in cards for e in library.ENTRIES[c.name].estimators}
@@ -324,7 +329,8 @@ def _choices(given: Any) -> tuple[dict[str, Choice] | None, dict[str, Any]]:
         given = {p.name: p for p in given.parameters}
     if not isinstance(given, Mapping) or not given:
         raise InputError(
-            f"param_space is {given!r}; expected a dict of distributions or lists, or a Space"
+            f"param_space is {given!r}; expected one dict of distributions or lists, or a Space. "
+            "Several dicts are several searches"
         )
     found = {str(name): as_choice(str(name), value) for name, value in given.items()}
     always = {
@@ -340,32 +346,6 @@ def _choices(given: Any) -> tuple[dict[str, Choice] | None, dict[str, Any]]:
     return varying, always
 
 
-def _score_name(search: MetaKelSearchCV) -> str:
-    """Of the scorer that is searched for."""
-    scoring = search.scoring
-    if isinstance(search.refit, str) and not isinstance(scoring, str):
-        name = search.refit
-        if isinstance(scoring, Mapping):
-            return str(scoring.get(name, name)) if isinstance(scoring.get(name), str) else name
-        return name
-    if scoring is None:
-        return "accuracy" if is_classifier(search.estimator) else "r2"
-    if isinstance(scoring, str):
-        return scoring
-    if isinstance(scoring, Mapping):
-        first, value = next(iter(scoring.items()))
-        return value if isinstance(value, str) else str(first)
-    if isinstance(scoring, Sequence):
-        return str(scoring[0])
-    named = getattr(scoring, "_score_func", scoring)
-    return str(getattr(named, "__name__", type(scoring).__name__))
-
-
-def _measure(search: MetaKelSearchCV) -> Measure:
-    name = _score_name(search)
-    return MEASURES.get(name, Measure(name, float))
-
-
 def _fingerprint(X: Any, y: Any) -> str:
     """A name of the data set that is the same the next time."""
     found = hashlib.sha256(repr(getattr(X, "shape", "")).encode())
@@ -377,85 +357,3 @@ def _fingerprint(X: Any, y: Any) -> str:
 
 def _plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float | bool)
-
-
-def _past(history: Any, task: str, estimator: str, score: str) -> list[dict[str, Any]]:
-    """Runs of other data sets: of a file, of fitted searches, or of ``cv_results_``."""
-    if history is None:
-        return []
-    if isinstance(history, str | Path):
-        path = Path(history)
-        if not path.exists():
-            return []
-        found = []
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-                same = (row["estimator"], row["score_name"]) == (estimator, score)
-            except (ValueError, KeyError, TypeError):
-                raise InputError(
-                    f"{path}, line {number}: {line[:60]!r}; expected a line that a search with "
-                    "history= has written"
-                ) from None
-            if same and row["task"] != task and row["score"] is not None:
-                found.append(row)
-        return found
-    found = []
-    for number, search in enumerate(history):
-        results = getattr(search, "cv_results_", search)
-        column = next(name for name in results if str(name).startswith("mean_test_"))
-        for parameters, value in zip(results["params"], results[column], strict=True):
-            if np.isfinite(value):
-                found.append(
-                    {
-                        "task": f"search {number + 1}",
-                        "parameters": parameters,
-                        "score": float(value),
-                    }
-                )
-    return found
-
-
-def _learned(
-    past: list[dict[str, Any]], given: Mapping[str, Choice], measure: Measure
-) -> Prior | None:
-    """A prior from one's own searches; None where they say too little."""
-    rows: list[dict[str, Any]] = []
-    labels = {name: {repr(v): k for k, v in c.values.items()} for name, c in given.items()}
-    for run in past:
-        row = {
-            name: labels[name].get(repr(run["parameters"].get(name)), run["parameters"].get(name))
-            for name in given
-        }
-        if all(row[name] is not None for name in given):
-            rows.append({"task": run["task"], **row, measure.metric: measure.of(run["score"])})
-    counts = [sum(row["task"] == task for row in rows) for task in {row["task"] for row in rows}]
-    if sum(count >= FEWEST_RUNS for count in counts) < FEWEST_TASKS:
-        return None
-    space = Space(tuple(choice.parameter for choice in given.values()))
-    return _taught(json.dumps(rows), space, measure, None)
-
-
-def _joined(prior: Prior, past: list[dict[str, Any]], measure: Measure) -> Prior:
-    """The library's prior beside searches of one's own that began with it."""
-    rows = [
-        {"task": run["task"], **run["configuration"], measure.metric: measure.of(run["score"])}
-        for run in past
-    ]
-    return _taught(json.dumps(rows), prior.space, measure, prior)
-
-
-@lru_cache(maxsize=8)  # the folds of an outer cross-validation learn from the same runs
-def _taught(rows: str, space: Space, measure: Measure, beside: Prior | None) -> Prior:
-    runs, names = json.loads(rows), ("task", *space.names, measure.metric)
-    history = History.from_frame(
-        {name: [run.get(name) for run in runs] for name in names},
-        task="task",
-        output=measure.metric,
-        minimize=measure.minimize,
-        space=space,
-        extrapolate=True,
-    )
-    return learn_prior(history, library=beside)

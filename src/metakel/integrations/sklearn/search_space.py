@@ -1,10 +1,10 @@
-"""Between a search of scikit-learn and a space: distributions, spellings, scorers."""
+"""Between a search of scikit-learn and a space: distributions and spellings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite, nan, sqrt
+from math import isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -17,48 +17,6 @@ from metakel.space import Categorical, Fixed, Float, Integer, Parameter, Space
 
 TAIL = 0.005  # of a distribution without ends, on either side
 CHOICES = (str, bool, int, float)
-
-
-@dataclass(frozen=True)
-class Measure:
-    """What a scorer says, as an output of a prior: ``of(score)`` is in units of ``metric``."""
-
-    metric: str
-    of: Callable[[float], float]
-
-    @property
-    def minimize(self) -> bool:
-        """Whether smaller is better."""
-        return self.metric in ("log_loss", "rmse", "mae")
-
-
-def _as_it_is(score: float) -> float:
-    return score
-
-
-def _negative(score: float) -> float:
-    return -score
-
-
-MEASURES = {
-    "neg_log_loss": Measure("log_loss", _negative),
-    "roc_auc": Measure("auc", _as_it_is),
-    "roc_auc_ovr": Measure("auc", _as_it_is),
-    "roc_auc_ovo": Measure("auc", _as_it_is),
-    "roc_auc_ovr_weighted": Measure("auc", _as_it_is),
-    "roc_auc_ovo_weighted": Measure("auc", _as_it_is),
-    "average_precision": Measure("auc", _as_it_is),
-    "accuracy": Measure("accuracy", _as_it_is),
-    "balanced_accuracy": Measure("balanced_accuracy", _as_it_is),
-    "f1": Measure("balanced_accuracy", _as_it_is),
-    "f1_macro": Measure("balanced_accuracy", _as_it_is),
-    "f1_micro": Measure("accuracy", _as_it_is),
-    "f1_weighted": Measure("accuracy", _as_it_is),
-    "neg_root_mean_squared_error": Measure("rmse", _negative),
-    "neg_mean_squared_error": Measure("rmse", lambda score: sqrt(max(-score, 0.0))),
-    "neg_mean_absolute_error": Measure("mae", _negative),
-    "r2": Measure("r2", _as_it_is),
-}
 
 
 def model_in(estimator: Any) -> tuple[str, Entry] | None:
