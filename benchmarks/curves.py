@@ -28,7 +28,7 @@ from benchmarks import curves_searches as searches
 from benchmarks.curves_searches import STEPS, at_shares
 from benchmarks.docs import markdown, update_section
 from library.permuted import read_permuted
-from library.run import read_runs
+from library.run import drawn_runs
 from metakel.curves import CurveModel
 
 FOLDS = 4
@@ -53,7 +53,7 @@ THEIRS: dict[str, Callable[[], BasePruner]] = {
 def curves_of(model: str, kind: str, rng: np.random.Generator) -> list[Curves]:
     """By data set, in a random order of its runs: values at equal shares of the steps."""
     found: dict[str, Curves] = defaultdict(list)
-    rows = read_permuted() if model == "permuted" else read_runs(model)
+    rows = read_permuted() if model == "permuted" else drawn_runs(model)
     for row in rows:
         curve = at_shares(row["curve"])
         if row.get("kind", kind) == kind and curve is not None:

@@ -22,7 +22,7 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 
 import metakel as mk
 from library.build import space_of
-from library.run import read_runs
+from library.run import drawn_runs
 from metakel.curves import CurveModel
 from metakel.integrations.optuna import MetaKelPruner
 from metakel.io.optuna import recorded_studies
@@ -66,7 +66,7 @@ def runs_of(model: str, kind: str, seed: int = 0) -> dict[str, Runs]:
     """By data set, without the defaults, in a random order."""
     space, rng = space_of(ENTRIES[model]), np.random.default_rng(seed)
     found: dict[str, Runs] = defaultdict(lambda: Runs([], []))
-    for row in read_runs(model):
+    for row in drawn_runs(model):
         curve = at_shares(row["curve"])
         if row["kind"] != kind or curve is None or int(row["configuration"]) == 0:
             continue

@@ -38,7 +38,7 @@ class Recorded:
         _, self.rows = build.runs_of(self.entry, metric)
         self.by_task: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
         for row in self.rows:
-            if row[metric] is not None:
+            if row[metric] is not None and not row["size"]:
                 self.by_task[row["task"]][row["k"]] = row
         self.tasks = sorted(t for t, found in self.by_task.items() if 0 in found)
 

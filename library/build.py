@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import metakel as mk
-from library.run import read_runs
+from library.run import OWN, SMALL, drawn_runs, read_runs
 from metakel._codec import encode
 from metakel.curves import FORMAT as CURVES
 from metakel.curves import CurveModel
@@ -77,15 +77,21 @@ UNSTATED = ("catboost", "sgd")
 
 
 def runs_of(entry: Entry, metric: str) -> tuple[dict[str, list[Any]], list[dict[str, Any]]]:
-    """Columns of a table of all runs, and the runs, rounded as configurations are shown."""
+    """Columns of a table of all runs, and the runs, rounded as configurations are shown.
+
+    The table has neither refined configurations nor those of few rows, which were chosen or made
+    for what is tried first.
+    """
     known, rows, configurations = facts(), [], []
-    for row in read_runs(entry.name):
-        first = int(row["configuration"]) == 0
-        if row["kind"] != METRICS[metric] or (first and entry.name in UNSTATED):
-            continue
-        value = float(row[metric]) if row.get(metric) else None
-        configurations.append(complete(entry, row, known[row["dataset"]]))
-        rows.append({"task": row["dataset"], "k": int(row["configuration"]), metric: value})
+    for size in ("", SMALL):
+        for row in read_runs(f"{entry.name}{size}"):
+            first = int(row["configuration"]) == 0
+            if row["kind"] != METRICS[metric] or (first and entry.name in UNSTATED):
+                continue
+            value = float(row[metric]) if row.get(metric) else None
+            configurations.append(complete(entry, row, known[row["dataset"]]))
+            about = {"task": row["dataset"], "k": int(row["configuration"]), "size": size}
+            rows.append({**about, metric: value})
     if not rows:
         return {"task": []}, []
     space = space_of(entry)
@@ -94,13 +100,14 @@ def runs_of(entry: Entry, metric: str) -> tuple[dict[str, list[Any]], list[dict[
     whole = {task for task, count in _counts(rows).items() if count >= SHARED - 1}
     rows = [row for row in rows if row["task"] in whole]
     names = ["task", *entry.parameters, metric]
-    return {name: [row.get(name) for row in rows] for name in names}, rows
+    drawn = [row for row in rows if row["size"] == "" and row["k"] <= OWN[-1]]
+    return {name: [row.get(name) for row in drawn] for name in names}, rows
 
 
 def _counts(rows: list[dict[str, Any]]) -> dict[str, int]:
     found: dict[str, int] = defaultdict(int)
     for row in rows:
-        found[row["task"]] += row.get("k", 0) < SHARED
+        found[row["task"]] += row["size"] == "" and row["k"] < SHARED
     return found
 
 
@@ -138,31 +145,37 @@ def ranked(
     count: int,
     weights: Mapping[str, float] | None = None,
 ) -> list[int]:
-    """Numbers of the configurations to try first, among those that all data sets have in common.
+    """Numbers of the configurations to try first, among those that data sets have in common.
 
-    The first did best on average, the next add most to what is tried before: by the mean logarithm
-    of the smallest loss over that of the defaults, each at most a factor of two worse.
+    By the mean logarithm of the smallest loss over that of the defaults, each at most a factor of
+    two worse. The first did best on average, where few rows of data sets count as further data
+    sets, and refined configurations compete. The next are of those drawn at random, and add most
+    to what is tried before: refined ones are too much alike.
     """
-    losses: dict[str, dict[int, float]] = defaultdict(dict)
+    losses: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for row in rows:
-        if row["task"] in tasks and row[metric] is not None and row["k"] < SHARED:
-            losses[row["task"]][row["k"]] = log_loss(metric, row[metric])
-    typical = {t: of.get(0, float(np.median(list(of.values())))) for t, of in losses.items()}
-    ratio = {
-        k: np.array([min(losses[t].get(k, np.inf) - typical[t], WORST) for t in losses])
-        for k in {k for of in losses.values() for k in of}
-    }
-    counts = None if weights is None else [weights[task] for task in losses]
-    chosen: list[int] = []
-    best = np.full(len(losses), WORST)
-    for _ in range(min(count, len(ratio))):
-        worth = {
-            k: np.average(np.minimum(best, of), weights=counts)
-            for k, of in ratio.items()
-            if k not in chosen
+        if row["task"] in tasks and row["k"] not in OWN:
+            value = np.inf if row[metric] is None else log_loss(metric, row[metric])
+            losses[row["task"], row["size"]][row["k"]] = value
+    for pair, of in losses.items():
+        typical = of.get(0, float(np.median(list(of.values()))))
+        losses[pair] = {k: min(loss - typical, WORST) for k, loss in of.items()}
+    whole = [pair for pair in losses if not pair[1]]
+    drawn = {k for pair in whole for k in losses[pair] if k < SHARED}
+    first = [set(losses[pair]) for pair in losses if pair[1]]
+    best, chosen = dict.fromkeys(losses, WORST), list[int]()
+    for _ in range(min(count, len(drawn))):
+        alone = bool(first) and not chosen
+        candidates = set.intersection(*first) if alone else drawn - {*chosen}
+        pairs = [p for p in losses if candidates <= set(losses[p])] if alone else whole
+        counts = None if weights is None else [weights[task] for task, _ in pairs]
+        tried = {
+            k: {pair: min(best[pair], of.get(k, WORST)) for pair, of in losses.items()}
+            for k in candidates
         }
-        chosen.append(min(worth, key=lambda k: (worth[k], k)))
-        best = np.minimum(best, ratio[chosen[-1]])
+        worth = {k: np.average([of[p] for p in pairs], weights=counts) for k, of in tried.items()}
+        chosen.append(min((value, k) for k, value in worth.items())[1])
+        best = tried[chosen[-1]]
     return chosen
 
 
@@ -302,7 +315,7 @@ def build_curves(name: str) -> None:
     """How the losses of a model go on, over all data sets; nothing for a model without curves."""
     tasks: dict[str, list[dict[int, float]]] = defaultdict(list)
     rng = np.random.default_rng(0)
-    for row in read_runs(name):
+    for row in drawn_runs(name):
         values = {int(step): v for step, v in json.loads(row["curve"] or "{}").items()}
         if len(values) > 2:
             last = max(values)

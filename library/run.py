@@ -21,12 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from library.datasets import DataSet, data_sets
+from library.datasets import DataSet, data_sets, small_data_sets
 from library.models import EPOCHS, MODELS, Model
 
 RUNS = Path(__file__).with_name("runs")
-CONFIGURATIONS = 61  # the defaults, 30 that all data sets share, 30 of each data set's own
-SHARED = 30
+REFINED = Path(__file__).with_name("refined.json")
+SHARED = 30  # configurations after the defaults; as many of each data set's own come next
+OWN = range(SHARED + 1, 2 * SHARED + 1)
+SMALL = "-small"  # after the name of a model: the best configurations on few rows of each data set
+RUN_SMALL = ("lightgbm", "xgboost", "random_forest", "extra_trees")
 FOLDS, SEED = 3, 0
 SECONDS = 90  # of all folds together; then a run counts as failed
 CLASSIFICATION = ("log_loss", "auc", "balanced_accuracy", "accuracy")
@@ -39,11 +42,19 @@ class TooSlow(Exception):
 
 
 def configurations(model: Model, data: DataSet) -> list[dict[str, Any]]:
-    """The defaults first; then those of all data sets, then those of this one."""
+    """The defaults first; then those of all data sets, those of this one, and the refined."""
     shared = np.random.default_rng([SEED, zlib.crc32(model.name.encode())])
     own = np.random.default_rng([SEED, zlib.crc32(f"{model.name} {data.name}".encode())])
     drawn = [model.sample(shared) for _ in range(SHARED)]
-    return [dict(model.defaults), *drawn, *(model.sample(own) for _ in range(SHARED))]
+    drawn += [model.sample(own) for _ in range(SHARED)]
+    return [dict(model.defaults), *drawn, *refined(model.name, data.kind)["configurations"]]
+
+
+def refined(name: str, kind: str) -> dict[str, Any]:
+    """Further configurations that all data sets of a kind share, and the best of the others."""
+    known = json.loads(REFINED.read_text(encoding="utf-8"))
+    found: dict[str, Any] = known.get(f"{name}, {kind}", {"configurations": [], "best": []})
+    return found
 
 
 def run(model: Model, data: DataSet, parameters: dict[str, Any], arrays: Any) -> dict[str, Any]:
@@ -205,6 +216,11 @@ def read_runs(name: str) -> list[dict[str, str]]:
     return found
 
 
+def drawn_runs(name: str) -> list[dict[str, str]]:
+    """Those of the defaults and of configurations that were drawn, without the refined ones."""
+    return [row for row in read_runs(name) if int(row["configuration"]) <= OWN[-1]]
+
+
 def pack(name: str) -> None:
     """Every run once, in a fixed order, so that the same runs give the same bytes."""
     by_key = {(row["dataset"], int(row["configuration"])): row for row in read_runs(name)}
@@ -262,17 +278,22 @@ def attempt(model: Model, data: DataSet, parameters: dict[str, Any], arrays: Any
         signal.alarm(0)
 
 
-def compute(models: list[str], minutes: float) -> None:
+def compute(names: list[str], minutes: float) -> None:
     end = time.monotonic() + 60 * minutes
     RUNS.mkdir(exist_ok=True)
-    for name in models:
-        model = MODELS[name]
+    for name in names:
+        model, small = MODELS[name.removesuffix(SMALL)], name.endswith(SMALL)
         done = {(row["dataset"], int(row["configuration"])) for row in read_runs(name)}
-        chosen = [data for data in data_sets() if data.kind in model.kinds]
+        sets = small_data_sets() if small else data_sets()
+        chosen = [data for data in sets if data.kind in model.kinds]
         with loose(name).open("a", encoding="utf-8") as file:
             for position, data in enumerate(chosen, 1):
                 tried = configurations(model, data)
-                todo = [k for k in range(CONFIGURATIONS) if (data.name, k) not in done]
+                numbers = [*range(len(tried))]
+                if small:
+                    best = refined(model.name, data.kind)["best"]
+                    numbers = [0, *best, *numbers[OWN[-1] + 1 :]]
+                todo = [k for k in numbers if (data.name, k) not in done]
                 if not todo:
                     continue
                 arrays, start = data.arrays(), time.monotonic()
@@ -304,7 +325,8 @@ def write_facts() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
+    names = [*MODELS, *(f"{name}{SMALL}" for name in RUN_SMALL)]
+    parser.add_argument("--models", nargs="*", default=names, choices=names)
     parser.add_argument("--minutes", type=float, default=600.0, help="begin nothing new after this")
     parser.add_argument("--pack", action="store_true", help="only compress what there is")
     parser.add_argument("--facts", action="store_true", help="only write datasets.csv")
