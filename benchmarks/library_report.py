@@ -17,21 +17,13 @@ FITS = (1, 3, 5, 10, 20)
 Record = dict[str, Any]
 GOAL_ONLY = float("inf")  # where no floor was set
 TINY = 1e-6  # losses below count as this: a perfect fit has no ratio
-EVERYWHERE = (  # Optuna's GPSampler is on some data sets only
-    "metakel",
-    "portfolio of our runs",
-    "RandomizedSearchCV",
-    "HalvingRandomSearchCV",
-    "Optuna TPE",
-    "FLAML zero-shot",
-    "FLAML AutoML",
-)
+NEEDED = ("metakel", "portfolio of our runs", "Optuna TPE", "FLAML zero-shot")  # for the floors
 
 
 def merged(records: list[Record]) -> list[Record]:
     """One record for a data set and a model, with the geometric means over the seeds of methods.
 
-    A data set counts once every method has searched on it.
+    A data set counts once the methods of the floors have searched on it.
     """
     found: dict[tuple[str, str], Record] = {}
     for record in records:
@@ -41,7 +33,13 @@ def merged(records: list[Record]) -> list[Record]:
     for whole in found.values():
         whole["methods"] = {m: _over_seeds(of) for m, of in whole["methods"].items()}
     whole = [r for r in found.values() if r["kind"] in ("own", "unlike")]
-    return whole + [r for r in found.values() if set(EVERYWHERE) <= set(r["methods"])]
+    return whole + [r for r in found.values() if set(NEEDED) <= set(r["methods"])]
+
+
+def methods_of(records: list[Record]) -> list[str]:
+    """Those that have searched on all of the data sets."""
+    first, *others = (record["methods"] for record in records)
+    return [method for method in first if all(method in other for other in others)]
 
 
 def _over_seeds(searches: list[Record]) -> Record:
@@ -101,7 +99,7 @@ def losses(
 ) -> str:
     """Geometric means over the loss of the defaults, by method and number of fits."""
     rows = []
-    for method in EVERYWHERE:
+    for method in methods_of(records):
         logs = [[_ratio(of(r, method, t), of(r, "defaults", 0)) for r in records] for t in FITS]
         rows.append([method, *map(shown, logs)])
     return markdown(["method", *(f"after {t}" for t in FITS)], rows)
@@ -112,7 +110,7 @@ def by_group(records: list[Record]) -> str:
     groups: dict[str, list[Record]] = {}
     for record in records:
         groups.setdefault(f"{record['model']}, {record['kind']}", []).append(record)
-    methods = EVERYWHERE
+    methods = methods_of(records)
     rows = []
     for group, found in groups.items():
         cells = [
@@ -125,7 +123,7 @@ def by_group(records: list[Record]) -> str:
 def seconds(records: list[Record]) -> str:
     """Medians of the seconds of a search, its training included."""
     rows = []
-    for method in EVERYWHERE:
+    for method in methods_of(records):
         found = [r["methods"][method] for r in records]
         spent = [f"{np.median([f['seconds'][str(t)] for f in found]):.1f}" for t in FITS]
         beside = 1000 * np.median([f["overhead"] for f in found])
