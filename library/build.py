@@ -289,13 +289,13 @@ def card_of(entry: Entry, metric: str, prior: mk.Prior, failed: int) -> Card:
     )
 
 
-def build(names: list[str]) -> Iterator[tuple[str, Card]]:
+def build(names: list[str], metrics: list[str]) -> Iterator[tuple[str, Card]]:
     """Write the files; gives the cards."""
     folder = PACKAGE / "priors"
     folder.mkdir(exist_ok=True)
     for name in names:
         entry = ENTRIES[name]
-        for metric in METRICS:
+        for metric in metrics:
             prior = learned(entry, metric)
             if prior is None:
                 continue
@@ -365,12 +365,13 @@ BEGIN, END = "<!-- table of library.build -->", "<!-- end of table -->"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="*", default=list(ENTRIES), choices=list(ENTRIES))
+    parser.add_argument("--metrics", nargs="*", default=list(METRICS), choices=list(METRICS))
     options = parser.parse_args()
     path = PACKAGE / "index.json"
     index = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for name in options.models:
         build_curves(name)
-    for name, found in build(options.models):
+    for name, found in build(options.models, options.metrics):
         index[name] = asdict(found)
     order = {f"{name}-{metric}": None for name in ENTRIES for metric in METRICS}
     index = {name: index[name] for name in order if name in index}
