@@ -19,11 +19,11 @@ from metakel.optimize import Optimizer
 from metakel.optimize.certificate import (
     EARLY,
     PLATEAU,
+    SCALE_WEIGHT,
     RegretScores,
     RegretTrace,
     as_tolerance,
     shape,
-    smallest_shape,
 )
 from metakel.optimize.rows import unlike
 from metakel.optimize.stopping import Replayed, stops
@@ -76,8 +76,6 @@ def test_the_factor_is_the_right_order_statistic_or_infinite():
     scores = RegretScores(np.arange(1.0, 10.0), np.arange(1.0, 10.0), "folds", 50, 25)
     assert (scores.factor(0.1), scores.factor(0.2), scores.factor(0.09)) == (9, 8, np.inf)
     assert (scores.missing(0.1), scores.missing(0.05)) == (0, 10)
-    assert scores.bound(0.2, 0.5, 50) == 4
-    assert scores.bound(0.2, 0.5, 51) == np.inf
     assert scores.failure_probability(0.09) == 1
     assert 0.2 < scores.failure_probability(0.2) < 0.4
     with pytest.raises(InputError, match="delta is 1"):
@@ -95,9 +93,10 @@ def test_the_ceiling_never_rises_and_ends_with_the_horizon():
 def test_the_shape_is_positive_and_falls_with_time_up_to_a_plateau():
     sure = [shape(1.0, 2.0, 3.0, t) for t in range(1, 100)]
     assert (np.diff(sure) < 0).all()
-    assert min(sure) > smallest_shape(3.0) > 0
-    assert sure[EARLY - 1] > 2 * smallest_shape(3.0) * PLATEAU / EARLY * 0.99
-    assert sure[-1] == pytest.approx(smallest_shape(3.0), rel=1e-3)
+    least = SCALE_WEIGHT * 3.0 / PLATEAU
+    assert min(sure) > least
+    assert sure[EARLY - 1] > 2 * least * PLATEAU / EARLY * 0.99
+    assert sure[-1] == pytest.approx(least, rel=1e-3)
     assert shape(4.0, 2.0, 3.0, 7) - shape(3.0, 2.0, 3.0, 7) == pytest.approx(1 / 7)
 
 

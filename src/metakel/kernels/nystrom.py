@@ -139,8 +139,10 @@ class Eigenfunctions(FeatureFamily):
 
     def write_jacobian(self, X: Array, out: Array) -> None:
         pull = self.basis.inverse.T @ self.directions  # (r, p)
-        for i in range(X.shape[1]):
-            out[:, i] = pull.T @ self.basis.shared.slope(X, self.basis.landmarks, i).T
+        shared = self.basis.shared
+        left, right = (shared.scale(Z)[0] for Z in (self.basis.landmarks, X))
+        slopes = shared.slopes_of_scaled(left, right)  # (r, n, d0)
+        np.einsum("rp,rnd->pdn", pull, slopes, out=out, optimize=True)
 
     def select(self, indices: Sequence[int]) -> Self:
         chosen = list(indices)

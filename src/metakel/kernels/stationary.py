@@ -317,13 +317,6 @@ class Matern52ARD:
         gaps /= self.lengthscales
         return gaps
 
-    def slope(self, X: Array, Z: Array, i: int) -> Array:
-        """(n, k) derivatives of k(x, z) in input i of x."""
-        gaps = (X[:, None, :] - Z[None, :, :]) / self.lengthscales
-        r = np.sqrt(5 * np.einsum("nkd,nkd->nk", gaps, gaps))
-        fall = self.signal * 5 / 3 * (1 + r) * np.exp(-r)
-        return np.asarray(-fall * gaps[:, :, i] / self.lengthscales[i])
-
 
 def _matern52_profile(squares: Array) -> Array:
     """Matern-5/2 of squared scaled distances, which it overwrites."""

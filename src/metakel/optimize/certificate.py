@@ -201,11 +201,6 @@ def shape(upper: float, best: float, scale: float, t: int) -> float:
     return (max(upper - best, 0.0) + least) / min(t, PLATEAU)
 
 
-def smallest_shape(scale: float) -> float:
-    """What no g_t is below."""
-    return SCALE_WEIGHT * scale / PLATEAU
-
-
 @dataclass(frozen=True)
 class RegretTrace:
     """What the replayed rule would have seen on this task, as far as its points have values.
@@ -353,10 +348,6 @@ class RegretScores:
             lasting=ratio * self.lasting,
             regrets=ratio * self.regrets,
         )
-
-    def bound(self, delta: float, g: float, t: int) -> float:
-        """Bound of the regret after ``t`` values, where the shape is ``g``."""
-        return self.factor(delta) * g if t <= self.horizon else inf
 
     def failure_probability(self, delta: float) -> float:
         """How often a promise at ``delta`` may fail with this very history, with confidence 0.9.
