@@ -90,11 +90,9 @@ def overall(figure: Figure, measured: Mapping[str, Measured]) -> str:
     if set(here) == {"holds"}:
         others = set(states.get("literal", here)) == {"holds"}
         return "holds" if others else "holds in the resolved reading only"
-    counted = [f"{here.count(word)} {word}" for word in ("holds", "undecided", "fails")]
-    counted = [f"{text[:-5]}hold" if text.endswith("holds") else text for text in counted]
-    return f"of {len(said)} claims in the resolved reading, " + ", ".join(
-        text for text in counted if not text.startswith("0")
-    )
+    words = {"holds": "hold", "undecided": "undecided", "fails": "fail"}
+    counted = [f"{here.count(state)} {word}" for state, word in words.items() if state in here]
+    return f"of {len(said)} claims in the resolved reading, {', '.join(counted)}"
 
 
 def _outcomes(name: str, figure: Figure, out: Path, target: Path) -> dict[str, Outcome]:

@@ -158,7 +158,7 @@ def test_learn_keeps_the_outputs_of_a_table(metakel):
     assert known.past.outputs["temperature"].noise_std == 0.5
     refused = metakel("suggest", "prior.json", "--limit", "temperature <= 90")
     assert refused.code == 1
-    assert "3 past tasks are left to vouch" in refused.err
+    assert "3 past tasks are left to calibrate" in refused.err
     assert "19 are needed" in refused.err
     assert "--start" in refused.err
     vouched = metakel("suggest", "prior.json", "--limit", "temperature <= 90", "--start",

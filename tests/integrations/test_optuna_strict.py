@@ -96,7 +96,7 @@ def test_without_strict_the_same_sampler_violates_it(past):
 
 def test_configurations_that_the_user_vouches_for_are_where_it_begins(past):
     few = past[:6]  # too few to vouch for anything
-    with pytest.raises(InputError, match="past tasks are left to vouch"):
+    with pytest.raises(InputError, match="past tasks are left to calibrate"):
         tuned(MetaKelSampler(few, strict=True, seed=0), 1, 0)
     safe = {"power": 0.3, "flow": 1.0}
     study, excess = tuned(MetaKelSampler(past, strict=True, seed=0, start=[safe]), 3, 0, warmer=0.0)

@@ -31,7 +31,7 @@ def test_verdict_on_a_claim(literal, resolved, expected):
     [
         (GOOD, GOOD, "holds"),
         (BAD, GOOD, "holds in the resolved reading only"),
-        (BAD, BAD, "of 1 claims in the resolved reading, 1 fails"),
+        (BAD, BAD, "of 1 claims in the resolved reading, 1 fail"),
     ],
 )
 def test_verdict_on_a_figure(literal, resolved, expected):
@@ -46,7 +46,7 @@ def test_a_number_without_a_bound_is_not_judged():
 def test_verdict_counts_the_claims_that_hold():
     figure = replace(load_figure("fig8"), claims=(CLAIM, replace(CLAIM, high=3)))
     judged = overall(figure, {"resolved": BAD, "literal": BAD})
-    assert judged == "of 2 claims in the resolved reading, 1 hold, 1 fails"
+    assert judged == "of 2 claims in the resolved reading, 1 hold, 1 fail"
 
 
 def test_what_the_paper_does_not_say_does_not_count():

@@ -135,7 +135,7 @@ def test_a_wrong_norm_bound_is_noticed(prior):
 def test_too_few_tasks_give_no_bands():
     prior = learn(simulate(np.random.default_rng(0), m=6))
     assert prior.norm_bound(0.1) == np.inf
-    with pytest.raises(InputError, match="3 held-out tasks cannot vouch"):
+    with pytest.raises(InputError, match="3 held-out tasks are too few"):
         prior.confidence(delta=0.1)
     few = learn(simulate(np.random.default_rng(0), m=3))
     assert few.calibration is None

@@ -40,7 +40,7 @@ def alarm_after(since: int, factor: Factor, prior: TaskPrior) -> AlarmEvent | No
     first = int(unlike[0])
     if lost[first]:
         found = f"{trust[first]:.1g}"
-        reason = f"the values favour the default model: trust in the history is {found}"
+        reason = f"a cold start predicts the values better: trust in the history is {found}"
     elif elsewhere:
         reason = "the first value is far from those of all past tasks"
     else:

@@ -413,7 +413,7 @@ class RegretCalibration:
         missing = found.missing(delta)
         if missing:
             return (
-                f"{found.tasks} past tasks cannot vouch at delta = {delta:g}; {missing} more are "
+                f"{found.tasks} past tasks are too few for delta = {delta:g}; {missing} more are "
                 f"needed, or a delta of at least {1 / (found.tasks + 1):.2g}"
             )
         if other and emulated is not None and Z is not None:

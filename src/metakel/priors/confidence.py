@@ -174,7 +174,7 @@ class ConfidenceBand:
         bound = calibration.norm_bound(delta / 2)
         if isinf(bound):
             raise InputError(
-                f"{len(calibration.norms)} held-out tasks cannot vouch for a norm bound at delta = "
+                f"{len(calibration.norms)} held-out tasks are too few for a norm bound at delta = "
                 f"{delta}; expected delta >= {2 / (len(calibration.norms) + 1):.3g}"
             )
         self.calibration, self.space, self.scale = calibration, space, scale

@@ -189,7 +189,7 @@ def _refuse_empty(start: SafeStart, domain: Domain) -> None:
     """Say what is missing where past tasks vouch for no configuration at all."""
     if start.rank > start.tasks:
         raise InputError(
-            f"{start.tasks} past tasks are left to vouch for the first configuration, and "
+            f"{start.tasks} past tasks are left to calibrate the first configuration, and "
             f"{start.needed} are needed at this delta ({2 * (start.needed - start.tasks)} more "
             "past tasks, as half of them teach)",
             START_HINT,
@@ -200,7 +200,7 @@ def _refuse_empty(start: SafeStart, domain: Domain) -> None:
     if not (scores > start.level).any():
         best = domain.decode(X[int(np.argmax(scores))])
         raise InputError(
-            f"past tasks vouch for no configuration: the safest is {best}, on average "
+            f"by the past tasks no configuration is safe: the safest is {best}, on average "
             f"{scores.max():.3g} standard deviations of past tasks within the limits, and more "
             f"than {start.level:.3g} are needed",
             START_HINT,
