@@ -36,7 +36,10 @@ STYLE = """\
 body { font: 15px/1.5 system-ui, sans-serif; margin: 1rem; color: #222; background: #fff; }
 pre { background: #f4f4f4; padding: .6rem; overflow-x: auto; font-size: 13px; }
 img { max-width: 100%; }
-@media (prefers-color-scheme: dark) { body { color: #ddd; background: #1e2129; } pre { background: #2a2d36; } }
+@media (prefers-color-scheme: dark) {
+  body { color: #ddd; background: #1e2129; }
+  pre { background: #2a2d36; }
+}
 """
 
 

@@ -106,7 +106,8 @@ FIGURE = Figure(
     ),
     readings=("resolved", "literal", "signed"),
     size=(8, 3.6),
-    comment="The paper does not give the parameters of its squared exponential, so six are shown. "
+    comment="The paper does not give the parameters of its squared exponential, so six are shown; "
+    "others may do better. "
     "The 21 products P_j(x₁)P_{20−j}(x₂) all have total degree 20, not at most 20. "
     "Without orthonormal scaling λ = 0.03 selects no kernel at all, and GP-UCB with the zero "
     "kernel plays at random; and with positive coefficients the maximum is always at (1, 1), "

@@ -61,7 +61,7 @@ def measure(table: Table) -> dict[str, float]:
 def draw(table: Table, settings: ExperimentSettings, canvas: Canvas) -> None:
     """Cumulative regret over the range of f."""
     ax = canvas.subplots()
-    styles = {"true": TRUTH, "full": STYLES["full"], MISSING: SERIES[3]}
+    styles = {"true": TRUTH, "full": STYLES["full"], MISSING: SERIES[2]}
     labels = {MISSING: "strongest kernel of $k^*$ missing", **LABELS}
     scaled = table.assign(reg=table["reg"] / table["range"])
     for name, style in styles.items():

@@ -113,8 +113,8 @@ class Stopping:
         smallest = self.unit * self.replayed.smallest(self.delta, self.spread / self.unit)
         more = "a larger delta or more past tasks may help"
         if not isfinite(smallest):
-            return f"on past tasks no search could stop with so few errors; {more}"
+            return f"no search could stop on past tasks with so few errors; {more}"
         return (
-            f"on past tasks no search could stop there with so few errors: the smallest tolerance is "
+            f"no search could stop there on past tasks with so few errors: the smallest is "
             f"{smallest:.2g} ({smallest / self.spread:.1%} of the usual spread); {more}"
         )
