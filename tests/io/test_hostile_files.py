@@ -100,6 +100,23 @@ def test_a_small_parquet_file_does_not_fill_the_memory(tmp_path, column, error):
         History.from_parquet(path, task="task", output="score")
 
 
+@pytest.mark.parametrize("kind", ["binary", "large_binary", "fixed_size_binary"])
+def test_columns_of_bytes_are_refused_before_they_are_read(tmp_path, kind):
+    """Ten megabytes in every row take two kilobytes on disk."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    size, rows = 10_000_000, 20
+    types = {"binary": pa.binary(), "large_binary": pa.large_binary()}
+    blob = pa.array([b"x" * size] * rows, types.get(kind, pa.binary(size)))
+    table = pa.table({"task": ["a"] * rows, "x": blob, "y": [float(i) for i in range(rows)]})
+    pq.write_table(table, tmp_path / "blob.parquet", compression="zstd")
+    for read in (
+        lambda path: History.from_parquet(path, task="task", output="y"),
+        lambda path: scan(path, task="x", inputs=["y"]),
+    ):
+        with pytest.raises(InputError, match="column 'x' is .*binary.*expected numbers"):
+            read(tmp_path / "blob.parquet")
+
+
 def test_a_long_text_that_is_repeated_is_read_once(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     numbers, path = list(range(PACKED)), tmp_path / "long.parquet"

@@ -55,12 +55,12 @@ def _parquet(path: str | Path) -> Columns:
 
 
 def _texts_of(file: Any, path: Path) -> list[str]:
-    """Columns of text; refused are lists and the like, and more than fits into the memory."""
+    """Columns of text; refused are lists, bytes, and more than fits into the memory."""
     import pyarrow.types as types  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     schema, about = file.schema_arrow, file.metadata
     for field in schema:
-        if types.is_nested(field.type):
+        if types.is_nested(field.type) or is_bytes(field.type):
             raise InputError(
                 f"{path.name}: column {field.name!r} is {field.type}; expected numbers, text or "
                 "dates: write every part of it as a column of its own"
@@ -69,6 +69,11 @@ def _texts_of(file: Any, path: Path) -> list[str]:
     stored = sum(g.column(i).total_uncompressed_size for g in groups for i in range(g.num_columns))
     refuse_bomb(path, max(8 * about.num_rows * about.num_columns, stored))
     return [f.name for f in schema if types.is_string(f.type) or types.is_large_string(f.type)]
+
+
+def is_bytes(kind: Any) -> bool:
+    """Whether an Arrow column holds bytes: one long value may stand in millions of rows."""
+    return "binary" in str(kind)
 
 
 def _columns(frame: Any) -> Columns:

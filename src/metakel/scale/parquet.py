@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel._files import refuse_bomb
 from metakel.errors import InputError, MetaKelError
+from metakel.io.tables import is_bytes
 
 LOG = logging.getLogger("metakel")
 PATIENCE = 5.0  # seconds after which a wait is explained
@@ -145,7 +146,7 @@ def index_file(path: str, columns: Columns) -> TaskFile:
     for name in named:
         if name not in schema.names:
             raise InputError(f"{path}: column {name!r} is missing")
-        if pa.types.is_nested(kind := schema.field(name).type):
+        if pa.types.is_nested(kind := schema.field(name).type) or is_bytes(kind):
             raise InputError(f"{path}: column {name!r} is {kind}; expected numbers or labels")
     low, high = _ranges(file, columns.inputs)
     if columns.task in partition:
