@@ -168,7 +168,16 @@ def test_only_a_file_with_a_value_is_removed(metakel, prior, tmp_path, what, cod
 
 
 @pytest.mark.parametrize("name", ["results.csv", "out-{number}.txt"])
-@pytest.mark.parametrize("text", ["kind,acc\nadam,0.93\n", "my notes\n", "a,b\n1,2\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind,acc\nadam,0.93\n",
+        "my notes\n",
+        "a,b\n1,2\n",
+        "acc\n0.5\n0.7\n",
+        "lr: 0.1\nepochs: 3\n",
+    ],
+)
 def test_a_file_that_was_there_and_is_no_value_is_kept(metakel, prior, name, text):
     file = Path(name.format(number=0))
     file.write_text(text)
@@ -189,13 +198,13 @@ def test_a_file_that_was_there_and_is_no_value_is_kept(metakel, prior, name, tex
     assert metakel("tune", prior, *options, *python(write)).code == 0
 
 
-@pytest.mark.parametrize("text", ["", "\n", "0.5", "epoch 1\nloss: 0.5\n", "nan", '{"acc": NaN}'])
+@pytest.mark.parametrize("text", ["", "\n", "0.5", "epoch 1\nacc: 0.5\n", "nan", '{"acc": NaN}'])
 def test_what_an_earlier_run_reported_is_replaced(tmp_path, text):
     file = tmp_path / "v"
     file.write_text(text)
     program = Program(
         [sys.executable, "-c", f"open({str(file)!r}, 'x').write('nonsense')"],
-        value_file=str(file), objective="acc",
+        value_file=str(file), objective="acc", resumed=text.startswith("epoch"),
     )  # fmt: skip
     with program.reserved(()):
         for number in range(2):  # what this run has left is replaced, whatever it is

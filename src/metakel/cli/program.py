@@ -161,6 +161,8 @@ class Program:
         Files that are no value files: the prior and the journal.
     own : set of str
         Value files of this run so far; what a file held before is removed only if it is a value.
+    resumed : bool
+        Whether an earlier run may have left a value below other lines, as programs print them.
     steps : re.Pattern or None
         Which lines of the output are values at steps; see `step_pattern`.
     guard : Guard
@@ -177,6 +179,7 @@ class Program:
     names: Sequence[str] = ()
     kept: Sequence[Path] = ()
     own: set[str] = field(default_factory=set)
+    resumed: bool = False
     steps: re.Pattern[str] | None = None
     guard: Guard = field(default_factory=Guard)
 
@@ -249,6 +252,10 @@ class Program:
         """Whether lines are what a program reports; a value that is not finite is one here."""
         columns = {tuple(line.count(mark) for mark in ",;\t") for line in lines}
         if len(lines) > 1 and len(columns) == 1 and any(*columns):  # a table
+            return False
+        names = "|".join(map(re.escape, (self.objective, *self.others)))
+        outputs = all(re.match(rf"\s*({names})\s*[:=]", line) for line in lines)
+        if len(lines) > 1 and not (outputs or self.resumed):  # a column, settings, notes
             return False
         text = re.sub(r"\b(nan|inf|infinity)\b", "0", "\n".join(lines), flags=re.IGNORECASE)
         results = (read_result(text, self.objective, others) for others in (self.others, ()))

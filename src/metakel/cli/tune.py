@@ -168,12 +168,12 @@ def tune(
     signals, stopper = StopSignals(), _stopper(known, step, curves)
     source = with_limits(known, limit, start)
     kept = [path for path in (prior, journal, observed, candidates) if path is not None]
+    resumed = journal.exists()
     program = Program(
         command, timeout, retries, value_file, signals, source.output, source.others, names, kept,
-        steps=step_pattern(step) if step else None,
+        resumed=resumed, steps=step_pattern(step) if step else None,
     )  # fmt: skip
     with signals, program.guard, program.reserved(names):
-        resumed = journal.exists()
         tuner = open_tuner(
             source, journal, fix=[*defaults, *(fix or ())], task=task, command=command,
             space=read_space(known.space, narrowed, exclude, sums),
