@@ -30,6 +30,10 @@ TINY = float_info.min
 EXTREME = 1e70
 
 
+# Beyond this no interval can be computed, and a value says no more than "failed".
+LARGEST = 1e50
+
+
 def is_number(value: Any) -> bool:
     """Whether it is a real number; True and False are not, though Python counts with them.
 
@@ -37,7 +41,7 @@ def is_number(value: Any) -> bool:
     """
     if isinstance(value, int):
         return not isinstance(value, bool) and -float_info.max <= value <= float_info.max
-    return isinstance(value, Real)
+    return isinstance(value, Real) and not isinstance(value, np.timedelta64)
 
 
 def shown(value: Any) -> str:
@@ -49,7 +53,7 @@ def shown(value: Any) -> str:
 
 def is_integer(value: Any) -> bool:
     """Whether it is an integer of Python or NumPy; 12.0 and True are not."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
 def as_number(name: str, value: Any, low: float = -inf, below: float = inf) -> float:

@@ -330,6 +330,8 @@ def from_one(values: Curve) -> dict[int, float]:
 
 def as_curve(values: Mapping[int, Any] | None) -> dict[int, float]:
     """Values by step, from step one on, in their order; nan where there is none."""
+    if values is not None and not isinstance(values, Mapping):
+        raise InputError(f"the curve is {shown(values)}; expected values by step, as in {{1: 0.5}}")
     steps = list(values or {})
     if not all(is_integer(step) and step > 0 for step in steps):
         raise InputError(f"the curve has the steps {steps[:5]}; expected whole numbers > 0")

@@ -113,7 +113,7 @@ def test_columns_of_bytes_are_refused_before_they_are_read(tmp_path, kind):
         lambda path: History.from_parquet(path, task="task", output="y"),
         lambda path: scan(path, task="x", inputs=["y"]),
     ):
-        with pytest.raises(InputError, match="column 'x' is .*binary.*expected numbers"):
+        with pytest.raises(InputError, match=r"column 'x' is .*binary.*expected numbers"):
             read(tmp_path / "blob.parquet")
 
 

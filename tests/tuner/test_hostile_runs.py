@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from unicodedata import normalize
 
 import numpy as np
@@ -47,6 +49,54 @@ def test_a_number_of_hundreds_of_digits_is_refused(use, huge):
     with pytest.raises(MetaKelError) as caught:
         use(huge)
     assert len(str(caught.value)) < 400
+
+
+ODD = {
+    "array": np.array([1, 2]), "empty": np.array([]), "duration": np.timedelta64(3, "s"),
+    "day": np.datetime64("2026-01"), "object": object(), "set": {1}, "text": "k", "number": 7,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_odd_arguments_are_refused_and_the_run_goes_on(odd):
+    """Or taken, where they mean something: what follows is no error in any case."""
+    optimizer, tuner = PRIOR.optimizer(), Tuner(PRIOR)
+    tuner.tell(tuner.ask(), 0.5)
+    for use in (
+        lambda: optimizer.tell(optimizer.ask(), 0.5, constraints={"memory": odd}),
+        lambda: optimizer.ask(odd),
+        lambda: tuner.tell(X, 0.5, curve=odd),
+        lambda: tuner.tell({**X, "kind": odd}, 0.5),
+        lambda: tuner.tell({**X, "depth": odd}, 0.5),
+        lambda: tuner.tell(X, 0.5, instead_of=odd),
+        lambda: tuner.correct(odd, 0.5),
+        lambda: tuner.drop(odd),
+        lambda: tuner.observe(odd, [0.5]),
+        lambda: tuner.observe([X], odd),
+        lambda: tuner.enqueue(odd),
+        lambda: Tuner(PRIOR, fixed=odd),
+        lambda: Tuner(PRIOR, task=odd),
+        lambda: Tuner(PRIOR, seed=odd),
+        lambda: Tuner(PRIOR, adopt_after=odd),
+        lambda: mk.History.from_frame({"t": "ab", "x": [1, 2], "y": [1, 2]}, task="t",
+                                      output="y", inputs=odd),
+    ):  # fmt: skip
+        with suppress(MetaKelError):
+            use()
+    tuner.tell(tuner.ask(), 0.5)
+    optimizer.tell(optimizer.ask(), 0.5)
+
+
+@pytest.mark.parametrize("far", [1e40, 1e60, 1e300, -1e308, Fraction(1, 3)])
+def test_a_number_far_beyond_its_range_leaves_a_journal_that_goes_on(tmp_path, far):
+    """Beyond 1e50 nothing can be computed of it, so it is refused before it is written."""
+    tuner = Tuner(PRIOR, tmp_path / "j")
+    with suppress(InputError):
+        tuner.tell({**X, "depth": far}, 0.5)
+    assert len(tuner.trials.observed) == (abs(far) < 1e50)
+    again = Tuner(PRIOR, tmp_path / "j")
+    again.tell(again.ask(), 0.5)
+    assert again.best.value == 0.5
 
 
 @pytest.mark.parametrize("budget", [float("nan"), "5", True, 0, 2.5, -HUGE])

@@ -125,9 +125,11 @@ def described(trial: Trial) -> dict[str, Any]:
 def _result(trial: Trial, best: Trial | None) -> str:
     if trial.state == "pending":
         return "pending" + _for_how_long(trial) + _with_whom(trial)
-    if trial.state != "complete":
+    if trial.value is None:
         return trial.state + (f": {trial.note.reason}" if trial.note.reason else "")
-    return short(trial.value) + " *" * (best is not None and trial.number == best.number)
+    mark = " *" * (best is not None and trial.number == best.number)
+    remarks = "infeasible" * (trial.state == "infeasible"), trial.note.reason
+    return ", ".join((short(trial.value) + mark, *filter(None, remarks)))
 
 
 def _for_how_long(trial: Trial) -> str:

@@ -138,7 +138,7 @@ def is_missing(value: Any) -> bool:
     """Whether it is None, nan, or pandas' NA."""
     try:
         return value is None or bool(value != value)
-    except TypeError:  # NA is neither equal to itself nor different
+    except (TypeError, ArithmeticError):  # NA, and a signaling nan of decimal
         return True
     except ValueError:  # an array
         return False

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from metakel._arrays import Array
 from metakel.errors import Hint, InputError, typed_list
 from metakel.io.cleaning import MOSTLY, odd_values
-from metakel.io.columns import MIN_ROWS, UNNAMED, Column, Mask, counts_rows, grouped, is_missing
+from metakel.io.columns import MIN_ROWS, UNNAMED, Column, Mask, counts_rows, is_missing
 from metakel.io.exports import known_export
 from metakel.io.read import Rows, clean_rows, prepare
 from metakel.io.relations import InputTable, find_sums
@@ -263,7 +263,7 @@ def _counts_runs(table: InputTable, column: Column) -> bool:
     if column.levels is not None or column.values.dtype.kind not in "iu" or column.missing.any():
         return False
     firsts = set()
-    for code, rows in grouped(table.labels.codes):
+    for code, rows in table.tasks:
         numbers = column.values[rows]
         if code < 0 or len(rows) < MIN_ROWS or (np.diff(numbers) != 1).any():
             return False

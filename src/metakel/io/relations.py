@@ -62,12 +62,17 @@ class InputTable:
 
     def recorded(self, name: str) -> Mask:
         """(n,) rows with an output, of tasks that have the parameter in some run."""
-        with_it = np.unique(self.labels.codes[self.measured & ~self.gap(name)])
+        gap = self.gap(name)
+        if not gap.any():  # as in almost all columns of a wide table
+            return self.measured
+        with_it = np.unique(self.labels.codes[self.measured & ~gap])
         found = self.measured & np.isin(self.labels.codes, with_it)
         return found if found.any() else self.measured
 
     def unrecorded(self, name: str, parents: Collection[str] | None = None) -> str:
         """How many tasks have no value in any run in which it is there, where these are many."""
+        if not self.gap(name).any():
+            return ""
         decided, rows = self.condition(name, parents), self.measured
         if decided is not None:
             rows = rows & self.holds(decided)
@@ -92,7 +97,10 @@ class InputTable:
         Only the first `MOST_PARENTS` columns of choices are looked at: in a wide table every column
         may be one, with gaps of its own.
         """
-        gap, rows = self.gap(name), self.recorded(name)
+        gap = self.gap(name)
+        if not gap.any():
+            return None
+        rows = self.recorded(name)
         if min((gap & rows).sum(), (~gap & rows).sum()) < FEWEST:
             return None
         found = []
@@ -119,6 +127,11 @@ class InputTable:
         """Columns that may be settings, as far as the caller says."""
         roles = self.schema.roles.names
         return tuple(name for name in self.columns if name not in roles)
+
+    @cached_property
+    def tasks(self) -> list[tuple[int, NDArray[np.intp]]]:
+        """The rows of every task, by its code."""
+        return [(int(code), rows) for code, rows in grouped(self.labels.codes)]
 
     @cached_property
     def runs(self) -> list[NDArray[np.intp]]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metakel._arrays import shown
 from metakel.errors import Hint, InputError
 from metakel.io.cleaning import Meaning, Place
 from metakel.io.columns import Column, Columns, Mask
@@ -144,8 +145,13 @@ class Schema:
                     f"expected {', '.join(known)}"
                 )
         for name in ("inputs", "exclude", "categories", "log"):  # the names of columns are text
-            if isinstance(options.get(name), list | tuple):
-                options[name] = [str(column) for column in options[name]]
+            columns = options.get(name)
+            if columns is None or isinstance(columns, str):
+                continue
+            if isinstance(columns, Collection) and getattr(columns, "ndim", 1) == 1:
+                options[name] = [str(column) for column in columns]
+            else:
+                raise InputError(f"{name} is {shown(columns)}; expected a list of columns")
         space, minimize = options.get("space"), options.get("minimize")
         minimize = source.minimize if minimize is None else minimize
         less = small_is_good(source.output)

@@ -17,6 +17,7 @@ from metakel._arrays import (
     as_generator,
     check_count,
     refuse_masked,
+    shown,
     single_blas_thread,
 )
 from metakel._codec import Functions, decode, encode
@@ -174,6 +175,8 @@ class Optimizer:
 
     def _place(self, fixed: Mapping[str, Any] | None, where: str) -> tuple[Domain, StartPoints]:
         """Where to look: the domain, or the part of it in which some parameters are held."""
+        if not isinstance(fixed, Mapping | None):
+            raise InputError(f"{where}: fixed is {shown(fixed)}; expected a dict of values by name")
         if not fixed:
             return self.domain, self._last.start
         place = self.domain.holding(fixed, where)
@@ -291,8 +294,8 @@ class Optimizer:
             raise InputError(f"tell: a curve and {len(X)} points; expected one point")
         values = [None] * len(X) if failed or stopped else as_values(value, len(X))
         noise = as_noise_levels(noise_std, len(X))
-        bounds = dict(constraints or {})
-        feasible(bounds)
+        feasible(constraints or {})
+        bounds = {name: float(value) for name, value in (constraints or {}).items()}
         measured = as_outputs(outputs, self._last.model.output_names, len(X))
         if not len(X):
             return

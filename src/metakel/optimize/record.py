@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel import _html
-from metakel._arrays import Array, positive
+from metakel._arrays import LARGEST, Array, is_number, positive
 from metakel.curves import Curve, as_curve
 from metakel.errors import InputError, ShapeError
 
 TrialState = Literal["pending", "complete", "infeasible", "failed", "stopped", "dropped"]
-LARGEST = 1e50  # beyond this no interval can be computed, and a value says no more than "failed"
 
 
 UNPLACED = np.empty(0)  # of a trial whose point a store has not encoded yet
@@ -158,7 +157,7 @@ def feasible(constraints: Mapping[str, float]) -> bool:
     """Whether no constraint is above 0."""
     if not constraints:
         return True
-    if any(value != value for value in constraints.values()):
+    if not all(is_number(value) and value == value for value in constraints.values()):
         raise InputError(f"constraints are {dict(constraints)}; expected numbers, not nan")
     return all(value <= 0 for value in constraints.values())
 

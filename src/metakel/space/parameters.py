@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from metakel._arrays import Array, is_number, shown
+from metakel._arrays import LARGEST, Array, is_number, shown
 from metakel.errors import Hint, InputError
 from metakel.space.text import Values, distinct, index_of, listed, own_value, quantity, to_python
 
@@ -152,7 +152,11 @@ class Float(Parameter):
             allow = Hint("allow other values", "extrapolate=True", "--extrapolate")
             hints = [] if extrapolate else [allow]
             raise self._refuse(float(numbers[wrong][0]), self.describe(), *hints)
-        return self.column(numbers)
+        with np.errstate(over="ignore"):
+            found = self.column(numbers)
+        # Squares of what is farther away have no place in a kernel.
+        self._check(values, np.abs(found[:, 0]) <= LARGEST, "a number nearer to its range")
+        return found
 
     def column(self, numbers: Array) -> Array:
         """(n, 1) columns of numbers, whether they are possible or not."""
@@ -287,8 +291,9 @@ class Integer(Float):
 
     def normalise(self, value: Any) -> Any:
         """A whole number of type int."""
-        whole = is_number(value) and isfinite(value) and value == value // 1
-        return int(value) if whole else value
+        if not is_number(value):
+            return value
+        return int(value) if isfinite(value) and value == value // 1 else float(value)
 
     def plain(self, numbers: Array) -> list[Any]:
         """Whole numbers of type int."""

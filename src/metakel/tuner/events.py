@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from metakel._arrays import is_integer, is_number, refuse_masked, shown
+from metakel._arrays import LARGEST, is_integer, is_number, refuse_masked, shown
 from metakel.curves import as_curve
 from metakel.errors import InputError
-from metakel.optimize.record import LARGEST, feasible
+from metakel.optimize.record import feasible
 from metakel.tuner.journal import FORMAT, VERSION
 
 Configuration = dict[str, Any]
@@ -56,7 +56,7 @@ def plain(configuration: Mapping[str, Any]) -> Configuration:
 def _of_numpy(name: str, value: Any) -> Any:
     if np.ma.is_masked(value):  # its item is 0.0
         raise InputError(f"parameter {name!r} is masked: it is missing; expected a value")
-    return value.item()
+    return value.item() if getattr(value, "size", 1) == 1 else value
 
 
 def digest(data: Any) -> str:

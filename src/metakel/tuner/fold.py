@@ -9,7 +9,7 @@ from functools import cached_property
 from math import nan
 from typing import Any
 
-from metakel._arrays import Array
+from metakel._arrays import Array, is_integer, shown
 from metakel.confidence import AlarmEvent
 from metakel.errors import Hint, InputError
 from metakel.optimize.outcomes import FINISHED
@@ -134,22 +134,26 @@ class Run:
             if len(waiting) > 1:
                 raise InputError(f"which of the pending trials? Say its number: {numbers}")
             return waiting[0]
-        found = next((trial for trial in waiting if trial.number == number), None)
+        found = next((t for t in waiting if is_integer(number) and t.number == number), None)
         if found is None:
             raise InputError(
-                f"trial {number} is not pending: {self.describe(number)}; pending are: {numbers}"
+                f"trial {shown(number)} is not pending: {self.describe(number)}; pending are: "
+                f"{numbers}"
             )
         return found
 
     def result_of(self, number: int) -> Trial:
         """A trial with a result, right or wrong."""
-        if not 0 <= number < len(self.record):
-            raise InputError(f"trial {number} cannot be corrected: there is no such trial")
+        if not self._has(number):
+            raise InputError(f"trial {shown(number)} cannot be corrected: there is no such trial")
         return _with_result(self.record[number])
+
+    def _has(self, number: int) -> bool:
+        return is_integer(number) and 0 <= number < len(self.record)
 
     def describe(self, number: int) -> str:
         """What became of a trial, in words."""
-        if not 0 <= number < len(self.record):
+        if not self._has(number):
             return "there is no such trial"
         trial = self.record[number]
         why = f" ({trial.note.reason})" if trial.note.reason else ""
@@ -165,11 +169,11 @@ class Run:
 
     def drop(self, number: int) -> Event:
         """The event that gives up a pending trial, or takes back a failure."""
-        state = self.record[number].state if 0 <= number < len(self.record) else ""
+        state = self.record[number].state if self._has(number) else ""
         if state not in ("pending", "failed"):
             raise InputError(
-                f"trial {number} is not pending: {self.describe(number)}; expected a pending or a "
-                "failed one"
+                f"trial {shown(number)} is not pending: {self.describe(number)}; expected a "
+                "pending or a failed one"
             )
         return {"event": "dropped", "number": number, "again": state == "failed"}
 

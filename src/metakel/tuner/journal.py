@@ -201,7 +201,7 @@ class Journal:
         line would be too long to be read is refused.
         """
         if self.path is None:
-            self._memory += [json.loads(json.dumps(event, allow_nan=False)) for event in events]
+            self._memory += [json.loads(_as_json(event)) for event in events]
             return
         assert self._descriptor is not None, "append belongs within exclusively"
         found = os.fstat(self._descriptor)
@@ -404,7 +404,7 @@ def encoded(events: Sequence[Mapping[str, Any]], last: bytes = b"") -> bytes:
     """Lines that follow the line ``last``, with their checksums."""
     lines, before = [], checksum(last)
     for event in events:
-        line = json.dumps(event, allow_nan=False).encode()
+        line = _as_json(event)
         before = crc32(line, before)
         lines.append(line[:-1] + _SEAL % before + b"\n")
         if len(lines[-1]) > LONGEST_LINE:
@@ -413,6 +413,13 @@ def encoded(events: Sequence[Mapping[str, Any]], last: bytes = b"") -> bytes:
                 f"{LONGEST_LINE >> 20} MB, as a longer line cannot be read; nothing was recorded"
             )
     return b"".join(lines)
+
+
+def _as_json(event: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(event, allow_nan=False).encode()
+    except TypeError as error:
+        raise InputError(f"{error}; expected text, numbers, True or False") from None
 
 
 def _sealed(line: bytes, before: int) -> tuple[Event | None, int]:

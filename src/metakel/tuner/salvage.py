@@ -194,7 +194,8 @@ def _seems(piece: bytes) -> str:
     kind, number = _kind(piece), re.search(rb'"number": (\d+)', piece)
     if not kind:
         return f"lost; found {piece[:60]!r}"
-    return f"lost; it seems to be {kind!r}" + (f" of trial {int(number[1])}" if number else "")
+    counts = "; the value before it counts again" if kind == "corrected" else ""
+    return f"lost; it seems to be {kind!r}{f' of trial {int(number[1])}' if number else ''}{counts}"
 
 
 # Numbers

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from metakel._arrays import Array, is_integer, is_number
+from metakel._arrays import Array, is_integer, is_number, shown
 from metakel.confidence import ConfidenceSequence
 from metakel.errors import Hint, InputError
 from metakel.learn import LearnedKernel
@@ -351,6 +351,8 @@ class RunTask:
     command: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise InputError(f"task is {shown(self.name)}; expected its name, as text")
         object.__setattr__(self, "command", tuple(self.command))
 
     @property
@@ -358,6 +360,11 @@ class RunTask:
         """What a journal notes of it."""
         found = {"task": self.name, "command": list(self.command)}
         return {name: value for name, value in found.items() if value}
+
+    @classmethod
+    def of(cls, task: str | RunTask) -> RunTask:
+        """By its name alone."""
+        return task if isinstance(task, cls) else cls(task)  # type: ignore[arg-type]
 
     @classmethod
     def of_journal(cls, header: Mapping[str, Any]) -> RunTask:

@@ -13,6 +13,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from metakel._arrays import Array, is_integer, positive, shown
 from metakel.confidence import AlarmEvent
 from metakel.errors import InputError, MetaKelError
@@ -93,14 +95,16 @@ class Tuner:
         source = as_source(prior)
         listed = None if candidates is None else Candidates.of(candidates, source.space)
         options = RunOptions(
-            *(seed, source.delta if delta is None else delta, plain(fixed or {}), extrapolate),
-            *(listed, RunTask(task) if isinstance(task, str) else task, space),
+            seed,
+            source.delta if delta is None else delta,
+            plain({} if fixed is None else fixed),
+            *(extrapolate, listed, RunTask.of(task), space),
         )
         if budget is not None and not (is_integer(budget) and budget >= 1):
             raise InputError(
                 f"budget is {shown(budget)}; expected at least one evaluation, as a whole number"
             )
-        if adopt_after is not None and adopt_after != "never":
+        if not (adopt_after is None or (isinstance(adopt_after, str) and adopt_after == "never")):
             positive("adopt_after", adopt_after)
         self.prior, self.options, self.source = prior, options, source
         self.budget, self.stop_at, self.adopt_after = budget, stop_at, adopt_after
@@ -528,9 +532,9 @@ class Tuner:
 
         ``outputs`` has what else was measured, for every configuration.
         """
-        if len(configurations) != len(values):
-            raise InputError(f"{len(configurations)} configurations but {len(values)} values")
-        rows = [self._checked(configuration) for configuration in configurations]
+        rows = [self._checked(configuration) for configuration in self.space.rows(configurations)]
+        if np.shape(values) != (len(rows),):
+            raise InputError(f"{len(rows)} configurations but values of shape {np.shape(values)}")
         others = [{}] * len(rows) if outputs is None else [dict(row) for row in outputs]
         if len(others) != len(rows):
             raise InputError(f"{len(rows)} configurations but {len(others)} rows of outputs")
@@ -558,7 +562,7 @@ class Tuner:
                 f"enqueue in a run with {self.source.rules['text']}: a configuration that is "
                 "queued may violate them; expected those that you vouch for as start=[...]"
             )
-        rows = [self._checked(configuration) for configuration in configurations]
+        rows = [self._checked(configuration) for configuration in self.space.rows(configurations)]
         for row in rows:
             self.space.check(row, extrapolate=self.options.extrapolate)
         events = [{"event": "queued", "configuration": row} for row in rows]
