@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quick_figures import check_picture, failing, measured
+from quick_figures import failing, measured
 
 # 12 runs instead of 50: the standard error of a coverage is about 0.12, that of a ratio about 0.15.
 SLACK = {
@@ -30,7 +30,3 @@ def test_unit_trace_kernels_undercover_whatever_the_kernel():
     numbers = measured("fig3", "literal")
     for kernel in ("true", "learned", "full"):
         assert numbers[f"coverage at 0.9 {kernel}"] < 0.5
-
-
-def test_picture():
-    check_picture("fig3")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from quick_figures import check_picture, failing, measured, results
+from quick_figures import failing, measured, results
 
 from metakel.kernels import KernelSum
 from reproduction.figure import load_figure
@@ -88,7 +88,3 @@ def test_inference_regret_of_the_paper_starts_at_the_optimum_itself():
     first = results("fig4")[results("fig4")["t"] == 1]
     by_instance = first.groupby(["draw", "run"])["mu"]
     assert np.allclose(by_instance.min(), by_instance.max())  # mu_0 = 0 for every kernel
-
-
-def test_picture():
-    check_picture("fig4")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quick_figures import check_picture, failing, measured, results
+from quick_figures import failing, measured, results
 
 
 def test_regret_approaches_the_oracle_once_all_kernels_were_seen():
@@ -19,7 +19,3 @@ def test_a_fixed_lambda_loses_kernels_as_tasks_are_added_without_orthonormal_sca
     fixed = table[(table["kernel"] == "learned") & (table["lam"] == "0.03")]
     rate = fixed.groupby("m")["found"].mean()
     assert rate.loc[50] < 0.2
-
-
-def test_picture():
-    check_picture("fig5")

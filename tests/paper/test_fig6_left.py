@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quick_figures import check_picture, failing, measured
+from quick_figures import failing, measured
 
 
 def test_learned_is_competitive_and_every_squared_exponential_behind():
@@ -19,7 +19,3 @@ def test_signed_coefficients_show_the_same():
 
 def test_lambda_of_the_paper_selects_nothing_without_orthonormal_scaling():
     assert measured("fig6-left", "literal")["mu learned/true"] > 3
-
-
-def test_picture():
-    check_picture("fig6-left")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from quick_figures import check_picture, measured, results
+from quick_figures import measured, results
 
 from reproduction import glmnet
 from reproduction.figure import load_figure
@@ -59,7 +59,3 @@ def test_regrets_are_those_of_an_auc():
     assert table["simple"].between(0, 0.6).all()
     steps = table.groupby(["draw", "run", "kernel"])["reg"].diff().dropna()
     assert steps.min() >= -1e-12
-
-
-def test_picture():
-    check_picture("fig6-right")

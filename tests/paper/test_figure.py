@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from quick_figures import check_picture
 
 from metakel.errors import InputError
 from reproduction import FIGURES
@@ -97,3 +98,8 @@ def test_rates_of_groups_are_wilson_intervals_that_hold_the_rate():
     assert high[0] == 1.0
     assert 0.8 < low[0] < 0.9  # two standard errors would say 1
     assert low[1] + high[1] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_picture_says_what_it_shows(name):
+    check_picture(name)
