@@ -1,22 +1,22 @@
 r"""Learning curves of past tasks: how runs go on, and which may be stopped.
 
 A run has values at steps: epochs, rounds of boosting, rows. Let c(u) be its value after the share u
-of its steps and f its last one, larger being better. What is still to come, f - c(u), is learned
-from the best runs of past tasks, as only the best one must not be stopped: a + b (c(u) - c(u/2)) is
-expected of it, and rarely it is more than q beyond, each for every u on a grid. All of it is in
-units of the spread s of earlier runs of the task after the first share `FIRST` of their steps,
-which every run makes. The same line through all runs says what a stopped run would have come to.
+of its steps and f its last one, larger being better. What is still to come, f - c(u), is measured
+by what came last: the pace w = max(c(u) - c(u/2), 0) + `STILL` s, where s is the spread of earlier
+runs of the task after the first share `FIRST` of their steps, which every run makes. A slow run
+gains evenly to its end, one that has levelled off gains little. More than q w was rarely still to
+come of the best runs of past tasks, with q for every u on a grid; other runs may be stopped.
 
-A run is stopped after the share u where its bound c(u) + a s + b (c(u) - c(u/2)) + m q s is below
-B - tolerance, with B the best last value of the runs before it. The margin m is calibrated: the
-best run of a past task needed the smallest m with which it is not stopped at any u, where B is that
-of all runs before it. m is the ceil((1 - delta)(k + 1))-th smallest of what k past tasks needed. If
-tasks are exchangeable, the best run of a new task is stopped with probability at most delta
-(Theorem 21, ``docs/theory``): stopping other runs can only lower B, and s does not depend on it.
-What a past task needed is computed with a, b and q of the others.
+A run is stopped after the share u where its bound c(u) + m q w is below B - tolerance, with B the
+best last value of the runs before it. The margin m is calibrated by replays: the best run of a past
+task needed the smallest m with which it is not stopped at any u, where B is that of all runs before
+it. m is the ceil((1 - delta)(k + 1))-th smallest of what k past tasks needed. If tasks are
+exchangeable, the best run of a new task is stopped with probability at most delta (Theorem 21,
+``docs/theory``): stopping other runs can only lower B, and s does not depend on it. What a past
+task needed is computed with q of the others.
 
-Curves contradict the past where finished runs end too far above their lines: the median of by how
-many q exceeds what all but `FALSE_ALARM` of past tasks reached after any number of runs.
+Curves contradict the past where finished runs gained too much: the median of by how many q w
+exceeds what all but `FALSE_ALARM` of past tasks reached after any number of runs.
 """
 
 from __future__ import annotations
@@ -28,20 +28,22 @@ from math import ceil, inf, isfinite, nan
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metakel._arrays import TINY, Array, is_integer, is_number, shown
 from metakel._codec import decode, encode
 from metakel._files import Format, write_file
 from metakel.errors import InputError
 
-FORMAT = Format("metakel.CurveModel", version=2, noun="model of curves")
+FORMAT = Format("metakel.CurveModel", version=3, noun="model of curves")
 GRID = 20
 FIRST = 0.1  # share of the steps that every run makes
 FEWEST_RUNS = 4  # of a task, before one is stopped
 BEST = 10  # runs of a task that say what the best one may still gain
-RARE = 0.9  # quantile of what they gain beyond their line
+RARE = 0.9  # quantile of what they gain, over their pace
+STILL = 0.3  # of the spread: the pace of a run that stands still
 DEVIATION = 0.68  # quantile of how far ends of all runs are from their line
-LEAST = 0.02  # of the spread: what may always come
+LEAST = 0.02  # of pace or spread: what may always come
 FALSE_ALARM = 0.05  # of tasks like the past ones, on which curves seem to contradict them
 
 Curve = Mapping[int, float]
@@ -79,16 +81,17 @@ class CurveModel:
 
     Parameters
     ----------
-    best : (3, GRID) array
-        After each share of the steps, in units of the spread of a task: what is still to come of
-        the best runs is the first plus the second times what the last half of the steps gained,
-        and rarely more than the third beyond.
+    gains : (GRID,) array
+        What is rarely still to come of the best runs after each share of the steps, over their
+        pace.
     usual : (3, GRID) array
-        The same for all runs; the third is how far it is usually off.
+        What is still to come of all runs, in units of the spread of a task: the first plus the
+        second times what the last half of the steps gained, and it is usually off by the third.
     margins : (k,) array, increasing
         What the best run of each past task needed, so as not to be stopped.
     surprises : (k,) array, increasing
-        On each past task, the largest median of what its first runs gained beyond their lines.
+        On each past task, the largest median of what its first runs gained, in units of
+        what is rarely gained.
     steps : int
         The usual number of steps of a run.
     minimize : bool
@@ -98,7 +101,7 @@ class CurveModel:
         By how much a run would have to become the best to count, in units of the spread.
     """
 
-    best: Array
+    gains: Array
     usual: Array
     margins: Array
     surprises: Array
@@ -139,15 +142,16 @@ class CurveModel:
                 f"{len(found)} tasks have more than {FEWEST_RUNS} whole curves that differ; "
                 "expected two tasks at least"
             )
-        bounds = [_best_runs(c) for c in found]
+        gained = [_gained(curves, _spread(curves))[_best_runs(curves)] for curves in found]
         margins, surprises = [], []
         for s, curves in enumerate(found):
-            others = _bound([bounds[k] for k in range(len(found)) if k != s])
+            others = _rare([gained[k] for k in range(len(found)) if k != s])
             margins.append(_needed(curves, others, tolerance))
-            surprises.append(max(_surprise(curves[:n], others) for n in _sizes(curves)))
+            firsts = (curves[:n] for n in range(FEWEST_RUNS, len(curves) + 1))
+            surprises.append(max(_surprise(c, others, _spread(c)) for c in firsts))
         return cls(
-            best=np.array(_bound(bounds)),
-            usual=np.array(_usual(found)),
+            gains=_rare(gained),
+            usual=_usual(found),
             margins=np.sort(margins),
             surprises=np.sort(surprises),
             steps=int(np.median(lengths)),
@@ -158,7 +162,7 @@ class CurveModel:
 
     @property
     def margin(self) -> float:
-        """By how many usual sizes a run may still gain; infinite with too few past tasks."""
+        """How many times what is rarely gained a run may gain; infinite with too few past tasks."""
         return _quantile(self.margins, self.delta)
 
     def at(self, delta: float, tolerance: float | None = None) -> CurveModel:
@@ -199,8 +203,9 @@ class CurveModel:
         scale = _spread(self._starts(earlier, steps))
         if place is None or not isfinite(scale):
             return np.nan, inf
-        value, coming, size = self._ahead(self.usual, curve, place, scale)
-        return sign * (value + coming), size
+        value, trend = self._seen(curve, place)
+        intercept, slope, off = self.usual[:, place[1]]
+        return sign * float(value + intercept * scale + slope * trend), float(off * scale)
 
     def decide(self, curve: Curve, earlier: Sequence[Curve], steps: int | None = None) -> Decision:
         """Whether to stop a run; see `predict` for the arguments.
@@ -231,9 +236,11 @@ class CurveModel:
             if not isfinite(margin):
                 tasks = len(self.margins)
                 return _unsure(f"{tasks} past tasks cannot vouch at delta = {self.delta:g}")
-            value, coming, size = self._ahead(self.best, curve, place, scale)
-            expected = sum(self._ahead(self.usual, curve, place, scale)[:2])
-            most = value + coming + margin * size
+            value, trend = self._seen(curve, place)
+            size = float(self.gains[place[1]] * _pace(trend, scale))
+            intercept, slope, _ = self.usual[:, place[1]]
+            expected = float(value + intercept * scale + slope * trend)
+            most = value + margin * size
             least = min(expected - margin * size, most)
             ends = sorted((sign * least, sign * most))
             stop = bool(most < best - self.tolerance * scale)
@@ -260,20 +267,14 @@ class CurveModel:
         if len(curves) < FEWEST_RUNS or not scale > 0:
             return False
         rank = min(ceil((1 - FALSE_ALARM) * (len(self.surprises) + 1)), len(self.surprises))
-        gained = float(np.median(_beyond(curves, self.best, scale)))
-        return gained > float(self.surprises[rank - 1])
+        return _surprise(curves, self.gains, scale) > float(self.surprises[rank - 1])
 
-    def _ahead(
-        self, shape: Array, curve: Curve, place: tuple[int, int], scale: float
-    ) -> tuple[float, float, float]:
-        """The value so far, what is to be expected of the rest, and its size."""
-        sign = -1.0 if self.minimize else 1.0
-        step, u = place
+    def _seen(self, curve: Curve, place: tuple[int, int]) -> tuple[float, float]:
+        """The value so far, and what the last half of the steps gained."""
+        sign, step = -1.0 if self.minimize else 1.0, place[0]
         halfway = max((s for s in curve if s <= step / 2), default=min(curve))
         value = sign * float(curve[step])
-        trend = value - sign * float(curve[halfway])
-        intercept, slope, size = shape[:, u]
-        return value, float(intercept * scale + slope * trend), float(size * scale)
+        return value, value - sign * float(curve[halfway])
 
     def _starts(self, earlier: Sequence[Curve], steps: int | None) -> Array:
         """(n, 1) values of runs after the first share of their steps, which every run makes."""
@@ -384,68 +385,44 @@ def _spread(curves: Array) -> float:
     return float(high - low) / 2
 
 
-def _remaining(curves: Array) -> Array:
-    """(n, GRID) what is still to come, in units of the spread."""
-    return np.asarray((curves[:, -1:] - curves) / _spread(curves))
+def _pace(trend: Any, scale: float) -> Any:
+    return np.maximum(trend, 0) + STILL * scale
 
 
-def _trend(curves: Array) -> Array:
-    """(n, GRID) what the second half of the steps so far has gained, in units of the spread."""
-    return np.asarray((curves - curves[:, HALVES]) / _spread(curves))
+def _gained(curves: Array, scale: float) -> Array:
+    """(n, GRID) what was still to come of runs, over their pace."""
+    return np.asarray((curves[:, -1:] - curves) / _pace(curves - curves[:, HALVES], scale))
 
 
-def _line(trend: Array, remaining: Array) -> tuple[Array, Array]:
-    """(GRID,) intercepts and slopes of what is still to come, by what came last."""
-    x, y = trend - trend.mean(axis=0), remaining - remaining.mean(axis=0)
-    slope = (x * y).sum(axis=0) / np.maximum((x * x).sum(axis=0), TINY)
-    return remaining.mean(axis=0) - slope * trend.mean(axis=0), slope
+def _best_runs(curves: Array) -> NDArray[np.intp]:
+    return np.argsort(-curves[:, -1], kind="stable")[:BEST]
 
 
-Fit = tuple[Array, Array, Array]
+def _rare(gained: Sequence[Array]) -> Array:
+    """(GRID,) what is rarely still to come of the best runs of tasks, over their pace."""
+    return np.maximum(np.quantile(np.concatenate(gained), RARE, axis=0), LEAST)
 
 
-def _best_runs(curves: Array) -> tuple[Array, Array]:
-    """Trend and what was still to come, of the best runs of a task."""
-    best = np.argsort(-curves[:, -1], kind="stable")[:BEST]
-    return _trend(curves)[best], _remaining(curves)[best]
+def _usual(tasks: Sequence[Array]) -> Array:
+    """(3, GRID) the line of what is still to come, by what came last, and how far it is off."""
+    scaled = [curves / _spread(curves) for curves in tasks]
+    x = np.concatenate([curves - curves[:, HALVES] for curves in scaled])
+    y = np.concatenate([curves[:, -1:] - curves for curves in scaled])
+    centred = x - x.mean(axis=0)
+    slope = (centred * y).sum(axis=0) / np.maximum((centred * centred).sum(axis=0), TINY)
+    intercept = y.mean(axis=0) - slope * x.mean(axis=0)
+    off = np.quantile(np.abs(y - intercept - slope * x), DEVIATION, axis=0)
+    return np.array([intercept, slope, np.maximum(off, LEAST)])
 
 
-def _bound(tasks: Sequence[tuple[Array, Array]]) -> Fit:
-    """What is still to come of the best runs, and what rarely came beyond it."""
-    trend, remaining = (np.concatenate(parts) for parts in zip(*tasks, strict=True))
-    intercept, slope = _line(trend, remaining)
-    beyond = np.maximum(remaining - intercept - slope * trend, 0)
-    return intercept, slope, np.maximum(np.quantile(beyond, RARE, axis=0), LEAST)
+def _surprise(curves: Array, gains: Array, scale: float) -> float:
+    """The median over runs of the most that they gained, in units of what is rarely gained."""
+    if not scale > 0:
+        return 0.0
+    return float(np.median((_gained(curves, scale) / gains)[:, START:-1].max(axis=1)))
 
 
-def _usual(tasks: Sequence[Array]) -> Fit:
-    """What is still to come of all runs, and how far that is off."""
-    trend = np.concatenate([_trend(curves) for curves in tasks])
-    remaining = np.concatenate([_remaining(curves) for curves in tasks])
-    intercept, slope = _line(trend, remaining)
-    off = np.abs(remaining - intercept - slope * trend)
-    return intercept, slope, np.maximum(np.quantile(off, DEVIATION, axis=0), LEAST)
-
-
-def _beyond(curves: Array, shape: Fit | Array, scale: float) -> Array:
-    """(n,) by how many sizes the ends of runs were above their lines at most."""
-    intercept, slope, size = shape
-    trend = (curves - curves[:, HALVES]) / scale
-    gained = (curves[:, -1:] - curves) / scale - intercept - slope * trend
-    return np.asarray((gained / size)[:, START:-1].max(axis=1))
-
-
-def _surprise(curves: Array, shape: Fit) -> float:
-    """Of the first runs of a task, if none was stopped."""
-    scale = _spread(curves)
-    return float(np.median(_beyond(curves, shape, scale))) if scale > 0 else 0.0
-
-
-def _sizes(curves: Array) -> range:
-    return range(FEWEST_RUNS, len(curves) + 1)
-
-
-def _needed(curves: Array, shape: Fit, tolerance: float) -> float:
+def _needed(curves: Array, gains: Array, tolerance: float) -> float:
     """The margin that the best run of a task needs, so that it is not stopped."""
     best = int(np.argmax(curves[:, -1]))
     if best < FEWEST_RUNS:
@@ -453,11 +430,8 @@ def _needed(curves: Array, shape: Fit, tolerance: float) -> float:
     scale = _spread(curves[:best])
     if not scale > 0:
         return 0.0
-    intercept, slope, size = shape
-    before = float(curves[:best, -1].max())
-    run = curves[best]
-    expected = run + intercept * scale + slope * (run - run[HALVES])
-    behind = (before - tolerance * scale - expected) / (size * scale)
+    before, run = float(curves[:best, -1].max()), curves[best]
+    behind = (before - tolerance * scale - run) / (gains * _pace(run - run[HALVES], scale))
     return max(float(behind[START:].max()), 0.0)
 
 
