@@ -38,7 +38,8 @@ from metakel.errors import InputError
 FORMAT = Format("metakel.CurveModel", version=3, noun="model of curves")
 GRID = 20
 FIRST = 0.1  # share of the steps that every run makes
-FEWEST_RUNS = 4  # of a task, before one is stopped
+FEWEST_RUNS = 2  # of a task that are made to their end, before one is stopped
+TEACHING = 5  # runs that a past task has at least
 BEST = 10  # runs of a task that say what the best one may still gain
 RARE = 0.9  # quantile of what they gain, over their pace
 STILL = 0.3  # of the spread: the pace of a run that stands still
@@ -136,10 +137,10 @@ class CurveModel:
         if not lengths:
             raise InputError("there are no curves; expected values at several steps")
         found = [_on_grid(task, sign) for task in tasks]
-        found = [curves for curves in found if len(curves) > FEWEST_RUNS and _spread(curves) > 0]
+        found = [curves for curves in found if len(curves) >= TEACHING and _spread(curves) > 0]
         if len(found) < 2:
             raise InputError(
-                f"{len(found)} tasks have more than {FEWEST_RUNS} whole curves that differ; "
+                f"{len(found)} tasks have {TEACHING} or more whole curves that differ; "
                 "expected two tasks at least"
             )
         gained = [_gained(curves, _spread(curves))[_best_runs(curves)] for curves in found]
