@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from strangers_table import TASK
 
 from metakel.io import csv_columns
@@ -59,6 +60,27 @@ def test_observed_runs_of_several_tasks_are_refused_or_those_of_the_task_taken(
     taken = metakel("suggest", prior, "--observed", history, "--task", name)
     assert taken.code == 0, taken.err
     assert f"{count} rows are of {name}" in taken.err
+
+
+def test_runs_of_a_past_task_count_twice_and_a_sheet_may_be_named(
+    metakel, prior, history, tmp_path
+):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["learning rate", "n=layers", "opt imizer", "acc %"])
+    book.active.append([0.01, 4, "adam", 80])
+    book.active.title = "task, 0"
+    page = book.create_sheet("new")
+    page.append(["learning rate", "n=layers", "opt imizer", "acc %"])
+    for rate in (0.02, 0.03):
+        page.append([rate, 4, "adam", 70])
+    book.save(tmp_path / "seen.xlsx")
+    assert "count twice" in metakel("suggest", prior, "--observed", "seen.xlsx").err
+    found = metakel("suggest", prior, "--observed", "seen.xlsx", "--sheet", "new").err
+    assert "2 runs of seen.xlsx added" in found
+    assert "count twice" not in found
+    listed = metakel("suggest", prior, "--candidates", "seen.xlsx", "--sheet", "new", "--json")
+    assert json.loads(listed.out)[0]["configuration"]["learning rate"] in (0.02, 0.03)
 
 
 def test_tell_without_a_pending_trial_says_how_to_tell_a_run_of_its_own(metakel, prior):

@@ -52,8 +52,8 @@ def is_parquet(path: str | Path) -> bool:
 
 
 def is_jsonl(path: str | Path) -> bool:
-    """Whether it holds JSON lines."""
-    return str(path).lower().endswith((".jsonl", ".ndjson"))
+    """Whether it holds JSON, a run in every line or all in a list."""
+    return str(path).lower().endswith((".json", ".jsonl", ".ndjson"))
 
 
 def table_columns(
@@ -198,7 +198,7 @@ class HistoryOptions:
                 if options[key]:
                     options[key] = [name for text in options[key] for name in _names(text, columns)]
         found = [part for source in self.sources for part in self._read_file(source)]
-        return [renamed(part, self._renames) for part in found], options
+        return renamed(found, self._renames), options
 
     @property
     def _renames(self) -> dict[str, str]:

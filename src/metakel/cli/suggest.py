@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from metakel.cli.console import Json, emit, grid, note
-from metakel.cli.history import table_columns
+from metakel.cli.history import is_workbook, table_columns
 from metakel.cli.outputs import (
     AcceptAlarm,
     Delta,
@@ -24,6 +24,7 @@ from metakel.cli.show import PriorPath
 from metakel.confidence import Alarm
 from metakel.errors import Hint, InputError, first_of
 from metakel.io.cleaning import MISSING, normalised
+from metakel.io.excel import read_sheet
 from metakel.io.outputs import NOT_DONE, UNFINISHED
 from metakel.library import as_prior
 from metakel.optimize import Reasons, Trial
@@ -138,7 +139,7 @@ def suggest(
     options: dict[str, Any] = {
         "space": read_space(known.space, narrowed, exclude, sums),
         "seed": seed, "delta": delta, "extrapolate": extrapolate,
-        "candidates": read_candidates(candidates, known.space),
+        "candidates": read_candidates(candidates, known.space, sheet if table is None else None),
     }  # fmt: skip
     if table is not None:
         _refuse_beside_table(journal, observed, same_task, accept_alarm)
@@ -156,10 +157,10 @@ def suggest(
         )
         _show_rows(known, table, found, as_json=json, brief=count > 1)
         return
-    if sheet is not None:
+    if sheet is not None and observed is None and candidates is None:
         raise typer.BadParameter("--sheet without --table: there is no workbook to read")
     tuner = open_tuner(
-        source, journal, fix=fix, task=task, same_task=same_task, observed=observed,
+        source, journal, fix=fix, task=task, same_task=same_task, observed=observed, sheet=sheet,
         accept_alarm=accept_alarm, adopt_after="never", **options,
     )  # fmt: skip
     try:
@@ -271,6 +272,7 @@ def open_tuner(
     command: Sequence[str] = (),
     same_task: bool,
     observed: Path | None,
+    sheet: str | None = None,
     accept_alarm: bool,
     **options: Any,
 ) -> Tuner:
@@ -283,7 +285,7 @@ def open_tuner(
         source, journal, fixed=assignments(source.space, fix or ()), task=identity, **options,
     )  # fmt: skip
     if observed is not None:
-        _add_observed(tuner, observed)
+        _add_observed(tuner, observed, sheet)
     if promise := source.promise(tuner.options.delta):
         note(promise)
     if accept_alarm:
@@ -291,11 +293,14 @@ def open_tuner(
     return tuner
 
 
-def _add_observed(tuner: Tuner, path: Path) -> None:
+def _add_observed(tuner: Tuner, path: Path, sheet: str | None) -> None:
     """Tell the runs of a table, and say how many were added and why others were not."""
     output, others = tuner.output, tuner.optimizer.model.output_names
-    found = table_columns(path, having=[*tuner.space.free, output, *others])
-    columns = _of_this_task(found, tuner, path)
+    names = [*tuner.space.free, output, *others]
+    if is_workbook(path):
+        sheet = read_sheet(path, sheet, having=names).sheet
+        _warn_if_past(sheet, tuner, f"the sheet {sheet!r} of {path.name}")
+    columns = _of_this_task(table_columns(path, sheet=sheet, having=names), tuner, path)
     for name in (*tuner.space.free, output, *others):
         if name not in columns:
             raise InputError(f"{path.name} has no column {name!r}; found {', '.join(columns)}")
@@ -321,11 +326,13 @@ def _add_observed(tuner: Tuner, path: Path) -> None:
     note(f"{new} runs of {path.name} added" + (f"; left out: {left_out}" if left_out else ""))
 
 
-def read_candidates(path: Path | None, space: Space) -> list[dict[str, Any]] | None:
+def read_candidates(
+    path: Path | None, space: Space, sheet: str | None = None
+) -> list[dict[str, Any]] | None:
     """The configurations that a table lists; None without a file."""
     if path is None:
         return None
-    columns = table_columns(path, having=space.free)
+    columns = table_columns(path, sheet=sheet, having=space.free)
     missing = [name for name in space.free if name not in columns]
     if missing:
         raise InputError(
@@ -357,7 +364,13 @@ def _of_this_task(columns: dict[str, list[Any]], tuner: Tuner, path: Path) -> di
         )
     kept = [i for i, name in enumerate(columns[column]) if str(name) == task]
     note(f"{path.name}: {len(kept)} rows are of {task}, the others of other tasks")
+    _warn_if_past(task, tuner, task)
     return {name: [cells[i] for i in kept] for name, cells in columns.items()}
+
+
+def _warn_if_past(task: str, tuner: Tuner, what: str) -> None:
+    if task in tuner.source.tasks:
+        note(f"the prior was learned from {what}, too, so its runs count twice: learn without it")
 
 
 def _numbers(cells: Sequence[Any], where: str) -> list[float | None]:

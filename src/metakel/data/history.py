@@ -221,7 +221,7 @@ class History:
     ) -> History:
         """What a reader returns, also one of your own, or several; options as for `from_frame`."""
         sources = [source] if isinstance(source, io.Table) else list(source)
-        sources = [io.renamed(part, rename or {}) for part in sources]
+        sources = io.renamed(sources, rename or {})
         if step is not None:
             said = {name: options.get(name) for name in ("inputs", "minimize")}
             sources = [io.folded(part, step, **said) for part in sources]

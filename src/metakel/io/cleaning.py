@@ -24,6 +24,7 @@ from metakel.space.text import (
     is_number_text,
     is_numeric,
     split_unit,
+    ungrouped,
 )
 
 # Missing in a column of numbers. In a column of text "none" may be a choice like any other.
@@ -42,11 +43,12 @@ LONGEST_INTEGER = 300
 # A number that is far from all others of its column: so many values at least, a share of them (at
 # least one) that may be odd, and how many ranges of all others it is away, linearly and in logs.
 FEWEST, RARE, FAR, FAR_IN_LOGS = 10, 0.01, 10.0, 0.75
+SENTINELS = 0.2  # the share of rows that may hold a number in place of a word, as -999
 
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+").fullmatch
 _POINTS = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]*)?").fullmatch
 # A number with a unit, a per cent sign, or marks between thousands.
-_NEARLY = re.compile(r"\s*[+-]?[0-9][0-9.,']*[^0-9]*").fullmatch
+_NEARLY = re.compile(r"\s*[+-]?[0-9][0-9.,' ]*[^0-9]*").fullmatch
 
 # A larger share of a column has a unit, or it is not known to be that of the other cells.
 UNIT_SHARE = 0.5
@@ -86,8 +88,8 @@ def texts(cells: Sequence[str]) -> list[Any]:
 
 
 def normalised(text: str) -> str:
-    """The text in the form in which it is compared with a list of words."""
-    return text.strip().lower()
+    """The text in the form in which it is compared with a list of words, or read as a number."""
+    return ungrouped(text.strip().lower())
 
 
 def decimal_commas(cells: Sequence[str], *, certain: bool = False) -> list[float | None] | None:
@@ -109,6 +111,47 @@ def decimal_commas(cells: Sequence[str], *, certain: bool = False) -> list[float
     if any("." in word or as_number(word) is None for word in present):
         return None
     return [None if word in MISSING else as_number(word) for word in words]
+
+
+def read_texts(
+    cells: Mapping[str, tuple[Sequence[str], NDArray[np.intp]]], notes: list[str]
+) -> dict[str, Column]:
+    """Columns of a file by their distinct texts and the index of each row's; notes say how.
+
+    Where one column proves that commas are decimal, they are in the others, too, and points before
+    three digits stand between thousands.
+    """
+    columns = {name: of_levels(typed(distinct), codes) for name, (distinct, codes) in cells.items()}
+    written = {
+        name: distinct
+        for name, (distinct, _) in cells.items()
+        if any("," in cell or "." in cell for cell in distinct)
+    }
+    if any(decimal_commas(distinct) is not None for distinct in written.values()):
+        read = {n: v for n, c in written.items() if (v := decimal_commas(c, certain=True))}
+        columns |= {name: of_levels(values, cells[name][1]) for name, values in read.items()}
+        commas = {name: written[name] for name in read if any("," in c for c in written[name])}
+        notes.append(comma_note(commas))
+        notes += thousands_note({name: written[name] for name in read})
+        written = {name: texts for name, texts in written.items() if name not in read}
+    notes += points_note({n: c for n, c in written.items() if columns[n].levels is None})
+    return columns
+
+
+def of_levels(levels: list[Any], codes: NDArray[np.intp]) -> Column:
+    """A column of distinct values and the index of each row's: numbers, where all are."""
+    kinds = {type(level) for level in levels if level is not None}
+    if kinds in ({int}, {float}):
+        missing = np.array([level is None or level != level for level in levels], dtype=bool)
+        try:
+            known = [0 if level is None else level for level in levels]
+            values = np.array(known, dtype=np.int64 if kinds == {int} else np.float64)
+        except OverflowError:  # whole numbers of more than 64 bits
+            return Column.of_levels(codes, levels)
+        if kinds == {float}:
+            values[missing] = np.nan
+        return Column(values[codes], missing[codes])
+    return Column.of_levels(codes, levels)
 
 
 def thousands_note(columns: Mapping[str, Sequence[str]]) -> list[str]:
@@ -335,8 +378,11 @@ def odd_values(name: str, values: Array, place: Place) -> str:
         return ""
     order = rows[np.argsort(values[rows], kind="stable")]
     sorted_ = values[order]
-    most = max(1, int(RARE * len(rows)))
-    for count in range(1, most + 1):
+    counts = {*range(1, max(1, int(RARE * len(rows))) + 1)}
+    if len(np.unique(sorted_)) > FEWEST:  # no grid, so that one value many times may be a word
+        alike = {int((sorted_ == end).sum()) for end in sorted_[[0, -1]]}
+        counts |= {count for count in alike if count <= SENTINELS * len(rows)}
+    for count in sorted(counts):
         for odd, others in (
             (order[-count:], sorted_[:-count]),
             (order[:count], sorted_[count:]),

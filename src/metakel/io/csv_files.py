@@ -20,15 +20,8 @@ from numpy.typing import NDArray
 
 from metakel._files import as_path, refuse_bomb, refuse_device
 from metakel.errors import Hint, InputError
-from metakel.io.cleaning import (
-    comma_note,
-    decimal_commas,
-    points_note,
-    texts,
-    thousands_note,
-    typed,
-)
-from metakel.io.columns import Column, Columns, check_names
+from metakel.io.cleaning import of_levels, read_texts, texts
+from metakel.io.columns import Columns, check_names
 from metakel.io.layout import (
     COMMENT,
     LOOKED_AT,
@@ -116,45 +109,16 @@ def _columns(
     check_names(filter(None, sheet.header), sheet.file.name)
     names = {k: name for k, name in enumerate(sheet.header) if name}
     cells = sheet.cells() if cells is None else cells
-    columns, notes = Columns(), list(sheet.notes)
-    written: dict[str, list[str]] = {}
-    for k, name in names.items():
-        distinct, codes = cells[k]
-        columns[name] = _column(texts(distinct) if name in as_text else typed(distinct), codes)
-        if name not in as_text and any("," in cell or "." in cell for cell in distinct):
-            written[name] = distinct
+    notes = list(sheet.notes)
+    found = read_texts({n: cells[k] for k, n in names.items() if n not in as_text}, notes)
+    found |= {
+        n: of_levels(texts(cells[k][0]), cells[k][1]) for k, n in names.items() if n in as_text
+    }
     unnamed = [str(k + 1) for k in range(len(sheet.header)) if k not in names]
     if unnamed:
         several = "columns" if len(unnamed) > 1 else "column"
         notes.append(f"left out {several} {', '.join(unnamed)}: no name in the header")
-    if any(decimal_commas(distinct) is not None for distinct in written.values()):
-        # Where one column proves that commas are decimal, they are in the others, too, and points
-        # before three digits stand between thousands.
-        read = {n: v for n, c in written.items() if (v := decimal_commas(c, certain=True))}
-        by_name = {name: k for k, name in names.items()}
-        columns |= {name: _column(values, cells[by_name[name]][1]) for name, values in read.items()}
-        commas = {name: written[name] for name in read if any("," in c for c in written[name])}
-        notes.append(comma_note(commas))
-        notes += thousands_note({name: written[name] for name in read})
-        written = {name: cells for name, cells in written.items() if name not in read}
-    notes += points_note({n: c for n, c in written.items() if columns[n].levels is None})
-    return columns, tuple(notes)
-
-
-def _column(levels: list[Any], codes: NDArray[np.intp]) -> Column:
-    """A column of distinct values and the index of each row's: numbers, where all are."""
-    kinds = {type(level) for level in levels if level is not None}
-    if kinds in ({int}, {float}):
-        missing = np.array([level is None or level != level for level in levels], dtype=bool)
-        try:
-            known = [0 if level is None else level for level in levels]
-            values = np.array(known, dtype=np.int64 if kinds == {int} else np.float64)
-        except OverflowError:  # whole numbers of more than 64 bits
-            return Column.of_levels(codes, levels)
-        if kinds == {float}:
-            values[missing] = np.nan
-        return Column(values[codes], missing[codes])
-    return Column.of_levels(codes, levels)
+    return {name: found[name] for name in names.values()}, tuple(notes)
 
 
 class _Distinct(dict[str, int]):

@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
+import numpy as np
+from numpy.typing import NDArray
+
 from metakel._files import as_path, refuse_bomb, refuse_device
 from metakel.errors import Hint, InputError
-from metakel.io.cleaning import typed
+from metakel.io.cleaning import read_texts
 from metakel.io.columns import Column, Columns, check_names
 from metakel.io.excel_rows import letters
 from metakel.io.layout import UNITS_NOTE, header_at, is_header, is_units
 from metakel.io.schema import Table
-from metakel.space.text import as_number, is_numeric, split_unit
+from metakel.space.text import as_number, distinct, is_numeric, split_unit
 
 SHOWN = 5
 # Of a number format: what stands there as it is, and scales nothing.
@@ -147,6 +150,7 @@ def read_sheet(
     check_names(filter(None, header), f"{file.name}, sheet {page.title!r}")
     notes = list[str]()
     columns, like, scales = Columns(), dict[str, int](), dict[str, float]()
+    written: dict[str, tuple[list[str], NDArray[np.intp]]] = {}
     for k, name in enumerate(header):
         if name:
             cells = {row: c[k] if k < len(c) else None for row, c in rows.items()}
@@ -155,7 +159,10 @@ def read_sheet(
             like[name] = max((r for r, v in cells.items() if v is not None), default=0)
             if isinstance(cells.get(like[name]), PerCent):
                 scales[name] = scale
-            columns[name] = Column.of(_numbers(values, as_text=name in as_text))
+            if name not in as_text and {type(v) for v in values if v is not None} == {str}:
+                written[name] = distinct([v or "" for v in values])
+            columns[name] = Column.of(_numbers(values))
+    columns |= read_texts(written, notes)
     if others and sheet is None:
         aside = f"(there are also {', '.join(others)})"
         notes.append(f"read from the sheet {page.title!r} {aside}")
@@ -268,11 +275,9 @@ def _per_cent(cell: Any) -> float | None:
     return as_number(found[0]) if found and found[1].strip() == "%" else None
 
 
-def _numbers(values: list[Any], *, as_text: bool) -> list[Any]:
-    """Excel keeps 1.0 as 1, so that whole numbers among others are floats; text may be numbers."""
+def _numbers(values: list[Any]) -> list[Any]:
+    """Excel keeps 1.0 as 1, so that whole numbers among others are floats."""
     kinds = {type(value) for value in values if value is not None}
-    if kinds == {str} and not as_text:
-        return typed(["" if value is None else value for value in values])
     if kinds == {int, float}:
         return [None if value is None else float(value) for value in values]
     return values

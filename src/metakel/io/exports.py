@@ -85,11 +85,11 @@ EXPORTS = (
 )
 
 
-def known_export(source: Table) -> Table:
+def known_export(source: Table, asked: Collection[str] = ()) -> Table:
     """A table under the names of its parameters, with a note, where a tool has exported it."""
     if source.space is not None:
         return source
-    columns, note = without_prefixes(source.columns, (source.task, source.output))
+    columns, note = without_prefixes(source.columns, {source.task, source.output, *asked})
     return replace(source, columns=columns, notes=(*source.notes, *note)) if note else source
 
 
@@ -104,7 +104,8 @@ def without_prefixes(
     if export is None:
         return dict(columns), ()
     names = {name: export.renamed(name, asked) for name in columns}
-    kept = {name for name, new in names.items() if new in asked}
+    parameters = {new for name, new in names.items() if new != name}  # one may be called number
+    kept = {old for old, new in names.items() if new in asked and old not in parameters}
     own = {name for name in columns if re.fullmatch(export.bookkeeping, name)}
     if export.state in columns and _done(columns[export.state]):
         own.add(export.state)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metakel._arrays import Array
-from metakel.errors import InputError, Problems
+from metakel.errors import InputError, Problems, first_of
 from metakel.io.cleaning import FAILED, clean_output, normalised, without_bounds
 from metakel.io.columns import Column, Mask, grouped
 from metakel.io.schema import Schema, Table, TaskLabels
@@ -36,6 +36,8 @@ FACTORS = (50.0, 2000.0)
 APART = 5.0
 # Runs with less than this may just be poor ones, in per cent as the others.
 POOR = 0.1
+# More runs than this do not fail with a number such as -1 in place of a word.
+RARELY = 0.2
 SHOWN = 5
 
 
@@ -73,7 +75,8 @@ def read_outputs(
                     f"{name} says that {count} runs with an output failed: it does not count"
                 )
     with problems.collected():
-        _check_scales(schema.roles.output, values, labels, notes)
+        if not _check_scales(schema.roles.output, values, labels, notes):
+            notes += _two_scales(schema.roles.output, values, labels)
     noise_std = None
     with problems.collected():
         noise_std = _noise_levels(source, schema)
@@ -102,22 +105,25 @@ def _redistributed(y: Array, censored: Mask) -> Array:
     return found
 
 
-def _check_scales(name: str, values: Array, labels: TaskLabels, notes: list[str]) -> None:
-    """Refuse shares in some tasks beside per cent in others; a note where both may be meant."""
+def _check_scales(name: str, values: Array, labels: TaskLabels, notes: list[str]) -> bool:
+    """Refuse shares in some tasks beside per cent in others; a note where both may be meant.
+
+    Whether there is anything to say.
+    """
     rows = np.flatnonzero(np.isfinite(values) & (labels.codes >= 0))
     y, codes = values[rows], labels.codes[rows]
     largest = np.full(len(labels.names), -np.inf)
     np.maximum.at(largest, codes, y)
     low = largest[codes] <= 1
     if not len(y) or y.min() < 0 or low.all() or not low.any():
-        return
+        return False
     small, large = float(np.median(y[low])), float(np.median(y[~low]))
     if not 0 < FACTORS[0] * small <= large <= FACTORS[1] * small:
-        return
+        return False
     medians = {s: float(np.median(y[part])) for s, part in grouped(codes)}
     below, above = ([s for s in medians if (largest[s] <= 1) == side] for side in (True, False))
     if min(medians[s] for s in above) < APART * max(medians[s] for s in below):
-        return
+        return False
     few, many = (
         ", ".join(labels.names[s] for s in side[:SHOWN]) + (" ..." if len(side) > SHOWN else "")
         for side in (below, above)
@@ -132,6 +138,41 @@ def _check_scales(name: str, values: Array, labels: TaskLabels, notes: list[str]
             "separately"
         )
     notes.append(f"{found}: is this one unit?")
+    return True
+
+
+def _two_scales(name: str, values: Array, labels: TaskLabels) -> list[str]:
+    """Notes on tasks that are two groups far apart, and on rows of shares on another scale."""
+    rows = np.flatnonzero(np.isfinite(values) & (labels.codes >= 0))
+    y = values[rows]
+    medians = sorted(
+        (float(np.median(y[part])), labels.names[s]) for s, part in grouped(labels.codes[rows])
+    )
+    if len(y) and is_share(name):
+        shares = (y >= 0) & (y <= 1)
+        if 0 < (y < 0).sum() <= RARELY * len(y):
+            return [f"{name} is below 0 in {(y < 0).sum()} rows: a number for runs that failed?"]
+        small, large = y[shares], y[~shares]
+        if (
+            len(small)
+            and len(large)
+            and large.max() <= 100
+            and POOR <= np.median(small) <= large.min() / APART
+        ):
+            ends = f"{large.min():g} to {large.max():g} in {len(large)}"
+            return [
+                f"{name} is between 0 and 1 in {len(small)} rows and from {ends}: is this one unit?"
+            ]
+    if len(medians) < 4 or medians[0][0] <= 0:
+        return []
+    logs = np.log([median for median, _ in medians])
+    k = int(np.argmax(np.diff(logs[1:-1]))) + 2  # two tasks on either side at least
+    apart, within = logs[k] - logs[k - 1], max(logs[k - 1] - logs[0], logs[-1] - logs[k])
+    if not max(np.log(FACTORS[0]), 2 * within) <= apart <= np.log(FACTORS[1]):
+        return []
+    few, many = (first_of([n for _, n in side], SHOWN) for side in (medians[:k], medians[k:]))
+    times = f"{np.exp(apart):.0f} times as large in {len(medians) - k} tasks ({many})"
+    return [f"{name} is about {times} as in {k} ({few}): is this one unit?"]
 
 
 def is_status(name: str, column: Column) -> bool:

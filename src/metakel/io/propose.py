@@ -20,7 +20,7 @@ from metakel.io.cleaning import MOSTLY, odd_values
 from metakel.io.columns import MIN_ROWS, UNNAMED, Column, Mask, counts_rows, is_missing
 from metakel.io.exports import known_export
 from metakel.io.read import Rows, clean_rows, prepare
-from metakel.io.relations import InputTable, find_sums
+from metakel.io.relations import InputTable, find_sums, nearly_sums
 from metakel.io.schema import Schema, Table, TaskLabels
 from metakel.io.words import is_bookkeeping, is_metric, is_time
 from metakel.space import Categorical, Condition, Fixed, Float, Parameter, Space, infer_space
@@ -59,7 +59,7 @@ def propose(source: Table, **options: Any) -> Schema:
 
 def proposal(source: Table, **options: Any) -> tuple[Schema, Rows]:
     """The schema, and the rows that were cleaned on the way."""
-    source = known_export(source)
+    source = known_export(source, _named(options))
     schema, notes, later = Schema.of(source, **options), list(source.notes), list[str]()
     prepared = prepare(source, schema, notes, later)
     table = prepared.table
@@ -80,6 +80,13 @@ def proposal(source: Table, **options: Any) -> tuple[Schema, Rows]:
         schema = replace(schema, space=space, sums=None)
     schema = replace(schema, notes=tuple(notes), doubtful=doubtful)
     return schema, replace(rows, table=replace(rows.table, schema=schema))
+
+
+def _named(options: Mapping[str, Any]) -> set[str]:
+    """All names that a caller uses."""
+    lists = ("inputs", "exclude", "categories", "log", "defaults")
+    found = {name for option in lists for name in options.get(option) or ()}
+    return {*found, *(options.get(option) for option in ("status", "noise"))}
 
 
 def choose_inputs(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -225,9 +232,9 @@ def _doubt(table: InputTable, name: str, known: Mask) -> str:
     keys = column.keys()[~column.missing]
     if (keys == keys[0]).all():  # kept fixed, which changes nothing
         return ""
-    if is_bookkeeping(name):
-        return "looks like bookkeeping, by its name"
     values = column.take(~column.missing)
+    if is_bookkeeping(name, numbers=values.dtype.kind in "iuf"):
+        return "looks like bookkeeping, by its name"
     if values.dtype.kind not in "iuf":
         return ""
     numbers = values.astype(np.float64)
@@ -372,7 +379,7 @@ def _odd(rows: Rows) -> list[str]:
 
 
 def _two_names(table: InputTable, inputs: Mapping[str, Column]) -> list[str]:
-    """Notes on columns of numbers that may be one parameter under two names.
+    """Notes on columns that may be one parameter under two names.
 
     They are never filled together, together always, and over ranges that overlap.
     """
@@ -382,16 +389,23 @@ def _two_names(table: InputTable, inputs: Mapping[str, Column]) -> list[str]:
     for i, one in enumerate(names):
         for other in names[i + 1 :]:
             a, b = holed[one], holed[other]
-            if a.levels is not None or b.levels is not None:
-                continue
-            if (a.missing == ~b.missing)[table.measured].all():
-                x, y = (c.values[~c.missing].astype(np.float64) for c in (a, b))
-                if max(x.min(), y.min()) < min(x.max(), y.max()):
-                    notes.append(
-                        f"{one} and {other} are never filled together and have one range: if it is "
-                        f"one parameter, rename={{{other!r}: {one!r}}} (--rename {other}={one})"
-                    )
+            if (a.missing == ~b.missing)[table.measured].all() and _overlap(a, b):
+                notes.append(
+                    f"{one} and {other} are never filled together and have one range: if it is "
+                    f"one parameter, rename={{{other!r}: {one!r}}} (--rename {other}={one})"
+                )
     return notes
+
+
+def _overlap(one: Column, other: Column) -> bool:
+    """Whether numbers have ranges that overlap, or choices are mostly the same."""
+    if one.levels is not None and other.levels is not None:
+        a, b = set(one.texts), set(other.texts)
+        return 2 * len(a & b) > max(len(a), len(b))
+    if one.levels is not None or other.levels is not None:
+        return False
+    x, y = (column.values[~column.missing].astype(np.float64) for column in (one, other))
+    return bool(max(x.min(), y.min()) < min(x.max(), y.max()))
 
 
 def _with_sums(space: Space, cells: Mapping[str, NDArray[Any]], notes: list[str]) -> Space:
@@ -400,7 +414,14 @@ def _with_sums(space: Space, cells: Mapping[str, NDArray[Any]], notes: list[str]
     numbers = [p.name for p in space.parameters if isinstance(p, Float) and p.name not in optional]
     if len({len(cells[name]) for name in numbers}) != 1:
         return space
-    found = find_sums({name: cells[name].astype(np.float64) for name in numbers})
+    columns = {name: cells[name].astype(np.float64) for name in numbers}
+    found = find_sums(columns)
+    if not found and (nearly := nearly_sums(columns)):
+        total, count = nearly
+        notes.append(
+            f"{total} in all rows but {count}: if every suggestion should keep it, say so "
+            f"(sums=[{str(total)!r}], --sum '{total}'), and look at these rows"
+        )
     notes += [
         f"{total} in all rows: every suggestion keeps it, unless other sums are said (sums=[...], "
         "--sum)"

@@ -79,7 +79,8 @@ def read(source: Table, schema: Schema) -> tuple[list[dict[str, Any]], Space, Re
     """
     if schema.space is None or schema.inputs is None:
         raise InputError("the schema has no space; expected one that `propose` has completed")
-    return assemble(clean_rows(prepare(known_export(source), schema, [], []), []))
+    source = known_export(source, {*schema.inputs, *schema.exclude, *schema.roles.names})
+    return assemble(clean_rows(prepare(source, schema, [], []), []))
 
 
 def prepare(source: Table, schema: Schema, notes: list[str], on_outputs: list[str]) -> Prepared:

@@ -40,6 +40,8 @@ CLOSE, LARGEST = 0.02, 10
 MOST_ROUNDING = 0.02
 DECIMALS = 12
 MOST_PARENTS = 100
+# So many rows of a blend may have a slip.
+SLIPS = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,6 +233,30 @@ def find_sums(columns: Mapping[str, Array]) -> list[Sum]:
         else:
             found.append(total)
     return found
+
+
+def nearly_sums(columns: Mapping[str, Array]) -> tuple[Sum, int] | None:
+    """An equation that holds in all rows but a few, where slips are likely, and in how many not.
+
+    The rows that are worst at the direction in which the columns vary least are left out.
+    """
+    varying = {name: column for name, column in columns.items() if np.ptp(column) > 0}
+    if len(varying) < 2:
+        return None
+    Z = np.column_stack([c / np.std(c) for c in varying.values()])
+    kept = np.ones(len(Z), dtype=bool)
+    for _ in range(2):  # the first direction is bent by the slips
+        centred = Z - Z[kept].mean(axis=0)
+        along = centred @ np.linalg.svd(centred[kept], full_matrices=False)[2][-1]
+        off = np.abs(along - np.median(along))
+        kept = off <= np.quantile(off, 1 - SLIPS)
+    for total in find_sums({name: column[kept] for name, column in varying.items()}):
+        weights = dict(total.terms)
+        off = np.column_stack([columns[n] for n in weights]) @ [*weights.values()] - total.total
+        count = int((np.abs(off) > np.abs(off[kept]).max()).sum())
+        if count <= SLIPS * len(off):
+            return total, count
+    return None
 
 
 def _beside(y: Array, basis: Sequence[Array]) -> Array:

@@ -61,11 +61,16 @@ class Table:
     curves: Mapping[str, Sequence[Mapping[int, float]]] = field(default_factory=dict)
 
 
-def renamed(source: Table, names: Mapping[str, str]) -> Table:
-    """The source with other names of columns; one that has the new name already keeps it.
+def renamed(sources: Sequence[Table], names: Mapping[str, str]) -> list[Table]:
+    """The sources with other names of columns; one that has the new name already keeps it."""
+    found = {name for source in sources for name in source.columns}
+    for old in names:
+        if old not in found:
+            raise InputError(f"no column {old!r} to rename; found {', '.join(sorted(found))}")
+    return [_renamed(source, names) for source in sources]
 
-    Names that it does not have are left to other tables.
-    """
+
+def _renamed(source: Table, names: Mapping[str, str]) -> Table:
     columns = dict(source.columns)
     for old, new in names.items():
         if old in columns and new in columns:

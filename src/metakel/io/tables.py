@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -156,13 +157,7 @@ def jsonl_columns(path: str | Path) -> dict[str, list[Any]]:
 
 def _json_columns(file: Path) -> tuple[Columns, list[int]]:
     rows, lines = list[dict[tuple[str, ...], Any]](), list[int]()
-    for number, line in enumerate(read_text(file, "JSON lines").splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"line {number} of {file.name} is not JSON: {error}") from None
+    for number, found in _entries(read_text(file, "JSON lines"), file.name):
         if not isinstance(found, Mapping):
             raise InputError(
                 f"line {number} of {file.name} is {str(found)[:40]!r}; expected an object, as in "
@@ -182,6 +177,23 @@ def _json_columns(file: Path) -> tuple[Columns, list[int]]:
     names = [p[-1] if ends.count(p[-1]) == 1 else ".".join(p) for p in paths]
     pairs = zip(paths, names, strict=True)
     return {name: Column.of([row.get(path) for row in rows]) for path, name in pairs}, lines
+
+
+def _entries(text: str, name: str) -> Iterator[tuple[int, Any]]:
+    """What a file holds, one entry in a line or all in one list, each with the number of its line.
+
+    Entries of a list are counted instead.
+    """
+    with suppress(ValueError, RecursionError):
+        if text.lstrip().startswith("["):
+            yield from enumerate(json.loads(text), start=1)
+            return
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"line {number} of {name} is not JSON: {error}") from None
 
 
 def _spread(entry: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:

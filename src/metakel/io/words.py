@@ -59,6 +59,9 @@ BOOKKEEPING = _words(
     "url suggestion startwert zufallszahl rechner benutzer nutzer bearbeiter datum zeitstempel "
     "bemerkung bemerkungen kommentar notiz notizen lauf nr nummer pfad datei"
 )
+TEXTS = _words(
+    "path file filename url host hostname user note notes comment description pfad datei"
+)
 # Who did it, where the whole name says so: a mutation operator is a setting.
 PEOPLE = _words("operator technician analyst chemist experimenter laborant")
 
@@ -111,8 +114,13 @@ def is_share(name: str) -> bool:
     return "%" in name or bool(SHARES & set(words_of(name)))
 
 
-def is_bookkeeping(name: str) -> bool:
-    """Whether it says which run it was, and not how it was done: ``seed``, ``host``, ``run_id``."""
+def is_bookkeeping(name: str, *, numbers: bool = False) -> bool:
+    """Whether it says which run it was, and not how it was done: ``seed``, ``host``, ``run_id``.
+
+    Of several words, the last may name a text: numbers in ``drop_path`` are a setting.
+    """
     words = words_of(name)
+    if numbers and len(words) > 1 and words[-1] in TEXTS:
+        return False
     who = len(words) == 1 and words[0] in PEOPLE
     return who or (bool(words) and (words[-1] in BOOKKEEPING or words[-2:] == ["random", "state"]))

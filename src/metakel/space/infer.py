@@ -131,7 +131,7 @@ def _fixed(name: str, value: Any) -> tuple[Parameter, str]:
 def _choices(
     name: str, distinct: Sequence[Any], log: bool | None, *, chosen: bool
 ) -> tuple[Parameter, str]:
-    """Choices, with a note on those that differ only by case; what cannot be one is refused."""
+    """Choices, with a note on those that differ only by case or spaces; others are refused."""
     for odd in (v for v in distinct if not storable(to_python(v))):
         raise InputError(
             f"column {name!r} holds {odd!r}; expected numbers, text or true and false: write it "
@@ -153,8 +153,9 @@ def _choices(
             f"(e.g. {distinct[0]!r}); expected an input, so name the inputs you mean"
         )
     ordered = sorted(distinct, key=lambda v: (str(type(v)), v))
-    texts = {text.lower(): text for text in reversed(ordered) if isinstance(text, str)}
-    twins = [(texts[v.lower()], v) for v in ordered if isinstance(v, str) and texts[v.lower()] != v]
+    plain = {v: " ".join(v.split()).lower() for v in ordered if isinstance(v, str)}
+    first = {text: v for v, text in reversed(plain.items())}
+    twins = [(first[text], v) for v, text in plain.items() if first[text] != v]
     note = f"{name} has {twins[0][0]!r} and {twins[0][1]!r}, taken as two choices" if twins else ""
     return Categorical(name, tuple(ordered)), note
 

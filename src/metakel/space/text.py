@@ -22,6 +22,8 @@ is_number_text = re.compile(
     r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)"
 ).fullmatch
 has_decimal_comma = re.compile(r"[+-]?([0-9]+,[0-9]*|,[0-9]+)(e[+-]?[0-9]+)?").fullmatch
+# 1'234 as in Switzerland, or with a space that does not break; "64 128" may be two numbers.
+_grouped = re.compile("[+-]?[1-9][0-9]{0,2}(['’\u00a0\u202f][0-9]{3})+([.,][0-9]+)?").fullmatch
 # 1,234 is a decimal number in one country and a thousand in another.
 is_ambiguous = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(?![0-9])(\s*[^0-9\s].*)?").fullmatch
 # A unit has no digits, as in "87,5 %" or "49.4 °C", so that a time of day is none.
@@ -39,10 +41,15 @@ def as_number(value: Any) -> float | None:
     """The number that a cell holds, with a decimal point or comma; None if it holds none."""
     if not isinstance(value, str):
         return as_float(value) if is_numeric(value) else None
-    word = value.strip().lower()
+    word = ungrouped(value.strip().lower())
     if has_decimal_comma(word):
         return float(word.replace(",", "."))
     return float(word) if is_number_text(word) else None
+
+
+def ungrouped(word: str) -> str:
+    """A number without the marks between its thousands, where they can be nothing else."""
+    return re.sub("['’\u00a0\u202f]", "", word) if _grouped(word) else word
 
 
 def as_float(value: Any) -> float | None:
