@@ -157,7 +157,7 @@ def suggest(
         )
         _show_rows(known, table, found, as_json=json, brief=count > 1)
         return
-    if sheet is not None and observed is None and candidates is None:
+    if sheet is not None and not any(is_workbook(p) for p in (observed, candidates) if p):
         raise typer.BadParameter("--sheet without --table: there is no workbook to read")
     tuner = open_tuner(
         source, journal, fix=fix, task=task, same_task=same_task, observed=observed, sheet=sheet,

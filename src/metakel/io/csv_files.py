@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from metakel._files import as_path, refuse_bomb, refuse_device
 from metakel.errors import Hint, InputError
 from metakel.io.cleaning import of_levels, read_texts, texts
-from metakel.io.columns import Columns, check_names
-from metakel.io.layout import (
+from metakel.io.columns import (
     COMMENT,
     LOOKED_AT,
     TITLE_ROWS,
     UNITS_NOTE,
+    Columns,
+    check_names,
     header_at,
     is_header,
     is_units,

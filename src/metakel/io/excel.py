@@ -17,9 +17,16 @@ from numpy.typing import NDArray
 from metakel._files import as_path, refuse_bomb, refuse_device
 from metakel.errors import Hint, InputError
 from metakel.io.cleaning import read_texts
-from metakel.io.columns import Column, Columns, check_names
+from metakel.io.columns import (
+    UNITS_NOTE,
+    Column,
+    Columns,
+    check_names,
+    header_at,
+    is_header,
+    is_units,
+)
 from metakel.io.excel_rows import letters
-from metakel.io.layout import UNITS_NOTE, header_at, is_header, is_units
 from metakel.io.schema import Table
 from metakel.space.text import as_number, distinct, is_numeric, split_unit
 
