@@ -74,9 +74,9 @@ class ConfidenceSequence:
         kernel, and 0 for a sum of kernels. That no base kernel is larger than the past allows is an
         assumption, not a part of delta; the alarm checks it.
     method : str, DMM or ClosedForm
-        "dmm" is the tightest: every function that fits the data and has a small norm, intersected
-        over time. The others are closed forms of the present time. `DMM` and `ClosedForm` have
-        options of their own.
+        "dmm" holds every function that fits the data and has a small norm, intersected over time:
+        the tightest where points are given, not always where its bound chooses them. The others
+        are closed forms of the present time. `DMM` and `ClosedForm` have options of their own.
     norm_of : "truth", "kernel" or "all"
         Whose norm B bounds. "truth": that of the true kernel, with weights of at most 1 on some of
         the active base kernels; the bound in the norm of ``kernel`` is then B / sqrt(its smallest
