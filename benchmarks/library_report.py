@@ -125,7 +125,8 @@ def seconds(records: list[Record]) -> str:
     rows = []
     for method in methods_of(records):
         found = [r["methods"][method] for r in records]
-        spent = [f"{np.median([f['seconds'][str(t)] for f in found]):.1f}" for t in FITS]
+        medians = [np.median([f["seconds"].get(str(t), np.nan) for f in found]) for t in FITS]
+        spent = ["" if np.isnan(median) else f"{median:.1f}" for median in medians]
         beside = 1000 * np.median([f["overhead"] for f in found])
         rows.append([method, *spent, f"{beside:.0f}"])
     head = ["seconds, median", *(f"after {t}" for t in FITS), "beside training, ms per fit"]
@@ -160,7 +161,7 @@ def floors(records: list[Record]) -> str:
     """The table of the floors and goals."""
     real = [r for r in records if r["kind"] in ("classification", "regression")]
     long = [r for r in real if len(r["methods"]["metakel"]["cv"]) >= 50]
-    strange = [r for r in records if r["kind"] == "unlike"]
+    strange = [r for r in records if r["kind"] == "unlike" and len(r["methods"]) == 2]
     own = next(r for r in records if r["kind"] == "own")
     worse = np.mean([_after(r, "metakel", 1) > r["defaults"]["cv"] * (1 + 1e-9) for r in real])  # type: ignore[operator]
     sets = sorted({r["set"] for r in real})
