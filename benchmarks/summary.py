@@ -154,7 +154,7 @@ def ahead() -> str:
             rows.append((where, ours[column], [(r[method], r[column]) for r in others]))
     table = next(t for t in tables(sections()["library-search"]) if "after 5" in t[0])
     ours = next(row for row in table if row["method"] == "metakel")
-    for column in list(ours)[1:]:
+    for column in (name for name in list(ours)[1:] if ours[name]):
         where = f"real training, loss over the defaults', {column} fits"
         rows.append((where, ours[column], [(r["method"], r[column]) for r in table]))
     lines = []
