@@ -74,16 +74,16 @@ bench-coverage: $(VENV)/.bench  ## coverage and width of every confidence method
 	$(BIN)/python -m benchmarks.coverage_selection --update-docs
 	$(BIN)/python -m benchmarks.coverage_floors --update-docs
 
-torture: $(VENV)/.ready  ## 5,000 kill -9, 1,000 while saving, 200 while runs are stopped, full disks: look for losses (docs/reliability.md)
-	cd tests/tuner && ../../$(BIN)/python torture.py --kills 2000
-	cd tests/tuner && ../../$(BIN)/python torture.py --kills 300 --command
-	cd tests/tuner && ../../$(BIN)/python torture_stops.py --kills 200
-	cd tests/tuner && ../../$(BIN)/python torture_swarm.py swarm --kills 1700 --processes 4
-	cd tests/tuner && ../../$(BIN)/python torture_swarm.py swarm --kills 1000 --processes 4 --hosts 3
-	cd tests/tuner && ../../$(BIN)/python torture_swarm.py saving --kills 1000
-	cd tests/tuner && ../../$(BIN)/python torture_swarm.py disk --step 37
+torture: $(VENV)/.ready  ## kill -9, stops, pauses, interrupts, full disks, damage: look for losses, in 30 minutes (docs/reliability.md)
+	cd tests/tuner && ../../$(BIN)/python torture.py --kills 1000
+	cd tests/tuner && ../../$(BIN)/python torture.py --kills 100 --command
+	cd tests/tuner && ../../$(BIN)/python torture_stops.py --kills 60
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py swarm --kills 1000 --processes 4
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py swarm --kills 300 --processes 4 --hosts 3
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py saving signals --kills 1000
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py pauses --kills 40
+	cd tests/tuner && ../../$(BIN)/python torture_swarm.py disk --step 97
 	cd tests/tuner && ../../$(BIN)/python torture_interrupts.py
-	cd tests/tuner && ../../$(BIN)/python torture_swarm.py pauses signals --kills 300
 	cd tests/tuner && ../../$(BIN)/python torture_swarm.py damage --step 1
 
 fuzz: $(VENV)/.ready  ## a million damaged lines, cells and files: look for errors that are not ours
