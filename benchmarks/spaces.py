@@ -1,6 +1,7 @@
 """Long runs on a continuous space through Optuna: regret after 1 to 200 trials.
 
-``python -m benchmarks.spaces [--tasks 3] [--trials 50] [--full] [--update-docs]``
+``python -m benchmarks.spaces [--tasks 3] [--trials 50] [--full] [--minutes 60] [--update-docs]``;
+a run that was stopped goes on where it was, and a change of the package repeats only what is ours
 
 The world has five parameters (learning rate, depth, dropout, weight decay, optimizer) and tasks
 that differ in where the optimum is. Past tasks are eight random searches of 30 trials. A new task
@@ -13,21 +14,25 @@ from __future__ import annotations
 
 import argparse
 import logging
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from math import inf
 
 import numpy as np
 import optuna
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 
 from benchmarks.docs import markdown, update_section
+from benchmarks.seeds import bench
 from metakel.integrations.optuna import MetaKelSampler
 
 PAST, PAST_TRIALS, FIRST_TASK = 8, 30, 200
-TIMES = (1, 5, 10, 20, 50, 100, 200)
+TIMES = (1, 5, 10, 20, 50, 100, 150, 200)
 HAND_OVER = 15
+FILE, THEIRS = "benchmarks/spaces.py", "Optuna's"
 NOISE = 0.01
 COSTS = {"adam": 0.0, "sgd": 0.15, "rmsprop": 0.05}
 RANGES = {"lr": (-5, -1), "dropout": (0, 0.6), "wd": (-7, -1)}  # logarithms of the first and last
@@ -100,9 +105,9 @@ Entry = tuple[str, str, Callable[[int], BaseSampler], Callable[[int], BaseSample
 METHODS: tuple[Entry, ...] = (
     ("metakel", "ours", ours, None),
     (f"metakel, GPSampler after {HAND_OVER}", "ours, then Optuna's", ours, lambda s: _gp(s)),
-    ("GPSampler, cold", "Optuna's", lambda s: _gp(s), None),
-    ("TPESampler, cold", "Optuna's", lambda s: TPESampler(seed=s), None),
-    ("random", "Optuna's", lambda s: RandomSampler(seed=s), None),
+    ("GPSampler, cold", THEIRS, lambda s: _gp(s), None),
+    ("TPESampler, cold", THEIRS, lambda s: TPESampler(seed=s), None),
+    ("random", THEIRS, lambda s: RandomSampler(seed=s), None),
 )
 
 
@@ -110,9 +115,12 @@ def _gp(seed: int) -> BaseSampler:
     return GPSampler(seed=seed)
 
 
-def search(entry: Entry, task: int, trials: int) -> tuple[list[float], float]:
-    """Regret at `TIMES`, as far as it goes, and the share of edge coordinates."""
-    _, _, first, second = entry
+def search(method: str, trials: int, task: int) -> dict[str, list[float] | float]:
+    """Regret after every trial, and the share of edge coordinates; JSON."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    logging.getLogger("metakel").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+    _, _, first, second = next(entry for entry in METHODS if entry[0] == method)
     world = World(task)
     study = optuna.create_study(sampler=first(0))
     objective = world.objective()
@@ -122,8 +130,8 @@ def search(entry: Entry, task: int, trials: int) -> tuple[list[float], float]:
     study.optimize(objective, n_trials=trials - len(study.trials))
     seen = np.array([t.value for t in study.trials])
     true = np.array([world.value(**t.params) for t in study.trials])
-    regret = [float(true[np.argmin(seen[:n])] - world.best) for n in TIMES if n <= trials]
-    return regret, edge_share(study)
+    regret = [float(true[np.argmin(seen[: n + 1])] - world.best) for n in range(trials)]
+    return {"regret": regret, "edges": edge_share(study)}
 
 
 def edge_share(study: optuna.Study) -> float:
@@ -136,16 +144,22 @@ def edge_share(study: optuna.Study) -> float:
     return float(np.mean(found))
 
 
-def measure(tasks: int, trials: int) -> str:
-    """Markdown: one line per method."""
-    lines = []
-    for entry in METHODS:
-        runs = [search(entry, FIRST_TASK + k, trials) for k in range(tasks)]
-        regret = np.mean([r for r, _ in runs], axis=0)
-        edges = np.mean([e for _, e in runs])
-        lines.append([*entry[:2], *(f"{r:.4f}" for r in regret), f"{edges:.0%}"])
+def measure(tasks: int, trials: int, jobs: int, minutes: float) -> str:
+    """Markdown: one line per method that there was time for."""
+    times, lines, start = [n for n in TIMES if n <= trials], [], time.monotonic()
+    for name, whose, *_ in METHODS:
+        own, left = whose != THEIRS, minutes - (time.monotonic() - start) / 60
+        with bench("spaces", FILE, jobs=jobs, minutes=left, package=own) as place:
+            kept = f"{name}-{trials}".replace(" ", "_")
+            once = partial(search, name, trials)
+            runs = place.measured(kept, once, range(FIRST_TASK, FIRST_TASK + tasks))
+        if not runs:
+            continue
+        regret = np.mean([[run["regret"][n - 1] for n in times] for run in runs], axis=0)
+        edges = np.mean([run["edges"] for run in runs])
+        cells = [*(f"{r:.4f}" for r in regret), f"{edges:.0%}"]
+        lines.append([name, whose, str(len(runs)), *cells])
         print(" ".join(lines[-1]), flush=True)
-    times = [str(n) for n in TIMES if n <= trials]
     command = f"python -m benchmarks.spaces --tasks {tasks} --trials {trials}"
     return f"""\
 Command: `{command}`, part of
@@ -156,7 +170,7 @@ one run of each method and task, with seed 0. Edge: share of coordinates at an e
 trials 5 to 60; the optimum has none there. The world was looked at during development, on tasks 200
 to 202 among others.
 
-{markdown(["method", "whose code", *times, "edge"], lines)}"""
+{markdown(["method", "whose code", "runs", *map(str, times), "edge"], lines)}"""
 
 
 def main() -> None:
@@ -164,12 +178,12 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=3)
     parser.add_argument("--trials", type=int, default=50)
     parser.add_argument("--full", action="store_true", help="6 tasks, 200 trials: about an hour")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--minutes", type=float, default=inf, help="start nothing after so many")
     parser.add_argument("--update-docs", action="store_true")
     options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    logging.getLogger("metakel").setLevel(logging.ERROR)
-    text = measure(*((6, 200) if options.full else (options.tasks, options.trials)))
+    size = (6, 200) if options.full else (options.tasks, options.trials)
+    text = measure(*size, options.jobs, options.minutes)
     print(text)
     if options.update_docs:
         update_section("long-spaces", "Long runs on a space", text)
