@@ -10,8 +10,8 @@ from numpy.testing import assert_array_equal
 
 import metakel as mk
 from metakel.optimize import Optimizer
-from metakel.optimize.mixture import EVERY, last_fit
 from metakel.optimize.outcomes import MOST
+from metakel.optimize.task_prior import EVERY, last_fit
 from metakel.space import Categorical, Float, Space
 
 SPACE = Space(

@@ -29,6 +29,7 @@ VARIANCE_WEIGHTS = (1.5**2, 1.0)
 # Below this improvement, in units of the scale, expected improvement is numerically flat.
 FLAT = 1e-8
 NEGLIGIBLE = 1e-2
+SHORTLIST = 128
 # Of a drawn function: points at which it is drawn, and noise in units of the largest variance.
 MOST_ANCHORS = 800
 JITTER = 1e-9
@@ -92,22 +93,28 @@ def expected_improvement(
     return _improvement(prediction, kept, scales, best, variance_weights)
 
 
-def shortlist(
+def largest_improvement(
     prediction: Prediction,
     mix: MixtureWeights,
     best: float,
-    count: int,
     variance_weights: tuple[float, float] = VARIANCE_WEIGHTS,
-) -> NDArray[np.intp]:
-    """The ``count`` candidates with the largest improvement at the mean scale of each process.
+) -> Array:
+    """`expected_improvement` of a shortlist; -inf where another candidate is better.
 
-    The average over the whole grid of scales then has to be computed for these only.
+    On it are those with the largest improvement at the mean scale of each process. The average over
+    the whole grid of scales then has to be computed for these only.
     """
+    n = prediction.offset.shape[1]
+    if n <= 2 * SHORTLIST:
+        return expected_improvement(prediction, mix, best, variance_weights)
     members = mix.members[:, None]
-    scales = mix.scales[:, None] / np.maximum(members, 1e-300)
+    scales = mix.scales[:, None] / np.maximum(members, TINY)
     kept = np.where(members > NEGLIGIBLE, members, 0.0)
     rough = _improvement(prediction, kept, scales, best, variance_weights)
-    return np.argpartition(-rough, count)[:count]
+    chosen = np.argpartition(-rough, SHORTLIST)[:SHORTLIST]
+    scores = np.full(n, -np.inf)
+    scores[chosen] = expected_improvement(prediction.at(chosen), mix, best, variance_weights)
+    return scores
 
 
 def _improvement(

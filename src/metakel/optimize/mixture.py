@@ -1,18 +1,11 @@
 """The model of a prior: learned processes beside a cold start, weighed by their evidence.
 
-Where the history says nothing, the processes are fitted to the task's own values instead
-(`refitted`): one with a kernel set by hand and one with a lengthscale per input, signal and noise
-of the largest posterior density. They count the same: by its likelihood, what was fitted to the
-values would always win, and the other one keeps it from getting stuck. Values are standardised by
-their own mean and standard deviation.
-
 Of more values than a Gaussian process can take, a part decides (`representative`). Alarm and trace
 rest on the first ones, which is valid: they were not selected by what came later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -32,27 +25,22 @@ from metakel.gp.averages import (
     drawn_function,
     expected_improvement,
     improvement_gradient,
-    mixture_weights,
+    largest_improvement,
     predict,
-    shortlist,
     upper_bound,
     upper_bound_gradient,
 )
-from metakel.gp.factor import Factor, Frame, Prediction, common_rows
-from metakel.gp.posterior import LEVEL_VARIANCE, fit_matern52
-from metakel.gp.processes import ColdProcess, KnownScale, LevelAndScale, TaskProcess
+from metakel.gp.factor import Factor, Prediction, common_rows
 from metakel.gp.success import Runs, SuccessChance
-from metakel.optimize.alarm import alarm_after
 from metakel.optimize.certificate import (
     Certificate,
-    RegretCalibration,
-    RegretScores,
     RegretTrace,
     shape,
 )
 from metakel.optimize.model import BestRuns, Chance, Model, Score, Search, spread_batch
 from metakel.optimize.outcomes import MOST, Outcomes, nothing, representative
-from metakel.optimize.stopping import Stopping
+from metakel.optimize.replayed import ByReplays
+from metakel.optimize.task_prior import TaskPrior, alarm_after, refitted
 from metakel.search import StartPoints
 
 if TYPE_CHECKING:
@@ -61,100 +49,10 @@ if TYPE_CHECKING:
 # Points whose scores differ by less than this share of their range are equally good choices.
 TIED = 1e-6
 NO_FLUKE = 3  # failures of a task whose past had none, after which the search leaves the place
-SHORTLIST = 128
 # Processes of a smaller weight do not show in a sum with the others.
 ROUNDING = 1e-9
 # A history of a smaller weight decides nothing: a cold start does that is fitted to the values.
 OVERRULED = 0.3
-# A cold start is fitted again after each of the first values, later when so many more are there.
-EVERY, LATER = 30, 0.1
-
-
-@dataclass(frozen=True, eq=False)
-class TaskPrior:
-    """Surrogate model of a task before its first value.
-
-    Parameters
-    ----------
-    processes : tuple of TaskProcess
-        Learned ones and a cold start; neighbours that differ in their noise only share the rest.
-    weights : tuple of float
-        Their weights before any value.
-    task : LevelAndScale
-        Of a task; a first value far from the levels of past tasks overrules them.
-    d0 : int
-        Number of inputs.
-    refits : bool
-        Whether there is one cold start alone, beside which another is fitted to the values.
-    store : callable
-        Gives the JSON form of what the model was made from.
-    regret : RegretCalibration or str
-        What replays on past tasks say of the regret, or why there are none.
-    delta : float
-        Probability with which what is promised may fail.
-    output_range : (low, high)
-        Between which all values lie, in the sign to be maximised.
-    best_runs : BestRuns, optional
-        Runs of past tasks to refer to.
-    success : SuccessChance, optional
-        The chance that a run gives a value. A choice is worth the logarithm of it less, in units of
-        the scale of a task.
-    portfolio : (k, d0) array, optional
-        Points to try first, where the past says so more surely than the model.
-    emulated : callable, optional
-        Scores of replays on tasks drawn from the prior, at the points (n, d0) of a new table.
-    """
-
-    processes: tuple[TaskProcess, ...]
-    weights: tuple[float, ...]
-    task: LevelAndScale
-    d0: int
-    refits: bool = False
-    store: Callable[[], dict[str, Any]] = dict
-    regret: RegretCalibration | str = "the optimizer was not replayed on past tasks"
-    delta: float = 1.0
-    output_range: tuple[float, float] = (-inf, inf)
-    best_runs: BestRuns | None = None
-    success: SuccessChance | None = None
-    portfolio: Array | None = None
-    emulated: Callable[[Array], RegretScores] | None = None
-
-    @cached_property
-    def learned(self) -> NDArray[np.bool_]:
-        """(P,) which processes past tasks taught."""
-        return np.array([process.learned for process in self.processes])
-
-    @property
-    def guarded(self) -> bool:
-        """Whether the values may favour a cold start."""
-        return bool(self.learned.any() and not self.learned.all())
-
-    @cached_property
-    def cold(self) -> TaskPrior:
-        """The same task without what was learned of its values."""
-        process = self.processes[int(np.argmin(self.learned))]
-        why = "a cold start was not replayed on past tasks"
-        return replace(
-            self, processes=(process,), weights=(1.0,), refits=True, regret=why, portfolio=None
-        )
-
-    @property
-    def longest(self) -> int:
-        """For how many values the optimizer was replayed on past tasks."""
-        return 0 if isinstance(self.regret, str) else self.regret.longest
-
-    def factor(self, Z: Array) -> Factor:
-        """Before any value, over candidates ``Z`` (N, d0)."""
-        processes = self.processes * 2 if self.refits else self.processes
-        return Factor.of(processes, self.task, Z)
-
-    def average(self, factor: Factor) -> MixtureWeights:
-        """Posterior weights of processes and scales."""
-        if not self.refits:
-            return mixture_weights(factor.log_likelihoods, self.weights, factor.task)
-        halves = (self.weights[0] / 2,) * 2
-        found = mixture_weights(factor.log_likelihoods, halves, factor.task)
-        return replace(found, weights=np.tile(found.scale_shares / 2, (2, 1)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -296,17 +194,8 @@ class Mixture(Model):
         if prior.refits:
             return refitted(prior, factor, X, y)
         if not common_rows(factor.X[:1], factor.y[:1], X, y):
-            factor = self._at_level_of(X[0], float(y[0]))
+            factor = Factor.within(prior.at_level_of(factor.frame, X[0], float(y[0])))
         return factor.given(X, y, together)
-
-    def _at_level_of(self, x: Array, y: float) -> Factor:
-        """A first value that past tasks do not allow for is that of a task at another level."""
-        prior, frame = self.prior, self.factor.frame
-        means = [float(kernel.prepare(x[None]).mean[0]) for kernel in frame.kernels]
-        task = prior.task if prior.task.expects(y, means) else prior.task.at_other_level(y)
-        if task is not frame.task:
-            frame = replace(frame, task=task)
-        return Factor.within(frame)
 
     def _following(self, outcomes: Outcomes) -> Self:
         """The replayed rule on this task: given the values that it would have asked for, in turn.
@@ -430,96 +319,14 @@ class Mixture(Model):
 
     def certificate(self, state: State) -> Certificate:
         """How far the best point can be from the optimum, by replays on past tasks."""
-        found, scores = state.outcomes, self._scores(state, self.prior.emulated)
-        if isinstance(scores, str):
-            return Certificate(inf, delta=self.delta, reason=scores, final=True)
-        reason, alarm = "", state.alarm or self._above_the_ceiling(state, scores)
-        if not found.counts.any():
-            reason = "nothing was observed yet"
-        elif alarm is not None:
-            reason = f"alarm after {alarm.time} values: {alarm.reason}"
-        elif found.constraints:
-            reason = "past tasks were replayed without constraints"
-        elif not self.trace.best:
-            reason = "the first point is not the one that this optimizer asks for"
-        if reason:
-            stopping = self._stopping(scores, 1.0)
-            return Certificate(inf, delta=self.delta, reason=reason, stopping=stopping)
-        return self._by_replays(state, scores)
+        return ByReplays(self, state).certificate()
 
     def disproved(self, state: State) -> AlarmEvent | None:
         """A value above the ceiling: on a task like the past ones with probability delta at most.
 
         Tasks are not emulated for it, so that no decision waits for them.
         """
-        scores = self._scores(state)
-        return None if isinstance(scores, str) else self._above_the_ceiling(state, scores)
-
-    def _above_the_ceiling(self, state: State, scores: RegretScores) -> AlarmEvent | None:
-        """On spaces values may be noisy, and there is no ceiling of them."""
-        found = state.outcomes
-        if not scores.points or found.constraints:
-            return None
-        above = self.trace.above(found.y, scores.factor(self.delta), scores.horizon)
-        if above is None:
-            return None
-        time, high, ceiling = above
-        high, ceiling = state.scale.value(high), state.scale.value(ceiling)
-        return AlarmEvent(
-            time,
-            f"{high:.4g} is better than past tasks allow, {ceiling:.4g} at most: the certificate "
-            "is disproved, and the task is unlike them",
-        )
-
-    def _scores(
-        self, state: State, emulated: Callable[[Array], RegretScores] | None = None
-    ) -> RegretScores | str:
-        """Scores of past tasks that speak for this optimizer, or why there are none."""
-        regret = self.prior.regret
-        if isinstance(regret, str):
-            return regret
-        if state.acquisition != self.acquisition:
-            return f"past tasks were replayed with acquisition={self.acquisition!r}, not this one"
-        return regret.scores_for(state.domain, self.delta, emulated)
-
-    def _stopping(self, scores: RegretScores, unit: float) -> Stopping | None:
-        """The rule by which this search stops, and the spread in units of the output."""
-        if self.spread is None:
-            return None
-        shapes, replayed = self.trace.shapes[: scores.horizon], scores.replayed
-        if scores.basis == "emulated" and replayed is not None and replayed.too_few(self.delta):
-            replayed = None  # the certificate itself, if it is small enough
-        return Stopping(unit * self.spread, unit, self.delta, replayed, shapes)
-
-    def _by_replays(self, state: State, scores: RegretScores) -> Certificate:
-        found, scale = state.outcomes, state.scale
-        values, factor = np.where(found.counts, found.y, -inf), scores.factor(self.delta)
-        best = top = int(np.argmax(values))
-        if not scores.points:
-            # Values may be noisy, so the ceiling would be about them. What holds is the bound of
-            # the last time, for the best point of that time.
-            best, regret = self.trace.last(values, factor, scores.horizon)
-        else:
-            regret = self.trace.ceiling(factor, scores.horizon) - values.max()
-        most, end = self.output_range[1] - float(found.y[top]), None
-        if most <= regret and most < inf:  # it says more, and says it of the best point of all
-            best, end = top, scale.value(self.output_range[1])
-        value, seen = state.value(best), float(found.y[best])
-        unit = 1.0
-        if scale.log and self.spread:
-            unit = scale.difference(seen, self.spread) / self.spread
-        return Certificate(
-            scale.difference(seen, max(min(regret, most), 0.0)),
-            state.point(best),
-            value,
-            value,
-            self.delta,
-            basis=scores.basis,
-            tasks=scores.tasks,
-            among="candidate" if scores.points else "",
-            range_end=end,
-            stopping=self._stopping(scores, unit),
-        )
+        return ByReplays(self, state).disproved()
 
     # Predictions and scores
 
@@ -643,16 +450,11 @@ class Mixture(Model):
     def _improvement_at_start(self, best: float, chance: Chance | None) -> Array:
         """(N,) at the start points; -inf where another is certainly better."""
         prediction, weights = self._at(self._Z), self._variance_weights
-        n = len(self._Z)
-        if chance is not None:
-            return expected_improvement(prediction, self.mix, best, weights) * chance(self._Z)
         # Where runs may fail, points of less improvement may be the better choice.
-        if n <= 2 * SHORTLIST or self._success is not None:
-            return expected_improvement(prediction, self.mix, best, weights)
-        chosen = shortlist(prediction, self.mix, best, SHORTLIST, weights)
-        scores = np.full(n, -inf)
-        scores[chosen] = expected_improvement(prediction.at(chosen), self.mix, best, weights)
-        return scores
+        if chance is None and self._success is None:
+            return largest_improvement(prediction, self.mix, best, weights)
+        found = expected_improvement(prediction, self.mix, best, weights)
+        return found if chance is None else found * chance(self._Z)
 
     def _cautious_bound(self, chance: Chance | None) -> Score:
         """The upper bound; a chance cannot weigh it, as it may be negative, so it is added."""
@@ -671,32 +473,6 @@ class Mixture(Model):
     def to_dict(self) -> dict[str, Any]:
         """Exact JSON form of what the model was made from."""
         return {"kind": self.kind, **self.prior.store()}
-
-
-def refitted(prior: TaskPrior, before: Factor, X: Array, y: Array) -> Factor:
-    """The processes of a cold start, one of them fitted to the values (t, d0) and (t,)."""
-    count, processes = last_fit(len(y)), before.frame.processes
-    if count != last_fit(before.t) or common_rows(before.X, before.y, X, y) < count:
-        task = own_scale(y[:count], prior.task)
-        shared = fit_matern52([X[:count]], [(y[:count] - task.level) / task.scale])
-        processes = (processes[0], ColdProcess(shared))
-    frame = Frame(processes, own_scale(y, prior.task), before.frame.Z)
-    return Factor.within(frame).at_once(X, y)
-
-
-def last_fit(t: int) -> int:
-    """To how many of ``t`` values the kernel was fitted last."""
-    count = min(t, EVERY)
-    while (following := count + max(int(LATER * count), 1)) <= t:
-        count = following
-    return count
-
-
-def own_scale(y: Array, past: LevelAndScale) -> LevelAndScale:
-    """Mean and standard deviation of values; the scale of past tasks where they do not vary."""
-    spread = float(y.std())
-    scale = spread if spread > 1e-12 * float(np.abs(y).max(initial=0.0)) else past.scale
-    return KnownScale(float(y.mean()), LEVEL_VARIANCE, scale, past.spread)
 
 
 def _log(values: Array) -> Array:

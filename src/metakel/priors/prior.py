@@ -24,10 +24,11 @@ from metakel.gp.success import SuccessChance
 from metakel.kernels import KernelSum
 from metakel.optimize.acquisition import Acquisition
 from metakel.optimize.certificate import RegretCalibration, RegretScores
-from metakel.optimize.mixture import Mixture, TaskPrior
+from metakel.optimize.mixture import Mixture
 from metakel.optimize.model import LOADERS, BestRuns
 from metakel.optimize.optimizer import Optimizer
 from metakel.optimize.outcomes import OutputScale
+from metakel.optimize.task_prior import TaskPrior
 from metakel.priors.confidence import Calibration, ConfidenceBand, prior_kernel
 from metakel.priors.heldout import NOISE_RATIOS, HeldOut
 from metakel.priors.info import Beside, PriorInfo

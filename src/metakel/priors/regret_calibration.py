@@ -25,8 +25,8 @@ from metakel.optimize.certificate import (
     RegretCalibration,
     RegretScores,
 )
-from metakel.optimize.mixture import TaskPrior
 from metakel.optimize.optimizer import rehearse
+from metakel.optimize.task_prior import TaskPrior
 from metakel.priors.emulation import Objective, emulate, imagine
 from metakel.priors.outputs import EVALUATIONS, Replays, random_regret
 from metakel.priors.prior import Prior
