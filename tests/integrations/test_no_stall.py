@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import optuna
 import pytest
 
+from metakel import History, learn_prior
 from metakel.integrations.optuna import MetaKelSampler
+from metakel.kernels.stationary import Matern52ARD
+from metakel.priors import principal
 
 BAD = {"adam": 0.0, "sgd": 0.15, "rmsprop": 0.05}
 TRIALS = 40
@@ -54,17 +59,23 @@ def on_edge(params):
     return np.mean([v < 1e-6 or v > 1 - 1e-6 for v in u])
 
 
-def searches():
-    """Mean regret of the best trial, and share of coordinates on an edge after the tenth trial."""
-    past = []
+@cache
+def past():
+    """Random searches on eight other tasks."""
+    studies = []
     for k in range(8):
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=k))
         study.optimize(world(k)[1], n_trials=30)
-        past.append(study)
+        studies.append(study)
+    return studies
+
+
+def searches():
+    """Mean regret of the best trial, and share of coordinates on an edge after the tenth trial."""
     regrets, edges = [], []
     for task in (200, 201):
         loss, objective, least = world(task)
-        study = optuna.create_study(sampler=MetaKelSampler(past, seed=0))
+        study = optuna.create_study(sampler=MetaKelSampler(past(), seed=0))
         study.optimize(objective, n_trials=TRIALS)
         regrets.append(loss(**study.best_params) - least)
         edges.append(np.mean([on_edge(trial.params) for trial in study.trials[10:]]))
@@ -85,3 +96,29 @@ def test_length_scales_without_a_bound_make_it_stall(monkeypatch):
     regret, edge = searches()
     assert regret > 0.009
     assert edge > 0.2
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("noise", [1e-3, 0.3])
+def test_a_wrong_prior_is_overruled_however_sure_it_is(monkeypatch, noise):
+    """All parameters are planted to be straight lines, and the check by held-out tasks passes."""
+
+    def planted(X, z):
+        return Matern52ARD(np.full(X[0].shape[1], 100.0), 1.0, noise)
+
+    monkeypatch.setattr(principal, "fit_matern52", planted)
+    wrong = learn_prior(History.from_optuna(past()), certify="none")
+    sure = replace(wrong.heldout, log_scores=np.ones(len(wrong.heldout.log_scores)))
+    regrets, trusts = [], []
+    for task in (200, 201):
+        loss, objective, least = world(task)
+        sampler = MetaKelSampler(prior=replace(wrong, heldout=sure), seed=0)
+        study = optuna.create_study(sampler=sampler)
+        study.optimize(objective, n_trials=60)
+        best = np.minimum.accumulate([trial.value for trial in study.trials])
+        found = [next(t for t in study.trials if t.value == best[n - 1]) for n in (5, 60)]
+        regrets.append([loss(**trial.params) - least for trial in found])
+        trusts.append(sampler.trust(study))
+    after_5, after_60 = np.mean(regrets, axis=0)
+    assert max(trusts) < 1e-3
+    assert after_60 < 0.05 < 0.2 < after_5
