@@ -53,10 +53,14 @@ def test_a_last_line_that_lacks_nothing_but_its_end_is_kept(tmp_path):
     path = tmp_path / "j"
     append(Journal(path), BEGUN, EVENT)
     path.write_bytes(path.read_bytes()[:-1])  # as some editors save a file
-    journal = Journal(path)
+    reader, journal = Journal(path), Journal(path)
+    assert reader.read() == [BEGUN, EVENT]
     assert journal.exclusively(journal.read) == [BEGUN, EVENT]  # before anything is decided
     append(journal, {"event": "next"})
-    assert Journal(path).read() == [BEGUN, EVENT, {"event": "next"}]
+    append(reader, {"event": "last"})
+    assert reader.read() == [{"event": "next"}, {"event": "last"}]
+    assert Journal(path).read() == [BEGUN, EVENT, {"event": "next"}, {"event": "last"}]
+    assert reader.line == 4
 
 
 def test_a_writer_that_has_not_read_removes_nobody_elses_events(tmp_path):

@@ -14,6 +14,7 @@ from tuning_history import small_prior
 
 from metakel import InputError
 from metakel.tuner import Journal, JournalError, Store, Tuner
+from metakel.tuner.salvage import salvaged
 
 PRIOR = small_prior()
 X = {"rate": 0.01, "depth": 6, "kind": "adam"}
@@ -309,6 +310,10 @@ def test_line_ends_and_marks_of_other_programs_change_nothing(tmp_path, change, 
     for value in values:
         tuner.tell(X, value)
     path.write_bytes(change(path.read_bytes()))
+    looked = Store.open(path)  # as `metakel status` and `metakel tell` do
+    assert [trial.value for trial in looked.run.record.observed] == values
+    looked.tell(X, 0.75)
+    values.append(0.75)
     for value in (0.5, 0.25):
         again = Tuner(PRIOR, path)
         again.tell(X, value)
@@ -318,9 +323,23 @@ def test_line_ends_and_marks_of_other_programs_change_nothing(tmp_path, change, 
         path.write_bytes(path.read_bytes() + b"\n")
         assert [trial.value for trial in Store.open(path).run.record.observed] == values
     text = path.read_bytes()
-    path.write_bytes(text.replace(b"0.25", b"0.75", 1))
+    path.write_bytes(text.replace(b"0.25", b"0.35", 1))
     with pytest.raises(InputError, match="was changed after it was written"):
         Store.open(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_a_journal_in_another_encoding_names_the_remedy_and_stays_as_it_is(tmp_path, encoding):
+    path = tmp_path / "j"
+    Tuner(PRIOR, path).tell(X, 0.5)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text, encoding=encoding)
+    for look in (Store.open, salvaged, lambda path: Tuner(PRIOR, path)):
+        with pytest.raises(InputError, match="iconv -f UTF-16 -t UTF-8"):
+            look(path)
+    assert path.read_text(encoding=encoding) == text
+    path.write_text(text, encoding="utf-8-sig")  # what the remedy gives
+    assert [trial.value for trial in Tuner(PRIOR, path).trials.observed] == [0.5]
 
 
 def test_an_empty_line_under_a_tuner_is_no_change(tmp_path):

@@ -162,7 +162,7 @@ class Journal:
         noted, had = (0, 0) if position.line else noted_count(self.place)
         for line in self._lines():
             if _is_empty(line, position.last):
-                position.line += 1
+                position.line += position.last.endswith(b"\n")  # or the end that was lacking
                 position.offset += len(line)
                 position.total = crc32(line, position.total)
                 position.last += line
@@ -170,7 +170,7 @@ class Journal:
             event, seal = _sealed(line if position.line else line.removeprefix(MARK), seal)
             if event is None:
                 hint = "" if position.line else " (is it a journal?)"
-                wrong = _what_is_wrong(line)
+                wrong = what_is_wrong(line)
                 raise InputError(
                     f"{self.path}, line {position.line + 1}{hint}: {wrong}",
                     *([self._remedy] if line.removeprefix(MARK)[:1] == b"{" or not hint else []),
@@ -256,7 +256,8 @@ class Journal:
                             f"{self.path} has a line of more than {LONGEST_LINE >> 20} MB; expected"
                             " the events of a journal, one short line each"
                         )
-                    if not _goes_on(line):
+                    ended = not known.line and parsed(line.removeprefix(MARK)) is not None
+                    if not (ended or _goes_on(line)):
                         return  # unfinished, by a writer that is at work or was killed
                 yield line
 
@@ -296,8 +297,8 @@ class Journal:
         first = os.read(descriptor, len(MARK + BEGINNING)).removeprefix(MARK)[: len(BEGINNING)]
         if not BEGINNING.startswith(first):
             raise InputError(
-                f"{self.path} is not a journal, and is left as it is: it begins with "
-                f"{first!r}; expected {BEGINNING.decode()} ..."
+                f"{self.path} is not a journal, and is left as it is: {what_is_wrong(first)}; a "
+                f"journal begins with {BEGINNING.decode()} ..."
             )
         if _goes_on(last):
             raise InputError(
@@ -424,8 +425,7 @@ def _as_json(event: Mapping[str, Any]) -> bytes:
 
 def _sealed(line: bytes, before: int) -> tuple[Event | None, int]:
     """The event of a line, and its checksum; None where that does not follow the one ``before``."""
-    if line.endswith(b"\r\n"):
-        line = line[:-2] + b"\n"
+    line = line.rstrip(b"\r\n") + b"\n"
     end = len(line) - SEAL_LENGTH - 1
     found = crc32(b"}", crc32(line[:end], before))
     if line[end:] != _SEAL % found + b"\n":
@@ -448,8 +448,10 @@ def _is_empty(line: bytes, last: bytes) -> bool:
     return line in (b"\n", b"\r\n") and bool(last) and bool(last[-EMPTY:].strip(b"\r\n"))
 
 
-def _what_is_wrong(line: bytes) -> str:
+def what_is_wrong(line: bytes) -> str:
     """With a line whose checksum does not follow from the lines before."""
+    if line[:8].count(0) > 1:
+        return "it is UTF-16; expected UTF-8; save it so, as by `iconv -f UTF-16 -t UTF-8`"
     if parsed(line) is None:
         return f"found {line[:60]!r}; expected an event"
     if line.rstrip(b"\r\n")[-SEAL_LENGTH:] != _SEAL % checksum(line):

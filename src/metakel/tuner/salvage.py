@@ -23,12 +23,12 @@ from metakel.errors import InputError
 from metakel.tuner.cuts import noted_count
 from metakel.tuner.events import FIELDS, Event, check_header
 from metakel.tuner.fold import Run
-from metakel.tuner.journal import SEAL_LENGTH, checksum, encoded, parsed
+from metakel.tuner.journal import SEAL_LENGTH, checksum, encoded, parsed, what_is_wrong
 
 SEAL = re.compile(rb', "crc": "[0-9a-f]{8}"}')
 SEALED = re.compile(SEAL.pattern + rb"\Z")
 OPENING = b'{"event": "'
-LINE_END, MARK_LENGTH = 2, 3  # bytes, at most
+LINE_END, MARK_LENGTH, SAMPLE = 2, 3, 80  # bytes, at most
 SUMS = 6  # checksums that the line before may have had, in a row of damaged lines
 GUESSES = 8  # ways in which the lost lines may have been, that are followed at once
 IMPOSSIBLE = 10
@@ -85,7 +85,8 @@ def salvaged(path: str | Path) -> Salvaged:
     if had > len(pieces) and pieces and noted == checksum(pieces[0][1]):
         lost.append(Damage(had, f"cut off, as is all after line {len(pieces)}"))
     if not whole:
-        raise InputError(f"{path} is not a journal, or nothing of it is whole: no checksum holds")
+        wrong = what_is_wrong(text[:SAMPLE])
+        raise InputError(f"{path} is no journal, or no checksum of it holds: at first, {wrong}")
     if found[0] is None:
         return Salvaged((), tuple(lost), whole)
     check_header(found[0], str(path))
