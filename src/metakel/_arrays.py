@@ -45,10 +45,13 @@ def is_number(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value for a message, which may be a number of a million digits."""
+    """A value for a message, which may be a number of a million digits, or fail to show itself."""
     if isinstance(value, int) and not -(10**60) < value < 10**60:
         return f"a whole number of about {int(value.bit_length() * 0.30103) + 1} digits"
-    return repr(value)
+    try:
+        return repr(value)
+    except Exception:  # whatever an object of others raises
+        return f"an object of {type(value).__name__}, which cannot be shown"
 
 
 def is_integer(value: Any) -> bool:
@@ -136,9 +139,9 @@ def check_count(name: str, value: Any) -> None:
 
 def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
     """Refuse what is not one of the known names."""
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         *others, last = map(repr, known)
-        raise InputError(f"{name} is {value!r}; expected {', '.join(others)} or {last}")
+        raise InputError(f"{name} is {shown(value)}; expected {', '.join(others)} or {last}")
 
 
 def check_generator(rng: Any) -> None:

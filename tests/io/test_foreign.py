@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import random
 
 import numpy as np
 import pytest
 
 from metakel import History, InputError, learn_prior
+from metakel._arrays import check_choice
+from metakel.io.csv_files import csv_columns
 from metakel.kernels import legendre
+from metakel.optimize.record import as_values
 from metakel.scale import scan
-from metakel.space import Categorical
+from metakel.space import Categorical, Float, Space
 from metakel.tuner import Store, Tuner
 from metakel.tuner.journal import Journal, encoded
 
@@ -82,8 +86,54 @@ def test_an_unknown_url_of_a_scan_is_refused(url):
 
 def test_a_header_of_a_table_that_is_too_long_is_refused(tmp_path):
     (tmp_path / "t.csv").write_text(f"task,{'x' * 140_000},y\nt,1,2\n")
-    with pytest.raises(InputError, match=r"t\.csv, at its beginning: no CSV: field larger"):
+    with pytest.raises(InputError, match=r"t\.csv, at its beginning: a cell of more than 131,072"):
         History.from_csv(tmp_path / "t.csv", task="task", output="y")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_header_of_many_short_names_is_read(tmp_path, delimiter):
+    names = ["task", "y", *(f"parameter{k}" for k in range(13_000))]
+    rows = [names, *([f"t{i % 2}", *map(str, range(i, i + 13_001))] for i in range(4))]
+    text = "\n".join(map(delimiter.join, rows))
+    (tmp_path / "t.csv").write_text(text)
+    assert len(text.partition("\n")[0]) > csv.field_size_limit()
+    assert list(csv_columns(tmp_path / "t.csv")) == names
+
+
+class Broken:
+    """An object of others that can be neither compared nor shown."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        raise RuntimeError("compared")
+
+    def __repr__(self):
+        raise RuntimeError("shown")
+
+
+@pytest.mark.parametrize("column", ["task", "x", "y"])
+def test_a_cell_that_cannot_be_compared_is_refused(column):
+    table = {name: list(cells) for name, cells in TABLE.items()}
+    table[column][2] = Broken()
+    with pytest.raises(InputError, match="a cell of type Broken cannot be compared"):
+        History.from_frame(table, task="task", output="y")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda space: space.encode([{"x": Broken(), "kind": "a"}]),
+        lambda space: space.encode([{"x": 0.5, "kind": Broken()}]),
+        lambda space: space.encode(Broken()),
+        lambda space: Float("x", Broken(), 1.0),
+        lambda space: check_choice("certify", Broken(), ["none", "tasks"]),
+        lambda space: as_values(Broken(), 1),
+    ],
+)
+def test_an_object_that_cannot_be_shown_is_refused(use):
+    with pytest.raises(InputError, match="an object of Broken, which cannot be shown"):
+        use(Space((Float("x", 0.0, 1.0), Categorical("kind", ("a", "b")))))
 
 
 def test_a_kernel_of_a_huge_order_is_refused():

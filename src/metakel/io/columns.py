@@ -149,6 +149,11 @@ def is_missing(value: Any) -> bool:
         return True
     except ValueError:  # an array
         return False
+    except Exception as error:  # whatever an object of others raises
+        raise InputError(
+            f"a cell of type {type(value).__name__} cannot be compared ({type(error).__name__}); "
+            "expected numbers or text"
+        ) from None
 
 
 def check_names(names: Iterable[str], where: str) -> None:

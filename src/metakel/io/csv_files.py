@@ -327,9 +327,18 @@ def _errors_named(file: Path) -> Iterator[None]:
     except PermissionError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}") from None
     except csv.Error as error:
-        raise InputError(f"{file.name}, at its beginning: no CSV: {error}") from None
+        raise InputError(f"{file.name}, at its beginning: {_no_csv(error)}") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{file.name} is no whole gzip file: {error}") from None
+
+
+def _no_csv(error: csv.Error) -> str:
+    if "field limit" not in str(error):
+        return f"no CSV: {error}"
+    return (
+        f"a cell of more than {csv.field_size_limit():,} characters; expected short cells, all "
+        'quotes (") closed, and commas, semicolons or tabs between cells'
+    )
 
 
 @contextmanager
@@ -338,7 +347,7 @@ def _csv_errors(file: Path, reader: Any, before: int) -> Iterator[None]:
         yield
     except csv.Error as error:
         line = before + reader.line_num
-        raise InputError(f"{file.name}, line {line}: no CSV: {error}") from None
+        raise InputError(f"{file.name}, line {line}: {_no_csv(error)}") from None
 
 
 def _index_of_first(lines: Sequence[str]) -> int:
@@ -375,5 +384,11 @@ def _layout(lines: Sequence[str], start: int, chosen: str | None) -> tuple[str, 
 def _delimiter_of(header: str) -> str:
     """A comma, unless the header is one cell with it and several with another."""
     lines = header.splitlines(keepends=True)
-    cells = {d: len(next(csv.reader(lines, delimiter=d), [])) for d in (",", *OTHER_DELIMITERS)}
-    return "," if cells[","] > 1 else max(cells, key=lambda d: cells[d])
+
+    def width(delimiter: str) -> int:
+        try:
+            return len(next(csv.reader(lines, delimiter=delimiter), []))
+        except csv.Error:  # a long header is one cell with what does not separate its cells
+            return 0
+
+    return "," if width(",") > 1 else max((",", *OTHER_DELIMITERS), key=width)

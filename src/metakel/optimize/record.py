@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metakel import _html
-from metakel._arrays import LARGEST, Array, is_number, positive
+from metakel._arrays import LARGEST, Array, is_number, positive, shown
 from metakel.curves import Curve, as_curve
 from metakel.errors import InputError, ShapeError
 
@@ -384,7 +384,8 @@ def _as_value(value: Any) -> float | None:
     except (TypeError, ValueError):
         pass
     raise InputError(
-        f"tell: the value is {value!r}; expected a number, or nan or failed=True for a failed run"
+        f"tell: the value is {shown(value)}; expected a number, or nan or failed=True for a "
+        "failed run"
     )
 
 

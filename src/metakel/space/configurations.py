@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metakel._arrays import is_number
+from metakel._arrays import shown as named
 from metakel.errors import InputError, ShapeError
 from metakel.space.parameters import Fixed
 from metakel.space.text import Values, listed, to_python
@@ -122,7 +123,7 @@ def rows(space: Space, configurations: Any) -> list[Configuration]:
     if not isinstance(configurations, np.ndarray) and not _is_table(configurations):
         if not isinstance(configurations, Iterable) or isinstance(configurations, str | bytes):
             raise InputError(
-                f"{configurations!r} is no configuration; expected a dict of "
+                f"{named(configurations)} is no configuration; expected a dict of "
                 f"{', '.join(space.names)}, several of them, or a frame"
             )
         return [_as_dict(i, row) for i, row in enumerate(configurations)]

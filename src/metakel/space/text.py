@@ -138,7 +138,7 @@ def index_of(values: Sequence[Any], value: Any) -> int | None:
     """
     try:
         return values.index(to_python(value))
-    except (ValueError, TypeError):  # pandas' NA equals nothing
+    except Exception:  # it is none; pandas' NA equals nothing, and objects raise what they like
         truth = _truth(value)
     alike = [i for i, known in enumerate(values) if truth is not None and _truth(known) is truth]
     return alike[0] if len({values[i] for i in alike}) == 1 else None
