@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from strangers_table import TASK
 
+from metakel.cli.outputs import read_space
+from metakel.errors import InputError
 from metakel.io import csv_columns
+from metakel.space import Categorical, Float, Ordinal, Space
 
 
 def test_suggestions_are_noted_and_told(metakel, prior):
@@ -141,3 +144,23 @@ def test_mistakes_are_said_and_change_nothing(metakel, prior):
     assert Path("j").read_text() == before
     assert metakel("tell", "j", "--failed", "--number", 0, "--reason", "oom").code == 0
     assert "trial 0 is not pending" in metakel("tell", "j", "1", "--number", 0).err
+
+
+def test_several_choices_are_left_out_at_once():
+    solvent = Categorical("solvent", ("THF", "DMF", "a,b", "MeOH"))
+    space = Space((solvent, Ordinal("depth", (2, 4, 6, 8)), Float("T", 30, 100)))
+
+    def left(name, *said):
+        return read_space(space, None, [f"{name}={text}" for text in said], None)[name].choices
+
+    assert left("solvent", "THF, dmf") == ("a,b", "MeOH")
+    assert left("solvent", "a,b") == ("THF", "DMF", "MeOH")
+    assert left("solvent", "THF", "MeOH") == ("DMF", "a,b")
+    assert left("depth", "3..6") == (2, 8)
+    assert left("depth", "2,8") == (4, 6)
+    for said in ("T=60..80", "T=60"):
+        with pytest.raises(InputError, match="only choices can be left out") as found:
+            read_space(space, None, [said], None)
+        assert "--range T=LOW..HIGH, once below and once above" in found.value.as_typed()
+    with pytest.raises(InputError, match="'solvent' without 'NMP'; expected one of its choices"):
+        left("solvent", "THF,NMP")

@@ -173,3 +173,18 @@ def test_a_number_far_from_all_others_is_named(column, value):
     table[column][7] = value
     found = History.from_frame(table, task="data", output="accuracy")
     assert f"{column} is {value:g} in row" in str(found.report)
+
+
+@pytest.mark.parametrize("worst", ["failed", "<5 %"])
+def test_units_below_the_header_and_in_the_cells(tmp_path, worst):
+    book = openpyxl.Workbook()
+    for row in (HEADER, [None, "°C", None, "%"]):
+        book.active.append(row)
+    for i, (task, temperature, solvent, value) in enumerate(ROWS):
+        text = f"{value:.1f} %".replace(".", ",")
+        book.active.append([task, f"{temperature} °C", solvent, worst if i == 0 else text])
+    book.save(tmp_path / "runs.xlsx")
+    found = History.from_excel(tmp_path / "runs.xlsx", task="Batch", output="Yield")
+    assert found.total == (11 if worst == "failed" else 12)
+    assert "units below the header are not read: °C, %" in str(found.report)
+    assert found.space["Temperature"].high == 47.5

@@ -314,3 +314,48 @@ def test_a_table_without_a_column_is_refused(tmp_path):
         suggest_rows(prior(), path)
     with pytest.raises(InputError, match="cannot be added to"):
         suggest_rows(prior(), tmp_path / "runs.parquet")
+
+
+def test_results_as_people_write_them_into_a_table(tmp_path):
+    done = {"ca. 60 %": 60, "<5 %": 0.61, "62 ± 2": 62, "~58,5": 58.5}
+    rows = [
+        [60 + k, "dmf " if k else "DMF", text] for k, text in enumerate(done)
+    ]  # below 5 is what was measured there
+    path = workbook(tmp_path / "runs.xlsx", [*rows, [65, "DMF", 0.61]])
+    found = suggest_rows(prior(), path)
+    assert [t.value for t in found.tuner.trials.observed] == [*done.values(), 0.61]
+    assert {t.point["Solvent"] for t in found.tuner.trials.observed} == {"DMF"}
+    assert "row 5 of runs.xlsx: Solvent 'dmf' is taken for 'DMF'" in found.notes
+    assert any("row 8 of runs.xlsx: Yield (%) is 0.61, about a hundredth" in n for n in found.notes)
+
+
+def test_rows_are_added_below_texts_with_decimal_commas_and_units(tmp_path):
+    book, path = openpyxl.Workbook(), tmp_path / "runs.xlsx"
+    lines = [HEADER, ["°C", None, "%"], ["70,5", "DMF", "67,1 %"], ["71,5", "THF", "failed"]]
+    for row in lines:
+        book.active.append(row)
+    book.save(path)
+    first = suggest_rows(prior(), path)
+    again = suggest_rows(prior(), path)
+    for record in (first.tuner.trials, again.tuner.trials):
+        assert [(t.point["Temperature"], t.value) for t in record.observed] == [(70.5, 67.1)]
+        assert [t.point["Temperature"] for t in record.failed] == [71.5]
+    assert len(again.open) == 1
+    assert cells(path, book.active.title, first=1)[:4] == lines
+
+
+def test_a_new_choice_can_be_asked_for_when_it_is_said(tmp_path):
+    path = workbook(tmp_path / "runs.xlsx", [[70, "Water", 75.0], [70, "DMF", 66.0]])
+    with pytest.raises(InputError, match="hold it at a new one by extrapolate=True"):
+        suggest_rows(prior(), path, fixed={"Solvent": "Water"})
+    asked = suggest_rows(prior(), path, 2, fixed={"Solvent": "Water"}, extrapolate=True)
+    assert {solvent for _, solvent in points(asked)} == {"Water"}
+    assert len(set(points(asked))) == 2
+    known, new = (
+        suggest_rows(prior(), workbook(tmp_path / f"{s}.xlsx", [[70, "Water", y], [70, "DMF", 66]]),
+                     fixed={"Solvent": "Water"}, extrapolate=True).rows[0].why.expected.value
+        for s, y in (("low", 45.0), ("high", 75.0))
+    )  # fmt: skip
+    assert known < new  # what was measured of it counts
+    # Rows that are still open may have one as well.
+    assert len(suggest_rows(prior(), path).open) == 2

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite
 from typing import Annotated, Any
 
@@ -15,23 +16,25 @@ from metakel._arrays import is_number
 from metakel.confidence import Alarm
 from metakel.errors import InputError
 from metakel.optimize.model import NothingToAsk
-from metakel.space import Space
+from metakel.space import Parameter, Space
 from metakel.space.text import quantity
 from metakel.tuner import Tuner
 
 
 def assignments(space: Space, texts: Sequence[str]) -> dict[str, Any]:
     """Parameters from ``name=value``."""
-    found = {}
-    for text in texts:
-        # Names may hold "=" themselves, so the longest name that fits is meant.
-        names = [name for name in space.names if text.startswith(f"{name}=")]
-        if not names:
-            known = ", ".join(space.names)
-            raise InputError(f"found {text!r}; expected name=value with a name among {known}")
-        name = max(names, key=len)
-        found[name] = space.parse(name, text[len(name) + 1 :])
-    return found
+    return {name: space.parse(name, value) for name, value in map(partial(_said, space), texts)}
+
+
+def _said(space: Space, text: str) -> tuple[str, str]:
+    """The name and the value of ``name=value``."""
+    # Names may hold "=" themselves, so the longest name that fits is meant.
+    names = [name for name in space.names if text.startswith(f"{name}=")]
+    if not names:
+        known = ", ".join(space.names)
+        raise InputError(f"found {text!r}; expected name=value with a name among {known}")
+    name = max(names, key=len)
+    return name, text[len(name) + 1 :]
 
 
 _RANGE = re.compile(r"(.+?)=\s*(.+?)\s*\.\.\s*(.+?)\s*").fullmatch
@@ -57,10 +60,20 @@ def read_space(
             raise InputError(f"--range {text!r}; expected name=low..high, as in rate=0.001..0.1")
         narrowed[parts[1]] = low, high
     gone: dict[str, list[Any]] = {}
-    for text in exclude or ():
-        for name, value in assignments(space, [text]).items():
-            gone.setdefault(name, []).append(value)
+    for name, value in map(partial(_said, space), exclude or ()):
+        gone.setdefault(name, []).extend(_choices_meant(space[name], value))
     return space.restricted(narrowed, gone, sums or ())
+
+
+def _choices_meant(parameter: Parameter, said: str) -> list[Any]:
+    """The choices that a text names: one, several with commas, or numbers ``low..high``."""
+    known, ends = parameter.choices, said.split("..")
+    if not known or parameter.parse(said) in known:
+        return [said]
+    low, high = map(quantity, ends) if len(ends) == 2 else (None, None)
+    if low is not None and high is not None:
+        return [v for v in known if is_number(v) and low <= v <= high] or [said]
+    return [parameter.parse(part.strip()) for part in said.split(",")]
 
 
 # A number that stands alone or after its name, as in "0.93", "auc: 0.93" or "epoch 3, loss 0.2".

@@ -222,19 +222,23 @@ def without_unit(name: str, column: Column) -> tuple[Column, str]:
     """
     levels = column.levels or []
     numbers: dict[str, str] = {}  # by the text that they are written in, without a unit
+    signs = dict[str, str]()  # of bounds, as in "<5 %"
     units = set[str]()
     for text in levels:
         if not isinstance(text, str) or not any(map(str.isdigit, text)):
             continue
-        found = (text, "") if _is_number(text) else split_unit(text)
+        bound = _BOUND(text)
+        sign, number = (bound[1], bound[2].strip()) if bound else ("", text)
+        found = (number, "") if _is_number(number) else split_unit(number)
         if found is None or len(units | {found[1]} - {""}) > 1:
             return column, ""
-        numbers[text] = found[0]
+        numbers[text], signs[text] = found[0], sign
         units |= {found[1]} - {""}
     if not units:
         return column, ""
     (unit,) = units
-    with_unit = column.counts[[isinstance(v, str) and numbers.get(v, v) != v for v in levels]].sum()
+    bare = {text: signs[text] + number for text, number in numbers.items()}
+    with_unit = column.counts[[isinstance(v, str) and bare.get(v, v) != v for v in levels]].sum()
     named = re.search(rf"(?<!\w){re.escape(unit)}(?!\w)", name)
     if with_unit <= UNIT_SHARE * (~column.missing).sum() and not named:
         plain = [as_number(v) or 0.0 for v in levels if _is_number(v)]
@@ -244,6 +248,7 @@ def without_unit(name: str, column: Column) -> tuple[Column, str]:
     read = dict(zip(numbers, decimal_commas(cells) or typed(cells), strict=True))
     if any(isinstance(v, str) for v in read.values()):  # perhaps thousands
         return column, ""
+    read |= {text: f"{sign}{read[text]}" for text, sign in signs.items() if sign}
     values = [read.get(v, v) if isinstance(v, str) else v for v in levels]
     return Column.of([values[code] for code in column.values.tolist()]), unit
 
@@ -357,7 +362,7 @@ def without_bounds(column: Column) -> tuple[Column, NDArray[np.int8]]:
     sides = np.zeros(len(levels), dtype=np.int8)
     for i, level in enumerate(levels):
         found = _BOUND(level) if isinstance(level, str) else None
-        if found and as_number(found[2]) is not None:
+        if found and (as_number(found[2]) is not None or split_unit(found[2])):
             levels[i], sides[i] = found[2].strip(), -1 if found[1] in "<=≤" else 1
     if not sides.any():
         return column, np.zeros(len(column), dtype=np.int8)

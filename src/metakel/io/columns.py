@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from metakel.errors import InputError
 from metakel.space.configurations import is_empty
-from metakel.space.text import as_number, distinct, is_numeric, to_python
+from metakel.space.text import as_number, distinct, is_numeric, split_unit, to_python
 
 # How pandas calls a column without a name, such as an index that was saved.
 UNNAMED = re.compile(r"\s*|Unnamed: \d+")
@@ -243,7 +243,8 @@ def is_units(cells: Sequence[Any], below: Sequence[Sequence[Any]]) -> bool:
     units = 0
     for k, cell in enumerate(cells):
         column = [row[k] for row in rows if k < len(row) and not is_empty(row[k])]
-        numbers = bool(column) and all(_is_number(v) for v in column)
+        # Not all of them: a run may have failed, and people write 2,5 eq below eq as well.
+        numbers = any(_is_number(v) or (split_unit(str(v)) or ("", ""))[1] == cell for v in column)
         if is_empty(cell) or cell == "-":
             continue
         if not numbers or _is_number(cell) or not _UNIT.fullmatch(str(cell).strip()):

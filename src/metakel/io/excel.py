@@ -166,10 +166,13 @@ def read_sheet(
             like[name] = max((r for r, v in cells.items() if v is not None), default=0)
             if isinstance(cells.get(like[name]), PerCent):
                 scales[name] = scale
-            if name not in as_text and {type(v) for v in values if v is not None} == {str}:
-                written[name] = distinct([v or "" for v in values])
+            kinds = {type(v) for v in values if v is not None}
+            # Numbers below "2,5" are most often those that were added later.
+            if name not in as_text and str in kinds and kinds <= {str, int, float}:
+                written[name] = distinct([v if isinstance(v, str) else "" for v in values])
             columns[name] = Column.of(_numbers(values))
-    columns |= read_texts(written, notes)
+    read = read_texts(written, notes)
+    columns |= {name: _beside_numbers(columns[name], column) for name, column in read.items()}
     if others and sheet is None:
         aside = f"(there are also {', '.join(others)})"
         notes.append(f"read from the sheet {page.title!r} {aside}")
@@ -288,6 +291,20 @@ def _numbers(values: list[Any]) -> list[Any]:
     if kinds == {int, float}:
         return [None if value is None else float(value) for value in values]
     return values
+
+
+def _beside_numbers(column: Column, read: Column) -> Column:
+    """A column with its texts as they were read, if all of them were numbers."""
+    cells = column.tolist()
+    if all(v is None or isinstance(v, str) for v in cells):
+        return read
+    pointed = any("," in text or "." in text for text in column.texts)
+    if read.levels is not None or not pointed:
+        return column
+    texts = read.tolist()
+    return Column.of(
+        _numbers([t if isinstance(v, str) else v for v, t in zip(cells, texts, strict=True)])
+    )
 
 
 def empty_workbook(names: Sequence[str], sheet: str | None = None) -> bytes:

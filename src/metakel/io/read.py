@@ -21,6 +21,7 @@ from metakel.io.relations import InputTable, find_gaps, with_default
 from metakel.io.schema import Report, Schema, Table, TaskLabels
 from metakel.space import Condition, Parameter, Space
 from metakel.space.parameters import RANGE_SLACK
+from metakel.space.text import is_numeric
 
 SHOWN = 5
 # Names of tasks that stand above blocks of rows are hardly ever repeated.
@@ -244,8 +245,9 @@ def _readable(columns: Columns, schema: Schema, notes: list[str]) -> Columns:
             continue
         found[name], unit = without_unit(name, column)
         if unit:
-            row = next(i for i, cell in enumerate(column.tolist()) if unit in str(cell))
-            notes.append(f"{name} has a unit: {column[row]!r} is read as {found[name][row]:g}")
+            cells = zip(column.tolist(), found[name].tolist(), strict=True)
+            was, now = next(pair for pair in cells if unit in str(pair[0]) and is_numeric(pair[1]))
+            notes.append(f"{name} has a unit: {was!r} is read as {now:g}")
     column = columns[schema.roles.task]
     n, named = len(column), np.flatnonzero(~column.missing)
     if 0 < 2 * len(named) <= n and named[0] == 0:

@@ -359,7 +359,7 @@ class Optimizer:
     @_one_at_a_time
     def add_pending(self, x: Any) -> None:
         """Points that are being run without having been asked for: the search keeps away."""
-        X, record = self.domain.encode(x, "add_pending"), self._record
+        X, record = self._placed(x, "add_pending"), self._record
         for point, row in zip(points_of(x, X, self.domain), X, strict=True):
             record = record.with_pending(point, row)
         self.record = record
@@ -368,7 +368,7 @@ class Optimizer:
     def drop(self, x: Any) -> None:
         """Points that were asked for will not be run: they are pending no more."""
         waiting, numbers = list(self._record.pending), []
-        for row in self.domain.encode(x, "drop"):
+        for row in self._placed(x, "drop"):
             trial = self._take(waiting, row)
             if trial is None:
                 raise InputError(f"drop: the point {self.domain.decode(row)} is not pending")

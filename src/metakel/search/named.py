@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metakel._arrays import Array, as_points, check_generator
-from metakel.errors import InputError
+from metakel.errors import Hint, InputError
 from metakel.search.box import climb
 from metakel.search.domain import Domain, Score, StartPoints, tied
 from metakel.search.sums import climb_within
@@ -175,7 +175,7 @@ class SearchSpace(Domain):
             if name not in self.space.names:
                 known = ", ".join(map(repr, self.space.names))
                 raise InputError(f"{where}: fixed has {name!r}; the parameters are {known}")
-            self.space[name].encode([value], extrapolate=self.extrapolate)  # refuses a wrong one
+            self._held(self.space[name], value)  # refuses a wrong one
         if all(axis.own.name in fixed for axis in self._free):
             raise InputError(f"{where}: fixed={dict(fixed)} leaves nothing to choose")
         return replace(self, fixed={**self.fixed, **fixed})
@@ -191,12 +191,22 @@ class SearchSpace(Domain):
     def _axis(self, known: Parameter, columns: slice) -> _Numbers | _Choices:
         own = self.space[known.name] if known.name in self.space.names else known
         if known.name in self.fixed:
-            code = known.encode([self.fixed[known.name]], extrapolate=self.extrapolate)
+            code = self._held(known, self.fixed[known.name])
             return _Choices(own, known, columns, code, held=True)
         if isinstance(own, Float) and isinstance(known, Float):
             return _Numbers(own, known, columns)
         codes = known.encode(own.choices, extrapolate=True)
         return _Choices(own, known, columns, codes, held=isinstance(own, Fixed))
+
+    def _held(self, parameter: Parameter, value: Any) -> Array:
+        """(1, width) columns at which a parameter is held; a new choice has to be asked for."""
+        if self.extrapolate:
+            return parameter.place([value])
+        try:
+            return parameter.encode([value])
+        except InputError as error:
+            new = Hint("hold it at a new one", "extrapolate=True", "--extrapolate")
+            raise InputError(error.message, *(error.hints or (new,))) from None
 
     @cached_property
     def _free(self) -> tuple[_Numbers | _Choices, ...]:
@@ -255,7 +265,9 @@ class SearchSpace(Domain):
 
     def encode(self, points: Any, where: str) -> Array:
         """(n, d0) of one configuration or a sequence of them."""
-        return self.model_space.encode(self._whole(points), extrapolate=self.extrapolate)
+        if self.extrapolate:
+            return self.place(points, where)
+        return self.model_space.encode(self._whole(points))
 
     def place(self, points: Any, where: str) -> Array:
         return self.model_space.place(self._whole(points))

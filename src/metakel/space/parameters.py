@@ -48,10 +48,14 @@ class Parameter(ABC):
     def parse(self, cell: Any) -> Any:
         """The value that some text or number stands for; a choice that is not known stays.
 
-        ``0,93`` and ``49,4 °C`` are numbers.
+        ``0,93`` and ``49,4 °C`` are numbers, and ``thf`` is the choice ``THF``.
         """
         own = self.normalise(to_python(cell))
-        return next((v for v in self.choices if v == own or str(v) == str(own)), own)
+        same = next((v for v in self.choices if v == own or str(v) == str(own)), None)
+        if same is not None or not isinstance(own, str):
+            return own if same is None else same
+        alike = [v for v in self.choices if isinstance(v, str) and _letters(v) == _letters(own)]
+        return alike[0] if len(alike) == 1 else own
 
     def normalise(self, value: Any) -> Any:
         """The value in the one form that it has here; what is not possible stays as it is."""
@@ -465,6 +469,11 @@ class Fixed(Parameter):
 
     def describe(self) -> str:
         return f"fixed at {self.value}"
+
+
+def _letters(text: str) -> str:
+    """A text without what differs when people type it again: case and spaces."""
+    return " ".join(text.split()).casefold()
 
 
 def _is_text(value: Any) -> bool:

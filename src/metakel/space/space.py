@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from metakel._arrays import Array, check_generator
 from metakel._files import read_text
-from metakel.errors import InputError, ShapeError
+from metakel.errors import Hint, InputError, ShapeError
 from metakel.space import configurations as forms
 from metakel.space.configurations import Configuration, Row
 from metakel.space.parameters import Categorical, Fixed, Float, Integer, Ordinal, Parameter
@@ -271,12 +271,22 @@ class Space:
             chosen[name] = self[name].between(low, high)
         for name, values in (exclude or {}).items():
             known = self[name].choices
+            if not known:
+                raise InputError(
+                    f"{name!r} without {values[0]}; {name} is {self[name].describe()}, and "
+                    "only choices can be left out",
+                    Hint(
+                        "narrow it",
+                        f"ranges={{{name!r}: (low, high)}}",
+                        f"--range {name}=LOW..HIGH, once below and once above what is left out",
+                    ),
+                )
             gone = [self[name].parse(value) for value in values]
             for value in gone:
                 if value not in known:
-                    has = ", ".join(map(repr, known)) or "and a number has none: narrow its range"
                     raise InputError(
-                        f"{name!r} without {value!r}; expected one of its choices, {has}"
+                        f"{name!r} without {value!r}; expected one of its choices, "
+                        f"{', '.join(map(repr, known))}. No other is suggested"
                     )
             left = tuple(value for value in known if value not in gone)
             if not left:

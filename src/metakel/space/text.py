@@ -30,6 +30,10 @@ is_ambiguous = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(?![0-9])(\s*[^0-9\s
 _WITH_UNIT = re.compile(
     r"([+-]?[0-9.,]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?)\s*([^\s0-9.,:+-][^0-9:]*)"
 ).fullmatch
+# What says how exact a number is: "ca. 60 %", "66 ± 2".
+_ABOUT = re.compile(
+    r"^\s*(~|≈|(ca|circa|approx|about)\b\.?)\s*(?=[0-9.,+-])|(±|\+/-)\s*[0-9]+([.,][0-9]+)?", re.I
+)
 
 
 def is_numeric(value: Any) -> bool:
@@ -72,7 +76,7 @@ def quantity(value: Any) -> float | None:
     """The number that people write: ``0.93``, ``0,93``, ``49,4 °C``; None for anything else."""
     if not isinstance(value, str):
         return None if value is None or isinstance(value, bool) else as_float(value)
-    text = value.strip()
+    text = _ABOUT.sub("", value).strip()
     if is_ambiguous(text):
         raise InputError(
             f"found {text!r}, which may be {text.replace(',', '.')} or {text.replace(',', '')}; "

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from metakel._arrays import Array
 from metakel._files import as_path, write_atomically, writing
 from metakel.errors import CannotWrite, Hint, InputError, first_of
 from metakel.io import Column
@@ -217,6 +218,11 @@ class _Reading:
                 return row
             checked = self.tuner._checked(row)
             self.notes += [
+                f"{self.table.place(i)}: {name} {cells[name]!r} is taken for {row[name]!r}"
+                for name in row.keys() & cells.keys()
+                if isinstance(row[name], str) and str(cells[name]).strip() != row[name]
+            ]
+            self.notes += [
                 f"{self.table.place(i)}: {text}; recorded as it was done"
                 for text in self.tuner.space.unlike(checked)
             ]
@@ -250,6 +256,7 @@ class _Reading:
             waiting.append(not stopped and (empty or words[k] in UNFINISHED))
             if number is not None and not failed[k] and not waiting[k]:
                 values[k] = self._in_range(number, rows[k])
+        self._ask_about_shares(values, rows)
         beyond = settled(values, np.asarray(signs), np.zeros(len(cells), dtype=np.intp))
         return beyond.tolist(), failed, waiting
 
@@ -260,6 +267,18 @@ class _Reading:
             except InputError as error:
                 raise error.at(self.table.place(i)) from None
         return value
+
+    def _ask_about_shares(self, values: Array, rows: Sequence[int]) -> None:
+        """Note a result such as 0.705 among 62 to 72, which may be meant in per cent."""
+        measured = values[np.isfinite(values)]
+        if len(measured) < 3 or (middle := float(np.median(measured))) <= 1:
+            return
+        for k in np.flatnonzero((values > 0) & (values < 1)).tolist():
+            if middle / 2 <= 100 * values[k] <= 2 * middle:
+                self.notes.append(
+                    f"{self.table.place(rows[k])}: {self.tuner.output} is {values[k]:g}, about a "
+                    f"hundredth of the others; if per cent are meant, write {100 * values[k]:g}"
+                )
 
     def _statuses(self, rows: Sequence[int]) -> list[str]:
         """What a column of statuses says, where there is one."""
