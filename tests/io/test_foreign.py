@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import random
+import sqlite3
 
 import numpy as np
 import pytest
@@ -75,6 +76,44 @@ def test_a_damaged_storage_of_optuna_is_refused(tmp_path):
         except InputError:
             refused += 1
     assert refused
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ("UPDATE trial_values SET value = 'abc'", "could not convert string to float"),
+        ("DELETE FROM study_directions", "has 0 objectives; expected one"),
+        ("UPDATE trial_params SET param_name = NULL", "a parameter is called None"),
+    ],
+)
+def test_a_storage_of_optuna_with_cells_that_are_wrong_is_refused(tmp_path, change, what):
+    optuna = pytest.importorskip("optuna")
+    url = f"sqlite:///{tmp_path}/study.db"
+    study = optuna.create_study(storage=url)
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
+    with sqlite3.connect(tmp_path / "study.db") as base:
+        base.execute(change)
+    with pytest.raises(InputError, match=what):
+        History.from_optuna(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("mysql+cymysql://x/y", "needs a package that is not installed: No module named"),
+        ("sqlite:///" + "a" * 5000, "there is no file"),
+    ],
+)
+def test_a_url_that_leads_to_no_storage_is_refused(url, what):
+    pytest.importorskip("optuna")
+    with pytest.raises(InputError, match=what):
+        History.from_optuna(url)
+
+
+def test_a_link_to_itself_is_refused(tmp_path):
+    (tmp_path / "t.csv").symlink_to("t.csv")
+    with pytest.raises(InputError, match=r"t\.csv cannot be read"):
+        History.from_csv(tmp_path / "t.csv", task="task", output="y")
 
 
 @pytest.mark.parametrize("url", ["foo://x/y", "http://x/y.parquet", "://x"])

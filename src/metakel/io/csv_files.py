@@ -324,12 +324,12 @@ def _errors_named(file: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise InputError(f"there is no file {file}") from None
-    except PermissionError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}") from None
     except csv.Error as error:
         raise InputError(f"{file.name}, at its beginning: {_no_csv(error)}") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{file.name} is no whole gzip file: {error}") from None
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}") from None
 
 
 def _no_csv(error: csv.Error) -> str:

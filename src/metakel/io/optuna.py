@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -292,8 +293,11 @@ def _storage_errors(what: str) -> Iterator[None]:
     """A damaged storage raises whatever its database or its values do."""
     try:
         yield
-    except (MetaKelError, ImportError):
+    except MetaKelError:
         raise
+    except ImportError as error:
+        lacking = error.__cause__ or error
+        raise InputError(f"{what} needs a package that is not installed: {lacking}") from error
     except Exception as error:
         said = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(f"{what} cannot be read, or is damaged: {said}") from error
@@ -310,7 +314,7 @@ def _check_url(url: str) -> None:
         )
     file = path[1:].partition("?")[0]
     in_memory = file in ("", ":memory:") or file.startswith("file:")
-    if scheme.startswith("sqlite") and not in_memory and not Path(file).exists():
+    if scheme.startswith("sqlite") and not in_memory and not os.path.exists(file):
         raise InputError(f"there is no file {file} (asked for by {url})")
 
 
@@ -318,13 +322,16 @@ def _record(study: Any) -> RecordedStudy:
     if isinstance(study, RecordedStudy):
         return study
     with _storage_errors(f"study {study.study_name!r}"):
-        directions = study.directions
-    if len(directions) > 1:
+        return _recorded(study)
+
+
+def _recorded(study: Any) -> RecordedStudy:
+    directions = study.directions
+    if len(directions) != 1:
         raise InputError(
             f"study {study.study_name!r} has {len(directions)} objectives; expected one"
         )
-    with _storage_errors(f"study {study.study_name!r}"):
-        trials = study.get_trials(deepcopy=False)
+    trials = study.get_trials(deepcopy=False)
     done = [t for t in trials if t.state.name == "COMPLETE" and t.value is not None]
     failed = [t for t in trials if t.state.name == "FAIL" and t.params]
     parameters = dict.fromkeys(

@@ -485,6 +485,8 @@ def _is_text(value: Any) -> bool:
 
 
 def _check_range(name: str, low: float, high: float, on_log: bool, step: float | None) -> None:
+    if not isinstance(name, str):
+        raise InputError(f"a parameter is called {shown(name)}; expected text")
     if not isinstance(on_log, bool):
         raise InputError(f"parameter {name!r} has log {on_log!r}; expected True or False")
     if not (all(is_number(v) and isfinite(v) for v in (low, high)) and low < high):
