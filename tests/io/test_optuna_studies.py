@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from metakel import InputError, learn_prior
 from metakel.data import History
+from metakel.integrations.optuna import Studies
 from metakel.io.merge import merge_parameter
 from metakel.space import Categorical, Condition, Fixed, Float, Integer, Ordinal
 
@@ -216,3 +220,34 @@ def test_a_storage_is_opened_once_however_many_studies_it_has(tmp_path, monkeypa
     monkeypatch.setattr(optuna.storages.RDBStorage, "__init__", counted)
     assert History.from_optuna(url).m == 3
     assert len(opened) == 1
+
+
+def test_one_damaged_study_does_not_block_the_others(tmp_path):
+    url = f"sqlite:///{tmp_path / 'past.db'}"
+    for i in range(5):
+        study = optuna.create_study(storage=url, study_name=f"s{i}")
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=4)
+        if i:
+            study.set_user_attr("model", "mlp")
+    with closing(sqlite3.connect(tmp_path / "past.db")) as base, base:
+        base.execute("delete from study_directions where study_id = 2")
+        base.execute(
+            'update trial_params set distribution_json = \'{"name": "Odd"}\' where trial_id in '
+            "(select trial_id from trials where study_id = 3)"
+        )
+    history = History.from_optuna(Studies(url, where=lambda s: s.user_attrs["model"] == "mlp"))
+    assert [task.name for task in history] == ["s3", "s4"]
+    for line in (
+        "study 's0' is left out: where raised KeyError('model')",
+        "study 's1' is left out: it has 0 objectives; expected one",
+        "study 's2' is left out: it cannot be read, or is damaged",
+    ):
+        assert line in notes(history)
+
+
+def test_new_names_that_no_study_can_take_are_refused():
+    past = studies(with_extra(lambda t: None), with_extra(lambda t: None))
+    with pytest.raises(InputError, match="rename has 'X', which no study has; found x"):
+        History.from_optuna(Studies(past, rename={"X": "x"}))
+    with pytest.raises(InputError, match="expected a dict of new names"):
+        History.from_optuna(Studies(past, rename=["x"]))

@@ -82,6 +82,7 @@ def test_a_kernel_draws_nothing():
         (lambda model, best: model.predict, "returned a method"),
         (lambda model, best: Score(lambda Z: np.zeros((len(Z), 2))), "expected .* numbers"),
         (lambda model, best: Score(lambda Z: ["a"] * len(Z)), "expected .* numbers"),
+        (lambda model, best: Score(lambda Z: np.full(len(Z), np.nan)), "acquisition .* is nan"),
     ],
 )
 def test_what_an_own_acquisition_returns_is_checked(acquisition, says):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from metakel.curves import Curve, from_one
-from metakel.errors import InputError, MetaKelError
+from metakel.errors import InputError, MetaKelError, first_of
 from metakel.io.merge import StudyRun, join_studies
 from metakel.io.schema import Table
 from metakel.io.stopped import TaskCurves, expected_ends
@@ -160,7 +160,7 @@ class Studies:
     rename: Mapping[str, str] = field(default_factory=dict)
 
     def load(self) -> list[Any]:
-        """The studies themselves."""
+        """The studies with these names."""
         found = _as_studies(self.storage)
         known = [study.study_name for study in found]
         if isinstance(self.names, str):
@@ -168,12 +168,27 @@ class Studies:
         for name in self.names or ():
             if not any(fnmatchcase(study, name) for study in known):
                 raise InputError(f"no study {name!r}; found {', '.join(known[:10])}")
-        wanted = [
+        return [
             study
             for study in found
             if self.names is None or any(fnmatchcase(study.study_name, n) for n in self.names)
         ]
-        return wanted if self.where is None else [s for s in wanted if self.where(s)]
+
+    def wants(self, study: Any) -> bool:
+        """Whether to learn from a study; an error of ``where`` is about this one."""
+        try:
+            return self.where is None or bool(self.where(study))
+        except Exception as error:  # whatever a function of the user's own raises
+            raise InputError(f"where raised {error!r}") from error
+
+    def check_renamed(self, records: Sequence[RecordedStudy]) -> None:
+        """Refuse new names of parameters that no study has."""
+        known = {p.name for record in records for p in record.parameters}
+        for old in self.rename if records else ():
+            if old not in known:
+                raise InputError(
+                    f"rename has {old!r}, which no study has; found {first_of(sorted(known))}"
+                )
 
 
 def recorded_studies(source: Any) -> tuple[list[RecordedStudy], list[str]]:
@@ -181,13 +196,19 @@ def recorded_studies(source: Any) -> tuple[list[RecordedStudy], list[str]]:
 
     The direction, and whether a parameter is a number, are those of most studies.
     """
-    rename = source.rename if isinstance(source, Studies) else {}
-    records, skipped = list[RecordedStudy](), list[str]()
-    for study in source.load() if isinstance(source, Studies) else _as_studies(source):
+    chosen = source if isinstance(source, Studies) else Studies(source)
+    if not isinstance(chosen.rename, Mapping):
+        raise InputError(f"rename is {chosen.rename!r}; expected a dict of new names by old ones")
+    as_they_are, records, skipped = list[RecordedStudy](), list[RecordedStudy](), list[str]()
+    for study in chosen.load():
         try:
-            records.append(_renamed(_record(study), rename))
+            if chosen.wants(study):
+                with _storage_errors("it"):
+                    as_they_are.append(_record(study))
+                records.append(_renamed(as_they_are[-1], chosen.rename))
         except InputError as error:
             skipped.append(f"study {study.study_name!r} is left out: {error.message}")
+    chosen.check_renamed(as_they_are)
     fitting = [record for record in records if record.rows and record.parameters]
     down = sum(2 * record.minimize - 1 for record in fitting)
     if fitting and down == 0:
@@ -321,16 +342,8 @@ def _check_url(url: str) -> None:
 def _record(study: Any) -> RecordedStudy:
     if isinstance(study, RecordedStudy):
         return study
-    with _storage_errors(f"study {study.study_name!r}"):
-        return _recorded(study)
-
-
-def _recorded(study: Any) -> RecordedStudy:
-    directions = study.directions
-    if len(directions) != 1:
-        raise InputError(
-            f"study {study.study_name!r} has {len(directions)} objectives; expected one"
-        )
+    if len(study.directions) != 1:
+        raise InputError(f"it has {len(study.directions)} objectives; expected one")
     trials = study.get_trials(deepcopy=False)
     done = [t for t in trials if t.state.name == "COMPLETE" and t.value is not None]
     failed = [t for t in trials if t.state.name == "FAIL" and t.params]

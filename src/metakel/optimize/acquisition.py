@@ -76,6 +76,11 @@ def _own(acquisition: Acquisition, model: Model, best: float | None) -> Score:
                 f"the score of the acquisition {name} has shape {found.shape} and type "
                 f"{found.dtype} for {len(Z)} points; expected ({len(Z)},) numbers"
             )
+        if (wrong := np.isnan(found)).any():
+            raise InputError(
+                f"the score of the acquisition {name} is nan at {wrong.sum()} of {len(Z)} points, "
+                f"first at {Z[wrong.argmax()].tolist()}; expected numbers"
+            )
         return found.astype(np.float64)
 
     return Score(values, score.gradient)
