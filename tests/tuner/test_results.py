@@ -165,6 +165,16 @@ def test_the_last_correction_counts_and_the_journal_only_grows(tmp_path):
     assert tuner.trials.failed[0].note.reason == "the value is inf"
 
 
+def test_a_run_that_violates_a_constraint_still_does_with_another_value(tmp_path):
+    tuner = Tuner(PRIOR, tmp_path / "j")
+    tuner.tell(X, 0.2)
+    tuner.tell({**X, "depth": 7}, 0.9, constraints={"memory": 1.0})
+    tuner.correct({**X, "depth": 7}, 0.95)
+    for each in (tuner, Tuner(PRIOR, tmp_path / "j")):
+        assert [t.state for t in each.trials] == ["complete", "infeasible"]
+        assert each.best.value == 0.2
+
+
 def test_what_has_no_result_cannot_be_corrected(tmp_path):
     tuner = Tuner(PRIOR, tmp_path / "j")
     x = tuner.ask()

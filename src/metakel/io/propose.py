@@ -5,7 +5,7 @@ Every heuristic is here, and every guess leaves a note. `read` obeys what is pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import date, timedelta
 from functools import cache
@@ -83,10 +83,12 @@ def proposal(source: Table, **options: Any) -> tuple[Schema, Rows]:
 
 
 def _named(options: Mapping[str, Any]) -> set[str]:
-    """All names that a caller uses."""
-    lists = ("inputs", "exclude", "categories", "log", "defaults")
-    found = {name for option in lists for name in options.get(option) or ()}
-    return {*found, *(options.get(option) for option in ("status", "noise"))}
+    """All names that a caller uses; `Schema.of` refuses what is no list of names."""
+    given = [options.get(name) for name in ("inputs", "exclude", "categories", "log", "defaults")]
+    lists = [x for x in given if isinstance(x, Collection) and getattr(x, "ndim", 1) == 1]
+    listed = [name for names in lists for name in names]
+    asked = [*listed, *(options.get(name) for name in ("status", "noise"))]
+    return {name for name in asked if isinstance(name, str)}
 
 
 def choose_inputs(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -298,7 +298,8 @@ class _Fold:
             raise _no_result(number, self._state(number))
         self._run_instead(number, dict(event["configuration"]))
         trial = self._opened(number)
-        trial |= {"state": "failed" if value is None else "complete", "value": value}
+        measured: TrialState = "complete" if feasible(trial["constraints"]) else "infeasible"
+        trial |= {"state": "failed" if value is None else measured, "value": value}
         trial["outputs"] = dict(event.get("outputs") or {})
         trial["note"]["reason"] = str(event.get("reason", ""))
         self._alarm, self._corrections = None, self._corrections + 1

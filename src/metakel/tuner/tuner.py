@@ -13,8 +13,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from metakel._arrays import Array, is_integer, positive, shown
 from metakel.confidence import AlarmEvent
 from metakel.errors import InputError, MetaKelError
@@ -533,8 +531,14 @@ class Tuner:
         ``outputs`` has what else was measured, for every configuration.
         """
         rows = [self._checked(configuration) for configuration in self.space.rows(configurations)]
-        if np.shape(values) != (len(rows),):
-            raise InputError(f"{len(rows)} configurations but values of shape {np.shape(values)}")
+        try:
+            measured = list(values)
+        except TypeError:
+            raise InputError(
+                f"values is {shown(values)}; expected a number for every configuration"
+            ) from None
+        if len(measured) != len(rows):
+            raise InputError(f"{len(rows)} configurations but {len(measured)} values")
         others = [{}] * len(rows) if outputs is None else [dict(row) for row in outputs]
         if len(others) != len(rows):
             raise InputError(f"{len(rows)} configurations but {len(others)} rows of outputs")
@@ -542,7 +546,7 @@ class Tuner:
             self._check_outputs(row)
         found = [
             result(None, row, as_value(value), "", other)
-            for row, value, other in zip(rows, values, others, strict=True)
+            for row, value, other in zip(rows, measured, others, strict=True)
         ]
 
         def note() -> int:
