@@ -17,7 +17,8 @@ README = DOCS.with_name("README.md")
 PAGE, PICTURES = DOCS / "benchmarks.md", DOCS / "img" / "benchmarks"
 OURS, THEIRS, GREY = "#0072b2", "#d55e00", "#777777"
 KEY_NUMBERS = """
-Nine tables of past runs, evaluations until within 5 % of the best, over those of a cold GP-UCB:
+Nine tables of past runs, evaluations until within 5 % of the best, as a share of those of a cold
+GP-UCB (lower is better):
 metakel {ours:.2f}, the programs of others {theirs}, our compact versions of methods from the
 literature {own}, random search {random:.2f} (`make bench-transfer`).
 

@@ -95,8 +95,9 @@ class Optimizer:
         If it is positive, the model is one of logarithms of the output, and smaller values count as
         this one to it. Everything is told and reported in units of the output.
     stop_at : float or str, optional
-        `done` is True once the certificate's regret is at most this, in units of the output; text
-        such as "1%" is a share of the usual spread of a task.
+        `done` is True once the best point is within this of the optimum by the rule for stopping
+        (`metakel.optimize.stopping`), in units of the output; text such as "1%" is a share of the
+        usual spread of a task.
     curves : CurveModel, optional
         How runs went on in the past; `should_stop` needs it.
     """
@@ -533,10 +534,12 @@ class Optimizer:
 
     @property
     def done(self) -> bool:
-        """Whether the certificate is at most ``stop_at``, or no point is left to ask for.
+        """Whether ``stop_at`` is reached, or no point is left to ask for.
 
-        Whoever chose the points, the best one is then within ``stop_at`` of the optimum with
-        probability 1 - delta (Theorem 17 of ``docs/theory.md``).
+        With the confidence sets of a kernel, the best point is then within ``stop_at`` of the
+        optimum with probability 1 - delta, whoever chose the points (Theorem 17 of
+        ``docs/theory.md``). With a prior, at most a share delta of the searches that stop on tasks
+        like the past ones is wrong (`metakel.optimize.stopping.Stopping`).
         """
         return bool(self.stop_reason)
 
