@@ -132,6 +132,8 @@ def test_a_parameter_under_two_names(tmp_path):
     joined = History.from_csv(tables, rename={"learning_rate": "rate"}, **options)
     assert joined.space.names == ("rate",)
     assert joined.report.kept == 20
+    with pytest.raises(InputError, match=r"never filled together .* \(--rename learning_rate="):
+        History.from_csv(tables, **options)
     from metakel.io import join_tables, propose, read_csv
 
     source = join_tables([read_csv(path, **options) for path in tables])

@@ -360,3 +360,13 @@ def _fetched(entries, page) -> set[str]:
     mine = page.resolve().as_uri()
     assert any(e["documentURL"] == mine for e in sent)
     return {e["request"]["url"] for e in sent if e["documentURL"] == mine} - {mine, "data:,"}
+
+
+def test_a_poor_run_is_said_to_be_behind_all_past_tasks(tmp_path):
+    prior, _ = some_report()
+    tuner = Tuner(prior)
+    tuner.tell(tuner.ask(), -9.0)
+    run = replay_run(prior, tuner.trials, tuner.options)
+    text = write_report(prior, tmp_path / "r.html", run=run).read_text(encoding="utf-8")
+    tasks = len(set(prior.best_runs.tasks))
+    assert f"All {tasks} past tasks had a run that is as good or better" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import exp
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from metakel.priors import Prior
 from metakel.priors.summary import trust
 
 SHOWN, NOTES = 8, 3  # parameters and notes in a short summary
+MOST = 9  # of a log score that is shown as a factor
 WIDTH = 80  # of the choices of one parameter in it
 PriorPath = Annotated[
     Path, typer.Argument(help="The file that `metakel learn` wrote, or library:NAME[:METRIC].")
@@ -57,7 +59,7 @@ def in_short(prior: Prior) -> list[str]:
     lines = [f"parameters: {', '.join(shown)}{more}"]
     lines += [f"always {total}" for total in space.sums[:2]]
     _, better, used = ("", "", *trust(prior))[-3:]
-    lines += [text for text in (used, better) if text]
+    lines += [text for text in (used, better and f"{better} {_how_much(prior)}") if text]
     if prior.task_gp is not None:
         lines.append(f"tried first: {space.show(prior.optimizer().ask())}")
     notes = sorted(prior.info.notes, key=lambda text: not text.startswith("left out"))
@@ -66,6 +68,12 @@ def in_short(prior: Prior) -> list[str]:
     if hidden > 0:
         lines.append(f"{hidden} more note{'s' * (hidden > 1)} and all numbers: metakel show -v")
     return lines
+
+
+def _how_much(prior: Prior) -> str:
+    """What the history is worth, on the task in the middle of those that were held out."""
+    times = exp(min(prior.heldout.log_score, MOST))
+    return f"Typically a value is {times:.2g} times as likely as by level and spread alone."
 
 
 def _briefly(choices: str) -> str:

@@ -74,7 +74,7 @@ def proposal(source: Table, **options: Any) -> tuple[Schema, Rows]:
     if schema.space is None:
         space = _inferred(rows, schema, notes)
         schema = replace(schema, space=space, categories=(), log=None)
-    notes += _odd(rows) + _two_names(table, rows.table.columns)
+    notes += _odd(rows) + _two_names(table)
     if schema.sums is not None and schema.space is not None:
         space = replace(schema.space, sums=()).summing(schema.sums)
         schema = replace(schema, space=space, sums=None)
@@ -136,6 +136,7 @@ def _guess(table: InputTable, notes: list[str]) -> tuple[tuple[str, ...], dict[s
         kept, doubts = list(doubts), {}
     if not kept:
         why = "".join(f"; {name} {reason}" for name, reason in left_out.items())
+        why += "".join(f"; {note}" for note in _two_names(table))
         raise InputError(
             f"no column varies within a task; found {', '.join(table.columns)}{why}",
             Hint("name the inputs", "inputs=[...]", "--input NAME"),
@@ -380,7 +381,7 @@ def _odd(rows: Rows) -> list[str]:
     return [note for note in found if note]
 
 
-def _two_names(table: InputTable, inputs: Mapping[str, Column]) -> list[str]:
+def _two_names(table: InputTable) -> list[str]:
     """Notes on columns that may be one parameter under two names.
 
     They are never filled together, together always, and over ranges that overlap.

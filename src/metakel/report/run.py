@@ -224,10 +224,10 @@ def _worth(prior: Prior, run: RunReplay, value: float) -> list[str]:
         for task, top in zip(prior.best_runs.tasks, prior.best_runs.values.tolist(), strict=True):
             tops[task] = max(tops.get(task, -np.inf), sign * top)
         below = sum(top < sign * value for top in tops.values())
-        said.append(
-            f"The best runs of {below} of {len(tops)} past tasks are behind it; tasks may differ "
-            "in what can be reached."
-        )
+        behind = f"The best runs of {below} of {len(tops)} past tasks are behind it"
+        if not below:
+            behind = f"All {len(tops)} past tasks had a run that is as good or better"
+        said.append(f"{behind}; tasks may differ in what can be reached.")
     return said
 
 
