@@ -28,6 +28,14 @@ def test_scales_of_tasks_that_differ_beyond_all_measure(spread):
         LevelAndScale(level=0.0, level_variance=1.0, scale=1.0, spread=spread)
 
 
+def test_outputs_whose_squares_a_float_cannot_hold():
+    values = np.random.default_rng(0).standard_normal(12)
+    table = {"task": ["a"] * 6 + ["b"] * 6, "x": np.linspace(0, 1, 12), "score": 1e300 * values}
+    history = mk.History.from_frame(table, task="task", output="score", minimize=False)
+    with pytest.raises(InputError, match=r"expected at most 1e\+150, .*; divide all by a power"):
+        mk.learn_prior(history, certify="none")
+
+
 def test_outputs_whose_medians_are_zero():
     tasks = ["a"] * 6 + ["b"] * 6
     values = [0.0, 0.0, 0.0, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0, 0.0, 40.0, 80.0]

@@ -23,6 +23,7 @@ from metakel.space import Fixed, Float, Parameter, Space
 
 PERCENTAGES = ("percent", "percentage", "pct")
 CLEARLY_PERCENT = 2.0  # a value above 1, but not of a share of 100
+HUGE = 1e150  # of an output; its square is a number yet
 SHARES = (
     "accuracy", "acc", "auc", "auroc", "auprc", "f1", "precision", "recall", "specificity",
     "sensitivity", "share", "iou", "dice",
@@ -110,6 +111,12 @@ def _tails(values: Array) -> float:
 def rescaled(history: History, scale: OutputScale) -> History:
     """The history as a model of this scale sees it; readers flip signs only."""
     if not scale.log:
+        most = max((float(np.abs(task.y).max(initial=0.0)) for task in history), default=0.0)
+        if most > HUGE:
+            raise InputError(
+                f"values of the output up to {most:g}; expected at most {HUGE:g}, as a float "
+                "cannot hold the squares of larger ones; divide all by a power of ten"
+            )
         return history
     plain = OutputScale(scale.minimize)
 
