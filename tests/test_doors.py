@@ -3,7 +3,7 @@
 A door plays the same three steps: the first suggestion gets a value, the second one fails, the
 third one is pending. The law of every cell is that the door asks for the same configurations as
 ``prior.optimizer``, shows the same numbers and loses nothing; or that it refuses in words of ours,
-with what to do instead (`REFUSED`). Runs that are stopped early: `test_doors_stopped`.
+with what to do instead (`REFUSED`). Cells of runs that are stopped early are in `doors_stopped`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import json
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from html import unescape
 from itertools import product
@@ -27,163 +27,28 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+import doors_stopped
 import metakel as mk
-from metakel import library
-from metakel.cli import main
+from doors_features import (
+    FEATURES,
+    STOPPED,
+    Feature,
+    Shell,
+    called,
+    prior_of,
+    table_of,
+    write_csv,
+)
 from metakel.errors import InputError
 from metakel.integrations.optuna import MetaKelSampler
 from metakel.integrations.sklearn import MetaKelSearchCV
 from metakel.optimize import Optimizer
 from metakel.report import write_report
 from metakel.report.run import replay_journal
-from metakel.space import Categorical, Condition, Float, Integer, Space
+from metakel.space import Float, Integer, Space
 from metakel.tuner import Store
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
-X = Float("x", 0.0, 1.0)
-KIND = Categorical("kind", ("tree", "line"))
-DEPTH = Integer("depth", 1, 10)
-
-
-@dataclass(frozen=True)
-class Feature:
-    """Something that a search can have.
-
-    Parameters
-    ----------
-    space : Space
-        Of the history.
-    value : callable
-        From a configuration to what is measured; best inside of the space.
-    holds : callable
-        What every suggestion respects.
-    options : dict
-        Of ``prior.optimizer``.
-    minimize : bool
-    missing : bool
-        Whether some cells of the past are empty.
-    library : str
-        A prior of the library, beside which the history is learned if ``joins``.
-    joins : bool
-    output_range : pair, optional
-        Limits of the output.
-    """
-
-    space: Space
-    value: Callable[[Mapping[str, Any]], float]
-    holds: Callable[[Mapping[str, Any]], bool] = lambda x: True
-    options: Mapping[str, Any] = field(default_factory=dict)
-    minimize: bool = False
-    missing: bool = False
-    output_range: tuple[float, float] | None = None
-    library: str = ""
-    joins: bool = False
-
-
-def bowl(x: Mapping[str, Any]) -> float:
-    return 0.8 - (float(x["x"]) - 0.4) ** 2
-
-
-def with_choice(x: Mapping[str, Any]) -> float:
-    return bowl(x) - 0.2 * (x["kind"] == "line")
-
-
-def with_depth(x: Mapping[str, Any]) -> float:
-    return bowl(x) - 0.004 * (float(x.get("depth", 5)) - 6) ** 2
-
-
-def conditional(x: Mapping[str, Any]) -> float:
-    if x["kind"] == "line":
-        return bowl(x) - 0.1
-    return with_depth(x)
-
-
-def on_log(x: Mapping[str, Any]) -> float:
-    return 0.8 - 0.05 * (np.log10(x["rate"]) + 2) ** 2
-
-
-def blended(x: Mapping[str, Any]) -> float:
-    return 0.8 - (float(x["water"]) - 0.5) ** 2 - (float(x["oil"]) - 0.4) ** 2
-
-
-def with_switch(x: Mapping[str, Any]) -> float:
-    return bowl(x) - 0.1 * (not x["warm"])
-
-
-def by_parent(x: Mapping[str, Any]) -> float:
-    # The second layer is there only where there are two.
-    return bowl(x) - 0.05 * (x["layers"] == 1) - 0.004 * (float(x.get("width", 6)) - 6) ** 2
-
-
-def by_neighbours(x: Mapping[str, Any]) -> float:
-    far = 0.01 * (x["weights"] == "uniform") + 0.005 * (x["p"] - 2.0) ** 2
-    return 0.8 - 0.01 * (np.log(x["n_neighbors"]) - 2) ** 2 - far
-
-
-NEAR = library.load("knn", "accuracy").space
-TABLE = [{"x": round(0.05 * i, 2), "kind": kind} for i in range(20) for kind in ("tree", "line")]
-WIDE = Space((X, KIND))
-DEEP = Space((X, KIND, DEPTH), (Condition("depth", "kind", ("tree",)),))
-LAYERED = Space(
-    (X, Integer("layers", 1, 2), Integer("width", 2, 10)), (Condition("width", "layers", (2,)),)
-)
-SWITCHED = Space((X, Categorical("warm", (False, True))))
-
-PARTS = (Float("water", 0.0, 1.0), Float("oil", 0.0, 1.0), Float("salt", 0.0, 1.0))
-
-FEATURES: dict[str, Feature] = {
-    "float": Feature(Space((X,)), bowl),
-    "log float": Feature(Space((Float("rate", 1e-4, 1.0, log=True),)), on_log),
-    "integer": Feature(
-        Space((X, DEPTH)), with_depth, lambda x: isinstance(x["depth"], int) and x["depth"] >= 1
-    ),
-    "category": Feature(WIDE, with_choice, lambda x: x["kind"] in ("tree", "line")),
-    "boolean": Feature(SWITCHED, with_switch, lambda x: isinstance(x["warm"], bool)),
-    "conditional parameter": Feature(
-        DEEP, conditional, lambda x: ("depth" in x) == (x["kind"] == "tree")
-    ),
-    "numeric parent": Feature(LAYERED, by_parent, lambda x: ("width" in x) == (x["layers"] == 2)),
-    "fixed value": Feature(
-        DEEP,
-        conditional,
-        lambda x: x["depth"] == 2 and x["kind"] == "tree",
-        options={"fixed": {"depth": 2}},
-    ),
-    "narrowed range": Feature(
-        WIDE,
-        with_choice,
-        lambda x: 0.6 <= x["x"] <= 0.9,
-        options={"space": Space((Float("x", 0.6, 0.9), KIND))},
-    ),
-    "sum": Feature(
-        Space(PARTS, sums=("water + oil + salt = 1",)),
-        blended,
-        lambda x: abs(x["water"] + x["oil"] + x["salt"] - 1) < 1e-6 and x["salt"] >= 0.2 - 1e-6,
-        options={"space": Space(PARTS, sums=("salt >= 0.2",))},
-    ),
-    "excluded choice": Feature(
-        WIDE,
-        with_choice,
-        lambda x: x["kind"] == "line",
-        options={"fixed": {"kind": "line"}},
-    ),
-    "candidates": Feature(WIDE, with_choice, lambda x: x in TABLE, options={"candidates": TABLE}),
-    "constraints": Feature(WIDE, with_choice),
-    "failed and pending runs": Feature(WIDE, with_choice),
-    "minimize": Feature(WIDE, lambda x: -with_choice(x), minimize=True),
-    "output range": Feature(WIDE, with_choice, output_range=(0.0, 1.0)),
-    "new parameter": Feature(
-        WIDE,
-        with_choice,
-        lambda x: 0 <= x["momentum"] <= 1,
-        options={"new": (Float("momentum", 0.0, 1.0),)},
-    ),
-    "missing values": Feature(Space((X, DEPTH)), with_depth, missing=True),
-    "library": Feature(NEAR, by_neighbours, library="library:knn:accuracy"),
-    "history beside the library": Feature(
-        NEAR, by_neighbours, library="library:knn:accuracy", joins=True
-    ),
-}
 COMMANDS = ("look", "learn", "show", "suggest", "table", "tell", "status", "tune", "report")
 DOORS = (
     "optimizer",
@@ -211,54 +76,6 @@ NO_WORDS = {
     for command in ("suggest", "table", "tune")
     for more in ("", " --json")
 }
-
-
-@cache
-def history(name: str) -> mk.History:
-    feature, table = FEATURES[name], rows_of(name)
-    return mk.History.from_frame(
-        table, task="task", output="score", minimize=feature.minimize, space=feature.space
-    )
-
-
-@cache
-def rows_of(name: str) -> dict[str, list[Any]]:
-    """Eight tasks that differ by a level and a little noise."""
-    feature, rng = FEATURES[name], np.random.default_rng(0)
-    columns = ("task", *feature.space.names, "score")
-    table: dict[str, list[Any]] = {column: [] for column in columns}
-    for s in range(8):
-        level = 0.02 * rng.standard_normal()
-        for k, x in enumerate(feature.space.decode(feature.space.sample(rng, 14))):
-            row = {"task": f"t{s}", **x}
-            row["score"] = feature.value(x) + level + 0.001 * rng.standard_normal()
-            if feature.missing and k == 3:
-                row["depth"] = None
-            for column in columns:
-                table[column].append(row.get(column))
-    return table
-
-
-@cache
-def prior_of(name: str) -> mk.Prior:
-    feature = FEATURES[name]
-    if feature.library and not feature.joins:
-        return library.as_prior(feature.library)
-    return mk.learn_prior(
-        history(name),
-        output_range=feature.output_range,
-        library=feature.library or None,
-        certify="none",
-    )
-
-
-def called(name: str, where: Path) -> str:
-    """The prior as a command takes it: its file, or its name in the library."""
-    feature = FEATURES[name]
-    if feature.library and not feature.joins:
-        return feature.library
-    prior_of(name).save(where / "prior.json")
-    return "prior.json"
 
 
 @dataclass(frozen=True)
@@ -543,24 +360,6 @@ def by_notebook(name: str, where: Path) -> None:
     assert set(prior.space.names) - set(tuner.options.fixed) <= set(frame.columns)
 
 
-class Shell:
-    """``metakel ...`` in this process, in a folder of its own."""
-
-    def __init__(self, where: Path, monkeypatch: Any, capsys: Any) -> None:
-        self.where, self._patch, self._capsys = where, monkeypatch, capsys
-        monkeypatch.chdir(where)
-
-    def __call__(self, *words: object) -> str:
-        self._patch.setattr(sys, "argv", ["metakel", *map(str, words)])
-        self._capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main()
-        out, err = self._capsys.readouterr()
-        if stop.value.code:
-            raise InputError(f"{err}{stop.value.code}")
-        return out
-
-
 def words_of(name: str, where: Path) -> list[str]:
     """The options of a search as they are typed."""
     options, words = FEATURES[name].options, []
@@ -576,45 +375,18 @@ def words_of(name: str, where: Path) -> list[str]:
     return words
 
 
-def write_csv(path: Path, rows: list[Any]) -> None:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names, restval="")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def table_of(name: str, where: Path) -> str:
-    """The file of past runs; what was learned already has none."""
-    feature, table = FEATURES[name], rows_of(name)
-    if feature.library and not feature.joins:
-        return feature.library
-    rows = [dict(zip(table, cells, strict=True)) for cells in zip(*table.values(), strict=True)]
-    write_csv(where / "past.csv", rows)
-    return "past.csv"
-
-
 def by_look(name: str, shell: Shell, *, as_json: bool) -> None:
-    """The options that it prints say what it found."""
-    words = [
-        "look",
-        table_of(name, shell.where),
-        "--task",
-        "task",
-        "--output",
-        "score",
-        "--maximize",
-    ]
-    text = shell(*words, *(["--json"] if as_json else []))
-    command = json.loads(text)["command"] if as_json else text.splitlines()[-1].strip()
-    assert set(command.split("--input ")[1].split()[0].split(",")) == set(
-        FEATURES[name].space.names
-    )
+    """The options that it prints say what it found; in JSON, the same ones."""
+    given = ("--task", "task", "--output", "score", "--maximize")
+    words = ["look", table_of(name, shell.where), *given]
+    command, names = shell(*words).splitlines()[-1].strip(), set(FEATURES[name].space.names)
+    if as_json:
+        assert json.loads(shell(*words, "--json"))["command"] == command
+        return
+    assert set(command.split("--input ")[1].split()[0].split(",")) == names
     assert ("--sum" in command) == bool(FEATURES[name].space.sums)
     shell(*shlex.split(command)[1:])
-    assert set(mk.Prior.load(shell.where / "prior.json").space.names) == set(
-        FEATURES[name].space.names
-    )
+    assert set(mk.Prior.load(shell.where / "prior.json").space.names) == names
 
 
 def by_learn(name: str, shell: Shell, *, as_json: bool) -> None:
@@ -624,12 +396,14 @@ def by_learn(name: str, shell: Shell, *, as_json: bool) -> None:
         words += ["--library", feature.library]
     if feature.output_range is not None:
         words += ["--output-range", 0, 1]
+    words += ["--log-output"] * feature.log_output
     shell("learn", table, "--task", "task", "--output", "score", *words)
     learned = mk.Prior.load(shell.where / "prior.json")
     assert set(learned.space.names) == set(feature.space.names)
     assert {c.name for c in learned.space.conditions} == {c.name for c in feature.space.conditions}
     assert list(map(str, learned.space.sums)) == list(map(str, feature.space.sums))
     assert learned.info.minimize == feature.minimize
+    assert (learned.info.log_floor > 0) == feature.log_output
     assert learned.info.runs == prior_of(name).info.runs
     assert learned.helps
 
@@ -784,8 +558,13 @@ BY_COMMAND: dict[str, Callable[..., None]] = {
 }
 
 
-def go_through(name: str, door: str, where: Path, monkeypatch: Any, capsys: Any) -> None:
-    if door in IN_PYTHON and door != "report":
+def go_through(
+    name: str, door: str, where: Path, monkeypatch: Any, capsys: Any, caplog: Any
+) -> None:
+    if name == STOPPED and door in doors_stopped.CELLS:
+        shell, more = Shell(where, monkeypatch, capsys), ["--json"] * door.endswith("--json")
+        doors_stopped.CELLS[door](where, shell, caplog, *more)
+    elif door in IN_PYTHON and door != "report":
         IN_PYTHON[door](name, where)
     elif door == "report":
         by_report(name, where)
@@ -796,7 +575,11 @@ def go_through(name: str, door: str, where: Path, monkeypatch: Any, capsys: Any)
 
 
 @pytest.mark.parametrize(("name", "door"), list(product(FEATURES, dict.fromkeys(DOORS))))
-def test_a_feature_goes_through_a_door(name, door, tmp_path, monkeypatch, capsys):
+def test_a_feature_goes_through_a_door(name, door, tmp_path, monkeypatch, capsys, caplog):
+    if name == STOPPED and sys.platform == "win32":
+        pytest.skip("metakel tune needs pread")
+    if name == STOPPED and door not in doors_stopped.CELLS:
+        name = "category"  # it has no words for curves: the same search without them
     if (name, door) in NO_WORDS:
         # The prior has no such parameter, so the command cannot name it; it says which it has.
         shell = Shell(tmp_path, monkeypatch, capsys)
@@ -806,7 +589,58 @@ def test_a_feature_goes_through_a_door(name, door, tmp_path, monkeypatch, capsys
         return
     if (name, door) in REFUSED:
         with pytest.raises(InputError) as refusal:
-            go_through(name, door, tmp_path, monkeypatch, capsys)
+            go_through(name, door, tmp_path, monkeypatch, capsys, caplog)
         assert REFUSED[name, door] in str(refusal.value)
         return
-    go_through(name, door, tmp_path, monkeypatch, capsys)
+    go_through(name, door, tmp_path, monkeypatch, capsys, caplog)
+
+
+@pytest.mark.parametrize("name", ["float", "candidates", "conditional parameter"])
+def test_the_table_holds_at_trial_60(name, tmp_path, monkeypatch, capsys):
+    """After 59 values, every door that decides asks for the same and expects the same of it."""
+    feature, prior, rng = FEATURES[name], prior_of(name), np.random.default_rng(1)
+    listed = feature.options.get("candidates")
+    told = listed or feature.space.decode(feature.space.sample(rng, 59))
+    told = [told[i] for i in rng.permutation(len(told))[:59]]
+    values = [feature.value(x) + 0.01 * rng.standard_normal() for x in told]
+
+    def answer(search: Any) -> tuple[dict[str, Any], float]:
+        x = search.ask()
+        return x, float(search.explain(x).expected.value)
+
+    optimizer = prior.optimizer(**feature.options)
+    optimizer.tell(told, values)
+    optimizer.save(tmp_path / "optimizer.json")
+    tuner = mk.Tuner(prior, tmp_path / "run.jsonl", **feature.options)
+    for x, value in zip(told, values, strict=True):
+        tuner.tell(x, value)
+    (tmp_path / "again.jsonl").write_bytes((tmp_path / "run.jsonl").read_bytes())
+    wanted, mean = answer(optimizer)
+    assert wanted not in told
+    shell = Shell(tmp_path, monkeypatch, capsys)
+    words = ["suggest", called(name, tmp_path), "--journal", "run.jsonl", "--json"]
+    (said,) = json.loads(shell(*words, *words_of(name, tmp_path)))
+    found = {
+        "save and load": answer(Optimizer.load(tmp_path / "optimizer.json")),
+        "Tuner": answer(mk.Tuner(prior, tmp_path / "again.jsonl", **feature.options)),
+        "suggest": (said["configuration"], said["mean"]),
+    }
+    if not listed:  # a study has no table of candidates
+        study = optuna.create_study(
+            direction="maximize", sampler=MetaKelSampler(prior=prior, seed=0)
+        )
+        known, by_name = distributions(feature.space), {c.name: c for c in feature.space.conditions}
+        for x, value in zip(told, values, strict=True):
+            its = {key: known[key] for key in x}
+            study.add_trial(optuna.trial.create_trial(params=x, distributions=its, value=value))
+        trial, asked = study.ask(), dict[str, Any]()
+        for key in known:
+            if key not in by_name or asked[by_name[key].parent] in by_name[key].values:
+                asked[key] = trial._suggest(key, known[key])
+        found["sampler"] = asked, mean
+    for door, (x, expected) in found.items():
+        assert list(x) == list(wanted), door
+        assert_allclose(
+            prior.space.encode([x]), prior.space.encode([wanted]), atol=1e-6, err_msg=door
+        )
+        assert expected == pytest.approx(mean, rel=1e-4, abs=1e-6), door
