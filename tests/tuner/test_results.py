@@ -253,6 +253,19 @@ def test_what_is_no_number_is_refused_and_named(tmp_path, value):
     assert (tmp_path / "j").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [({"failed": "out of memory"}, r"failed is 'out of memory'; .*reason="), ({}, "no value")],
+)
+def test_a_value_or_that_there_is_none_is_told(given, found):
+    tuner = Tuner(PRIOR)
+    tuner.tell(X, 0.2)
+    for act in (tuner.tell, tuner.correct):
+        with pytest.raises(InputError, match=found):
+            act(X, **given)
+    assert [trial.value for trial in tuner.trials] == [0.2]
+
+
 @pytest.mark.parametrize("prior", [3, None, {"a": 1}])
 def test_what_is_no_prior_is_named(prior):
     with pytest.raises(InputError, match=rf"prior is a {type(prior).__name__}; .*Prior\.load"):

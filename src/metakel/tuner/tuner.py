@@ -13,6 +13,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from metakel._arrays import Array, is_integer, positive, shown
 from metakel.confidence import AlarmEvent
 from metakel.errors import InputError, MetaKelError
@@ -451,8 +453,7 @@ class Tuner:
         with other settings, rounded ones say, tell those ``instead_of`` the suggestion (or its
         number): it is then done, and counts once.
         """
-        if value is None and not failed:
-            raise InputError("tell: no value; say failed=True if there is none")
+        _check_given("tell", value, failed)
         checked = self._checked(configuration)
         for text in self.space.unlike(checked) if self.source.anywhere else ():
             LOG.warning("%s: recorded as it was done", text)
@@ -508,8 +509,7 @@ class Tuner:
         value, outputs, failed, reason
             As for `tell`.
         """
-        if value is None and not failed:
-            raise InputError("correct: no value; say failed=True if there is none")
+        _check_given("correct", value, failed)
         if not failed:
             self._check_outputs(outputs)
 
@@ -680,3 +680,13 @@ class Tuner:
                 mine[0].number,
                 mine[0].number,
             )
+
+
+def _check_given(act: str, value: Any, failed: Any) -> None:
+    """A value, or that there is none; why there is none is the reason."""
+    if not isinstance(failed, bool | np.bool_):
+        raise InputError(
+            f"{act}: failed is {shown(failed)}; expected True or False, and why as reason=..."
+        )
+    if value is None and not failed:
+        raise InputError(f"{act}: no value; say failed=True if there is none")
