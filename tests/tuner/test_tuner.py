@@ -141,7 +141,6 @@ def test_a_task_like_the_past_ones_rings_no_alarm_and_the_band_covers_it():
     [
         ({"seed": 1}, "seed = 0"),
         ({"delta": 0.4}, "delta = 0.2"),
-        ({"fixed": {"depth": 4}}, "fixed"),
     ],
 )
 def test_a_journal_refuses_other_settings(tmp_path, change, message):
