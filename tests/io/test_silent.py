@@ -47,11 +47,12 @@ def test_parameters_of_well_known_libraries_are_kept(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["fit_time", "train_time_s", "total (min)", "elapsed_min", "Dauer"]
+    "name", ["fit_time", "train_time_s", "total (min)", "elapsed_min", "Dauer", "seconds"]
 )
 def test_measured_times_are_left_out(name):
     drawn = np.random.default_rng(1).uniform(0.1, 9, 40)
     assert name not in one_column(name, drawn).space.names
+    assert "seconds" not in one_column("seconds", drawn.round(1)).space.names
 
 
 def german(path, dose, other=("0,52", "1,5", "0,7", "2,25")):

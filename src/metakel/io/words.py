@@ -52,6 +52,8 @@ TIMES = _words(
 SHORT_UNITS = _words("min s ms sec h hr hrs std")
 IN_BRACKETS = re.compile(r"[\[(]\s*(min|s|ms|sec|h|hrs?|std)\.?\s*[\])]\s*$", re.IGNORECASE)
 TIMED_TIMES = _words("elapsed runtime walltime laufzeit rechenzeit trainingszeit")
+# By themselves, how long a run took: a laboratory says of what it is the time.
+SECONDS = _words("seconds secs sec sekunden")
 BOOKKEEPING = _words(
     "seed id uuid guid idx index host hostname pid worker status fold repeat replicate rep trial "
     "run timestamp date datetime created updated started finished submitted commit sha git user "
@@ -103,6 +105,8 @@ def is_metric(name: str) -> bool:
     """
     words = words_of(name)
     if set(words) & TIMED_TIMES or (set(words) & TIMED and is_time(name)):
+        return True
+    if words and set(words) <= SECONDS:
         return True
     while len(words) > 1 and words[-1] in QUALIFIERS:
         words.pop()
