@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-from scipy.stats import loguniform, randint
+from scipy.stats import loguniform, randint, rv_discrete, uniform
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import ColumnTransformer
@@ -19,8 +19,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import f1_score, get_scorer, make_scorer, recall_score
 from sklearn.model_selection import (
+    KFold,
     ParameterGrid,
     RandomizedSearchCV,
+    ShuffleSplit,
     StratifiedKFold,
     cross_val_score,
 )
@@ -246,6 +248,44 @@ def test_failed_fits_are_failures_and_are_left():
         MetaKelSearchCV(Fails(), {"a": [0.7, 0.9]}, n_iter=2, cv=3, error_score="raise").fit(X, y)
     with pytest.raises(ValueError, match="fits failed"):
         MetaKelSearchCV(Fails(), {"a": [0.7, 0.9]}, n_iter=2, cv=3).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_results_have_every_failure_once_and_nothing_twice():
+    space = {"a": [0.1, 0.2, 0.3, 0.6, 0.7, 0.8, 0.9]}
+    for count in range(2, 8):
+        search = MetaKelSearchCV(Fails(), space, n_iter=count, cv=2).fit(X, y)
+        tried = [found["a"] for found in search.cv_results_["params"]]
+        assert len(tried) == len(set(tried)) == count
+        failed = np.isnan(search.cv_results_["mean_test_score"])
+        assert [a > 0.5 for a in tried] == failed.tolist()
+
+
+def test_a_splitter_that_shuffles_anew_gives_all_configurations_the_same_folds():
+    for cv in (KFold(3, shuffle=True), ShuffleSplit(3, random_state=np.random.RandomState(0))):
+        space = {"leaf_size": [10, 20, 30, 40]}
+        search = MetaKelSearchCV(KNeighborsClassifier(), space, n_iter=4, cv=cv).fit(X, y)
+        for fold in range(3):
+            assert len(set(search.cv_results_[f"split{fold}_test_score"])) == 1
+
+
+def test_numbers_of_a_list_beyond_the_range_of_the_prior_are_tried_as_they_are():
+    forest = RandomForestClassifier(n_estimators=5, random_state=0)
+    space = {"n_estimators": [5, 40, 400], "max_depth": [3, 50]}  # the library knows 20 to 300
+    search = MetaKelSearchCV(forest, space, n_iter=9, cv=2).fit(X, y)
+    assert search.prior_.info.model == "random_forest"
+    tried = {tuple(sorted(found.items())) for found in search.cv_results_["params"]}
+    assert tried == {tuple(sorted(found.items())) for found in ParameterGrid(space)}
+    far = MetaKelSearchCV(forest, {"n_estimators": [1, 2, 5]}, n_iter=9, cv=2).fit(X, y)
+    assert {found["n_estimators"] for found in far.cv_results_["params"]} == {1, 2, 5}
+
+
+def test_a_law_of_any_kind_is_a_range_or_a_list():
+    with pytest.raises(InputError, match="tells no range"):
+        MetaKelSearchCV(KNeighborsClassifier(), {"p": type("Law", (), {"rvs": 1})()}).fit(X, y)
+    space = {"n_neighbors": rv_discrete(values=([1, 4, 9], [0.2, 0.3, 0.5])), "p": uniform(1, 2)}
+    search = MetaKelSearchCV(KNeighborsClassifier(), space, n_iter=6, cv=2).fit(X, y)
+    assert {found["n_neighbors"] for found in search.cv_results_["params"]} <= {1, 4, 9}
 
 
 class Interrupted(KNeighborsClassifier):

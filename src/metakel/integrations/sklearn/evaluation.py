@@ -5,9 +5,23 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
+
+
+class SameSplits:
+    """The first splits of a splitter, for every configuration: it may shuffle anew each time."""
+
+    def __init__(self, splitter: Any) -> None:
+        self._splitter = splitter
+        self._found: list[Any] | None = None
+
+    def split(self, X: Any, y: Any = None, **params: Any) -> list[Any]:
+        """As a splitter of scikit-learn."""
+        self._found = self._found or list(self._splitter.split(X, y, **params))
+        return self._found
 
 
 class Evaluation:
@@ -20,11 +34,15 @@ class Evaluation:
     def __init__(
         self,
         evaluate: Callable[..., Any],
+        cv: Any,
         verbose: int,
         column: Callable[[Mapping[str, Any]], str],
     ) -> None:
-        self._evaluate, self._verbose, self._column = evaluate, verbose, column
+        splits = SameSplits(cv) if hasattr(cv, "split") else None
+        self._evaluate = partial(evaluate, cv=splits)
+        self._verbose, self._column = verbose, column
         self._failed: list[dict[str, Any]] = []
+        self._good: dict[str, Any] = {}
         self.done = 0
         self._best = -np.inf
 
@@ -38,7 +56,7 @@ class Evaluation:
                 self._failed.append(arguments)
                 self._show(number, total, None)
                 return None
-        self._failed = []
+        self._failed, self._good = [], arguments
         score = float(results[self._column(results)][-1])
         self.done += 1
         found = score if np.isfinite(score) else None
@@ -57,9 +75,13 @@ class Evaluation:
         sys.stderr.flush()
 
     def finish(self) -> None:
-        """Refuse a search in which nothing could be fitted, as scikit-learn does."""
-        if self._failed and not self.done:
-            self._evaluate(self._failed)
+        """Have ``cv_results_`` hold the last failures, beside one that is dropped from it again.
+
+        Where nothing could be fitted, scikit-learn refuses the search.
+        """
+        if self._failed:
+            with _without_headlines(self._verbose):
+                self._evaluate([*self._failed, self._good] if self.done else self._failed)
 
 
 class _Filter:

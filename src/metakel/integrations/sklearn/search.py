@@ -151,7 +151,7 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         self.prior_, searched, options = self._set_up(measure)
         self.optimizer_ = self.prior_.optimizer(seed=seed, **options)
         stop_at = self._reachable()
-        evaluate = Evaluation(evaluate_candidates, self.verbose, self._scored)
+        evaluate = Evaluation(evaluate_candidates, self.cv, self.verbose, self._scored)
         untried = Untried(searched, self.optimizer_, seed)
         self.stop_reason_ = f"all {self.n_iter} configurations were tried"
         for number in range(self.n_iter):
@@ -173,13 +173,21 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
                     raise
                 self.stop_reason_ = f"interrupted after {number} configurations"
                 warnings.warn(f"{self.stop_reason_}; they count", stacklevel=2)
-                break
+                return
             if score is None:
                 self.optimizer_.tell(configuration, failed=True)
             else:
                 self.optimizer_.tell(configuration, measure.of(score))
             self._note(arguments, score, configuration)
         evaluate.finish()
+
+    def _format_results(
+        self, candidates: Any, n_splits: int, out: Any, more_results: Any = None
+    ) -> Any:
+        """Without the one that was evaluated again at the end (`Evaluation.finish`)."""
+        if any(found is candidates[-1] for found in candidates[:-1]):
+            candidates, out = candidates[:-1], out[:-n_splits]
+        return super()._format_results(candidates, n_splits, out, more_results)
 
     def _reachable(self) -> float | str | None:
         """``stop_at``, or None with a warning where nothing can be certified."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -52,21 +52,29 @@ class Choice:
     values: Mapping[str, Any] = field(default_factory=dict)  # by the labels of choices
     numbers: tuple[float, ...] = ()  # the only ones that are possible
 
+    @property
+    def places(self) -> dict[float, float]:
+        """The numbers of a list by where the optimizer has them: at an end of its range at most."""
+        low, high = getattr(self.parameter, "low", -inf), getattr(self.parameter, "high", inf)
+        return {min(max(number, low), high): number for number in self.numbers}
+
     def value(self, found: Any) -> Any:
         """What is set on the estimator."""
-        return self.values.get(found, found) if isinstance(found, str) else found
+        if isinstance(found, str):
+            return self.values.get(found, found)
+        return self.places.get(found, found) if self.numbers else found
 
     def nearest(self, found: Any) -> Any:
-        """The possible number next to one of the range."""
+        """The place of a number of the list next to one of the range."""
         if not self.numbers or not is_number(found):
             return found
-        return min(self.numbers, key=lambda number: abs(number - found))
+        return min(self.places, key=lambda place: abs(place - found))
 
     @property
     def possible(self) -> Sequence[Any] | None:
         """All values of the optimizer; None where they are not counted."""
         if self.numbers:
-            return self.numbers
+            return [*self.places]
         if isinstance(self.parameter, Fixed):
             return (self.parameter.value,)
         if isinstance(self.parameter, Integer) and self.parameter.step in (None, 1):
@@ -78,6 +86,7 @@ def as_choice(name: str, given: Any) -> Choice:
     """From a distribution of scipy, a list, or a parameter of a `Space`."""
     if isinstance(given, Parameter):
         return Choice(given)
+    given = getattr(given, "xk", given)  # the values of a `rv_discrete`
     if hasattr(given, "rvs"):
         return Choice(_from_distribution(name, given))
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
@@ -113,11 +122,18 @@ def _labels(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _from_distribution(name: str, given: Any) -> Parameter:
-    kind = getattr(getattr(given, "dist", None), "name", type(given).__name__)
+    if not (hasattr(given, "support") and hasattr(given, "ppf")):
+        raise InputError(
+            f"param_space has {type(given).__name__} for {name!r}, which tells no range; expected "
+            "a distribution of scipy.stats, a list of values, or a parameter such as "
+            "Float(name, low, high)"
+        )
+    law = getattr(given, "dist", given)
+    kind = getattr(law, "name", "")
     low, high = (float(end) for end in given.support())
     if not (isfinite(low) and isfinite(high)):
         low, high = (float(given.ppf(q)) for q in (TAIL, 1 - TAIL))
-    if kind == "randint" or hasattr(given.dist, "pmf"):
+    if hasattr(law, "pmf"):
         return Integer(name, int(low), int(high)) if low < high else Fixed(name, int(low))
     log = kind in ("loguniform", "reciprocal", "lognorm")
     return Float(name, low, high, log=log) if low < high else Fixed(name, low)
@@ -200,6 +216,10 @@ def searched_with(
         parameter = (
             within(known[own], choice.parameter) if own in known and own not in choices else None
         )
+        if len(replace(choice, parameter=parameter or choice.parameter).places) < len(
+            choice.numbers
+        ):
+            parameter = None  # numbers of a list that the range of the prior cannot tell apart
         if parameter is None:
             own = f"{OWN}{name}" if name in prior.space.names else name
             parameter = replace_name(choice.parameter, own)
