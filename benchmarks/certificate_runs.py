@@ -1,6 +1,6 @@
 """Searches whose certificates are compared with the true regret, for `benchmarks.certificate`.
 
-One search serves all deltas: the rule does not depend on delta, only the factor of the shape does.
+One search serves all deltas: what is tried does not depend on delta, only when it ends does.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
 
@@ -35,13 +35,15 @@ class Search:
     """One search: true regrets (t,), certificates (t,) by delta, and the spread of a task.
 
     A certificate is inf where nothing is promised. ``alarm`` is after how many values an alarm
-    ended it; 0 if none did.
+    ended it; 0 if none did. ``stops`` is after how many values ``stop_at`` ends the search, by
+    delta; 0 if it does not.
     """
 
     regret: np.ndarray
     certificates: dict[float, np.ndarray]
     spread: float
     alarm: int
+    stops: dict[float, int]
 
     def wrong(self, delta: float) -> bool:
         """Whether a certificate was below the true regret."""
@@ -51,14 +53,18 @@ class Search:
         """Whether something was promised to the end."""
         return isfinite(self.certificates[delta][-1])
 
-    def stop(self, delta: float) -> int:
-        """Evaluations until the certificate is at most 5 % of the spread, or all."""
+    def small(self, delta: float) -> int:
+        """Evaluations until the certificate itself is at most 5 % of the spread, or all."""
         sure = np.flatnonzero(self.certificates[delta] <= TOLERANCE * self.spread)
         return int(sure[0]) + 1 if len(sure) else len(self.regret)
 
+    def evaluations(self, delta: float) -> int:
+        """Evaluations until ``stop_at`` ends the search, or all."""
+        return self.stops[delta] or len(self.regret)
+
     def missed(self, delta: float) -> bool:
-        """Whether the regret at the stop exceeds the tolerance."""
-        return bool(self.regret[self.stop(delta) - 1] > TOLERANCE * self.spread)
+        """Whether the regret at the end exceeds the tolerance."""
+        return bool(self.regret[self.evaluations(delta) - 1] > TOLERANCE * self.spread)
 
     def to_json(self) -> dict[str, Any]:
         found = {
@@ -70,6 +76,7 @@ class Search:
             "certificates": found,
             "spread": self.spread,
             "alarm": self.alarm,
+            "stops": {str(delta): stop for delta, stop in self.stops.items()},
         }
 
     @classmethod
@@ -78,7 +85,8 @@ class Search:
             float(delta): np.array([inf if value is None else value for value in bounds])
             for delta, bounds in data["certificates"].items()
         }
-        return cls(np.array(data["regret"]), found, data["spread"], data["alarm"])
+        stops = {float(delta): stop for delta, stop in data["stops"].items()}
+        return cls(np.array(data["regret"]), found, data["spread"], data["alarm"], stops)
 
 
 def bound(optimizer: Optimizer, scores: RegretScores | str, delta: float) -> float:
@@ -95,6 +103,16 @@ def bound(optimizer: Optimizer, scores: RegretScores | str, delta: float) -> flo
     return max(min(regret, model.output_range[1] - best), 0.0)
 
 
+def stops_now(optimizer: Optimizer, delta: float) -> bool:
+    """Whether ``stop_at`` ends the search at 5 % of the spread, at another delta than its own."""
+    certificate = optimizer.certificate()
+    rule = certificate.stopping
+    if rule is None:
+        return False
+    asked = replace(certificate, delta=delta, stopping=replace(rule, delta=delta))
+    return bool(asked.reached(f"{TOLERANCE:.0%}"))
+
+
 class Watch:
     """What is known after every value of a search."""
 
@@ -102,16 +120,19 @@ class Watch:
         self._prior, self._scores = prior, scores
         self._regret: list[float] = []
         self._bounds: dict[float, list[float]] = {delta: [] for delta in DELTAS}
+        self._stops = dict.fromkeys(DELTAS, 0)
 
     def look(self, optimizer: Optimizer, regret: float) -> None:
         self._regret.append(regret)
         for delta, bounds in self._bounds.items():
             bounds.append(bound(optimizer, self._scores, delta))
+            if not self._stops[delta] and stops_now(optimizer, delta):
+                self._stops[delta] = len(self._regret)
 
     def search(self, optimizer: Optimizer, spread: float) -> Search:
         found = {delta: np.array(bounds) for delta, bounds in self._bounds.items()}
         alarm = 0 if optimizer.alarm is None else optimizer.alarm.time
-        return Search(np.array(self._regret), found, spread, alarm)
+        return Search(np.array(self._regret), found, spread, alarm, self._stops)
 
 
 def split_of(tasks: Pairs, rows: int, split: int, stream: int) -> tuple[Pairs, Pairs]:

@@ -1,4 +1,4 @@
-"""When to stop: certificates against other rules, on the same sequences of values.
+"""When to stop: `stop_at` against other rules, on the same sequences of values.
 
 Three quarters of the tasks teach, 50 rows each; the others are searched on 50 of their own rows, 40
 steps, on four splits of glmnet, two of xgboost and one of every other table. Every rule sees the
@@ -24,9 +24,9 @@ from benchmarks.certificate_runs import (
     BUDGET,
     DELTAS,
     TOLERANCE,
-    bound,
     plain_space,
     split_of,
+    stops_now,
 )
 from benchmarks.docs import markdown
 from benchmarks.seeds import Bench
@@ -53,8 +53,8 @@ class Sequence:
         All candidates of the task.
     rows : (t,) array
         Which of them were tried.
-    certificates : dict of (t,) arrays
-        By delta; inf where nothing was promised.
+    stops : dict of int
+        After how many values ``stop_at`` ends the search, by delta; 0 if it does not.
     tolerance : float
     """
 
@@ -62,7 +62,7 @@ class Sequence:
     X: np.ndarray
     y: np.ndarray
     rows: np.ndarray
-    certificates: dict[float, np.ndarray]
+    stops: dict[float, int]
     tolerance: float
 
     @property
@@ -84,16 +84,16 @@ def sequences(table: str, split: int) -> list[Sequence]:
 def _search(prior: Prior, X: np.ndarray, y: np.ndarray) -> Sequence:
     rows_of = {tuple(x): i for i, x in enumerate(X.tolist())}
     optimizer, rows = prior.optimizer(X, delta=DELTAS[0]), []
-    bounds: dict[float, list[float]] = {delta: [] for delta in DELTAS}
+    stops = dict.fromkeys(DELTAS, 0)
     for _ in range(min(BUDGET, len(rows_of))):
         x = optimizer.ask()
         rows.append(rows_of[tuple(x.values())])
         optimizer.tell(x, y[rows[-1]])
         for delta in DELTAS:
-            bounds[delta].append(bound(optimizer, prior.certificate.table, delta))
+            if not stops[delta] and stops_now(optimizer, delta):
+                stops[delta] = len(rows)
     tolerance = TOLERANCE * prior.certificate.spread
-    found = {delta: np.array(each) for delta, each in bounds.items()}
-    return Sequence(prior, X, y, np.array(rows), found, tolerance)
+    return Sequence(prior, X, y, np.array(rows), stops, tolerance)
 
 
 def first(sure: np.ndarray) -> int:
@@ -101,8 +101,8 @@ def first(sure: np.ndarray) -> int:
     return int(sure.argmax()) + 1 if sure.any() else len(sure)
 
 
-def by_certificate(delta: float) -> Rule:
-    return lambda s: first(s.certificates[delta] <= s.tolerance)
+def by_stop_at(delta: float) -> Rule:
+    return lambda s: s.stops[delta] or len(s.rows)
 
 
 def no_improvement(s: Sequence) -> int:
@@ -169,7 +169,7 @@ RULES: dict[str, Rule] = {
     "Optuna RegretBoundEvaluator": by_optuna("RegretBoundEvaluator"),
     "Optuna EMMREvaluator": by_optuna("EMMREvaluator"),
     **{f"probability of regret, delta {delta:g}": by_probability(delta) for delta in DELTAS},
-    **{f"certificate, delta {delta:g}": by_certificate(delta) for delta in DELTAS},
+    **{f"metakel stop_at, delta {delta:g}": by_stop_at(delta) for delta in DELTAS},
 }
 
 
