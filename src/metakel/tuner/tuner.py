@@ -47,6 +47,7 @@ class Tuner:
     Whatever is asked and told goes to the journal before the call returns, and what is asked
     depends on the journal alone: a new Tuner on the same journal goes on where the last one
     stopped. An evaluation whose process died is asked again. Several processes may share a journal.
+    One that was begun with another prior, task or command is refused.
 
     Parameters
     ----------
@@ -62,10 +63,12 @@ class Tuner:
     stop_at : float or str, optional
         Done as soon as the certificate is at most this, in units of the output; text such as "1%"
         is a share of the usual spread of a task.
-    seed, delta, fixed, extrapolate, candidates, task
-        See `RunOptions`; a journal keeps them. Candidates are a frame or a sequence of dicts. A
-        journal that was begun with another task or command is refused. The default delta is that
-        of the source.
+    seed, fixed, extrapolate, task
+        As in `RunOptions`; a journal keeps them.
+    delta : float, optional
+        Probability with which the certificate may fail; by default that of the source.
+    candidates : sequence of dict, or a frame, optional
+        The only configurations that can be evaluated.
     adopt_after : float, optional
         Seconds after which an evaluation of a process that cannot be looked up, as in another
         container or on another machine, is asked again; longer than any evaluation takes. By

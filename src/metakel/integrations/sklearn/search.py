@@ -72,9 +72,13 @@ class MetaKelSearchCV(BaseSearchCV):  # type: ignore[misc]
         A file of JSON lines to which every fit is added. Searches on other data sets in it teach
         this one: beside the library's prior of the model, otherwise once there are three over the
         same ``param_space``. Or a fitted search of others, its ``cv_results_``, or a list of them.
-    scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score
-        As in `RandomizedSearchCV`. With several scorers, ``refit`` names the one that is searched
-        for, otherwise it is the first. ``verbose=1`` shows a progress bar.
+    scoring, n_jobs, cv, pre_dispatch, error_score, return_train_score
+        As in `RandomizedSearchCV`.
+    refit : bool, str or callable
+        As there. With several scorers, a name is the one that is searched for, otherwise it is the
+        first.
+    verbose : int
+        1 shows a progress bar.
     random_state : int or RandomState, optional
         Of the search; by default always the same.
 
